@@ -1,0 +1,63 @@
+/**
+ * Makes what is derived from the protos: the descriptor set that server reflection answers from, and
+ * the TypeScript types. With `--check` it writes nothing and fails if what is committed differs.
+ */
+import { spawnSync } from "node:child_process";
+import { globSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, relative } from "node:path";
+import { argv, exit, stderr } from "node:process";
+
+const types = "src/wire/generated";
+const descriptors = "proto/watchfanout.binpb";
+
+function run(command: string, args: readonly string[]): void {
+  const { status, error, stderr: said } = spawnSync(command, args, { encoding: "utf8" });
+  if (error !== undefined) throw error;
+  if (status !== 0) throw new Error(`${command} ${args.join(" ")} failed:\n${said}`);
+}
+
+function generate(typesFolder: string, descriptorFile: string): void {
+  run("buf", ["build", "--as-file-descriptor-set", "--output", descriptorFile]);
+  const protos = globSync("**/*.proto", { cwd: "proto" }).sort();
+  run("proto-loader-gen-types", [
+    ...["--keepCase", "--longs=String", "--enums=String", "--defaults", "--oneofs"],
+    ...["--includeComments", "--grpcLib=@grpc/grpc-js", "--importFileExtension=.ts"],
+    ...["--includeDirs=proto", `--outDir=${typesFolder}`, ...protos],
+  ]);
+}
+
+function contents(folder: string): Map<string, string> {
+  const files = globSync("**/*.ts", { cwd: folder }).sort();
+  return new Map(files.map((file) => [file, readFileSync(join(folder, file), "utf8")]));
+}
+
+function differences(freshTypes: string, freshDescriptors: string): string[] {
+  const fresh = contents(freshTypes);
+  const committed = contents(types);
+  const names = new Set([...fresh.keys(), ...committed.keys()]);
+  const differing = [...names].filter((name) => fresh.get(name) !== committed.get(name));
+  const found = differing.map((name) => join(types, name));
+  if (!readFileSync(freshDescriptors).equals(readFileSync(descriptors))) found.push(descriptors);
+  return found;
+}
+
+if (argv.includes("--check")) {
+  const scratch = mkdtempSync(join(tmpdir(), "watch-fanout-generate-"));
+  try {
+    const freshTypes = join(scratch, "types");
+    const freshDescriptors = join(scratch, "descriptors.binpb");
+    generate(freshTypes, freshDescriptors);
+    const stale = differences(freshTypes, freshDescriptors);
+    if (stale.length > 0) {
+      stderr.write(`Not what the protos say; run "npm run generate": ${stale.join(", ")}\n`);
+      exit(1);
+    }
+  } finally {
+    rmSync(scratch, { recursive: true });
+  }
+} else {
+  rmSync(types, { recursive: true, force: true });
+  generate(types, descriptors);
+  stderr.write(`Wrote ${relative(".", types)} and ${descriptors}.\n`);
+}

@@ -1,0 +1,20 @@
+import type { WatchRequest } from "../storage/storage.ts";
+
+/** What a Cacher's watch takes beyond what every Storage's does. */
+export interface CacheWatchRequest extends WatchRequest {
+  /**
+   * First the current state as ADDED, in batches without a revision, of which the last completes it
+   * with `initialEventsEnd` and its revision. Then `afterRevision` says how new the state has to be:
+   * undefined: linearizable; 0: any.
+   */
+  readonly sendInitialEvents?: boolean | undefined;
+  /** How long the resume point may stand still before a bookmark moves it. Default 60,000 ms. */
+  readonly bookmarkIntervalMs?: number | undefined;
+  /**
+   * When the reader's patience ends, in the clock's milliseconds; a bookmark comes 2 s before.
+   * Undefined: never.
+   */
+  readonly deadline?: number | undefined;
+  /** A bookmark also whenever the cache learns of a newer revision. */
+  readonly eagerBookmarks?: boolean | undefined;
+}

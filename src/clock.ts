@@ -1,0 +1,32 @@
+/**
+ * Time, passed in so that tests decide when it passes.
+ */
+export interface Clock {
+  /** Milliseconds since some fixed moment. Never goes back, unlike the time of day. */
+  now(): number;
+  /** Calls `callback` once, `delayMs` from now (0 to 2^31-1), unless cancelled first. */
+  setTimeout(callback: () => void, delayMs: number): Timer;
+  /**
+   * Calls `callback` once what is at hand now has been dealt with: sockets have been read, pending
+   * callbacks have run. What comes meanwhile is gathered for free.
+   */
+  setImmediate(callback: () => void): Timer;
+}
+
+export interface Timer {
+  /** Harmless after the callback ran, and when called twice. */
+  cancel(): void;
+}
+
+/** The machine's own time. Its timers do not keep the process alive. */
+export const systemClock: Clock = {
+  now: () => performance.now(),
+  setTimeout: (callback, delayMs) => {
+    const timeout = setTimeout(callback, delayMs).unref();
+    return { cancel: () => clearTimeout(timeout) };
+  },
+  setImmediate: (callback) => {
+    const immediate = setImmediate(callback);
+    return { cancel: () => clearImmediate(immediate) };
+  },
+};

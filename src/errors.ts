@@ -1,0 +1,136 @@
+/**
+ * Why a call or a stream failed, in the words of the wire contract. What each means to a client, and
+ * which metadata it carries, is said in docs/semantics.md.
+ */
+export type Reason =
+  | "INVALID_REQUEST"
+  | "UNKNOWN_RESOURCE"
+  | "OBJECT_NOT_FOUND"
+  | "REVISION_TOO_OLD"
+  | "REVISION_TOO_NEW"
+  | "HISTORY_CHANGED"
+  | "HISTORY_LOST"
+  | "SLOW_CONSUMER"
+  | "REVISION_CONFLICT"
+  | "OUTCOME_UNKNOWN"
+  | "LEASE_NOT_FOUND"
+  | "VALUE_TOO_LARGE"
+  | "STORAGE_FULL"
+  | "UPSTREAM_DENIED"
+  | "UPSTREAM_UNAVAILABLE"
+  | "INTERNAL"
+  | "NOT_READY"
+  | "DRAINING"
+  | "TOO_MANY_STREAMS"
+  | "UNAUTHENTICATED"
+  | "PERMISSION_DENIED";
+
+/**
+ * The one class of errors that cross rooms. The message is a sentence that says what was wrong, with
+ * which value, and what to do; `metadata` holds the same for machines. Whatever else is thrown is a
+ * fault of ours.
+ */
+export class WatchFanoutError extends Error {
+  override readonly name = "WatchFanoutError";
+  readonly reason: Reason;
+  readonly metadata: Readonly<Record<string, string>>;
+  /** The field of the request that is wrong, for INVALID_REQUEST. */
+  readonly field: string | undefined;
+
+  constructor(
+    reason: Reason,
+    message: string,
+    options: {
+      readonly metadata?: Readonly<Record<string, string>>;
+      readonly field?: string;
+      readonly cause?: unknown;
+    } = {},
+  ) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.reason = reason;
+    this.metadata = options.metadata ?? {};
+    this.field = options.field;
+  }
+
+  /** The same error, with more metadata. */
+  with(metadata: Readonly<Record<string, string>>): WatchFanoutError {
+    return new WatchFanoutError(this.reason, this.message, {
+      metadata: { ...this.metadata, ...metadata },
+      ...(this.field === undefined ? {} : { field: this.field }),
+      cause: this.cause,
+    });
+  }
+}
+
+/** Whether `error` is ours and says `reason`. */
+export function hasReason(error: unknown, reason: Reason): error is WatchFanoutError {
+  return error instanceof WatchFanoutError && error.reason === reason;
+}
+
+export function invalidRequest(field: string, message: string): WatchFanoutError {
+  return new WatchFanoutError("INVALID_REQUEST", message, { field });
+}
+
+export function objectNotFound(key: string, revision: number): WatchFanoutError {
+  return new WatchFanoutError(
+    "OBJECT_NOT_FOUND",
+    `There is no object ${JSON.stringify(key)} at revision ${revision}.`,
+    { metadata: { revision: String(revision) } },
+  );
+}
+
+/** `oldest` is the smallest revision that is still accepted, where that is known. */
+export function revisionTooOld(requested: number, oldest: number | undefined): WatchFanoutError {
+  const from = oldest === undefined ? "" : ` which begins after revision ${oldest}`;
+  return new WatchFanoutError(
+    "REVISION_TOO_OLD",
+    `Revision ${requested} is no longer part of the history${from}. List anew and go on from there.`,
+    {
+      metadata: {
+        requested_revision: String(requested),
+        ...(oldest === undefined ? {} : { oldest_revision: String(oldest) }),
+      },
+    },
+  );
+}
+
+export function revisionTooNew(requested: number, current: number): WatchFanoutError {
+  return new WatchFanoutError(
+    "REVISION_TOO_NEW",
+    `Revision ${requested} has not arrived here yet, this replica is at ${current}. Try again soon.`,
+    { metadata: { requested_revision: String(requested), current_revision: String(current) } },
+  );
+}
+
+export function historyChanged(requested: number, current: number): WatchFanoutError {
+  return new WatchFanoutError(
+    "HISTORY_CHANGED",
+    `Revision ${requested} is above the store's own, ${current}: it comes from another history. ` +
+      "List anew and go on from there.",
+    { metadata: { history_id: "" } },
+  );
+}
+
+/** `modRevision` is where the object stands now, 0 if it does not exist. */
+export function revisionConflict(
+  key: string,
+  expected: number,
+  modRevision: number,
+): WatchFanoutError {
+  const stands = modRevision === 0 ? "it does not exist" : `it stands at ${modRevision}`;
+  const wanted = expected === 0 ? "not to exist" : `to stand at revision ${expected}`;
+  return new WatchFanoutError(
+    "REVISION_CONFLICT",
+    `Nothing was written: ${JSON.stringify(key)} was expected ${wanted}, but ${stands}. ` +
+      "Read it, decide anew and try again.",
+    { metadata: { mod_revision: String(modRevision) } },
+  );
+}
+
+export function upstreamUnavailable(message: string, cause?: unknown): WatchFanoutError {
+  return new WatchFanoutError("UPSTREAM_UNAVAILABLE", message, { cause });
+}
+
+export function notReady(message: string): WatchFanoutError {
+  return new WatchFanoutError("NOT_READY", message);
+}

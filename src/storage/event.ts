@@ -1,0 +1,62 @@
+import { type StoredObject, weight } from "./object.ts";
+
+export type EventType = "ADDED" | "MODIFIED" | "DELETED";
+
+/** One change of one object. Immutable and shared by everyone who is told of it. */
+export class WatchEvent {
+  readonly type: EventType;
+  /** The object after the change. DELETED: as it last was, with the revision that removed it. */
+  readonly object: StoredObject;
+  /** The object just before. Undefined where there was none, or the reader did not ask. */
+  readonly previous: StoredObject | undefined;
+  /** What it costs to hold, in bytes. */
+  readonly weight: number;
+
+  constructor(type: EventType, object: StoredObject, previous: StoredObject | undefined) {
+    this.type = type;
+    this.object = object;
+    this.previous = previous;
+    this.weight = weight(object) + (previous === undefined ? 0 : weight(previous));
+  }
+
+  /** The revision of the change. */
+  get revision(): number {
+    return this.object.modRevision;
+  }
+}
+
+/**
+ * What a watch delivers: changes, a new resume point, or both.
+ *
+ * Events are in the order of their revisions, and a revision is never split between batches that have
+ * a resume point. Immutable and shared: all watchers of one group get the same batch.
+ */
+export class WatchBatch {
+  /**
+   * The resume point: everything asked for up to and including this revision has been delivered.
+   * Undefined while a unit is open, that is until the initial state is complete. A batch with a
+   * revision and no events is a bookmark.
+   */
+  readonly revision: number | undefined;
+  readonly events: readonly WatchEvent[];
+  /** Whether this batch completes the initial state. */
+  readonly initialEventsEnd: boolean;
+  /** The sum of the events' weights, in bytes. */
+  readonly weight: number;
+  /** Its encoded frames, kept here by whoever encodes it first. Not part of what it is. */
+  frames: readonly Uint8Array[] | undefined;
+
+  constructor(
+    revision: number | undefined,
+    events: readonly WatchEvent[],
+    initialEventsEnd: boolean = false,
+  ) {
+    this.revision = revision;
+    this.events = events;
+    this.initialEventsEnd = initialEventsEnd;
+    let weight = 0;
+    for (const event of events) weight += event.weight;
+    this.weight = weight;
+    this.frames = undefined;
+  }
+}

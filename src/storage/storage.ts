@@ -1,0 +1,156 @@
+import type { WatchBatch } from "./event.ts";
+import type { StoredObject } from "./object.ts";
+
+/**
+ * Everything that can be listed and watched: etcd below one prefix, the embedded store, a Cacher around
+ * either.
+ *
+ * Keys are relative to what the Storage is of. Every method that fails rejects with (and every stream
+ * that ends, ends with) a WatchFanoutError; aborting a call's signal rejects with the signal's reason.
+ */
+export interface Storage {
+  get(request: GetRequest): Promise<GetResult>;
+  list(request: ListRequest): Promise<ListResult>;
+  /** Never throws: what is wrong with the request ends the stream. */
+  watch(request: WatchRequest): WatchStream;
+  /**
+   * Rejects with REVISION_CONFLICT if the expectation does not hold, LEASE_NOT_FOUND, VALUE_TOO_LARGE,
+   * STORAGE_FULL, or OUTCOME_UNKNOWN if it was sent and no answer came.
+   */
+  put(request: PutRequest): Promise<WriteResult>;
+  /** Rejects with OBJECT_NOT_FOUND of an absent key, otherwise as `put`. */
+  delete(request: DeleteRequest): Promise<WriteResult>;
+  /** The store's newest revision, linearizable. */
+  currentRevision(signal?: AbortSignal): Promise<number>;
+  /**
+   * Asks that every open watch be told how far it has come: each soon delivers a batch whose revision
+   * is at least what the store's was at this call, if need be without events.
+   */
+  requestProgress(): void;
+  /** Ends all streams and frees what is held. Harmless when called twice. */
+  close(): Promise<void>;
+}
+
+/** How new a read has to be. */
+export type RevisionRequirement =
+  /** At least as new as every write that completed before the call began. */
+  | { readonly match: "LINEARIZABLE" }
+  /** Whatever is at hand. */
+  | { readonly match: "ANY" }
+  | { readonly match: "NOT_OLDER_THAN"; readonly revision: number }
+  | { readonly match: "EXACT"; readonly revision: number };
+
+export interface GetRequest {
+  readonly key: string;
+  readonly at: RevisionRequirement;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface GetResult {
+  /** The revision that the answer is true at. */
+  readonly revision: number;
+  readonly object: StoredObject | undefined;
+}
+
+/** Picks objects by their content. Pure, cheap, and never throws. */
+export type Predicate = (object: StoredObject) => boolean;
+
+export interface ListRequest {
+  /** Only keys that begin with this; empty: all. */
+  readonly prefix: string;
+  /** Only keys that sort after this one: the last key of the page before. */
+  readonly startAfter?: string | undefined;
+  /** How many objects at the most; 0: no limit. */
+  readonly limit: number;
+  /**
+   * How many bytes of objects (by `weight`) at the most, but always at least one object; 0: no limit.
+   */
+  readonly maxBytes?: number | undefined;
+  readonly at: RevisionRequirement;
+  readonly predicate?: Predicate | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface ListResult {
+  /** The revision that the whole page is true at. EXACT of it continues the listing. */
+  readonly revision: number;
+  /** In key order. */
+  readonly items: readonly StoredObject[];
+  /**
+   * Where to start the next page after; undefined when this was the last. A page may be short or
+   * empty and yet be followed by another.
+   */
+  readonly next: string | undefined;
+  /** How many objects follow this page, where that is known. */
+  readonly remaining: number | undefined;
+}
+
+/** The keys that a watch follows. An empty prefix is all of them. */
+export type Scope = { readonly key: string } | { readonly prefix: string };
+
+export interface WatchRequest {
+  readonly scope: Scope;
+  /** Delivers what came after this revision; undefined: after the current one. */
+  readonly afterRevision: number | undefined;
+  /**
+   * Whether the reader wants events whole: DELETED with the last content, and `previous`. Without it
+   * (for readers that keep the state themselves) a DELETED event may have no more of the object than
+   * its key and the revision that removed it, MODIFIED and ADDED tell only whether the key existed,
+   * and `previous` is absent.
+   */
+  readonly withPrevious: boolean;
+  /**
+   * Only objects that satisfy this, before or after the change: ADDED is then entering the set and
+   * DELETED leaving it. Needs `withPrevious`.
+   */
+  readonly predicate?: Predicate | undefined;
+}
+
+/**
+ * A stream of batches that is read by pulling, so that reading nothing is what back-pressure is.
+ *
+ *     for (;;) {
+ *       const batch = stream.read();
+ *       if (batch === undefined) break;   // now `ended` tells whether more will come
+ *     }
+ */
+export interface WatchStream {
+  /** The next batch, or undefined when none waits now. */
+  read(): WatchBatch | undefined;
+  /**
+   * Why the stream ended: undefined while it lives, and until all that came before the end has been
+   * read. A stream that its reader closed has ended with no error: `null`.
+   */
+  readonly ended: Error | null | undefined;
+  /**
+   * Sets the one listener. It is called, never from within `read` or `onReadable` themselves, when
+   * there is something new to read or the stream has ended since a `read` that returned undefined.
+   */
+  onReadable(listener: () => void): void;
+  /** No more is delivered and all that waits is dropped. Harmless when called twice. */
+  close(): void;
+}
+
+export interface PutRequest {
+  readonly key: string;
+  readonly value: Uint8Array;
+  /** undefined: write regardless; 0: must not exist; otherwise: must stand at this revision. */
+  readonly expectedModRevision?: number | undefined;
+  /** An existing lease; undefined or 0n: none. */
+  readonly lease?: bigint | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface DeleteRequest {
+  readonly key: string;
+  /** undefined: delete regardless; otherwise (at least 1): must stand at this revision. */
+  readonly expectedModRevision?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface WriteResult {
+  /** The revision of the write. */
+  readonly revision: number;
+  /** Put: the object as written. Delete: the object as it stood. */
+  readonly object: StoredObject;
+}

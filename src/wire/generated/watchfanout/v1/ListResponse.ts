@@ -1,0 +1,62 @@
+// Original file: proto/watchfanout/v1/list_watch_service.proto
+
+import type { StoredObject as _watchfanout_v1_StoredObject, StoredObject__Output as _watchfanout_v1_StoredObject__Output } from '../../watchfanout/v1/StoredObject.ts';
+import type { Long } from '@grpc/proto-loader';
+
+/**
+ * One page.
+ */
+export interface ListResponse {
+  /**
+   * The revision that the listing is true at, the same on every page. A watch with after_revision
+   * set to it continues the listing without a gap.
+   */
+  'revision'?: (number | string | Long);
+  /**
+   * The objects, in the order of their keys' UTF-8 bytes.
+   */
+  'items'?: (_watchfanout_v1_StoredObject)[];
+  /**
+   * Asks for the next page. The listing is complete only when this is empty, however few items a
+   * page holds.
+   */
+  'next_page_token'?: (string);
+  /**
+   * How many objects follow this page. Absent: unknown.
+   */
+  'remaining_item_count'?: (number | string | Long);
+  /**
+   * The history that the revision belongs to.
+   */
+  'history_id'?: (string);
+  '_remaining_item_count'?: "remaining_item_count";
+}
+
+/**
+ * One page.
+ */
+export interface ListResponse__Output {
+  /**
+   * The revision that the listing is true at, the same on every page. A watch with after_revision
+   * set to it continues the listing without a gap.
+   */
+  'revision': (string);
+  /**
+   * The objects, in the order of their keys' UTF-8 bytes.
+   */
+  'items': (_watchfanout_v1_StoredObject__Output)[];
+  /**
+   * Asks for the next page. The listing is complete only when this is empty, however few items a
+   * page holds.
+   */
+  'next_page_token': (string);
+  /**
+   * How many objects follow this page. Absent: unknown.
+   */
+  'remaining_item_count'?: (string);
+  /**
+   * The history that the revision belongs to.
+   */
+  'history_id': (string);
+  '_remaining_item_count'?: "remaining_item_count";
+}

@@ -1,0 +1,92 @@
+// Original file: proto/watchfanout/v1/list_watch_service.proto
+
+import type * as grpc from '@grpc/grpc-js'
+import type { MethodDefinition } from '@grpc/proto-loader'
+import type { GetRequest as _watchfanout_v1_GetRequest, GetRequest__Output as _watchfanout_v1_GetRequest__Output } from '../../watchfanout/v1/GetRequest.ts';
+import type { GetResponse as _watchfanout_v1_GetResponse, GetResponse__Output as _watchfanout_v1_GetResponse__Output } from '../../watchfanout/v1/GetResponse.ts';
+import type { ListRequest as _watchfanout_v1_ListRequest, ListRequest__Output as _watchfanout_v1_ListRequest__Output } from '../../watchfanout/v1/ListRequest.ts';
+import type { ListResponse as _watchfanout_v1_ListResponse, ListResponse__Output as _watchfanout_v1_ListResponse__Output } from '../../watchfanout/v1/ListResponse.ts';
+import type { WatchRequest as _watchfanout_v1_WatchRequest, WatchRequest__Output as _watchfanout_v1_WatchRequest__Output } from '../../watchfanout/v1/WatchRequest.ts';
+import type { WatchResponse as _watchfanout_v1_WatchResponse, WatchResponse__Output as _watchfanout_v1_WatchResponse__Output } from '../../watchfanout/v1/WatchResponse.ts';
+
+/**
+ * Reads what stands in a resource, and follows what becomes of it.
+ * 
+ * A resource is a named collection of objects: one key prefix of the store. Keys are relative to it
+ * and ordered by their UTF-8 bytes. Every error carries a google.rpc.ErrorInfo of the domain
+ * "watchfanout", whose reason is the one to decide by.
+ */
+export interface ListWatchServiceClient extends grpc.Client {
+  /**
+   * Reads one object.
+   */
+  Get(argument: _watchfanout_v1_GetRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_GetResponse__Output>): grpc.ClientUnaryCall;
+  Get(argument: _watchfanout_v1_GetRequest, metadata: grpc.Metadata, callback: grpc.requestCallback<_watchfanout_v1_GetResponse__Output>): grpc.ClientUnaryCall;
+  Get(argument: _watchfanout_v1_GetRequest, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_GetResponse__Output>): grpc.ClientUnaryCall;
+  Get(argument: _watchfanout_v1_GetRequest, callback: grpc.requestCallback<_watchfanout_v1_GetResponse__Output>): grpc.ClientUnaryCall;
+  /**
+   * Reads one object.
+   */
+  get(argument: _watchfanout_v1_GetRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_GetResponse__Output>): grpc.ClientUnaryCall;
+  get(argument: _watchfanout_v1_GetRequest, metadata: grpc.Metadata, callback: grpc.requestCallback<_watchfanout_v1_GetResponse__Output>): grpc.ClientUnaryCall;
+  get(argument: _watchfanout_v1_GetRequest, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_GetResponse__Output>): grpc.ClientUnaryCall;
+  get(argument: _watchfanout_v1_GetRequest, callback: grpc.requestCallback<_watchfanout_v1_GetResponse__Output>): grpc.ClientUnaryCall;
+  
+  /**
+   * Reads the objects of a resource in key order, page by page, all pages at one revision.
+   */
+  List(argument: _watchfanout_v1_ListRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_ListResponse__Output>): grpc.ClientUnaryCall;
+  List(argument: _watchfanout_v1_ListRequest, metadata: grpc.Metadata, callback: grpc.requestCallback<_watchfanout_v1_ListResponse__Output>): grpc.ClientUnaryCall;
+  List(argument: _watchfanout_v1_ListRequest, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_ListResponse__Output>): grpc.ClientUnaryCall;
+  List(argument: _watchfanout_v1_ListRequest, callback: grpc.requestCallback<_watchfanout_v1_ListResponse__Output>): grpc.ClientUnaryCall;
+  /**
+   * Reads the objects of a resource in key order, page by page, all pages at one revision.
+   */
+  list(argument: _watchfanout_v1_ListRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_ListResponse__Output>): grpc.ClientUnaryCall;
+  list(argument: _watchfanout_v1_ListRequest, metadata: grpc.Metadata, callback: grpc.requestCallback<_watchfanout_v1_ListResponse__Output>): grpc.ClientUnaryCall;
+  list(argument: _watchfanout_v1_ListRequest, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_ListResponse__Output>): grpc.ClientUnaryCall;
+  list(argument: _watchfanout_v1_ListRequest, callback: grpc.requestCallback<_watchfanout_v1_ListResponse__Output>): grpc.ClientUnaryCall;
+  
+  /**
+   * Follows changes: from now, from a revision in history, or from the current state on.
+   */
+  Watch(argument: _watchfanout_v1_WatchRequest, metadata: grpc.Metadata, options?: grpc.CallOptions): grpc.ClientReadableStream<_watchfanout_v1_WatchResponse__Output>;
+  Watch(argument: _watchfanout_v1_WatchRequest, options?: grpc.CallOptions): grpc.ClientReadableStream<_watchfanout_v1_WatchResponse__Output>;
+  /**
+   * Follows changes: from now, from a revision in history, or from the current state on.
+   */
+  watch(argument: _watchfanout_v1_WatchRequest, metadata: grpc.Metadata, options?: grpc.CallOptions): grpc.ClientReadableStream<_watchfanout_v1_WatchResponse__Output>;
+  watch(argument: _watchfanout_v1_WatchRequest, options?: grpc.CallOptions): grpc.ClientReadableStream<_watchfanout_v1_WatchResponse__Output>;
+  
+}
+
+/**
+ * Reads what stands in a resource, and follows what becomes of it.
+ * 
+ * A resource is a named collection of objects: one key prefix of the store. Keys are relative to it
+ * and ordered by their UTF-8 bytes. Every error carries a google.rpc.ErrorInfo of the domain
+ * "watchfanout", whose reason is the one to decide by.
+ */
+export interface ListWatchServiceHandlers extends grpc.UntypedServiceImplementation {
+  /**
+   * Reads one object.
+   */
+  Get: grpc.handleUnaryCall<_watchfanout_v1_GetRequest__Output, _watchfanout_v1_GetResponse>;
+  
+  /**
+   * Reads the objects of a resource in key order, page by page, all pages at one revision.
+   */
+  List: grpc.handleUnaryCall<_watchfanout_v1_ListRequest__Output, _watchfanout_v1_ListResponse>;
+  
+  /**
+   * Follows changes: from now, from a revision in history, or from the current state on.
+   */
+  Watch: grpc.handleServerStreamingCall<_watchfanout_v1_WatchRequest__Output, _watchfanout_v1_WatchResponse>;
+  
+}
+
+export interface ListWatchServiceDefinition extends grpc.ServiceDefinition {
+  Get: MethodDefinition<_watchfanout_v1_GetRequest, _watchfanout_v1_GetResponse, _watchfanout_v1_GetRequest__Output, _watchfanout_v1_GetResponse__Output>
+  List: MethodDefinition<_watchfanout_v1_ListRequest, _watchfanout_v1_ListResponse, _watchfanout_v1_ListRequest__Output, _watchfanout_v1_ListResponse__Output>
+  Watch: MethodDefinition<_watchfanout_v1_WatchRequest, _watchfanout_v1_WatchResponse, _watchfanout_v1_WatchRequest__Output, _watchfanout_v1_WatchResponse__Output>
+}
