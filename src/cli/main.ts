@@ -1,0 +1,27 @@
+#!/usr/bin/env node
+import { argv } from "node:process";
+import { Command, CommanderError } from "commander";
+import { addClientCommands } from "./client-commands.ts";
+import { exitCodes } from "./exit-codes.ts";
+import { addServeCommand } from "./serve-command.ts";
+import { version } from "./version.ts";
+
+// Commands made by `program.command()` inherit what is set here before.
+const program = new Command("watch-fanout")
+  .description(
+    "One etcd watch per resource, served to thousands of gRPC clients from a watch cache.",
+  )
+  .version(version)
+  .showSuggestionAfterError()
+  .exitOverride();
+
+addServeCommand(program);
+addClientCommands(program);
+
+try {
+  await program.parseAsync(argv);
+} catch (error) {
+  if (!(error instanceof CommanderError)) throw error;
+  // commander has said what is wrong already, or has shown the help that was asked for.
+  process.exitCode = error.exitCode === 0 ? exitCodes.done : exitCodes.usage;
+}
