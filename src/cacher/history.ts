@@ -1,0 +1,191 @@
+import type { Clock } from "../clock.ts";
+import { WatchEvent } from "../storage/event.ts";
+import { type StoredObject, weight } from "../storage/object.ts";
+
+/**
+ * One event in history, linked to the one after it.
+ *
+ * The link is what makes readers simple: a cache watcher that is behind holds the last node that it
+ * has dealt with and follows `next` whenever it likes. Whether that node still is within the window
+ * does not matter to the link: as long as someone holds it, what follows it stays, and once nobody
+ * does it is garbage. So "kept for this stream by reference" needs no bookkeeping at all.
+ */
+export class HistoryNode {
+  /** Undefined only in the node that a history begins with. */
+  readonly event: WatchEvent | undefined;
+  /** The object just before the event. */
+  readonly previous: StoredObject | undefined;
+  readonly revision: number;
+  /** Counts the events of this history. */
+  readonly sequence: number;
+  /** The weights of all events up to and including this one, in bytes. */
+  readonly bytes: number;
+  /** When it arrived, by the clock. */
+  readonly arrivedAt: number;
+  next: HistoryNode | undefined;
+  #whole: WatchEvent | undefined;
+
+  constructor(
+    event: WatchEvent | undefined,
+    previous: StoredObject | undefined,
+    revision: number,
+    sequence: number,
+    bytes: number,
+    arrivedAt: number,
+  ) {
+    this.event = event;
+    this.previous = previous;
+    this.revision = revision;
+    this.sequence = sequence;
+    this.bytes = bytes;
+    this.arrivedAt = arrivedAt;
+    this.next = undefined;
+    this.#whole = undefined;
+  }
+
+  /** The event with its `previous`, made once for all who want it. */
+  get eventWithPrevious(): WatchEvent | undefined {
+    if (this.event === undefined || this.previous === undefined) return this.event;
+    this.#whole ??= new WatchEvent(this.event.type, this.event.object, this.previous);
+    return this.#whole;
+  }
+}
+
+/** The bounds of the history window. */
+export interface HistoryBounds {
+  /** Events younger than this are kept, in milliseconds, as far as the other bounds allow. */
+  readonly ageMs: number;
+  /** This many events are kept however old they are, as far as `maxBytes` allows. */
+  readonly minEvents: number;
+  /** Never more events than this. */
+  readonly maxEvents: number;
+  /** Never more bytes than this, by weight. */
+  readonly maxBytes: number;
+}
+
+export const defaultHistoryBounds: HistoryBounds = {
+  ageMs: 5 * 60_000,
+  minEvents: 1_000,
+  maxEvents: 100_000,
+  maxBytes: 64 * 1024 * 1024,
+};
+
+/**
+ * The recent events of a resource: a ring buffer of linked nodes that grows and shrinks with the age of
+ * its oldest event, between bounds.
+ */
+export class History {
+  readonly #bounds: HistoryBounds;
+  readonly #clock: Clock;
+  /** A ring of a power of two; `#first` is the index of the oldest node in the window. */
+  #ring: (HistoryNode | undefined)[] = new Array(16);
+  #first = 0;
+  #length = 0;
+  #floor: HistoryNode;
+  #newest: HistoryNode;
+
+  /** Begins at `revision`, after which every event will be appended. */
+  constructor(bounds: HistoryBounds, clock: Clock, revision: number) {
+    this.#bounds = bounds;
+    this.#clock = clock;
+    this.#floor = new HistoryNode(undefined, undefined, revision, 0, 0, clock.now());
+    this.#newest = this.#floor;
+  }
+
+  /**
+   * The node before the window: the last one that fell out, or the one that history began with. Its
+   * revision is the smallest that can be resumed from.
+   */
+  get floor(): HistoryNode {
+    return this.#floor;
+  }
+
+  get newest(): HistoryNode {
+    return this.#newest;
+  }
+
+  /** Events in the window. */
+  get length(): number {
+    return this.#length;
+  }
+
+  /** The weight of the events in the window, in bytes. */
+  get bytes(): number {
+    return this.#newest.bytes - this.#floor.bytes;
+  }
+
+  /** The age of the oldest event in the window in milliseconds, 0 if there is none. */
+  get oldestAgeMs(): number {
+    const oldest = this.#floor.next;
+    return oldest === undefined ? 0 : this.#clock.now() - oldest.arrivedAt;
+  }
+
+  append(event: WatchEvent, previous: StoredObject | undefined, now: number): void {
+    const bytes = event.weight + (previous === undefined ? 0 : weight(previous));
+    const last = this.#newest;
+    const node = new HistoryNode(
+      event,
+      previous,
+      event.revision,
+      last.sequence + 1,
+      last.bytes + bytes,
+      now,
+    );
+    if (this.#length === this.#ring.length) this.#resize(this.#ring.length * 2);
+    this.#ring[(this.#first + this.#length) & (this.#ring.length - 1)] = node;
+    this.#length++;
+    last.next = node;
+    this.#newest = node;
+    this.trim(now);
+  }
+
+  /** Lets go of what the bounds no longer keep. */
+  trim(now: number): void {
+    const { ageMs, minEvents, maxEvents, maxBytes } = this.#bounds;
+    while (this.#length > 0) {
+      const oldest = this.#floor.next;
+      if (oldest === undefined) break;
+      const expired = this.#length > minEvents && now - oldest.arrivedAt > ageMs;
+      if (this.#length <= maxEvents && this.bytes <= maxBytes && !expired) break;
+      this.#ring[this.#first] = undefined;
+      this.#first = (this.#first + 1) & (this.#ring.length - 1);
+      this.#length--;
+      this.#floor = oldest;
+    }
+    if (this.#ring.length > 16 && this.#length < this.#ring.length / 4) {
+      this.#resize(this.#ring.length / 2);
+    }
+  }
+
+  /** Whether everything after `node` is still in the window. */
+  holdsAfter(node: HistoryNode): boolean {
+    return node.sequence >= this.#floor.sequence;
+  }
+
+  /**
+   * The last node at or below `revision`, from which on a reader that has everything up to `revision`
+   * continues. Undefined if events after `revision` have fallen out of the window.
+   */
+  find(revision: number): HistoryNode | undefined {
+    if (revision < this.#floor.revision) return undefined;
+    let low = 0;
+    let high = this.#length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (this.#at(middle).revision <= revision) low = middle + 1;
+      else high = middle;
+    }
+    return low === 0 ? this.#floor : this.#at(low - 1);
+  }
+
+  #at(index: number): HistoryNode {
+    return this.#ring[(this.#first + index) & (this.#ring.length - 1)] as HistoryNode;
+  }
+
+  #resize(size: number): void {
+    const ring = new Array<HistoryNode | undefined>(size);
+    for (let i = 0; i < this.#length; i++) ring[i] = this.#at(i);
+    this.#ring = ring;
+    this.#first = 0;
+  }
+}

@@ -1,0 +1,109 @@
+import type { Clock } from "../clock.ts";
+import { type WatchBatch, WatchEvent } from "../storage/event.ts";
+import { type StoredObject, weight } from "../storage/object.ts";
+import { History, type HistoryBounds } from "./history.ts";
+import { OrderedState } from "./ordered-state.ts";
+
+/**
+ * The current state of a resource and its recent history, which change together in one synchronous
+ * step: whoever reads sees a revision wholly or not at all.
+ */
+export class WatchCache {
+  readonly #clock: Clock;
+  readonly #bounds: HistoryBounds;
+  #state = new OrderedState();
+  #history: History;
+  #revision = 0;
+  #objectBytes = 0;
+  #unknownDeletes = 0;
+
+  constructor(bounds: HistoryBounds, clock: Clock) {
+    this.#bounds = bounds;
+    this.#clock = clock;
+    this.#history = new History(bounds, clock, 0);
+  }
+
+  get state(): OrderedState {
+    return this.#state;
+  }
+
+  get history(): History {
+    return this.#history;
+  }
+
+  /** Everything up to and including this revision has been taken in. */
+  get revision(): number {
+    return this.#revision;
+  }
+
+  /** The revision of the last event: the state has been the same ever since. */
+  get changedAt(): number {
+    return this.#history.newest.revision;
+  }
+
+  /** The weight of the current objects, in bytes. */
+  get objectBytes(): number {
+    return this.#objectBytes;
+  }
+
+  /** How many deletions were of keys that the cache did not have, which is never right. */
+  get unknownDeletes(): number {
+    return this.#unknownDeletes;
+  }
+
+  /** Takes the whole state at `revision` in place of all that is held. History begins anew. */
+  replace(objects: readonly StoredObject[], revision: number): void {
+    const state = new OrderedState();
+    let bytes = 0;
+    for (const object of objects) {
+      state.set(object);
+      bytes += weight(object);
+    }
+    this.#state = state;
+    this.#objectBytes = bytes;
+    this.#revision = revision;
+    this.#history = new History(this.#bounds, this.#clock, revision);
+  }
+
+  /**
+   * Takes what came next.
+   *
+   * Throws if it is not what comes next: a revision that has been taken in already, which would be a
+   * fault of the source.
+   */
+  apply(batch: WatchBatch): void {
+    const now = this.#clock.now();
+    for (const event of batch.events) {
+      if (event.revision <= this.#revision) {
+        throw new Error(
+          `The storage repeated revision ${event.revision} of ${JSON.stringify(event.object.key)}: ` +
+            `the cache is at ${this.#revision} already.`,
+        );
+      }
+      this.#applyEvent(event, now);
+    }
+    const revision = batch.revision;
+    if (revision !== undefined && revision > this.#revision) this.#revision = revision;
+  }
+
+  #applyEvent(event: WatchEvent, now: number): void {
+    const { object } = event;
+    const previous = this.#state.get(object.key);
+    if (event.type === "DELETED") {
+      if (previous === undefined) {
+        this.#unknownDeletes++;
+        return;
+      }
+      this.#state.delete(object.key);
+      this.#objectBytes -= weight(previous);
+      const deleted = previous.deletedAt(event.revision);
+      this.#history.append(new WatchEvent("DELETED", deleted, undefined), previous, now);
+      return;
+    }
+    this.#state.set(object);
+    this.#objectBytes += weight(object) - (previous === undefined ? 0 : weight(previous));
+    const type = previous === undefined ? "ADDED" : "MODIFIED";
+    const known = event.type === type && event.previous === undefined;
+    this.#history.append(known ? event : new WatchEvent(type, object, undefined), previous, now);
+  }
+}

@@ -1,0 +1,220 @@
+import type { Logger } from "pino";
+import type { Clock } from "../clock.ts";
+import { hasReason, WatchFanoutError } from "../errors.ts";
+import type { WatchBatch } from "../storage/event.ts";
+import type { StoredObject } from "../storage/object.ts";
+import type { Scope, Storage, WatchStream } from "../storage/storage.ts";
+import { Backoff, type BackoffBounds, defaultBackoffBounds } from "./backoff.ts";
+
+/** The whole state at one revision, as a Reflector hands it over. */
+export interface ListedState {
+  /** In key order. */
+  readonly objects: readonly StoredObject[];
+  readonly revision: number;
+  /** The store's own revision when the listing began. Above `revision` where history follows. */
+  readonly current: number;
+}
+
+/**
+ * Why the state is handed over as a whole: it is the first; what came since the last batch is lost to
+ * compaction; or the store's history has become another one.
+ */
+export type ReplaceCause = "start" | "history lost" | "history changed";
+
+/** What a Reflector writes into. */
+export interface ReflectorTarget {
+  replace(state: ListedState, cause: ReplaceCause): void;
+  /** Whole revisions that follow, without gap or repetition, on what was handed over before. */
+  apply(batch: WatchBatch): void;
+}
+
+export interface ReflectorOptions {
+  readonly storage: Storage;
+  readonly target: ReflectorTarget;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Numbers from 0 up to 1. Default: Math.random. */
+  readonly random?: (() => number) | undefined;
+  /** Which keys to reflect. Default: all. */
+  readonly scope?: { readonly prefix: string } | undefined;
+  /**
+   * How many revisions before the current one the first state is to be, so that what came since is
+   * delivered as history. As far as the store still has them. Default 0: the current state.
+   */
+  readonly historyRevisions?: number | undefined;
+  /** Objects to a page of a listing. Default 1,000. */
+  readonly pageSize?: number | undefined;
+  readonly backoff?: BackoffBounds | undefined;
+}
+
+/** How often to begin a listing anew within one attempt when compaction overtakes it. */
+const listingTries = 4;
+
+/**
+ * Keeps a target equal to a storage: lists, then watches from the listing's revision; resumes a broken
+ * watch from the last revision that was delivered; lists anew when that one is gone.
+ */
+export class Reflector {
+  readonly #options: ReflectorOptions;
+  readonly #scope: { readonly prefix: string } & Scope;
+  readonly #backoff: Backoff;
+  readonly #stopping = new AbortController();
+  #running: Promise<void> | undefined;
+  #stream: WatchStream | undefined;
+  /** The resume point: everything up to and including it is in the target. */
+  #position: number | undefined;
+  #cause: ReplaceCause = "start";
+  #reconnects = 0;
+  #relists = 0;
+
+  constructor(options: ReflectorOptions) {
+    this.#options = options;
+    this.#scope = options.scope ?? { prefix: "" };
+    this.#backoff = new Backoff(
+      options.backoff ?? defaultBackoffBounds,
+      options.random ?? Math.random,
+    );
+  }
+
+  /** How often the watch broke and was taken up again. */
+  get reconnects(): number {
+    return this.#reconnects;
+  }
+
+  /** How often the state had to be listed anew after the first time. */
+  get relists(): number {
+    return this.#relists;
+  }
+
+  /**
+   * Runs until told to stop. Rejects only with what is a fault of ours: anything that a storage may
+   * fail with is tried again.
+   */
+  run(): Promise<void> {
+    this.#running ??= this.#run();
+    return this.#running;
+  }
+
+  /** Stops at once: nothing is delivered after this. Harmless when called twice. */
+  stop(): void {
+    this.#stopping.abort();
+    this.#stream?.close();
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stopping;
+    while (!signal.aborted) {
+      try {
+        this.#position ??= await this.#list();
+        await this.#follow(this.#position);
+      } catch (error) {
+        if (signal.aborted) return;
+        if (!(error instanceof WatchFanoutError)) throw error;
+        await this.#recover(error);
+      }
+    }
+  }
+
+  async #recover(error: WatchFanoutError): Promise<void> {
+    const { logger } = this.#options;
+    const from = this.#position;
+    const lost = hasReason(error, "REVISION_TOO_OLD") || hasReason(error, "HISTORY_LOST");
+    const changed = hasReason(error, "HISTORY_CHANGED");
+    if (from !== undefined) {
+      this.#reconnects++;
+      if (lost || changed) {
+        this.#position = undefined;
+        this.#cause = changed ? "history changed" : "history lost";
+        this.#relists++;
+      }
+    }
+    const pauseMs = this.#backoff.next();
+    logger.warn(
+      { err: error, reason: error.reason, from, pauseMs: Math.round(pauseMs) },
+      this.#position === undefined ? "listing anew" : "resuming the watch",
+    );
+    await this.#pause(pauseMs);
+  }
+
+  /** Hands the whole state over and returns its revision. */
+  async #list(): Promise<number> {
+    const { storage, historyRevisions = 0 } = this.#options;
+    const { signal } = this.#stopping;
+    const current = await storage.currentRevision(signal);
+    const reach = this.#cause === "start" ? historyRevisions : 0;
+    let at = Math.max(1, current - reach);
+    for (let tries = 1; ; tries++) {
+      try {
+        const objects = await this.#listAt(at);
+        signal.throwIfAborted();
+        this.#options.target.replace({ objects, revision: at, current }, this.#cause);
+        return at;
+      } catch (error) {
+        if (!hasReason(error, "REVISION_TOO_OLD") || tries === listingTries) throw error;
+        const oldest = Number(error.metadata["oldest_revision"] ?? Number.NaN);
+        at = oldest > at ? oldest : await storage.currentRevision(signal);
+      }
+    }
+  }
+
+  async #listAt(revision: number): Promise<readonly StoredObject[]> {
+    const { storage, pageSize = 1_000 } = this.#options;
+    const objects: StoredObject[] = [];
+    let startAfter: string | undefined;
+    do {
+      const page = await storage.list({
+        prefix: this.#scope.prefix,
+        startAfter,
+        limit: pageSize,
+        at: { match: "EXACT", revision },
+        signal: this.#stopping.signal,
+      });
+      for (const object of page.items) objects.push(object);
+      startAfter = page.next;
+    } while (startAfter !== undefined);
+    return objects;
+  }
+
+  /** Delivers what comes after `revision` until the watch breaks, and rejects with why. */
+  #follow(revision: number): Promise<void> {
+    const { storage, target } = this.#options;
+    const stream = storage.watch({
+      scope: this.#scope,
+      afterRevision: revision,
+      withPrevious: false,
+    });
+    this.#stream = stream;
+    return new Promise<void>((resolve, reject) => {
+      const deliver = (): void => {
+        try {
+          for (let batch = stream.read(); batch !== undefined; batch = stream.read()) {
+            target.apply(batch);
+            if (batch.revision !== undefined) this.#position = batch.revision;
+            this.#backoff.reset();
+          }
+        } catch (error) {
+          stream.close();
+          reject(error);
+          return;
+        }
+        if (stream.ended === null) resolve();
+        else if (stream.ended !== undefined) reject(stream.ended);
+      };
+      stream.onReadable(deliver);
+      deliver();
+    });
+  }
+
+  #pause(ms: number): Promise<void> {
+    const { signal } = this.#stopping;
+    return new Promise((resolve) => {
+      const timer = this.#options.clock.setTimeout(done, ms);
+      function done(): void {
+        timer.cancel();
+        signal.removeEventListener("abort", done);
+        resolve();
+      }
+      signal.addEventListener("abort", done);
+    });
+  }
+}
