@@ -1,0 +1,23 @@
+// Original file: proto/grpc/health/v1/health.proto
+
+import type { HealthCheckResponse as _grpc_health_v1_HealthCheckResponse, HealthCheckResponse__Output as _grpc_health_v1_HealthCheckResponse__Output } from '../../../grpc/health/v1/HealthCheckResponse.ts';
+
+/**
+ * Tells the status of everything.
+ */
+export interface HealthListResponse {
+  /**
+   * By the name that Check takes.
+   */
+  'statuses'?: ({[key: string]: _grpc_health_v1_HealthCheckResponse});
+}
+
+/**
+ * Tells the status of everything.
+ */
+export interface HealthListResponse__Output {
+  /**
+   * By the name that Check takes.
+   */
+  'statuses': ({[key: string]: _grpc_health_v1_HealthCheckResponse__Output});
+}

@@ -1,0 +1,30 @@
+// Original file: proto/grpc/reflection/v1/reflection.proto
+
+
+/**
+ * Why there is no answer.
+ */
+export interface ErrorResponse {
+  /**
+   * A gRPC status code.
+   */
+  'error_code'?: (number);
+  /**
+   * What is wrong.
+   */
+  'error_message'?: (string);
+}
+
+/**
+ * Why there is no answer.
+ */
+export interface ErrorResponse__Output {
+  /**
+   * A gRPC status code.
+   */
+  'error_code': (number);
+  /**
+   * What is wrong.
+   */
+  'error_message': (string);
+}

@@ -1,0 +1,22 @@
+// Original file: proto/grpc/reflection/v1alpha/reflection.proto
+
+
+/**
+ * Files.
+ */
+export interface FileDescriptorResponse {
+  /**
+   * Each a google.protobuf.FileDescriptorProto: the file that was asked for, then all it imports.
+   */
+  'file_descriptor_proto'?: (Buffer | Uint8Array | string)[];
+}
+
+/**
+ * Files.
+ */
+export interface FileDescriptorResponse__Output {
+  /**
+   * Each a google.protobuf.FileDescriptorProto: the file that was asked for, then all it imports.
+   */
+  'file_descriptor_proto': (Buffer)[];
+}

@@ -1,0 +1,71 @@
+// Original file: proto/grpc/reflection/v1alpha/reflection.proto
+
+import type { ExtensionRequest as _grpc_reflection_v1alpha_ExtensionRequest, ExtensionRequest__Output as _grpc_reflection_v1alpha_ExtensionRequest__Output } from '../../../grpc/reflection/v1alpha/ExtensionRequest.ts';
+
+/**
+ * Asks one question.
+ */
+export interface ServerReflectionRequest {
+  /**
+   * The host that the question is about. Not looked at here.
+   */
+  'host'?: (string);
+  /**
+   * For the file of this name.
+   */
+  'file_by_filename'?: (string);
+  /**
+   * For the file that declares this full name.
+   */
+  'file_containing_symbol'?: (string);
+  /**
+   * For the file that declares an extension.
+   */
+  'file_containing_extension'?: (_grpc_reflection_v1alpha_ExtensionRequest | null);
+  /**
+   * For the numbers of all extensions of this message type.
+   */
+  'all_extension_numbers_of_type'?: (string);
+  /**
+   * For the full names of all services. The content does not matter.
+   */
+  'list_services'?: (string);
+  /**
+   * The question.
+   */
+  'message_request'?: "file_by_filename"|"file_containing_symbol"|"file_containing_extension"|"all_extension_numbers_of_type"|"list_services";
+}
+
+/**
+ * Asks one question.
+ */
+export interface ServerReflectionRequest__Output {
+  /**
+   * The host that the question is about. Not looked at here.
+   */
+  'host': (string);
+  /**
+   * For the file of this name.
+   */
+  'file_by_filename'?: (string);
+  /**
+   * For the file that declares this full name.
+   */
+  'file_containing_symbol'?: (string);
+  /**
+   * For the file that declares an extension.
+   */
+  'file_containing_extension'?: (_grpc_reflection_v1alpha_ExtensionRequest__Output | null);
+  /**
+   * For the numbers of all extensions of this message type.
+   */
+  'all_extension_numbers_of_type'?: (string);
+  /**
+   * For the full names of all services. The content does not matter.
+   */
+  'list_services'?: (string);
+  /**
+   * The question.
+   */
+  'message_request'?: "file_by_filename"|"file_containing_symbol"|"file_containing_extension"|"all_extension_numbers_of_type"|"list_services";
+}
