@@ -1,0 +1,142 @@
+import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import { type Reason, WatchFanoutError } from "../errors.ts";
+import { decodeRpcStatus, encodeRpcStatus, type RpcStatus } from "./rpc-status.ts";
+
+const domain = "watchfanout";
+const detailsKey = "grpc-status-details-bin";
+
+/** What each reason is in gRPC, and after how many milliseconds a retry helps, where it does. */
+const wireForms: Readonly<Record<Reason, { readonly code: status; readonly retryMs?: number }>> = {
+  INVALID_REQUEST: { code: status.INVALID_ARGUMENT },
+  UNKNOWN_RESOURCE: { code: status.NOT_FOUND },
+  OBJECT_NOT_FOUND: { code: status.NOT_FOUND },
+  REVISION_TOO_OLD: { code: status.OUT_OF_RANGE },
+  REVISION_TOO_NEW: { code: status.UNAVAILABLE, retryMs: 500 },
+  HISTORY_CHANGED: { code: status.OUT_OF_RANGE },
+  HISTORY_LOST: { code: status.OUT_OF_RANGE },
+  SLOW_CONSUMER: { code: status.RESOURCE_EXHAUSTED },
+  REVISION_CONFLICT: { code: status.ABORTED },
+  OUTCOME_UNKNOWN: { code: status.UNKNOWN },
+  LEASE_NOT_FOUND: { code: status.FAILED_PRECONDITION },
+  VALUE_TOO_LARGE: { code: status.INVALID_ARGUMENT },
+  STORAGE_FULL: { code: status.UNAVAILABLE, retryMs: 10_000 },
+  UPSTREAM_DENIED: { code: status.INTERNAL },
+  UPSTREAM_UNAVAILABLE: { code: status.UNAVAILABLE, retryMs: 1_000 },
+  INTERNAL: { code: status.INTERNAL },
+  NOT_READY: { code: status.UNAVAILABLE, retryMs: 1_000 },
+  DRAINING: { code: status.UNAVAILABLE, retryMs: 1_000 },
+  TOO_MANY_STREAMS: { code: status.RESOURCE_EXHAUSTED, retryMs: 5_000 },
+  UNAUTHENTICATED: { code: status.UNAUTHENTICATED },
+  PERMISSION_DENIED: { code: status.PERMISSION_DENIED },
+};
+
+/** The end of a call as grpc-js takes it. */
+export interface WireStatus {
+  readonly code: status;
+  readonly details: string;
+  readonly metadata: Metadata;
+}
+
+// gRPC's C core refuses more than 8 KiB of trailers at times, and the message is in them up to three
+// times: percent-encoded, and twice in base64.
+const maxMessageBytes = 600;
+const maxMetadataBytes = 200;
+
+/**
+ * What a client is told of `error`. The delay in RetryInfo varies by half of it either way, so that
+ * those who are turned away together do not come back together; `random` gives 0 to 1.
+ */
+export function statusOf(error: WatchFanoutError, random: () => number = Math.random): WireStatus {
+  const { code, retryMs } = wireForms[error.reason];
+  const message = presentable(error.message, maxMessageBytes);
+  const errorMetadata: Record<string, string> = {};
+  for (const [name, value] of Object.entries(error.metadata)) {
+    errorMetadata[name] = presentable(value, maxMetadataBytes);
+  }
+  const metadata = new Metadata();
+  metadata.set(
+    detailsKey,
+    encodeRpcStatus({
+      code,
+      message,
+      reason: error.reason,
+      domain,
+      metadata: errorMetadata,
+      retryDelayMs: retryMs === undefined ? undefined : Math.round(retryMs * (0.5 + random())),
+      field: error.field,
+    }),
+  );
+  return { code, details: message, metadata };
+}
+
+/**
+ * Text that can be sent: a lone surrogate throws inside grpc-js, out of reach of any handler, and a
+ * trailer that is too long is refused by clients. Cut between characters.
+ */
+function presentable(text: string, maxBytes: number): string {
+  const wellFormed = text.toWellFormed();
+  if (Buffer.byteLength(wellFormed) <= maxBytes) return wellFormed;
+  let bytes = 3; // of the ellipsis
+  let kept = "";
+  for (const character of wellFormed) {
+    bytes += Buffer.byteLength(character);
+    if (bytes > maxBytes) break;
+    kept += character;
+  }
+  return `${kept}…`;
+}
+
+/**
+ * What a server has said by ending a call, for the client's side. Where it is not a watch-fanout's own
+ * word (no connection, a deadline, a proxy), the reason is the one that comes closest. The ServiceError
+ * is the `cause`.
+ */
+export function errorOf(failure: ServiceError): WatchFanoutError {
+  const said = detailsOf(failure);
+  if (said !== undefined && isReason(said.reason)) {
+    return new WatchFanoutError(said.reason, said.message, {
+      metadata: said.metadata,
+      ...(said.field === undefined ? {} : { field: said.field }),
+      cause: failure,
+    });
+  }
+  const text = failure.details === "" ? failure.message : failure.details;
+  return new WatchFanoutError(closestReason(failure), text, { cause: failure });
+}
+
+/** How long the server asks to wait before a retry, in milliseconds; undefined if it says nothing. */
+export function retryDelayMs(failure: ServiceError): number | undefined {
+  return detailsOf(failure)?.retryDelayMs;
+}
+
+function detailsOf(failure: ServiceError): RpcStatus | undefined {
+  // An error that a client makes itself may come without metadata, whatever the type says.
+  const metadata: Metadata | undefined = failure.metadata;
+  const value = metadata?.get(detailsKey)[0];
+  const details = Buffer.isBuffer(value) ? decodeRpcStatus(value) : undefined;
+  return details?.domain === domain ? details : undefined;
+}
+
+function isReason(text: string): text is Reason {
+  return Object.hasOwn(wireForms, text);
+}
+
+function closestReason(failure: ServiceError): Reason {
+  switch (failure.code) {
+    case status.CANCELLED:
+    case status.DEADLINE_EXCEEDED:
+    case status.UNAVAILABLE:
+      return "UPSTREAM_UNAVAILABLE";
+    case status.INVALID_ARGUMENT:
+      return "INVALID_REQUEST";
+    case status.RESOURCE_EXHAUSTED:
+      // gRPC's own refusal of a message, or ENHANCE_YOUR_CALM on a stream that took nothing.
+      return /larger/i.test(failure.details) ? "VALUE_TOO_LARGE" : "SLOW_CONSUMER";
+    case status.UNAUTHENTICATED:
+      return "UNAUTHENTICATED";
+    case status.PERMISSION_DENIED:
+      return "PERMISSION_DENIED";
+    default:
+      return "INTERNAL";
+  }
+}
