@@ -1,0 +1,50 @@
+import { StoredObject } from "../object.ts";
+import { Fifo } from "./fifo.ts";
+
+/** That a key was deleted at this revision. */
+export class Tombstone {
+  readonly modRevision: number;
+
+  constructor(modRevision: number) {
+    this.modRevision = modRevision;
+  }
+}
+
+/** What one key has been, from the oldest revision that is kept on. */
+export class KeyVersions {
+  readonly #versions = new Fifo<StoredObject | Tombstone>();
+
+  /** Later than all before. */
+  add(version: StoredObject | Tombstone): void {
+    this.#versions.push(version);
+  }
+
+  /** The object as it stands now. */
+  get current(): StoredObject | undefined {
+    return objectOf(this.#versions.at(this.#versions.length - 1));
+  }
+
+  /** The object as it stood at `revision`. */
+  at(revision: number): StoredObject | undefined {
+    let low = 0;
+    let high = this.#versions.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((this.#versions.at(middle)?.modRevision ?? 0) <= revision) low = middle + 1;
+      else high = middle;
+    }
+    return objectOf(this.#versions.at(low - 1));
+  }
+
+  /** Drops what no read at `revision` or later can see, and says whether nothing at all is left. */
+  compact(revision: number): boolean {
+    while ((this.#versions.at(1)?.modRevision ?? Infinity) <= revision) this.#versions.shift();
+    const oldest = this.#versions.at(0);
+    if (oldest instanceof Tombstone && oldest.modRevision <= revision) this.#versions.shift();
+    return this.#versions.length === 0;
+  }
+}
+
+function objectOf(version: StoredObject | Tombstone | undefined): StoredObject | undefined {
+  return version instanceof StoredObject ? version : undefined;
+}

@@ -1,0 +1,231 @@
+import type { Clock, Timer } from "../../clock.ts";
+import {
+  historyChanged,
+  objectNotFound,
+  revisionConflict,
+  revisionTooOld,
+  upstreamUnavailable,
+  WatchFanoutError,
+} from "../../errors.ts";
+import type { WatchEvent } from "../event.ts";
+import type {
+  DeleteRequest,
+  GetRequest,
+  GetResult,
+  ListRequest,
+  ListResult,
+  PutRequest,
+  Storage,
+  WatchRequest,
+  WatchStream,
+  WriteResult,
+} from "../storage.ts";
+import { MemoryWatch } from "./memory-watch.ts";
+import { checkInteger, checkKey, checkOperations, checkText, type Operation } from "./operation.ts";
+import { type Bounds, VersionedState } from "./versioned-state.ts";
+
+export interface MemoryStorageOptions {
+  readonly clock: Clock;
+  /** How many revisions of history are kept at the most; at least 1. Default 100,000. */
+  readonly maxHistoryRevisions?: number | undefined;
+  /**
+   * How many bytes of history (by the events' weights) are kept at the most, though always the newest
+   * revision. Default 64 MiB.
+   */
+  readonly maxHistoryBytes?: number | undefined;
+  /**
+   * How many bytes of objects (by `weight`) may stand; writes that would go further are STORAGE_FULL.
+   * Default 2 GiB, which is etcd's default for `--quota-backend-bytes`.
+   */
+  readonly maxStateBytes?: number | undefined;
+}
+
+/**
+ * The embedded store: in memory, gone when the process ends, with etcd's semantics. A transaction makes
+ * one revision, an empty store is at revision 1, and every revision can be read at and watched from
+ * until it is compacted, which happens by itself to the oldest once the history reaches its bounds.
+ *
+ * Writes apply at once, all or nothing, before the call returns. Values are kept, not copied: whoever
+ * writes one must not change it afterwards.
+ *
+ * Watches are told of writes from an immediate, not from within the write: what a listener throws can
+ * then not fail a write that has been applied, a listener may write itself, and a burst of writes is
+ * read as one batch.
+ */
+export class MemoryStorage implements Storage {
+  readonly #clock: Clock;
+  readonly #state: VersionedState;
+  readonly #watches = new Set<MemoryWatch>();
+  #notification: Timer | undefined;
+  #closed = false;
+
+  /** Throws INVALID_REQUEST for a bound that is not a positive integer. */
+  constructor(options: MemoryStorageOptions) {
+    this.#clock = options.clock;
+    const bounds: Bounds = {
+      maxHistoryRevisions: options.maxHistoryRevisions ?? 100_000,
+      maxHistoryBytes: options.maxHistoryBytes ?? 64 * 1024 ** 2,
+      maxStateBytes: options.maxStateBytes ?? 2 * 1024 ** 3,
+    };
+    for (const [name, bound] of Object.entries(bounds)) checkInteger(name, bound, 1);
+    this.#state = new VersionedState(bounds);
+  }
+
+  async get(request: GetRequest): Promise<GetResult> {
+    this.#enter(request.signal);
+    checkKey(request.key);
+    const revision = this.#state.resolve(request.at);
+    return { revision, object: this.#state.getAt(request.key, revision) };
+  }
+
+  async list(request: ListRequest): Promise<ListResult> {
+    this.#enter(request.signal);
+    checkText("prefix", request.prefix);
+    checkText("startAfter", request.startAfter ?? "");
+    checkInteger("limit", request.limit, 0);
+    checkInteger("maxBytes", request.maxBytes ?? 0, 0);
+    return this.#state.page(request, this.#state.resolve(request.at));
+  }
+
+  watch(request: WatchRequest): WatchStream {
+    const watch = new MemoryWatch(request, this.#state.history, () => this.#notifySoon());
+    this.#watches.add(watch);
+    try {
+      this.#enter(undefined);
+      this.#checkWatch(request);
+    } catch (error) {
+      watch.end(error instanceof Error ? error : new Error(String(error)));
+    }
+    // A reader may as well begin by waiting, also for what is in history already.
+    this.#notifySoon();
+    return watch;
+  }
+
+  async put(request: PutRequest): Promise<WriteResult> {
+    this.#enter(request.signal);
+    const { key, value, expectedModRevision: expected } = request;
+    const operations: Operation[] = [{ type: "put", key, value }];
+    checkOperations(operations);
+    if (expected !== undefined) checkInteger("expectedModRevision", expected, 0);
+    const modRevision = this.#state.get(key)?.modRevision ?? 0;
+    if (expected !== undefined && expected !== modRevision) {
+      throw revisionConflict(key, expected, modRevision);
+    }
+    if (request.lease !== undefined && request.lease !== 0n) throw leaseNotFound(request.lease);
+    const [written] = this.#commit(operations);
+    if (written === undefined) throw new Error("A put changed nothing.");
+    return { revision: written.revision, object: written.object };
+  }
+
+  async delete(request: DeleteRequest): Promise<WriteResult> {
+    this.#enter(request.signal);
+    const { key, expectedModRevision: expected } = request;
+    checkKey(key);
+    if (expected !== undefined) checkInteger("expectedModRevision", expected, 1);
+    const object = this.#state.get(key);
+    if (object === undefined) throw objectNotFound(key, this.#state.history.newest);
+    if (expected !== undefined && expected !== object.modRevision) {
+      throw revisionConflict(key, expected, object.modRevision);
+    }
+    this.#commit([{ type: "delete", key }]);
+    return { revision: this.#state.history.newest, object };
+  }
+
+  /**
+   * Applies all operations at one revision, in their order, or none. Resolves to the store's revision
+   * afterwards, which is the same as before if nothing changed. Rejects with INVALID_REQUEST (a key
+   * twice), VALUE_TOO_LARGE (together above the limit of one request) or STORAGE_FULL.
+   */
+  async txn(operations: readonly Operation[]): Promise<number> {
+    this.#enter(undefined);
+    checkOperations(operations);
+    this.#commit(operations);
+    return this.#state.history.newest;
+  }
+
+  async currentRevision(signal?: AbortSignal): Promise<number> {
+    this.#enter(signal);
+    return this.#state.history.newest;
+  }
+
+  requestProgress(): void {
+    for (const watch of this.#watches) watch.owe();
+  }
+
+  /**
+   * Forgets what was before `revision`: the state at it remains, and watches can go on from it.
+   * Harmless if that is forgotten already. Rejects with HISTORY_CHANGED for a revision to come.
+   */
+  async compact(revision: number): Promise<void> {
+    this.#enter(undefined);
+    checkInteger("revision", revision, 1);
+    if (revision > this.#state.history.newest)
+      throw historyChanged(revision, this.#state.history.newest);
+    this.#state.compact(revision);
+  }
+
+  /** Every stream ends, and every later call rejects, with UPSTREAM_UNAVAILABLE. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const watch of this.#watches) watch.end(closed());
+    this.#state.clear();
+  }
+
+  /** Throws unless calls are taken. */
+  #enter(signal: AbortSignal | undefined): void {
+    signal?.throwIfAborted();
+    if (this.#closed) throw closed();
+  }
+
+  #checkWatch(request: WatchRequest): void {
+    const { scope, afterRevision } = request;
+    if ("key" in scope) checkKey(scope.key);
+    else checkText("prefix", scope.prefix);
+    if (afterRevision === undefined) return;
+    checkInteger("afterRevision", afterRevision, 0);
+    const { newest, oldest } = this.#state.history;
+    if (afterRevision > newest) throw historyChanged(afterRevision, newest);
+    if (afterRevision < oldest) throw revisionTooOld(afterRevision, oldest);
+  }
+
+  /** Applies the operations and lets the watches know. */
+  #commit(operations: readonly Operation[]): readonly WatchEvent[] {
+    const events = this.#state.commit(operations);
+    if (events.length > 0 && this.#watches.size > 0) this.#notifySoon();
+    return events;
+  }
+
+  #notifySoon(): void {
+    this.#notification ??= this.#clock.setImmediate(() => {
+      this.#notification = undefined;
+      this.#notify();
+    });
+  }
+
+  /** Tells every watch that has something new, also where another's listener throws. */
+  #notify(): void {
+    const failures: unknown[] = [];
+    for (const watch of this.#watches) {
+      try {
+        watch.notify();
+      } catch (error) {
+        failures.push(error);
+      }
+      if (watch.ended !== undefined) this.#watches.delete(watch);
+    }
+    if (failures.length > 0) throw new AggregateError(failures, "A watch's listener threw.");
+  }
+}
+
+function closed(): WatchFanoutError {
+  return upstreamUnavailable("The embedded store is closed.");
+}
+
+function leaseNotFound(lease: bigint): WatchFanoutError {
+  return new WatchFanoutError(
+    "LEASE_NOT_FOUND",
+    `There is no lease ${lease}: the embedded store grants none. Write without a lease.`,
+    { metadata: { lease: String(lease) } },
+  );
+}

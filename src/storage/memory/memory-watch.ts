@@ -1,0 +1,145 @@
+import { invalidRequest, revisionTooOld } from "../../errors.ts";
+import { WatchBatch, WatchEvent } from "../event.ts";
+import type { Predicate, Scope, WatchRequest, WatchStream } from "../storage.ts";
+import type { History } from "./history.ts";
+
+/** A batch is cut, after a whole revision, at this many events or bytes. */
+const maxBatchEvents = 1000;
+const maxBatchBytes = 1024 * 1024;
+
+/** How many events one `read` looks at before it says how far it has come and lets others run. */
+const maxExamined = 10_000;
+
+/**
+ * A watch of the embedded store: a position in its history.
+ *
+ * Nothing is queued for a reader that is slow or gone, whoever reads is served from the history that
+ * the store keeps anyway. What a stream holds of its own is one batch at the most. When the history is
+ * compacted past the position, the stream ends and says so.
+ */
+export class MemoryWatch implements WatchStream {
+  readonly #history: History;
+  readonly #matches: (key: string) => boolean;
+  readonly #withPrevious: boolean;
+  readonly #predicate: Predicate | undefined;
+  readonly #wake: () => void;
+  /** Everything up to this revision has been looked at. */
+  #position: number;
+  /** A batch with at least this revision has been asked for, even if without events. */
+  #owed = 0;
+  /** What was found when looking whether there is anything to tell the listener of. */
+  #next: WatchBatch | undefined;
+  #ended: Error | null | undefined;
+  #listener: () => void = () => {};
+  /** Whether the listener is to be called when there is something to read. */
+  #waiting = true;
+
+  /** `wake` has `notify` called soon, from outside of everything. */
+  constructor(request: WatchRequest, history: History, wake: () => void) {
+    this.#history = history;
+    this.#matches = matcher(request.scope);
+    this.#withPrevious = request.withPrevious;
+    this.#predicate = request.predicate;
+    this.#wake = wake;
+    this.#position = request.afterRevision ?? history.newest;
+    if (request.predicate !== undefined && !request.withPrevious) {
+      this.end(
+        invalidRequest("withPrevious", "A watch with a predicate needs to be one with previous."),
+      );
+    }
+  }
+
+  get ended(): Error | null | undefined {
+    return this.#ended;
+  }
+
+  read(): WatchBatch | undefined {
+    const batch = this.#next ?? this.#take();
+    this.#next = undefined;
+    this.#waiting = batch === undefined && this.#ended === undefined;
+    return batch;
+  }
+
+  onReadable(listener: () => void): void {
+    this.#listener = listener;
+  }
+
+  close(): void {
+    this.end(null);
+  }
+
+  /** Drops what waits. Only the first end counts. */
+  end(reason: Error | null): void {
+    if (this.#ended !== undefined) return;
+    this.#ended = reason;
+    this.#next = undefined;
+    this.#wake();
+  }
+
+  /** Owes the reader a batch at the current revision or later, even if without events. */
+  owe(): void {
+    this.#owed = this.#history.newest;
+    this.#wake();
+  }
+
+  /** Calls the listener if it waits and there is something to read, or the end. */
+  notify(): void {
+    if (!this.#waiting) return;
+    this.#next ??= this.#take();
+    if (this.#next === undefined && this.#ended === undefined) return;
+    this.#waiting = false;
+    this.#listener();
+  }
+
+  /** Goes on from the position to the next batch, to the newest revision, or to the end. */
+  #take(): WatchBatch | undefined {
+    if (this.#ended !== undefined) return undefined;
+    if (this.#position < this.#history.oldest) {
+      this.end(revisionTooOld(this.#position, this.#history.oldest));
+      return undefined;
+    }
+    const events: WatchEvent[] = [];
+    let bytes = 0;
+    let examined = 0;
+    while (events.length < maxBatchEvents && bytes < maxBatchBytes && examined < maxExamined) {
+      const transaction = this.#history.at(this.#position + 1);
+      if (transaction === undefined) break;
+      this.#position = transaction.revision;
+      examined += transaction.events.length;
+      for (const event of transaction.events) {
+        const seen = this.#see(event);
+        if (seen === undefined) continue;
+        events.push(seen);
+        bytes += seen.weight;
+      }
+    }
+    const owes = this.#owed > 0 && this.#position >= this.#owed;
+    if (events.length === 0 && !owes && this.#position === this.#history.newest) return undefined;
+    if (owes) this.#owed = 0;
+    return new WatchBatch(this.#position, events);
+  }
+
+  /** The event as this reader asked to see it; undefined if it did not. */
+  #see(event: WatchEvent): WatchEvent | undefined {
+    if (!this.#matches(event.object.key)) return undefined;
+    if (!this.#withPrevious) return new WatchEvent(event.type, event.object, undefined);
+    return this.#predicate === undefined ? event : transition(event, this.#predicate);
+  }
+}
+
+function matcher(scope: Scope): (key: string) => boolean {
+  if ("key" in scope) return (key) => key === scope.key;
+  return scope.prefix === "" ? () => true : (key) => key.startsWith(scope.prefix);
+}
+
+/** What the event is to a set of objects picked by content: entering, staying, leaving, or nothing. */
+function transition(event: WatchEvent, predicate: Predicate): WatchEvent | undefined {
+  const { object, previous } = event;
+  const before = previous !== undefined && predicate(previous);
+  const after = event.type !== "DELETED" && predicate(object);
+  if (after)
+    return before || previous === undefined ? event : new WatchEvent("ADDED", object, previous);
+  if (!before) return undefined;
+  if (event.type === "DELETED") return event;
+  return new WatchEvent("DELETED", previous.deletedAt(object.modRevision), previous);
+}

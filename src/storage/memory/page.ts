@@ -1,0 +1,59 @@
+import type sortedBTree from "sorted-btree";
+import { compareKeys } from "../key-order.ts";
+import { type StoredObject, weight } from "../object.ts";
+import type { ListRequest, ListResult } from "../storage.ts";
+import type { KeyVersions } from "./key-versions.ts";
+
+/** All keys that exist, or did in the history that is kept, in key order. */
+export type KeyIndex = sortedBTree.default<string, KeyVersions>;
+
+/**
+ * One page of a listing at `revision`. What follows the page is counted key by key, as etcd does too,
+ * unless a predicate picks, which makes it unknown.
+ */
+export function page(keys: KeyIndex, request: ListRequest, revision: number): ListResult {
+  const { limit, maxBytes = 0, predicate } = request;
+  const items: StoredObject[] = [];
+  let bytes = 0;
+  let full = false;
+  let remaining = 0;
+  for (const object of range(keys, request, revision)) {
+    if (full) {
+      remaining++;
+      if (predicate !== undefined) break;
+      continue;
+    }
+    if (predicate !== undefined && !predicate(object)) continue;
+    const size = weight(object);
+    if (items.length > 0 && maxBytes > 0 && bytes + size > maxBytes) {
+      full = true;
+      remaining++;
+      continue;
+    }
+    items.push(object);
+    bytes += size;
+    full = items.length === limit;
+  }
+  return {
+    revision,
+    items,
+    next: remaining === 0 ? undefined : items.at(-1)?.key,
+    remaining: predicate === undefined ? remaining : remaining === 0 ? 0 : undefined,
+  };
+}
+
+/** The objects at `revision` whose keys the request asks for, in key order. */
+function* range(
+  keys: KeyIndex,
+  request: ListRequest,
+  revision: number,
+): Generator<StoredObject, void, void> {
+  const { prefix, startAfter } = request;
+  const continues = startAfter !== undefined && compareKeys(startAfter, prefix) >= 0;
+  for (const [key, versions] of keys.entries(continues ? startAfter : prefix)) {
+    if (continues && key === startAfter) continue;
+    if (!key.startsWith(prefix)) return;
+    const object = versions.at(revision);
+    if (object !== undefined) yield object;
+  }
+}

@@ -1,0 +1,152 @@
+import sortedBTree from "sorted-btree";
+import { historyChanged, revisionTooOld, WatchFanoutError } from "../../errors.ts";
+import { WatchEvent } from "../event.ts";
+import { compareKeys } from "../key-order.ts";
+import { StoredObject, weight } from "../object.ts";
+import type { ListRequest, ListResult, RevisionRequirement } from "../storage.ts";
+import { History, Transaction } from "./history.ts";
+import { KeyVersions, Tombstone } from "./key-versions.ts";
+import { checkRequirement, kept, type Operation } from "./operation.ts";
+import { type KeyIndex, page } from "./page.ts";
+
+// The package is CommonJS, whose default export Node finds one level further down.
+const BTree = sortedBTree.default;
+
+/** What the state and its history may hold at the most. */
+export interface Bounds {
+  readonly maxHistoryRevisions: number;
+  /** By the events' weights. The newest revision is kept in any case. */
+  readonly maxHistoryBytes: number;
+  /** By the objects' weights. */
+  readonly maxStateBytes: number;
+}
+
+/** The embedded store's content: what each key is and was, and what each revision changed. */
+export class VersionedState {
+  readonly history = new History();
+  readonly #bounds: Bounds;
+  readonly #keys: KeyIndex = new BTree<string, KeyVersions>(undefined, compareKeys);
+  /** The sum of the weights of all objects as they stand now. */
+  #stateBytes = 0;
+
+  constructor(bounds: Bounds) {
+    this.#bounds = bounds;
+  }
+
+  /** The object as it stands now. */
+  get(key: string): StoredObject | undefined {
+    return this.#keys.get(key)?.current;
+  }
+
+  /** The object as it stood at a revision that is kept. */
+  getAt(key: string, revision: number): StoredObject | undefined {
+    return this.#keys.get(key)?.at(revision);
+  }
+
+  /** One page of the objects as they stood at a revision that is kept. */
+  page(request: ListRequest, revision: number): ListResult {
+    return page(this.#keys, request, revision);
+  }
+
+  /** The revision to read at, or why there is none. */
+  resolve(at: RevisionRequirement): number {
+    checkRequirement(at);
+    const { newest, oldest } = this.history;
+    if (at.match === "LINEARIZABLE" || at.match === "ANY") return newest;
+    if (at.revision > newest) throw historyChanged(at.revision, newest);
+    if (at.match === "NOT_OLDER_THAN") return newest;
+    if (at.revision < oldest) throw revisionTooOld(at.revision, oldest);
+    return at.revision;
+  }
+
+  /** Makes one revision of the operations and returns what they changed. Throws STORAGE_FULL. */
+  commit(operations: readonly Operation[]): readonly WatchEvent[] {
+    const revision = this.history.newest + 1;
+    const events: WatchEvent[] = [];
+    let stateBytes = this.#stateBytes;
+    for (const operation of operations) {
+      const event = apply(operation, this.#keys.get(operation.key)?.current, revision);
+      if (event === undefined) continue;
+      events.push(event);
+      if (event.previous !== undefined) stateBytes -= weight(event.previous);
+      if (event.type !== "DELETED") stateBytes += weight(event.object);
+    }
+    if (stateBytes > this.#bounds.maxStateBytes && stateBytes > this.#stateBytes) {
+      throw storageFull(this.#bounds.maxStateBytes);
+    }
+    if (events.length === 0) return events;
+    this.#stateBytes = stateBytes;
+    for (const event of events) this.#add(event);
+    this.history.append(new Transaction(revision, events));
+    this.#keepWithinBounds();
+    return events;
+  }
+
+  #add(event: WatchEvent): void {
+    let versions = this.#keys.get(event.object.key);
+    if (versions === undefined) {
+      versions = new KeyVersions();
+      this.#keys.set(event.object.key, versions);
+    }
+    versions.add(event.type === "DELETED" ? new Tombstone(event.revision) : event.object);
+  }
+
+  #keepWithinBounds(): void {
+    const history = this.history;
+    while (
+      history.length > this.#bounds.maxHistoryRevisions ||
+      (history.weight > this.#bounds.maxHistoryBytes && history.length > 1)
+    ) {
+      this.#compactOldest();
+    }
+  }
+
+  #compactOldest(): void {
+    const transaction = this.history.shift();
+    if (transaction === undefined) return;
+    // Only the keys that it changed have a version that this makes unreachable.
+    for (const { object } of transaction.events) {
+      if (this.#keys.get(object.key)?.compact(transaction.revision)) this.#keys.delete(object.key);
+    }
+  }
+
+  /** Forgets what was before `revision`, which is not above the newest. */
+  compact(revision: number): void {
+    while (this.history.first <= revision) this.#compactOldest();
+    this.history.forgetBefore(revision);
+  }
+
+  /** Frees what is held. Of no use afterwards. */
+  clear(): void {
+    this.#keys.clear();
+    while (this.history.shift() !== undefined);
+  }
+}
+
+/** What the operation changes at `revision` where the object stands as `previous`, if anything. */
+function apply(
+  operation: Operation,
+  previous: StoredObject | undefined,
+  revision: number,
+): WatchEvent | undefined {
+  if (operation.type === "delete") {
+    if (previous === undefined) return undefined;
+    return new WatchEvent("DELETED", previous.deletedAt(revision), previous);
+  }
+  const object = new StoredObject(
+    operation.key,
+    kept(operation.value),
+    previous?.createRevision ?? revision,
+    revision,
+    (previous?.version ?? 0) + 1,
+    0n,
+  );
+  return new WatchEvent(previous === undefined ? "ADDED" : "MODIFIED", object, previous);
+}
+
+function storageFull(maxStateBytes: number): WatchFanoutError {
+  return new WatchFanoutError(
+    "STORAGE_FULL",
+    `The embedded store holds all the ${maxStateBytes} bytes it may. Delete objects, then try again.`,
+  );
+}
