@@ -1,0 +1,114 @@
+import { abortable } from "../abort.ts";
+import { historyChanged, revisionTooNew } from "../errors.ts";
+import { type StoredObject, weight } from "../storage/object.ts";
+import type {
+  GetRequest,
+  GetResult,
+  ListRequest,
+  ListResult,
+  RevisionRequirement,
+  Storage,
+} from "../storage/storage.ts";
+import type { RevisionWaiters } from "./revision-waiters.ts";
+import type { SharedRevision } from "./shared-revision.ts";
+import type { WatchCache } from "./watch-cache.ts";
+
+/** How long a read waits for the cache to become new enough, in milliseconds. */
+export const freshnessTimeoutMs = 3_000;
+
+/** Reads from the cache where it has the answer, and from the storage where it does not. */
+export class CachedReads {
+  readonly #storage: Storage;
+  readonly #cache: WatchCache;
+  readonly #upstream: SharedRevision;
+  readonly #waiters: RevisionWaiters;
+
+  constructor(
+    storage: Storage,
+    cache: WatchCache,
+    upstream: SharedRevision,
+    waiters: RevisionWaiters,
+  ) {
+    this.#storage = storage;
+    this.#cache = cache;
+    this.#upstream = upstream;
+    this.#waiters = waiters;
+  }
+
+  async get(request: GetRequest): Promise<GetResult> {
+    const revision = await this.reach(request.at, request.signal);
+    if (revision === undefined) return this.#storage.get(request);
+    return { revision, object: this.#cache.state.get(request.key) };
+  }
+
+  async list(request: ListRequest): Promise<ListResult> {
+    const revision = await this.reach(request.at, request.signal);
+    if (revision === undefined) return this.#storage.list(request);
+    return this.#page(request, revision);
+  }
+
+  /**
+   * The revision that the cache's state, as it stands when this resolves, may be said to be of in
+   * answer to `at`. Undefined where the storage has to answer instead.
+   *
+   * Rejects with HISTORY_CHANGED for a revision above the store's own, with REVISION_TOO_NEW if the
+   * cache does not get there in time, and as the storage does if it has to be asked and fails.
+   */
+  async reach(at: RevisionRequirement, signal?: AbortSignal): Promise<number | undefined> {
+    signal?.throwIfAborted();
+    switch (at.match) {
+      case "ANY":
+        return this.#cache.revision;
+      case "LINEARIZABLE": {
+        const current = await abortable(this.#upstream.current(), signal);
+        return (await this.#await(current, signal)) ? this.#cache.revision : undefined;
+      }
+      case "NOT_OLDER_THAN":
+        await this.#awaitExisting(at.revision, signal);
+        return this.#cache.revision;
+      case "EXACT":
+        await this.#awaitExisting(at.revision, signal);
+        // Nothing has changed since then: the state now is the state at that revision.
+        return this.#cache.changedAt <= at.revision ? at.revision : undefined;
+    }
+  }
+
+  /** Rejects with HISTORY_CHANGED if the store itself has not got to `revision`. */
+  async checkExists(revision: number, signal?: AbortSignal): Promise<void> {
+    if (revision <= this.#cache.revision) return;
+    const current = await abortable(this.#upstream.current(), signal);
+    if (revision > current) throw historyChanged(revision, current);
+  }
+
+  async #awaitExisting(revision: number, signal?: AbortSignal): Promise<void> {
+    await this.checkExists(revision, signal);
+    if (await this.#await(revision, signal)) return;
+    throw revisionTooNew(revision, this.#cache.revision);
+  }
+
+  async #await(revision: number, signal?: AbortSignal): Promise<boolean> {
+    if (this.#cache.revision >= revision) return true;
+    const reached = await this.#waiters.wait(revision, freshnessTimeoutMs, signal);
+    signal?.throwIfAborted();
+    return reached;
+  }
+
+  #page(request: ListRequest, revision: number): ListResult {
+    const { prefix, startAfter, limit, maxBytes = 0, predicate } = request;
+    const { state } = this.#cache;
+    const items: StoredObject[] = [];
+    let bytes = 0;
+    for (const object of state.range(prefix, startAfter)) {
+      if (predicate !== undefined && !predicate(object)) continue;
+      const last = items.at(-1);
+      bytes += weight(object);
+      const full = (limit > 0 && items.length >= limit) || (maxBytes > 0 && bytes > maxBytes);
+      if (last !== undefined && full) {
+        const remaining = predicate === undefined ? state.count(prefix, last.key) : undefined;
+        return { revision, items, next: last.key, remaining };
+      }
+      items.push(object);
+    }
+    return { revision, items, next: undefined, remaining: 0 };
+  }
+}

@@ -1,0 +1,219 @@
+import type { Clock } from "../clock.ts";
+import { WatchBatch } from "../storage/event.ts";
+import type { CacheWatcher, WatcherBounds } from "./cache-watcher.ts";
+import { slowConsumer } from "./cache-watcher.ts";
+import type { HistoryNode } from "./history.ts";
+import type { WatchCache } from "./watch-cache.ts";
+import { type WatcherGroup, WatcherIndex } from "./watcher-index.ts";
+
+/** For how long a round may go on before the event loop gets its turn, in milliseconds. */
+const roundSliceMs = 4;
+/** How many offers are made between two looks at the clock. */
+const offersPerLook = 64;
+
+/**
+ * Brings what the cache takes in to the live watchers, in rounds.
+ *
+ * A round takes all events since the last one, finds the groups that they concern, builds the batches
+ * of each group once and offers these same batches to every watcher of the group. An offer is taken or
+ * it is not; nobody is waited for. Whoever did not take it stalls and helps itself from history later.
+ */
+export class Dispatcher {
+  readonly #cache: WatchCache;
+  readonly #clock: Clock;
+  readonly #bounds: WatcherBounds;
+  #index = new WatcherIndex();
+  readonly #eager = new Set<CacheWatcher>();
+  readonly #awaiting = new Set<CacheWatcher>();
+  #position: HistoryNode;
+  #revision: number;
+  #round: Generator<void, void, void> | undefined;
+  #rounds = 0;
+  #scheduled = false;
+  #bookmark: WatchBatch | undefined;
+  #dispatchedEvents = 0;
+  #dispatchedBatches = 0;
+
+  constructor(cache: WatchCache, clock: Clock, bounds: WatcherBounds) {
+    this.#cache = cache;
+    this.#clock = clock;
+    this.#bounds = bounds;
+    this.#position = cache.history.newest;
+    this.#revision = cache.revision;
+  }
+
+  /** Everything up to this node has been offered, or is being offered in the round under way. */
+  get position(): HistoryNode {
+    return this.#position;
+  }
+
+  /** The revision that goes with `position`: no event at or below it comes after it. */
+  get revision(): number {
+    return this.#revision;
+  }
+
+  /** Whether no round is under way, so that live watchers have been offered all up to `revision`. */
+  get settled(): boolean {
+    return this.#round === undefined;
+  }
+
+  /** Events put into inputs, counted once for each watcher. */
+  get dispatchedEvents(): number {
+    return this.#dispatchedEvents;
+  }
+
+  /** Batches put into inputs, counted once for each watcher. */
+  get dispatchedBatches(): number {
+    return this.#dispatchedBatches;
+  }
+
+  /** A bookmark at `revision`, the same object for all who get it. */
+  get bookmark(): WatchBatch {
+    if (this.#bookmark?.revision !== this.#revision) {
+      this.#bookmark = new WatchBatch(this.#revision, []);
+    }
+    return this.#bookmark as WatchBatch;
+  }
+
+  /** From now on the watcher, which has had everything up to `position`, is offered what comes. */
+  join(watcher: CacheWatcher): void {
+    watcher.joinedRound = this.#rounds;
+    this.#index.add(watcher);
+    if (watcher.wishes.eager) this.#eager.add(watcher);
+  }
+
+  /** No more is offered. Harmless for a watcher that never joined. */
+  leave(watcher: CacheWatcher): void {
+    this.#index.remove(watcher);
+    this.#eager.delete(watcher);
+    this.#awaiting.delete(watcher);
+  }
+
+  /** Pokes the watcher, which is ahead of `position`, after the next round. */
+  awaitRound(watcher: CacheWatcher): void {
+    this.#awaiting.add(watcher);
+  }
+
+  /** The cache has taken something in. */
+  wake(): void {
+    if (this.#scheduled || this.#round !== undefined) return;
+    if (this.#cache.history.newest === this.#position) {
+      this.#settle();
+      return;
+    }
+    this.#scheduled = true;
+    this.#clock.setImmediate(this.#continue);
+  }
+
+  /** Offers all there is, without giving the event loop back. */
+  flush(): void {
+    do {
+      this.#begin();
+      while (this.#round !== undefined) this.#step();
+    } while (this.#cache.history.newest !== this.#position);
+  }
+
+  /** The cache holds another history now, and no watcher is left of the one before. */
+  reset(): void {
+    this.#round = undefined;
+    this.#index = new WatcherIndex();
+    this.#eager.clear();
+    this.#awaiting.clear();
+    this.#position = this.#cache.history.newest;
+    this.#revision = this.#cache.revision;
+  }
+
+  readonly #continue = (): void => {
+    this.#scheduled = false;
+    this.#begin();
+    const until = this.#clock.now() + roundSliceMs;
+    while (this.#round !== undefined) {
+      this.#step();
+      if (this.#clock.now() >= until) break;
+    }
+    if (this.#round !== undefined || this.#cache.history.newest !== this.#position) {
+      this.#scheduled = true;
+      this.#clock.setImmediate(this.#continue);
+    }
+  };
+
+  #begin(): void {
+    if (this.#round !== undefined) return;
+    this.#rounds++;
+    this.#round = this.#offerAll();
+  }
+
+  #step(): void {
+    if (this.#round?.next().done !== true) return;
+    this.#round = undefined;
+    this.#settle();
+  }
+
+  /** One round. Yields now and then, so that whoever runs it may give the event loop back. */
+  *#offerAll(): Generator<void, void, void> {
+    const from = this.#position;
+    const round = this.#rounds;
+    const touched: WatcherGroup[] = [];
+    this.#collect(touched);
+    const revision = this.#revision;
+    let offers = 0;
+    for (const group of touched) {
+      const batches = group.takeBatches(revision, this.#bounds.batchBytes);
+      for (const watcher of group.watchers) {
+        if (watcher.joinedRound === round) continue;
+        this.#offerTo(watcher, batches, from);
+        if (++offers % offersPerLook === 0) yield;
+      }
+    }
+  }
+
+  /** Moves on past the next events, and has every group that they concern take them up. */
+  #collect(touched: WatcherGroup[]): void {
+    let node = this.#position;
+    let events = 0;
+    for (let next = node.next; next !== undefined; next = node.next) {
+      if (events >= this.#bounds.scanEvents && next.revision !== node.revision) break;
+      this.#index.collect(next, touched);
+      node = next;
+      events++;
+    }
+    this.#position = node;
+    this.#revision = node.next === undefined ? this.#cache.revision : node.revision;
+  }
+
+  #offerTo(watcher: CacheWatcher, batches: readonly WatchBatch[], from: HistoryNode): void {
+    let before = from;
+    for (const batch of batches) {
+      if (!watcher.offer(batch)) {
+        this.leave(watcher);
+        watcher.stall(before);
+        return;
+      }
+      this.#dispatchedBatches++;
+      this.#dispatchedEvents += batch.events.length;
+      if (batches.length === 1) return;
+      const next = this.#cache.history.find(batch.revision ?? 0);
+      if (next === undefined) {
+        watcher.fail(slowConsumer("More events came at once than history keeps."));
+        return;
+      }
+      before = next;
+    }
+  }
+
+  /** Nothing is under way: what a round must be over for can be done. */
+  #settle(): void {
+    if (this.#cache.history.newest === this.#position) this.#revision = this.#cache.revision;
+    if (this.#eager.size > 0) {
+      const { bookmark } = this;
+      for (const watcher of this.#eager) {
+        if (watcher.position < this.#revision) watcher.bookmark(bookmark);
+      }
+    }
+    if (this.#awaiting.size > 0) {
+      const awaiting = [...this.#awaiting];
+      this.#awaiting.clear();
+      for (const watcher of awaiting) watcher.poke();
+    }
+  }
+}

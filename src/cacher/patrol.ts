@@ -1,0 +1,92 @@
+import type { Clock, Timer } from "../clock.ts";
+import { type CacheWatcher, slowConsumer, type WatcherBounds } from "./cache-watcher.ts";
+import type { Dispatcher } from "./dispatcher.ts";
+
+/** How often the patrol walks, in milliseconds: how late a bookmark may come. */
+export const patrolIntervalMs = 500;
+/** How long before a call's deadline its last bookmark comes, in milliseconds. */
+const beforeDeadlineMs = 2_000;
+
+export interface PatrolTerrain {
+  readonly watchers: ReadonlySet<CacheWatcher>;
+  readonly dispatcher: Dispatcher;
+  readonly bounds: WatcherBounds;
+  /** Asks upstream how far it is, so that bookmarks that are due soon say something new. */
+  requestProgress(): void;
+}
+
+/**
+ * Walks over all watchers at an interval and does what time demands: bookmarks where nothing has moved
+ * the resume point for long, one before a call's deadline, an end for those who take nothing or have
+ * fallen out of history. One timer serves all; a watcher costs none.
+ */
+export class Patrol {
+  readonly #terrain: PatrolTerrain;
+  readonly #clock: Clock;
+  #timer: Timer | undefined;
+
+  constructor(terrain: PatrolTerrain, clock: Clock) {
+    this.#terrain = terrain;
+    this.#clock = clock;
+  }
+
+  /** Walks as long as there are watchers. Harmless when it does already. */
+  start(): void {
+    this.#timer ??= this.#clock.setTimeout(() => {
+      this.#timer = undefined;
+      this.#walk();
+      if (this.#terrain.watchers.size > 0) this.start();
+    }, patrolIntervalMs);
+  }
+
+  stop(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+  }
+
+  #walk(): void {
+    const { watchers, dispatcher } = this.#terrain;
+    const now = this.#clock.now();
+    // A bookmark in the middle of a round would be above what has been offered.
+    if (!dispatcher.settled) dispatcher.flush();
+    let soon = false;
+    for (const watcher of watchers) {
+      watcher.checkWindow();
+      this.#checkStall(watcher, now);
+      if (this.#bookmark(watcher, now)) soon = true;
+    }
+    if (soon) this.#terrain.requestProgress();
+  }
+
+  #checkStall(watcher: CacheWatcher, now: number): void {
+    const { stallTimeoutMs } = this.#terrain.bounds;
+    if (watcher.taken !== watcher.seenTaken || !watcher.waits) {
+      watcher.seenTaken = watcher.taken;
+      watcher.takenAt = now;
+    } else if (now - watcher.takenAt >= stallTimeoutMs) {
+      const seconds = stallTimeoutMs / 1_000;
+      watcher.abandon(slowConsumer(`Nothing was taken from the stream for ${seconds} s.`));
+    }
+  }
+
+  /** Sends the bookmark that is due, and says whether one will be by the next walk. */
+  #bookmark(watcher: CacheWatcher, now: number): boolean {
+    const { dispatcher } = this.#terrain;
+    const { intervalMs, deadline } = watcher.wishes;
+    if (deadline !== undefined && !watcher.deadlineBookmarked) {
+      if (now >= deadline - beforeDeadlineMs) {
+        watcher.deadlineBookmarked = true;
+        if (watcher.bookmark(dispatcher.bookmark)) watcher.movedAt = now;
+      }
+    }
+    if (watcher.position !== watcher.seenPosition) {
+      watcher.seenPosition = watcher.position;
+      watcher.movedAt = now;
+    } else if (now - watcher.movedAt >= intervalMs) {
+      if (watcher.bookmark(dispatcher.bookmark)) watcher.movedAt = now;
+      watcher.seenPosition = watcher.position;
+    }
+    const next = Math.min(watcher.movedAt + intervalMs, (deadline ?? Infinity) - beforeDeadlineMs);
+    return next - now <= patrolIntervalMs && next >= now;
+  }
+}

@@ -1,0 +1,44 @@
+import type { WatcherState } from "./cache-watcher.ts";
+
+/** What a Cacher has to say of itself, in plain numbers. Counters begin at 0 with the Cacher. */
+export interface CacherStats {
+  readonly ready: boolean;
+  /** Everything up to and including this revision has been taken in. */
+  readonly revision: number;
+  /** The newest revision that the store is known to have had. */
+  readonly upstreamRevision: number;
+  /** Milliseconds since anything came from upstream: events, progress, a listing. */
+  readonly upstreamSilenceMs: number;
+  readonly objects: number;
+  /** By weight. */
+  readonly objectBytes: number;
+  readonly history: {
+    readonly events: number;
+    /** By weight. */
+    readonly bytes: number;
+    readonly oldestAgeMs: number;
+    /** The smallest revision that a watch can be resumed from. */
+    readonly oldestRevision: number;
+  };
+  readonly watchers: Readonly<Record<Exclude<WatcherState, "ended">, number>>;
+  /** What waits in the inputs of all watchers. */
+  readonly input: {
+    readonly batches: number;
+    /** By weight; a batch that several watchers hold counts for each. */
+    readonly bytes: number;
+    /** The fullest input: 0 is empty, 1 is full, by count or by bytes. */
+    readonly fullest: number;
+  };
+  /** Those who wait for the cache to reach a revision. */
+  readonly waiting: number;
+  readonly receivedEvents: number;
+  /** Events put into watchers' inputs, counted once for each watcher. */
+  readonly dispatchedEvents: number;
+  readonly dispatchedBatches: number;
+  /** Streams that were ended for not keeping up. */
+  readonly slowConsumers: number;
+  readonly reconnects: number;
+  readonly relists: number;
+  /** Deletions of keys that the cache did not have, which is never right. */
+  readonly unknownDeletes: number;
+}
