@@ -1,0 +1,164 @@
+import { Checks } from "./checks.ts";
+import type {
+  Config,
+  EtcdConfig,
+  EtcdTls,
+  ListenAddress,
+  ResourceConfig,
+  ServerTls,
+} from "./config.ts";
+import { ConfigError } from "./config-error.ts";
+import { flagOf, type OptionName, type OptionValues } from "./options.ts";
+import type { Settings } from "./setting.ts";
+
+/** What the embedded store serves unless told otherwise. */
+const defaultResource: ResourceConfig = { name: "default", prefix: "" };
+
+const etcdOptions: readonly OptionName[] = [
+  "etcd-username",
+  "etcd-password",
+  "etcd-password-file",
+  "etcd-ca",
+  "etcd-cert",
+  "etcd-key",
+];
+
+/**
+ * Checks what the options demand of each other, reads the files that they name, and puts the
+ * configuration together. Throws a ConfigError that names all that is wrong.
+ */
+export function assembleConfig(
+  values: OptionValues,
+  settings: Settings,
+  readFile: (path: string) => Buffer,
+): Config {
+  const checks = new Checks(settings, readFile);
+  const config: Config = {
+    etcd: etcdConfig(values, checks),
+    resources: resources(values, checks),
+    listen: values.listen,
+    admin: values.admin,
+    tls: serverTls(values, checks),
+    history: {
+      ageMs: values["history-age"],
+      minEvents: values["history-min-events"],
+      maxEvents: values["history-max-events"],
+      maxBytes: values["history-max-bytes"],
+    },
+    stallTimeoutMs: values["stall-timeout"],
+    shutdownTimeoutMs: values["shutdown-timeout"],
+    logLevel: values["log-level"],
+    logFormat: values["log-format"],
+  };
+  if (sameAddress(config.listen, config.admin)) {
+    checks.refuse(
+      "admin",
+      "is the same address as that of --listen; gRPC needs a port of its own.",
+    );
+  }
+  if (config.history.minEvents > config.history.maxEvents) {
+    const { minEvents, maxEvents } = config.history;
+    const problem = `${minEvents} is more than --history-max-events, which is ${maxEvents}.`;
+    checks.refuse("history-min-events", problem);
+  }
+  if (checks.problems.length > 0) throw new ConfigError(checks.problems);
+  return config;
+}
+
+function sameAddress(a: ListenAddress, b: ListenAddress): boolean {
+  return a.port !== 0 && a.port === b.port && a.host === b.host;
+}
+
+function resources(values: OptionValues, checks: Checks): readonly ResourceConfig[] {
+  const given = values.resource;
+  if (given.length === 0) {
+    if (values.etcd.length > 0) {
+      checks.refuse(
+        "etcd",
+        `with etcd, say which keys to serve: ${flagOf("resource")} NAME=PREFIX, such as ` +
+          `${flagOf("resource")} services=/services/.`,
+      );
+    }
+    return [defaultResource];
+  }
+  for (const [index, later] of given.entries()) {
+    for (const earlier of given.slice(0, index)) {
+      const problem = conflict(earlier, later);
+      if (problem !== undefined) checks.refuse("resource", problem, [index]);
+    }
+  }
+  return given;
+}
+
+/** Why two resources can't be served together. */
+function conflict(a: ResourceConfig, b: ResourceConfig): string | undefined {
+  const [first, second] = [JSON.stringify(a.prefix), JSON.stringify(b.prefix)];
+  if (a.name === b.name) {
+    return `the name "${a.name}" is given twice, for the prefixes ${first} and ${second}.`;
+  }
+  if (!a.prefix.startsWith(b.prefix) && !b.prefix.startsWith(a.prefix)) return undefined;
+  return (
+    `the prefixes of "${a.name}", ${first}, and "${b.name}", ${second}, overlap: ` +
+    "a key may belong to one resource only."
+  );
+}
+
+function serverTls(values: OptionValues, checks: Checks): ServerTls | undefined {
+  const pair = checks.readKeyPair("tls-cert", values["tls-cert"], "tls-key", values["tls-key"]);
+  const clientCa = checks.readAuthorities("tls-client-ca", values["tls-client-ca"]);
+  if (values["tls-client-ca"] !== undefined && values["tls-cert"] === undefined) {
+    checks.refuse("tls-client-ca", "needs --tls-cert and --tls-key as well.");
+  }
+  return pair === undefined ? undefined : { ...pair, clientCa };
+}
+
+function etcdConfig(values: OptionValues, checks: Checks): EtcdConfig | undefined {
+  const endpoints = values.etcd;
+  if (endpoints.length === 0) {
+    checks.refuseGiven(etcdOptions, "is of no use without --etcd.");
+    return undefined;
+  }
+  const secure = endpoints.filter((endpoint) => endpoint.startsWith("https:"));
+  if (secure.length > 0 && secure.length < endpoints.length) {
+    checks.refuse("etcd", `${endpoints.join(", ")} mix http and https; use one of them for all.`);
+  }
+  if (secure.length === 0) {
+    checks.refuseGiven(
+      ["etcd-ca", "etcd-cert", "etcd-key"],
+      "is of no use with http:// endpoints; write https:// in --etcd.",
+    );
+  }
+  return { endpoints, auth: etcdAuth(values, checks), tls: etcdTls(values, checks) };
+}
+
+function etcdTls(values: OptionValues, checks: Checks): EtcdTls | undefined {
+  const ca = checks.readAuthorities("etcd-ca", values["etcd-ca"]);
+  const pair = checks.readKeyPair("etcd-cert", values["etcd-cert"], "etcd-key", values["etcd-key"]);
+  return values.etcd.some((endpoint) => endpoint.startsWith("https:"))
+    ? { ca, client: pair }
+    : undefined;
+}
+
+function etcdAuth(values: OptionValues, checks: Checks): EtcdConfig["auth"] {
+  const username = values["etcd-username"];
+  const typed = values["etcd-password"];
+  const file = checks.read("etcd-password-file", values["etcd-password-file"]);
+  if (typed !== undefined && values["etcd-password-file"] !== undefined) {
+    const other = checks.place("etcd-password");
+    checks.refuse("etcd-password-file", `is given as well as ${other}; use one of them.`);
+  }
+  const password = typed ?? file?.toString("utf8").replace(/\r?\n$/, "");
+  if (username === undefined) {
+    checks.refuseGiven(["etcd-password", "etcd-password-file"], "needs --etcd-username as well.");
+    return undefined;
+  }
+  if (password === undefined) {
+    if (values["etcd-password-file"] === undefined) {
+      const ways = "--etcd-password-file or WATCH_FANOUT_ETCD_PASSWORD";
+      checks.refuse("etcd-username", `needs a password as well: ${ways}.`);
+    }
+    return undefined;
+  }
+  if (password === "") checks.refuse("etcd-password-file", "the file holds no password.");
+  return { username, password };
+}

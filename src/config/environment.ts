@@ -1,0 +1,47 @@
+import { nearest } from "./nearest.ts";
+import { type OptionName, optionNames, variableOf, variablePrefix } from "./options.ts";
+import { type Setting, type Settings, textOrigin } from "./setting.ts";
+
+/** The variable that names the configuration file. */
+export const configVariable = variableOf("config");
+
+/** Variables of the client commands, which `serve` has no use for but does not mind. */
+const clientVariables: readonly string[] = [];
+
+/**
+ * What Kubernetes sets in every pod of a namespace that has a Service whose name begins with
+ * `watch-fanout`, such as `WATCH_FANOUT_SERVICE_HOST` and `WATCH_FANOUT_PORT_50051_TCP_ADDR`
+ * (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables).
+ */
+const serviceLink =
+  /_(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)$/;
+
+export interface Environment {
+  readonly settings: Settings;
+  readonly problems: readonly string[];
+}
+
+/**
+ * Reads what environment variables set. An empty variable counts as not set, since that is what
+ * templates make of an absent value.
+ */
+export function readEnvironment(env: Readonly<Record<string, string | undefined>>): Environment {
+  const byVariable = new Map(optionNames.map((name) => [variableOf(name), name]));
+  const known = [...byVariable.keys(), configVariable];
+  const settings = new Map<OptionName, Setting>();
+  const problems: string[] = [];
+  for (const [variable, value] of Object.entries(env)) {
+    if (!variable.startsWith(variablePrefix) || value === undefined) continue;
+    const name = byVariable.get(variable);
+    if (name !== undefined) {
+      if (value !== "") settings.set(name, { value, origin: textOrigin(variable) });
+      continue;
+    }
+    if (variable === configVariable || clientVariables.includes(variable)) continue;
+    if (serviceLink.test(variable)) continue;
+    const meant = nearest(variable, known);
+    const hint = meant === undefined ? "" : ` Did you mean ${meant}?`;
+    problems.push(`${variable}: there is no such option.${hint}`);
+  }
+  return { settings, problems };
+}

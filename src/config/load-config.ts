@@ -1,0 +1,61 @@
+import { assembleConfig } from "./assemble-config.ts";
+import type { Config } from "./config.ts";
+import { ConfigError } from "./config-error.ts";
+import { type ConfigFile, parseConfigFile } from "./config-file.ts";
+import { configVariable, readEnvironment } from "./environment.ts";
+import { definition, flagOf, type OptionName, optionNames } from "./options.ts";
+import { parseSettings } from "./parse-settings.ts";
+import { type Setting, type Settings, textOrigin } from "./setting.ts";
+
+/** Where a configuration comes from. */
+export interface ConfigSources {
+  /** The values of each flag that was given, in order, as they were typed. */
+  readonly flags: Readonly<Record<string, readonly string[] | undefined>>;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Throws what `readFileSync` throws. */
+  readonly readFile: (path: string) => Buffer;
+}
+
+/**
+ * The configuration that flags, environment and file make together: a flag wins over a variable, a
+ * variable over the file, the file over the default. Throws a ConfigError that names all that is wrong.
+ */
+export function loadConfig(sources: ConfigSources): Config {
+  const environment = readEnvironment(sources.env);
+  const file = readConfigFile(sources);
+  const flags = readFlags(sources.flags);
+  const settings = new Map([...file.settings, ...environment.settings, ...flags]);
+  const { values, problems } = parseSettings(settings);
+  const all = [...environment.problems, ...file.problems, ...problems];
+  if (all.length > 0) throw new ConfigError(all);
+  return assembleConfig(values, settings, sources.readFile);
+}
+
+function readFlags(flags: ConfigSources["flags"]): Settings {
+  const settings = new Map<OptionName, Setting>();
+  for (const name of optionNames) {
+    const given = flags[name];
+    if (given === undefined) continue;
+    // Of a flag that is no list the last one counts, so that a script can append what it overrides.
+    const value = definition(name).list === undefined ? given.at(-1) : given;
+    settings.set(name, { value, origin: textOrigin(flagOf(name)) });
+  }
+  return settings;
+}
+
+function readConfigFile({ flags, env, readFile }: ConfigSources): ConfigFile {
+  const flag = flags["config"]?.at(-1);
+  const path = flag ?? env[configVariable];
+  if (path === undefined || (flag === undefined && path === "")) {
+    return { settings: new Map(), problems: [] };
+  }
+  let content: Buffer;
+  try {
+    content = readFile(path);
+  } catch (error) {
+    const source = flag === undefined ? configVariable : flagOf("config");
+    const problem = `${source}: ${JSON.stringify(path)} can't be read: ${String(error)}.`;
+    return { settings: new Map(), problems: [problem] };
+  }
+  return parseConfigFile(path, content.toString("utf8"));
+}

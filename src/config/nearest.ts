@@ -1,0 +1,40 @@
+/**
+ * The one of `names` that `text` was most likely meant to be, or undefined if none is near: at most a
+ * third of its letters, and at least one, may be wrong, missing, too many or swapped with a neighbour.
+ */
+export function nearest(text: string, names: Iterable<string>): string | undefined {
+  let best: string | undefined;
+  let bestDistance = Math.max(1, Math.floor(text.length / 3)) + 1;
+  for (const name of names) {
+    if (Math.abs(name.length - text.length) >= bestDistance) continue;
+    const distance = editDistance(text, name);
+    if (distance < bestDistance) {
+      best = name;
+      bestDistance = distance;
+    }
+  }
+  return best;
+}
+
+/** The optimal string alignment distance, by rows of which only the last two are kept. */
+function editDistance(a: string, b: string): number {
+  let beforeLast: number[] = [];
+  let last = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const row = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const same = a[i - 1] === b[j - 1] ? 0 : 1;
+      const steps = [at(last, j) + 1, at(row, j - 1) + 1, at(last, j - 1) + same];
+      const swapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
+      if (swapped) steps.push(at(beforeLast, j - 2) + 1);
+      row.push(Math.min(...steps));
+    }
+    beforeLast = last;
+    last = row;
+  }
+  return at(last, b.length);
+}
+
+function at(row: readonly number[], index: number): number {
+  return row[index] ?? Number.POSITIVE_INFINITY;
+}

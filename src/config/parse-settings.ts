@@ -1,0 +1,113 @@
+import { inspect } from "node:util";
+import type { z } from "zod";
+import { nearest } from "./nearest.ts";
+import {
+  definition,
+  flagOf,
+  type OptionDefinition,
+  type OptionName,
+  type OptionValues,
+  optionNames,
+} from "./options.ts";
+import type { Setting, Settings, Step } from "./setting.ts";
+
+export interface ParsedSettings {
+  /** Complete only if there are no problems. */
+  readonly values: OptionValues;
+  readonly problems: readonly string[];
+}
+
+/** Checks what was given against the options, and fills in the defaults. */
+export function parseSettings(settings: Settings): ParsedSettings {
+  const problems: string[] = [];
+  const values: Record<string, unknown> = {};
+  for (const name of optionNames) {
+    const option = definition(name);
+    const setting = settings.get(name) ?? defaultSetting(name, option);
+    if (option.list !== undefined) {
+      values[name] = parseList(option, setting, problems);
+    } else if (setting !== undefined) {
+      values[name] = parseOne(option, setting.value, setting, [], problems);
+    }
+  }
+  // Each value has been made by the schema that OptionValues takes its type from.
+  return { values: values as OptionValues, problems };
+}
+
+function defaultSetting(name: OptionName, option: OptionDefinition): Setting | undefined {
+  if (option.default === undefined) return undefined;
+  return { value: option.default, origin: () => `the default of ${flagOf(name)}` };
+}
+
+function parseList(
+  option: OptionDefinition,
+  setting: Setting | undefined,
+  problems: string[],
+): readonly unknown[] {
+  if (setting === undefined) return [];
+  const { value } = setting;
+  if (!Array.isArray(value)) {
+    return elements(value, option).map((element) =>
+      parseOne(option, element, setting, [], problems),
+    );
+  }
+  if (value.length === 0) problems.push(`${setting.origin()}: the list is empty.`);
+  return value.flatMap((entry: unknown, index) =>
+    (option.list === "commas" ? elements(entry, option) : [entry]).map((element) =>
+      parseOne(option, element, setting, [index], problems),
+    ),
+  );
+}
+
+function elements(value: unknown, option: OptionDefinition): readonly unknown[] {
+  if (typeof value !== "string" || option.list === undefined) return [value];
+  return value.split(",").map((element) => element.trim());
+}
+
+function parseOne(
+  option: OptionDefinition,
+  value: unknown,
+  setting: Setting,
+  path: readonly Step[],
+  problems: string[],
+): unknown {
+  const result = option.schema.safeParse(value);
+  if (result.success) return result.data;
+  for (const issue of result.error.issues) {
+    const inside = issue.path.filter((step) => typeof step !== "symbol");
+    const place = setting.origin([...path, ...inside]);
+    problems.push(...describe(issue, place, option.secret === true ? undefined : value, inside));
+  }
+  return undefined;
+}
+
+/** The sentences that an issue of zod's makes. `value` is undefined where it must not be shown. */
+function describe(
+  issue: z.core.$ZodIssue,
+  place: string,
+  value: unknown,
+  path: readonly Step[],
+): readonly string[] {
+  if (issue.code === "unrecognized_keys") {
+    return issue.keys.map((key) => {
+      const meant = nearest(key, ["name", "prefix"]);
+      const hint = meant === undefined ? "" : ` Did you mean "${meant}"?`;
+      return `${place}: a resource has no ${JSON.stringify(key)}, only name and prefix.${hint}`;
+    });
+  }
+  let part = value;
+  for (const step of path) {
+    part = (part as Readonly<Record<Step, unknown>> | undefined)?.[step];
+  }
+  if (part !== undefined) return [`${place}: ${show(part)} ${issue.message}.`];
+  return [`${place}: ${path.length > 0 ? "is missing" : `the value ${issue.message}`}.`];
+}
+
+/** A bad value for a message: not too long, and without a password that stands in a URL. */
+function show(value: unknown): string {
+  const text =
+    typeof value === "string"
+      ? JSON.stringify(value.length > 200 ? `${value.slice(0, 200)}…` : value)
+      : inspect(value, { depth: 2, breakLength: Number.POSITIVE_INFINITY, maxArrayLength: 10 });
+  return text.replace(/\/\/[^/@\s]*@/g, "//(hidden)@");
+}

@@ -1,0 +1,175 @@
+import { isIP } from "node:net";
+import { z } from "zod";
+
+/**
+ * The types of option values. Each takes what a flag, a variable or a YAML scalar holds and gives what
+ * the program works with. The message of an issue continues a sentence that begins with the value:
+ * `"5" is not …`.
+ */
+function parsed<T>(accepted: string, parse: (text: string) => T | undefined): z.ZodType<T> {
+  const message = `is not ${accepted}`;
+  return z
+    .union([z.string(), z.number().transform(String)], { error: message })
+    .transform((input, context) => {
+      const value = parse(input);
+      if (value !== undefined) return value;
+      context.addIssue({ code: "custom", message });
+      return z.NEVER;
+    });
+}
+
+/** Any text, as it is. A YAML number or boolean has to be quoted, or its spelling would be lost. */
+export const text: z.ZodType<string> = z
+  .string({ error: "is not text; put it in quotes" })
+  .min(1, { error: "is empty" });
+
+/** The path of a file, relative to the working directory. */
+export const path: z.ZodType<string> = text;
+
+const durationUnits: Readonly<Record<string, number>> = {
+  ms: 1,
+  s: 1_000,
+  m: 60_000,
+  h: 3_600_000,
+};
+
+/** The largest delay that a timer takes, about 24 days. */
+const longestMs = 2 ** 31 - 1;
+
+/** `75s`, `5m`, `1h30m`, `250ms`: milliseconds, from `shortestMs` to 2^31-1. */
+export function duration(shortest: string): z.ZodType<number> {
+  const shortestMs = durationMs(shortest) ?? 0;
+  return parsed(
+    `a duration from ${shortest} to 24 days, such as 500ms, 75s, 5m or 1h30m`,
+    (input) => {
+      const ms = durationMs(input);
+      return ms !== undefined && ms >= shortestMs && ms <= longestMs ? ms : undefined;
+    },
+  );
+}
+
+function durationMs(input: string): number | undefined {
+  if (!/^(?:\d+(?:\.\d+)?(?:ms|s|m|h))+$/.test(input)) return undefined;
+  let ms = 0;
+  for (const [, amount, unit] of input.matchAll(/([\d.]+)(ms|s|m|h)/g)) {
+    ms += Number(amount) * (durationUnits[unit ?? ""] ?? Number.NaN);
+  }
+  return Math.round(ms);
+}
+
+const sizeUnits: Readonly<Record<string, number>> = {
+  B: 1,
+  KiB: 2 ** 10,
+  MiB: 2 ** 20,
+  GiB: 2 ** 30,
+};
+
+/** `512KiB`, `64MiB`, `1.5GiB`: bytes. */
+export const size: z.ZodType<number> = parsed(
+  "a size above 0 in B, KiB, MiB or GiB, such as 64MiB",
+  (input) => {
+    const match = /^(\d+(?:\.\d+)?)(B|KiB|MiB|GiB)$/.exec(input);
+    const bytes = Math.round(Number(match?.[1]) * (sizeUnits[match?.[2] ?? ""] ?? Number.NaN));
+    return Number.isSafeInteger(bytes) && bytes > 0 ? bytes : undefined;
+  },
+);
+
+/** A whole number from `least` up. */
+export function count(least: number): z.ZodType<number> {
+  return parsed(`a whole number of at least ${least}`, (input) => {
+    const value = /^\d+$/.test(input) ? Number(input) : Number.NaN;
+    return Number.isSafeInteger(value) && value >= least ? value : undefined;
+  });
+}
+
+/** One of a few words. */
+export function choice<const T extends string>(words: readonly T[]): z.ZodType<T> {
+  const accepted = `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
+  return parsed(accepted, (input) => words.find((word) => word === input));
+}
+
+/** Where to listen. */
+export interface ListenAddress {
+  /** A name or an IP address, an IPv6 one without brackets. */
+  readonly host: string;
+  /** 0: any free one. */
+  readonly port: number;
+}
+
+/** `HOST:PORT`, an IPv6 address in brackets. */
+export const listenAddress: z.ZodType<ListenAddress> = parsed(
+  "HOST:PORT, such as 127.0.0.1:50051, [::1]:50051, or 0.0.0.0:50051 for all interfaces " +
+    "(ports are 0 to 65535, and 0 is any free one)",
+  (input) => {
+    const match = /^(?:\[([^[\]]+)\]|([^\s:/[\]]+)):(\d{1,5})$/.exec(input);
+    const host = match?.[1] ?? match?.[2];
+    const port = Number(match?.[3]);
+    if (host === undefined || port > 65_535) return undefined;
+    if (match?.[1] !== undefined && isIP(host) !== 6) return undefined;
+    return { host, port };
+  },
+);
+
+/** The address as it is written: the inverse of `listenAddress`. */
+export function formatAddress({ host, port }: ListenAddress): string {
+  return isIP(host) === 6 ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
+/**
+ * The URL of an etcd member's client port, as `http://HOST:PORT` or `https://HOST:PORT`. The port is
+ * 2379 unless given, as in etcd's own tools, and not that of the scheme.
+ */
+export const endpoint: z.ZodType<string> = parsed(
+  "the URL of an etcd member, such as http://127.0.0.1:2379 (http or https; no path, user or query: " +
+    "the user goes into --etcd-username)",
+  (input) => {
+    const match = /^(https?):\/\/(\[[^[\]]+\]|[^\s:/?#@[\]]+)(?::(\d{1,5}))?\/?$/i.exec(input);
+    if (match === null) return undefined;
+    const [, scheme = "", host = "", port = "2379"] = match;
+    if (Number(port) < 1 || Number(port) > 65_535) return undefined;
+    if (host.startsWith("[") && isIP(host.slice(1, -1)) !== 6) return undefined;
+    return `${scheme.toLowerCase()}://${host}:${Number(port)}`;
+  },
+);
+
+/** A named collection of objects: the keys below one prefix. */
+export interface ResourceConfig {
+  readonly name: string;
+  /** In front of every key, in etcd. Empty: all keys. */
+  readonly prefix: string;
+}
+
+const resourceName = z
+  .string({ error: "is not text; put it in quotes" })
+  .regex(/^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/, {
+    error:
+      "is not a resource's name: at most 63 lower-case letters, digits and hyphens, " +
+      "which begins and ends with a letter or digit",
+  });
+
+const resourcePrefix = z
+  .string({ error: "is not text; put it in quotes" })
+  .refine((prefix) => prefix.isWellFormed(), { error: "is not valid Unicode" });
+
+/** `NAME=PREFIX`, or in YAML also a mapping of `name` and `prefix`. */
+export const resource: z.ZodType<ResourceConfig> = z.preprocess(
+  (input, context) => {
+    if (typeof input !== "string") return input;
+    const equals = input.indexOf("=");
+    if (equals >= 0) return { name: input.slice(0, equals), prefix: input.slice(equals + 1) };
+    context.addIssue({
+      code: "custom",
+      message: "is not NAME=PREFIX, such as services=/services/",
+    });
+    return z.NEVER;
+  },
+  z.strictObject(
+    { name: resourceName, prefix: resourcePrefix },
+    {
+      error: (issue) =>
+        issue.code === "unrecognized_keys"
+          ? undefined
+          : "is not a mapping of name and prefix, or NAME=PREFIX",
+    },
+  ),
+);
