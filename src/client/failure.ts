@@ -1,0 +1,131 @@
+import { type Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import { type Reason, WatchFanoutError } from "../errors.ts";
+import { errorOf, retryDelayMs } from "../wire/errors.ts";
+
+/** Whatever a server asks for, nobody waits longer than this. */
+const longestRetryDelayMs = 300_000;
+
+/** What a failed call means, and what can be done about it. */
+export class CallFailure extends Error {
+  override readonly name = "CallFailure";
+  /** What the caller is told. */
+  readonly error: WatchFanoutError;
+  /** How long the server asks to wait before trying again, in milliseconds. */
+  readonly retryDelayMs: number;
+
+  constructor(error: WatchFanoutError, retryDelayMs: number = 0) {
+    super(error.message, { cause: error });
+    this.error = error;
+    this.retryDelayMs = Math.min(retryDelayMs, longestRetryDelayMs);
+  }
+
+  /** Whether a new stream can go on where this one ended. */
+  get resumable(): boolean {
+    return resumable.has(this.error.reason);
+  }
+
+  /** Whether it is this one server that can't answer now. */
+  get elsewhere(): boolean {
+    return elsewhere.has(this.error.reason);
+  }
+}
+
+const elsewhere: ReadonlySet<Reason> = new Set<Reason>([
+  "UPSTREAM_UNAVAILABLE",
+  "NOT_READY",
+  "DRAINING",
+  "TOO_MANY_STREAMS",
+  "REVISION_TOO_NEW",
+]);
+
+/** A fault in the server (INTERNAL) may be gone with a new stream, and is reported each time. */
+const resumable: ReadonlySet<Reason> = new Set<Reason>([
+  ...elsewhere,
+  "SLOW_CONSUMER",
+  "INTERNAL",
+  "OUTCOME_UNKNOWN",
+]);
+
+/** The call that failed. */
+interface Call {
+  readonly address: string;
+  readonly write: boolean;
+}
+
+/** Throws whatever is neither gRPC's nor ours, which is a fault of ours. */
+export function failureOf(error: unknown, call: Call): CallFailure {
+  if (error instanceof CallFailure) return error;
+  if (!isServiceError(error)) throw error;
+  const said = errorOf(error);
+  return carriesReason(error)
+    ? new CallFailure(said, retryDelayMs(error))
+    : new CallFailure(bareError(error, said.reason, call));
+}
+
+/** A stream that the server ended as if all were said, which a watch never is. */
+export function streamEndedEarly(address: string): CallFailure {
+  return new CallFailure(unavailable(address, "it ended the stream without an error"));
+}
+
+/** What gRPC itself, a proxy or something that is not watch-fanout answers. */
+function bareError(error: ServiceError, closest: Reason, call: Call): WatchFanoutError {
+  const { address, write } = call;
+  const { details } = error;
+  if (write && mayHaveBeenApplied(error)) {
+    return new WatchFanoutError(
+      "OUTCOME_UNKNOWN",
+      `The write was sent to ${address} and its answer is lost (${details}): it may have been applied or not. Read the object before writing again.`,
+      { cause: error },
+    );
+  }
+  if (closest === "UPSTREAM_UNAVAILABLE") return unavailable(address, details, error);
+  if (error.code === status.UNIMPLEMENTED) {
+    return new WatchFanoutError(
+      "INVALID_REQUEST",
+      `What answers at ${address} does not know the method (${details}). Is it watch-fanout?`,
+      { cause: error },
+    );
+  }
+  const code = status[error.code];
+  return new WatchFanoutError(closest, `The call to ${address} failed with ${code}: ${details}`, {
+    cause: error,
+  });
+}
+
+function unavailable(address: string, details: string, cause?: unknown): WatchFanoutError {
+  return new WatchFanoutError(
+    "UPSTREAM_UNAVAILABLE",
+    `No answer from watch-fanout at ${address}: ${details}. Is it running there?`,
+    { cause },
+  );
+}
+
+/**
+ * Whether the server may have done what it was asked although it has not said so. grpc-js says in
+ * words only that a call never left: no connection, no name, or a deadline that passed while it waited
+ * for one.
+ */
+function mayHaveBeenApplied({ code, details }: ServiceError): boolean {
+  switch (code) {
+    case status.DEADLINE_EXCEEDED:
+      return !details.includes("Waiting for LB pick");
+    case status.UNAVAILABLE:
+      return !/^(No connection established|Name resolution failed|Stream refused)/.test(details);
+    case status.CANCELLED:
+    case status.UNKNOWN:
+    case status.INTERNAL:
+      return true;
+    default:
+      return false;
+  }
+}
+
+function isServiceError(error: unknown): error is ServiceError {
+  return error instanceof Error && "code" in error && "details" in error;
+}
+
+/** Whether the server says in rich details what went wrong. */
+function carriesReason(error: ServiceError): boolean {
+  const metadata: Metadata | undefined = error.metadata;
+  return (metadata?.get("grpc-status-details-bin").length ?? 0) > 0;
+}

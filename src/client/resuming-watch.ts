@@ -1,0 +1,109 @@
+import type { Clock } from "../clock.ts";
+import type { WatchFanoutError } from "../errors.ts";
+import { Backoff } from "../reflector/backoff.ts";
+import type { WatchRequest as WireRequest } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
+import type { WatchResponse__Output as WireResponse } from "../wire/generated/watchfanout/v1/WatchResponse.ts";
+import { CallFailure } from "./failure.ts";
+import { UnitAssembler, type WatchUnit } from "./unit-assembler.ts";
+
+/** A watch was cut off and goes on by itself. */
+export interface Interruption {
+  readonly error: WatchFanoutError;
+  /** Milliseconds until the watch is opened again. */
+  readonly delayMs: number;
+  /** Where it goes on from; undefined where nothing was delivered yet, and it begins anew. */
+  readonly resumeRevision: number | undefined;
+}
+
+export interface ResumingWatchOptions {
+  readonly clock: Clock;
+  /** Numbers from 0 to below 1, for jitter. */
+  readonly random: () => number;
+  readonly signal?: AbortSignal | undefined;
+  /** How many bytes of one unit are held back at the most until it is whole. */
+  readonly maxUnitBytes: number;
+  readonly onOpened?: (() => void) | undefined;
+  readonly onInterruption?: ((interruption: Interruption) => void) | undefined;
+}
+
+/** Opens one stream, which never finishes but with a CallFailure, or because the signal is aborted. */
+export type OpenStream = (request: WireRequest, signal: AbortSignal) => AsyncIterable<WireResponse>;
+
+const backoffBounds = { initialMs: 200, maxMs: 30_000 };
+
+/**
+ * A watch as one endless sequence of whole units, over as many streams as it takes: each new stream
+ * goes on after the last unit that was whole, so nothing is missed and nothing comes twice.
+ *
+ * Finishes when the signal is aborted. Throws what a new stream can't mend: REVISION_TOO_OLD,
+ * HISTORY_CHANGED and HISTORY_LOST (list anew), and requests that are wrong or not allowed.
+ */
+export async function* resumingWatch(
+  open: OpenStream,
+  request: WireRequest,
+  options: ResumingWatchOptions,
+): AsyncGenerator<WatchUnit, void, void> {
+  const { clock, signal, onInterruption } = options;
+  const backoff = new Backoff(backoffBounds, options.random);
+  let next = request;
+  let last: WatchUnit | undefined;
+  const aborted = (): boolean => signal?.aborted === true;
+  while (!aborted()) {
+    const stream = new AbortController();
+    const stop = (): void => stream.abort();
+    signal?.addEventListener("abort", stop);
+    try {
+      const units = new UnitAssembler(
+        options.maxUnitBytes,
+        last?.historyId ?? request.history_id ?? "",
+      );
+      let opened = false;
+      for await (const response of open(next, stream.signal)) {
+        if (!opened) options.onOpened?.();
+        opened = true;
+        const unit = units.add(response);
+        if (unit === undefined) continue;
+        if (last === undefined || unit.revision > last.revision) backoff.reset();
+        last = unit;
+        next = resumeAfter(request, unit);
+        yield unit;
+        if (aborted()) return;
+      }
+      return;
+    } catch (error) {
+      if (!(error instanceof CallFailure)) throw error;
+      if (aborted()) return;
+      if (!error.resumable) throw error.error;
+      const delayMs = Math.max(backoff.next(), error.retryDelayMs);
+      onInterruption?.({ error: error.error, delayMs, resumeRevision: last?.revision });
+      await pause(clock, delayMs, signal);
+    } finally {
+      signal?.removeEventListener("abort", stop);
+      stream.abort();
+    }
+  }
+}
+
+/** The request that continues where `unit` ended. */
+function resumeAfter(request: WireRequest, unit: WatchUnit): WireRequest {
+  return {
+    ...request,
+    send_initial_events: false,
+    after_revision: unit.revision,
+    history_id: unit.historyId,
+  };
+}
+
+/** Resolves after `delayMs`, or at once when the signal is aborted. */
+function pause(clock: Clock, delayMs: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal?.aborted === true) return resolve();
+    const done = (): void => {
+      timer.cancel();
+      signal?.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = clock.setTimeout(done, delayMs);
+    signal?.addEventListener("abort", done);
+  });
+}

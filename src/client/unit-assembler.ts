@@ -1,0 +1,60 @@
+import { invalidRequest } from "../errors.ts";
+import type { WatchEvent } from "../storage/event.ts";
+import type { WatchResponse__Output as WireResponse } from "../wire/generated/watchfanout/v1/WatchResponse.ts";
+import { decodeEvent, decodeRevision } from "./decode.ts";
+
+/** Changes that belong together, whole, and the resume point that they lead to. */
+export interface WatchUnit {
+  /** Everything the watch asks for, up to and including this revision, has been delivered. */
+  readonly revision: number;
+  /** In the order of their revisions; the initial state in key order. Empty in a bookmark. */
+  readonly events: readonly WatchEvent[];
+  /** Whether these events are the initial state. */
+  readonly initial: boolean;
+  /** The history that the revisions belong to; empty where the server knows none. */
+  readonly historyId: string;
+}
+
+/**
+ * Puts the responses of one stream together to whole units. A response without a revision leaves its
+ * unit open: its events are held back until one with a revision closes it. A stream that ends first
+ * takes the open unit with it, so one assembler serves one stream.
+ */
+export class UnitAssembler {
+  readonly #maxUnitBytes: number;
+  #open: WatchEvent[] = [];
+  #openBytes = 0;
+  #historyId: string;
+
+  /** `historyId` is the one that is known so far, for streams that do not name theirs. */
+  constructor(maxUnitBytes: number, historyId: string) {
+    this.#maxUnitBytes = maxUnitBytes;
+    this.#historyId = historyId;
+  }
+
+  /** The unit that this response closes, if it closes one. */
+  add(response: WireResponse): WatchUnit | undefined {
+    if (response.history_id !== "") this.#historyId = response.history_id;
+    for (const wire of response.events) this.#hold(decodeEvent(wire));
+    if (response.revision === undefined) return undefined;
+    const events = this.#open;
+    this.#open = [];
+    this.#openBytes = 0;
+    return {
+      revision: decodeRevision(response.revision),
+      events,
+      initial: response.initial_events_end,
+      historyId: this.#historyId,
+    };
+  }
+
+  #hold(event: WatchEvent): void {
+    this.#open.push(event);
+    this.#openBytes += event.weight;
+    if (this.#openBytes <= this.#maxUnitBytes) return;
+    throw invalidRequest(
+      "maxUnitBytes",
+      `What belongs together here takes more than ${this.#maxUnitBytes} bytes, more than this client holds back for one unit. Watch a prefix of it, or raise maxUnitBytes.`,
+    );
+  }
+}
