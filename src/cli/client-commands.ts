@@ -1,4 +1,16 @@
 import type { Command } from "commander";
+import { type ClientIo, processIo } from "./client-session.ts";
+import { addDelete } from "./delete.ts";
+import { addGet } from "./get.ts";
+import { addList } from "./list.ts";
+import { addPut } from "./put.ts";
+import { addWatch } from "./watch.ts";
 
 /** Adds the commands that talk to a running service: get, list, watch, put, delete. */
-export function addClientCommands(_program: Command): void {}
+export function addClientCommands(program: Command, io: ClientIo = processIo): void {
+  addGet(program, io);
+  addList(program, io);
+  addWatch(program, io);
+  addPut(program, io);
+  addDelete(program, io);
+}

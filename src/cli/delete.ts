@@ -1,0 +1,28 @@
+import type { Command } from "commander";
+import { addClientOptions, type ClientOptions, wholeNumber } from "./client-options.ts";
+import { type ClientIo, runSession } from "./client-session.ts";
+import { printObject } from "./object-output.ts";
+
+interface DeleteOptions extends ClientOptions {
+  readonly expectedModRevision?: number;
+}
+
+/** Adds `delete`. */
+export function addDelete(program: Command, io: ClientIo): void {
+  const command = program
+    .command("delete")
+    .description("Remove an object, and print it as it stood.")
+    .argument("<key>", "the object's key, relative to the resource's prefix")
+    .option(
+      "--expected-mod-revision <revision>",
+      "remove it only if it stands at this revision",
+      wholeNumber,
+    );
+  addClientOptions(command).action(async (key: string, options: DeleteOptions) => {
+    await runSession(io, options, async (session) => {
+      const { expectedModRevision } = options;
+      const result = await session.client.delete(options.resource, key, { expectedModRevision });
+      await printObject(session, options.output, result);
+    });
+  });
+}

@@ -1,0 +1,33 @@
+import type { Command } from "commander";
+import {
+  addClientOptions,
+  addRevisionOptions,
+  type ClientOptions,
+  type RevisionOptions,
+  revisionRequirement,
+  wholeNumber,
+} from "./client-options.ts";
+import { type ClientIo, runSession } from "./client-session.ts";
+import { printPages } from "./object-output.ts";
+
+interface ListOptions extends ClientOptions, RevisionOptions {
+  readonly prefix?: string;
+  readonly pageSize?: number;
+}
+
+/** Adds `list`. */
+export function addList(program: Command, io: ClientIo): void {
+  const command = program
+    .command("list")
+    .description("Read all objects of a resource, or those below a prefix, in key order.")
+    .option("--prefix <prefix>", "only keys that begin with this")
+    .option("--page-size <count>", "how many objects to ask for at a time", wholeNumber);
+  addRevisionOptions(addClientOptions(command)).action(async (options: ListOptions) => {
+    const at = revisionRequirement(command, options);
+    await runSession(io, options, async (session) => {
+      const { prefix, pageSize } = options;
+      const pages = session.client.list(options.resource, { prefix, pageSize, at });
+      await printPages(session, options.output, pages);
+    });
+  });
+}

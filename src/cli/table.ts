@@ -1,0 +1,78 @@
+import { styleText } from "node:util";
+
+export type Colour = "green" | "yellow" | "red";
+
+/** One field of a row: what it says, already printable, and how it is coloured where colours are. */
+export type Cell = string | { readonly text: string; readonly colour: Colour };
+
+export interface TableOptions {
+  /** How wide a line may become before it is cut; undefined: never cut. */
+  readonly columns?: number | undefined;
+  readonly colours: boolean;
+}
+
+/**
+ * A table that is printed as its rows come in: headings first, once. A column is as wide as the widest
+ * cell seen so far, so the rows of one call are aligned, and later ones can only become wider.
+ */
+export class Table {
+  readonly #headings: readonly string[];
+  readonly #options: TableOptions;
+  readonly #widths: number[];
+  #begun = false;
+
+  constructor(headings: readonly string[], options: TableOptions) {
+    this.#headings = headings;
+    this.#options = options;
+    this.#widths = headings.map(length);
+  }
+
+  /** The lines for these rows, each with its line end. */
+  format(rows: readonly (readonly Cell[])[]): string {
+    for (const row of rows) {
+      for (const [i, cell] of row.entries()) {
+        this.#widths[i] = Math.max(this.#widths[i] ?? 0, length(textOf(cell)));
+      }
+    }
+    const lines = this.#begun ? rows : [this.#headings, ...rows];
+    this.#begun = true;
+    return lines.map((row) => `${this.#line(row)}\n`).join("");
+  }
+
+  #line(row: readonly Cell[]): string {
+    let line = "";
+    let left = this.#options.columns ?? Number.POSITIVE_INFINITY;
+    for (const [i, cell] of row.entries()) {
+      const last = i === row.length - 1;
+      const text = last ? textOf(cell) : padded(textOf(cell), (this.#widths[i] ?? 0) + 2);
+      const shown = cut(text, left);
+      left -= length(shown);
+      line += typeof cell === "string" || !this.#options.colours ? shown : styled(cell, shown);
+    }
+    return line.trimEnd();
+  }
+}
+
+function styled(cell: { readonly colour: Colour }, shown: string): string {
+  return styleText(cell.colour, shown, { validateStream: false });
+}
+
+function textOf(cell: Cell): string {
+  return typeof cell === "string" ? cell : cell.text;
+}
+
+/** In code points, which is what a terminal shows of most scripts. */
+function length(text: string): number {
+  return [...text].length;
+}
+
+function padded(text: string, width: number): string {
+  return text + " ".repeat(Math.max(0, width - length(text)));
+}
+
+function cut(text: string, room: number): string {
+  if (text.length <= room) return text;
+  const characters = [...text];
+  if (characters.length <= room) return text;
+  return room < 1 ? "" : `${characters.slice(0, room - 1).join("")}…`;
+}
