@@ -1,65 +1,11 @@
-import { WatchFanoutError } from "../errors.ts";
+import type { WatchFanoutError } from "../errors.ts";
 import { WatchBatch, type WatchEvent } from "../storage/event.ts";
 import type { WatchStream } from "../storage/storage.ts";
-import type { Dispatcher } from "./dispatcher.ts";
 import type { Filter } from "./filter.ts";
-import type { History, HistoryNode } from "./history.ts";
+import type { HistoryNode } from "./history.ts";
 import type { InitialState } from "./initial-state.ts";
-
-/**
- * Where a watcher is.
- *
- * - `starting`: waits for the cache to reach the revision that it begins after. Then: catching up.
- * - `initial`: its reader takes the initial state. Then: catching up, or starting.
- * - `catching up`: its reader takes from history what came since. Once level with the dispatcher: live.
- * - `live`: the dispatcher puts batches into its input. When that is full: stalled.
- * - `stalled`: has something in its input, and has missed what came after. Its reader takes what is
- *   there and is then catching up.
- * - `ended`: gets no more. What is in its input can still be read.
- */
-export type WatcherState = "starting" | "initial" | "catching up" | "live" | "stalled" | "ended";
-
-export interface WatcherBounds {
-  /** Batches that a live watcher's input holds at the most. */
-  readonly inputBatches: number;
-  /** Bytes that it holds at the most, by weight; one batch always has room. */
-  readonly inputBytes: number;
-  /** About how large a batch is at the most, in bytes. Only a single revision makes a larger one. */
-  readonly batchBytes: number;
-  /** How many events of history to look at in one go. */
-  readonly scanEvents: number;
-  /** Bytes that are kept beyond the history window for a watcher that takes its initial state. */
-  readonly owedBytes: number;
-  /** How long a watcher may take nothing of what waits for it, in milliseconds. */
-  readonly stallTimeoutMs: number;
-}
-
-export const defaultWatcherBounds: WatcherBounds = {
-  inputBatches: 64,
-  inputBytes: 1024 * 1024,
-  batchBytes: 256 * 1024,
-  scanEvents: 20_000,
-  owedBytes: 64 * 1024 * 1024,
-  stallTimeoutMs: 60_000,
-};
-
-/** What a watcher reaches of the Cacher that it belongs to. */
-export interface WatcherHost {
-  readonly bounds: WatcherBounds;
-  readonly dispatcher: Dispatcher;
-  readonly history: History;
-  /** Is told once when a watcher has ended, by whomever. */
-  forget(watcher: CacheWatcher): void;
-  /** Is told of what a reader's listener threw, which has ended that watcher. */
-  listenerFailed(watcher: CacheWatcher, error: unknown): WatchFanoutError;
-}
-
-/** When and how often a reader wants to be told that nothing has happened. */
-export interface BookmarkWishes {
-  readonly intervalMs: number;
-  readonly deadline: number | undefined;
-  readonly eager: boolean;
-}
+import { slowConsumer } from "./stream-errors.ts";
+import type { BookmarkWishes, WatcherBounds, WatcherHost, WatcherState } from "./watcher-terms.ts";
 
 /**
  * One watch on a Cacher: a bounded input between the dispatcher, which never waits, and a reader, who
@@ -81,6 +27,7 @@ export class CacheWatcher implements WatchStream {
   /** Whether history is kept for it beyond the window, as it has not been level since it began. */
   #owed = false;
   #bookmarkOnJoin = false;
+  #onEnd: (() => void) | undefined;
   #end: Error | null | undefined;
   #listener: (() => void) | undefined;
   /** Whether the reader has found nothing and is to be told when there is something. */
@@ -186,18 +133,18 @@ export class CacheWatcher implements WatchStream {
     this.#notify();
   }
 
-  /** Whether the initial state has come and gone, or there never was one. */
-  #pastInitial(): boolean {
-    return this.#initial === undefined;
-  }
-
   /** Goes on after `node`, everything up to which the reader has or did not ask for. */
   follow(node: HistoryNode): void {
     if (this.#state === "ended") return;
     this.#cursor = node;
-    if (!this.#pastInitial()) return;
+    if (this.#initial !== undefined) return;
     this.#state = "catching up";
     this.#notify();
+  }
+
+  /** Has `listener` called when the stream ends. There is at most one. */
+  whenEnded(listener: () => void): void {
+    this.#onEnd = listener;
   }
 
   /** Is called when there may be more to take: a page of the state, a round of the dispatcher. */
@@ -354,7 +301,8 @@ export class CacheWatcher implements WatchStream {
     this.#end = end;
     this.#cursor = undefined;
     this.#initial = undefined;
-    this.#host.forget(this);
+    this.#host.forget(this, end);
+    this.#onEnd?.();
   }
 
   #notify(): void {
@@ -367,12 +315,4 @@ export class CacheWatcher implements WatchStream {
       this.abandon(this.#host.listenerFailed(this, error));
     }
   }
-}
-
-export function slowConsumer(why: string): WatchFanoutError {
-  return new WatchFanoutError(
-    "SLOW_CONSUMER",
-    `${why} Resume from the last resume point if history still has it, otherwise list anew; and read ` +
-      "faster, or watch less.",
-  );
 }

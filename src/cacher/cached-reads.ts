@@ -36,40 +36,38 @@ export class CachedReads {
   }
 
   async get(request: GetRequest): Promise<GetResult> {
-    const revision = await this.reach(request.at, request.signal);
+    const reached = await this.reach(request.at, request.signal);
+    const revision = reached ? this.#answerableAs(request.at) : undefined;
     if (revision === undefined) return this.#storage.get(request);
     return { revision, object: this.#cache.state.get(request.key) };
   }
 
   async list(request: ListRequest): Promise<ListResult> {
-    const revision = await this.reach(request.at, request.signal);
+    const reached = await this.reach(request.at, request.signal);
+    const revision = reached ? this.#answerableAs(request.at) : undefined;
     if (revision === undefined) return this.#storage.list(request);
     return this.#page(request, revision);
   }
 
   /**
-   * The revision that the cache's state, as it stands when this resolves, may be said to be of in
-   * answer to `at`. Undefined where the storage has to answer instead.
+   * Resolves to whether the cache is as new as `at` demands, after having waited for that. If it is not
+   * in time, the storage has to answer.
    *
    * Rejects with HISTORY_CHANGED for a revision above the store's own, with REVISION_TOO_NEW if the
    * cache does not get there in time, and as the storage does if it has to be asked and fails.
    */
-  async reach(at: RevisionRequirement, signal?: AbortSignal): Promise<number | undefined> {
+  async reach(at: RevisionRequirement, signal?: AbortSignal): Promise<boolean> {
     signal?.throwIfAborted();
     switch (at.match) {
       case "ANY":
-        return this.#cache.revision;
-      case "LINEARIZABLE": {
-        const current = await abortable(this.#upstream.current(), signal);
-        return (await this.#await(current, signal)) ? this.#cache.revision : undefined;
-      }
+        return true;
+      case "LINEARIZABLE":
+        return this.#await(await abortable(this.#upstream.current(), signal), signal);
       case "NOT_OLDER_THAN":
-        await this.#awaitExisting(at.revision, signal);
-        return this.#cache.revision;
       case "EXACT":
-        await this.#awaitExisting(at.revision, signal);
-        // Nothing has changed since then: the state now is the state at that revision.
-        return this.#cache.changedAt <= at.revision ? at.revision : undefined;
+        await this.checkExists(at.revision, signal);
+        if (await this.#await(at.revision, signal)) return true;
+        throw revisionTooNew(at.revision, this.#cache.revision);
     }
   }
 
@@ -80,10 +78,11 @@ export class CachedReads {
     if (revision > current) throw historyChanged(revision, current);
   }
 
-  async #awaitExisting(revision: number, signal?: AbortSignal): Promise<void> {
-    await this.checkExists(revision, signal);
-    if (await this.#await(revision, signal)) return;
-    throw revisionTooNew(revision, this.#cache.revision);
+  /** The revision that the state as it stands now may be said to be of, if it answers `at` at all. */
+  #answerableAs(at: RevisionRequirement): number | undefined {
+    if (at.match !== "EXACT") return this.#cache.revision;
+    // If nothing has changed since then, the state now is the state at that revision.
+    return this.#cache.changedAt <= at.revision ? at.revision : undefined;
   }
 
   async #await(revision: number, signal?: AbortSignal): Promise<boolean> {

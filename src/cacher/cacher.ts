@@ -1,9 +1,8 @@
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
-import { notReady, revisionTooOld, WatchFanoutError } from "../errors.ts";
-import { Reflector, type ReflectorTarget, type ReplaceCause } from "../reflector/reflector.ts";
-import { WatchBatch } from "../storage/event.ts";
+import { hasReason, WatchFanoutError } from "../errors.ts";
+import { Reflector, type ReflectorTarget } from "../reflector/reflector.ts";
 import type {
   DeleteRequest,
   GetRequest,
@@ -11,27 +10,23 @@ import type {
   ListRequest,
   ListResult,
   PutRequest,
-  RevisionRequirement,
   Storage,
   WriteResult,
 } from "../storage/storage.ts";
-import {
-  CacheWatcher,
-  defaultWatcherBounds,
-  type WatcherBounds,
-  type WatcherHost,
-} from "./cache-watcher.ts";
+import { CacheWatcher } from "./cache-watcher.ts";
 import { CachedReads } from "./cached-reads.ts";
 import { Dispatcher } from "./dispatcher.ts";
 import { Filter } from "./filter.ts";
 import { defaultHistoryBounds, type HistoryBounds } from "./history.ts";
-import { PagedState, SnapshotState } from "./initial-state.ts";
 import { Patrol } from "./patrol.ts";
 import type { CacheWatchRequest } from "./request.ts";
 import { RevisionWaiters } from "./revision-waiters.ts";
 import { SharedRevision } from "./shared-revision.ts";
 import type { CacherStats } from "./stats.ts";
+import { draining, lost, notReadyYet } from "./stream-errors.ts";
 import { WatchCache } from "./watch-cache.ts";
+import { WatchOpening } from "./watch-opening.ts";
+import { defaultWatcherBounds, type WatcherBounds, type WatcherHost } from "./watcher-terms.ts";
 
 export interface CacherOptions {
   /** What is cached. It is the Cacher's from then on, who closes it. */
@@ -63,6 +58,7 @@ export class Cacher implements Storage {
   readonly #reads: CachedReads;
   readonly #dispatcher: Dispatcher;
   readonly #patrol: Patrol;
+  readonly #opening: WatchOpening;
   readonly #host: WatcherHost;
   readonly #watchers = new Set<CacheWatcher>();
   readonly #readyListeners: ((ready: boolean) => void)[] = [];
@@ -106,6 +102,15 @@ export class Cacher implements Storage {
       },
       clock,
     );
+    this.#opening = new WatchOpening({
+      storage,
+      cache: this.#cache,
+      reads: this.#reads,
+      upstream: this.#upstream,
+      waiters: this.#waiters,
+      fail: (watcher, error) => watcher.fail(this.#asFanoutError(error)),
+      batchBytes: this.#bounds.batchBytes,
+    });
     this.#host = this.#makeHost();
   }
 
@@ -169,15 +174,11 @@ export class Cacher implements Storage {
     if (this.#draining) {
       watcher.fail(draining());
     } else if (!this.#ready) {
-      watcher.fail(this.#notReadyYet());
+      watcher.fail(notReadyYet(this.name));
     } else {
       this.#watchers.add(watcher);
       this.#patrol.start();
-      const begun =
-        request.sendInitialEvents === true
-          ? this.#beginWithState(watcher, request)
-          : this.#beginAfter(watcher, request.afterRevision);
-      begun.catch((error: unknown) => watcher.fail(this.#asFanoutError(error)));
+      this.#opening.begin(watcher, request);
     }
     return watcher;
   }
@@ -242,85 +243,16 @@ export class Cacher implements Storage {
     };
   }
 
-  /** Sends the answer that a watch begins with, and then all after `after`. */
-  async #beginAfter(watcher: CacheWatcher, after: number | undefined): Promise<void> {
-    const revision = after ?? (await this.#upstream.current());
-    if (after !== undefined) await this.#reads.checkExists(after);
-    this.#checkInHistory(revision);
-    watcher.open(new WatchBatch(revision, []));
-    await this.#follow(watcher, revision);
-  }
-
-  /** Sends the state at one revision, and then all after it. */
-  async #beginWithState(watcher: CacheWatcher, request: CacheWatchRequest): Promise<void> {
-    watcher.open(new WatchBatch(undefined, []));
-    const at = newnessOf(request.afterRevision);
-    const revision = await this.#reads.reach(at);
-    if (revision === undefined) return this.#beginWithStoredState(watcher, at);
-    const { filter } = watcher;
-    const { history, state } = this.#cache;
-    const snapshot = state.snapshot();
-    const objects = filter.key === undefined ? snapshot.range(filter.prefix) : [];
-    const single = filter.key === undefined ? undefined : snapshot.get(filter.key);
-    const { predicate } = filter;
-    const all = single === undefined ? objects : [single];
-    const matching = predicate === undefined ? all : Iterator.from(all).filter(predicate);
-    watcher.beginInitial(new SnapshotState(matching, revision, this.#bounds.batchBytes));
-    watcher.follow(history.newest);
-  }
-
-  /** The same, from the storage itself: the cache is not new enough, and will be once it is. */
-  async #beginWithStoredState(watcher: CacheWatcher, at: RevisionRequirement): Promise<void> {
-    const { key, prefix, predicate } = watcher.filter;
-    if (key !== undefined) {
-      const { revision, object } = await this.#storage.get({ key, at });
-      const matching = object === undefined || predicate?.(object) === false ? [] : [object];
-      watcher.beginInitial(new SnapshotState(matching, revision, this.#bounds.batchBytes));
-      return this.#follow(watcher, revision);
-    }
-    const list = (where: RevisionRequirement, startAfter?: string): Promise<ListResult> =>
-      this.#storage.list({ prefix, startAfter, limit: 500, at: where, predicate });
-    const first = await list(at);
-    const exactly: RevisionRequirement = { match: "EXACT", revision: first.revision };
-    watcher.beginInitial(
-      new PagedState(
-        first,
-        (startAfter) => list(exactly, startAfter),
-        (failure) => {
-          if (failure === undefined) watcher.poke();
-          else watcher.fail(this.#asFanoutError(failure));
-        },
-      ),
-    );
-    return this.#follow(watcher, first.revision);
-  }
-
-  /** Lets the watcher go on after `revision`, as soon as the cache has got there. */
-  async #follow(watcher: CacheWatcher, revision: number): Promise<void> {
-    while (this.#cache.revision < revision) {
-      if (watcher.state === "ended") return;
-      if (!(await this.#waiters.wait(revision))) return;
-    }
-    const node = this.#cache.history.find(revision);
-    if (node === undefined) throw this.#tooOld(revision);
-    watcher.follow(node);
-  }
-
-  #checkInHistory(revision: number): void {
-    if (revision < this.#cache.history.floor.revision) throw this.#tooOld(revision);
-  }
-
-  #tooOld(revision: number): WatchFanoutError {
-    return revisionTooOld(revision, this.#cache.history.floor.revision);
-  }
-
   async #bookmarkAll(): Promise<void> {
     if (!this.#ready) return;
     const revision = await this.#upstream.current();
-    if (this.#cache.revision < revision && !(await this.#waiters.wait(revision))) return;
-    this.#dispatcher.flush();
-    const { bookmark } = this.#dispatcher;
-    for (const watcher of this.#watchers) watcher.requestBookmark(bookmark);
+    const tell = (): void => {
+      this.#dispatcher.flush();
+      const { bookmark } = this.#dispatcher;
+      for (const watcher of this.#watchers) watcher.requestBookmark(bookmark);
+    };
+    if (this.#cache.revision >= revision) tell();
+    else this.#waiters.add(revision, tell);
   }
 
   #target(): ReflectorTarget {
@@ -328,11 +260,12 @@ export class Cacher implements Storage {
       replace: (state, cause) => {
         this.#heardAt = this.#clock.now();
         this.#cache.replace(state.objects, state.revision);
-        this.#endAll(cause);
+        for (const watcher of [...this.#watchers]) watcher.fail(lost(cause, state.revision));
         this.#dispatcher.reset();
-        if (cause === "start") this.#readyAt = state.current;
+        this.#readyAt = Math.min(this.#readyAt, state.current);
         this.#advanced();
-        if (!this.#ready) this.#awaitReady();
+        // What is missing may be of other keys than ours, of which only progress tells.
+        if (!this.#ready) this.#waiters.add(this.#readyAt, () => {});
       },
       apply: (batch) => {
         this.#heardAt = this.#clock.now();
@@ -354,17 +287,6 @@ export class Cacher implements Storage {
     this.#dispatcher.wake();
   }
 
-  /** The rest of history may be of other keys than ours, and then only progress tells. */
-  #awaitReady(): void {
-    void this.#waiters.wait(this.#readyAt);
-  }
-
-  /** No stream can go on after the state has been replaced: what lies between is not known. */
-  #endAll(cause: ReplaceCause): void {
-    const revision = this.#cache.revision;
-    for (const watcher of [...this.#watchers]) watcher.fail(lost(cause, revision));
-  }
-
   #makeHost(): WatcherHost {
     const cache = this.#cache;
     return {
@@ -373,13 +295,10 @@ export class Cacher implements Storage {
       get history() {
         return cache.history;
       },
-      forget: (watcher) => {
+      forget: (watcher, end) => {
         this.#watchers.delete(watcher);
         this.#dispatcher.leave(watcher);
-        const end = watcher.ended;
-        if (end instanceof WatchFanoutError && end.reason === "SLOW_CONSUMER") {
-          this.#slowConsumers++;
-        }
+        if (hasReason(end, "SLOW_CONSUMER")) this.#slowConsumers++;
       },
       listenerFailed: (_watcher, error) => this.#asFanoutError(error),
     };
@@ -397,13 +316,7 @@ export class Cacher implements Storage {
   }
 
   #checkReady(): void {
-    if (!this.#ready) throw this.#notReadyYet();
-  }
-
-  #notReadyYet(): WatchFanoutError {
-    return notReady(
-      `The cache of ${JSON.stringify(this.name)} has not been filled yet. Try again soon.`,
-    );
+    if (!this.#ready) throw notReadyYet(this.name);
   }
 
   async #close(): Promise<void> {
@@ -413,33 +326,4 @@ export class Cacher implements Storage {
     this.#waiters.close();
     await this.#storage.close();
   }
-}
-
-function newnessOf(afterRevision: number | undefined): RevisionRequirement {
-  if (afterRevision === undefined) return { match: "LINEARIZABLE" };
-  if (afterRevision === 0) return { match: "ANY" };
-  return { match: "NOT_OLDER_THAN", revision: afterRevision };
-}
-
-function draining(): WatchFanoutError {
-  return new WatchFanoutError(
-    "DRAINING",
-    "This replica is shutting down. Resume from the last resume point, on another replica.",
-  );
-}
-
-function lost(cause: ReplaceCause, revision: number): WatchFanoutError {
-  if (cause === "history changed") {
-    return new WatchFanoutError(
-      "HISTORY_CHANGED",
-      "The store's history has become another one. List anew and go on from there.",
-      { metadata: { history_id: "" } },
-    );
-  }
-  return new WatchFanoutError(
-    "HISTORY_LOST",
-    `The store no longer had the events that came next; it is at revision ${revision} now. ` +
-      "List anew and go on from there.",
-    { metadata: { current_revision: String(revision) } },
-  );
 }

@@ -1,10 +1,11 @@
 import type { Clock } from "../clock.ts";
 import { WatchBatch } from "../storage/event.ts";
-import type { CacheWatcher, WatcherBounds } from "./cache-watcher.ts";
-import { slowConsumer } from "./cache-watcher.ts";
+import type { CacheWatcher } from "./cache-watcher.ts";
 import type { HistoryNode } from "./history.ts";
+import { slowConsumer } from "./stream-errors.ts";
 import type { WatchCache } from "./watch-cache.ts";
 import { type WatcherGroup, WatcherIndex } from "./watcher-index.ts";
+import type { WatcherBounds } from "./watcher-terms.ts";
 
 /** For how long a round may go on before the event loop gets its turn, in milliseconds. */
 const roundSliceMs = 4;

@@ -1,6 +1,6 @@
 import { WatchBatch, WatchEvent } from "../storage/event.ts";
 import { type StoredObject, weight } from "../storage/object.ts";
-import type { ListResult } from "../storage/storage.ts";
+import type { ListResult, Predicate } from "../storage/storage.ts";
 
 /** The state that a watch begins with, handed out piece by piece as its reader takes it. */
 export interface InitialState {
@@ -11,13 +11,20 @@ export interface InitialState {
 /** From a snapshot of the cache. */
 export class SnapshotState implements InitialState {
   readonly #objects: Iterator<StoredObject, void, void>;
+  readonly #predicate: Predicate | undefined;
   readonly #revision: number;
   readonly #maxBytes: number;
   #complete = false;
 
-  /** `objects` in key order, as they stand at `revision`. */
-  constructor(objects: Iterable<StoredObject>, revision: number, maxBytes: number) {
-    this.#objects = objects[Symbol.iterator]() as Iterator<StoredObject, void, void>;
+  /** `objects` in key order, as they stand at `revision`, of which `predicate` picks some. */
+  constructor(
+    objects: Iterator<StoredObject, void, void>,
+    predicate: Predicate | undefined,
+    revision: number,
+    maxBytes: number,
+  ) {
+    this.#objects = objects;
+    this.#predicate = predicate;
     this.#revision = revision;
     this.#maxBytes = maxBytes;
   }
@@ -31,6 +38,7 @@ export class SnapshotState implements InitialState {
         this.#complete = true;
         return new WatchBatch(this.#revision, events, true);
       }
+      if (this.#predicate?.(value) === false) continue;
       events.push(new WatchEvent("ADDED", value, undefined));
       bytes += weight(value);
     }
@@ -43,7 +51,7 @@ export class SnapshotState implements InitialState {
  * asked for when the one before has been taken.
  */
 export class PagedState implements InitialState {
-  readonly #list: (startAfter: string | undefined) => Promise<ListResult>;
+  readonly #list: (startAfter: string) => Promise<ListResult>;
   readonly #onReady: (failure?: unknown) => void;
   #page: ListResult | undefined;
 
@@ -53,7 +61,7 @@ export class PagedState implements InitialState {
    */
   constructor(
     first: ListResult,
-    list: (startAfter: string | undefined) => Promise<ListResult>,
+    list: (startAfter: string) => Promise<ListResult>,
     onReady: (failure?: unknown) => void,
   ) {
     this.#page = first;

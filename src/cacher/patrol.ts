@@ -1,6 +1,8 @@
 import type { Clock, Timer } from "../clock.ts";
-import { type CacheWatcher, slowConsumer, type WatcherBounds } from "./cache-watcher.ts";
+import type { CacheWatcher } from "./cache-watcher.ts";
 import type { Dispatcher } from "./dispatcher.ts";
+import { slowConsumer } from "./stream-errors.ts";
+import type { WatcherBounds } from "./watcher-terms.ts";
 
 /** How often the patrol walks, in milliseconds: how late a bookmark may come. */
 export const patrolIntervalMs = 500;

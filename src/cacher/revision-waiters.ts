@@ -2,7 +2,8 @@ import type { Clock, Timer } from "../clock.ts";
 
 interface Waiter {
   readonly revision: number;
-  readonly settle: (reached: boolean) => void;
+  readonly onReached: () => void;
+  readonly onClosed: (() => void) | undefined;
 }
 
 /**
@@ -30,42 +31,61 @@ export class RevisionWaiters {
   }
 
   /**
-   * Resolves to true as soon as the cache has reached `revision`, and to false after `timeoutMs`
-   * (undefined: never), when `signal` is aborted, or when waiting has become pointless.
+   * Calls `onReached` as soon as the cache has reached `revision`, or `onClosed` when waiting has become
+   * pointless, unless the returned function is called first. That is harmless later, and twice.
    */
-  wait(revision: number, timeoutMs?: number, signal?: AbortSignal): Promise<boolean> {
-    if (this.#closed || signal?.aborted === true) return Promise.resolve(false);
+  add(revision: number, onReached: () => void, onClosed?: () => void): () => void {
+    if (this.#closed) {
+      onClosed?.();
+      return () => {};
+    }
+    const waiter: Waiter = { revision, onReached, onClosed };
+    this.#waiters.add(waiter);
+    this.#ask();
+    return () => this.#remove(waiter);
+  }
+
+  /**
+   * Resolves to true as soon as the cache has reached `revision`, and to false after `timeoutMs`, when
+   * `signal` is aborted, or when waiting has become pointless.
+   */
+  wait(revision: number, timeoutMs: number, signal?: AbortSignal): Promise<boolean> {
+    if (signal?.aborted === true) return Promise.resolve(false);
     return new Promise((resolve) => {
-      const waiter: Waiter = {
-        revision,
-        settle: (reached) => {
-          this.#waiters.delete(waiter);
-          timer?.cancel();
-          signal?.removeEventListener("abort", giveUp);
-          if (this.#waiters.size === 0) this.#rest();
-          resolve(reached);
-        },
+      const settle = (reached: boolean): void => {
+        cancel();
+        timer.cancel();
+        signal?.removeEventListener("abort", giveUp);
+        resolve(reached);
       };
-      const giveUp = (): void => waiter.settle(false);
-      const timer = timeoutMs === undefined ? undefined : this.#clock.setTimeout(giveUp, timeoutMs);
+      const giveUp = (): void => settle(false);
+      const timer = this.#clock.setTimeout(giveUp, timeoutMs);
       signal?.addEventListener("abort", giveUp);
-      this.#waiters.add(waiter);
-      this.#ask();
+      let cancel = (): void => {};
+      cancel = this.add(revision, () => settle(true), giveUp);
     });
   }
 
   /** Wakes whoever waited for `revision` or less. */
   reached(revision: number): void {
-    if (this.#waiters.size === 0) return;
     for (const waiter of [...this.#waiters]) {
-      if (waiter.revision <= revision) waiter.settle(true);
+      if (waiter.revision > revision || !this.#waiters.has(waiter)) continue;
+      this.#remove(waiter);
+      waiter.onReached();
     }
   }
 
   /** Nobody needs to wait any longer. Harmless when called twice. */
   close(): void {
     this.#closed = true;
-    for (const waiter of [...this.#waiters]) waiter.settle(false);
+    for (const waiter of [...this.#waiters]) {
+      this.#remove(waiter);
+      waiter.onClosed?.();
+    }
+  }
+
+  #remove(waiter: Waiter): void {
+    if (this.#waiters.delete(waiter) && this.#waiters.size === 0) this.#rest();
   }
 
   /** Once for all who begin to wait in the same turn of the event loop. */

@@ -1,4 +1,4 @@
-import type { WatcherState } from "./cache-watcher.ts";
+import type { WatcherState } from "./watcher-terms.ts";
 
 /** What a Cacher has to say of itself, in plain numbers. Counters begin at 0 with the Cacher. */
 export interface CacherStats {

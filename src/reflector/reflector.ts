@@ -61,6 +61,8 @@ export class Reflector {
   readonly #stopping = new AbortController();
   #running: Promise<void> | undefined;
   #stream: WatchStream | undefined;
+  /** Lets `#follow` return, once there is nothing to follow any more. */
+  #leave: (() => void) | undefined;
   /** The resume point: everything up to and including it is in the target. */
   #position: number | undefined;
   #cause: ReplaceCause = "start";
@@ -99,6 +101,7 @@ export class Reflector {
   stop(): void {
     this.#stopping.abort();
     this.#stream?.close();
+    this.#leave?.();
   }
 
   async #run(): Promise<void> {
@@ -185,6 +188,7 @@ export class Reflector {
     });
     this.#stream = stream;
     return new Promise<void>((resolve, reject) => {
+      this.#leave = resolve;
       const deliver = (): void => {
         try {
           for (let batch = stream.read(); batch !== undefined; batch = stream.read()) {

@@ -1,0 +1,115 @@
+import { revisionTooOld, type WatchFanoutError } from "../errors.ts";
+import { WatchBatch } from "../storage/event.ts";
+import type { ListResult, RevisionRequirement, Storage } from "../storage/storage.ts";
+import type { CacheWatcher } from "./cache-watcher.ts";
+import type { CachedReads } from "./cached-reads.ts";
+import { PagedState, SnapshotState } from "./initial-state.ts";
+import type { CacheWatchRequest } from "./request.ts";
+import type { RevisionWaiters } from "./revision-waiters.ts";
+import type { SharedRevision } from "./shared-revision.ts";
+import type { WatchCache } from "./watch-cache.ts";
+
+/** Objects to a page where an initial state comes from the storage. */
+const storedPageSize = 500;
+
+export interface WatchOpeningParts {
+  readonly storage: Storage;
+  readonly cache: WatchCache;
+  readonly reads: CachedReads;
+  readonly upstream: SharedRevision;
+  readonly waiters: RevisionWaiters;
+  /** Ends the watcher with what has gone wrong, whatever that is. */
+  readonly fail: (watcher: CacheWatcher, error: unknown) => void;
+  /** About how large a piece of the initial state is, in bytes. */
+  readonly batchBytes: number;
+}
+
+/** How a watch begins: from now, from a revision, or with the current state. */
+export class WatchOpening {
+  readonly #parts: WatchOpeningParts;
+
+  constructor(parts: WatchOpeningParts) {
+    this.#parts = parts;
+  }
+
+  /** Sets the watcher going. What goes wrong ends it. */
+  begin(watcher: CacheWatcher, request: CacheWatchRequest): void {
+    const begun =
+      request.sendInitialEvents === true
+        ? this.#withState(watcher, request.afterRevision)
+        : this.#after(watcher, request.afterRevision);
+    begun.catch((error: unknown) => this.#parts.fail(watcher, error));
+  }
+
+  /** Answers with a bookmark, and goes on after it. */
+  async #after(watcher: CacheWatcher, after: number | undefined): Promise<void> {
+    const { cache, reads, upstream } = this.#parts;
+    if (after !== undefined) await reads.checkExists(after);
+    const revision = after ?? (await upstream.current());
+    if (revision < cache.history.floor.revision) throw this.#tooOld(revision);
+    watcher.open(new WatchBatch(revision, []));
+    this.#follow(watcher, revision);
+  }
+
+  /** Sends the state at one revision, and goes on after that. */
+  async #withState(watcher: CacheWatcher, newerThan: number | undefined): Promise<void> {
+    watcher.open(new WatchBatch(undefined, []));
+    const at = newness(newerThan);
+    const reached = await this.#parts.reads.reach(at);
+    if (!reached) return this.#withStoredState(watcher, at);
+    const { cache, batchBytes } = this.#parts;
+    const { key, prefix, predicate } = watcher.filter;
+    const objects =
+      key === undefined
+        ? cache.state.snapshot().range(prefix)
+        : [cache.state.get(key)].filter((object) => object !== undefined).values();
+    watcher.beginInitial(new SnapshotState(objects, predicate, cache.revision, batchBytes));
+    watcher.follow(cache.history.newest);
+  }
+
+  /** The same where the cache is not new enough: the storage has the state, the cache what follows. */
+  async #withStoredState(watcher: CacheWatcher, at: RevisionRequirement): Promise<void> {
+    const { storage, batchBytes } = this.#parts;
+    const { key, prefix, predicate } = watcher.filter;
+    if (key !== undefined) {
+      const { revision, object } = await storage.get({ key, at });
+      const objects = (object === undefined ? [] : [object]).values();
+      watcher.beginInitial(new SnapshotState(objects, predicate, revision, batchBytes));
+      this.#follow(watcher, revision);
+      return;
+    }
+    const list = (where: RevisionRequirement, startAfter?: string): Promise<ListResult> =>
+      storage.list({ prefix, startAfter, limit: storedPageSize, at: where, predicate });
+    const first = await list(at);
+    const exactly: RevisionRequirement = { match: "EXACT", revision: first.revision };
+    const following = (startAfter: string): Promise<ListResult> => list(exactly, startAfter);
+    const onPage = (failure?: unknown): void => {
+      if (failure === undefined) watcher.poke();
+      else this.#parts.fail(watcher, failure);
+    };
+    watcher.beginInitial(new PagedState(first, following, onPage));
+    this.#follow(watcher, first.revision);
+  }
+
+  /** Lets the watcher go on after `revision`, as soon as the cache has got there. */
+  #follow(watcher: CacheWatcher, revision: number): void {
+    const { cache, waiters } = this.#parts;
+    const follow = (): void => {
+      const node = cache.history.find(revision);
+      if (node === undefined) watcher.fail(this.#tooOld(revision));
+      else watcher.follow(node);
+    };
+    if (cache.revision >= revision) follow();
+    else if (watcher.state !== "ended") watcher.whenEnded(waiters.add(revision, follow));
+  }
+
+  #tooOld(revision: number): WatchFanoutError {
+    return revisionTooOld(revision, this.#parts.cache.history.floor.revision);
+  }
+}
+
+function newness(newerThan: number | undefined): RevisionRequirement {
+  if (newerThan === undefined) return { match: "LINEARIZABLE" };
+  if (newerThan === 0) return { match: "ANY" };
+  return { match: "NOT_OLDER_THAN", revision: newerThan };
+}

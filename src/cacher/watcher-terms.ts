@@ -1,0 +1,59 @@
+import type { WatchFanoutError } from "../errors.ts";
+import type { CacheWatcher } from "./cache-watcher.ts";
+import type { Dispatcher } from "./dispatcher.ts";
+import type { History } from "./history.ts";
+
+/**
+ * Where a watcher is.
+ *
+ * - `starting`: waits for the cache to reach the revision that it begins after. Then: catching up.
+ * - `initial`: its reader takes the initial state. Then: catching up, or starting.
+ * - `catching up`: its reader takes from history what came since. Once level with the dispatcher: live.
+ * - `live`: the dispatcher puts batches into its input. When that is full: stalled.
+ * - `stalled`: has something in its input, and has missed what came after. Its reader takes what is
+ *   there and is then catching up.
+ * - `ended`: gets no more. What is in its input can still be read.
+ */
+export type WatcherState = "starting" | "initial" | "catching up" | "live" | "stalled" | "ended";
+
+export interface WatcherBounds {
+  /** Batches that a live watcher's input holds at the most. */
+  readonly inputBatches: number;
+  /** Bytes that it holds at the most, by weight; one batch always has room. */
+  readonly inputBytes: number;
+  /** About how large a batch is at the most, in bytes. Only a single revision makes a larger one. */
+  readonly batchBytes: number;
+  /** How many events of history to look at in one go. */
+  readonly scanEvents: number;
+  /** Bytes that are kept beyond the history window for a watcher that takes its initial state. */
+  readonly owedBytes: number;
+  /** How long a watcher may take nothing of what waits for it, in milliseconds. */
+  readonly stallTimeoutMs: number;
+}
+
+export const defaultWatcherBounds: WatcherBounds = {
+  inputBatches: 64,
+  inputBytes: 1024 * 1024,
+  batchBytes: 256 * 1024,
+  scanEvents: 20_000,
+  owedBytes: 64 * 1024 * 1024,
+  stallTimeoutMs: 60_000,
+};
+
+/** What a watcher reaches of the Cacher that it belongs to. */
+export interface WatcherHost {
+  readonly bounds: WatcherBounds;
+  readonly dispatcher: Dispatcher;
+  readonly history: History;
+  /** Is told once when a watcher has ended: with which error, or null if its reader closed it. */
+  forget(watcher: CacheWatcher, end: Error | null): void;
+  /** Is told of what a reader's listener threw, which has ended that watcher. */
+  listenerFailed(watcher: CacheWatcher, error: unknown): WatchFanoutError;
+}
+
+/** When and how often a reader wants to be told that nothing has happened. */
+export interface BookmarkWishes {
+  readonly intervalMs: number;
+  readonly deadline: number | undefined;
+  readonly eager: boolean;
+}
