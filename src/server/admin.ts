@@ -1,0 +1,149 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Logger } from "pino";
+
+/** One of the things that have to be right before requests are sent here. */
+export interface ReadinessCheck {
+  /** Such as `resource/services`. */
+  readonly name: string;
+  /** Why it is not right; undefined when it is. */
+  readonly failure: string | undefined;
+}
+
+/** All metrics, for Prometheus. */
+export interface MetricsSource {
+  /** The media type of what `render` gives. */
+  readonly contentType: string;
+  render(): Promise<string>;
+}
+
+export interface AdminOptions {
+  readonly listen: { readonly host: string; readonly port: number };
+  readonly readiness: () => readonly ReadinessCheck[];
+  readonly metrics: MetricsSource;
+  readonly logger: Logger;
+}
+
+export interface RunningAdmin {
+  readonly host: string;
+  /** The port that was bound, if 0 was asked for. */
+  readonly port: number;
+  /** Ends all connections. Harmless when called twice. */
+  close(): Promise<void>;
+}
+
+interface Answer {
+  readonly status: number;
+  readonly body: string;
+  readonly contentType?: string;
+}
+
+/** How long a request may take to arrive, and an answer to be taken, in milliseconds. */
+const patienceMs = 10_000;
+/** Probes and collectors are few. */
+const maxConnections = 64;
+const maxHeaderBytes = 8 * 1024;
+
+/**
+ * Serves what operators and orchestrators ask over HTTP:
+ *
+ * - `/livez`: 200 while the process answers at all;
+ * - `/readyz`: 200 when every check is right, otherwise 503 and why; with `?verbose` every check;
+ * - `/metrics`: for Prometheus.
+ *
+ * Rejects with what Node.js says if the address can't be listened on.
+ */
+export async function startAdmin(options: AdminOptions): Promise<RunningAdmin> {
+  const server = createServer(
+    {
+      maxHeaderSize: maxHeaderBytes,
+      headersTimeout: patienceMs,
+      requestTimeout: patienceMs,
+      connectionsCheckingInterval: patienceMs / 2,
+      keepAliveTimeout: patienceMs,
+    },
+    (request, response) => void respond(request, response, options),
+  );
+  server.maxConnections = maxConnections;
+  server.setTimeout(patienceMs);
+  const { host, port } = options.listen;
+  await listen(server, host, port);
+  server.on("error", (error) => options.logger.error({ err: error }, "the admin server failed"));
+  const bound = server.address() as AddressInfo;
+  let closed: Promise<void> | undefined;
+  return {
+    host,
+    port: bound.port,
+    close: () => {
+      closed ??= new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      });
+      return closed;
+    },
+  };
+}
+
+function listen(server: Server, host: string, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, host, () => {
+      server.removeListener("error", reject);
+      resolve();
+    });
+  });
+}
+
+async function respond(
+  request: IncomingMessage,
+  response: ServerResponse,
+  options: AdminOptions,
+): Promise<void> {
+  let answer: Answer;
+  try {
+    answer = await answerTo(request, options);
+  } catch (error) {
+    options.logger.error({ err: error, path: request.url }, "an admin request failed");
+    answer = { status: 500, body: "This failed; the log says why.\n" };
+  }
+  response.writeHead(answer.status, {
+    "content-type": answer.contentType ?? "text/plain; charset=utf-8",
+    "content-length": Buffer.byteLength(answer.body),
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+    ...(answer.status === 405 ? { allow: "GET, HEAD" } : {}),
+    // A body that nobody reads would stand before the next request.
+    ...(hasBody(request) ? { connection: "close" } : {}),
+  });
+  response.end(request.method === "HEAD" ? undefined : answer.body);
+}
+
+function hasBody({ headers }: IncomingMessage): boolean {
+  return headers["transfer-encoding"] !== undefined || (headers["content-length"] ?? "0") !== "0";
+}
+
+async function answerTo(request: IncomingMessage, options: AdminOptions): Promise<Answer> {
+  const [path, query = ""] = (request.url ?? "").split("?", 2);
+  if (path !== "/livez" && path !== "/readyz" && path !== "/metrics") {
+    return { status: 404, body: "There is /livez, /readyz and /metrics.\n" };
+  }
+  if (request.method !== "GET" && request.method !== "HEAD") {
+    return { status: 405, body: `${path} takes GET and HEAD.\n` };
+  }
+  if (path === "/livez") return { status: 200, body: "ok\n" };
+  if (path === "/readyz") {
+    return readiness(options.readiness(), new URLSearchParams(query).has("verbose"));
+  }
+  const { contentType } = options.metrics;
+  return { status: 200, body: await options.metrics.render(), contentType };
+}
+
+function readiness(checks: readonly ReadinessCheck[], verbose: boolean): Answer {
+  const failing = checks.filter(({ failure }) => failure !== undefined);
+  const status = failing.length === 0 ? 200 : 503;
+  if (!verbose && status === 200) return { status, body: "ok\n" };
+  const lines = (verbose ? checks : failing).map(
+    ({ name, failure }) => `${name}: ${failure ?? "ok"}\n`,
+  );
+  return { status, body: (status === 200 ? "ok\n" : "not ready\n") + lines.join("") };
+}

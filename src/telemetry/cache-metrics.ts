@@ -1,0 +1,202 @@
+import type { Meter, Observable } from "@opentelemetry/api";
+import type { CacherStats } from "../cacher/stats.ts";
+
+/** What metrics read of a Cacher. */
+export interface StatsSource {
+  stats(): CacherStats;
+}
+
+/** One number of a Cacher. The name is that of Prometheus, with its unit at the end. */
+interface CacheMetric {
+  readonly name: string;
+  readonly kind: "gauge" | "counter";
+  /** As in UCUM: `s`, `By`, `{event}`. */
+  readonly unit: string;
+  readonly description: string;
+  readonly read: (stats: CacherStats) => number;
+}
+
+const cacheMetrics: readonly CacheMetric[] = [
+  {
+    name: "watch_fanout_cache_ready",
+    kind: "gauge",
+    unit: "1",
+    description: "1 once the cache has been level with the store, 0 before.",
+    read: (stats) => (stats.ready ? 1 : 0),
+  },
+  {
+    name: "watch_fanout_cache_revision",
+    kind: "gauge",
+    unit: "{revision}",
+    description: "Everything up to and including this revision of the store is in the cache.",
+    read: (stats) => stats.revision,
+  },
+  {
+    name: "watch_fanout_cache_lag_revisions",
+    kind: "gauge",
+    unit: "{revision}",
+    description: "How far the cache is behind the newest revision that the store is known to have.",
+    read: (stats) => stats.upstreamRevision - stats.revision,
+  },
+  {
+    name: "watch_fanout_upstream_silence_seconds",
+    kind: "gauge",
+    unit: "s",
+    description: "Time since anything came from the store: events, progress or a listing.",
+    read: (stats) => stats.upstreamSilenceMs / 1_000,
+  },
+  {
+    name: "watch_fanout_cache_objects",
+    kind: "gauge",
+    unit: "{object}",
+    description: "Objects in the cache.",
+    read: (stats) => stats.objects,
+  },
+  {
+    name: "watch_fanout_cache_object_bytes",
+    kind: "gauge",
+    unit: "By",
+    description: "What the objects in the cache take, as bounds count it.",
+    read: (stats) => stats.objectBytes,
+  },
+  {
+    name: "watch_fanout_history_events",
+    kind: "gauge",
+    unit: "{event}",
+    description: "Events in the history window.",
+    read: (stats) => stats.history.events,
+  },
+  {
+    name: "watch_fanout_history_bytes",
+    kind: "gauge",
+    unit: "By",
+    description: "What the events in the history window take, as bounds count it.",
+    read: (stats) => stats.history.bytes,
+  },
+  {
+    name: "watch_fanout_history_oldest_age_seconds",
+    kind: "gauge",
+    unit: "s",
+    description: "Age of the oldest event in the history window, 0 if there is none.",
+    read: (stats) => stats.history.oldestAgeMs / 1_000,
+  },
+  {
+    name: "watch_fanout_history_oldest_revision",
+    kind: "gauge",
+    unit: "{revision}",
+    description: "The smallest revision that a watch can be resumed from.",
+    read: (stats) => stats.history.oldestRevision,
+  },
+  {
+    name: "watch_fanout_watcher_input_batches",
+    kind: "gauge",
+    unit: "{batch}",
+    description: "Batches that wait in the inputs of all watchers.",
+    read: (stats) => stats.input.batches,
+  },
+  {
+    name: "watch_fanout_watcher_input_bytes",
+    kind: "gauge",
+    unit: "By",
+    description: "Bytes that wait in the inputs of all watchers; shared ones count for each.",
+    read: (stats) => stats.input.bytes,
+  },
+  {
+    name: "watch_fanout_watcher_input_fullest_ratio",
+    kind: "gauge",
+    unit: "1",
+    description: "How full the fullest watcher's input is, from 0 to 1.",
+    read: (stats) => stats.input.fullest,
+  },
+  {
+    name: "watch_fanout_cache_waiting_requests",
+    kind: "gauge",
+    unit: "{request}",
+    description: "Requests that wait for the cache to reach a revision.",
+    read: (stats) => stats.waiting,
+  },
+  {
+    name: "watch_fanout_events_received",
+    kind: "counter",
+    unit: "{event}",
+    description: "Events received from the store.",
+    read: (stats) => stats.receivedEvents,
+  },
+  {
+    name: "watch_fanout_events_dispatched",
+    kind: "counter",
+    unit: "{event}",
+    description: "Events put into watchers' inputs, counted once for each watcher.",
+    read: (stats) => stats.dispatchedEvents,
+  },
+  {
+    name: "watch_fanout_batches_dispatched",
+    kind: "counter",
+    unit: "{batch}",
+    description: "Batches put into watchers' inputs, counted once for each watcher.",
+    read: (stats) => stats.dispatchedBatches,
+  },
+  {
+    name: "watch_fanout_slow_consumers",
+    kind: "counter",
+    unit: "{stream}",
+    description: "Streams that were ended for not keeping up.",
+    read: (stats) => stats.slowConsumers,
+  },
+  {
+    name: "watch_fanout_upstream_reconnects",
+    kind: "counter",
+    unit: "{reconnect}",
+    description: "Times that the watch on the store broke and was taken up again.",
+    read: (stats) => stats.reconnects,
+  },
+  {
+    name: "watch_fanout_upstream_relists",
+    kind: "counter",
+    unit: "{relist}",
+    description: "Times that the state had to be listed anew after the first time.",
+    read: (stats) => stats.relists,
+  },
+  {
+    name: "watch_fanout_unknown_deletes",
+    kind: "counter",
+    unit: "{event}",
+    description: "Deletions of keys that the cache did not have, which is never right.",
+    read: (stats) => stats.unknownDeletes,
+  },
+];
+
+/**
+ * Registers the metrics of all caches, by the resource's name. The caches count plain numbers, which
+ * are read once per collection: nothing here is called for an event.
+ */
+export function registerCacheMetrics(meter: Meter, caches: ReadonlyMap<string, StatsSource>): void {
+  const observed = cacheMetrics.map((metric) => ({
+    metric,
+    instrument: instrument(meter, metric),
+  }));
+  const watchers = meter.createObservableGauge("watch_fanout_watchers", {
+    unit: "{watcher}",
+    description: "Watchers by state.",
+  });
+  meter.addBatchObservableCallback(
+    (result) => {
+      for (const [resource, cache] of caches) {
+        const stats = cache.stats();
+        for (const { metric, instrument } of observed) {
+          result.observe(instrument, metric.read(stats), { resource });
+        }
+        for (const [state, count] of Object.entries(stats.watchers)) {
+          result.observe(watchers, count, { resource, state: state.replaceAll(" ", "_") });
+        }
+      }
+    },
+    [...observed.map(({ instrument }) => instrument), watchers],
+  );
+}
+
+function instrument(meter: Meter, { kind, name, unit, description }: CacheMetric): Observable {
+  return kind === "counter"
+    ? meter.createObservableCounter(name, { unit, description })
+    : meter.createObservableGauge(name, { unit, description });
+}

@@ -1,0 +1,87 @@
+import type { Attributes, Histogram, Meter } from "@opentelemetry/api";
+
+/** What is counted of one method. Plain numbers, since messages are many. */
+class MethodCounts {
+  readonly attributes: Attributes;
+  started = 0;
+  ended = 0;
+  sentMessages = 0;
+  sentBytes = 0;
+
+  constructor(method: string) {
+    this.attributes = { method };
+  }
+}
+
+/** From a cached read to a stream of a day, in seconds. */
+const durationBoundaries = [
+  0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600, 3_600, 86_400,
+];
+
+/** Counts calls, as the server's observer. */
+export class RpcMetrics {
+  readonly #methods = new Map<string, MethodCounts>();
+  readonly #duration: Histogram;
+
+  constructor(meter: Meter) {
+    this.#duration = meter.createHistogram("watch_fanout_rpc_duration_seconds", {
+      unit: "s",
+      description:
+        "How long calls took, by method and status code. A watch lasts as long as its stream.",
+      advice: { explicitBucketBoundaries: durationBoundaries },
+    });
+    const started = meter.createObservableCounter("watch_fanout_rpc_started", {
+      unit: "{call}",
+      description: "Calls that were begun, by method.",
+    });
+    const inFlight = meter.createObservableGauge("watch_fanout_rpc_in_flight", {
+      unit: "{call}",
+      description: "Calls that are going on, by method.",
+    });
+    const messages = meter.createObservableCounter("watch_fanout_rpc_sent_messages", {
+      unit: "{message}",
+      description: "Messages sent to clients, by method.",
+    });
+    const bytes = meter.createObservableCounter("watch_fanout_rpc_sent_bytes", {
+      unit: "By",
+      description: "Bytes of messages sent to clients, by method.",
+    });
+    meter.addBatchObservableCallback(
+      (result) => {
+        for (const counts of this.#methods.values()) {
+          const { attributes } = counts;
+          result.observe(started, counts.started, attributes);
+          result.observe(inFlight, counts.started - counts.ended, attributes);
+          result.observe(messages, counts.sentMessages, attributes);
+          result.observe(bytes, counts.sentBytes, attributes);
+        }
+      },
+      [started, inFlight, messages, bytes],
+    );
+  }
+
+  started(method: string): void {
+    this.#counts(method).started++;
+  }
+
+  /** `code` is the status code's name, such as `OK` or `NOT_FOUND`. */
+  ended(method: string, code: string, milliseconds: number): void {
+    this.#counts(method).ended++;
+    this.#duration.record(milliseconds / 1_000, { method, code });
+  }
+
+  sent(method: string, messages: number, bytes: number): void {
+    const counts = this.#counts(method);
+    counts.sentMessages += messages;
+    counts.sentBytes += bytes;
+  }
+
+  #counts(method: string): MethodCounts {
+    let counts = this.#methods.get(method);
+    if (counts === undefined) {
+      counts = new MethodCounts(method);
+      this.#methods.set(method, counts);
+    }
+    return counts;
+  }
+}
