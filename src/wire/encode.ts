@@ -1,0 +1,188 @@
+import type { EventType, WatchEvent } from "../storage/event.ts";
+import type { StoredObject } from "../storage/object.ts";
+import { bigVarintSize, varintSize, WireWriter } from "./writer.ts";
+
+/*
+ * The messages that are sent often, written by hand: what is shared is encoded once and copied from
+ * there. Each tag is the field's number in the proto, shifted by three, and its wire type.
+ */
+
+/** The encoding of a watchfanout.v1.StoredObject; made once for each object, and kept with it. */
+export function encodeObject(object: StoredObject): Uint8Array {
+  object.encoding ??= writeObject(object);
+  return object.encoding;
+}
+
+function writeObject(object: StoredObject): Buffer {
+  const { key, value, createRevision, modRevision, version, lease } = object;
+  const keySize = Buffer.byteLength(key);
+  const size =
+    contentSize(keySize) +
+    (value.byteLength === 0 ? 0 : contentSize(value.byteLength)) +
+    numberSize(createRevision) +
+    numberSize(modRevision) +
+    numberSize(version) +
+    (lease === 0n ? 0 : 1 + bigVarintSize(lease));
+  // Not from the pool of small buffers: objects live long, and one would keep all its neighbours.
+  const writer = new WireWriter(Buffer.allocUnsafeSlow(size));
+  writer.textField(0x0a, key, keySize);
+  if (value.byteLength > 0) writer.bytesField(0x12, value);
+  writer.numberField(0x18, createRevision);
+  writer.numberField(0x20, modRevision);
+  writer.numberField(0x28, version);
+  if (lease !== 0n) {
+    writer.byte(0x30);
+    writer.bigVarint(lease);
+  }
+  return writer.bytes;
+}
+
+const eventTypes: Readonly<Record<EventType, number>> = { ADDED: 1, MODIFIED: 2, DELETED: 3 };
+
+/** How many bytes an event takes in a watchfanout.v1.WatchResponse, tag and length included. */
+export function eventSize(event: WatchEvent): number {
+  return contentSize(bareEventSize(event));
+}
+
+function bareEventSize({ object, previous }: WatchEvent): number {
+  const objectSize = contentSize(encodeObject(object).byteLength);
+  if (previous === undefined) return 2 + objectSize;
+  return 2 + objectSize + contentSize(encodeObject(previous).byteLength);
+}
+
+/** What a watchfanout.v1.WatchResponse says, without its events. */
+export interface ResponseHead {
+  readonly revision: number | undefined;
+  readonly initialEventsEnd: boolean;
+}
+
+/** The size of a watchfanout.v1.WatchResponse apart from its events, at the most. */
+export const maxHeadSize = 16;
+
+/**
+ * Encodes a watchfanout.v1.WatchResponse; `eventsSize` is the sum of the events' `eventSize`. The
+ * revision comes first of all, so that `resumePointOf` finds it.
+ */
+export function encodeWatchResponse(
+  head: ResponseHead,
+  events: readonly WatchEvent[],
+  eventsSize: number,
+): Buffer {
+  const { revision, initialEventsEnd } = head;
+  const revisionSize = revision === undefined ? 0 : 1 + varintSize(revision);
+  const size = revisionSize + eventsSize + (initialEventsEnd ? 2 : 0);
+  const writer = new WireWriter(Buffer.allocUnsafe(size));
+  if (revision !== undefined) {
+    writer.byte(0x08);
+    writer.varint(revision);
+  }
+  for (const event of events) writeEvent(writer, event);
+  if (initialEventsEnd) {
+    writer.byte(0x18);
+    writer.byte(1);
+  }
+  return writer.bytes;
+}
+
+function writeEvent(writer: WireWriter, event: WatchEvent): void {
+  writer.byte(0x12);
+  writer.varint(bareEventSize(event));
+  writer.byte(0x08);
+  writer.byte(eventTypes[event.type]);
+  writer.bytesField(0x12, encodeObject(event.object));
+  if (event.previous !== undefined) writer.bytesField(0x1a, encodeObject(event.previous));
+}
+
+/**
+ * The same response with the history that its revisions belong to. A message's fields may come in any
+ * order, so the shared frame stays as it is and the field goes behind it.
+ */
+export function withHistoryId(frame: Uint8Array, historyId: string): Uint8Array {
+  if (historyId === "") return frame;
+  const field = writeTexts([0x22, historyId]);
+  return Buffer.concat([frame, field]);
+}
+
+/** The revision of a response that `encodeWatchResponse` has made; undefined if it has none. */
+export function resumePointOf(frame: Uint8Array): number | undefined {
+  if (frame[0] !== 0x08) return undefined;
+  let revision = 0;
+  let scale = 1;
+  for (let i = 1; ; i++) {
+    const byte = frame[i] ?? 0;
+    revision += (byte & 0x7f) * scale;
+    scale *= 0x80;
+    if (byte < 0x80) return revision;
+  }
+}
+
+/** What a page says, apart from its items. */
+export interface PageHead {
+  readonly revision: number;
+  readonly nextPageToken: string;
+  /** Undefined: unknown. */
+  readonly remaining: number | undefined;
+  readonly historyId: string;
+}
+
+/** How many bytes an object takes in a watchfanout.v1.ListResponse, tag and length included. */
+export function itemSize(object: StoredObject): number {
+  return contentSize(encodeObject(object).byteLength);
+}
+
+/** Encodes a watchfanout.v1.ListResponse. */
+export function encodeListResponse(page: PageHead, items: readonly StoredObject[]): Buffer {
+  const { revision, nextPageToken, remaining, historyId } = page;
+  const texts = writeTexts([0x1a, nextPageToken], [0x2a, historyId]);
+  let size = numberSize(revision) + texts.byteLength;
+  for (const item of items) size += itemSize(item);
+  if (remaining !== undefined) size += 1 + varintSize(remaining);
+
+  const writer = new WireWriter(Buffer.allocUnsafe(size));
+  writer.numberField(0x08, revision);
+  for (const item of items) writer.bytesField(0x12, encodeObject(item));
+  if (remaining !== undefined) {
+    writer.byte(0x20);
+    writer.varint(remaining);
+  }
+  writer.raw(texts);
+  return writer.bytes;
+}
+
+/**
+ * Encodes a GetResponse, PutResponse or DeleteResponse, which are alike: the revision, the object, the
+ * history.
+ */
+export function encodeObjectResponse(
+  revision: number,
+  object: StoredObject,
+  historyId: string,
+): Buffer {
+  const texts = writeTexts([0x1a, historyId]);
+  const size = numberSize(revision) + itemSize(object) + texts.byteLength;
+  const writer = new WireWriter(Buffer.allocUnsafe(size));
+  writer.numberField(0x08, revision);
+  writer.bytesField(0x12, encodeObject(object));
+  writer.raw(texts);
+  return writer.bytes;
+}
+
+/** Text fields, of which empty ones are left out. */
+function writeTexts(...fields: readonly (readonly [tag: number, text: string])[]): Buffer {
+  const present = fields.filter(([, text]) => text !== "");
+  const sizes = present.map(([, text]) => Buffer.byteLength(text));
+  const total = sizes.reduce((sum, size) => sum + contentSize(size), 0);
+  const writer = new WireWriter(Buffer.allocUnsafe(total));
+  present.forEach(([tag, text], i) => {
+    writer.textField(tag, text, sizes[i] ?? 0);
+  });
+  return writer.bytes;
+}
+
+function numberSize(value: number): number {
+  return value === 0 ? 0 : 1 + varintSize(value);
+}
+
+function contentSize(length: number): number {
+  return 1 + varintSize(length) + length;
+}

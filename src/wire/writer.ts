@@ -1,0 +1,86 @@
+/** How many bytes a number from 0 to 2^53-1 takes as a varint. */
+export function varintSize(value: number): number {
+  let size = 1;
+  let rest = value;
+  while (rest >= 0x80) {
+    rest = Math.floor(rest / 0x80);
+    size++;
+  }
+  return size;
+}
+
+/** How many bytes a non-negative number of up to 64 bits takes as a varint. */
+export function bigVarintSize(value: bigint): number {
+  let size = 1;
+  for (let rest = value >> 7n; rest > 0n; rest >>= 7n) size++;
+  return size;
+}
+
+/**
+ * Writes the protobuf wire format into bytes of a size that was reckoned before. Tags are given as the
+ * one byte that they are for the fields 1 to 15: `number << 3 | wireType`.
+ */
+export class WireWriter {
+  readonly bytes: Buffer;
+  #position = 0;
+
+  constructor(bytes: Buffer) {
+    this.bytes = bytes;
+  }
+
+  byte(value: number): void {
+    this.bytes[this.#position++] = value;
+  }
+
+  /** A number from 0 to 2^53-1. */
+  varint(value: number): void {
+    let rest = value;
+    // Bit operations see 32 bits only; the larger numbers are rare enough for division.
+    while (rest >= 0x8000_0000) {
+      this.byte((rest % 0x80) | 0x80);
+      rest = Math.floor(rest / 0x80);
+    }
+    while (rest >= 0x80) {
+      this.byte((rest & 0x7f) | 0x80);
+      rest >>>= 7;
+    }
+    this.byte(rest);
+  }
+
+  bigVarint(value: bigint): void {
+    let rest = value;
+    while (rest >= 0x80n) {
+      this.byte(Number(rest & 0x7fn) | 0x80);
+      rest >>= 7n;
+    }
+    this.byte(Number(rest));
+  }
+
+  /** A number field, left out if it is 0. */
+  numberField(tag: number, value: number): void {
+    if (value === 0) return;
+    this.byte(tag);
+    this.varint(value);
+  }
+
+  /** A field of text whose size in UTF-8 is known. */
+  textField(tag: number, text: string, size: number): void {
+    this.byte(tag);
+    this.varint(size);
+    this.#position += this.bytes.write(text, this.#position, size, "utf8");
+  }
+
+  /** A field of bytes, or of a message that is encoded already. */
+  bytesField(tag: number, content: Uint8Array): void {
+    this.byte(tag);
+    this.varint(content.byteLength);
+    this.bytes.set(content, this.#position);
+    this.#position += content.byteLength;
+  }
+
+  /** Fields that are encoded already. */
+  raw(fields: Uint8Array): void {
+    this.bytes.set(fields, this.#position);
+    this.#position += fields.byteLength;
+  }
+}

@@ -1,0 +1,236 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { WatchBatch, WatchEvent } from "../../src/storage/event.ts";
+import { StoredObject } from "../../src/storage/object.ts";
+import {
+  encodeListResponse,
+  encodeObject,
+  encodeObjectResponse,
+  resumePointOf,
+  withHistoryId,
+} from "../../src/wire/encode.ts";
+import { framesOf } from "../../src/wire/frames.ts";
+import type { Event__Output } from "../../src/wire/generated/watchfanout/v1/Event.ts";
+import type { StoredObject__Output } from "../../src/wire/generated/watchfanout/v1/StoredObject.ts";
+import type { WatchResponse__Output } from "../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
+import { listWatchService } from "../../src/wire/services.ts";
+import { eventsAt, initialBatches, liveBatches, objectsAt, revisions } from "./arbitraries.ts";
+
+/** What proto-loader, which is protobufjs, has to read. */
+function meant(object: StoredObject): StoredObject__Output {
+  return {
+    key: object.key,
+    value: Buffer.from(object.value),
+    create_revision: String(object.createRevision),
+    mod_revision: String(object.modRevision),
+    version: String(object.version),
+    lease: String(object.lease),
+  };
+}
+
+function meantEvent({ type, object, previous }: WatchEvent): Event__Output {
+  return {
+    type: `EVENT_TYPE_${type}`,
+    object: meant(object),
+    previous: previous === undefined ? null : meant(previous),
+  };
+}
+
+function decode(frame: Uint8Array): WatchResponse__Output {
+  return listWatchService.Watch.responseDeserialize(Buffer.from(frame));
+}
+
+function watched(batch: WatchBatch, comfortable: number, largest: number): WatchResponse__Output[] {
+  return framesOf(batch, { comfortable, largest }).map(decode);
+}
+
+const unbounded = { comfortable: 2 ** 30, largest: 2 ** 30 };
+
+describe("Messages written by hand are read as they were meant", () => {
+  test("a Get, Put or Delete response", () => {
+    const history = fc.string({ unit: "binary" });
+    fc.assert(
+      fc.property(revisions, objectsAt(revisions), history, (revision, object, historyId) => {
+        const bytes = encodeObjectResponse(revision, object, historyId);
+        expect(listWatchService.Get.responseDeserialize(bytes)).toEqual({
+          revision: String(revision),
+          object: meant(object),
+          history_id: historyId,
+        });
+      }),
+    );
+  });
+
+  test("a List response", () => {
+    const pages = fc.record({
+      revision: revisions,
+      nextPageToken: fc.string({ unit: "binary" }),
+      remaining: fc.option(fc.nat(), { nil: undefined }),
+      historyId: fc.string({ unit: "binary" }),
+    });
+    fc.assert(
+      fc.property(pages, fc.array(objectsAt(revisions)), (page, items) => {
+        const bytes = encodeListResponse(page, items);
+        const remaining =
+          page.remaining === undefined
+            ? {}
+            : {
+                remaining_item_count: String(page.remaining),
+                _remaining_item_count: "remaining_item_count",
+              };
+        expect(listWatchService.List.responseDeserialize(bytes)).toEqual({
+          revision: String(page.revision),
+          items: items.map(meant),
+          next_page_token: page.nextPageToken,
+          history_id: page.historyId,
+          ...remaining,
+        });
+      }),
+    );
+  });
+
+  test("a Watch response, with whatever it may hold", () => {
+    const batches = fc
+      .tuple(fc.option(revisions, { nil: undefined }), fc.array(eventsAt(revisions)), fc.boolean())
+      .map(([revision, events, end]) => new WatchBatch(revision, events, end));
+    fc.assert(
+      fc.property(fc.oneof(batches, liveBatches), (batch) => {
+        const frames = framesOf(batch, unbounded);
+        expect(frames).toHaveLength(1);
+        const point =
+          batch.revision === undefined
+            ? {}
+            : { revision: String(batch.revision), _revision: "revision" };
+        expect(frames.map(decode)).toEqual([
+          {
+            events: batch.events.map(meantEvent),
+            initial_events_end: batch.initialEventsEnd,
+            history_id: "",
+            ...point,
+          },
+        ]);
+        expect(frames.map(resumePointOf)).toEqual([batch.revision]);
+      }),
+    );
+  });
+
+  test("a first response, which says its history besides", () => {
+    const [frame = Buffer.alloc(0)] = framesOf(new WatchBatch(5, []));
+    expect(withHistoryId(frame, "")).toBe(frame);
+    expect(decode(withHistoryId(frame, "h-1"))).toMatchObject({ revision: "5", history_id: "h-1" });
+  });
+});
+
+describe("What is shared is encoded once", () => {
+  test("an object", () => {
+    const object = new StoredObject("a", Buffer.from("x"), 1, 2, 2, 0n);
+    expect(encodeObject(object)).toBe(encodeObject(object));
+  });
+
+  test("a batch", () => {
+    const batch = new WatchBatch(5, []);
+    expect(framesOf(batch)).toBe(framesOf(batch));
+  });
+});
+
+describe("A batch that does not fit one response", () => {
+  const bounds = fc.tuple(fc.integer({ min: 30, max: 400 }), fc.integer({ min: 0, max: 1500 }));
+
+  test("is split between revisions, each response with the last whole revision in it", () => {
+    fc.assert(
+      fc.property(liveBatches, bounds, (batch, [comfortable, more]) => {
+        const responses = watched(batch, comfortable, comfortable + more);
+        const events = responses.flatMap((response) => response.events);
+        expect(events).toEqual(batch.events.map(meantEvent));
+        const seen: string[] = [];
+        for (const { revision, events: part } of responses) {
+          seen.push(...part.map((event) => event.object?.mod_revision ?? ""));
+          if (revision === undefined) continue;
+          const rest = events.slice(seen.length).map((event) => event.object?.mod_revision);
+          expect(seen.every((at) => Number(at) <= Number(revision))).toBe(true);
+          expect(rest.every((at) => Number(at) > Number(revision))).toBe(true);
+        }
+        expect(responses.at(-1)?.revision).toBe(String(batch.revision));
+        expect(responses.filter((response) => response.initial_events_end)).toEqual([]);
+      }),
+    );
+  });
+
+  test("never makes a response above the bound, unless of a single event", () => {
+    fc.assert(
+      fc.property(fc.oneof(liveBatches, initialBatches), bounds, (batch, [comfortable, more]) => {
+        const largest = comfortable + more;
+        for (const frame of framesOf(batch, { comfortable, largest })) {
+          if (decode(frame).events.length > 1)
+            expect(frame.byteLength).toBeLessThanOrEqual(largest);
+        }
+      }),
+    );
+  });
+
+  test("as an initial state has no revision and no end before the last response", () => {
+    fc.assert(
+      fc.property(initialBatches, bounds, (batch, [comfortable, more]) => {
+        const responses = watched(batch, comfortable, comfortable + more);
+        expect(responses.flatMap((response) => response.events)).toEqual(
+          batch.events.map(meantEvent),
+        );
+        const last = responses.pop();
+        expect(last?.revision).toBe(batch.revision === undefined ? undefined : `${batch.revision}`);
+        expect(last?.initial_events_end).toBe(batch.initialEventsEnd);
+        for (const response of responses) {
+          expect(response).not.toHaveProperty("revision");
+          expect(response.initial_events_end).toBe(false);
+        }
+      }),
+    );
+  });
+
+  const at = (revision: number, bytes: number): WatchEvent =>
+    new WatchEvent(
+      "MODIFIED",
+      new StoredObject("k", Buffer.alloc(bytes), 1, revision, 2, 0n),
+      undefined,
+    );
+  test.each([
+    ["small revisions share one", [at(1, 10), at(2, 10)], [[2, 9]]],
+    [
+      "a comfortable size is kept between revisions",
+      [at(1, 80), at(2, 80)],
+      [
+        [1, 1],
+        [1, 9],
+      ],
+    ],
+    [
+      "a revision above it stays in one",
+      [at(1, 10), at(2, 80), at(2, 80)],
+      [
+        [1, 1],
+        [2, 9],
+      ],
+    ],
+    [
+      "a revision above the bound is a unit of its own",
+      [at(1, 10), at(2, 150), at(2, 150), at(3, 80)],
+      [[1, 1], [1], [1, 2], [1, 9]],
+    ],
+  ])("%s", (_name, events, expected) => {
+    const batch = new WatchBatch(9, events);
+    const responses = watched(batch, 100, 250).map(({ revision, events: part }) =>
+      revision === undefined ? [part.length] : [part.length, Number(revision)],
+    );
+    expect(responses).toEqual(expected);
+  });
+
+  test("stays below the 4 MiB that clients take, if nobody says otherwise", () => {
+    const MiB = 1024 ** 2;
+    const large = new WatchBatch(7, [at(7, MiB), at(7, MiB), at(7, MiB), at(7, MiB)]);
+    expect(framesOf(large).map((frame) => decode(frame).events.length)).toEqual([3, 1]);
+    const many = new WatchBatch(
+      9,
+      Array.from({ length: 9 }, (_, i) => at(i + 1, MiB / 2)),
+    );
+    expect(framesOf(many).map(resumePointOf)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9]);
+  });
+});
