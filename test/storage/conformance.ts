@@ -1,0 +1,29 @@
+import { describe } from "vitest";
+import { describeHistories } from "./conformance/histories.ts";
+import { describeLists } from "./conformance/lists.ts";
+import type { Opened, Traits } from "./conformance/opened.ts";
+import { describeReads } from "./conformance/reads.ts";
+import { describeWatchLife } from "./conformance/watch-life.ts";
+import { describeWatches } from "./conformance/watches.ts";
+import { describeWrites } from "./conformance/writes.ts";
+
+export type { Opened, Traits } from "./conformance/opened.ts";
+
+/**
+ * What every Storage does, whatever it stands on. `open` is called once for each case and yields one
+ * that is empty and ready; other cases may use the same source meanwhile, below other prefixes.
+ */
+export function describeStorage(
+  name: string,
+  open: () => Promise<Opened>,
+  traits: Traits = {},
+): void {
+  describe(`${name} as a Storage`, () => {
+    describeReads(open, traits);
+    describeLists(open);
+    describeWrites(open);
+    describeWatches(open, traits);
+    describeWatchLife(open);
+    describeHistories(open, traits);
+  });
+}

@@ -1,0 +1,142 @@
+import type { EventType, WatchEvent } from "../../../src/storage/event.ts";
+import type { Operation } from "../../../src/storage/memory/operation.ts";
+import { StoredObject } from "../../../src/storage/object.ts";
+import type { Predicate, Scope } from "../../../src/storage/storage.ts";
+
+/** An object as a test compares and prints it. */
+export interface PlainObject {
+  readonly key: string;
+  /** One character for each byte. */
+  readonly value: string;
+  readonly createRevision: number;
+  readonly modRevision: number;
+  readonly version: number;
+  readonly lease: bigint;
+}
+
+export interface PlainEvent {
+  readonly type: EventType;
+  readonly key: string;
+  readonly revision: number;
+  /** Absent of a DELETED event without previous, of which no more is promised. */
+  readonly object?: PlainObject;
+  readonly previous?: PlainObject;
+}
+
+/** What of a watch decides which events it gets. */
+export interface Watched {
+  readonly scope: Scope;
+  readonly afterRevision: number;
+  readonly withPrevious: boolean;
+  readonly predicate?: Predicate | undefined;
+}
+
+interface Change {
+  readonly revision: number;
+  readonly key: string;
+  readonly before: StoredObject | undefined;
+  readonly after: StoredObject | undefined;
+}
+
+/**
+ * What a store has to answer, worked out in the plainest way from the writes that were made: every
+ * change since the beginning, gone through anew for every question.
+ */
+export class Model {
+  readonly #changes: Change[] = [];
+  readonly #now = new Map<string, StoredObject>();
+
+  /** One transaction, and the revision that the store said it made. */
+  apply(revision: number, operations: readonly Operation[]): void {
+    for (const operation of operations) {
+      const { key } = operation;
+      const before = this.#now.get(key);
+      if (operation.type === "delete") {
+        this.#now.delete(key);
+        if (before !== undefined) this.#changes.push({ revision, key, before, after: undefined });
+        continue;
+      }
+      const after = new StoredObject(
+        key,
+        operation.value,
+        before === undefined ? revision : before.createRevision,
+        revision,
+        before === undefined ? 1 : before.version + 1,
+        0n,
+      );
+      this.#now.set(key, after);
+      this.#changes.push({ revision, key, before, after });
+    }
+  }
+
+  has(key: string): boolean {
+    return this.#now.has(key);
+  }
+
+  /** The revisions that changed something, in order. */
+  get revisions(): readonly number[] {
+    return [...new Set(this.#changes.map((change) => change.revision))];
+  }
+
+  /** The objects at `revision`, in the order of their keys' bytes. */
+  stateAt(revision: number): PlainObject[] {
+    const state = new Map<string, StoredObject>();
+    for (const change of this.#changes) {
+      if (change.revision > revision) break;
+      if (change.after === undefined) state.delete(change.key);
+      else state.set(change.key, change.after);
+    }
+    const inOrder = [...state.values()].sort((a, b) =>
+      Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)),
+    );
+    return inOrder.map(plainObject);
+  }
+
+  /** The events that a watch is owed, in order. */
+  events(watched: Watched): PlainEvent[] {
+    const { scope, afterRevision, withPrevious, predicate = () => true } = watched;
+    const events: PlainEvent[] = [];
+    for (const { revision, key, before, after } of this.#changes) {
+      if (revision <= afterRevision) continue;
+      if ("key" in scope ? key !== scope.key : !key.startsWith(scope.prefix)) continue;
+      const was = before !== undefined && predicate(before);
+      const is = after !== undefined && predicate(after);
+      if (!was && !is) continue;
+      const type = is ? (was ? "MODIFIED" : "ADDED") : "DELETED";
+      const object = is ? after : before?.deletedAt(revision);
+      events.push({
+        type,
+        key,
+        revision,
+        ...(object === undefined || (type === "DELETED" && !withPrevious)
+          ? {}
+          : { object: plainObject(object) }),
+        ...(before === undefined || !withPrevious ? {} : { previous: plainObject(before) }),
+      });
+    }
+    return events;
+  }
+}
+
+export function plainObject(object: StoredObject): PlainObject {
+  return {
+    key: object.key,
+    value: Buffer.from(object.value).toString("latin1"),
+    createRevision: object.createRevision,
+    modRevision: object.modRevision,
+    version: object.version,
+    lease: object.lease,
+  };
+}
+
+/** The event as far as a reader who asked so may rely on it. */
+export function plainEvent(event: WatchEvent, withPrevious: boolean): PlainEvent {
+  const { type, object, previous } = event;
+  return {
+    type,
+    key: object.key,
+    revision: event.revision,
+    ...(type === "DELETED" && !withPrevious ? {} : { object: plainObject(object) }),
+    ...(previous === undefined ? {} : { previous: plainObject(previous) }),
+  };
+}

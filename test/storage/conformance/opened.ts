@@ -1,0 +1,77 @@
+import { expect, test } from "vitest";
+import type { Reason } from "../../../src/errors.ts";
+import type { Operation } from "../../../src/storage/memory/operation.ts";
+import type { Predicate, RevisionRequirement, Storage } from "../../../src/storage/storage.ts";
+
+/** A storage under test, and the ways to its source that do not lead through it. */
+export interface Opened {
+  readonly storage: Storage;
+  /**
+   * Applies everything in one transaction (of at most 100 operations) at the source, and resolves to
+   * the store's revision afterwards. Keys are relative, as the storage's own.
+   */
+  write(operations: readonly Operation[]): Promise<number>;
+  /** Compacts the source's history at this revision. */
+  compact(revision: number): Promise<void>;
+  /** Closes the storage and whatever was opened for it. */
+  close(): Promise<void>;
+}
+
+/** In what storages may rightly differ. */
+export interface Traits {
+  /**
+   * Whether it keeps a history of its own, so that what the source has compacted may still be read
+   * here and watched from.
+   */
+  readonly keepsOwnHistory?: boolean;
+  /** How many random histories are tried. Default 25. */
+  readonly histories?: number;
+}
+
+/** A test over a storage of its own. */
+export function storageTest(
+  open: () => Promise<Opened>,
+  name: string,
+  body: (opened: Opened) => Promise<void>,
+): void {
+  test(name, async () => {
+    const opened = await open();
+    try {
+      await body(opened);
+    } finally {
+      await opened.close();
+    }
+  });
+}
+
+export const linearizable: RevisionRequirement = { match: "LINEARIZABLE" };
+
+export function exact(revision: number): RevisionRequirement {
+  return { match: "EXACT", revision };
+}
+
+export function bytes(text: string): Uint8Array {
+  return new TextEncoder().encode(text);
+}
+
+export function put(key: string, value: string | Uint8Array = ""): Operation {
+  return { type: "put", key, value: typeof value === "string" ? bytes(value) : value };
+}
+
+export function remove(key: string): Operation {
+  return { type: "delete", key };
+}
+
+/** Picks objects whose value has `text` in it. */
+export function valueHas(text: string): Predicate {
+  return (object) => Buffer.from(object.value).includes(text);
+}
+
+/** Asserts that the call fails as it should, with at least this metadata. */
+export async function expectFailure(
+  call: Promise<unknown>,
+  reason: Reason,
+  metadata: Readonly<Record<string, string>> = {},
+): Promise<void> {
+  await expect(call).rejects.toMatchObject({ name: "WatchFanoutError", reason, metadata });
+}

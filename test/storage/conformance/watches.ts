@@ -1,0 +1,241 @@
+import { describe, expect } from "vitest";
+import type { Operation } from "../../../src/storage/memory/operation.ts";
+import type { Predicate, Scope } from "../../../src/storage/storage.ts";
+import { Model } from "./model.ts";
+import { type Opened, put, remove, storageTest, type Traits, valueHas } from "./opened.ts";
+import { StreamReader } from "./stream-reader.ts";
+
+const all: Scope = { prefix: "" };
+
+export function describeWatches(open: () => Promise<Opened>, traits: Traits): void {
+  describe("watch", () => {
+    const history = [
+      [put("a/1", "red")],
+      [put("a/2", "red"), put("b", "blue"), put("a", "red")],
+      [put("a/1", "blue"), remove("b")],
+      [put("\u{1f600}", "red"), put("\ufffd", "blue")],
+      [remove("a/1"), remove("never"), put("a/2", "red again")],
+      [put("a/1", "red"), remove("\u{1f600}")],
+      [remove("a"), remove("a/2")],
+    ];
+    const scopes: [string, Scope][] = [
+      ["everything", all],
+      ["a prefix", { prefix: "a/" }],
+      ["a prefix that is also a key", { prefix: "a" }],
+      ["a prefix of astral characters", { prefix: "\u{1f600}" }],
+      ["one key", { key: "a/1" }],
+      ["one key that is also a prefix", { key: "a" }],
+      ["a key that is never there", { key: "a/" }],
+    ];
+    const predicates: [string, boolean, Predicate | undefined][] = [
+      ["", false, undefined],
+      [" with previous", true, undefined],
+      [" by predicate", true, valueHas("red")],
+    ];
+    for (const [of, scope] of scopes) {
+      for (const [how, withPrevious, predicate] of predicates) {
+        storageTest(open, `of ${of}${how} has its events from any revision on`, async (opened) => {
+          const { storage, write } = opened;
+          const start = await storage.currentRevision();
+          const live = new StreamReader(storage, {
+            scope,
+            withPrevious,
+            predicate,
+            afterRevision: start,
+          });
+          const { model, last } = await play(history, write);
+          for (const afterRevision of [start, ...model.revisions]) {
+            const request = { scope, withPrevious, predicate, afterRevision };
+            const expected = model.events(request);
+            expect(await new StreamReader(storage, request).through(last)).toEqual(expected);
+            if (afterRevision === start) expect(await live.through(last)).toEqual(expected);
+          }
+        });
+      }
+    }
+
+    storageTest(open, "tells of a transaction in its order, in one batch", async (opened) => {
+      const { storage, write } = opened;
+      const afterRevision = await storage.currentRevision();
+      const reader = new StreamReader(storage, { scope: all, withPrevious: true, afterRevision });
+      const operations = Array.from({ length: 100 }, (_, i) => put(`${(i * 37) % 100}`, `${i}`));
+      const revision = await write(operations);
+      for (let batch = await reader.next(); batch !== undefined; batch = await reader.next()) {
+        if (batch.events.length === 0) continue;
+        expect(batch.revision).toBeGreaterThanOrEqual(revision);
+        expect(batch.events.map((event) => event.object.key)).toEqual(
+          operations.map((operation) => operation.key),
+        );
+        break;
+      }
+    });
+
+    const transitions: [string, readonly Operation[], string | undefined][] = [
+      ["created outside", [put("k", "no")], undefined],
+      ["created inside", [put("k", "yes")], "ADDED yes"],
+      ["entering", [put("k", "no"), put("k", "yes")], "ADDED yes, was no"],
+      ["staying in", [put("k", "yes 1"), put("k", "yes 2")], "MODIFIED yes 2, was yes 1"],
+      ["staying out", [put("k", "no"), put("k", "no")], undefined],
+      ["leaving", [put("k", "yes"), put("k", "no")], "DELETED yes, was yes"],
+      ["deleted inside", [put("k", "yes"), remove("k")], "DELETED yes, was yes"],
+      ["deleted outside", [put("k", "no"), remove("k")], undefined],
+      ["created anew", [put("k", "yes"), remove("k"), put("k", "yes")], "ADDED yes"],
+    ];
+    for (const [name, steps, expected] of transitions) {
+      storageTest(
+        open,
+        `by predicate: an object ${name} is ${expected ?? "nothing"}`,
+        async (opened) => {
+          const { storage, write } = opened;
+          let before = await storage.currentRevision();
+          let last = before;
+          for (const step of steps) {
+            before = last;
+            last = await write([step]);
+          }
+          const reader = new StreamReader(storage, {
+            scope: all,
+            withPrevious: true,
+            predicate: valueHas("yes"),
+            afterRevision: before,
+          });
+          const events = await reader.through(last);
+          const told = events.map(({ type, object, previous }) => {
+            const was = previous === undefined ? "" : `, was ${previous.value}`;
+            return `${type} ${object?.value}${was}`;
+          });
+          expect(told).toEqual(expected === undefined ? [] : [expected]);
+          for (const { revision, object } of events) {
+            expect(revision).toBe(last);
+            expect(object?.modRevision).toBe(last);
+          }
+        },
+      );
+    }
+
+    storageTest(open, "from now has what comes, not what was", async ({ storage, write }) => {
+      await write([put("a", "before")]);
+      const reader = new StreamReader(storage, {
+        scope: all,
+        withPrevious: true,
+        afterRevision: undefined,
+      });
+      await reader.begun();
+      expect(reader.events).toEqual([]);
+      const revision = await write([put("a", "after")]);
+      const events = await reader.through(revision);
+      expect(
+        events.map((event) => [event.type, event.object?.value, event.previous?.value]),
+      ).toEqual([["MODIFIED", "after", "before"]]);
+    });
+
+    storageTest(open, "resumed from any resume point has all, once", async ({ storage, write }) => {
+      const start = await storage.currentRevision();
+      const { model, last } = await play(history, write);
+      const request = { scope: all, withPrevious: true };
+      const told: unknown[] = [];
+      let afterRevision = start;
+      while (afterRevision < last) {
+        // One batch, then the stream is lost.
+        const reader = new StreamReader(storage, { ...request, afterRevision });
+        storage.requestProgress();
+        while (reader.resumePoint === afterRevision) await reader.next();
+        told.push(...reader.events);
+        afterRevision = reader.resumePoint;
+        reader.stream.close();
+      }
+      expect(told).toEqual(model.events({ ...request, afterRevision: start }));
+    });
+
+    storageTest(open, "does not depend on others who read late or not at all", async (opened) => {
+      const { storage, write } = opened;
+      const afterRevision = await storage.currentRevision();
+      const request = { scope: all, withPrevious: true, afterRevision };
+      const late = new StreamReader(storage, request);
+      const never = storage.watch(request);
+      const prompt = new StreamReader(storage, request);
+      const { model, last } = await play(history, write);
+      expect(await prompt.through(last)).toEqual(model.events(request));
+      expect(await late.through(last)).toEqual(model.events(request));
+      never.close();
+    });
+
+    storageTest(open, "has a thousand keys in order, through pages of writes", async (opened) => {
+      const { storage, write } = opened;
+      const request = {
+        scope: all,
+        withPrevious: false,
+        afterRevision: await storage.currentRevision(),
+      };
+      const live = new StreamReader(storage, request);
+      const { model, last } = await play(
+        Array.from({ length: 10 }, (_, i) =>
+          Array.from({ length: 100 }, (_, j) => put(`${j}/${i}`, "x".repeat(j))),
+        ),
+        write,
+      );
+      const expected = model.events(request);
+      expect(expected.length).toBe(1000);
+      expect(await live.through(last)).toEqual(expected);
+      expect(await new StreamReader(storage, request).through(last)).toEqual(expected);
+    });
+
+    storageTest(open, "has large values whole", async ({ storage, write }) => {
+      const request = {
+        scope: all,
+        withPrevious: true,
+        afterRevision: await storage.currentRevision(),
+      };
+      const large = "x".repeat(1024 * 1024);
+      const reader = new StreamReader(storage, request);
+      const steps = [put("a", large), put("b", large), put("a", "small"), remove("b")];
+      const { model, last } = await play(
+        steps.map((step) => [step]),
+        write,
+      );
+      expect((await reader.through(last)).length).toBe(4);
+      expect(reader.events).toEqual(model.events(request));
+    });
+
+    storageTest(
+      open,
+      "from compacted history is REVISION_TOO_OLD, or still has all",
+      async (opened) => {
+        const { storage, write, compact } = opened;
+        const start = await storage.currentRevision();
+        const { model, last } = await play(history, write);
+        const compacted = model.revisions.at(-3) ?? 0;
+        await compact(compacted);
+        const request = { scope: all, withPrevious: true };
+        const old = new StreamReader(storage, { ...request, afterRevision: start });
+        if (traits.keepsOwnHistory === true) {
+          expect(await old.through(last)).toEqual(
+            model.events({ ...request, afterRevision: start }),
+          );
+        } else {
+          expect(await old.end()).toMatchObject({
+            reason: "REVISION_TOO_OLD",
+            metadata: { requested_revision: String(start) },
+          });
+          expect(old.events).toEqual([]);
+        }
+        const kept = { ...request, afterRevision: compacted };
+        expect(await new StreamReader(storage, kept).through(last)).toEqual(model.events(kept));
+      },
+    );
+  });
+}
+
+/** Writes one transaction after the other. */
+async function play(
+  history: readonly (readonly Operation[])[],
+  write: Opened["write"],
+): Promise<{ model: Model; last: number }> {
+  const model = new Model();
+  let last = 0;
+  for (const operations of history) {
+    last = await write(operations);
+    model.apply(last, operations);
+  }
+  return { model, last };
+}
