@@ -5,8 +5,14 @@ import { type Setting, type Settings, textOrigin } from "./setting.ts";
 /** The variable that names the configuration file. */
 export const configVariable = variableOf("config");
 
-/** Variables of the client commands, which `serve` has no use for but does not mind. */
-const clientVariables: readonly string[] = [];
+/** Variables of the client commands only, which `serve` does not mind. */
+const clientVariables: readonly string[] = [
+  "address",
+  "output",
+  "timeout",
+  "tls-ca",
+  "tls-server-name",
+].map(variableOf);
 
 /**
  * What Kubernetes sets in every pod of a namespace that has a Service whose name begins with

@@ -1,0 +1,52 @@
+import { type DestinationStream, destination, type Logger, pino } from "pino";
+import { z } from "zod";
+import type { LogFormat, LogLevel } from "../config/config.ts";
+import { printableText } from "./printable.ts";
+
+export interface LoggerOptions {
+  readonly level: LogLevel;
+  readonly format: LogFormat;
+  /** Default: stderr, at once, so that nothing is lost when the process ends. */
+  readonly destination?: DestinationStream;
+}
+
+/** Makes the log of a process: one line of JSON an entry, or the same as text for people. */
+export function createLogger(options: LoggerOptions): Logger {
+  const sink = options.destination ?? stderrSink();
+  const { level } = options;
+  const base = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime };
+  if (options.format === "json") {
+    return pino({ ...base, formatters: { level: (label) => ({ level: label }) } }, sink);
+  }
+  return pino(base, { write: (line) => sink.write(asText(line)) });
+}
+
+function stderrSink(): DestinationStream {
+  const sink = destination({ dest: 2, sync: true });
+  // Whoever read the log has gone. That is no reason to stop serving.
+  sink.on("error", () => {});
+  return sink;
+}
+
+const entry = z.looseObject({ level: z.number(), time: z.string(), msg: z.string().optional() });
+const loggedError = z.looseObject({ message: z.string(), stack: z.string().optional() });
+
+/** `2031-04-05T06:07:08.009Z WARN  what happened key=value` and, of an error, where it came from. */
+function asText(line: string): string {
+  const { level, time, msg = "", err, ...rest } = entry.parse(JSON.parse(line));
+  const error = loggedError.safeParse(err);
+  const label = (pino.levels.labels[level] ?? String(level)).toUpperCase().padEnd(5);
+  const fields = Object.entries({ ...rest, error: error.data?.message ?? err })
+    .filter(([, value]) => value !== undefined)
+    .map(([key, value]) => ` ${key}=${fieldText(value)}`);
+  const stack = level >= (pino.levels.values["error"] ?? 0) ? error.data?.stack : undefined;
+  const trace =
+    stack === undefined ? "" : `${stack.split("\n").map(printableText).join("\n    ")}\n`;
+  return `${time} ${label} ${printableText(msg)}${fields.join("")}\n${trace}`;
+}
+
+/** A value that can't be mistaken for several. */
+function fieldText(value: unknown): string {
+  if (typeof value === "string" && /^[\w./:@+-]+$/.test(value)) return value;
+  return printableText(JSON.stringify(value));
+}

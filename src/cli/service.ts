@@ -1,0 +1,137 @@
+import type { Logger } from "pino";
+import { Cacher } from "../cacher/cacher.ts";
+import type { Clock } from "../clock.ts";
+import type { Config, ListenAddress } from "../config/config.ts";
+import { formatAddress } from "../config/value-types.ts";
+import { type ReadinessCheck, startAdmin } from "../server/admin.ts";
+import { startServer } from "../server/server.ts";
+import { registerCacheMetrics } from "../telemetry/cache-metrics.ts";
+import { PrometheusMetrics } from "../telemetry/prometheus.ts";
+import { RpcMetrics } from "../telemetry/rpc-metrics.ts";
+import { openStorages } from "./storages.ts";
+import { version } from "./version.ts";
+
+/** A service that is running. */
+export interface Service {
+  /** Where gRPC is served. */
+  readonly grpc: ListenAddress;
+  /** Where health and metrics are served. */
+  readonly admin: ListenAddress;
+  /**
+   * Stops gracefully: not ready first, then a last bookmark and DRAINING for every stream, which
+   * clients have the configured time to take, and then everything is closed. Harmless when called
+   * twice.
+   */
+  stop(): Promise<void>;
+}
+
+/** Why the service could not start, in a sentence for whoever started it. */
+export class StartError extends Error {
+  override readonly name = "StartError";
+}
+
+/**
+ * Starts everything that a configuration asks for. It serves as soon as this resolves, though it is not
+ * ready before its caches are. Rejects with a StartError, and with nothing left running.
+ */
+export async function startService(config: Config, clock: Clock, logger: Logger): Promise<Service> {
+  const closing: (() => Promise<void>)[] = [];
+  /** In the opposite order in which things were begun. */
+  const closeAll = async (): Promise<void> => {
+    for (const close of closing.splice(0).reverse()) await close();
+  };
+  try {
+    const metrics = new PrometheusMetrics(version);
+    closing.push(() => metrics.close());
+    const storages = await openStorages(config, clock, logger);
+    closing.push(() => storages.close());
+    const caches = new Map<string, Cacher>();
+    for (const [name, storage] of storages.byResource) {
+      const cacher = new Cacher({
+        storage,
+        clock,
+        logger,
+        name,
+        history: config.history,
+        watchers: { stallTimeoutMs: config.stallTimeoutMs },
+      });
+      caches.set(name, cacher);
+      closing.push(() => cacher.close());
+    }
+    registerCacheMetrics(metrics.meter, caches);
+
+    let draining = false;
+    const admin = await listening("admin", config.admin, () =>
+      startAdmin({
+        listen: config.admin,
+        readiness: () => readiness(caches, draining),
+        metrics,
+        logger,
+      }),
+    );
+    closing.push(() => admin.close());
+    const server = await listening("listen", config.listen, () =>
+      startServer({
+        resources: caches,
+        listen: config.listen,
+        ...(config.tls === undefined ? {} : { tls: config.tls }),
+        clock,
+        logger,
+        observer: new RpcMetrics(metrics.meter),
+      }),
+    );
+    closing.push(() => server.drain(config.shutdownTimeoutMs));
+    for (const cacher of caches.values()) cacher.start();
+
+    let stopped: Promise<void> | undefined;
+    return {
+      grpc: { host: server.host, port: server.port },
+      admin: { host: admin.host, port: admin.port },
+      stop: () => {
+        draining = true;
+        stopped ??= closeAll();
+        return stopped;
+      },
+    };
+  } catch (error) {
+    await closeAll();
+    throw error;
+  }
+}
+
+function readiness(
+  caches: ReadonlyMap<string, Cacher>,
+  draining: boolean,
+): readonly ReadinessCheck[] {
+  const checks = [...caches].map(([name, cacher]) => ({
+    name: `resource/${name}`,
+    failure: cacher.ready ? undefined : "the cache has not been filled from the store yet",
+  }));
+  const failure = draining ? "the service is shutting down" : undefined;
+  return [{ name: "serving", failure }, ...checks];
+}
+
+const reasons: Readonly<Record<string, string>> = {
+  EADDRINUSE: "another process listens there already",
+  EADDRNOTAVAIL: "this machine has no such address",
+  EACCES: "that takes more rights than this process has",
+  ENOTFOUND: "there is no host of that name",
+};
+
+/** Turns the failure to listen into a sentence that names the option. */
+async function listening<T>(
+  option: "listen" | "admin",
+  address: ListenAddress,
+  start: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await start();
+  } catch (error) {
+    const { code = "", message } = error as NodeJS.ErrnoException;
+    throw new StartError(
+      `--${option}: can't listen on ${formatAddress(address)}: ${reasons[code] ?? message}. ` +
+        `Choose another with --${option} HOST:PORT; port 0 is any free one.`,
+      { cause: error },
+    );
+  }
+}
