@@ -30,8 +30,8 @@ export class CacheWatcher implements WatchStream {
   #onEnd: (() => void) | undefined;
   #end: Error | null | undefined;
   #listener: (() => void) | undefined;
-  /** Whether the reader has found nothing and is to be told when there is something. */
-  #armed = false;
+  /** Whether the reader has found nothing, or not looked yet, and is to be told of something new. */
+  #armed = true;
 
   /** The resume point of the last batch that was put in or handed out; 0 before the first. */
   position = 0;
@@ -75,7 +75,7 @@ export class CacheWatcher implements WatchStream {
   /** Whether its reader could take something. */
   get waits(): boolean {
     if (this.#input.length > 0) return true;
-    if (this.#armed) return false;
+    if (this.#armed && this.taken > 0) return false;
     return this.#state === "initial" || this.#state === "catching up" || this.#state === "stalled";
   }
 
@@ -306,10 +306,10 @@ export class CacheWatcher implements WatchStream {
   }
 
   #notify(): void {
-    if (!this.#armed) return;
+    if (!this.#armed || this.#listener === undefined) return;
     this.#armed = false;
     try {
-      this.#listener?.();
+      this.#listener();
     } catch (error) {
       // The fault of one reader must not reach the dispatcher, and with it all the others.
       this.abandon(this.#host.listenerFailed(this, error));

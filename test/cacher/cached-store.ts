@@ -1,0 +1,73 @@
+import { pino } from "pino";
+import { Cacher, type CacherOptions } from "../../src/cacher/cacher.ts";
+import type { WatchEvent } from "../../src/storage/event.ts";
+import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
+import type { WatchStream } from "../../src/storage/storage.ts";
+import { FakeClock } from "../fake-clock.ts";
+
+export const silent = pino({ level: "silent" });
+
+/** A Cacher over an embedded store, on a clock that stands still unless it is told. */
+export class CachedStore {
+  readonly clock = new FakeClock();
+  readonly store: MemoryStorage;
+  readonly cacher: Cacher;
+
+  constructor(options: Partial<CacherOptions> = {}) {
+    this.store = new MemoryStorage({ clock: this.clock });
+    this.cacher = new Cacher({
+      storage: this.store,
+      clock: this.clock,
+      logger: silent,
+      name: "things",
+      random: () => 0.5,
+      ...options,
+    });
+  }
+
+  /** Started, and level with the store. */
+  static async ready(options: Partial<CacherOptions> = {}): Promise<CachedStore> {
+    const cached = new CachedStore(options);
+    cached.cacher.start();
+    await cached.clock.elapse(200);
+    return cached;
+  }
+
+  /** Writes behind the Cacher's back, in one transaction, and lets everything happen that follows. */
+  async write(
+    ...entries: readonly (readonly [key: string, value: string | null])[]
+  ): Promise<number> {
+    const revision = await this.store.txn(
+      entries.map(([key, value]) =>
+        value === null
+          ? { type: "delete" as const, key }
+          : { type: "put" as const, key, value: Buffer.from(value) },
+      ),
+    );
+    await this.clock.settle();
+    return revision;
+  }
+}
+
+/** One batch, written short: `"ADDED a=1@2 b… → 7"`, with `…` for an open unit. */
+export function read(stream: WatchStream): string | undefined {
+  const batch = stream.read();
+  if (batch === undefined) return undefined;
+  const events = batch.events.map(short);
+  const point = batch.revision === undefined ? "…" : `→${batch.revision}`;
+  return [...events, batch.initialEventsEnd ? "complete" : "", point].filter(Boolean).join(" ");
+}
+
+/** All batches that wait. */
+export function readAll(stream: WatchStream): string[] {
+  const all: string[] = [];
+  for (let batch = read(stream); batch !== undefined; batch = read(stream)) all.push(batch);
+  return all;
+}
+
+function short(event: WatchEvent): string {
+  const { key, value, modRevision } = event.object;
+  const before =
+    event.previous === undefined ? "" : `(${Buffer.from(event.previous.value).toString()})`;
+  return `${event.type}:${key}=${Buffer.from(value).toString()}${before}@${modRevision}`;
+}
