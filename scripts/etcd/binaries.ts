@@ -1,0 +1,68 @@
+import { execFile } from "node:child_process";
+import { access, constants, stat } from "node:fs/promises";
+import { delimiter, dirname, join } from "node:path";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+
+/** What the tests need of an etcd. All paths are absolute or found on PATH. */
+export interface EtcdBinaries {
+  readonly etcd: string;
+  /** Undefined where only the server is installed. */
+  readonly etcdctl: string | undefined;
+  /** As in "3.5.16". */
+  readonly version: string;
+}
+
+/** The oldest etcd whose watch can be relied on (etcd issues 15220 and 17507). */
+export const OLDEST_VERSION = "3.5.13";
+
+/**
+ * The etcd in `folder`.
+ *
+ * @throws Error if there is none, it does not run here, or it is too old.
+ */
+export async function binariesIn(folder: string): Promise<EtcdBinaries> {
+  const etcd = join(folder, "etcd");
+  const version = await versionOf(etcd);
+  if (compareVersions(version, OLDEST_VERSION) < 0) {
+    throw new Error(`${etcd} is version ${version}, older than ${OLDEST_VERSION}`);
+  }
+  const etcdctl = join(folder, "etcdctl");
+  return { etcd, etcdctl: (await isExecutable(etcdctl)) ? etcdctl : undefined, version };
+}
+
+/** The folder on PATH that has an executable `name`, if any. */
+export async function folderOnPath(name: string): Promise<string | undefined> {
+  for (const folder of (process.env["PATH"] ?? "").split(delimiter)) {
+    if (folder !== "" && (await isExecutable(join(folder, name)))) return folder;
+  }
+  return undefined;
+}
+
+/** The folder that `$ETCD_BIN` means: it may name the binary or the folder that it is in. */
+export async function folderOf(path: string): Promise<string> {
+  return (await isExecutable(join(path, "etcd"))) ? path : dirname(path);
+}
+
+async function versionOf(etcd: string): Promise<string> {
+  if (!(await isExecutable(etcd))) throw new Error(`there is no executable ${etcd}`);
+  const { stdout } = await run(etcd, ["--version"], { timeout: 20_000 });
+  const version = /^etcd Version: (\d+\.\d+\.\d+)/m.exec(stdout)?.[1];
+  if (version === undefined) throw new Error(`${etcd} --version says ${JSON.stringify(stdout)}`);
+  return version;
+}
+
+function compareVersions(a: string, b: string): number {
+  return a.localeCompare(b, "en", { numeric: true });
+}
+
+/** Executable, and a file: a folder can be "executable" too. */
+async function isExecutable(path: string): Promise<boolean> {
+  try {
+    await access(path, constants.X_OK);
+    return (await stat(path)).isFile();
+  } catch {
+    return false;
+  }
+}

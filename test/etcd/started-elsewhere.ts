@@ -1,0 +1,6 @@
+/** Starts an etcd, tells the parent process where, and waits to be killed. */
+import { startEtcd } from "./etcd.ts";
+
+const { url } = await startEtcd();
+process.send?.({ url });
+setInterval(() => undefined, 60_000);
