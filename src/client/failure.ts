@@ -95,9 +95,14 @@ function bareError(error: ServiceError, closest: Reason, call: Call): WatchFanou
 function unavailable(address: string, details: string, cause?: unknown): WatchFanoutError {
   return new WatchFanoutError(
     "UPSTREAM_UNAVAILABLE",
-    `No answer from watch-fanout at ${address}: ${details}. Is it running there?`,
+    `No answer from watch-fanout at ${address}: ${brief(details)}. Is it running there?`,
     { cause },
   );
+}
+
+/** What grpc-js says of a connection that can't be made, without what it wraps around it. */
+function brief(details: string): string {
+  return /Last error: (?:Error: )?(.+?)\. Resolution note/.exec(details)?.[1] ?? details;
 }
 
 /**

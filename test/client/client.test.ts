@@ -1,0 +1,350 @@
+import { status } from "@grpc/grpc-js";
+import { afterEach, describe, expect, test } from "vitest";
+import { type Client, type ConnectOptions, connect } from "../../src/client/client.ts";
+import { revisionConflict, revisionTooOld, WatchFanoutError } from "../../src/errors.ts";
+import { statusOf } from "../../src/wire/errors.ts";
+import type { ListRequest__Output } from "../../src/wire/generated/watchfanout/v1/ListRequest.ts";
+import { endWith, type Script, startScriptedServer } from "./scripted-server.ts";
+import { wireEvent, wireObject, wireResponse } from "./wire-messages.ts";
+
+const cleanups: (() => void)[] = [];
+afterEach(() => {
+  for (const cleanup of cleanups.splice(0)) cleanup();
+});
+
+async function server(script: Script): Promise<string> {
+  const { address, stop } = await startScriptedServer(script);
+  cleanups.push(stop);
+  return address;
+}
+
+function client(address: string | string[], options: Partial<ConnectOptions> = {}): Client {
+  const opened = connect({ address, random: () => 0, ...options });
+  cleanups.push(() => opened.close());
+  return opened;
+}
+
+async function serving(script: Script, options?: Partial<ConnectOptions>): Promise<Client> {
+  return client(await server(script), options);
+}
+
+/** A port on which nothing listens: one that a server had until now. */
+async function deadAddress(): Promise<string> {
+  const { address, stop } = await startScriptedServer({});
+  stop();
+  return address;
+}
+
+const found = { revision: "9", object: wireObject("k", 5, "hello"), history_id: "h" };
+const unavailable = statusOf(new WatchFanoutError("NOT_READY", "Not yet."));
+
+describe("get", () => {
+  test("gives the object, its revision and the history.", async () => {
+    const db = await serving({ get: (_, callback) => callback(null, found) });
+    const result = await db.get("r", "k");
+    expect(result).toMatchObject({ revision: 9, historyId: "h" });
+    expect(result.object).toMatchObject({ key: "k", modRevision: 5, lease: 0n });
+    expect(Buffer.from(result.object.value).toString()).toBe("hello");
+  });
+
+  test.each([
+    [{ match: "LINEARIZABLE" }, "REVISION_MATCH_LINEARIZABLE", "0"],
+    [{ match: "ANY" }, "REVISION_MATCH_ANY", "0"],
+    [{ match: "NOT_OLDER_THAN", revision: 7 }, "REVISION_MATCH_NOT_OLDER_THAN", "7"],
+    [{ match: "EXACT", revision: 8 }, "REVISION_MATCH_EXACT", "8"],
+  ] as const)("asks for %j as %s of %s.", async (at, revision_match, revision) => {
+    const asked: unknown[] = [];
+    const db = await serving({
+      get: ({ request }, callback) => {
+        asked.push(request);
+        callback(null, found);
+      },
+    });
+    await db.get("r", "k", { at, historyId: "h" });
+    expect(asked).toEqual([{ resource: "r", key: "k", revision_match, revision, history_id: "h" }]);
+  });
+});
+
+describe("list", () => {
+  /** Three pages. The one in the middle is empty, as the contract allows. */
+  const pages = new Map([
+    ["", { items: [wireObject("a", 1), wireObject("b", 2)], next_page_token: "t1" }],
+    ["t1", { items: [], next_page_token: "t2", remaining_item_count: "1" }],
+    ["t2", { items: [wireObject("c", 3)], remaining_item_count: "0" }],
+  ]);
+
+  test("follows the page token to its end, past an empty page.", async () => {
+    const asked: ListRequest__Output[] = [];
+    const db = await serving({
+      list: ({ request }, callback) => {
+        asked.push(request);
+        callback(null, { revision: "7", history_id: "h", ...pages.get(request.page_token) });
+      },
+    });
+    const listed: unknown[] = [];
+    for await (const page of db.list("r", { prefix: "p", pageSize: 2 })) {
+      listed.push([page.items.map(({ key }) => key), page.revision, page.remainingItemCount]);
+    }
+    expect(listed).toEqual([
+      [["a", "b"], 7, undefined],
+      [[], 7, 1],
+      [["c"], 7, 0],
+    ]);
+    const same = { resource: "r", prefix: "p", page_size: 2, revision: "0" };
+    expect(asked).toMatchObject([
+      { ...same, page_token: "" },
+      { ...same, page_token: "t1" },
+      { ...same, page_token: "t2" },
+    ]);
+  });
+
+  test("asks for no page that nobody wants.", async () => {
+    let asked = 0;
+    const db = await serving({
+      list: ({ request }, callback) => {
+        asked++;
+        callback(null, { revision: "7", ...pages.get(request.page_token) });
+      },
+    });
+    for await (const page of db.list("r")) {
+      expect(page.nextPageToken).toBe("t1");
+      break;
+    }
+    expect(asked).toBe(1);
+  });
+});
+
+describe("put and delete", () => {
+  test.each([
+    [undefined, undefined],
+    [0, "0"],
+    [7, "7"],
+  ])("expect the object at %s by sending %s.", async (expectedModRevision, sent) => {
+    const asked: unknown[] = [];
+    const db = await serving({
+      put: ({ request }, callback) => {
+        asked.push(request.expected_mod_revision, request.value.toString(), request.lease);
+        callback(null, found);
+      },
+      delete: ({ request }, callback) => {
+        asked.push(request.expected_mod_revision);
+        callback(null, found);
+      },
+    });
+    const lease = 2n ** 63n - 1n;
+    await db.put("r", "k", Buffer.from("v"), { expectedModRevision, lease });
+    await db.delete("r", "k", { expectedModRevision });
+    expect(asked).toEqual([sent, "v", "9223372036854775807", sent]);
+  });
+
+  test("reject with the reason and metadata that the server gives.", async () => {
+    const db = await serving({
+      put: (_, callback) => callback(statusOf(revisionConflict("k", 3, 5))),
+    });
+    await expect(db.put("r", "k", Buffer.of(), { expectedModRevision: 3 })).rejects.toMatchObject({
+      name: "WatchFanoutError",
+      reason: "REVISION_CONFLICT",
+      metadata: { mod_revision: "5" },
+    });
+  });
+
+  test("are sent once, even where the server says that a retry helps.", async () => {
+    let puts = 0;
+    const failing: Script = {
+      put: (_, callback) => {
+        puts++;
+        callback(unavailable);
+      },
+    };
+    const db = client([await server(failing), await server(failing)]);
+    await expect(db.put("r", "k", Buffer.of())).rejects.toMatchObject({ reason: "NOT_READY" });
+    expect(puts).toBe(1);
+  });
+
+  test("go to the next server after the one that said that it can't.", async () => {
+    const ok: Script = { put: (_, callback) => callback(null, found) };
+    const db = client([await deadAddress(), await server(ok)]);
+    await expect(db.put("r", "k", Buffer.of())).rejects.toMatchObject({
+      reason: "UPSTREAM_UNAVAILABLE",
+    });
+    expect((await db.put("r", "k", Buffer.of())).revision).toBe(9);
+  });
+
+  test("have an unknown outcome when the connection breaks before the answer.", async () => {
+    const { address, stop } = await startScriptedServer({ put: () => stop() });
+    await expect(client(address).put("r", "k", Buffer.of())).rejects.toMatchObject({
+      reason: "OUTCOME_UNKNOWN",
+      message: expect.stringContaining("Read the object before writing again"),
+    });
+  });
+
+  test("have an unknown outcome when the answer takes too long.", async () => {
+    const db = await serving({ delete: () => {} }, { timeoutMs: 20 });
+    await expect(db.delete("r", "k")).rejects.toMatchObject({ reason: "OUTCOME_UNKNOWN" });
+  });
+
+  test("are unavailable, and known not to have happened, where nothing listens.", async () => {
+    const address = await deadAddress();
+    await expect(client(address).put("r", "k", Buffer.of())).rejects.toMatchObject({
+      reason: "UPSTREAM_UNAVAILABLE",
+      message: `No answer from watch-fanout at ${address}: connect ECONNREFUSED ${address}. Is it running there?`,
+    });
+  });
+});
+
+describe("A read that one server can't answer", () => {
+  const failing: Script = { get: (_, callback) => callback(unavailable) };
+
+  test("is asked of the next one, and so is what follows.", async () => {
+    let asked = 0;
+    const working: Script = {
+      get: (_, callback) => {
+        asked++;
+        callback(null, found);
+      },
+    };
+    const db = client([await deadAddress(), await server(failing), await server(working)]);
+    expect((await db.get("r", "k")).revision).toBe(9);
+    expect((await db.get("r", "k")).revision).toBe(9);
+    expect(asked).toBe(2);
+  });
+
+  test("is asked of each once and fails as the last one did.", async () => {
+    const db = client([await deadAddress(), await server(failing)]);
+    await expect(db.get("r", "k")).rejects.toMatchObject({ reason: "NOT_READY" });
+  });
+
+  test("is not asked elsewhere when the request is what is wrong.", async () => {
+    let asked = 0;
+    const wrong: Script = {
+      get: (_, callback) => {
+        asked++;
+        callback(statusOf(revisionTooOld(3, undefined)));
+      },
+    };
+    const db = client([await server(wrong), await server(wrong)]);
+    await expect(db.get("r", "k")).rejects.toMatchObject({ reason: "REVISION_TOO_OLD" });
+    expect(asked).toBe(1);
+  });
+});
+
+describe("What gRPC itself says becomes", () => {
+  test.each([
+    [status.UNAVAILABLE, "UPSTREAM_UNAVAILABLE"],
+    [status.CANCELLED, "UPSTREAM_UNAVAILABLE"],
+    [status.UNAUTHENTICATED, "UNAUTHENTICATED"],
+    [status.PERMISSION_DENIED, "PERMISSION_DENIED"],
+    [status.UNIMPLEMENTED, "INVALID_REQUEST"],
+    [status.UNKNOWN, "INTERNAL"],
+  ])("of a read with code %i %s, with its words and the address.", async (code, reason) => {
+    const address = await server({
+      get: (_, callback) => callback({ code, details: "by itself" }),
+    });
+    await expect(client(address).get("r", "k")).rejects.toMatchObject({
+      reason,
+      message: expect.stringMatching(new RegExp(`${address}.*by itself`)),
+    });
+  });
+});
+
+describe("A call whose signal is aborted", () => {
+  test("rejects with the signal's reason, and the server sees it cancelled.", async () => {
+    const abort = new AbortController();
+    const cancelled = Promise.withResolvers<void>();
+    const db = await serving({
+      get: (call) => {
+        call.on("cancelled", () => cancelled.resolve());
+        abort.abort(new Error("enough"));
+      },
+    });
+    await expect(db.get("r", "k", { signal: abort.signal })).rejects.toThrow("enough");
+    await cancelled.promise;
+  });
+
+  test("is not sent where it was aborted before.", async () => {
+    const db = client(await deadAddress());
+    const signal = AbortSignal.abort(new Error("enough"));
+    await expect(db.get("r", "k", { signal })).rejects.toThrow("enough");
+  });
+});
+
+describe("watch", () => {
+  test("asks for what the options say, and for no more.", async () => {
+    const asked: unknown[] = [];
+    const db = await serving({
+      watch: (call) => {
+        asked.push(call.request);
+        call.write(wireResponse(1));
+      },
+    });
+    const nothing = { history_id: "", include_previous: false, send_initial_events: false };
+    for (const options of [
+      {},
+      { scope: { key: "k" }, afterRevision: 0, includePrevious: true, historyId: "h" },
+      { scope: { prefix: "p" }, sendInitialEvents: true },
+    ]) {
+      await db.watch("r", options).next();
+    }
+    expect(asked).toMatchObject([
+      { resource: "r", ...nothing },
+      { ...nothing, key: "k", after_revision: "0", include_previous: true, history_id: "h" },
+      { ...nothing, prefix: "p", send_initial_events: true },
+    ]);
+    expect(asked[0]).not.toHaveProperty("after_revision");
+    expect(asked[0]).not.toHaveProperty("scope");
+  });
+
+  test("goes on over a reset connection, on another server, without gap or repetition.", async () => {
+    const first = await startScriptedServer({
+      watch: (call) => {
+        call.write(wireResponse(1));
+        call.write(wireResponse(2, [wireEvent("ADDED", "a", 2)]));
+        call.write(wireResponse(undefined, [wireEvent("ADDED", "b", 3)]));
+      },
+    });
+    const second = await server({
+      watch: (call) => {
+        expect(call.request.after_revision).toBe("2");
+        call.write(wireResponse(2));
+        call.write(wireResponse(3, [wireEvent("ADDED", "b", 3), wireEvent("ADDED", "c", 3)]));
+      },
+    });
+    const seen: string[] = [];
+    for await (const unit of client([first.address, second]).watch("r")) {
+      for (const { object } of unit.events) seen.push(`${object.key}@${object.modRevision}`);
+      if (unit.revision === 2) first.stop();
+      if (unit.revision === 3) break;
+    }
+    expect(seen).toEqual(["a@2", "b@3", "c@3"]);
+  });
+
+  test("ends with what only listing anew mends.", async () => {
+    const db = await serving({ watch: (call) => endWith(call, revisionTooOld(3, 10)) });
+    await expect(db.watch("r", { afterRevision: 3 }).next()).rejects.toMatchObject({
+      reason: "REVISION_TOO_OLD",
+      metadata: { requested_revision: "3", oldest_revision: "10" },
+    });
+  });
+
+  test("cancels its call when the loop is left.", async () => {
+    const cancelled = Promise.withResolvers<void>();
+    const db = await serving({
+      watch: (call) => {
+        call.on("cancelled", () => cancelled.resolve());
+        call.write(wireResponse(1));
+      },
+    });
+    for await (const unit of db.watch("r")) {
+      expect(unit.revision).toBe(1);
+      break;
+    }
+    await cancelled.promise;
+  });
+});
+
+test("A closed client says so.", async () => {
+  const db = client(await deadAddress());
+  db.close();
+  db.close();
+  await expect(db.get("r", "k")).rejects.toThrow("closed");
+});

@@ -1,0 +1,61 @@
+import {
+  type handleServerStreamingCall,
+  type handleUnaryCall,
+  Server,
+  ServerCredentials,
+} from "@grpc/grpc-js";
+import { invalidRequest, type WatchFanoutError } from "../../src/errors.ts";
+import { statusOf } from "../../src/wire/errors.ts";
+import type { DeleteRequest__Output } from "../../src/wire/generated/watchfanout/v1/DeleteRequest.ts";
+import type { DeleteResponse } from "../../src/wire/generated/watchfanout/v1/DeleteResponse.ts";
+import type { GetRequest__Output } from "../../src/wire/generated/watchfanout/v1/GetRequest.ts";
+import type { GetResponse } from "../../src/wire/generated/watchfanout/v1/GetResponse.ts";
+import type { ListRequest__Output } from "../../src/wire/generated/watchfanout/v1/ListRequest.ts";
+import type { ListResponse } from "../../src/wire/generated/watchfanout/v1/ListResponse.ts";
+import type { PutRequest__Output } from "../../src/wire/generated/watchfanout/v1/PutRequest.ts";
+import type { PutResponse } from "../../src/wire/generated/watchfanout/v1/PutResponse.ts";
+import type { WatchRequest__Output } from "../../src/wire/generated/watchfanout/v1/WatchRequest.ts";
+import type { WatchResponse } from "../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
+import { listWatchService, writeService } from "../../src/wire/services.ts";
+
+/** What a server on which nothing is real says. What is not scripted is INVALID_REQUEST. */
+export interface Script {
+  readonly get?: handleUnaryCall<GetRequest__Output, GetResponse>;
+  readonly list?: handleUnaryCall<ListRequest__Output, ListResponse>;
+  readonly watch?: handleServerStreamingCall<WatchRequest__Output, WatchResponse>;
+  readonly put?: handleUnaryCall<PutRequest__Output, PutResponse>;
+  readonly delete?: handleUnaryCall<DeleteRequest__Output, DeleteResponse>;
+}
+
+export interface ScriptedServer {
+  readonly address: string;
+  /** Resets every connection. */
+  stop(): void;
+}
+
+export async function startScriptedServer(script: Script): Promise<ScriptedServer> {
+  const server = new Server();
+  const unscripted = invalidRequest("method", "This is not in the script.");
+  const refuse: handleUnaryCall<unknown, never> = (_, callback) => callback(statusOf(unscripted));
+  const refuseStream: Script["watch"] = (call) => endWith(call, unscripted);
+  server.addService(listWatchService, {
+    Get: script.get ?? refuse,
+    List: script.list ?? refuse,
+    Watch: script.watch ?? refuseStream,
+  });
+  server.addService(writeService, { Put: script.put ?? refuse, Delete: script.delete ?? refuse });
+  const port = await new Promise<number>((resolve, reject) => {
+    server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) =>
+      error === null ? resolve(bound) : reject(error),
+    );
+  });
+  return { address: `127.0.0.1:${port}`, stop: () => server.forceShutdown() };
+}
+
+/** Ends a stream with `error`, as a watch-fanout does. */
+export function endWith(
+  call: Parameters<handleServerStreamingCall<WatchRequest__Output, WatchResponse>>[0],
+  error: WatchFanoutError,
+): void {
+  call.emit("error", statusOf(error));
+}
