@@ -1,0 +1,178 @@
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  connect,
+  constants,
+  type IncomingHttpHeaders,
+} from "node:http2";
+import { Message } from "./protobuf.ts";
+
+/**
+ * gRPC over Node's own HTTP/2 and nothing else
+ * (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md).
+ */
+export class BareGrpc {
+  readonly #session: ClientHttp2Session;
+
+  /** `url` is http://HOST:PORT. */
+  constructor(url: string) {
+    this.#session = connect(url, { settings: { initialWindowSize: 4 * 1024 * 1024 } });
+    // Each call says itself what became of it.
+    this.#session.on("error", () => {});
+  }
+
+  /** Sends one message and half-closes. `path` is /package.Service/Method. */
+  call(path: string, message: Uint8Array): BareCall {
+    const call = this.open(path);
+    call.send(message);
+    call.endRequest();
+    return call;
+  }
+
+  /** A call that has sent nothing yet. */
+  open(path: string, metadata: IncomingHttpHeaders = {}): BareCall {
+    const stream = this.#session.request({
+      ":method": "POST",
+      ":path": path,
+      "content-type": "application/grpc",
+      te: "trailers",
+      ...metadata,
+    });
+    return new BareCall(stream);
+  }
+
+  /** One message there, one back; rejects with a BareStatus where there is none. */
+  async unary(path: string, message: Uint8Array): Promise<Message> {
+    const call = this.call(path, message);
+    let answer: Buffer | undefined;
+    for await (const received of call) answer = received;
+    if (answer === undefined) throw new Error("The call was OK and had no answer.");
+    return new Message(answer);
+  }
+
+  /** Ends all calls at once. */
+  close(): void {
+    this.#session.destroy();
+  }
+}
+
+/** The end of a call that was not OK. */
+export class BareStatus extends Error {
+  override readonly name = "BareStatus";
+  /** gRPC's number; -1: the stream ended without one. */
+  readonly code: number;
+  /** The reason in google.rpc.ErrorInfo; empty where there is none. */
+  readonly reason: string;
+
+  constructor(code: number, message: string, reason: string) {
+    super(message);
+    this.code = code;
+    this.reason = reason;
+  }
+}
+
+/** The messages of one call. Iterating throws a BareStatus when it ends with anything but OK. */
+export class BareCall implements AsyncIterable<Buffer> {
+  readonly #stream: ClientHttp2Stream;
+  #headers: IncomingHttpHeaders = {};
+  #failure: Error | undefined;
+
+  constructor(stream: ClientHttp2Stream) {
+    this.#stream = stream;
+    const keep = (headers: IncomingHttpHeaders): void => {
+      this.#headers = { ...this.#headers, ...headers };
+    };
+    stream.on("response", keep).on("trailers", keep);
+    stream.on("error", (error) => {
+      this.#failure = error;
+    });
+  }
+
+  send(message: Uint8Array): void {
+    const prefix = Buffer.alloc(5);
+    prefix.writeUInt32BE(message.length, 1);
+    this.#stream.write(Buffer.concat([prefix, message]));
+  }
+
+  endRequest(): void {
+    this.#stream.end();
+  }
+
+  cancel(): void {
+    this.#stream.close(constants.NGHTTP2_CANCEL);
+  }
+
+  /** Calls `onMessage` with each message as it comes: for load, where iterating costs too much. */
+  consume(onMessage: (message: Buffer) => void, onEnd: (failure: Error | undefined) => void): void {
+    const framer = new Framer();
+    this.#stream.on("data", (chunk: Buffer) => framer.add(chunk, onMessage));
+    this.#stream.on("close", () => onEnd(this.#status()));
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Buffer, void, void> {
+    const framer = new Framer();
+    const messages: Buffer[] = [];
+    try {
+      for await (const chunk of this.#stream) {
+        framer.add(chunk, (message) => messages.push(message));
+        yield* messages.splice(0);
+      }
+    } catch (error) {
+      throw this.#status() ?? error;
+    } finally {
+      if (!this.#stream.closed) this.cancel();
+    }
+    const failure = this.#status();
+    if (failure !== undefined) throw failure;
+  }
+
+  #status(): Error | undefined {
+    const code = this.#headers["grpc-status"];
+    if (code === "0") return undefined;
+    if (code === undefined) {
+      const said = this.#failure?.message ?? `reset with ${this.#stream.rstCode}`;
+      return new BareStatus(-1, `The stream ended without a status: ${said}.`, "");
+    }
+    const message = decodeURIComponent(String(this.#headers["grpc-message"] ?? ""));
+    return new BareStatus(Number(code), message, reasonOf(this.#headers));
+  }
+}
+
+/** google.rpc.Status: details = 3; Any: type_url = 1, value = 2; ErrorInfo: reason = 1. */
+function reasonOf(headers: IncomingHttpHeaders): string {
+  const encoded = String(headers["grpc-status-details-bin"] ?? "");
+  for (const any of new Message(Buffer.from(encoded, "base64")).messages(3)) {
+    if (any.text(1) === "type.googleapis.com/google.rpc.ErrorInfo") {
+      return any.message(2)?.text(1) ?? "";
+    }
+  }
+  return "";
+}
+
+/** Cuts what comes in into messages: a byte for compression, four for the length, the message. */
+class Framer {
+  #rest: Buffer[] = [];
+  #length = 0;
+  /** How much is needed before there is anything to cut. */
+  #needed = 5;
+
+  add(chunk: Buffer, onMessage: (message: Buffer) => void): void {
+    this.#rest.push(chunk);
+    this.#length += chunk.length;
+    if (this.#length < this.#needed) return;
+    const bytes = this.#rest.length === 1 ? chunk : Buffer.concat(this.#rest);
+    let at = 0;
+    this.#needed = 5;
+    while (at + 5 <= bytes.length) {
+      const end = at + 5 + bytes.readUInt32BE(at + 1);
+      if (end > bytes.length) {
+        this.#needed = end - at;
+        break;
+      }
+      onMessage(bytes.subarray(at + 5, end));
+      at = end;
+    }
+    this.#rest = [bytes.subarray(at)];
+    this.#length = bytes.length - at;
+  }
+}
