@@ -19,7 +19,7 @@ export function parseConfigFile(name: string, content: string): ConfigFile {
     );
     return { settings: new Map(), problems };
   }
-  if (document.contents === null) return { settings: new Map(), problems: [] };
+  if (document.toJS() === null) return { settings: new Map(), problems: [] };
   if (!isMap(document.contents)) {
     return { settings: new Map(), problems: [`${name}: is not a mapping of options to values.`] };
   }

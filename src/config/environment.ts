@@ -33,7 +33,7 @@ export interface Environment {
  */
 export function readEnvironment(env: Readonly<Record<string, string | undefined>>): Environment {
   const byVariable = new Map(optionNames.map((name) => [variableOf(name), name]));
-  const known = [...byVariable.keys(), configVariable];
+  const known = [...byVariable.keys(), configVariable].map(afterPrefix);
   const settings = new Map<OptionName, Setting>();
   const problems: string[] = [];
   for (const [variable, value] of Object.entries(env)) {
@@ -45,9 +45,13 @@ export function readEnvironment(env: Readonly<Record<string, string | undefined>
     }
     if (variable === configVariable || clientVariables.includes(variable)) continue;
     if (serviceLink.test(variable)) continue;
-    const meant = nearest(variable, known);
-    const hint = meant === undefined ? "" : ` Did you mean ${meant}?`;
+    const meant = nearest(afterPrefix(variable), known);
+    const hint = meant === undefined ? "" : ` Did you mean ${variablePrefix}${meant}?`;
     problems.push(`${variable}: there is no such option.${hint}`);
   }
   return { settings, problems };
+}
+
+function afterPrefix(variable: string): string {
+  return variable.slice(variablePrefix.length);
 }

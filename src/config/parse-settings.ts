@@ -71,23 +71,18 @@ function parseOne(
   path: readonly Step[],
   problems: string[],
 ): unknown {
-  const result = option.schema.safeParse(value);
+  const result = option.schema.safeParse(value, { reportInput: true });
   if (result.success) return result.data;
   for (const issue of result.error.issues) {
     const inside = issue.path.filter((step) => typeof step !== "symbol");
     const place = setting.origin([...path, ...inside]);
-    problems.push(...describe(issue, place, option.secret === true ? undefined : value, inside));
+    problems.push(...describe(issue, place, option.secret === true));
   }
   return undefined;
 }
 
-/** The sentences that an issue of zod's makes. `value` is undefined where it must not be shown. */
-function describe(
-  issue: z.core.$ZodIssue,
-  place: string,
-  value: unknown,
-  path: readonly Step[],
-): readonly string[] {
+/** The sentences that an issue of zod's makes. */
+function describe(issue: z.core.$ZodIssue, place: string, secret: boolean): readonly string[] {
   if (issue.code === "unrecognized_keys") {
     return issue.keys.map((key) => {
       const meant = nearest(key, ["name", "prefix"]);
@@ -95,12 +90,8 @@ function describe(
       return `${place}: a resource has no ${JSON.stringify(key)}, only name and prefix.${hint}`;
     });
   }
-  let part = value;
-  for (const step of path) {
-    part = (part as Readonly<Record<Step, unknown>> | undefined)?.[step];
-  }
-  if (part !== undefined) return [`${place}: ${show(part)} ${issue.message}.`];
-  return [`${place}: ${path.length > 0 ? "is missing" : `the value ${issue.message}`}.`];
+  if (issue.input === undefined) return [`${place}: is missing.`];
+  return [`${place}: ${secret ? "the value" : show(issue.input)} ${issue.message}.`];
 }
 
 /** A bad value for a message: not too long, and without a password that stands in a URL. */

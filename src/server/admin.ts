@@ -112,14 +112,8 @@ async function respond(
     "cache-control": "no-store",
     "x-content-type-options": "nosniff",
     ...(answer.status === 405 ? { allow: "GET, HEAD" } : {}),
-    // A body that nobody reads would stand before the next request.
-    ...(hasBody(request) ? { connection: "close" } : {}),
   });
   response.end(request.method === "HEAD" ? undefined : answer.body);
-}
-
-function hasBody({ headers }: IncomingMessage): boolean {
-  return headers["transfer-encoding"] !== undefined || (headers["content-length"] ?? "0") !== "0";
 }
 
 async function answerTo(request: IncomingMessage, options: AdminOptions): Promise<Answer> {

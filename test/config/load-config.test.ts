@@ -1,0 +1,251 @@
+import { describe, expect, test } from "vitest";
+import { defaultHistoryBounds } from "../../src/cacher/history.ts";
+import { defaultWatcherBounds } from "../../src/cacher/watcher-terms.ts";
+import type { Config } from "../../src/config/config.ts";
+import {
+  definition,
+  fileKeyOf,
+  flagOf,
+  optionNames,
+  variableOf,
+} from "../../src/config/options.ts";
+import { certificates, type Given, load } from "./sources.ts";
+
+const { cert, key } = certificates;
+const files = { "cert.pem": cert, "key.pem": key, "ca.pem": cert, password: "from a file\n" };
+
+test("without any source the embedded store serves one resource over everything", () => {
+  expect(load({})).toEqual({
+    etcd: undefined,
+    resources: [{ name: "default", prefix: "" }],
+    listen: { host: "127.0.0.1", port: 50051 },
+    admin: { host: "127.0.0.1", port: 8080 },
+    tls: undefined,
+    history: { ageMs: 300_000, minEvents: 1_000, maxEvents: 100_000, maxBytes: 64 * 2 ** 20 },
+    stallTimeoutMs: 60_000,
+    shutdownTimeoutMs: 10_000,
+    logLevel: "info",
+    logFormat: undefined,
+  } satisfies Config);
+});
+
+test("the defaults are those of the cache", () => {
+  const { history, stallTimeoutMs } = load({});
+  expect(history).toEqual(defaultHistoryBounds);
+  expect(stallTimeoutMs).toBe(defaultWatcherBounds.stallTimeoutMs);
+});
+
+/** An option, a value of it as text, what it needs besides, and what the configuration then says. */
+const cases: readonly [
+  name: string,
+  text: string,
+  besides: Given,
+  read: (config: Config) => unknown,
+  expected: unknown,
+][] = [
+  [
+    "etcd",
+    "http://a, http://b:99",
+    { env: { WATCH_FANOUT_RESOURCE: "all=" } },
+    ({ etcd }) => etcd,
+    { endpoints: ["http://a:2379", "http://b:99"], auth: undefined, tls: undefined },
+  ],
+  [
+    "resource",
+    "nodes=/nodes/",
+    {},
+    ({ resources }) => resources,
+    [{ name: "nodes", prefix: "/nodes/" }],
+  ],
+  ["listen", "[::1]:0", {}, ({ listen }) => listen, { host: "::1", port: 0 }],
+  ["admin", "localhost:1", {}, ({ admin }) => admin, { host: "localhost", port: 1 }],
+  [
+    "tls-cert",
+    "cert.pem",
+    { files, env: { WATCH_FANOUT_TLS_KEY: "key.pem" } },
+    ({ tls }) => tls,
+    { cert, key, clientCa: undefined },
+  ],
+  [
+    "tls-key",
+    "key.pem",
+    { files, env: { WATCH_FANOUT_TLS_CERT: "cert.pem" } },
+    ({ tls }) => tls,
+    { cert, key, clientCa: undefined },
+  ],
+  [
+    "tls-client-ca",
+    "ca.pem",
+    { files, env: { WATCH_FANOUT_TLS_CERT: "cert.pem", WATCH_FANOUT_TLS_KEY: "key.pem" } },
+    ({ tls }) => tls?.clientCa,
+    cert,
+  ],
+  [
+    "etcd-username",
+    "root",
+    etcdWith({ WATCH_FANOUT_ETCD_PASSWORD: "hush" }),
+    ({ etcd }) => etcd?.auth,
+    { username: "root", password: "hush" },
+  ],
+  [
+    "etcd-password",
+    "hush",
+    etcdWith({ WATCH_FANOUT_ETCD_USERNAME: "root" }),
+    ({ etcd }) => etcd?.auth,
+    { username: "root", password: "hush" },
+  ],
+  [
+    "etcd-password-file",
+    "password",
+    etcdWith({ WATCH_FANOUT_ETCD_USERNAME: "root" }),
+    ({ etcd }) => etcd?.auth,
+    { username: "root", password: "from a file" },
+  ],
+  ["etcd-ca", "ca.pem", etcdWith({}), ({ etcd }) => etcd?.tls, { ca: cert, client: undefined }],
+  [
+    "etcd-cert",
+    "cert.pem",
+    etcdWith({ WATCH_FANOUT_ETCD_KEY: "key.pem" }),
+    ({ etcd }) => etcd?.tls,
+    { ca: undefined, client: { cert, key } },
+  ],
+  [
+    "etcd-key",
+    "key.pem",
+    etcdWith({ WATCH_FANOUT_ETCD_CERT: "cert.pem" }),
+    ({ etcd }) => etcd?.tls,
+    { ca: undefined, client: { cert, key } },
+  ],
+  ["history-age", "1h30m", {}, ({ history }) => history.ageMs, 5_400_000],
+  ["history-min-events", "0", {}, ({ history }) => history.minEvents, 0],
+  ["history-max-events", "5000", {}, ({ history }) => history.maxEvents, 5_000],
+  ["history-max-bytes", "1.5KiB", {}, ({ history }) => history.maxBytes, 1_536],
+  ["stall-timeout", "75s", {}, ({ stallTimeoutMs }) => stallTimeoutMs, 75_000],
+  ["shutdown-timeout", "250ms", {}, ({ shutdownTimeoutMs }) => shutdownTimeoutMs, 250],
+  ["log-level", "debug", {}, ({ logLevel }) => logLevel, "debug"],
+  ["log-format", "json", {}, ({ logFormat }) => logFormat, "json"],
+];
+
+function etcdWith(env: Readonly<Record<string, string>>): Given {
+  return {
+    files,
+    env: { WATCH_FANOUT_ETCD: "https://etcd", WATCH_FANOUT_RESOURCE: "all=", ...env },
+  };
+}
+
+test("every option has its case below", () => {
+  expect(cases.map(([name]) => name).sort()).toEqual([...optionNames].sort());
+});
+
+describe.each(cases)("%s", (nameText, text, besides, read, expected) => {
+  const name = optionNames.find((option) => option === nameText) ?? "listen";
+
+  test.skipIf(definition(name).secret)("is read from its flag", () => {
+    expect(read(load({ ...besides, flags: [flagOf(name), text] }))).toEqual(expected);
+  });
+
+  test("is read from its variable", () => {
+    const env = { ...besides.env, [variableOf(name)]: text };
+    expect(read(load({ ...besides, env }))).toEqual(expected);
+  });
+
+  test("is read from the file", () => {
+    const yaml = `${fileKeyOf(name)}: ${JSON.stringify(text)}\n`;
+    expect(read(load({ ...besides, yaml }))).toEqual(expected);
+  });
+});
+
+describe("of several sources", () => {
+  const yaml = "listen: 127.0.0.1:1\nlog-level: error\nstall-timeout: 9s\n";
+  const env = { WATCH_FANOUT_LISTEN: "127.0.0.1:2", WATCH_FANOUT_LOG_LEVEL: "warn" };
+  const flags = ["--listen", "127.0.0.1:3"];
+
+  test("a flag wins over a variable, that over the file, and that over the default", () => {
+    const config = load({ yaml, env, flags });
+    expect(config.listen.port).toBe(3);
+    expect(config.logLevel).toBe("warn");
+    expect(config.stallTimeoutMs).toBe(9_000);
+    expect(config.shutdownTimeoutMs).toBe(10_000);
+  });
+
+  test("a list is taken whole from the first source that has one", () => {
+    const { resources } = load({
+      yaml: "resources: [a=/a/, b=/b/]",
+      env: { WATCH_FANOUT_RESOURCE: "c=/c/,d=/d/" },
+      flags: ["--resource", "e=/e/"],
+    });
+    expect(resources.map(({ name }) => name)).toEqual(["e"]);
+  });
+
+  test("the last of the same flag counts", () => {
+    expect(load({ flags: [...flags, "--listen", "127.0.0.1:4"] }).listen.port).toBe(4);
+  });
+
+  test("an empty variable counts as not set", () => {
+    expect(load({ yaml, env: { WATCH_FANOUT_LISTEN: "" } }).listen.port).toBe(1);
+  });
+});
+
+describe("the file", () => {
+  test("may be named by a variable", () => {
+    const config = load({
+      env: { WATCH_FANOUT_CONFIG: "other.yaml" },
+      files: { "other.yaml": "log-level: trace" },
+    });
+    expect(config.logLevel).toBe("trace");
+  });
+
+  test("named by a flag is read instead of the one that a variable names", () => {
+    const config = load({ yaml: "log-level: trace", env: { WATCH_FANOUT_CONFIG: "other.yaml" } });
+    expect(config.logLevel).toBe("trace");
+  });
+
+  test.each(["", "# nothing yet\n", "---\n"])("may be empty: %j", (yaml) => {
+    expect(load({ yaml })).toEqual(load({}));
+  });
+
+  test("takes etcd's endpoints as a sequence, too", () => {
+    const yaml = "etcd: [http://a, 'http://b,http://c']\nresources: all=";
+    const endpoints = ["http://a:2379", "http://b:2379", "http://c:2379"];
+    expect(load({ yaml }).etcd?.endpoints).toEqual(endpoints);
+  });
+
+  test("takes resources as mappings, too", () => {
+    const yaml = "resources:\n  - name: a\n    prefix: /a/\n  - b=/b/=\n";
+    expect(load({ yaml }).resources).toEqual([
+      { name: "a", prefix: "/a/" },
+      { name: "b", prefix: "/b/=" },
+    ]);
+  });
+
+  test("takes counts as numbers", () => {
+    expect(load({ yaml: "history-max-events: 2000" }).history.maxEvents).toBe(2_000);
+  });
+});
+
+test("a prefix given by a flag may contain a comma", () => {
+  const { resources } = load({ flags: ["--resource", "a=x,y/", "--resource", "b=z/"] });
+  expect(resources.map(({ prefix }) => prefix)).toEqual(["x,y/", "z/"]);
+});
+
+test("the variables that Kubernetes sets for a service called watch-fanout are not options", () => {
+  const env = {
+    WATCH_FANOUT_SERVICE_HOST: "10.0.0.7",
+    WATCH_FANOUT_SERVICE_PORT: "50051",
+    WATCH_FANOUT_SERVICE_PORT_GRPC: "50051",
+    WATCH_FANOUT_PORT: "tcp://10.0.0.7:50051",
+    WATCH_FANOUT_PORT_50051_TCP: "tcp://10.0.0.7:50051",
+    WATCH_FANOUT_PORT_50051_TCP_PROTO: "tcp",
+    WATCH_FANOUT_PORT_50051_TCP_PORT: "50051",
+    WATCH_FANOUT_PORT_50051_TCP_ADDR: "10.0.0.7",
+    WATCH_FANOUT_ADMIN_SERVICE_HOST: "10.0.0.8",
+    WATCH_FANOUT_ADMIN_PORT_8080_TCP: "tcp://10.0.0.8:8080",
+  };
+  expect(load({ env })).toEqual(load({}));
+});
+
+test("variables of others are none of ours", () => {
+  expect(load({ env: { PATH: "/bin", WATCH_FAN: "1", watch_fanout_listen: "x" } })).toEqual(
+    load({}),
+  );
+});

@@ -1,0 +1,302 @@
+import { describe, expect, test } from "vitest";
+import { certificates, type Given, load, problemsOf } from "./sources.ts";
+
+const { cert, key, otherKey } = certificates;
+const files = { cert, key, otherKey, nonsense: "nonsense", empty: "\n" };
+const etcd = ["--etcd", "http://etcd", "--resource", "all="] as const;
+const secure = ["--etcd", "https://etcd", "--resource", "all="] as const;
+
+/** Each has one problem, which is told in these words. */
+function expectProblems(table: readonly (readonly [Given, string | RegExp])[]): void {
+  test.each(table)("%j", (given, expected) => {
+    const [problem, ...others] = problemsOf({ files, ...given });
+    if (typeof expected === "string") expect(problem).toBe(expected);
+    else expect(problem).toMatch(expected);
+    expect(others).toEqual([]);
+  });
+}
+
+const address =
+  "is not HOST:PORT, such as 127.0.0.1:50051, [::1]:50051, or 0.0.0.0:50051 for all interfaces " +
+  "(ports are 0 to 65535, and 0 is any free one).";
+const url =
+  "is not the URL of an etcd member, such as http://127.0.0.1:2379 " +
+  "(http or https; no path, user or query: the user goes into --etcd-username).";
+const name =
+  "is not a resource's name: at most 63 lower-case letters, digits and hyphens, " +
+  "which begins and ends with a letter or digit.";
+
+describe("a bad value is told with where it was given and what is accepted", () => {
+  expectProblems([
+    [{ flags: ["--listen", "50051"] }, `--listen: "50051" ${address}`],
+    [{ env: { WATCH_FANOUT_LISTEN: "x" } }, `WATCH_FANOUT_LISTEN: "x" ${address}`],
+    [{ yaml: "log-level: info\nlisten: 50051" }, `wf.yaml:2: listen: "50051" ${address}`],
+    [{ yaml: "listen:" }, `wf.yaml:1: listen: null ${address}`],
+    [{ yaml: "listen: {host: x}" }, `wf.yaml:1: listen: { host: 'x' } ${address}`],
+    ...[
+      "",
+      ":1",
+      "h",
+      "h:",
+      "h:65536",
+      "h:1x",
+      "::1:1",
+      "[h]:1",
+      "http://h:1",
+      "h:1/",
+      "a b:1",
+    ].map((bad): [Given, string] => [
+      { flags: ["--admin", bad] },
+      `--admin: ${JSON.stringify(bad)} ${address}`,
+    ]),
+    [
+      { flags: ["--stall-timeout", "75"] },
+      '--stall-timeout: "75" is not a duration from 1s to 24 days, such as 500ms, 75s, 5m or 1h30m.',
+    ],
+    ...["", "s", "-1s", "1 s", "1d", "999ms", "25d", "600h", "1e3s", "1..5s"].map(
+      (bad): [Given, RegExp] => [
+        { flags: ["--stall-timeout", bad] },
+        /^--stall-timeout: ".*" is not a duration from 1s to 24 days/,
+      ],
+    ),
+    ...["", "64", "0B", "64MB", "64Mi", "-1MiB", "9999999999GiB"].map((bad): [Given, string] => [
+      { flags: ["--history-max-bytes", bad] },
+      `--history-max-bytes: "${bad}" is not a size above 0 in B, KiB, MiB or GiB, such as 64MiB.`,
+    ]),
+    ...["", "0", "-5", "1.5", "many", "99999999999999999999"].map((bad): [Given, string] => [
+      { flags: ["--history-max-events", bad, "--history-min-events", "0"] },
+      `--history-max-events: "${bad}" is not a whole number of at least 1.`,
+    ]),
+    [
+      { env: { WATCH_FANOUT_LOG_LEVEL: "loud" } },
+      'WATCH_FANOUT_LOG_LEVEL: "loud" is not trace, debug, info, warn, error, fatal or silent.',
+    ],
+    [{ yaml: "log-format: yes" }, 'wf.yaml:1: log-format: "yes" is not text or json.'],
+    [
+      { flags: [...etcd], yaml: "etcd-username: 007" },
+      "wf.yaml:1: etcd-username: 7 is not text; put it in quotes.",
+    ],
+  ]);
+});
+
+describe("an endpoint of etcd is a URL without anything else", () => {
+  expectProblems([
+    ...[
+      "etcd:2379",
+      "grpc://e",
+      "http://",
+      "http://e/v3",
+      "http://e:0",
+      "http://e:70000",
+      "",
+      "unix:/e",
+    ].map((bad): [Given, string] => [
+      { flags: ["--etcd", bad, "--resource", "all="] },
+      `--etcd: ${JSON.stringify(bad)} ${url}`,
+    ]),
+    [{ yaml: "etcd: [http://a, b]\nresources: all=" }, `wf.yaml:1: etcd[1]: "b" ${url}`],
+    [{ yaml: "etcd: []" }, "wf.yaml:1: etcd: the list is empty."],
+    [
+      { flags: ["--etcd", "http://a,https://b", "--resource", "all="] },
+      "--etcd: http://a:2379, https://b:2379 mix http and https; use one of them for all.",
+    ],
+  ]);
+});
+
+describe("a resource has a sane name, and keys that no other has", () => {
+  expectProblems([
+    [
+      { flags: ["--resource", "services"] },
+      '--resource: "services" is not NAME=PREFIX, such as services=/services/.',
+    ],
+    ...["", "A", "a.b", "-a", "a-", "a/b", "a b", "ä", "a".repeat(64)].map(
+      (bad): [Given, string] => [
+        { flags: ["--resource", `${bad}=/x/`] },
+        `--resource (name): "${bad}" ${name}`,
+      ],
+    ),
+    [
+      { env: { WATCH_FANOUT_RESOURCE: "a=/a/,B=/b/" } },
+      `WATCH_FANOUT_RESOURCE (name): "B" ${name}`,
+    ],
+    [
+      { yaml: "resources:\n  - name: a\n    prefix: /a/\n  - name: 7\n    prefix: /b/" },
+      "wf.yaml:4: resources[1].name: 7 is not text; put it in quotes.",
+    ],
+    [{ yaml: "resources: [{name: a}]" }, "wf.yaml:1: resources[0].prefix: is missing."],
+    [
+      { yaml: 'resources: [{name: a, prefix: "\\uD800"}]' },
+      /^wf\.yaml:1: resources\[0\]\.prefix: .* is not valid Unicode\.$/,
+    ],
+    [
+      { yaml: "resources: [7]" },
+      "wf.yaml:1: resources[0]: 7 is not a mapping of name and prefix, or NAME=PREFIX.",
+    ],
+    [
+      { yaml: "resources: [{name: a, prefix: /a/, prefx: /b/}]" },
+      'wf.yaml:1: resources[0]: a resource has no "prefx", only name and prefix. Did you mean "prefix"?',
+    ],
+    [
+      { flags: ["--resource", "a=/a/", "--resource", "a=/b/"] },
+      '--resource: the name "a" is given twice, for the prefixes "/a/" and "/b/".',
+    ],
+    [
+      { yaml: "resources:\n  - a=/x/\n  - b=/y/\n  - c=/x/y/" },
+      'wf.yaml:4: resources[2]: the prefixes of "a", "/x/", and "c", "/x/y/", overlap: ' +
+        "a key may belong to one resource only.",
+    ],
+    [
+      { flags: ["--resource", "a=/x/y", "--resource", "b="] },
+      '--resource: the prefixes of "a", "/x/y", and "b", "", overlap: ' +
+        "a key may belong to one resource only.",
+    ],
+    [
+      { env: { WATCH_FANOUT_ETCD: "http://a" } },
+      "WATCH_FANOUT_ETCD: with etcd, say which keys to serve: --resource NAME=PREFIX, " +
+        "such as --resource services=/services/.",
+    ],
+  ]);
+});
+
+describe("an option that does not exist is refused, with the nearest that does", () => {
+  expectProblems([
+    [
+      { env: { WATCH_FANOUT_LISTN: "x" } },
+      "WATCH_FANOUT_LISTN: there is no such option. Did you mean WATCH_FANOUT_LISTEN?",
+    ],
+    [
+      { env: { WATCH_FANOUT_RESOURCES: "x" } },
+      "WATCH_FANOUT_RESOURCES: there is no such option. Did you mean WATCH_FANOUT_RESOURCE?",
+    ],
+    [{ env: { WATCH_FANOUT_QUUX_ZORK: "x" } }, "WATCH_FANOUT_QUUX_ZORK: there is no such option."],
+    [
+      { yaml: "log-level: info\netcdUsername: root" },
+      'wf.yaml:2: etcdUsername: there is no such option. Did you mean "etcd-username"?',
+    ],
+    [{ yaml: "codec: json" }, "wf.yaml:1: codec: there is no such option."],
+    [{ yaml: "1: x" }, "wf.yaml: 1: there is no such option."],
+  ]);
+});
+
+describe("a file that can't be used is named", () => {
+  expectProblems([
+    [{ flags: ["--config", "gone.yaml"] }, /^--config: "gone\.yaml" can't be read: .*no such file/],
+    [
+      { env: { WATCH_FANOUT_CONFIG: "gone.yaml" } },
+      /^WATCH_FANOUT_CONFIG: "gone\.yaml" can't be read: .*no such file/,
+    ],
+    [{ yaml: "listen: [\n" }, /^wf\.yaml:2: not valid YAML: /],
+    [{ yaml: "listen: a:1\nlisten: b:1" }, /^wf\.yaml:2: not valid YAML: Map keys must be unique/],
+    [{ yaml: "- listen" }, "wf.yaml: is not a mapping of options to values."],
+    [{ yaml: "listen" }, "wf.yaml: is not a mapping of options to values."],
+    [{ yaml: "---\na: 1\n---\nb: 1" }, /^wf\.yaml:3: not valid YAML: /],
+    [
+      { flags: ["--tls-cert", "gone", "--tls-key", "key"] },
+      /^--tls-cert: "gone" can't be read: .*no such file/,
+    ],
+    [
+      { flags: ["--tls-cert", "cert", "--tls-key", "otherKey"] },
+      /^--tls-cert: "cert" is no certificate in PEM with the unencrypted key of --tls-key: .*mismatch/,
+    ],
+    [
+      { flags: ["--tls-cert", "nonsense", "--tls-key", "key"] },
+      /^--tls-cert: "nonsense" is no certificate in PEM/,
+    ],
+    [
+      { flags: ["--tls-cert", "cert", "--tls-key", "key", "--tls-client-ca", "nonsense"] },
+      /^--tls-client-ca: "nonsense" holds no certificate in PEM: /,
+    ],
+    [
+      { flags: [...secure, "--etcd-ca", "empty"] },
+      /^--etcd-ca: "empty" holds no certificate in PEM: /,
+    ],
+    [
+      { flags: [...etcd, "--etcd-username", "u", "--etcd-password-file", "gone"] },
+      /^--etcd-password-file: "gone" can't be read: .*no such file/,
+    ],
+    [
+      { flags: [...etcd, "--etcd-username", "u", "--etcd-password-file", "empty"] },
+      "--etcd-password-file: the file holds no password.",
+    ],
+  ]);
+});
+
+describe("options that need or exclude one another say so", () => {
+  expectProblems([
+    [{ flags: ["--tls-cert", "cert"] }, "--tls-cert: needs --tls-key as well."],
+    [{ env: { WATCH_FANOUT_TLS_KEY: "key" } }, "WATCH_FANOUT_TLS_KEY: needs --tls-cert as well."],
+    [
+      { flags: ["--tls-client-ca", "cert"] },
+      "--tls-client-ca: needs --tls-cert and --tls-key as well.",
+    ],
+    [{ flags: ["--etcd-ca", "cert"] }, "--etcd-ca: is of no use without --etcd."],
+    [{ yaml: "etcd-username: root" }, "wf.yaml:1: etcd-username: is of no use without --etcd."],
+    [
+      { flags: [...etcd, "--etcd-ca", "cert"] },
+      "--etcd-ca: is of no use with http:// endpoints; write https:// in --etcd.",
+    ],
+    [{ flags: [...secure, "--etcd-key", "key"] }, "--etcd-key: needs --etcd-cert as well."],
+    [
+      { flags: [...etcd, "--etcd-username", "root"] },
+      "--etcd-username: needs a password as well: --etcd-password-file or WATCH_FANOUT_ETCD_PASSWORD.",
+    ],
+    [
+      { flags: [...etcd], env: { WATCH_FANOUT_ETCD_PASSWORD: "hush" } },
+      "WATCH_FANOUT_ETCD_PASSWORD: needs --etcd-username as well.",
+    ],
+    [
+      {
+        flags: [...etcd, "--etcd-username", "root", "--etcd-password-file", "nonsense"],
+        env: { WATCH_FANOUT_ETCD_PASSWORD: "hush" },
+      },
+      "--etcd-password-file: is given as well as WATCH_FANOUT_ETCD_PASSWORD; use one of them.",
+    ],
+    [
+      { flags: ["--listen", "127.0.0.1:8080"] },
+      "--admin: is the same address as that of --listen; gRPC needs a port of its own.",
+    ],
+    [
+      { flags: ["--history-min-events", "200000"] },
+      "--history-min-events: 200000 is more than --history-max-events, which is 100000.",
+    ],
+  ]);
+});
+
+test("all problems are told at once", () => {
+  const problems = problemsOf({
+    flags: ["--listen", "x", "--log-level", "loud"],
+    env: { WATCH_FANOUT_NOPE: "1" },
+    yaml: "nope: 1\nadmin: y",
+  });
+  const places = problems.map((problem) => problem.split(": ", 1)[0]);
+  expect(places.sort()).toEqual([
+    "--listen",
+    "--log-level",
+    "WATCH_FANOUT_NOPE",
+    "wf.yaml:1",
+    "wf.yaml:2",
+  ]);
+});
+
+describe("a password is never told", () => {
+  const told = (given: Given): string => problemsOf({ files, ...given }).join("\n");
+
+  test.each<[string, Given]>([
+    ["that is not text", { flags: [...etcd], yaml: "etcd-password: [hush-hush]" }],
+    ["without a user", { flags: [...etcd], yaml: "etcd-password: hush-hush" }],
+    ["without etcd", { env: { WATCH_FANOUT_ETCD_PASSWORD: "hush-hush" } }],
+    ["in the URL", { flags: ["--etcd", "http://root:hush-hush@etcd", "--resource", "a="] }],
+  ])("%s", (_what, given) => {
+    expect(told(given)).not.toBe("");
+    expect(told(given)).not.toContain("hush-hush");
+  });
+});
+
+test("a very long value is cut in its message", () => {
+  const [problem = ""] = problemsOf({ flags: ["--listen", "x".repeat(100_000)] });
+  expect(problem.length).toBeLessThan(1_000);
+});
+
+test("two ports 0 are two addresses", () => {
+  expect(load({ flags: ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"] }).admin.port).toBe(0);
+});

@@ -1,0 +1,163 @@
+import { describe, expect, test } from "vitest";
+import type { CacherStats } from "../../src/cacher/stats.ts";
+import { registerCacheMetrics } from "../../src/telemetry/cache-metrics.ts";
+import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
+import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
+
+const stats: CacherStats = {
+  ready: true,
+  revision: 100,
+  upstreamRevision: 107,
+  upstreamSilenceMs: 1_500,
+  objects: 3,
+  objectBytes: 4_000,
+  history: { events: 5, bytes: 6_000, oldestAgeMs: 7_250, oldestRevision: 93 },
+  watchers: { starting: 1, initial: 2, "catching up": 3, live: 4, stalled: 5 },
+  input: { batches: 8, bytes: 9_000, fullest: 0.5 },
+  waiting: 10,
+  receivedEvents: 11,
+  dispatchedEvents: 12,
+  dispatchedBatches: 13,
+  slowConsumers: 14,
+  reconnects: 15,
+  relists: 16,
+  unknownDeletes: 17,
+};
+
+/** Each line without a comment, as its name with labels and its value. */
+async function values(metrics: PrometheusMetrics): Promise<Record<string, string>> {
+  const lines = (await metrics.render()).split("\n");
+  const samples = lines.filter((line) => line !== "" && !line.startsWith("#"));
+  return Object.fromEntries(
+    samples.map((line) => [
+      line.slice(0, line.lastIndexOf(" ")),
+      line.slice(line.lastIndexOf(" ") + 1),
+    ]),
+  );
+}
+
+describe("the metrics of a cache", () => {
+  test("are its numbers, with the resource's name, in seconds and bytes", async () => {
+    const metrics = new PrometheusMetrics("1.2.3");
+    registerCacheMetrics(metrics.meter, new Map([["services", { stats: () => stats }]]));
+    const of = (name: string): string => `watch_fanout_${name}{resource="services"}`;
+    const watchers = (state: string): string =>
+      `watch_fanout_watchers{resource="services",state="${state}"}`;
+    expect(await values(metrics)).toEqual({
+      [`watch_fanout_build_info{version="1.2.3",node="${process.version}"}`]: "1",
+      [of("cache_ready")]: "1",
+      [of("cache_revision")]: "100",
+      [of("cache_lag_revisions")]: "7",
+      [of("upstream_silence_seconds")]: "1.5",
+      [of("cache_objects")]: "3",
+      [of("cache_object_bytes")]: "4000",
+      [of("history_events")]: "5",
+      [of("history_bytes")]: "6000",
+      [of("history_oldest_age_seconds")]: "7.25",
+      [of("history_oldest_revision")]: "93",
+      [watchers("starting")]: "1",
+      [watchers("initial")]: "2",
+      [watchers("catching_up")]: "3",
+      [watchers("live")]: "4",
+      [watchers("stalled")]: "5",
+      [of("watcher_input_batches")]: "8",
+      [of("watcher_input_bytes")]: "9000",
+      [of("watcher_input_fullest_ratio")]: "0.5",
+      [of("cache_waiting_requests")]: "10",
+      [of("events_received_total")]: "11",
+      [of("events_dispatched_total")]: "12",
+      [of("batches_dispatched_total")]: "13",
+      [of("slow_consumers_total")]: "14",
+      [of("upstream_reconnects_total")]: "15",
+      [of("upstream_relists_total")]: "16",
+      [of("unknown_deletes_total")]: "17",
+    });
+  });
+
+  test("are read once for all of them", async () => {
+    const metrics = new PrometheusMetrics("1.2.3");
+    let reads = 0;
+    const read = (): CacherStats => {
+      reads++;
+      return stats;
+    };
+    registerCacheMetrics(metrics.meter, new Map([["services", { stats: read }]]));
+    await metrics.render();
+    await metrics.render();
+    expect(reads).toBe(2);
+  });
+
+  test("are there for every cache", async () => {
+    const metrics = new PrometheusMetrics("1.2.3");
+    const other = { ...stats, revision: 200 };
+    const caches = new Map([
+      ["a", { stats: () => stats }],
+      ["b", { stats: () => other }],
+    ]);
+    registerCacheMetrics(metrics.meter, caches);
+    const found = await values(metrics);
+    expect(found['watch_fanout_cache_revision{resource="a"}']).toBe("100");
+    expect(found['watch_fanout_cache_revision{resource="b"}']).toBe("200");
+  });
+
+  test("say what they are: a type, a unit and a description each", async () => {
+    const metrics = new PrometheusMetrics("1.2.3");
+    registerCacheMetrics(metrics.meter, new Map([["services", { stats: () => stats }]]));
+    const text = await metrics.render();
+    expect(text).toContain("# TYPE watch_fanout_events_received_total counter\n");
+    expect(text).toContain("# TYPE watch_fanout_cache_objects gauge\n");
+    expect(text).toContain("# UNIT watch_fanout_history_bytes By\n");
+    expect(text).not.toContain("description missing");
+  });
+
+  test("fail as a whole where one can't be read, rather than be wrong", async () => {
+    const metrics = new PrometheusMetrics("1.2.3");
+    const broken = (): CacherStats => {
+      throw new Error("broken");
+    };
+    registerCacheMetrics(metrics.meter, new Map([["services", { stats: broken }]]));
+    await expect(metrics.render()).rejects.toThrow("Some metrics could not be read.");
+  });
+});
+
+describe("the metrics of calls", () => {
+  const method = "watchfanout.v1.ListWatchService/Watch";
+
+  test("count what was begun, goes on and was sent, by method", async () => {
+    const metrics = new PrometheusMetrics("1.2.3");
+    const calls = new RpcMetrics(metrics.meter);
+    calls.started(method);
+    calls.started(method);
+    calls.started("other");
+    calls.sent(method, 2, 300);
+    calls.sent(method, 1, 5);
+    calls.ended(method, "OK", 20);
+    const found = await values(metrics);
+    const of = (name: string): string | undefined =>
+      found[`watch_fanout_rpc_${name}{method="${method}"}`];
+    expect(of("started_total")).toBe("2");
+    expect(of("in_flight")).toBe("1");
+    expect(of("sent_messages_total")).toBe("3");
+    expect(of("sent_bytes_total")).toBe("305");
+    expect(found['watch_fanout_rpc_in_flight{method="other"}']).toBe("1");
+  });
+
+  test("tell how long they took in seconds, by method and code", async () => {
+    const metrics = new PrometheusMetrics("1.2.3");
+    const calls = new RpcMetrics(metrics.meter);
+    calls.started(method);
+    calls.ended(method, "NOT_FOUND", 20);
+    calls.started(method);
+    calls.ended(method, "NOT_FOUND", 7_200_000);
+    const found = await values(metrics);
+    const labels = `method="${method}",code="NOT_FOUND"`;
+    const bucket = (le: string): string | undefined =>
+      found[`watch_fanout_rpc_duration_seconds_bucket{${labels},le="${le}"}`];
+    expect(found[`watch_fanout_rpc_duration_seconds_count{${labels}}`]).toBe("2");
+    expect(found[`watch_fanout_rpc_duration_seconds_sum{${labels}}`]).toBe("7200.02");
+    expect(bucket("0.01")).toBe("0");
+    expect(bucket("0.025")).toBe("1");
+    expect(bucket("3600")).toBe("1");
+    expect(bucket("86400")).toBe("2");
+  });
+});
