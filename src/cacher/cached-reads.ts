@@ -1,5 +1,6 @@
 import { abortable } from "../abort.ts";
 import { historyChanged, revisionTooNew } from "../errors.ts";
+import { checkGet, checkList } from "../storage/checks.ts";
 import { type StoredObject, weight } from "../storage/object.ts";
 import type {
   GetRequest,
@@ -36,6 +37,7 @@ export class CachedReads {
   }
 
   async get(request: GetRequest): Promise<GetResult> {
+    checkGet(request);
     const reached = await this.reach(request.at, request.signal);
     const revision = reached ? this.#answerableAs(request.at) : undefined;
     if (revision === undefined) return this.#storage.get(request);
@@ -43,6 +45,7 @@ export class CachedReads {
   }
 
   async list(request: ListRequest): Promise<ListResult> {
+    checkList(request);
     const reached = await this.reach(request.at, request.signal);
     const revision = reached ? this.#answerableAs(request.at) : undefined;
     if (revision === undefined) return this.#storage.list(request);

@@ -1,4 +1,5 @@
 import { revisionTooOld, type WatchFanoutError } from "../errors.ts";
+import { checkWatch } from "../storage/checks.ts";
 import { WatchBatch } from "../storage/event.ts";
 import type { ListResult, RevisionRequirement, Storage } from "../storage/storage.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
@@ -34,11 +35,16 @@ export class WatchOpening {
 
   /** Sets the watcher going. What goes wrong ends it. */
   begin(watcher: CacheWatcher, request: CacheWatchRequest): void {
-    const begun =
-      request.sendInitialEvents === true
-        ? this.#withState(watcher, request.afterRevision)
-        : this.#after(watcher, request.afterRevision);
-    begun.catch((error: unknown) => this.#parts.fail(watcher, error));
+    this.#begin(watcher, request).catch((error: unknown) => this.#parts.fail(watcher, error));
+  }
+
+  async #begin(watcher: CacheWatcher, request: CacheWatchRequest): Promise<void> {
+    checkWatch(request);
+    if (request.sendInitialEvents === true) {
+      await this.#withState(watcher, request.afterRevision);
+    } else {
+      await this.#after(watcher, request.afterRevision);
+    }
   }
 
   /** Answers with a bookmark, and goes on after it. */

@@ -7,6 +7,7 @@ import {
   upstreamUnavailable,
   WatchFanoutError,
 } from "../../errors.ts";
+import { checkGet, checkInteger, checkKey, checkList, checkWatch } from "../checks.ts";
 import type { WatchEvent } from "../event.ts";
 import type {
   DeleteRequest,
@@ -21,7 +22,7 @@ import type {
   WriteResult,
 } from "../storage.ts";
 import { MemoryWatch } from "./memory-watch.ts";
-import { checkInteger, checkKey, checkOperations, checkText, type Operation } from "./operation.ts";
+import { checkOperations, type Operation } from "./operation.ts";
 import { type Bounds, VersionedState } from "./versioned-state.ts";
 
 export interface MemoryStorageOptions {
@@ -73,17 +74,14 @@ export class MemoryStorage implements Storage {
 
   async get(request: GetRequest): Promise<GetResult> {
     this.#enter(request.signal);
-    checkKey(request.key);
+    checkGet(request);
     const revision = this.#state.resolve(request.at);
     return { revision, object: this.#state.getAt(request.key, revision) };
   }
 
   async list(request: ListRequest): Promise<ListResult> {
     this.#enter(request.signal);
-    checkText("prefix", request.prefix);
-    checkText("startAfter", request.startAfter ?? "");
-    checkInteger("limit", request.limit, 0);
-    checkInteger("maxBytes", request.maxBytes ?? 0, 0);
+    checkList(request);
     return this.#state.page(request, this.#state.resolve(request.at));
   }
 
@@ -179,11 +177,9 @@ export class MemoryStorage implements Storage {
   }
 
   #checkWatch(request: WatchRequest): void {
-    const { scope, afterRevision } = request;
-    if ("key" in scope) checkKey(scope.key);
-    else checkText("prefix", scope.prefix);
+    checkWatch(request);
+    const { afterRevision } = request;
     if (afterRevision === undefined) return;
-    checkInteger("afterRevision", afterRevision, 0);
     const { newest, oldest } = this.#state.history;
     if (afterRevision > newest) throw historyChanged(afterRevision, newest);
     if (afterRevision < oldest) throw revisionTooOld(afterRevision, oldest);

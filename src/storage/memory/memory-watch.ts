@@ -1,4 +1,4 @@
-import { invalidRequest, revisionTooOld } from "../../errors.ts";
+import { revisionTooOld } from "../../errors.ts";
 import { WatchBatch, WatchEvent } from "../event.ts";
 import type { Predicate, Scope, WatchRequest, WatchStream } from "../storage.ts";
 import type { History } from "./history.ts";
@@ -42,11 +42,6 @@ export class MemoryWatch implements WatchStream {
     this.#predicate = request.predicate;
     this.#wake = wake;
     this.#position = request.afterRevision ?? history.newest;
-    if (request.predicate !== undefined && !request.withPrevious) {
-      this.end(
-        invalidRequest("withPrevious", "A watch with a predicate needs to be one with previous."),
-      );
-    }
   }
 
   get ended(): Error | null | undefined {

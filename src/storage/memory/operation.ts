@@ -1,5 +1,5 @@
 import { invalidRequest, WatchFanoutError } from "../../errors.ts";
-import type { RevisionRequirement } from "../storage.ts";
+import { checkKey } from "../checks.ts";
 
 /** One step of a transaction. */
 export type Operation =
@@ -14,34 +14,6 @@ export type Operation =
 
 /** What a request may hold in all, in bytes: etcd's default for `--max-request-bytes`, 1.5 MiB. */
 const maxRequestBytes = 1.5 * 1024 * 1024;
-
-/** Throws INVALID_REQUEST for what can't be a key. */
-export function checkKey(key: string): void {
-  if (key === "") throw invalidRequest("key", "The key is empty: name the object.");
-  checkText("key", key);
-}
-
-/** Throws INVALID_REQUEST for what has no UTF-8. */
-export function checkText(field: string, text: string): void {
-  if (text.isWellFormed()) return;
-  throw invalidRequest(
-    field,
-    `${JSON.stringify(text)} has half of a surrogate pair, which UTF-8 can't hold: send whole characters.`,
-  );
-}
-
-/** Throws INVALID_REQUEST unless `value` is an integer from `least` on. */
-export function checkInteger(field: string, value: number, least: number): void {
-  if (Number.isSafeInteger(value) && value >= least) return;
-  throw invalidRequest(field, `${field} is ${value}: it has to be an integer from ${least} on.`);
-}
-
-/** Throws INVALID_REQUEST if the requirement's revision is not one. */
-export function checkRequirement(at: RevisionRequirement): void {
-  if (at.match === "EXACT" || at.match === "NOT_OLDER_THAN") {
-    checkInteger("revision", at.revision, 1);
-  }
-}
 
 /** Throws what is wrong with the operations of one transaction: INVALID_REQUEST, VALUE_TOO_LARGE. */
 export function checkOperations(operations: readonly Operation[]): void {
