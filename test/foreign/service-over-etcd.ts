@@ -1,0 +1,42 @@
+import { pino } from "pino";
+import { type Service, startService } from "../../src/cli/service.ts";
+import { systemClock } from "../../src/clock.ts";
+import { loadConfig } from "../../src/config/load-config.ts";
+
+export interface RunningService {
+  /** As in http://127.0.0.1:41234. */
+  readonly url: string;
+  stop(): Promise<void>;
+}
+
+/** The whole service on a free port, over the etcd at `etcdUrl`, with resources as NAME=PREFIX. */
+export async function serveOver(
+  etcdUrl: string,
+  ...resources: readonly string[]
+): Promise<RunningService> {
+  const config = loadConfig({
+    flags: {
+      etcd: [etcdUrl],
+      resource: resources,
+      listen: ["127.0.0.1:0"],
+      admin: ["127.0.0.1:0"],
+      "shutdown-timeout": ["1s"],
+    },
+    env: {},
+    readFile: () => {
+      throw new Error("No file is needed.");
+    },
+  });
+  const service = await startService(config, systemClock, pino({ level: "silent" }));
+  await ready(service);
+  return {
+    url: `http://127.0.0.1:${service.grpc.port}`,
+    stop: () => service.stop(),
+  };
+}
+
+/** Asks /readyz until it says yes. */
+async function ready(service: Service): Promise<void> {
+  const url = `http://127.0.0.1:${service.admin.port}/readyz`;
+  while (!(await fetch(url)).ok) await new Promise(setImmediate);
+}
