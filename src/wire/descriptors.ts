@@ -36,6 +36,9 @@ export interface Descriptors {
   /** The file that declares a full name: of a message, field, enum, value, service or method. */
   readonly declaredIn: ReadonlyMap<string, FileDescriptor>;
   readonly messages: ReadonlyMap<string, readonly FieldDescriptor[]>;
+  /** The full name of what goes into a method, by the method's path, such as `/pkg.Service/Method`. */
+  readonly inputs: ReadonlyMap<string, string>;
+  readonly services: readonly string[];
   /** Each enum's values, name by number. */
   readonly enums: ReadonlyMap<string, ReadonlyMap<number, string>>;
 }
@@ -45,6 +48,8 @@ export function readDescriptors(set: Uint8Array): Descriptors {
   const files = new Map<string, FileDescriptor>();
   const declaredIn = new Map<string, FileDescriptor>();
   const messages = new Map<string, readonly FieldDescriptor[]>();
+  const inputs = new Map<string, string>();
+  const services: string[] = [];
   const enums = new Map<string, ReadonlyMap<number, string>>();
 
   const readMessage = (file: FileDescriptor, scope: string, message: Fields): void => {
@@ -75,10 +80,15 @@ export function readDescriptors(set: Uint8Array): Descriptors {
     for (const service of parsed.all(6)) {
       const fullName = `${scope}${service.text(1)}`;
       declaredIn.set(fullName, file);
-      for (const method of service.all(2)) declaredIn.set(`${fullName}.${method.text(1)}`, file);
+      services.push(fullName);
+      for (const method of service.all(2)) {
+        const name = method.text(1);
+        declaredIn.set(`${fullName}.${name}`, file);
+        inputs.set(`/${fullName}/${name}`, typeNameOf(method.text(2)));
+      }
     }
   }
-  return { files, declaredIn, messages, enums };
+  return { files, declaredIn, messages, inputs, services, enums };
 }
 
 function readField(field: Fields, oneofs: readonly string[]): FieldDescriptor {
@@ -87,9 +97,14 @@ function readField(field: Fields, oneofs: readonly string[]): FieldDescriptor {
     number: field.number(3),
     type: field.number(5),
     repeated: field.number(4) === 3,
-    typeName: field.text(6).replace(/^\./, ""),
+    typeName: typeNameOf(field.text(6)),
     oneof: field.has(9) ? oneofs[field.number(9)] : undefined,
   };
+}
+
+/** Descriptors write full names with a dot in front. */
+function typeNameOf(reference: string): string {
+  return reference.replace(/^\./, "");
 }
 
 /** A message by its field numbers. */

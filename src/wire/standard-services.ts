@@ -1,0 +1,18 @@
+import type { HealthDefinition } from "./generated/grpc/health/v1/Health.ts";
+import type { ServerReflectionDefinition } from "./generated/grpc/reflection/v1/ServerReflection.ts";
+import { loadProtos } from "./services.ts";
+
+const definitions = loadProtos(
+  "grpc/health/v1/health.proto",
+  "grpc/reflection/v1/reflection.proto",
+  "grpc/reflection/v1alpha/reflection.proto",
+);
+
+/** The health service that gRPC clients and load balancers know. */
+export const healthService = definitions["grpc.health.v1.Health"] as unknown as HealthDefinition;
+
+/** Server reflection, by its name and the older one that many tools still ask for. */
+export const reflectionServices = [
+  "grpc.reflection.v1.ServerReflection",
+  "grpc.reflection.v1alpha.ServerReflection",
+].map((name) => definitions[name] as unknown as ServerReflectionDefinition);
