@@ -1,0 +1,77 @@
+import { randomUUID } from "node:crypto";
+import type { ServerHttp2Stream } from "node:http2";
+import type { Logger } from "pino";
+import type { CacheWatchRequest } from "../cacher/request.ts";
+import type { Clock } from "../clock.ts";
+import { WatchFanoutError } from "../errors.ts";
+import type { Storage, WatchStream } from "../storage/storage.ts";
+import { resetStream } from "./http2-stream.ts";
+import type { SendPatrol } from "./send-patrol.ts";
+
+/** Is told of every call. Methods are named like `watchfanout.v1.ListWatchService/Watch`. */
+export interface RpcObserver {
+  started(method: string): void;
+  /** `code` is the name of the gRPC status code, such as `OK` or `NOT_FOUND`. */
+  ended(method: string, code: string, milliseconds: number): void;
+  /** Of ListWatchService and WriteService: responses, and their size without gRPC's framing. */
+  sent(method: string, messages: number, bytes: number): void;
+}
+
+/** What is served under one resource's name; a Cacher is one. */
+export interface ServedResource extends Pick<Storage, "get" | "list" | "put" | "delete"> {
+  watch(request: CacheWatchRequest): WatchStream;
+  readonly ready: boolean;
+  onReadyChange(listener: (ready: boolean) => void): void;
+  drain(): void;
+}
+
+/** What all calls of a server share. */
+export interface CallContext {
+  readonly resources: ReadonlyMap<string, ServedResource>;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly observer: RpcObserver | undefined;
+  /** How long a client may take to accept the end of a stream before it is reset. */
+  readonly endFlushMs: number;
+  /** How long a client may take to accept a single response before the call is reset. */
+  readonly responseFlushMs: number;
+  readonly patrol: SendPatrol;
+  /** The history that revisions belong to. Empty: not known. */
+  readonly historyId: string;
+}
+
+/** A method's name in logs and metrics, from a path as gRPC has it: the same without the first slash. */
+export function methodOf(path: string): string {
+  return path.slice(1);
+}
+
+/**
+ * What a client may be told of whatever was thrown. A fault of ours is logged under an id, and the id is
+ * all that the client is told.
+ */
+export function presentError(error: unknown, method: string, logger: Logger): WatchFanoutError {
+  if (error instanceof WatchFanoutError) {
+    if (error.reason !== "INTERNAL" || error.metadata["id"] !== undefined) return error;
+  }
+  const id = randomUUID();
+  logger.error({ err: error, id, method }, "a call failed for a fault of ours");
+  return new WatchFanoutError(
+    "INTERNAL",
+    `The service failed for a fault of its own. Report it with the id ${id}, under which it is logged.`,
+    { metadata: { id }, cause: error },
+  );
+}
+
+/**
+ * Resets the stream unless it is closed within `ms`: what a client with shut flow control has been sent
+ * would otherwise be held for it without limit.
+ */
+export function resetUnlessClosed(
+  stream: ServerHttp2Stream | undefined,
+  ms: number,
+  clock: Clock,
+): void {
+  if (stream === undefined || stream.destroyed) return;
+  const timer = clock.setTimeout(() => resetStream(stream), ms);
+  stream.once("close", () => timer.cancel());
+}

@@ -1,0 +1,52 @@
+import { invalidRequest } from "../errors.ts";
+import type { Duration__Output } from "../wire/generated/google/protobuf/Duration.ts";
+
+/** A count or a revision: an int64 that is not negative and that a `number` holds exactly. */
+export function countOf(field: string, text: string): number {
+  const value = BigInt(text);
+  if (value < 0n) throw invalidRequest(field, `${field} is ${text}. It must not be negative.`);
+  if (value > BigInt(Number.MAX_SAFE_INTEGER)) {
+    throw invalidRequest(
+      field,
+      `${field} is ${text}. It must not be above ${Number.MAX_SAFE_INTEGER}, which no store reaches.`,
+    );
+  }
+  return Number(value);
+}
+
+/** As `countOf`, of a field that may be absent. */
+export function optionalCountOf(field: string, text: string | undefined): number | undefined {
+  return text === undefined ? undefined : countOf(field, text);
+}
+
+export function leaseOf(field: string, text: string): bigint {
+  const value = BigInt(text);
+  if (value < 0n) throw invalidRequest(field, `${field} is ${text}. A lease is never negative.`);
+  return value;
+}
+
+/** The bounds of google.protobuf.Duration, about 10,000 years. */
+const maxSeconds = 315_576_000_000;
+
+/** In milliseconds. */
+export function durationOf(field: string, { seconds, nanos }: Duration__Output): number {
+  const whole = Number(seconds);
+  if (Math.abs(whole) > maxSeconds || Math.abs(nanos) > 999_999_999 || whole * nanos < 0) {
+    throw invalidRequest(
+      field,
+      `${field} is ${seconds} s and ${nanos} ns, which is no google.protobuf.Duration: seconds go up ` +
+        `to ${maxSeconds}, nanos up to 999999999, and both have the same sign.`,
+    );
+  }
+  return whole * 1_000 + nanos / 1e6;
+}
+
+/** Throws if a field asks for what is part of the contract, but not built yet. */
+export function refuseUnserved(field: string, isAsked: boolean): void {
+  if (isAsked) throw invalidRequest(field, `${field} is not served yet. Leave it out.`);
+}
+
+export function keyOf(key: string): string {
+  if (key === "") throw invalidRequest("key", "key is empty. Name the object.");
+  return key;
+}

@@ -1,0 +1,98 @@
+import {
+  constants,
+  type Http2Server,
+  type IncomingHttpHeaders,
+  type ServerHttp2Stream,
+} from "node:http2";
+import type { Socket } from "node:net";
+import type { Server } from "@grpc/grpc-js";
+
+/*
+ * The one file that reaches below grpc-js to the HTTP/2 that it stands on, which its public API does not
+ * lead to. Each function says why it has to. They look for the shape that grpc-js 1.14 has, and do
+ * nothing where they find another.
+ */
+
+export interface Http2Listeners {
+  /** Is called before grpc-js sees the stream, and may change the headers. */
+  readonly stream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void;
+  /** With TLS: before the handshake. */
+  readonly connection: (socket: Socket) => void;
+  /** grpc-js listens to errors only while it binds; later ones would end the process. */
+  readonly error: (error: Error) => void;
+}
+
+/** Listens on all HTTP/2 servers of a bound grpc-js server, and returns how many there are. */
+export function listenToHttp2(server: Server, listeners: Http2Listeners): number {
+  const http2Servers: unknown = Reflect.get(server, "http2Servers");
+  if (!(http2Servers instanceof Map)) return 0;
+  for (const http2Server of http2Servers.keys() as Iterable<Http2Server>) {
+    http2Server.prependListener("stream", listeners.stream);
+    http2Server.prependListener("connection", listeners.connection);
+    http2Server.on("error", listeners.error);
+  }
+  return http2Servers.size;
+}
+
+/**
+ * The HTTP/2 stream of a call. Two things need it: to end a call whose client has shut its flow control,
+ * where the status waits behind the data for ever, and to learn of the end of a call that is cancelled
+ * just before its handler runs, of which grpc-js says nothing to the handler.
+ */
+export function http2StreamOf(call: object): ServerHttp2Stream | undefined {
+  let layer: unknown = Reflect.get(call, "call");
+  // Interceptors, if there are any, each wrap the next.
+  while (typeof layer === "object" && layer !== null) {
+    const stream: unknown = Reflect.get(layer, "stream");
+    if (isHttp2Stream(stream)) return stream;
+    layer = Reflect.get(layer, "nextCall");
+  }
+  return undefined;
+}
+
+function isHttp2Stream(value: unknown): value is ServerHttp2Stream {
+  return (
+    typeof value === "object" &&
+    value !== null &&
+    "rstCode" in value &&
+    typeof Reflect.get(value, "close") === "function"
+  );
+}
+
+/**
+ * Ends a stream at once and drops what has not been sent. gRPC clients see ENHANCE_YOUR_CALM as the
+ * status RESOURCE_EXHAUSTED.
+ */
+export function resetStream(stream: ServerHttp2Stream): void {
+  if (!stream.destroyed) stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+}
+
+/** The gRPC status code that the server has ended the stream with; undefined if it has sent none. */
+export function statusCodeOf(stream: ServerHttp2Stream): number | undefined {
+  // Without any message the status is in the headers.
+  const sent = stream.sentTrailers?.["grpc-status"] ?? stream.sentHeaders?.["grpc-status"];
+  if (sent !== undefined) return Number(sent);
+  return stream.rstCode === constants.NGHTTP2_ENHANCE_YOUR_CALM ? 8 : undefined;
+}
+
+/** The longest that a timer of Node.js can run, in milliseconds; almost 25 days. */
+export const maxTimerMs = 2 ** 31 - 1;
+
+const unitMs: Readonly<Record<string, number>> = {
+  H: 3_600_000,
+  M: 60_000,
+  S: 1_000,
+  m: 1,
+  u: 1e-3,
+  n: 1e-6,
+};
+
+/**
+ * Drops a deadline that is too far away for a timer. grpc-js reckons in 32 bits, so that such a call
+ * would end at any time, mostly at once. A client keeps its own time besides.
+ */
+export function dropDistantDeadline(headers: IncomingHttpHeaders): void {
+  const timeout = headers["grpc-timeout"];
+  const [, digits = "", unit = ""] = /^(\d{1,8})\s*([HMSmun])$/.exec(String(timeout)) ?? [];
+  if (Number(digits) * (unitMs[unit] ?? 0) > maxTimerMs) delete headers["grpc-timeout"];
+}

@@ -1,0 +1,33 @@
+/** What a server allows, in milliseconds, bytes and counts. */
+export interface ServerLimits {
+  /**
+   * The largest request. Default 2 MiB: etcd's own limit of 1.5 MiB for what it is sent, and some for
+   * what is around it. Equivalent to GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH.
+   */
+  readonly maxRequestBytes: number;
+  /** How many calls one connection may have open. Default 10,000. */
+  readonly maxStreamsPerConnection: number;
+  /**
+   * After how long a connection is asked whether it still lives. Default 30 s. Equivalent to
+   * GRPC_ARG_KEEPALIVE_TIME_MS.
+   */
+  readonly keepaliveTimeMs: number;
+  /**
+   * How long it may take to answer that; then its calls are ended. Default 20 s. Equivalent to
+   * GRPC_ARG_KEEPALIVE_TIMEOUT_MS.
+   */
+  readonly keepaliveTimeoutMs: number;
+  /** How long a client may take to accept one response before its call is ended. Default 60 s. */
+  readonly responseFlushMs: number;
+  /** How long a client may take to accept the end of a stream before it is reset. Default 1 s. */
+  readonly endFlushMs: number;
+}
+
+export const defaultServerLimits: ServerLimits = {
+  maxRequestBytes: 2 * 1024 ** 2,
+  maxStreamsPerConnection: 10_000,
+  keepaliveTimeMs: 30_000,
+  keepaliveTimeoutMs: 20_000,
+  responseFlushMs: 60_000,
+  endFlushMs: 1_000,
+};

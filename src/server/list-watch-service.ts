@@ -1,0 +1,89 @@
+import type { UntypedServiceImplementation } from "@grpc/grpc-js";
+import { objectNotFound } from "../errors.ts";
+import type { StoredObject } from "../storage/object.ts";
+import type { ListResult } from "../storage/storage.ts";
+import type { Decoded } from "../wire/decode.ts";
+import { encodeListResponse, encodeObjectResponse, itemSize } from "../wire/encode.ts";
+import type { GetRequest__Output } from "../wire/generated/watchfanout/v1/GetRequest.ts";
+import type { ListRequest__Output } from "../wire/generated/watchfanout/v1/ListRequest.ts";
+import type { WatchRequest__Output } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
+import type { CallContext } from "./calls.ts";
+import { encodePageToken, pageTokenSize } from "./page-token.ts";
+import { listingOf, parseGet, parseList, parseWatch, resourceNamed } from "./requests.ts";
+import { unaryCall } from "./unary-call.ts";
+import { refuseWatch, type WatchCall, WatchSender } from "./watch-sender.ts";
+
+/** How large a page becomes, in bytes: below 4 MiB, the most that a gRPC client takes by default. */
+const maxPageBytes = 4 * 1024 ** 2 - 1024;
+
+/** The handlers of watchfanout.v1.ListWatchService. */
+export function listWatchHandlers(context: CallContext): UntypedServiceImplementation {
+  const { resources, historyId } = context;
+  return {
+    Get: unaryCall<GetRequest__Output>(context, async (request, signal) => {
+      const resource = resourceNamed(resources, request.resource);
+      const { revision, object } = await resource.get({ ...parseGet(request), signal });
+      if (object === undefined) throw objectNotFound(request.key, revision);
+      return encodeObjectResponse(revision, object, historyId);
+    }),
+    List: unaryCall<ListRequest__Output>(context, async (request, signal) => {
+      const resource = resourceNamed(resources, request.resource);
+      const result = await resource.list({ ...parseList(request, maxPageBytes), signal });
+      return encodePage(result, request, historyId);
+    }),
+    Watch: (call: WatchCall & { readonly request: Decoded<WatchRequest__Output> }) => {
+      try {
+        const { request, fault } = call.request;
+        if (fault !== undefined) throw fault;
+        const resource = resourceNamed(resources, request.resource);
+        const deadline = deadlineOf(call, context);
+        const watch = resource.watch(parseWatch(request, deadline));
+        new WatchSender(call, watch, deadline, context).start();
+      } catch (error) {
+        refuseWatch(call, error, context);
+      }
+    },
+  };
+}
+
+/**
+ * The page, or as much of it as fits a message. A Storage bounds pages by what objects cost to hold,
+ * which for long keys beyond ASCII may be less than their encoding.
+ */
+function encodePage(result: ListResult, request: ListRequest__Output, historyId: string): Buffer {
+  const { revision, items, remaining } = result;
+  const kept = fittingItems(items);
+  const cut = items.length - kept.length;
+  const startAfter = cut > 0 ? kept.at(-1)?.key : result.next;
+  const nextPageToken =
+    startAfter === undefined
+      ? ""
+      : encodePageToken({ revision, historyId, startAfter }, listingOf(request));
+  return encodeListResponse(
+    {
+      revision,
+      nextPageToken,
+      remaining: remaining === undefined ? undefined : remaining + cut,
+      historyId,
+    },
+    kept,
+  );
+}
+
+/** The items that fit one message, together with the token that follows them; at least the first. */
+function fittingItems(items: readonly StoredObject[]): readonly StoredObject[] {
+  let bytes = 0;
+  for (let i = 0; i < items.length; i++) {
+    const item = items[i] as StoredObject;
+    bytes += itemSize(item);
+    const token = pageTokenSize(Buffer.byteLength(item.key), 0);
+    if (i > 0 && bytes + token > maxPageBytes) return items.slice(0, i);
+  }
+  return items;
+}
+
+/** The call's deadline by the context's clock; undefined: none. */
+function deadlineOf(call: WatchCall, { clock }: CallContext): number | undefined {
+  const deadline = Number(call.getDeadline());
+  return deadline === Infinity ? undefined : clock.now() + (deadline - Date.now());
+}

@@ -1,0 +1,167 @@
+import type { CacheWatchRequest } from "../cacher/request.ts";
+import { invalidRequest, WatchFanoutError } from "../errors.ts";
+import type {
+  DeleteRequest,
+  GetRequest,
+  ListRequest,
+  PutRequest,
+  RevisionRequirement,
+  Scope,
+} from "../storage/storage.ts";
+import type { DeleteRequest__Output } from "../wire/generated/watchfanout/v1/DeleteRequest.ts";
+import type { GetRequest__Output } from "../wire/generated/watchfanout/v1/GetRequest.ts";
+import type { ListRequest__Output } from "../wire/generated/watchfanout/v1/ListRequest.ts";
+import type { PutRequest__Output } from "../wire/generated/watchfanout/v1/PutRequest.ts";
+import type { RevisionMatch__Output } from "../wire/generated/watchfanout/v1/RevisionMatch.ts";
+import type { WatchRequest__Output } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
+import {
+  countOf,
+  durationOf,
+  keyOf,
+  leaseOf,
+  optionalCountOf,
+  refuseUnserved,
+} from "./field-values.ts";
+import { maxTimerMs } from "./http2-stream.ts";
+import { decodePageToken } from "./page-token.ts";
+
+/*
+ * From requests as they come over the wire to those that a Storage takes. What is wrong with a request
+ * throws INVALID_REQUEST with the field.
+ */
+
+/** How many names a message tells before it says how many more there are. */
+const namesTold = 10;
+
+/** Throws UNKNOWN_RESOURCE, and says which there are. */
+export function resourceNamed<T>(resources: ReadonlyMap<string, T>, name: string): T {
+  const resource = resources.get(name);
+  if (resource !== undefined) return resource;
+  const names = [...resources.keys()].slice(0, namesTold).map((known) => JSON.stringify(known));
+  const more = resources.size > namesTold ? ` and ${resources.size - namesTold} more` : "";
+  throw new WatchFanoutError(
+    "UNKNOWN_RESOURCE",
+    `There is no resource ${JSON.stringify(name)} here. There are: ${names.join(", ")}${more}.`,
+    { metadata: { resource: name } },
+  );
+}
+
+export function parseGet(request: GetRequest__Output): GetRequest {
+  refuseUnserved("history_id", request.history_id !== "");
+  return {
+    key: keyOf(request.key),
+    at: requirementOf(request.revision_match, countOf("revision", request.revision)),
+  };
+}
+
+export function parseList(request: ListRequest__Output, maxBytes: number): ListRequest {
+  refuseUnserved("label_selector", request.label_selector !== "");
+  refuseUnserved("field_selector", request.field_selector !== "");
+  refuseUnserved("history_id", request.history_id !== "");
+  const { prefix, page_size: limit, page_token: token } = request;
+  const at = requirementOf(request.revision_match, countOf("revision", request.revision));
+  if (limit < 0) {
+    throw invalidRequest("page_size", `page_size is ${limit}. It must not be negative.`);
+  }
+  if (token === "") return { prefix, limit, maxBytes, at };
+  const { revision, startAfter } = decodePageToken(token, listingOf(request));
+  return { prefix, limit, maxBytes, startAfter, at: { match: "EXACT", revision } };
+}
+
+/** All of a ListRequest that stays the same from page to page, for `encodePageToken`. */
+export function listingOf(request: ListRequest__Output): string {
+  const { resource, prefix, label_selector, field_selector, revision, history_id } = request;
+  const match = matches[request.revision_match];
+  return JSON.stringify([
+    ...[resource, prefix, label_selector, field_selector],
+    ...[match, revision, history_id],
+  ]);
+}
+
+export function parseWatch(
+  request: WatchRequest__Output,
+  deadline: number | undefined,
+): CacheWatchRequest {
+  refuseUnserved("label_selector", request.label_selector !== "");
+  refuseUnserved("field_selector", request.field_selector !== "");
+  refuseUnserved("history_id", request.history_id !== "");
+  refuseUnserved("delivery", request.delivery === "DELIVERY_LATEST_STATE");
+  return {
+    scope: scopeOf(request),
+    afterRevision: optionalCountOf("after_revision", request.after_revision),
+    sendInitialEvents: request.send_initial_events,
+    withPrevious: request.include_previous,
+    bookmarkIntervalMs: bookmarkIntervalOf(request),
+    eagerBookmarks: request.eager_bookmarks,
+    deadline,
+  };
+}
+
+export function parsePut(request: PutRequest__Output): PutRequest {
+  refuseUnserved("history_id", request.history_id !== "");
+  refuseUnserved("ttl", request.ttl !== null);
+  return {
+    key: keyOf(request.key),
+    value: request.value,
+    expectedModRevision: optionalCountOf("expected_mod_revision", request.expected_mod_revision),
+    lease: leaseOf("lease", request.lease),
+  };
+}
+
+export function parseDelete(request: DeleteRequest__Output): DeleteRequest {
+  refuseUnserved("history_id", request.history_id !== "");
+  const expected = optionalCountOf("expected_mod_revision", request.expected_mod_revision);
+  if (expected === 0) {
+    throw invalidRequest(
+      "expected_mod_revision",
+      "expected_mod_revision is 0, but what does not exist can't be deleted. Give the revision that " +
+        "the object stands at, or leave it out.",
+    );
+  }
+  return { key: keyOf(request.key), expectedModRevision: expected };
+}
+
+const matches = {
+  REVISION_MATCH_UNSPECIFIED: "LINEARIZABLE",
+  REVISION_MATCH_LINEARIZABLE: "LINEARIZABLE",
+  REVISION_MATCH_ANY: "ANY",
+  REVISION_MATCH_NOT_OLDER_THAN: "NOT_OLDER_THAN",
+  REVISION_MATCH_EXACT: "EXACT",
+} as const satisfies Record<RevisionMatch__Output, RevisionRequirement["match"]>;
+
+function requirementOf(wireMatch: RevisionMatch__Output, revision: number): RevisionRequirement {
+  const match = matches[wireMatch];
+  if (match === "EXACT" || match === "NOT_OLDER_THAN") {
+    if (revision > 0) return { match, revision };
+    throw invalidRequest(
+      "revision",
+      `revision is 0, but revision_match ${match} needs one of at least 1. Give one, or ask for ANY.`,
+    );
+  }
+  if (revision === 0) return { match };
+  throw invalidRequest(
+    "revision",
+    `revision is ${revision}, but revision_match ${match} takes none. Leave it out, or ask for EXACT ` +
+      "or NOT_OLDER_THAN.",
+  );
+}
+
+function scopeOf(request: WatchRequest__Output): Scope {
+  if (request.scope === "key") return { key: keyOf(request.key ?? "") };
+  return { prefix: request.prefix ?? "" };
+}
+
+const minBookmarkIntervalMs = 1_000;
+
+function bookmarkIntervalOf(request: WatchRequest__Output): number | undefined {
+  if (request.bookmark_interval === null) return undefined;
+  const ms = durationOf("bookmark_interval", request.bookmark_interval);
+  if (ms < minBookmarkIntervalMs) {
+    throw invalidRequest(
+      "bookmark_interval",
+      `bookmark_interval is ${ms / 1_000} s. It must be at least 1 s.`,
+    );
+  }
+  // Those who ask for more than a timer can do get bookmarks a little more often.
+  return Math.min(ms, maxTimerMs);
+}

@@ -1,0 +1,224 @@
+import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import type { Socket } from "node:net";
+import { Server, ServerCredentials, status } from "@grpc/grpc-js";
+import type { Logger } from "pino";
+import type { Clock } from "../clock.ts";
+import { descriptors } from "../wire/descriptors.ts";
+import { listWatchService, writeService } from "../wire/services.ts";
+import { healthService, reflectionServices } from "../wire/standard-services.ts";
+import { type CallContext, methodOf, type RpcObserver, type ServedResource } from "./calls.ts";
+import { HealthService, type ServingStatus } from "./health-service.ts";
+import { dropDistantDeadline, listenToHttp2, statusCodeOf } from "./http2-stream.ts";
+import { defaultServerLimits, type ServerLimits } from "./limits.ts";
+import { listWatchHandlers } from "./list-watch-service.ts";
+import { ReflectionService } from "./reflection-service.ts";
+import { SendPatrol } from "./send-patrol.ts";
+import { encodedService, strictService } from "./strict-service.ts";
+import { writeHandlers } from "./write-service.ts";
+
+export type { RpcObserver, ServedResource } from "./calls.ts";
+
+export interface ServerOptions {
+  /** What is served, by name. The server drains them, but neither starts nor closes them. */
+  readonly resources: ReadonlyMap<string, ServedResource>;
+  /** Port 0 takes any that is free. */
+  readonly listen: { readonly host: string; readonly port: number };
+  /** In PEM. With `clientCa`, clients need a certificate that it has signed. Without tls: plain text. */
+  readonly tls?:
+    | {
+        readonly cert: Buffer;
+        readonly key: Buffer;
+        readonly clientCa?: Buffer | undefined;
+      }
+    | undefined;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly observer?: RpcObserver | undefined;
+  readonly limits?: Partial<ServerLimits> | undefined;
+}
+
+/**
+ * Listens, and serves from then on. Rejects with an Error that says why if it can't: the certificate
+ * or key is no good, the address is taken or not one of this machine.
+ */
+export async function startServer(options: ServerOptions): Promise<RunningServer> {
+  const server = new RunningServer(options);
+  await server.listen();
+  return server;
+}
+
+const listWatch = "watchfanout.v1.ListWatchService";
+const write = "watchfanout.v1.WriteService";
+
+/** ListWatchService, WriteService, health and reflection on one port. */
+export class RunningServer {
+  readonly #options: ServerOptions;
+  readonly #server: Server;
+  readonly #health: HealthService;
+  readonly #reflection: ReflectionService;
+  readonly #patrol: SendPatrol;
+  readonly #sockets = new Set<Socket>();
+  #port = 0;
+  #wasReady = false;
+  #drained: Promise<void> | undefined;
+
+  /** For `startServer`. */
+  constructor(options: ServerOptions) {
+    this.#options = options;
+    const { resources, clock, logger, observer } = options;
+    const limits = { ...defaultServerLimits, ...options.limits };
+    this.#patrol = new SendPatrol(clock, limits.responseFlushMs);
+    const context: CallContext = {
+      resources,
+      clock,
+      logger,
+      observer,
+      endFlushMs: limits.endFlushMs,
+      responseFlushMs: limits.responseFlushMs,
+      patrol: this.#patrol,
+      historyId: "",
+    };
+    this.#health = new HealthService(this.#initialHealth());
+    this.#reflection = new ReflectionService(descriptors, logger);
+    this.#server = new Server({
+      "grpc.enable_channelz": 0,
+      "grpc.max_receive_message_length": limits.maxRequestBytes,
+      "grpc.max_concurrent_streams": limits.maxStreamsPerConnection,
+      "grpc.keepalive_time_ms": limits.keepaliveTimeMs,
+      "grpc.keepalive_timeout_ms": limits.keepaliveTimeoutMs,
+    });
+    this.#server.addService(encodedService(listWatchService), listWatchHandlers(context));
+    this.#server.addService(encodedService(writeService), writeHandlers(context));
+    this.#server.addService(strictService(healthService), this.#health.handlers);
+    for (const service of reflectionServices) {
+      this.#server.addService(strictService(service), this.#reflection.handlers);
+    }
+  }
+
+  get host(): string {
+    return this.#options.listen.host;
+  }
+
+  /** The port that was bound, if 0 was asked for. */
+  get port(): number {
+    return this.#port;
+  }
+
+  /** Calls that are open and last: watches, health watches, reflection. */
+  get openStreams(): number {
+    return this.#patrol.size + this.#health.watches + this.#reflection.calls;
+  }
+
+  /** For `startServer`. */
+  async listen(): Promise<void> {
+    const { host, port } = this.#options.listen;
+    const address = host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+    const credentials = this.#credentials();
+    this.#port = await new Promise<number>((resolve, reject) => {
+      this.#server.bindAsync(address, credentials, (error, bound) => {
+        if (error === null) resolve(bound);
+        else reject(new Error(`Can't listen on ${address}: ${error.message}`, { cause: error }));
+      });
+    });
+    const { logger } = this.#options;
+    const listening = listenToHttp2(this.#server, {
+      stream: (stream, headers) => this.#onStream(stream, headers),
+      connection: (socket) => {
+        this.#sockets.add(socket);
+        socket.once("close", () => this.#sockets.delete(socket));
+      },
+      error: (error) => logger.error({ err: error }, "the gRPC port failed to take a connection"),
+    });
+    if (listening === 0) {
+      logger.warn(
+        "this version of grpc-js is not known: calls are not counted, and a client can hold",
+      );
+    }
+  }
+
+  /**
+   * Shuts down: health turns to NOT_SERVING, streams get a last bookmark and DRAINING, connections a
+   * GOAWAY, and calls that have begun finish. What is left after `withinMs` is cut off. Resolves when
+   * all connections are closed. Later calls join the first.
+   */
+  drain(withinMs: number): Promise<void> {
+    this.#drained ??= this.#drain(withinMs);
+    return this.#drained;
+  }
+
+  async #drain(withinMs: number): Promise<void> {
+    this.#health.set("", "NOT_SERVING");
+    this.#health.set(listWatch, "NOT_SERVING");
+    this.#health.end();
+    this.#reflection.end();
+    for (const resource of this.#options.resources.values()) resource.drain();
+    const closed = new Promise<void>((resolve) => this.#server.tryShutdown(() => resolve()));
+    const bound = this.#options.clock.setTimeout(() => {
+      this.#server.forceShutdown();
+      // Among them those that have not come as far as a session.
+      for (const socket of this.#sockets) socket.destroy();
+    }, withinMs);
+    await closed;
+    bound.cancel();
+  }
+
+  #initialHealth(): Map<string, ServingStatus> {
+    const statuses = new Map<string, ServingStatus>([
+      ["", "NOT_SERVING"],
+      [listWatch, "NOT_SERVING"],
+      [write, "SERVING"],
+    ]);
+    for (const [name, resource] of this.#options.resources) {
+      statuses.set(`resource/${name}`, resource.ready ? "SERVING" : "NOT_SERVING");
+      resource.onReadyChange((ready) => {
+        this.#health.set(`resource/${name}`, ready ? "SERVING" : "NOT_SERVING");
+        this.#checkReady();
+      });
+    }
+    if (this.#allReady()) {
+      this.#wasReady = true;
+      statuses.set("", "SERVING").set(listWatch, "SERVING");
+    }
+    return statuses;
+  }
+
+  /** From the first sync of all caches on, the service as a whole counts as usable. */
+  #checkReady(): void {
+    if (this.#wasReady || this.#drained !== undefined || !this.#allReady()) return;
+    this.#wasReady = true;
+    this.#health.set("", "SERVING");
+    this.#health.set(listWatch, "SERVING");
+  }
+
+  #allReady(): boolean {
+    return [...this.#options.resources.values()].every((resource) => resource.ready);
+  }
+
+  #credentials(): ServerCredentials {
+    const { tls } = this.#options;
+    if (tls === undefined) return ServerCredentials.createInsecure();
+    const { cert, key, clientCa } = tls;
+    const pairs = [{ cert_chain: cert, private_key: key }];
+    try {
+      return ServerCredentials.createSsl(clientCa ?? null, pairs, clientCa !== undefined);
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      throw new Error(`The TLS certificate or key can't be used: ${why}`, { cause: error });
+    }
+  }
+
+  #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
+    dropDistantDeadline(headers);
+    const { observer, clock } = this.#options;
+    if (observer === undefined) return;
+    const path = headers[":path"] ?? "";
+    // A client may ask for any method; those that there are not are counted as one.
+    const method = descriptors.inputs.has(path) ? methodOf(path) : "unknown";
+    const started = clock.now();
+    observer.started(method);
+    stream.once("close", () => {
+      const code = status[statusCodeOf(stream) ?? status.CANCELLED] ?? "UNKNOWN";
+      observer.ended(method, code, clock.now() - started);
+    });
+  }
+}

@@ -1,0 +1,32 @@
+import type { ServiceDefinition } from "@grpc/grpc-js";
+import { strictDeserializer } from "../wire/decode.ts";
+import { descriptors } from "../wire/descriptors.ts";
+
+/**
+ * A service as the server registers it: requests reach the handlers as `Decoded`, after they have been
+ * checked byte by byte.
+ */
+export function strictService(service: ServiceDefinition): ServiceDefinition {
+  const methods = Object.entries(service).map(([name, method]) => {
+    const input = descriptors.inputs.get(method.path);
+    if (input === undefined) {
+      throw new Error(`${method.path} is not in the descriptor set. Run "npm run generate".`);
+    }
+    return [name, { ...method, requestDeserialize: strictDeserializer(input) }] as const;
+  });
+  return Object.fromEntries(methods);
+}
+
+/** The same, whose handlers give responses that are encoded already. */
+export function encodedService(service: ServiceDefinition): ServiceDefinition {
+  const methods = Object.entries(strictService(service));
+  return Object.fromEntries(
+    methods.map(([name, method]) => [name, { ...method, responseSerialize: asBuffer }] as const),
+  );
+}
+
+/** grpc-js copies what it sends with a method that only Buffers have. */
+function asBuffer(bytes: Uint8Array): Buffer {
+  if (Buffer.isBuffer(bytes)) return bytes;
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
