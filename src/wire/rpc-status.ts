@@ -1,9 +1,14 @@
-import { fromJSON, type MessageTypeDefinition } from "@grpc/proto-loader";
+import type { MessageTypeDefinition } from "@grpc/proto-loader";
+import type { Any } from "./generated/google/protobuf/Any.ts";
+import type { BadRequest, BadRequest__Output } from "./generated/google/rpc/BadRequest.ts";
+import type { ErrorInfo, ErrorInfo__Output } from "./generated/google/rpc/ErrorInfo.ts";
+import type { RetryInfo, RetryInfo__Output } from "./generated/google/rpc/RetryInfo.ts";
+import type { Status, Status__Output } from "./generated/google/rpc/Status.ts";
+import { loadProtos } from "./services.ts";
 
 /**
  * The rich error of gRPC: a google.rpc.Status with details, which travels as `grpc-status-details-bin`.
- * What of it this project reads and writes, with the field numbers of
- * https://github.com/googleapis/googleapis/blob/master/google/rpc/error_details.proto
+ * What of it this project reads and writes.
  */
 export interface RpcStatus {
   /** The gRPC status code. */
@@ -19,79 +24,23 @@ export interface RpcStatus {
   readonly field: string | undefined;
 }
 
-interface Duration {
-  readonly seconds: string | number;
-  readonly nanos: number;
-}
-interface Detail {
-  readonly type_url: string;
-  readonly value: Buffer;
-}
-interface Status {
-  readonly code: number;
-  readonly message: string;
-  readonly details: readonly Detail[];
-}
-interface ErrorInfo {
-  readonly reason: string;
-  readonly domain: string;
-  /** A map, which on the wire is a list of its entries. */
-  readonly metadata?: readonly { readonly key: string; readonly value: string }[];
-}
-interface RetryInfo {
-  readonly retry_delay: Duration | null;
-}
-interface BadRequest {
-  readonly field_violations: readonly { readonly field: string; readonly description: string }[];
+const definitions = loadProtos("google/rpc/status.proto", "google/rpc/error_details.proto");
+
+function message<Input, Output>(name: string): MessageTypeDefinition<Input, Output> {
+  return definitions[name] as unknown as MessageTypeDefinition<Input, Output>;
 }
 
-// `Detail` is google.protobuf.Any by its fields, under a name that protobufjs does nothing special for.
-const definitions = fromJSON(
-  {
-    nested: {
-      Status: {
-        fields: {
-          code: { type: "int32", id: 1 },
-          message: { type: "string", id: 2 },
-          details: { rule: "repeated", type: "Detail", id: 3 },
-        },
-      },
-      Detail: { fields: { type_url: { type: "string", id: 1 }, value: { type: "bytes", id: 2 } } },
-      ErrorInfo: {
-        fields: {
-          reason: { type: "string", id: 1 },
-          domain: { type: "string", id: 2 },
-          metadata: { rule: "repeated", type: "Entry", id: 3 },
-        },
-      },
-      Entry: { fields: { key: { type: "string", id: 1 }, value: { type: "string", id: 2 } } },
-      RetryInfo: { fields: { retry_delay: { type: "Duration", id: 1 } } },
-      Duration: { fields: { seconds: { type: "int64", id: 1 }, nanos: { type: "int32", id: 2 } } },
-      BadRequest: { fields: { field_violations: { rule: "repeated", type: "Violation", id: 1 } } },
-      Violation: {
-        fields: { field: { type: "string", id: 1 }, description: { type: "string", id: 2 } },
-      },
-    },
-  },
-  { longs: String, defaults: true },
-);
-
-function message<T extends object>(name: string): MessageTypeDefinition<T, T> {
-  return definitions[name] as unknown as MessageTypeDefinition<T, T>;
-}
-
-const statusType = message<Status>("Status");
-const errorInfoType = message<ErrorInfo>("ErrorInfo");
-const retryInfoType = message<RetryInfo>("RetryInfo");
-const badRequestType = message<BadRequest>("BadRequest");
+const statusType = message<Status, Status__Output>("google.rpc.Status");
+const errorInfoType = message<ErrorInfo, ErrorInfo__Output>("google.rpc.ErrorInfo");
+const retryInfoType = message<RetryInfo, RetryInfo__Output>("google.rpc.RetryInfo");
+const badRequestType = message<BadRequest, BadRequest__Output>("google.rpc.BadRequest");
 
 const typeUrl = "type.googleapis.com/google.rpc.";
 
 export function encodeRpcStatus(status: RpcStatus): Buffer {
   const { code, reason, domain, metadata, retryDelayMs, field } = status;
-  const entries = Object.entries(metadata).map(([key, value]) => ({ key, value }));
-  const info = errorInfoType.serialize({ reason, domain, metadata: entries });
-  const details: Detail[] = [{ type_url: `${typeUrl}ErrorInfo`, value: info }];
+  const info = errorInfoType.serialize({ reason, domain, metadata });
+  const details: Any[] = [{ type_url: `${typeUrl}ErrorInfo`, value: info }];
   if (retryDelayMs !== undefined) {
     const seconds = Math.floor(retryDelayMs / 1000);
     const nanos = Math.floor(retryDelayMs % 1000) * 1_000_000;
@@ -110,7 +59,7 @@ export function encodeRpcStatus(status: RpcStatus): Buffer {
 export function decodeRpcStatus(bytes: Buffer): RpcStatus | undefined {
   try {
     const status = statusType.deserialize(bytes);
-    let info: ErrorInfo | undefined;
+    let info: ErrorInfo__Output | undefined;
     let retryDelayMs: number | undefined;
     let field: string | undefined;
     for (const { type_url, value } of status.details) {
@@ -126,13 +75,13 @@ export function decodeRpcStatus(bytes: Buffer): RpcStatus | undefined {
       }
     }
     if (info === undefined) return undefined;
-    const { reason, domain, metadata = [] } = info;
+    const { reason, domain, metadata } = info;
     return {
       code: status.code,
       message: status.message,
       reason,
       domain,
-      metadata: Object.fromEntries(metadata.map(({ key, value }) => [key, value])),
+      metadata,
       retryDelayMs,
       field,
     };
