@@ -1,4 +1,5 @@
 import { constants } from "node:os";
+import { setLogger } from "@grpc/grpc-js";
 import type { Logger } from "pino";
 import { systemClock } from "../clock.ts";
 import type { Config } from "../config/config.ts";
@@ -19,6 +20,7 @@ export async function serve(config: Config): Promise<void> {
   const format = config.logFormat ?? (process.stderr.isTTY ? "text" : "json");
   const logger = createLogger({ level: config.logLevel, format });
   exitOnFault(logger);
+  redirectGrpcLog(logger);
   // Whoever read the start-up text has gone. That is no reason to stop serving.
   process.stdout.on("error", () => {});
 
@@ -34,6 +36,12 @@ export async function serve(config: Config): Promise<void> {
   process.stdout.write(startUpText(config, service));
 }
 
+/** grpc-js writes to the console by itself. What matters in there comes as an error as well. */
+function redirectGrpcLog(logger: Logger): void {
+  const debug = (...parts: unknown[]): void => logger.debug({ from: "grpc-js" }, parts.join(" "));
+  setLogger({ error: debug, info: debug, debug });
+}
+
 /** A state that nobody foresaw must not go on serving: what it serves could be wrong. */
 function exitOnFault(logger: Logger): void {
   process.on("uncaughtException", (error, origin) => {
@@ -43,11 +51,7 @@ function exitOnFault(logger: Logger): void {
 }
 
 /** Before the service has started there is nothing to stop but the process. */
-function stopOnSignals(
-  running: () => Service | undefined,
-  config: Config,
-  logger: Logger,
-): void {
+function stopOnSignals(running: () => Service | undefined, config: Config, logger: Logger): void {
   let stopping = false;
   const onSignal = (signal: "SIGINT" | "SIGTERM"): void => {
     if (stopping) {

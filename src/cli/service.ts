@@ -74,10 +74,11 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
       startServer({
         resources: caches,
         listen: config.listen,
-        ...(config.tls === undefined ? {} : { tls: config.tls }),
+        tls: config.tls,
         clock,
         logger,
         observer: new RpcMetrics(metrics.meter),
+        limits: { responseFlushMs: config.stallTimeoutMs },
       }),
     );
     closing.push(() => server.drain(config.shutdownTimeoutMs));
@@ -116,6 +117,7 @@ const reasons: Readonly<Record<string, string>> = {
   EADDRNOTAVAIL: "this machine has no such address",
   EACCES: "that takes more rights than this process has",
   ENOTFOUND: "there is no host of that name",
+  "Name resolution failed": "there is no host of that name",
 };
 
 /** Turns the failure to listen into a sentence that names the option. */
@@ -127,11 +129,17 @@ async function listening<T>(
   try {
     return await start();
   } catch (error) {
-    const { code = "", message } = error as NodeJS.ErrnoException;
     throw new StartError(
-      `--${option}: can't listen on ${formatAddress(address)}: ${reasons[code] ?? message}. ` +
+      `--${option}: can't listen on ${formatAddress(address)}: ${reasonOf(error)}. ` +
         `Choose another with --${option} HOST:PORT; port 0 is any free one.`,
       { cause: error },
     );
   }
+}
+
+/** Through gRPC, and of several addresses that a name has, the code is only in the message. */
+function reasonOf(error: unknown): string {
+  const message = error instanceof Error ? error.message : String(error);
+  const code = /\bE[A-Z]{4,}\b|Name resolution failed/.exec(message)?.[0] ?? "";
+  return reasons[code] ?? message;
 }

@@ -1,5 +1,6 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { finished } from "node:stream/promises";
 import type { Logger } from "pino";
 
 /** One of the things that have to be right before requests are sent here. */
@@ -99,6 +100,12 @@ async function respond(
   response: ServerResponse,
   options: AdminOptions,
 ): Promise<void> {
+  try {
+    // A body means nothing here, but an answer that overtakes it could be lost with the connection.
+    await finished(request.resume());
+  } catch {
+    return; // The client has gone, or took too long and has been told by Node.js.
+  }
   let answer: Answer;
   try {
     answer = await answerTo(request, options);
