@@ -40,7 +40,8 @@ export class OrderedState {
 
   /** The objects whose keys begin with `prefix` and sort after `startAfter`, in key order. */
   *range(prefix: string, startAfter?: string): Generator<StoredObject, void, void> {
-    const from = startAfter !== undefined && compareKeys(startAfter, prefix) > 0;
+    // The prefix may itself be a key, and the last one of the page before.
+    const from = startAfter !== undefined && compareKeys(startAfter, prefix) >= 0;
     for (const object of this.#tree.values(from ? startAfter : prefix)) {
       if (from && object.key === startAfter) continue;
       if (!object.key.startsWith(prefix)) return;
@@ -53,7 +54,7 @@ export class OrderedState {
     if (prefix === "" && startAfter === undefined) return this.#tree.size;
     const largest = this.#tree.maxKey();
     if (largest === undefined) return 0;
-    const after = startAfter !== undefined && compareKeys(startAfter, prefix) > 0;
+    const after = startAfter !== undefined && compareKeys(startAfter, prefix) >= 0;
     const low = after ? startAfter : prefix;
     const end = prefixEnd(prefix);
     const high = end ?? largest;

@@ -1,0 +1,45 @@
+import fc from "fast-check";
+import { type EventType, WatchEvent } from "../../src/storage/event.ts";
+import { StoredObject } from "../../src/storage/object.ts";
+
+/** An object as written once, at `revision`. */
+export function object(key: string, revision: number, value: string = "", version = 1) {
+  return new StoredObject(key, Buffer.from(value), revision, revision, version, 0n);
+}
+
+export function event(
+  type: EventType,
+  key: string,
+  revision: number,
+  value: string = "",
+): WatchEvent {
+  return new WatchEvent(type, object(key, revision, value), undefined);
+}
+
+export function text(value: Uint8Array): string {
+  return Buffer.from(value).toString();
+}
+
+/** An event in short: `"ADDED a=1@2"`, with what was before in brackets. */
+export function short({ type, object: { key, value, modRevision }, previous }: WatchEvent): string {
+  const before = previous === undefined ? "" : ` (${text(previous.value)}@${previous.modRevision})`;
+  return `${type} ${key}=${text(value)}@${modRevision}${before}`;
+}
+
+/** The characters at which the orders of UTF-16 and UTF-8 part, and where prefixes end. */
+const corners = [
+  "a",
+  "b",
+  "/",
+  "\ud7ff",
+  "\ue000",
+  "\uffff",
+  "\u{10000}",
+  "\u{1f600}",
+  "\u{10ffff}",
+];
+
+/** Text of such characters, short, so that keys and prefixes often meet. */
+export function cornerText(minLength: number, maxLength: number): fc.Arbitrary<string> {
+  return fc.string({ unit: fc.constantFrom(...corners), minLength, maxLength });
+}
