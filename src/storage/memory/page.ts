@@ -7,9 +7,12 @@ import type { KeyVersions } from "./key-versions.ts";
 /** All keys that exist, or did in the history that is kept, in key order. */
 export type KeyIndex = sortedBTree.default<string, KeyVersions>;
 
+/** How many objects that follow a page are counted, one by one, before their number stays unknown. */
+const maxCounted = 10_000;
+
 /**
- * One page of a listing at `revision`. What follows the page is counted key by key, as etcd does too,
- * unless a predicate picks, which makes it unknown.
+ * One page of a listing at `revision`. How many objects follow is unknown where a predicate picks, and
+ * where there are so many that counting them for each page would hold everything else up.
  */
 export function page(keys: KeyIndex, request: ListRequest, revision: number): ListResult {
   const { limit, maxBytes = 0, predicate } = request;
@@ -20,7 +23,7 @@ export function page(keys: KeyIndex, request: ListRequest, revision: number): Li
   for (const object of range(keys, request, revision)) {
     if (full) {
       remaining++;
-      if (predicate !== undefined) break;
+      if (predicate !== undefined || remaining > maxCounted) break;
       continue;
     }
     if (predicate !== undefined && !predicate(object)) continue;
@@ -34,11 +37,12 @@ export function page(keys: KeyIndex, request: ListRequest, revision: number): Li
     bytes += size;
     full = items.length === limit;
   }
+  const known = predicate === undefined && remaining <= maxCounted;
   return {
     revision,
     items,
     next: remaining === 0 ? undefined : items.at(-1)?.key,
-    remaining: predicate === undefined ? remaining : remaining === 0 ? 0 : undefined,
+    remaining: remaining === 0 || known ? remaining : undefined,
   };
 }
 

@@ -284,6 +284,19 @@ describe("a MemoryStorage's listeners", () => {
   });
 });
 
+describe("a MemoryStorage's page", () => {
+  test.each([
+    [10_000, 10_000],
+    [10_001, undefined],
+  ])("followed by %d objects says that %s remain", async (following, remaining) => {
+    const { storage } = open();
+    const keys = Array.from({ length: following + 1 }, (_, i) => String(i).padStart(6, "0"));
+    await storage.txn(keys.map((key) => put(key)));
+    const page = await storage.list({ prefix: "", limit: 1, at: linearizable });
+    expect(page).toMatchObject({ next: "000000", remaining });
+  });
+});
+
 describe("what a MemoryStorage holds", () => {
   test("is bounded: a write that would go further is STORAGE_FULL and changes nothing", async () => {
     const { storage } = open({ maxStateBytes: 3000 });
