@@ -205,6 +205,8 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
         const start = await storage.currentRevision();
         const { model, last } = await play(history, write);
         const compacted = model.revisions.at(-3) ?? 0;
+        // Whoever keeps a history of its own has it once it is level.
+        await storage.get({ key: "a", at: { match: "NOT_OLDER_THAN", revision: last } });
         await compact(compacted);
         const request = { scope: all, withPrevious: true };
         const old = new StreamReader(storage, { ...request, afterRevision: start });
