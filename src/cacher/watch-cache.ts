@@ -68,22 +68,34 @@ export class WatchCache {
   /**
    * Takes what came next.
    *
-   * Throws if it is not what comes next: a revision that has been taken in already, which would be a
-   * fault of the source.
+   * Throws if it is not what comes next, which would be a fault of the source: a revision that has been
+   * taken in already, revisions out of order, or events beyond the batch's resume point. Nothing of the
+   * batch has been taken in then.
    */
   apply(batch: WatchBatch): void {
+    this.#checkFollows(batch);
     const now = this.#clock.now();
-    for (const event of batch.events) {
-      if (event.revision <= this.#revision) {
-        throw new Error(
-          `The storage repeated revision ${event.revision} of ${JSON.stringify(event.object.key)}: ` +
-            `the cache is at ${this.#revision} already.`,
-        );
-      }
-      this.#applyEvent(event, now);
-    }
+    for (const event of batch.events) this.#applyEvent(event, now);
     const revision = batch.revision;
     if (revision !== undefined && revision > this.#revision) this.#revision = revision;
+  }
+
+  #checkFollows({ events, revision }: WatchBatch): void {
+    let last = this.#revision;
+    for (const event of events) {
+      if (event.revision <= this.#revision || event.revision < last) {
+        throw new Error(
+          `The storage repeated revision ${event.revision} of ${JSON.stringify(event.object.key)}: ` +
+            `the cache is at ${last} already.`,
+        );
+      }
+      last = event.revision;
+    }
+    if (events.length > 0 && (revision === undefined || revision < last)) {
+      throw new Error(
+        `The storage delivered revision ${last} in a batch whose resume point is ${revision ?? "none"}.`,
+      );
+    }
   }
 
   #applyEvent(event: WatchEvent, now: number): void {
