@@ -128,6 +128,11 @@ export class Cacher implements Storage {
     return this.#ready;
   }
 
+  /** Why nothing comes from the store; undefined while it does. */
+  get upstreamFailure(): WatchFanoutError | undefined {
+    return this.#reflector.failure;
+  }
+
   onReadyChange(listener: (ready: boolean) => void): void {
     this.#readyListeners.push(listener);
   }

@@ -66,6 +66,7 @@ export class Reflector {
   /** The resume point: everything up to and including it is in the target. */
   #position: number | undefined;
   #cause: ReplaceCause = "start";
+  #failure: WatchFanoutError | undefined;
   #reconnects = 0;
   #relists = 0;
 
@@ -76,6 +77,11 @@ export class Reflector {
       options.backoff ?? defaultBackoffBounds,
       options.random ?? Math.random,
     );
+  }
+
+  /** Why the last attempt failed; undefined once anything has come since. */
+  get failure(): WatchFanoutError | undefined {
+    return this.#failure;
   }
 
   /** How often the watch broke and was taken up again. */
@@ -120,6 +126,7 @@ export class Reflector {
 
   async #recover(error: WatchFanoutError): Promise<void> {
     const { logger } = this.#options;
+    this.#failure = error;
     const from = this.#position;
     const lost = hasReason(error, "REVISION_TOO_OLD") || hasReason(error, "HISTORY_LOST");
     const changed = hasReason(error, "HISTORY_CHANGED");
@@ -150,6 +157,7 @@ export class Reflector {
       try {
         const objects = await this.#listAt(at);
         signal.throwIfAborted();
+        this.#failure = undefined;
         this.#options.target.replace({ objects, revision: at, current }, this.#cause);
         return at;
       } catch (error) {
@@ -195,6 +203,7 @@ export class Reflector {
             target.apply(batch);
             if (batch.revision !== undefined) this.#position = batch.revision;
             this.#backoff.reset();
+            this.#failure = undefined;
           }
         } catch (error) {
           stream.close();
