@@ -1,0 +1,43 @@
+import type { WatchBatch } from "../event.ts";
+import { Fifo } from "../memory/fifo.ts";
+
+/** Above either, the stream from etcd is paused until the reader has taken half of it. */
+const maxBatches = 256;
+const maxBytes = 16 * 1024 * 1024;
+
+/** What a batch costs to hold besides its events, in bytes. */
+const batchOverhead = 128;
+
+/** What came from etcd and has not been read yet, with the bounds at which no more is to come. */
+export class BatchQueue {
+  #batches = new Fifo<WatchBatch>();
+  #bytes = 0;
+
+  get isEmpty(): boolean {
+    return this.#batches.length === 0;
+  }
+
+  get isFull(): boolean {
+    return this.#batches.length >= maxBatches || this.#bytes >= maxBytes;
+  }
+
+  get isHalfEmpty(): boolean {
+    return this.#batches.length <= maxBatches / 2 && this.#bytes <= maxBytes / 2;
+  }
+
+  push(batch: WatchBatch): void {
+    this.#batches.push(batch);
+    this.#bytes += batch.weight + batchOverhead;
+  }
+
+  shift(): WatchBatch | undefined {
+    const batch = this.#batches.shift();
+    if (batch !== undefined) this.#bytes -= batch.weight + batchOverhead;
+    return batch;
+  }
+
+  clear(): void {
+    this.#batches = new Fifo();
+    this.#bytes = 0;
+  }
+}

@@ -1,0 +1,254 @@
+import { Metadata } from "@grpc/grpc-js";
+import type { Logger } from "pino";
+import type { Clock } from "../../clock.ts";
+import { upstreamUnavailable } from "../../errors.ts";
+import { untilAborted } from "./abort.ts";
+import {
+  authNotEnabled,
+  compacted,
+  futureRevision,
+  isServiceError,
+  isStaleToken,
+  isTransient,
+  readError,
+  says,
+  UnsupportedEtcdError,
+  writeError,
+} from "./errors.ts";
+import { type CallLimits, type EtcdTls, Member } from "./member.ts";
+import type {
+  AuthenticateResponse,
+  RangeRequest,
+  RangeResponse,
+  TxnRequest,
+  TxnResponse,
+  WatchCall,
+} from "./messages.ts";
+
+export interface EtcdClientOptions {
+  /** As in "http://127.0.0.1:2379", at least one; `https:` for TLS. */
+  readonly endpoints: readonly string[];
+  readonly auth?: { readonly username: string; readonly password: string } | undefined;
+  readonly tls?: EtcdTls | undefined;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** How long a call may take, in milliseconds, all its attempts together. Default 5,000. */
+  readonly requestTimeoutMs?: number | undefined;
+  /** Numbers from 0 up to 1, to choose where to begin. Default: Math.random. */
+  readonly random?: (() => number) | undefined;
+}
+
+/**
+ * The connection to one etcd, shared by the storages of all resources.
+ *
+ * Reads go to another member where one does not answer. A write is sent once: if it can't have arrived
+ * it is UPSTREAM_UNAVAILABLE, if its answer is lost OUTCOME_UNKNOWN. Before a member is first used it
+ * is asked for its version.
+ */
+export class EtcdClient {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly requestTimeoutMs: number;
+  readonly #auth: EtcdClientOptions["auth"];
+  readonly #members: readonly Member[];
+  readonly #closing = new AbortController();
+  /** Which member calls begin with: moved on when it fails. */
+  #preferred: number;
+  #token: Promise<string | undefined> | undefined;
+
+  constructor(options: EtcdClientOptions) {
+    const { endpoints, tls, random = Math.random } = options;
+    if (endpoints.length === 0) throw new Error("An etcd client needs at least one endpoint.");
+    this.clock = options.clock;
+    this.logger = options.logger;
+    this.requestTimeoutMs = options.requestTimeoutMs ?? 5_000;
+    this.#auth = options.auth;
+    this.#members = endpoints.map((endpoint) => new Member(endpoint, tls));
+    this.#preferred = Math.floor(random() * this.#members.length);
+  }
+
+  /**
+   * Asks every member for its version. Those that do not answer now are asked before their first use.
+   *
+   * @throws UnsupportedEtcdError if one is too old
+   */
+  async checkVersions(): Promise<void> {
+    const limits = this.#limits(undefined);
+    const answers = this.#members.map((member) => member.supported(limits));
+    for (const answer of await Promise.allSettled(answers)) {
+      if (answer.status === "rejected" && answer.reason instanceof UnsupportedEtcdError) {
+        throw answer.reason;
+      }
+    }
+  }
+
+  /** Rejects with what etcd says (see `says`) if the revision is compacted or not there yet. */
+  range(request: RangeRequest, signal: AbortSignal | undefined): Promise<RangeResponse> {
+    return this.onSomeMember((member, limits) => this.rangeOn(member, request, limits), signal);
+  }
+
+  /** Reads from this member, with a new token if the one at hand has expired. */
+  rangeOn(member: Member, request: RangeRequest, limits: CallLimits): Promise<RangeResponse> {
+    return this.#authenticated(member, limits, (metadata) =>
+      member.call("KV", (client) => client.range, request, metadata, limits),
+    );
+  }
+
+  /** `lease` is only named in the error. */
+  async write(
+    request: TxnRequest,
+    lease: bigint,
+    signal: AbortSignal | undefined,
+  ): Promise<TxnResponse> {
+    const member = await this.onSomeMember((member, limits) => this.#reach(member, limits), signal);
+    const limits = this.#limits(signal);
+    try {
+      return await this.#authenticated(member, limits, (metadata) =>
+        member.call("KV", (client) => client.txn, request, metadata, limits),
+      );
+    } catch (error) {
+      if (signal?.aborted === true && error === signal.reason) throw error;
+      throw writeError(error, member.endpoint, lease);
+    }
+  }
+
+  /**
+   * Does something with one member after the other until one does it. That a revision is compacted, or
+   * not there yet, is thrown as etcd says it.
+   */
+  async onSomeMember<Result>(
+    operation: (member: Member, limits: CallLimits) => Promise<Result>,
+    signal: AbortSignal | undefined,
+  ): Promise<Result> {
+    const all = this.#limits(signal);
+    // One member is given a second chance too: a change of leader is over in a moment.
+    const attempts = Math.max(2, this.#members.length);
+    for (let attempt = 1; ; attempt++) {
+      const member = this.#member();
+      const share = (all.deadline - Date.now()) / (attempts - attempt + 1);
+      const limits = { deadline: Date.now() + Math.max(share, 1), signal: all.signal };
+      try {
+        await member.supported(limits);
+        return await operation(member, limits);
+      } catch (error) {
+        if (this.#isOurs(error, signal)) throw error;
+        if (isServiceError(error) && !isTransient(error)) {
+          const isAnswer = says(error.details, compacted, futureRevision);
+          throw isAnswer ? error : readError(error, member.endpoint);
+        }
+        this.failed(member);
+        if (attempt >= attempts) throw readError(error, member.endpoint);
+      }
+    }
+  }
+
+  /** Opens a stream of watches that ends if the member loses its leader. */
+  async openWatch(member: Member, limits: CallLimits): Promise<WatchCall> {
+    const metadata = await this.#metadata(member, limits);
+    metadata.set("hasleader", "true");
+    limits.signal?.throwIfAborted();
+    return member.watch(metadata);
+  }
+
+  /** Begins with another member from now on, if there is one. */
+  failed(member: Member): void {
+    if (this.#member() === member) this.#preferred = (this.#preferred + 1) % this.#members.length;
+  }
+
+  /** The next call authenticates anew. */
+  forgetToken(): void {
+    this.#token = undefined;
+  }
+
+  /** Ends all calls. Harmless when called twice. */
+  async close(): Promise<void> {
+    this.#closing.abort(upstreamUnavailable("The connection to etcd is closed."));
+    for (const member of this.#members) member.close();
+  }
+
+  #member(): Member {
+    const member = this.#members[this.#preferred];
+    if (member === undefined) throw new Error("There is no member to call.");
+    return member;
+  }
+
+  #limits(signal: AbortSignal | undefined): CallLimits {
+    const closing = this.#closing.signal;
+    return {
+      deadline: Date.now() + this.requestTimeoutMs,
+      signal: signal === undefined ? closing : AbortSignal.any([signal, closing]),
+    };
+  }
+
+  /** Whether it is the caller who gave up, or we. */
+  #isOurs(error: unknown, signal: AbortSignal | undefined): boolean {
+    if (signal?.aborted === true && error === signal.reason) return true;
+    return this.#closing.signal.aborted && error === this.#closing.signal.reason;
+  }
+
+  /** Makes sure that this member can be sent to, and resolves to it. */
+  async #reach(member: Member, limits: CallLimits): Promise<Member> {
+    if (await member.connected(limits)) {
+      await this.#metadata(member, limits);
+      return member;
+    }
+    limits.signal?.throwIfAborted();
+    throw upstreamUnavailable(
+      `Nothing was written: the etcd at ${member.endpoint} can't be reached. Try again.`,
+    );
+  }
+
+  /** Calls with the token at hand, and once more with a new one if it is refused. */
+  async #authenticated<Result>(
+    member: Member,
+    limits: CallLimits,
+    call: (metadata: Metadata) => Promise<Result>,
+  ): Promise<Result> {
+    const metadata = await this.#metadata(member, limits);
+    try {
+      return await call(metadata);
+    } catch (error) {
+      if (this.#auth === undefined || !isStaleToken(error)) throw error;
+      this.forgetToken();
+      return call(await this.#metadata(member, limits));
+    }
+  }
+
+  async #metadata(member: Member, limits: CallLimits): Promise<Metadata> {
+    const metadata = new Metadata();
+    if (this.#auth === undefined) return metadata;
+    this.#token ??= this.#authenticate(member, limits);
+    const asked = this.#token;
+    try {
+      const token = await untilAborted(asked, limits.signal);
+      if (token !== undefined) metadata.set("token", token);
+      return metadata;
+    } catch (error) {
+      if (this.#token === asked && error !== limits.signal?.reason) this.#token = undefined;
+      throw error;
+    }
+  }
+
+  /** Resolves to no token where etcd asks for none. */
+  async #authenticate(member: Member, { deadline }: CallLimits): Promise<string | undefined> {
+    const { username: name, password } = this.#auth ?? { username: "", password: "" };
+    try {
+      const { token } = await member.call<
+        "Auth",
+        { name: string; password: string },
+        AuthenticateResponse
+      >("Auth", (client) => client.authenticate, { name, password }, new Metadata(), {
+        deadline,
+        signal: this.#closing.signal,
+      });
+      return token;
+    } catch (error) {
+      if (!isServiceError(error) || !says(error.details, authNotEnabled)) throw error;
+      this.logger.warn(
+        { username: name },
+        "etcd does not ask for the user and password configured",
+      );
+      return undefined;
+    }
+  }
+}

@@ -1,0 +1,302 @@
+import type { Logger } from "pino";
+import {
+  historyChanged,
+  invalidRequest,
+  objectNotFound,
+  revisionConflict,
+  revisionTooOld,
+  upstreamUnavailable,
+  type WatchFanoutError,
+} from "../../errors.ts";
+import { checkGet, checkInteger, checkKey, checkList, checkText, checkWatch } from "../checks.ts";
+import { StoredObject } from "../object.ts";
+import type {
+  DeleteRequest,
+  GetRequest,
+  GetResult,
+  ListRequest,
+  ListResult,
+  PutRequest,
+  RevisionRequirement,
+  Scope,
+  Storage,
+  WatchRequest,
+  WatchStream,
+  WriteResult,
+} from "../storage.ts";
+import type { EtcdClient } from "./client.ts";
+import { relativeKey, safeNumber, storedObject } from "./decode.ts";
+import { compacted, futureRevision, isServiceError, says } from "./errors.ts";
+import { type KeyRange, prefixRange } from "./key-range.ts";
+import { LeftOutKeys } from "./left-out-keys.ts";
+import { Lister } from "./lister.ts";
+import type {
+  Compare,
+  KeyValue,
+  RangeRequest,
+  RangeResponse,
+  RequestOp,
+  TxnResponse,
+} from "./messages.ts";
+import { PointReads } from "./point-reads.ts";
+import { EtcdWatch } from "./watch.ts";
+
+export interface EtcdStorageOptions {
+  /** What the resource's keys begin with in etcd; empty: the resource is all of etcd. */
+  readonly prefix: string;
+  /** Relative keys that are not part of the resource although they are below the prefix. */
+  readonly hiddenKeys?: readonly string[] | undefined;
+  /** Default: the client's. */
+  readonly logger?: Logger | undefined;
+}
+
+/**
+ * What is in etcd below one prefix. Many may share one client; closing one does not close that.
+ *
+ * Keys that are not valid UTF-8, and the prefix itself, are left out, counted and logged.
+ */
+export class EtcdStorage implements Storage {
+  readonly #client: EtcdClient;
+  readonly #prefix: Buffer;
+  readonly #hidden: ReadonlySet<string>;
+  readonly #leftOut: LeftOutKeys;
+  readonly #reads: PointReads;
+  readonly #lister: Lister;
+  readonly #watches = new Set<EtcdWatch>();
+  /** The newest revision read, which a read of ANY does not go behind. */
+  #newest = 0;
+  #isClosed = false;
+
+  /** Throws INVALID_REQUEST for a prefix that UTF-8 can't hold. */
+  constructor(client: EtcdClient, options: EtcdStorageOptions) {
+    checkText("prefix", options.prefix);
+    this.#client = client;
+    this.#prefix = Buffer.from(options.prefix);
+    this.#hidden = new Set(options.hiddenKeys);
+    this.#leftOut = new LeftOutKeys(client.clock, options.logger ?? client.logger);
+    this.#reads = new PointReads(client, prefixRange(this.#prefix).key);
+    this.#lister = new Lister({
+      read: (request, at, signal) => this.#read(request, at, signal),
+      keyOf: (key) => this.#keyOf(key),
+      countsAreExact: () => this.#hidden.size === 0 && this.#leftOut.count === 0,
+    });
+  }
+
+  /** How often a key was left out that can't be part of the resource. */
+  get leftOutKeys(): number {
+    return this.#leftOut.count;
+  }
+
+  async get(request: GetRequest): Promise<GetResult> {
+    this.#enter(request.signal);
+    checkGet(request);
+    const read = { key: this.#absolute(request.key) };
+    const { revision, response } = await this.#read(read, request.at, request.signal);
+    const [kv] = response.kvs;
+    const isThere = kv !== undefined && !this.#hidden.has(request.key);
+    return { revision, object: isThere ? storedObject(request.key, kv) : undefined };
+  }
+
+  async list(request: ListRequest): Promise<ListResult> {
+    this.#enter(request.signal);
+    checkList(request);
+    const { prefix, startAfter } = request;
+    const range = prefixRange(this.#absolute(prefix));
+    return this.#lister.list(
+      request,
+      range,
+      startAfter === undefined ? undefined : this.#absolute(startAfter),
+    );
+  }
+
+  watch(request: WatchRequest): WatchStream {
+    const watch = new EtcdWatch(
+      {
+        client: this.#client,
+        reads: this.#reads,
+        range: this.#rangeOf(request.scope),
+        keyOf: (key) => this.#keyOf(key),
+        onEnd: (ended) => this.#watches.delete(ended),
+      },
+      request,
+    );
+    this.#watches.add(watch);
+    try {
+      this.#enter(undefined);
+      checkWatch(request);
+    } catch (error) {
+      watch.end(error instanceof Error ? error : new Error(String(error)));
+    }
+    watch.start();
+    return watch;
+  }
+
+  async put(request: PutRequest): Promise<WriteResult> {
+    this.#enter(request.signal);
+    const { key, value, expectedModRevision: expected, lease = 0n, signal } = request;
+    this.#checkWritable(key);
+    if (expected !== undefined) checkInteger("expectedModRevision", expected, 0);
+    if (lease < 0n || lease >= 2n ** 63n) {
+      throw invalidRequest("lease", `${lease} is not a lease id, which has 63 bits.`);
+    }
+    const etcdKey = this.#absolute(key);
+    const answer = await this.#client.write(
+      {
+        compare: standsAt(etcdKey, expected),
+        success: [
+          { request_put: { key: etcdKey, value, lease: String(lease) } },
+          // Tells the version and the creation, which a put does not.
+          stateOf(etcdKey),
+        ],
+        failure: [stateOf(etcdKey)],
+      },
+      lease,
+      signal,
+    );
+    const state = rangeIn(answer, answer.succeeded ? 1 : 0);
+    if (!answer.succeeded) {
+      throw revisionConflict(key, expected ?? 0, state ? safeNumber(state.mod_revision) : 0);
+    }
+    if (state === undefined) throw new Error("etcd does not have what it has just been given.");
+    const { createRevision, modRevision, version } = storedObject(key, state);
+    return {
+      revision: this.#seen(answer),
+      object: new StoredObject(key, value, createRevision, modRevision, version, lease),
+    };
+  }
+
+  async delete(request: DeleteRequest): Promise<WriteResult> {
+    this.#enter(request.signal);
+    const { key, expectedModRevision: expected, signal } = request;
+    this.#checkWritable(key);
+    if (expected !== undefined) checkInteger("expectedModRevision", expected, 1);
+    const etcdKey = this.#absolute(key);
+    const answer = await this.#client.write(
+      {
+        compare: standsAt(etcdKey, expected),
+        success: [{ request_delete_range: { key: etcdKey, prev_kv: true } }],
+        failure: [stateOf(etcdKey)],
+      },
+      0n,
+      signal,
+    );
+    const revision = this.#seen(answer);
+    const [deleted] = answer.responses[0]?.response_delete_range?.prev_kvs ?? [];
+    if (deleted !== undefined) return { revision, object: storedObject(key, deleted) };
+    const state = answer.succeeded ? undefined : rangeIn(answer, 0);
+    if (state === undefined) throw objectNotFound(key, revision);
+    throw revisionConflict(key, expected ?? 0, safeNumber(state.mod_revision));
+  }
+
+  async currentRevision(signal?: AbortSignal): Promise<number> {
+    this.#enter(signal);
+    const revision = await this.#reads.current(signal);
+    this.#newest = Math.max(this.#newest, revision);
+    return revision;
+  }
+
+  requestProgress(): void {
+    for (const watch of this.#watches) watch.requestProgress();
+  }
+
+  /** Every stream ends, and every later call rejects, with UPSTREAM_UNAVAILABLE. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    for (const watch of this.#watches) watch.end(closed());
+  }
+
+  /** Throws unless calls are taken. */
+  #enter(signal: AbortSignal | undefined): void {
+    signal?.throwIfAborted();
+    if (this.#isClosed) throw closed();
+  }
+
+  #checkWritable(key: string): void {
+    checkKey(key);
+    if (!this.#hidden.has(key)) return;
+    throw invalidRequest("key", `${JSON.stringify(key)} is the service's own: choose another key.`);
+  }
+
+  /** Reads once, in the way that the requirement asks for. */
+  async #read(
+    request: RangeRequest,
+    at: RevisionRequirement,
+    signal: AbortSignal | undefined,
+  ): Promise<{ revision: number; response: RangeResponse }> {
+    if (at.match === "EXACT") return this.#readAt(request, at.revision, signal);
+    if (at.match === "ANY") {
+      const response = await this.#client.range({ ...request, serializable: true }, signal);
+      // Another member may be behind the one that answered before.
+      if (safeNumber(response.header.revision) >= this.#newest) {
+        return { revision: this.#seen(response), response };
+      }
+    }
+    const response = await this.#client.range(request, signal);
+    const revision = this.#seen(response);
+    if (at.match === "NOT_OLDER_THAN" && at.revision > revision) {
+      throw historyChanged(at.revision, revision);
+    }
+    return { revision, response };
+  }
+
+  async #readAt(
+    request: RangeRequest,
+    revision: number,
+    signal: AbortSignal | undefined,
+  ): Promise<{ revision: number; response: RangeResponse }> {
+    try {
+      // Linearizable: a member that is behind does not have the revision yet.
+      const response = await this.#client.range({ ...request, revision }, signal);
+      return { revision, response };
+    } catch (error) {
+      if (!isServiceError(error)) throw error;
+      if (says(error.details, compacted)) {
+        throw revisionTooOld(revision, await this.#reads.compactRevision());
+      }
+      if (says(error.details, futureRevision)) {
+        throw historyChanged(revision, await this.#reads.current(signal));
+      }
+      throw error;
+    }
+  }
+
+  /** The revision of an answer, noted as read. */
+  #seen({ header }: RangeResponse | TxnResponse): number {
+    const revision = safeNumber(header.revision);
+    this.#newest = Math.max(this.#newest, revision);
+    return revision;
+  }
+
+  #absolute(key: string): Buffer {
+    return Buffer.concat([this.#prefix, Buffer.from(key)]);
+  }
+
+  #rangeOf(scope: Scope): KeyRange {
+    if ("key" in scope) return { key: this.#absolute(scope.key) };
+    return prefixRange(this.#absolute(scope.prefix));
+  }
+
+  #keyOf(key: Buffer): string | undefined {
+    const relative = relativeKey(key, this.#prefix.byteLength);
+    if (relative === undefined) this.#leftOut.add(key);
+    return relative === undefined || this.#hidden.has(relative) ? undefined : relative;
+  }
+}
+
+/** That the key stands at this revision, 0 being nowhere; nothing if nothing is expected. */
+function standsAt(key: Buffer, expected: number | undefined): readonly Compare[] {
+  if (expected === undefined) return [];
+  return [{ result: "Equal", target: "Mod", key, mod_revision: expected }];
+}
+
+function stateOf(key: Buffer): RequestOp {
+  return { request_range: { key, keys_only: true } };
+}
+
+function rangeIn(answer: TxnResponse, position: number): KeyValue | undefined {
+  return answer.responses[position]?.response_range?.kvs[0];
+}
+
+function closed(): WatchFanoutError {
+  return upstreamUnavailable("This storage of etcd is closed.");
+}

@@ -1,0 +1,37 @@
+/** etcd's way to say "no end": all keys from the first on. Also the smallest key there is. */
+const zero = Buffer.from([0]);
+
+/** A range of keys by their bytes, as etcd takes it; without an end it is the one key. */
+export interface KeyRange {
+  readonly key: Buffer;
+  readonly range_end?: Buffer;
+}
+
+/** All keys that begin with `prefix`; all there are if it is empty. */
+export function prefixRange(prefix: Buffer): Required<KeyRange> {
+  return { key: prefix.byteLength === 0 ? zero : prefix, range_end: prefixEnd(prefix) };
+}
+
+/** The part of `range` after `key`, or undefined if nothing can be there. */
+export function rangeAfter(range: Required<KeyRange>, key: Buffer): Required<KeyRange> | undefined {
+  const next = Buffer.concat([key, zero]);
+  if (Buffer.compare(next, range.key) <= 0) return range;
+  const endless = range.range_end.equals(zero);
+  if (!endless && Buffer.compare(next, range.range_end) >= 0) return undefined;
+  return { key: next, range_end: range.range_end };
+}
+
+/**
+ * The smallest key above all that begin with `prefix`: its last byte that can be raised is, and what
+ * follows is dropped. A prefix of nothing but 0xff has no such key, as the empty one.
+ */
+function prefixEnd(prefix: Buffer): Buffer {
+  for (let i = prefix.byteLength - 1; i >= 0; i--) {
+    const byte = prefix.readUInt8(i);
+    if (byte === 0xff) continue;
+    const end = Buffer.from(prefix.subarray(0, i + 1));
+    end.writeUInt8(byte + 1, i);
+    return end;
+  }
+  return zero;
+}

@@ -1,0 +1,165 @@
+import { type StoredObject, weight } from "../object.ts";
+import type { ListRequest, ListResult, RevisionRequirement } from "../storage.ts";
+import { safeNumber, storedObject } from "./decode.ts";
+import { type KeyRange, rangeAfter } from "./key-range.ts";
+import type { KeyValue, RangeRequest, RangeResponse } from "./messages.ts";
+
+/** How many bytes of keys and values one answer of etcd is meant to have, about. */
+const answerBytes = 4 * 1024 * 1024;
+
+/** How many keys one answer of etcd may have. */
+const maxAnswerKeys = 10_000;
+
+/** What a listing needs of the storage. */
+export interface ListSource {
+  /** Reads once, as new as required, and says at which revision. */
+  read(
+    request: RangeRequest,
+    at: RevisionRequirement,
+    signal: AbortSignal | undefined,
+  ): Promise<{ readonly revision: number; readonly response: RangeResponse }>;
+  /** The relative key; undefined if it is not part of the resource. */
+  keyOf(key: Buffer): string | undefined;
+  /** Whether every key in etcd is known to be part of the resource, so that etcd's count is right. */
+  countsAreExact(): boolean;
+}
+
+/**
+ * One page of the resource, of however many answers of etcd: all at one revision, each of about 4 MiB.
+ */
+export class Lister {
+  readonly #source: ListSource;
+  /** What a key and its value were of late, in bytes, to ask for the right number of them. */
+  #averageBytes = 1024;
+
+  constructor(source: ListSource) {
+    this.#source = source;
+  }
+
+  /**
+   * `range` is that of the request's prefix, `startAfter` the absolute key to start after.
+   */
+  async list(
+    request: ListRequest,
+    range: Required<KeyRange>,
+    startAfter: Buffer | undefined,
+  ): Promise<ListResult> {
+    const page = new Page(request);
+    let rest = startAfter === undefined ? range : rangeAfter(range, startAfter);
+    if (rest === undefined) return this.#empty(request, range);
+    let { at } = request;
+    let atRevision: number | undefined;
+    for (;;) {
+      const limit = this.#keysToAskFor(page);
+      const { revision, response } = await this.#source.read(
+        { ...rest, limit },
+        at,
+        request.signal,
+      );
+      atRevision ??= revision;
+      at = { match: "EXACT", revision: atRevision };
+      const { kvs, more } = response;
+      this.#learn(kvs);
+      const taken = this.#fill(page, kvs);
+      const following = safeNumber(response.count) - taken;
+      if (taken < kvs.length || (page.isFull && more))
+        return this.#cut(page, atRevision, following);
+      const last = kvs.at(-1);
+      if (!more || last === undefined) return finished(page, atRevision);
+      rest = rangeAfter(rest, last.key);
+      if (rest === undefined) return finished(page, atRevision);
+    }
+  }
+
+  /** Nothing can be in the range; what is left to find out is the revision. */
+  async #empty(request: ListRequest, { key }: KeyRange): Promise<ListResult> {
+    const read = { key, count_only: true };
+    const { revision } = await this.#source.read(read, request.at, request.signal);
+    return { revision, items: [], next: undefined, remaining: 0 };
+  }
+
+  /** Puts into the page what fits, and returns how many keys it has dealt with. */
+  #fill(page: Page, kvs: readonly KeyValue[]): number {
+    let taken = 0;
+    for (const kv of kvs) {
+      if (page.isFull) break;
+      const key = this.#source.keyOf(kv.key);
+      if (key !== undefined && !page.offer(storedObject(key, kv))) break;
+      taken++;
+    }
+    return taken;
+  }
+
+  #cut(page: Page, revision: number, following: number): ListResult {
+    const isKnown = !page.isFiltered && this.#source.countsAreExact();
+    return {
+      revision,
+      items: page.items,
+      next: page.lastKey,
+      remaining: isKnown ? following : undefined,
+    };
+  }
+
+  #keysToAskFor(page: Page): number {
+    const bytes = Math.min(answerBytes, page.roomBytes);
+    const byBytes = Math.ceil(bytes / this.#averageBytes) + 1;
+    return Math.max(1, Math.min(byBytes, page.roomCount, maxAnswerKeys));
+  }
+
+  #learn(kvs: readonly KeyValue[]): void {
+    if (kvs.length === 0) return;
+    let bytes = 0;
+    for (const { key, value } of kvs) bytes += key.byteLength + value.byteLength;
+    this.#averageBytes = Math.max(1, bytes / kvs.length);
+  }
+}
+
+function finished(page: Page, revision: number): ListResult {
+  return { revision, items: page.items, next: undefined, remaining: 0 };
+}
+
+/** The page as it fills. */
+class Page {
+  readonly items: StoredObject[] = [];
+  readonly #request: ListRequest;
+  #bytes = 0;
+  /** The last key that has been dealt with, whether or not its object is on the page. */
+  lastKey: string | undefined;
+
+  constructor(request: ListRequest) {
+    this.#request = request;
+    this.lastKey = request.startAfter;
+  }
+
+  get isFiltered(): boolean {
+    return this.#request.predicate !== undefined;
+  }
+
+  get isFull(): boolean {
+    return this.#request.limit > 0 && this.items.length >= this.#request.limit;
+  }
+
+  /** How many objects there is room for, as far as that limits how many keys to ask for. */
+  get roomCount(): number {
+    const { limit } = this.#request;
+    return limit === 0 || this.isFiltered ? Infinity : limit - this.items.length;
+  }
+
+  get roomBytes(): number {
+    const { maxBytes = 0 } = this.#request;
+    return maxBytes === 0 || this.isFiltered ? Infinity : Math.max(0, maxBytes - this.#bytes);
+  }
+
+  /** Takes the object, or leaves it out if the predicate does; returns false if there is no room. */
+  offer(object: StoredObject): boolean {
+    const { predicate, maxBytes = 0 } = this.#request;
+    if (predicate === undefined || predicate(object)) {
+      const bytes = this.#bytes + weight(object);
+      if (maxBytes > 0 && bytes > maxBytes && this.items.length > 0) return false;
+      this.#bytes = bytes;
+      this.items.push(object);
+    }
+    this.lastKey = object.key;
+    return true;
+  }
+}

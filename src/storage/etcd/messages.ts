@@ -1,0 +1,147 @@
+import type {
+  CallOptions,
+  ClientDuplexStream,
+  ClientUnaryCall,
+  Metadata,
+  ServiceError,
+} from "@grpc/grpc-js";
+
+/*
+ * etcd's messages as etcd3 loads them (int64 as decimal strings, enums by name, bytes as Buffers, every
+ * field present), as far as they are used here. What they mean is said in etcd3's proto/rpc.proto.
+ */
+
+export interface ResponseHeader {
+  readonly revision: string;
+}
+
+export interface KeyValue {
+  readonly key: Buffer;
+  readonly value: Buffer;
+  readonly create_revision: string;
+  readonly mod_revision: string;
+  readonly version: string;
+  readonly lease: string;
+}
+
+export interface RangeRequest {
+  readonly key: Buffer;
+  readonly range_end?: Buffer;
+  readonly limit?: number;
+  readonly revision?: number;
+  readonly serializable?: boolean;
+  readonly keys_only?: boolean;
+  readonly count_only?: boolean;
+}
+
+export interface RangeResponse {
+  readonly header: ResponseHeader;
+  readonly kvs: readonly KeyValue[];
+  readonly more: boolean;
+  readonly count: string;
+}
+
+interface PutRequest {
+  readonly key: Buffer;
+  readonly value: Uint8Array;
+  readonly lease?: string;
+}
+
+interface DeleteRangeRequest {
+  readonly key: Buffer;
+  readonly prev_kv?: boolean;
+}
+
+export interface Compare {
+  readonly result: "Equal";
+  readonly target: "Mod";
+  readonly key: Buffer;
+  readonly mod_revision: number;
+}
+
+export type RequestOp =
+  | { readonly request_range: RangeRequest }
+  | { readonly request_put: PutRequest }
+  | { readonly request_delete_range: DeleteRangeRequest };
+
+export interface TxnRequest {
+  readonly compare: readonly Compare[];
+  readonly success: readonly RequestOp[];
+  readonly failure: readonly RequestOp[];
+}
+
+export interface ResponseOp {
+  readonly response_range?: RangeResponse;
+  readonly response_delete_range?: { readonly prev_kvs: readonly KeyValue[] };
+}
+
+export interface TxnResponse {
+  readonly header: ResponseHeader;
+  readonly succeeded: boolean;
+  readonly responses: readonly ResponseOp[];
+}
+
+export interface EtcdEvent {
+  readonly type: "Put" | "Delete";
+  readonly kv: KeyValue;
+  readonly prev_kv: KeyValue | null;
+}
+
+export interface WatchCreateRequest {
+  readonly key: Buffer;
+  readonly range_end?: Buffer;
+  readonly start_revision: number;
+  readonly progress_notify?: boolean;
+  readonly prev_kv?: boolean;
+  readonly fragment?: boolean;
+}
+
+export type WatchRequest =
+  | { readonly create_request: WatchCreateRequest }
+  | { readonly progress_request: Record<string, never> };
+
+export interface WatchResponse {
+  readonly header: ResponseHeader;
+  readonly watch_id: string;
+  readonly created: boolean;
+  readonly canceled: boolean;
+  readonly compact_revision: string;
+  readonly cancel_reason: string;
+  readonly fragment: boolean;
+  readonly events: readonly EtcdEvent[];
+}
+
+export interface StatusResponse {
+  readonly version: string;
+}
+
+export interface AuthenticateResponse {
+  readonly token: string;
+}
+
+export type WatchCall = ClientDuplexStream<WatchRequest, WatchResponse>;
+
+/** A unary method of one of etcd3's raw clients. */
+export type UnaryMethod<Request, Response> = (
+  request: Request,
+  metadata: Metadata,
+  options: CallOptions,
+  callback: (error: ServiceError | null, response?: Response) => void,
+) => ClientUnaryCall;
+
+/** The raw clients, of which etcd3's types say nothing but that they are gRPC clients. */
+export interface RawClients {
+  readonly KV: {
+    range: UnaryMethod<RangeRequest, RangeResponse>;
+    txn: UnaryMethod<TxnRequest, TxnResponse>;
+  };
+  readonly Auth: {
+    authenticate: UnaryMethod<{ name: string; password: string }, AuthenticateResponse>;
+  };
+  readonly Maintenance: {
+    status: UnaryMethod<Record<string, never>, StatusResponse>;
+  };
+  readonly Watch: {
+    watch(metadata: Metadata): WatchCall;
+  };
+}

@@ -1,0 +1,90 @@
+import { upstreamUnavailable } from "../../errors.ts";
+import type { EtcdClient } from "./client.ts";
+import { safeNumber } from "./decode.ts";
+import { compacted, isServiceError, says } from "./errors.ts";
+import type { CallLimits, Member } from "./member.ts";
+import type { WatchResponse } from "./messages.ts";
+
+/** How long to look for the compacted revision, in milliseconds: it is only good to know. */
+const compactRevisionTimeoutMs = 2_000;
+
+/**
+ * Questions about etcd's revisions, answered by reading one key: one that the service's user may read,
+ * whether it exists or not.
+ */
+export class PointReads {
+  readonly #client: EtcdClient;
+  readonly #key: Buffer;
+
+  constructor(client: EtcdClient, key: Buffer) {
+    this.#client = client;
+    this.#key = key;
+  }
+
+  /** etcd's own revision, linearizable. */
+  async current(signal: AbortSignal | undefined): Promise<number> {
+    const { header } = await this.#client.range({ key: this.#key, count_only: true }, signal);
+    return safeNumber(header.revision);
+  }
+
+  /** The same, asked of this member. */
+  async currentOn(member: Member, limits: CallLimits): Promise<number> {
+    const request = { key: this.#key, count_only: true };
+    const { header } = await this.#client.rangeOn(member, request, limits);
+    return safeNumber(header.revision);
+  }
+
+  /** Whether the state at this revision can still be read. */
+  async isKept(revision: number, signal: AbortSignal): Promise<boolean> {
+    try {
+      await this.#client.range({ key: this.#key, count_only: true, revision }, signal);
+      return true;
+    } catch (error) {
+      if (isServiceError(error) && says(error.details, compacted)) return false;
+      throw error;
+    }
+  }
+
+  /**
+   * The revision that etcd was last compacted at, so the oldest that can be read at or watched from;
+   * undefined if it can't be found out now. No call tells it, but etcd cancels a watch from before it
+   * with that revision.
+   */
+  async compactRevision(): Promise<number | undefined> {
+    const { clock } = this.#client;
+    const stopping = new AbortController();
+    const timer = clock.setTimeout(
+      () =>
+        stopping.abort(upstreamUnavailable("etcd did not tell its compacted revision in time.")),
+      compactRevisionTimeoutMs,
+    );
+    try {
+      return await this.#client.onSomeMember(
+        (member, limits) => this.#cancelledAt(member, limits),
+        stopping.signal,
+      );
+    } catch {
+      return undefined;
+    } finally {
+      timer.cancel();
+    }
+  }
+
+  async #cancelledAt(member: Member, limits: CallLimits): Promise<number | undefined> {
+    const call = await this.#client.openWatch(member, limits);
+    try {
+      return await new Promise((resolve, reject) => {
+        limits.signal?.addEventListener("abort", () => reject(limits.signal?.reason));
+        call.on("error", reject);
+        call.on("end", () => resolve(undefined));
+        call.on("data", (response: WatchResponse) => {
+          if (response.canceled) resolve(safeNumber(response.compact_revision) || undefined);
+          else if (!response.created) resolve(undefined); // nothing has been compacted
+        });
+        call.write({ create_request: { key: this.#key, start_revision: 1 } });
+      });
+    } finally {
+      call.cancel();
+    }
+  }
+}

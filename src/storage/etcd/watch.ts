@@ -1,0 +1,336 @@
+import type { Timer } from "../../clock.ts";
+import {
+  hasReason,
+  historyChanged,
+  revisionTooOld,
+  upstreamUnavailable,
+  type WatchFanoutError,
+} from "../../errors.ts";
+import { WatchBatch, WatchEvent } from "../event.ts";
+import type { WatchRequest, WatchStream } from "../storage.ts";
+import { transition } from "../transition.ts";
+import { BatchQueue } from "./batch-queue.ts";
+import type { EtcdClient } from "./client.ts";
+import { deletedObject, safeNumber, storedObject } from "./decode.ts";
+import { cancelError, isStaleToken, readError } from "./errors.ts";
+import type { KeyRange } from "./key-range.ts";
+import type { Member } from "./member.ts";
+import type { EtcdEvent, WatchCall, WatchResponse } from "./messages.ts";
+import type { PointReads } from "./point-reads.ts";
+import { ProgressAsker } from "./progress-asker.ts";
+import { WholeRevisions } from "./whole-revisions.ts";
+
+/** How long etcd may take to say that it has created a watch, in milliseconds. */
+const createTimeoutMs = 5_000;
+
+/** etcd's watch id in answers to a manual progress request. */
+const wholeStream = "-1";
+
+/** What a watch needs to know of the storage that it belongs to. */
+export interface WatchSource {
+  readonly client: EtcdClient;
+  readonly reads: PointReads;
+  /** The range in etcd of the request's scope. */
+  readonly range: KeyRange;
+  /** The relative key; undefined if nobody is to be told of it. */
+  readonly keyOf: (key: Buffer) => string | undefined;
+  /** Called once, when the watch needs nothing of the storage any more. */
+  readonly onEnd: (watch: EtcdWatch) => void;
+}
+
+/**
+ * One watch of etcd, on a gRPC stream of its own: etcd answers a manual progress request only while
+ * every watch of the stream has caught up.
+ *
+ * The resume point is the last whole revision that came, or progress that etcd told of. It is never
+ * the revision in a header otherwise: that one is the store's, also while the watch is still behind.
+ *
+ * What breaks ends the stream. Whoever reads it knows how far it came, and watches anew.
+ */
+export class EtcdWatch implements WatchStream {
+  readonly #source: WatchSource;
+  readonly #request: WatchRequest;
+  readonly #queue = new BatchQueue();
+  readonly #revisions = new WholeRevisions();
+  readonly #progress: ProgressAsker;
+  readonly #stopping = new AbortController();
+  /** Everything up to and including this revision has come. */
+  #position = 0;
+  #member: Member | undefined;
+  #call: WatchCall | undefined;
+  #creating: Timer | undefined;
+  #isCreated = false;
+  #isPaused = false;
+  /**
+   * Whether what has come may be read. Undefined until the first of it came, which is then checked: see
+   * `#confirm`.
+   */
+  #isConfirmed: boolean | undefined;
+  /** Whether the stream from etcd is over: what still comes from it does not count. */
+  #isHungUp = false;
+  /** Why it ends, once all that came before has been read. */
+  #end: Error | null | undefined;
+  #listener: () => void = () => {};
+  /** Whether the listener is to be called when there is something to read. */
+  #isWaiting = true;
+  #isWaking = false;
+
+  constructor(source: WatchSource, request: WatchRequest) {
+    this.#source = source;
+    this.#request = request;
+    const { clock } = source.client;
+    this.#progress = new ProgressAsker(
+      clock,
+      () => this.#call?.write({ progress_request: {} }),
+      () => this.#fail(this.#silent("no longer answers on a watch")),
+    );
+  }
+
+  /** Begins, unless it has been ended before. */
+  start(): void {
+    this.#open().catch((error: unknown) => this.#fail(error));
+  }
+
+  get ended(): Error | null | undefined {
+    return this.#queue.isEmpty ? this.#end : undefined;
+  }
+
+  read(): WatchBatch | undefined {
+    const batch = this.#isConfirmed === true ? this.#queue.shift() : undefined;
+    this.#isWaiting = batch === undefined && this.#end === undefined;
+    if (this.#isPaused && this.#queue.isHalfEmpty) this.#resume();
+    return batch;
+  }
+
+  onReadable(listener: () => void): void {
+    this.#listener = listener;
+  }
+
+  close(): void {
+    if (this.ended !== undefined) return;
+    this.#queue.clear();
+    this.#finish(null);
+  }
+
+  /** Ends at once with an error: what waits is dropped. Only the first end counts. */
+  end(error: Error): void {
+    if (this.ended !== undefined) return;
+    this.#queue.clear();
+    this.#finish(error);
+  }
+
+  requestProgress(): void {
+    if (this.#end === undefined) this.#progress.ask();
+  }
+
+  /** Finds a member, makes sure that the history is the one expected, and opens the stream there. */
+  async #open(): Promise<void> {
+    if (this.#isHungUp) return;
+    const { client, reads } = this.#source;
+    const { afterRevision } = this.#request;
+    const { signal } = this.#stopping;
+    const { member, limits, current } = await client.onSomeMember(async (member, limits) => {
+      // Above etcd's own revision a watch would wait in silence. The read also renews the token, which
+      // a stream can't, and shows that this member is in touch with the others.
+      return { member, limits, current: await reads.currentOn(member, limits) };
+    }, signal);
+    this.#member = member;
+    if (afterRevision !== undefined && afterRevision > current) {
+      throw historyChanged(afterRevision, current);
+    }
+    this.#position = afterRevision ?? current;
+    const call = await client.openWatch(member, limits);
+    this.#call = call;
+    this.#listen(call);
+    if (this.#isHungUp) return call.cancel();
+    call.write({
+      create_request: {
+        ...this.#source.range,
+        start_revision: this.#position + 1,
+        progress_notify: true,
+        prev_kv: this.#request.withPrevious,
+        fragment: true,
+      },
+    });
+    this.#creating = client.clock.setTimeout(
+      () => this.#fail(this.#silent("did not create a watch in time")),
+      createTimeoutMs,
+    );
+  }
+
+  #listen(call: WatchCall): void {
+    call.on("error", (error: Error) => this.#fail(error));
+    call.on("end", () => this.#fail(this.#silent("ended a watch without a reason")));
+    call.on("data", (response: WatchResponse) => {
+      if (this.#isHungUp) return;
+      try {
+        this.#take(response);
+      } catch (error) {
+        if (error instanceof PreviousCompacted) this.#endTooOld(this.#position);
+        else this.#fail(error);
+      }
+    });
+  }
+
+  #take(response: WatchResponse): void {
+    this.#progress.heard();
+    if (response.canceled) {
+      this.#cancelled(response);
+    } else if (response.created) {
+      this.#creating?.cancel();
+      this.#isCreated = true;
+      this.#progress.ready();
+    } else if (!this.#isCreated) {
+      // Progress that overtook `created` may have overtaken events too, which etcd keeps for after it.
+      return;
+    } else if (response.events.length > 0) {
+      this.#takeEvents(response);
+    } else {
+      this.#takeProgress(response);
+    }
+  }
+
+  #takeEvents({ events, fragment }: WatchResponse): void {
+    for (const event of events) {
+      const revision = safeNumber(event.kv.mod_revision);
+      if (revision <= this.#position) {
+        throw this.#silent(`sent revision ${revision} again, after ${this.#position}, on a watch`);
+      }
+      this.#revisions.add(revision, this.#decode(event, revision));
+    }
+    const whole = this.#revisions.endResponse(fragment);
+    if (whole !== undefined) this.#deliver(whole.revision, whole.events);
+  }
+
+  /** Progress says that everything up to its revision has been sent. */
+  #takeProgress({ header, watch_id }: WatchResponse): void {
+    const revision = safeNumber(header.revision);
+    if (!this.#revisions.isOpen && revision >= this.#position) this.#deliver(revision, []);
+    if (watch_id === wholeStream) this.#progress.answered();
+  }
+
+  #deliver(revision: number, events: readonly WatchEvent[]): void {
+    this.#position = revision;
+    this.#queue.push(new WatchBatch(revision, events));
+    if (this.#queue.isFull) this.#pause();
+    if (this.#isConfirmed === undefined) {
+      this.#isConfirmed = false;
+      this.#confirm().catch((error: unknown) => this.#fail(error));
+    }
+    this.#wake();
+  }
+
+  /**
+   * Makes sure that nothing is missing from the first of what came.
+   *
+   * A watch from C+1 on, C being the compacted revision, has everything. etcd accepts one from C on too,
+   * but may have dropped the deletions made at C (kept only since 3.5.18, etcd pull request 19410). So
+   * where our own position could not be read any more once the watch had caught up, it was too old.
+   */
+  async #confirm(): Promise<void> {
+    const after = this.#request.afterRevision ?? 0;
+    const { reads } = this.#source;
+    const isKept = after === 0 || (await reads.isKept(after, this.#stopping.signal));
+    if (this.#isHungUp) return;
+    if (!isKept) return this.#endTooOld(after);
+    this.#isConfirmed = true;
+    this.#wake();
+  }
+
+  #decode(event: EtcdEvent, revision: number): WatchEvent | undefined {
+    const key = this.#source.keyOf(event.kv.key);
+    if (key === undefined) return undefined;
+    const { withPrevious, predicate } = this.#request;
+    const isCreation = event.type === "Put" && event.kv.create_revision === event.kv.mod_revision;
+    if (withPrevious && !isCreation && event.prev_kv === null) throw new PreviousCompacted();
+    const previous = event.prev_kv === null ? undefined : storedObject(key, event.prev_kv);
+    const object =
+      event.type === "Put"
+        ? storedObject(key, event.kv)
+        : (previous?.deletedAt(revision) ?? deletedObject(key, event.kv));
+    const type = event.type === "Delete" ? "DELETED" : isCreation ? "ADDED" : "MODIFIED";
+    const decoded = new WatchEvent(type, object, withPrevious ? previous : undefined);
+    return predicate === undefined ? decoded : transition(decoded, predicate);
+  }
+
+  #cancelled({ compact_revision, cancel_reason }: WatchResponse): void {
+    const compactRevision = safeNumber(compact_revision);
+    if (compactRevision > 0) this.#finish(revisionTooOld(this.#position, compactRevision));
+    else this.#fail(cancelError(cancel_reason, this.#member?.endpoint ?? ""));
+  }
+
+  /** Ends with an error after what came before it has been read. */
+  #fail(error: unknown): void {
+    if (this.#isHungUp) return;
+    const { client } = this.#source;
+    // A token may have been what was wrong: the next watch gets another.
+    if (isStaleToken(error)) client.forgetToken();
+    const end = readError(error, this.#member?.endpoint ?? "");
+    if (this.#member !== undefined && hasReason(end, "UPSTREAM_UNAVAILABLE")) {
+      client.failed(this.#member);
+    }
+    this.#finish(end);
+  }
+
+  async #endTooOld(requested: number): Promise<void> {
+    this.#hangUp();
+    const oldest = await this.#source.reads.compactRevision();
+    if (this.#end === undefined) this.#finish(revisionTooOld(requested, oldest));
+  }
+
+  #silent(what: string): WatchFanoutError {
+    const endpoint = this.#member?.endpoint ?? "";
+    return upstreamUnavailable(
+      `The etcd at ${endpoint} ${what}. Watch again from the last revision.`,
+    );
+  }
+
+  #finish(end: Error | null): void {
+    if (this.#end === undefined) this.#source.onEnd(this);
+    this.#end = end;
+    // Nobody can tell any more whether it is complete.
+    if (this.#isConfirmed !== true) this.#queue.clear();
+    this.#hangUp();
+    this.#wake();
+  }
+
+  #hangUp(): void {
+    this.#isHungUp = true;
+    this.#stopping.abort(upstreamUnavailable("The watch has ended."));
+    this.#creating?.cancel();
+    this.#progress.stop();
+    this.#call?.cancel();
+  }
+
+  #pause(): void {
+    if (this.#isPaused) return;
+    this.#isPaused = true;
+    this.#progress.pause();
+    this.#call?.pause();
+  }
+
+  #resume(): void {
+    this.#isPaused = false;
+    this.#progress.resume();
+    this.#call?.resume();
+  }
+
+  /** Never from within `read`, `close` or the listener. */
+  #wake(): void {
+    if (this.#isWaking) return;
+    this.#isWaking = true;
+    queueMicrotask(() => {
+      this.#isWaking = false;
+      const isNews = this.#isConfirmed === true && !this.#queue.isEmpty;
+      if (!this.#isWaiting || !(isNews || this.ended !== undefined)) return;
+      this.#isWaiting = false;
+      this.#listener();
+    });
+  }
+}
+
+/**
+ * etcd looks the previous object up when it sends an event, and leaves it out where that revision has
+ * been compacted meanwhile. Then the resume point before is too old.
+ */
+class PreviousCompacted extends Error {}
