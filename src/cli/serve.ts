@@ -6,7 +6,8 @@ import type { Config } from "../config/config.ts";
 import { exitCodes } from "./exit-codes.ts";
 import { createLogger } from "./logger.ts";
 import { printableText } from "./printable.ts";
-import { type Service, StartError, startService } from "./service.ts";
+import { type Service, startService } from "./service.ts";
+import { StartError } from "./start-error.ts";
 import { startUpText } from "./start-up-text.ts";
 
 /** How much longer than its clients have may a shutdown take, in milliseconds. */

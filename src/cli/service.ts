@@ -8,6 +8,7 @@ import { startServer } from "../server/server.ts";
 import { registerCacheMetrics } from "../telemetry/cache-metrics.ts";
 import { PrometheusMetrics } from "../telemetry/prometheus.ts";
 import { RpcMetrics } from "../telemetry/rpc-metrics.ts";
+import { StartError } from "./start-error.ts";
 import { openStorages } from "./storages.ts";
 import { version } from "./version.ts";
 
@@ -25,11 +26,6 @@ export interface Service {
   stop(): Promise<void>;
 }
 
-/** Why the service could not start, in a sentence for whoever started it. */
-export class StartError extends Error {
-  override readonly name = "StartError";
-}
-
 /**
  * Starts everything that a configuration asks for. It serves as soon as this resolves, though it is not
  * ready before its caches are. Rejects with a StartError, and with nothing left running.
@@ -43,7 +39,7 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
   try {
     const metrics = new PrometheusMetrics(version);
     closing.push(() => metrics.close());
-    const storages = await openStorages(config, clock, logger);
+    const storages = openStorages(config, clock, logger);
     closing.push(() => storages.close());
     const caches = new Map<string, Cacher>();
     for (const [name, storage] of storages.byResource) {
@@ -82,6 +78,7 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
       }),
     );
     closing.push(() => server.drain(config.shutdownTimeoutMs));
+    await storages.check();
     for (const cacher of caches.values()) cacher.start();
 
     let stopped: Promise<void> | undefined;
@@ -106,10 +103,17 @@ function readiness(
 ): readonly ReadinessCheck[] {
   const checks = [...caches].map(([name, cacher]) => ({
     name: `resource/${name}`,
-    failure: cacher.ready ? undefined : "the cache has not been filled from the store yet",
+    failure: cacher.ready ? undefined : notReadyReason(cacher),
   }));
   const failure = draining ? "the service is shutting down" : undefined;
   return [{ name: "serving", failure }, ...checks];
+}
+
+/** Losing the store later does not make a cache unusable, so that this is only asked before. */
+function notReadyReason(cacher: Cacher): string {
+  const still = "the cache has not been filled from the store yet";
+  const failure = cacher.upstreamFailure;
+  return failure === undefined ? still : `${still}: ${failure.message}`;
 }
 
 const reasons: Readonly<Record<string, string>> = {

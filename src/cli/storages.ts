@@ -1,28 +1,55 @@
 import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
-import type { Config } from "../config/config.ts";
+import type { Config, EtcdConfig } from "../config/config.ts";
+import { EtcdClient } from "../storage/etcd/client.ts";
+import { UnsupportedEtcdError } from "../storage/etcd/errors.ts";
+import { EtcdStorage } from "../storage/etcd/etcd-storage.ts";
 import { MemoryStorage } from "../storage/memory/memory-storage.ts";
 import type { Storage } from "../storage/storage.ts";
+import { StartError } from "./start-error.ts";
 
 /** What the resources are kept in. */
 export interface Storages {
   readonly byResource: ReadonlyMap<string, Storage>;
+  /** Rejects with a StartError if there is no sense in going on. That etcd is away is no reason. */
+  check(): Promise<void>;
   /** Closes what the storages share; each of them is closed by whoever uses it. */
   close(): Promise<void>;
 }
 
+/** Opens the storage of every resource. Nothing is asked of it yet. */
+export function openStorages(config: Config, clock: Clock, logger: Logger): Storages {
+  return config.etcd === undefined
+    ? embedded(config, clock)
+    : etcd(config.etcd, config, clock, logger);
+}
+
 /**
- * Opens the storage of every resource. The embedded store gives each one a store of its own, with its
- * own revisions: their prefixes tell nothing apart that could meet.
+ * Each resource gets a store of its own, with its own revisions: their prefixes tell nothing apart that
+ * could meet.
  */
-export async function openStorages(
-  config: Config,
-  clock: Clock,
-  _logger: Logger,
-): Promise<Storages> {
-  const embedded = config.resources.map(({ name }): [string, Storage] => [
-    name,
-    new MemoryStorage({ clock }),
-  ]);
-  return { byResource: new Map(embedded), close: async () => {} };
+function embedded({ resources }: Config, clock: Clock): Storages {
+  return {
+    byResource: new Map(resources.map(({ name }) => [name, new MemoryStorage({ clock })])),
+    check: async () => {},
+    close: async () => {},
+  };
+}
+
+function etcd(options: EtcdConfig, { resources }: Config, clock: Clock, logger: Logger): Storages {
+  const client = new EtcdClient({ ...options, clock, logger });
+  return {
+    byResource: new Map(
+      resources.map(({ name, prefix }) => [name, new EtcdStorage(client, { prefix })]),
+    ),
+    check: async () => {
+      try {
+        await client.checkVersions();
+      } catch (error) {
+        if (!(error instanceof UnsupportedEtcdError)) throw error;
+        throw new StartError(`--etcd: ${error.message}`, { cause: error });
+      }
+    },
+    close: () => client.close(),
+  };
 }
