@@ -70,9 +70,7 @@ export class VersionedState {
       if (event.previous !== undefined) stateBytes -= weight(event.previous);
       if (event.type !== "DELETED") stateBytes += weight(event.object);
     }
-    if (stateBytes > this.#bounds.maxStateBytes && stateBytes > this.#stateBytes) {
-      throw storageFull(this.#bounds.maxStateBytes);
-    }
+    if (stateBytes > this.#bounds.maxStateBytes) throw storageFull(this.#bounds.maxStateBytes);
     if (events.length === 0) return events;
     this.#stateBytes = stateBytes;
     for (const event of events) this.#add(event);

@@ -164,13 +164,26 @@ describe("a MemoryStorage's stream that is not read", () => {
     stream.onReadable(() => told++);
     expect(stream.read()).toBeUndefined();
     for (let i = 0; i < 50; i++) await storage.put({ key: "a", value: bytes(`${i}`) });
-    clock.runImmediates();
-    expect(told).toBe(1);
     expect(stream.read()).toBeUndefined();
+    clock.runImmediates();
+    // The reader has seen the end for itself.
+    expect(told).toBe(0);
     expect(stream.ended).toMatchObject({
       reason: "REVISION_TOO_OLD",
       metadata: { requested_revision: "1", oldest_revision: "41" },
     });
+  });
+
+  test.each([
+    [10, undefined],
+    [11, "REVISION_TOO_OLD"],
+  ])("of 10 kept revisions can be behind by no more: after %d, %s", async (behind, reason) => {
+    const { storage } = open({ maxHistoryRevisions: 10 });
+    const stream = storage.watch({ ...all, afterRevision: 1 });
+    for (let i = 0; i < behind; i++) await storage.put({ key: "a", value: bytes(`${i}`) });
+    expect(stream.read()?.events.length).toBe(reason === undefined ? behind : undefined);
+    if (reason === undefined) expect(stream.ended).toBeUndefined();
+    else expect(stream.ended).toMatchObject({ reason });
   });
 
   test("has first what it was told of, and then its end", async () => {
@@ -226,6 +239,21 @@ describe("a MemoryStorage's listeners", () => {
     await storage.put({ key: "a", value: bytes("2") });
     clock.runImmediates();
     expect(calls).toBe(1);
+  });
+
+  test("are called for progress that was asked for, which is one bookmark", async () => {
+    const { clock, storage } = open();
+    await storage.put({ key: "a", value: bytes("1") });
+    const stream = storage.watch({ ...all, scope: { key: "b" }, afterRevision: undefined });
+    let calls = 0;
+    stream.onReadable(() => calls++);
+    expect(stream.read()).toBeUndefined();
+    storage.requestProgress();
+    expect(calls).toBe(0);
+    clock.runImmediates();
+    expect(calls).toBe(1);
+    expect(stream.read()).toMatchObject({ revision: 2, events: [] });
+    expect(stream.read()).toBeUndefined();
   });
 
   test("are not called for what the stream did not ask for, nor twice for an end", async () => {
