@@ -1,0 +1,57 @@
+import { describe, expect, test } from "vitest";
+import { createLogger } from "../../src/cli/logger.ts";
+import type { LogFormat, LogLevel } from "../../src/config/config.ts";
+
+function logged(format: LogFormat, level: LogLevel = "info") {
+  const written: string[] = [];
+  const destination = { write: (text: string) => void written.push(text) };
+  return { written, logger: createLogger({ level, format, destination }) };
+}
+
+describe("as text", () => {
+  test("an entry is a line: the time, the level, what happened, and its fields", () => {
+    const { written, logger } = logged("text");
+    logger.warn({ resource: "services", revision: 7, words: "two words" }, "it happened");
+    expect(written).toEqual([
+      expect.stringMatching(
+        /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z WARN {2}it happened resource=services revision=7 words="two words"\n$/,
+      ),
+    ]);
+  });
+
+  test("what someone else wrote can't make a line of its own, nor move the cursor", () => {
+    const { written, logger } = logged("text");
+    logger.info({ key: "a\n2031-01-01 FATAL \u001b[2J" }, "from\r\noutside\u202e");
+    expect(written).toHaveLength(1);
+    expect(written[0]).toMatch(/^[ -~]+\n$/);
+  });
+
+  test("of a warning's error there is the message, of an error's also where it came from", () => {
+    const { written, logger } = logged("text");
+    const err = new Error("no luck");
+    logger.warn({ err }, "tried");
+    logger.error({ err }, "failed");
+    expect(written[0]).toMatch(/ WARN {2}tried error="no luck"\n$/);
+    expect(written[1]).toMatch(/ ERROR failed error="no luck"\nError: no luck\n +at /);
+  });
+});
+
+describe("as JSON", () => {
+  test("an entry is one object on one line, with the level's name", () => {
+    const { written, logger } = logged("json");
+    logger.info({ resource: "services" }, "it happened");
+    expect(written).toHaveLength(1);
+    expect(JSON.parse(written[0] ?? "")).toEqual({
+      level: "info",
+      time: expect.any(String),
+      resource: "services",
+      msg: "it happened",
+    });
+  });
+});
+
+test.each(["text", "json"] as const)("below its level nothing is written as %s", (format) => {
+  const { written, logger } = logged(format, "error");
+  logger.warn("never mind");
+  expect(written).toEqual([]);
+});
