@@ -1,0 +1,163 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { type InitialState, PagedState, SnapshotState } from "../../src/cacher/initial-state.ts";
+import { type StoredObject, weight } from "../../src/storage/object.ts";
+import type { ListResult } from "../../src/storage/storage.ts";
+import { object, short, text } from "./objects.ts";
+
+function objects(...keys: readonly string[]): StoredObject[] {
+  return keys.map((key, i) => object(key, i + 1));
+}
+
+/** The next piece, written short: `"a b …"` while more follows, `"c →9"` at the end. */
+function piece(state: InitialState): string | undefined {
+  const batch = state.next();
+  if (batch === undefined) return undefined;
+  for (const event of batch.events) {
+    expect(event).toMatchObject({ type: "ADDED", previous: undefined });
+  }
+  expect(batch.initialEventsEnd).toBe(batch.revision !== undefined);
+  const keys = batch.events.map((event) => event.object.key);
+  return [...keys, batch.revision === undefined ? "…" : `→${batch.revision}`].join(" ");
+}
+
+function pieces(state: InitialState): string[] {
+  const all: string[] = [];
+  for (let next = piece(state); next !== undefined; next = piece(state)) all.push(next);
+  return all;
+}
+
+const one = weight(object("a", 1));
+
+describe("A state from a snapshot", () => {
+  it.each([
+    ["nothing", [], one, ["→9"]],
+    ["what fits into one piece", ["a", "b"], 3 * one, ["a b →9"]],
+    ["what fills a piece just so", ["a", "b"], 2 * one, ["a b …", "→9"]],
+    ["more than a piece", ["a", "b", "c", "d", "e"], 2 * one, ["a b …", "c d …", "e →9"]],
+    ["objects larger than a piece", ["a", "b"], 1, ["a …", "b …", "→9"]],
+  ])("hands out %s", (_what, keys, maxBytes, expected) => {
+    const state = new SnapshotState(objects(...keys).values(), undefined, 9, maxBytes);
+    expect(pieces(state)).toEqual(expected);
+    expect(piece(state)).toBeUndefined();
+  });
+
+  it("holds just what the predicate picks", () => {
+    const all = [object("a", 1, "yes"), object("b", 2, "no"), object("c", 3, "yes")];
+    const saysYes = (each: StoredObject): boolean => text(each.value) === "yes";
+    const state = new SnapshotState(all.values(), saysYes, 9, 1_000);
+    expect(pieces(state)).toEqual(["a c →9"]);
+  });
+
+  it("is complete, and empty, where the predicate picks nothing", () => {
+    const state = new SnapshotState(objects("a", "b").values(), () => false, 9, 1_000);
+    expect(pieces(state)).toEqual(["→9"]);
+  });
+
+  it("looks at no more objects than a piece needs", () => {
+    let looked = 0;
+    function* counted(): Generator<StoredObject, void, void> {
+      for (const each of objects("a", "b", "c", "d")) {
+        looked++;
+        yield each;
+      }
+    }
+    const state = new SnapshotState(counted(), undefined, 9, 2 * one);
+    expect(looked).toBe(0);
+    expect(piece(state)).toBe("a b …");
+    expect(looked).toBe(2);
+  });
+
+  it("hands out every object once, in order, in pieces that end as soon as they are large enough", () => {
+    const contents = fc.array(fc.string({ maxLength: 200 }), { maxLength: 50 });
+    fc.assert(
+      fc.property(contents, fc.integer({ min: 1, max: 1_000 }), (values, maxBytes) => {
+        const all = values.map((value, i) => object(`k${i}`, i + 1, value));
+        const state = new SnapshotState(all.values(), undefined, 99, maxBytes);
+        const seen: string[] = [];
+        for (let batch = state.next(); batch !== undefined; batch = state.next()) {
+          seen.push(...batch.events.map(short));
+          const last = batch.events.at(-1);
+          const withoutLast = batch.weight - (last?.weight ?? 0);
+          expect(withoutLast).toBeLessThan(maxBytes);
+          if (!batch.initialEventsEnd) expect(batch.weight).toBeGreaterThanOrEqual(maxBytes);
+        }
+        expect(seen).toEqual(values.map((value, i) => `ADDED k${i}=${value}@${i + 1}`));
+      }),
+      { numRuns: 200 },
+    );
+  });
+});
+
+function page(next: string | undefined, ...keys: readonly string[]): ListResult {
+  return { revision: 9, items: objects(...keys), next, remaining: undefined };
+}
+
+/** A state in pages, whose pages come when told to. */
+function paged(first: ListResult) {
+  const asked: string[] = [];
+  const heard: unknown[] = [];
+  let answer: PromiseWithResolvers<ListResult> = Promise.withResolvers();
+  const state = new PagedState(
+    first,
+    (startAfter) => {
+      asked.push(startAfter);
+      answer = Promise.withResolvers();
+      return answer.promise;
+    },
+    (...failure) => heard.push(failure),
+  );
+  const heardOf = async (settle: () => void): Promise<void> => {
+    settle();
+    await new Promise((resolve) => setImmediate(resolve));
+  };
+  return {
+    state,
+    asked,
+    heard,
+    arrive: (result: ListResult) => heardOf(() => answer.resolve(result)),
+    fail: (error: Error) => heardOf(() => answer.reject(error)),
+  };
+}
+
+describe("A state in pages from the storage", () => {
+  it("is complete with a first page that is the last", () => {
+    const { state, asked } = paged(page(undefined, "a", "b"));
+    expect(pieces(state)).toEqual(["a b →9"]);
+    expect(asked).toEqual([]);
+  });
+
+  it("asks for the next page when the one before is taken, and tells when it is there", async () => {
+    const { state, asked, heard, arrive } = paged(page("b", "a", "b"));
+    expect(asked).toEqual([]);
+    expect(piece(state)).toBe("a b …");
+    expect(asked).toEqual(["b"]);
+    expect(piece(state)).toBeUndefined();
+    expect(asked).toEqual(["b"]);
+    await arrive(page("c", "c"));
+    expect(heard).toEqual([[]]);
+    expect(asked).toEqual(["b"]);
+    expect(piece(state)).toBe("c …");
+    expect(asked).toEqual(["b", "c"]);
+    await arrive(page(undefined, "d"));
+    expect(heard).toHaveLength(2);
+    expect(pieces(state)).toEqual(["d →9"]);
+    expect(asked).toHaveLength(2);
+  });
+
+  it("goes on over pages on which nothing was picked", async () => {
+    const { state, arrive } = paged(page("m"));
+    expect(piece(state)).toBe("…");
+    await arrive(page(undefined));
+    expect(pieces(state)).toEqual(["→9"]);
+  });
+
+  it("tells why a page won't come, and has no more", async () => {
+    const { state, heard, fail } = paged(page("b", "a", "b"));
+    piece(state);
+    const failure = new Error("gone");
+    await fail(failure);
+    expect(heard).toEqual([[failure]]);
+    expect(piece(state)).toBeUndefined();
+  });
+});
