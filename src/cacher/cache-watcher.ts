@@ -99,6 +99,7 @@ export class CacheWatcher implements WatchStream {
     this.#finish(null);
     this.#input.length = 0;
     this.#inputBytes = 0;
+    this.#notify();
   }
 
   /** Ends the stream with `error` once the reader has taken what is in the input. */
@@ -242,7 +243,7 @@ export class CacheWatcher implements WatchStream {
       return new WatchBatch(this.position, events);
     }
     this.#join();
-    const bookmark = this.#bookmarkOnJoin && dispatcher.revision > this.position;
+    const bookmark = this.#bookmarkOnJoin && dispatcher.revision >= this.position;
     if (events.length === 0 && !bookmark) return undefined;
     this.#bookmarkOnJoin = false;
     this.position = Math.max(this.position, dispatcher.revision);
