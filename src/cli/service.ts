@@ -5,7 +5,7 @@ import type { Config, ListenAddress } from "../config/config.ts";
 import { formatAddress } from "../config/value-types.ts";
 import { type ReadinessCheck, startAdmin } from "../server/admin.ts";
 import { startServer } from "../server/server.ts";
-import { registerCacheMetrics } from "../telemetry/cache-metrics.ts";
+import { registerCacheMetrics, registerLeftOutKeys } from "../telemetry/cache-metrics.ts";
 import { PrometheusMetrics } from "../telemetry/prometheus.ts";
 import { RpcMetrics } from "../telemetry/rpc-metrics.ts";
 import { StartError } from "./start-error.ts";
@@ -55,6 +55,7 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
       closing.push(() => cacher.close());
     }
     registerCacheMetrics(metrics.meter, caches);
+    registerLeftOutKeys(metrics.meter, storages.leavingOut);
 
     let draining = false;
     const admin = await listening("admin", config.admin, () =>

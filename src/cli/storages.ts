@@ -6,11 +6,14 @@ import { UnsupportedEtcdError } from "../storage/etcd/errors.ts";
 import { EtcdStorage } from "../storage/etcd/etcd-storage.ts";
 import { MemoryStorage } from "../storage/memory/memory-storage.ts";
 import type { Storage } from "../storage/storage.ts";
+import type { LeftOutSource } from "../telemetry/cache-metrics.ts";
 import { StartError } from "./start-error.ts";
 
 /** What the resources are kept in. */
 export interface Storages {
   readonly byResource: ReadonlyMap<string, Storage>;
+  /** Those that leave keys out, by resource. */
+  readonly leavingOut: ReadonlyMap<string, LeftOutSource>;
   /** Rejects with a StartError if there is no sense in going on. That etcd is away is no reason. */
   check(): Promise<void>;
   /** Closes what the storages share; each of them is closed by whoever uses it. */
@@ -31,6 +34,7 @@ export function openStorages(config: Config, clock: Clock, logger: Logger): Stor
 function embedded({ resources }: Config, clock: Clock): Storages {
   return {
     byResource: new Map(resources.map(({ name }) => [name, new MemoryStorage({ clock })])),
+    leavingOut: new Map(),
     check: async () => {},
     close: async () => {},
   };
@@ -38,10 +42,15 @@ function embedded({ resources }: Config, clock: Clock): Storages {
 
 function etcd(options: EtcdConfig, { resources }: Config, clock: Clock, logger: Logger): Storages {
   const client = new EtcdClient({ ...options, clock, logger });
+  const storages = new Map(
+    resources.map(({ name, prefix }) => [
+      name,
+      new EtcdStorage(client, { prefix, logger: logger.child({ resource: name }) }),
+    ]),
+  );
   return {
-    byResource: new Map(
-      resources.map(({ name, prefix }) => [name, new EtcdStorage(client, { prefix })]),
-    ),
+    byResource: storages,
+    leavingOut: storages,
     check: async () => {
       try {
         await client.checkVersions();

@@ -18,13 +18,10 @@ function parsed<T>(accepted: string, parse: (text: string) => T | undefined): z.
     });
 }
 
-/** Any text, as it is. A YAML number or boolean has to be quoted, or its spelling would be lost. */
+/** Any text, as it is; also the path of a file, relative to the working directory. A YAML number or boolean has to be quoted, or its spelling would be lost. */
 export const text: z.ZodType<string> = z
   .string({ error: "is not text; put it in quotes" })
   .min(1, { error: "is empty" });
-
-/** The path of a file, relative to the working directory. */
-export const path: z.ZodType<string> = text;
 
 const durationUnits: Readonly<Record<string, number>> = {
   ms: 1,

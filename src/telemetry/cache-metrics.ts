@@ -195,6 +195,28 @@ export function registerCacheMetrics(meter: Meter, caches: ReadonlyMap<string, S
   );
 }
 
+/** What a storage leaves out of its resource. */
+export interface LeftOutSource {
+  /** How often a key came by that can't be part of the resource. */
+  readonly leftOutKeys: number;
+}
+
+/** Registers what storages leave out, by the resource's name. */
+export function registerLeftOutKeys(
+  meter: Meter,
+  storages: ReadonlyMap<string, LeftOutSource>,
+): void {
+  meter
+    .createObservableCounter("watch_fanout_left_out_keys", {
+      unit: "{key}",
+      description:
+        "Times that a key came by which can't be served: it is not UTF-8, or the prefix itself.",
+    })
+    .addCallback((result) => {
+      for (const [resource, { leftOutKeys }] of storages) result.observe(leftOutKeys, { resource });
+    });
+}
+
 function instrument(meter: Meter, { kind, name, unit, description }: CacheMetric): Observable {
   return kind === "counter"
     ? meter.createObservableCounter(name, { unit, description })

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { CacherStats } from "../../src/cacher/stats.ts";
-import { registerCacheMetrics } from "../../src/telemetry/cache-metrics.ts";
+import { registerCacheMetrics, registerLeftOutKeys } from "../../src/telemetry/cache-metrics.ts";
 import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
 import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
 
@@ -118,6 +118,16 @@ describe("the metrics of a cache", () => {
     registerCacheMetrics(metrics.meter, new Map([["services", { stats: broken }]]));
     await expect(metrics.render()).rejects.toThrow("Some metrics could not be read.");
   });
+});
+
+test("what storages leave out is counted by resource", async () => {
+  const metrics = new PrometheusMetrics("1.2.3");
+  const storage = { leftOutKeys: 0 };
+  registerLeftOutKeys(metrics.meter, new Map([["services", storage]]));
+  const name = 'watch_fanout_left_out_keys_total{resource="services"}';
+  expect((await values(metrics))[name]).toBe("0");
+  storage.leftOutKeys = 3;
+  expect((await values(metrics))[name]).toBe("3");
 });
 
 describe("the metrics of calls", () => {
