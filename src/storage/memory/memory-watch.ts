@@ -1,6 +1,7 @@
 import { revisionTooOld } from "../../errors.ts";
 import { WatchBatch, WatchEvent } from "../event.ts";
 import type { Predicate, Scope, WatchRequest, WatchStream } from "../storage.ts";
+import { transition } from "../transition.ts";
 import type { History } from "./history.ts";
 
 /** A batch is cut, after a whole revision, at this many events or bytes. */
@@ -125,16 +126,4 @@ export class MemoryWatch implements WatchStream {
 function matcher(scope: Scope): (key: string) => boolean {
   if ("key" in scope) return (key) => key === scope.key;
   return scope.prefix === "" ? () => true : (key) => key.startsWith(scope.prefix);
-}
-
-/** What the event is to a set of objects picked by content: entering, staying, leaving, or nothing. */
-function transition(event: WatchEvent, predicate: Predicate): WatchEvent | undefined {
-  const { object, previous } = event;
-  const before = previous !== undefined && predicate(previous);
-  const after = event.type !== "DELETED" && predicate(object);
-  if (after)
-    return before || previous === undefined ? event : new WatchEvent("ADDED", object, previous);
-  if (!before) return undefined;
-  if (event.type === "DELETED") return event;
-  return new WatchEvent("DELETED", previous.deletedAt(object.modRevision), previous);
 }
