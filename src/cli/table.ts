@@ -9,6 +9,8 @@ export interface TableOptions {
   /** How wide a line may become before it is cut; undefined: never cut. */
   readonly columns?: number | undefined;
   readonly colours: boolean;
+  /** How wide each column is at least, where that is known before its cells are. */
+  readonly widths?: readonly number[] | undefined;
 }
 
 /**
@@ -24,7 +26,9 @@ export class Table {
   constructor(headings: readonly string[], options: TableOptions) {
     this.#headings = headings;
     this.#options = options;
-    this.#widths = headings.map(length);
+    this.#widths = headings.map((heading, i) =>
+      Math.max(length(heading), options.widths?.[i] ?? 0),
+    );
   }
 
   /** The lines for these rows, each with its line end. */

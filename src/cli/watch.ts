@@ -5,7 +5,13 @@ import { systemClock } from "../clock.ts";
 import { upstreamUnavailable, type WatchFanoutError } from "../errors.ts";
 import type { EventType, WatchEvent } from "../storage/event.ts";
 import type { Scope } from "../storage/storage.ts";
-import { addClientOptions, type ClientOptions, usageError, wholeNumber } from "./client-options.ts";
+import {
+  addClientOptions,
+  type ClientOptions,
+  type Format,
+  usageError,
+  wholeNumber,
+} from "./client-options.ts";
 import { type ClientIo, runSession, type Session } from "./client-session.ts";
 import { printValueLine, tableOptions } from "./object-output.ts";
 import { printableBytes, printableText } from "./printable.ts";
@@ -67,7 +73,7 @@ async function watch(session: Session, options: WatchOptions): Promise<void> {
         say(interruptionMessage(interruption));
       },
     });
-    const print = unitPrinter(session, options);
+    const print = unitPrinter(session, options.output);
     for await (const unit of units) await print(unit);
     if (interrupted.signal.aborted) return;
     first.missing.throwIfAborted();
@@ -123,17 +129,15 @@ function interruptionMessage({ error, delayMs, resumeRevision }: Interruption): 
   return `${error.message} Going on${from} in ${(delayMs / 1000).toFixed(1)} s.`;
 }
 
-function unitPrinter(
-  { output, io }: Session,
-  options: WatchOptions,
-): (unit: WatchUnit) => Promise<void> {
-  switch (options.output) {
+function unitPrinter({ output, io }: Session, format: Format): (unit: WatchUnit) => Promise<void> {
+  switch (format) {
     case "json":
       return async (unit) => {
         for (const line of unitJson(unit)) await output.write(line);
       };
     case "table": {
-      const table = new Table(["REVISION", "EVENT", "KEY", "VALUE"], tableOptions(io));
+      const options = { ...tableOptions(io), widths: [0, "MODIFIED".length] };
+      const table = new Table(["REVISION", "EVENT", "KEY", "VALUE"], options);
       return async ({ events }) => {
         if (events.length > 0) await output.write(table.format(events.map(eventRow)));
       };

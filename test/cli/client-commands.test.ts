@@ -343,7 +343,7 @@ describe("watch", () => {
     expect(await watching(changes, [], "DELETED")).toEqual({
       code: 0,
       stdout:
-        "REVISION  EVENT    KEY       VALUE\n2         ADDED    a         v\n3         DELETED  long-key  v\n",
+        "REVISION  EVENT     KEY       VALUE\n2         ADDED     a         v\n3         DELETED   long-key  v\n",
       stderr: "",
     });
   });
