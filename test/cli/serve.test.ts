@@ -149,6 +149,30 @@ describe("a shutdown that a client holds up", () => {
   }
 });
 
+describe("a fault of ours ends the process with 1, and the log says where it was", () => {
+  /** Makes the process fail when it is told to by a signal. */
+  function failing(how: string): Readonly<Record<string, string>> {
+    const code = `process.on("SIGUSR2", () => { ${how} });`;
+    return { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(code)}` };
+  }
+
+  test.each([
+    ["an exception that nobody caught", 'throw new Error("boom")'],
+    ["a promise whose rejection nobody handled", 'Promise.reject(new Error("boom"))'],
+  ])("%s", async (_what, how) => {
+    const { process } = await startServe([], failing(how));
+    await using _ = process;
+    process.kill("SIGUSR2");
+    const { code, stderr } = await process.exit;
+    expect(code).toBe(1);
+    expect(JSON.parse(stderr.trim().split("\n").at(-1) ?? "")).toMatchObject({
+      level: "fatal",
+      msg: "a fault in watch-fanout; the process ends",
+      err: { message: "boom", stack: expect.stringContaining("at ") },
+    });
+  });
+});
+
 describe("an address that can't be listened on is told with its option, and the exit code is 1", () => {
   test.each(["listen", "admin"])("--%s, taken by another", async (option) => {
     const other = createServer().listen(0, "127.0.0.1");
