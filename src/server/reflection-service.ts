@@ -48,7 +48,8 @@ export class ReflectionService {
     // A message that is on its way when the call ends is never accepted, nor refused.
     call.once("close", () => release());
     try {
-      for await (const decoded of call) {
+      // Destroying the call on the way out would leave its HTTP/2 stream open, without a status.
+      for await (const decoded of call.iterator({ destroyOnReturn: false })) {
         const { request, fault } = decoded as Decoded<ServerReflectionRequest__Output>;
         if (fault !== undefined) throw fault;
         const response = {

@@ -1,0 +1,97 @@
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  connect,
+  constants,
+  type IncomingHttpHeaders,
+} from "node:http2";
+import { onTestFinished } from "vitest";
+
+/** HTTP/2 without any gRPC library: sends what no library would, and reads when it is told to. */
+export class RawConnection {
+  readonly session: ClientHttp2Session;
+
+  /** `window` is how many bytes the server may send on a stream before it is read from. */
+  constructor(port: number, window: number = 65_535) {
+    this.session = connect(`http://127.0.0.1:${port}`, { settings: { initialWindowSize: window } });
+    this.session.on("error", () => {});
+    onTestFinished(() => this.session.destroy());
+  }
+
+  /** Opens a stream, and sends nothing on it yet. */
+  open(path: string, headers: Record<string, string> = {}): RawCall {
+    const stream = this.session.request({
+      ":method": "POST",
+      ":path": path,
+      "content-type": "application/grpc",
+      te: "trailers",
+      ...headers,
+    });
+    return new RawCall(stream);
+  }
+
+  /** Sends one message and half-closes. */
+  call(path: string, message: Uint8Array, headers: Record<string, string> = {}): RawCall {
+    const call = this.open(path, headers);
+    call.stream.end(framed(message));
+    return call;
+  }
+}
+
+export interface RawEnd {
+  /** undefined: the stream ended without one. */
+  readonly code: number | undefined;
+  readonly message: string;
+  /** The HTTP/2 error code of a reset. */
+  readonly reset: number;
+}
+
+export class RawCall {
+  readonly stream: ClientHttp2Stream;
+  readonly ended: Promise<RawEnd>;
+  readonly answered: Promise<IncomingHttpHeaders>;
+
+  constructor(stream: ClientHttp2Stream) {
+    this.stream = stream;
+    let headers: IncomingHttpHeaders = {};
+    const keep = (more: IncomingHttpHeaders): void => {
+      headers = { ...headers, ...more };
+    };
+    stream
+      .on("response", keep)
+      .on("trailers", keep)
+      .on("error", () => {});
+    // As gRPC libraries do: whoever has got the end of the answer has nothing more to ask.
+    stream.once("end", () => stream.end());
+    this.answered = new Promise((resolve) => {
+      stream.once("response", resolve);
+    });
+    this.ended = new Promise((resolve) => {
+      stream.once("close", () => {
+        const code = headers["grpc-status"];
+        resolve({
+          code: code === undefined ? undefined : Number(code),
+          message: decodeURIComponent(String(headers["grpc-message"] ?? "")),
+          reset: stream.rstCode,
+        });
+      });
+    });
+  }
+
+  /** Takes all that comes, and drops it. */
+  drain(): this {
+    this.stream.resume();
+    return this;
+  }
+
+  cancel(): void {
+    this.stream.close(constants.NGHTTP2_CANCEL);
+  }
+}
+
+/** A message in gRPC's framing. */
+export function framed(message: Uint8Array): Buffer {
+  const head = Buffer.alloc(5);
+  head.writeUInt32BE(message.byteLength, 1);
+  return Buffer.concat([head, message]);
+}
