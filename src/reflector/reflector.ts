@@ -50,6 +50,9 @@ export interface ReflectorOptions {
 /** How often to begin a listing anew within one attempt when compaction overtakes it. */
 const listingTries = 4;
 
+/** What the target threw. Whatever that is, it is not the storage's, and to try again mends nothing. */
+class TargetFault extends Error {}
+
 /**
  * Keeps a target equal to a storage: lists, then watches from the listing's revision; resumes a broken
  * watch from the last revision that was delivered; lists anew when that one is gone.
@@ -95,8 +98,8 @@ export class Reflector {
   }
 
   /**
-   * Runs until told to stop. Rejects only with what is a fault of ours: anything that a storage may
-   * fail with is tried again.
+   * Runs until told to stop. Rejects only with what is a fault of ours: anything that the target
+   * throws, and what no storage may fail with. What a storage may fail with is tried again.
    */
   run(): Promise<void> {
     this.#running ??= this.#run();
@@ -115,8 +118,11 @@ export class Reflector {
     while (!signal.aborted) {
       try {
         this.#position ??= await this.#list();
+        // The target may itself have said so, when it was handed the state.
+        if (signal.aborted) return;
         await this.#follow(this.#position);
       } catch (error) {
+        if (error instanceof TargetFault) throw error.cause;
         if (signal.aborted) return;
         if (!(error instanceof WatchFanoutError)) throw error;
         await this.#recover(error);
@@ -148,22 +154,28 @@ export class Reflector {
 
   /** Hands the whole state over and returns its revision. */
   async #list(): Promise<number> {
-    const { storage, historyRevisions = 0 } = this.#options;
+    const { storage, target, historyRevisions = 0 } = this.#options;
     const { signal } = this.#stopping;
     const current = await storage.currentRevision(signal);
     const reach = this.#cause === "start" ? historyRevisions : 0;
-    let at = Math.max(1, current - reach);
+    const state = await this.#listFrom(Math.max(1, current - reach));
+    signal.throwIfAborted();
+    this.#failure = undefined;
+    handOver(() => target.replace({ ...state, current }, this.#cause));
+    return state.revision;
+  }
+
+  /** The state at `revision`, or at a later one if that is compacted. */
+  async #listFrom(revision: number): Promise<Pick<ListedState, "objects" | "revision">> {
+    let at = revision;
     for (let tries = 1; ; tries++) {
       try {
-        const objects = await this.#listAt(at);
-        signal.throwIfAborted();
-        this.#failure = undefined;
-        this.#options.target.replace({ objects, revision: at, current }, this.#cause);
-        return at;
+        return { objects: await this.#listAt(at), revision: at };
       } catch (error) {
         if (!hasReason(error, "REVISION_TOO_OLD") || tries === listingTries) throw error;
         const oldest = Number(error.metadata["oldest_revision"] ?? Number.NaN);
-        at = oldest > at ? oldest : await storage.currentRevision(signal);
+        const { storage } = this.#options;
+        at = oldest > at ? oldest : await storage.currentRevision(this.#stopping.signal);
       }
     }
   }
@@ -188,8 +200,7 @@ export class Reflector {
 
   /** Delivers what comes after `revision` until the watch breaks, and rejects with why. */
   #follow(revision: number): Promise<void> {
-    const { storage, target } = this.#options;
-    const stream = storage.watch({
+    const stream = this.#options.storage.watch({
       scope: this.#scope,
       afterRevision: revision,
       withPrevious: false,
@@ -200,10 +211,7 @@ export class Reflector {
       const deliver = (): void => {
         try {
           for (let batch = stream.read(); batch !== undefined; batch = stream.read()) {
-            target.apply(batch);
-            if (batch.revision !== undefined) this.#position = batch.revision;
-            this.#backoff.reset();
-            this.#failure = undefined;
+            this.#apply(batch);
           }
         } catch (error) {
           stream.close();
@@ -218,6 +226,13 @@ export class Reflector {
     });
   }
 
+  #apply(batch: WatchBatch): void {
+    handOver(() => this.#options.target.apply(batch));
+    if (batch.revision !== undefined) this.#position = batch.revision;
+    this.#backoff.reset();
+    this.#failure = undefined;
+  }
+
   #pause(ms: number): Promise<void> {
     const { signal } = this.#stopping;
     return new Promise((resolve) => {
@@ -229,5 +244,13 @@ export class Reflector {
       }
       signal.addEventListener("abort", done);
     });
+  }
+}
+
+function handOver(call: () => void): void {
+  try {
+    call();
+  } catch (error) {
+    throw new TargetFault("The target failed.", { cause: error });
   }
 }

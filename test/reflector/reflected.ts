@@ -1,0 +1,88 @@
+import { pino } from "pino";
+import {
+  type ListedState,
+  Reflector,
+  type ReflectorOptions,
+  type ReflectorTarget,
+  type ReplaceCause,
+} from "../../src/reflector/reflector.ts";
+import { type EventType, WatchBatch, WatchEvent } from "../../src/storage/event.ts";
+import { StoredObject } from "../../src/storage/object.ts";
+import type { Storage } from "../../src/storage/storage.ts";
+import { FakeClock } from "../fake-clock.ts";
+
+const silent = pino({ level: "silent" });
+
+/** A Reflector over `storage`, on a clock that stands still unless told, and what its target hears. */
+export class Reflected {
+  readonly clock: FakeClock;
+  readonly reflector: Reflector;
+  /** What was handed over, one line for each call. */
+  readonly heard: string[] = [];
+  /** Is called at each, once it has been written down. */
+  onHeard: () => void = () => {};
+  /** How `run` ended: "stopped", or with what it rejected; undefined while it runs. */
+  outcome: unknown;
+
+  constructor(storage: Storage, options: Partial<ReflectorOptions> = {}) {
+    this.clock = options.clock instanceof FakeClock ? options.clock : new FakeClock();
+    this.reflector = new Reflector({
+      storage,
+      target: this.#target(),
+      logger: silent,
+      random: () => 0,
+      ...options,
+      clock: this.clock,
+    });
+  }
+
+  /** Runs, and goes on until it waits for something. */
+  async begin(): Promise<void> {
+    this.reflector.run().then(
+      () => {
+        this.outcome = "stopped";
+      },
+      (error: unknown) => {
+        this.outcome = error;
+      },
+    );
+    await this.clock.settle();
+  }
+
+  #target(): ReflectorTarget {
+    return {
+      replace: (state, cause) => this.#hear(replaced(state, cause)),
+      apply: (batch) => this.#hear(applied(batch)),
+    };
+  }
+
+  #hear(line: string): void {
+    this.heard.push(line);
+    this.onHeard();
+  }
+}
+
+function replaced({ objects, revision, current }: ListedState, cause: ReplaceCause): string {
+  const keys = objects.map(({ key, modRevision }) => `${key}@${modRevision}`);
+  return `${cause}: [${keys.join(" ")}] →${revision} of ${current}`;
+}
+
+function applied({ events, revision }: WatchBatch): string {
+  const all = events.map(({ type, object }) => `${type} ${object.key}@${object.modRevision}`);
+  return [...all, `→${revision}`].join(" ");
+}
+
+export function object(key: string, revision: number): StoredObject {
+  return new StoredObject(key, Buffer.from(""), revision, revision, 1, 0n);
+}
+
+/** A batch that closes with `revision`, of `[type, key, revision]`. */
+export function batch(
+  revision: number,
+  ...events: readonly (readonly [type: EventType, key: string, revision: number])[]
+): WatchBatch {
+  return new WatchBatch(
+    revision,
+    events.map(([type, key, at]) => new WatchEvent(type, object(key, at), undefined)),
+  );
+}

@@ -1,0 +1,137 @@
+import type { WatchBatch } from "../../src/storage/event.ts";
+import type { StoredObject } from "../../src/storage/object.ts";
+import type {
+  GetResult,
+  ListRequest,
+  ListResult,
+  Storage,
+  WatchRequest,
+  WatchStream,
+  WriteResult,
+} from "../../src/storage/storage.ts";
+
+/**
+ * A storage that does what its test says, and writes down what it was asked. By itself it is at
+ * revision 5, lists `objects` whatever the revision, and opens watches that stay silent.
+ */
+export class ScriptedStorage implements Storage {
+  readonly calls: string[] = [];
+  readonly streams: ScriptedStream[] = [];
+  objects: readonly StoredObject[] = [];
+  /** Answer, reject, or take as long as a test wants; as every storage, they give up when aborted. */
+  onCurrentRevision: () => number | Promise<number> = () => 5;
+  onList: (request: ListRequest, revision: number) => ListResult | Promise<ListResult> = (
+    request,
+    revision,
+  ) => this.pageOf(request, revision);
+  onWatch: (stream: ScriptedStream, request: WatchRequest) => void = () => {};
+
+  /** The stream of the newest watch. */
+  get stream(): ScriptedStream {
+    const stream = this.streams.at(-1);
+    if (stream === undefined) throw new Error("Nothing is watched yet.");
+    return stream;
+  }
+
+  /** One page of `objects`, which are in order. */
+  pageOf({ startAfter, limit }: ListRequest, revision: number): ListResult {
+    const from = this.objects.findIndex(({ key }) => key === startAfter) + 1;
+    const items = this.objects.slice(from, from + limit);
+    const more = from + limit < this.objects.length;
+    return { revision, items, next: more ? items.at(-1)?.key : undefined, remaining: undefined };
+  }
+
+  async currentRevision(signal?: AbortSignal): Promise<number> {
+    this.calls.push("current revision");
+    return untilAborted(this.onCurrentRevision(), signal);
+  }
+
+  async list(request: ListRequest): Promise<ListResult> {
+    const { at, startAfter, limit, prefix } = request;
+    if (at.match !== "EXACT")
+      throw new Error(`A listing ${at.match} is in no step of a Reflector.`);
+    const after = startAfter === undefined ? "" : ` after ${startAfter}`;
+    this.calls.push(`list ${limit} of "${prefix}"${after} at ${at.revision}`);
+    return untilAborted(this.onList(request, at.revision), request.signal);
+  }
+
+  watch(request: WatchRequest): WatchStream {
+    this.calls.push(`watch ${JSON.stringify(request.scope)} after ${request.afterRevision}`);
+    const stream = new ScriptedStream();
+    this.streams.push(stream);
+    this.onWatch(stream, request);
+    return stream;
+  }
+
+  requestProgress(): void {}
+
+  async close(): Promise<void> {}
+
+  get(): Promise<GetResult> {
+    throw new Error("A Reflector gets no single object.");
+  }
+
+  put(): Promise<WriteResult> {
+    throw new Error("A Reflector writes nothing.");
+  }
+
+  delete(): Promise<WriteResult> {
+    throw new Error("A Reflector writes nothing.");
+  }
+}
+
+/** A stream that its test fills and ends. */
+export class ScriptedStream implements WatchStream {
+  readonly #batches: WatchBatch[] = [];
+  #end: Error | null | undefined;
+  #listener: () => void = () => {};
+  #waiting = true;
+
+  get ended(): Error | null | undefined {
+    return this.#batches.length > 0 ? undefined : this.#end;
+  }
+
+  push(...batches: readonly WatchBatch[]): void {
+    if (this.#end !== undefined) return;
+    this.#batches.push(...batches);
+    this.#notify();
+  }
+
+  /** What was pushed before can still be read. */
+  end(error: Error): void {
+    this.#end ??= error;
+    this.#notify();
+  }
+
+  read(): WatchBatch | undefined {
+    const batch = this.#batches.shift();
+    this.#waiting = batch === undefined;
+    return batch;
+  }
+
+  onReadable(listener: () => void): void {
+    this.#listener = listener;
+  }
+
+  close(): void {
+    this.#batches.length = 0;
+    this.#end ??= null;
+  }
+
+  #notify(): void {
+    if (!this.#waiting) return;
+    this.#waiting = false;
+    this.#listener();
+  }
+}
+
+/** A promise that a test has wait for good. */
+export const never = new Promise<never>(() => {});
+
+function untilAborted<T>(answer: T | Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    signal?.addEventListener("abort", () => reject(signal.reason));
+    if (signal?.aborted === true) reject(signal.reason);
+    Promise.resolve(answer).then(resolve, reject);
+  });
+}
