@@ -1,0 +1,268 @@
+import { describe, expect, it } from "vitest";
+import { type Reason, revisionTooOld, WatchFanoutError } from "../../src/errors.ts";
+import { batch, object, Reflected } from "./reflected.ts";
+import { ScriptedStorage } from "./scripted-storage.ts";
+
+function failure(reason: Reason): WatchFanoutError {
+  return new WatchFanoutError(reason, `${reason}, as the script has it.`);
+}
+
+describe("A Reflector begins", () => {
+  it("with a listing, page by page at one revision, and watches from there", async () => {
+    const storage = new ScriptedStorage();
+    storage.objects = ["a", "b", "c", "d", "e"].map((key, i) => object(key, i + 1));
+    const reflected = new Reflected(storage, { pageSize: 2 });
+    await reflected.begin();
+    expect(storage.calls).toEqual([
+      "current revision",
+      'list 2 of "" at 5',
+      'list 2 of "" after b at 5',
+      'list 2 of "" after d at 5',
+      'watch {"prefix":""} after 5',
+    ]);
+    expect(reflected.heard).toEqual(["start: [a@1 b@2 c@3 d@4 e@5] →5 of 5"]);
+  });
+
+  it("with nothing, where there is nothing", async () => {
+    const reflected = new Reflected(new ScriptedStorage());
+    await reflected.begin();
+    expect(reflected.heard).toEqual(["start: [] →5 of 5"]);
+  });
+
+  it("below its prefix only", async () => {
+    const storage = new ScriptedStorage();
+    await new Reflected(storage, { scope: { prefix: "a/" } }).begin();
+    expect(storage.calls.slice(1)).toEqual([
+      'list 1000 of "a/" at 5',
+      'watch {"prefix":"a/"} after 5',
+    ]);
+  });
+
+  it("once, however often it is told to run", async () => {
+    const storage = new ScriptedStorage();
+    const { reflector, clock } = new Reflected(storage);
+    expect(reflector.run()).toBe(reflector.run());
+    await clock.settle();
+    expect(storage.calls).toHaveLength(3);
+  });
+
+  it("again after a pause if the listing fails, as if nothing had been", async () => {
+    const storage = new ScriptedStorage();
+    storage.onCurrentRevision = () => Promise.reject(failure("UPSTREAM_UNAVAILABLE"));
+    const reflected = new Reflected(storage);
+    await reflected.begin();
+    expect(reflected.reflector.failure?.reason).toBe("UPSTREAM_UNAVAILABLE");
+    storage.onCurrentRevision = () => 7;
+    expect(storage.calls).toHaveLength(1);
+    await reflected.clock.elapse(50);
+    expect(reflected.heard).toEqual(["start: [] →7 of 7"]);
+    expect(reflected.reflector).toMatchObject({ reconnects: 0, relists: 0, failure: undefined });
+  });
+});
+
+describe("A Reflector that is to bring history", () => {
+  it.each([
+    ["as many revisions back as it is told", 100, 30, 70],
+    ["at the first revision where it is told more than there are", 20, 30, 1],
+    ["at the first revision of an empty store", 1, 30, 1],
+    ["at the current revision where it is told none", 100, 0, 100],
+  ])("begins %s", async (_what, current, historyRevisions, at) => {
+    const storage = new ScriptedStorage();
+    storage.onCurrentRevision = () => current;
+    const reflected = new Reflected(storage, { historyRevisions });
+    await reflected.begin();
+    expect(reflected.heard).toEqual([`start: [] →${at} of ${current}`]);
+    expect(storage.calls.at(-1)).toBe(`watch {"prefix":""} after ${at}`);
+  });
+
+  it.each([
+    ["the oldest revision that the store says it has", 90, 90],
+    ["the current revision where the store does not say", undefined, 100],
+    ["the current revision where the store names one that it was just refused", 70, 100],
+    ["the current revision where the store names one below", 3, 100],
+  ])("begins, where that is compacted, at %s", async (_what, told, at) => {
+    const storage = new ScriptedStorage();
+    storage.onCurrentRevision = () => 100;
+    storage.onList = (request, revision) => {
+      if (revision < 90) throw revisionTooOld(revision, told);
+      return storage.pageOf(request, revision);
+    };
+    const reflected = new Reflected(storage, { historyRevisions: 30 });
+    await reflected.begin();
+    expect(reflected.heard).toEqual([`start: [] →${at} of 100`]);
+  });
+
+  it("leaves out what it had listed when compaction overtakes the listing", async () => {
+    const storage = new ScriptedStorage();
+    storage.objects = [object("old", 1), object("older", 1)];
+    storage.onList = (request, revision) => {
+      if (revision === 5 && request.startAfter !== undefined) {
+        storage.objects = [object("new", 8), object("newer", 8)];
+        storage.onCurrentRevision = () => 8;
+        throw revisionTooOld(5, undefined);
+      }
+      return storage.pageOf(request, revision);
+    };
+    const reflected = new Reflected(storage, { pageSize: 1 });
+    await reflected.begin();
+    expect(reflected.heard).toEqual(["start: [new@8 newer@8] →8 of 5"]);
+  });
+
+  it("pauses when compaction overtakes the listing again and again, and goes on trying", async () => {
+    const storage = new ScriptedStorage();
+    const compacted = (_: unknown, revision: number): never => {
+      throw revisionTooOld(revision, revision + 1);
+    };
+    storage.onList = compacted;
+    const reflected = new Reflected(storage);
+    await reflected.begin();
+    expect(storage.calls).toEqual([
+      "current revision",
+      ...[5, 6, 7, 8].map((revision) => `list 1000 of "" at ${revision}`),
+    ]);
+    storage.onList = (request, revision) => storage.pageOf(request, revision);
+    await reflected.clock.elapse(50);
+    expect(reflected.heard).toEqual(["start: [] →5 of 5"]);
+  });
+});
+
+describe("A Reflector delivers", () => {
+  it("what waits when it begins to watch, and what comes later, as it comes", async () => {
+    const storage = new ScriptedStorage();
+    storage.onWatch = (stream) =>
+      stream.push(batch(6, ["ADDED", "a", 6]), batch(8, ["MODIFIED", "a", 7], ["ADDED", "b", 8]));
+    const reflected = new Reflected(storage);
+    await reflected.begin();
+    expect(reflected.heard.slice(1)).toEqual(["ADDED a@6 →6", "MODIFIED a@7 ADDED b@8 →8"]);
+    storage.stream.push(batch(9));
+    storage.stream.push(batch(10, ["DELETED", "a", 10]));
+    expect(reflected.heard.slice(3)).toEqual(["→9", "DELETED a@10 →10"]);
+  });
+
+  it("what a stream still holds when it ends, before it is taken up again", async () => {
+    const storage = new ScriptedStorage();
+    storage.onWatch = (stream) => {
+      stream.push(batch(6, ["ADDED", "a", 6]));
+      stream.end(failure("UPSTREAM_UNAVAILABLE"));
+      storage.onWatch = () => {};
+    };
+    const reflected = new Reflected(storage);
+    await reflected.begin();
+    await reflected.clock.elapse(50);
+    expect(reflected.heard).toEqual(["start: [] →5 of 5", "ADDED a@6 →6"]);
+    expect(storage.calls.at(-1)).toBe('watch {"prefix":""} after 6');
+  });
+});
+
+describe("A watch that breaks", () => {
+  it.each([
+    ["the listing, where nothing came", [], 5],
+    ["the last events", [batch(6, ["ADDED", "a", 6]), batch(7, ["DELETED", "a", 7])], 7],
+    ["what came with the last events", [batch(9, ["ADDED", "a", 6])], 9],
+    ["the last bookmark", [batch(6, ["ADDED", "a", 6]), batch(20)], 20],
+  ])("is resumed after %s", async (_what, batches, revision) => {
+    const storage = new ScriptedStorage();
+    const reflected = new Reflected(storage);
+    await reflected.begin();
+    storage.stream.push(...batches);
+    storage.stream.end(failure("UPSTREAM_UNAVAILABLE"));
+    await reflected.clock.elapse(50);
+    expect(storage.calls.slice(2)).toEqual([
+      'watch {"prefix":""} after 5',
+      `watch {"prefix":""} after ${revision}`,
+    ]);
+    expect(reflected.heard).toHaveLength(1 + batches.length);
+    expect(reflected.reflector).toMatchObject({ reconnects: 1, relists: 0 });
+  });
+
+  it.each<Reason>([
+    "UPSTREAM_UNAVAILABLE",
+    "UPSTREAM_DENIED",
+    "INTERNAL",
+    "DRAINING",
+    "NOT_READY",
+    "SLOW_CONSUMER",
+    "INVALID_REQUEST",
+  ])("for %s is resumed, which says why until something comes", async (reason) => {
+    const storage = new ScriptedStorage();
+    const reflected = new Reflected(storage);
+    await reflected.begin();
+    storage.stream.end(failure(reason));
+    await reflected.clock.elapse(50);
+    expect(storage.calls.slice(3)).toEqual(['watch {"prefix":""} after 5']);
+    expect(reflected.reflector.failure?.reason).toBe(reason);
+    storage.stream.push(batch(6));
+    expect(reflected.reflector.failure).toBeUndefined();
+    expect(reflected.heard).toEqual(["start: [] →5 of 5", "→6"]);
+  });
+
+  it.each([
+    ["REVISION_TOO_OLD", "history lost"],
+    ["HISTORY_LOST", "history lost"],
+    ["HISTORY_CHANGED", "history changed"],
+  ] as const)("for %s is followed by a listing anew, as %s", async (reason, cause) => {
+    const storage = new ScriptedStorage();
+    const reflected = new Reflected(storage, { historyRevisions: 3 });
+    await reflected.begin();
+    expect(reflected.heard).toEqual(["start: [] →2 of 5"]);
+    storage.stream.push(batch(6, ["ADDED", "a", 6]));
+    storage.objects = [object("a", 6), object("b", 40)];
+    storage.onCurrentRevision = () => 50;
+    storage.stream.end(failure(reason));
+    await reflected.clock.elapse(50);
+    // Without history: whatever it resumed from is gone for those who watch, too.
+    expect(reflected.heard.slice(2)).toEqual([`${cause}: [a@6 b@40] →50 of 50`]);
+    expect(storage.calls.at(-1)).toBe('watch {"prefix":""} after 50');
+    expect(reflected.reflector).toMatchObject({ reconnects: 1, relists: 1 });
+  });
+
+  it("keeps the cause of listing anew until a listing succeeds, and resumes from that", async () => {
+    const storage = new ScriptedStorage();
+    const reflected = new Reflected(storage);
+    await reflected.begin();
+    storage.onCurrentRevision = () => Promise.reject(failure("UPSTREAM_UNAVAILABLE"));
+    storage.stream.end(failure("HISTORY_CHANGED"));
+    await reflected.clock.elapse(1_000);
+    expect(reflected.heard).toHaveLength(1);
+    storage.onCurrentRevision = () => 3;
+    await reflected.clock.elapse(5_000);
+    expect(reflected.heard.slice(1)).toEqual(["history changed: [] →3 of 3"]);
+    storage.stream.end(failure("UPSTREAM_UNAVAILABLE"));
+    await reflected.clock.elapse(5_000);
+    expect(storage.calls.at(-1)).toBe('watch {"prefix":""} after 3');
+    expect(reflected.reflector).toMatchObject({ reconnects: 2, relists: 1 });
+  });
+});
+
+describe("The pauses of a Reflector", () => {
+  /** When each watch was opened, where all of them break at once. */
+  async function openings(deliver: readonly boolean[], random: () => number): Promise<number[]> {
+    const storage = new ScriptedStorage();
+    const times: number[] = [];
+    const reflected = new Reflected(storage, { random });
+    storage.onWatch = (stream) => {
+      if (deliver[times.length] === true) stream.push(batch(6 + times.length));
+      times.push(reflected.clock.now());
+      stream.end(failure("UPSTREAM_UNAVAILABLE"));
+    };
+    await reflected.begin();
+    await reflected.clock.elapse(20_000);
+    return times;
+  }
+
+  it("grow from 100 ms to 5 s, while nothing comes", async () => {
+    const times = await openings([], () => 0);
+    const pauses = times.slice(1).map((time, i) => time - (times[i] ?? 0));
+    expect(pauses.slice(0, 8)).toEqual([50, 100, 200, 400, 800, 1_600, 2_500, 2_500]);
+  });
+
+  it("are spread up to twice as long", async () => {
+    const times = await openings([], () => 0.999_999);
+    expect(times.slice(0, 4).map(Math.round)).toEqual([0, 100, 300, 700]);
+  });
+
+  it("begin anew once something came", async () => {
+    const times = await openings([false, false, false, true], () => 0);
+    expect(times.slice(0, 6)).toEqual([0, 50, 150, 350, 400, 500]);
+  });
+});
