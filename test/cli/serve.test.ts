@@ -248,17 +248,28 @@ describe("what is asked of the command itself", () => {
 });
 
 describe("over TLS", () => {
+  const cert = path("../config/certificates/cert.pem");
+  const key = path("../config/certificates/key.pem");
+  const server = ["--tls-cert", cert, "--tls-key", key];
+
   test("the certificate is served, and the start-up text says so", async () => {
-    const { process } = await startServe([
-      ...["--tls-cert", path("../config/certificates/cert.pem")],
-      ...["--tls-key", path("../config/certificates/key.pem")],
-    ]);
+    const { process } = await startServe(server);
     await using _ = process;
     const [, put = ""] = await process.said(/main\.ts (put .*)\n/);
     expect(process.stdout).toMatch(/serves gRPC on \S+ \(TLS\)\n/);
-    const ca = ["--tls-ca", path("../config/certificates/cert.pem")];
-    await using written = new CommandProcess([...put.split(" "), ...ca]);
+    await using written = new CommandProcess([...put.split(" "), "--tls-ca", cert]);
     expect((await written.exit).code).toBe(0);
+  });
+
+  test("with authorities for clients, only who has a certificate of theirs gets in", async () => {
+    const { process } = await startServe([...server, "--tls-client-ca", cert]);
+    await using _ = process;
+    const [, put = ""] = await process.said(/main\.ts (put .*)\n/);
+    const command = [...put.split(" "), "--tls-ca", cert];
+    await using stranger = new CommandProcess([...command, "--timeout", "2s"]);
+    expect((await stranger.exit).code).toBe(5);
+    await using friend = new CommandProcess([...command, "--tls-cert", cert, "--tls-key", key]);
+    expect((await friend.exit).code).toBe(0);
   });
 });
 
