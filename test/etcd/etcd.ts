@@ -27,6 +27,8 @@ export interface Etcd {
   readonly bin: string;
   readonly etcdctl: string | undefined;
   readonly version: string;
+  /** Its process, while it runs. */
+  readonly pid: number | undefined;
   /** Kills it (-9) and waits until it is gone. The data stays. */
   kill(): Promise<void>;
   /** Starts it again after `kill`, on the same ports and data, and waits until it is healthy. */
@@ -50,6 +52,9 @@ export async function startEtcd(options: EtcdOptions = {}): Promise<Etcd> {
     bin,
     etcdctl,
     version,
+    get pid() {
+      return member.pid;
+    },
     kill: () => member.kill(),
     start: () => member.start(),
     pause: () => member.signal("SIGSTOP"),
@@ -109,6 +114,10 @@ class Member {
     this.#folder = folder;
     this.ports = ports;
     this.#args = etcdArgs(folder, ports, options);
+  }
+
+  get pid(): number | undefined {
+    return this.#child?.pid;
   }
 
   async start(): Promise<void> {

@@ -147,7 +147,11 @@ export class EtcdClient {
     const metadata = await this.#metadata(member, limits);
     metadata.set("hasleader", "true");
     limits.signal?.throwIfAborted();
-    return member.watch(metadata);
+    const call = member.watch(metadata);
+    const cancel = (): void => call.cancel();
+    this.#closing.signal.addEventListener("abort", cancel);
+    call.on("status", () => this.#closing.signal.removeEventListener("abort", cancel));
+    return call;
   }
 
   /** Begins with another member from now on, if there is one. */
@@ -192,7 +196,6 @@ export class EtcdClient {
       await this.#metadata(member, limits);
       return member;
     }
-    limits.signal?.throwIfAborted();
     throw upstreamUnavailable(
       `Nothing was written: the etcd at ${member.endpoint} can't be reached. Try again.`,
     );

@@ -31,7 +31,7 @@ export function storedObject(key: string, kv: KeyValue): StoredObject {
     safeNumber(kv.create_revision),
     safeNumber(kv.mod_revision),
     safeNumber(kv.version),
-    BigInt.asUintN(64, BigInt(kv.lease)),
+    kv.lease === "0" ? 0n : BigInt(kv.lease),
   );
 }
 

@@ -87,11 +87,11 @@ export class Member {
 
   /**
    * Resolves to whether a connection stands, and tries to make one first: what is sent then may arrive,
-   * what was not sent can't have.
+   * what was not sent can't have. Rejects with the signal's reason.
    */
   connected({ deadline, signal }: CallLimits): Promise<boolean> {
     const channel = this.#host.getServiceClient("KV").getChannel();
-    return new Promise((resolve) => {
+    const connected = new Promise<boolean>((resolve) => {
       const look = (): void => {
         const state = channel.getConnectivityState(true);
         if (state === connectivityState.IDLE || state === connectivityState.CONNECTING) {
@@ -103,9 +103,9 @@ export class Member {
           resolve(state === connectivityState.READY);
         }
       };
-      signal?.addEventListener("abort", () => resolve(false), { once: true });
       look();
     });
+    return untilAborted(connected, signal);
   }
 
   /**

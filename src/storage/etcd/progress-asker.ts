@@ -1,7 +1,7 @@
 import type { Clock, Timer } from "../../clock.ts";
 
 /** After how many milliseconds without an answer etcd is asked again: it drops what it can't answer. */
-const askAgainMs = 250;
+const askAgainMs = 100;
 
 /** How long etcd may say nothing at all while it is asked, in milliseconds. */
 const silenceMs = 10_000;

@@ -224,8 +224,8 @@ export class EtcdWatch implements WatchStream {
    * Makes sure that nothing is missing from the first of what came.
    *
    * A watch from C+1 on, C being the compacted revision, has everything. etcd accepts one from C on too,
-   * but may have dropped the deletions made at C (kept only since 3.5.18, etcd pull request 19410). So
-   * where our own position could not be read any more once the watch had caught up, it was too old.
+   * but several versions may have dropped the deletions made at C (etcd issues 18089, 19179). So where our
+   * own position can't be read any more once the watch has caught up, it was too old.
    */
   async #confirm(): Promise<void> {
     const after = this.#request.afterRevision ?? 0;

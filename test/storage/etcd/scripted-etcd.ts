@@ -1,0 +1,113 @@
+import { createRequire } from "node:module";
+import {
+  type Metadata,
+  Server,
+  ServerCredentials,
+  type ServerDuplexStream,
+  type ServiceDefinition,
+  type ServiceError,
+  status,
+} from "@grpc/grpc-js";
+import { loadSync } from "@grpc/proto-loader";
+import type { WatchRequest, WatchResponse } from "../../../src/storage/etcd/messages.ts";
+
+const require = createRequire(import.meta.url);
+const definition = loadSync(require.resolve("etcd3/proto/rpc.proto"), {
+  keepCase: true,
+  longs: String,
+  enums: String,
+  defaults: true,
+  oneofs: true,
+});
+
+/** What the scripted etcd is to say; whatever is left out it answers as an empty one at revision 1. */
+export interface Script {
+  readonly version?: string;
+  /** The answer to each range: a revision, or the error to fail with. */
+  readonly range?: () => number | Partial<ServiceError>;
+  /** Fails each transaction so. */
+  readonly txn?: () => Partial<ServiceError>;
+  /** Called with each watch stream that is opened, once its create request has come. */
+  readonly watch?: (stream: ScriptedWatch) => void;
+}
+
+/** A watch stream of the scripted etcd. */
+export interface ScriptedWatch {
+  readonly metadata: Metadata;
+  readonly startRevision: number;
+  /** How often progress was asked for. */
+  readonly progressRequests: number;
+  /** Called with each further request. */
+  onProgressRequest: () => void;
+  send(response: object): void;
+  fail(error: Partial<ServiceError>): void;
+}
+
+export interface ScriptedEtcd {
+  readonly url: string;
+  /** The names of the calls so far. */
+  readonly calls: readonly string[];
+  close(): void;
+}
+
+const serviceOf = (name: string): ServiceDefinition =>
+  definition[`etcdserverpb.${name}`] as unknown as ServiceDefinition;
+
+type Callback = (error: Partial<ServiceError> | null, response?: object) => void;
+
+/** A gRPC server that speaks etcd's protocol and says what a test has it say. */
+export async function startScriptedEtcd(script: Script): Promise<ScriptedEtcd> {
+  const server = new Server();
+  const calls: string[] = [];
+  const unary = (name: string, answer: () => object | Partial<ServiceError>) => {
+    return (_call: unknown, callback: Callback): void => {
+      calls.push(name);
+      const said = answer();
+      if ("code" in said) callback(said);
+      else callback(null, said);
+    };
+  };
+  server.addService(serviceOf("Maintenance"), {
+    status: unary("status", () => ({ version: script.version ?? "3.5.16" })),
+  });
+  server.addService(serviceOf("KV"), {
+    range: unary("range", () => {
+      const said = script.range?.() ?? 1;
+      return typeof said === "number" ? { header: { revision: said } } : said;
+    }),
+    txn: unary("txn", () => script.txn?.() ?? { code: status.UNIMPLEMENTED }),
+  });
+  server.addService(serviceOf("Watch"), {
+    watch: (call: ServerDuplexStream<WatchRequest, WatchResponse>) => {
+      calls.push("watch");
+      answerWatch(call, script);
+    },
+  });
+  const port = await new Promise<number>((resolve, reject) => {
+    server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) =>
+      error === null ? resolve(bound) : reject(error),
+    );
+  });
+  return { url: `http://127.0.0.1:${port}`, calls, close: () => server.forceShutdown() };
+}
+
+function answerWatch(call: ServerDuplexStream<WatchRequest, WatchResponse>, script: Script): void {
+  let scripted: (ScriptedWatch & { progressRequests: number }) | undefined;
+  call.on("error", () => undefined);
+  call.on("data", (request: WatchRequest) => {
+    if ("create_request" in request && request.create_request !== null) {
+      scripted = {
+        metadata: call.metadata,
+        startRevision: Number(request.create_request.start_revision),
+        progressRequests: 0,
+        onProgressRequest: () => undefined,
+        send: (response) => call.write(response as WatchResponse),
+        fail: (error) => call.emit("error", error),
+      };
+      script.watch?.(scripted);
+    } else if (scripted !== undefined) {
+      scripted.progressRequests++;
+      scripted.onProgressRequest();
+    }
+  });
+}
