@@ -1,5 +1,7 @@
+import { X509Certificate } from "node:crypto";
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
+import { createSecureContext } from "node:tls";
 import { Server, ServerCredentials, status } from "@grpc/grpc-js";
 import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
@@ -198,13 +200,11 @@ export class RunningServer {
     const { tls } = this.#options;
     if (tls === undefined) return ServerCredentials.createInsecure();
     const { cert, key, clientCa } = tls;
+    checkUsable("certificate or key", () => createSecureContext({ cert, key }));
+    // Node.js takes a CA that is none, and would then refuse every client.
+    if (clientCa !== undefined) checkUsable("client CA", () => new X509Certificate(clientCa));
     const pairs = [{ cert_chain: cert, private_key: key }];
-    try {
-      return ServerCredentials.createSsl(clientCa ?? null, pairs, clientCa !== undefined);
-    } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
-      throw new Error(`The TLS certificate or key can't be used: ${why}`, { cause: error });
-    }
+    return ServerCredentials.createSsl(clientCa ?? null, pairs, clientCa !== undefined);
   }
 
   #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
@@ -220,5 +220,15 @@ export class RunningServer {
       const code = status[statusCodeOf(stream) ?? status.CANCELLED] ?? "UNKNOWN";
       observer.ended(method, code, clock.now() - started);
     });
+  }
+}
+
+/** Throws what `parse` throws, in a sentence. */
+function checkUsable(what: string, parse: () => unknown): void {
+  try {
+    parse();
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new Error(`The TLS ${what} can't be used: ${why}`, { cause: error });
   }
 }

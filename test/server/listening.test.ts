@@ -1,0 +1,102 @@
+import { readFileSync } from "node:fs";
+import { createConnection } from "node:net";
+import { credentials, type Server } from "@grpc/grpc-js";
+import { pino } from "pino";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { listenToHttp2 } from "../../src/server/http2-stream.ts";
+import { startServer } from "../../src/server/server.ts";
+import { ManualTimers } from "./manual-timers.ts";
+import { serve, serveThings } from "./served.ts";
+import { TestClient } from "./test-client.ts";
+
+const certificates = new URL("../config/certificates/", import.meta.url);
+const cert = readFileSync(new URL("cert.pem", certificates));
+const key = readFileSync(new URL("key.pem", certificates));
+const otherKey = readFileSync(new URL("other-key.pem", certificates));
+
+const resource = "things";
+
+function clientOf(port: number, ...channel: Parameters<typeof credentials.createSsl>): TestClient {
+  const client = new TestClient(port, credentials.createSsl(...channel));
+  onTestFinished(() => client.close());
+  return client;
+}
+
+describe("With TLS", () => {
+  test("serves those who trust the certificate, and nobody in plain text", async () => {
+    const { server, client } = await serveThings({ server: { tls: { cert, key } } });
+    await clientOf(server.port, cert).list({ resource });
+    await expect(clientOf(server.port, null).list({ resource })).rejects.toMatchObject({
+      reason: "UPSTREAM_UNAVAILABLE",
+    });
+    await expect(client.list({ resource })).rejects.toMatchObject({
+      reason: "UPSTREAM_UNAVAILABLE",
+    });
+  });
+
+  test("with a client CA serves only those who have a certificate of it", async () => {
+    const { server } = await serveThings({ server: { tls: { cert, key, clientCa: cert } } });
+    await clientOf(server.port, cert, key, cert).list({ resource });
+    await expect(clientOf(server.port, cert).list({ resource })).rejects.toMatchObject({
+      reason: "UPSTREAM_UNAVAILABLE",
+    });
+  });
+
+  test("is drained also of connections that have not finished their handshake", async () => {
+    const { server, clock } = await serveThings({ server: { tls: { cert, key } } });
+    const mute = createConnection(server.port, "127.0.0.1");
+    const closed = new Promise((resolve) => mute.once("close", resolve));
+    await clientOf(server.port, cert).list({ resource });
+    const drained = server.drain(1_000);
+    clock.advance(1_000);
+    await Promise.all([drained, closed]);
+  });
+});
+
+describe("What can't be listened with is said at the start", () => {
+  const options = {
+    resources: new Map(),
+    clock: new ManualTimers(),
+    logger: pino({ level: "silent" }),
+  };
+
+  test("an address that is taken", async () => {
+    const { server } = await serve(new Map(), new ManualTimers());
+    const listen = { host: "127.0.0.1", port: server.port };
+    await expect(startServer({ ...options, listen })).rejects.toThrow(
+      new RegExp(`Can't listen on 127.0.0.1:${server.port}: .*EADDRINUSE`),
+    );
+  });
+
+  test.each([
+    ["a key that is not the certificate's", { cert, key: otherKey }],
+    ["a certificate that is none", { cert: Buffer.from("no"), key }],
+    ["a key that is none", { cert, key: Buffer.from("no") }],
+    [
+      "a client CA that is none",
+      { cert, key, clientCa: Buffer.from("-----BEGIN CERTIFICATE-----\nno") },
+    ],
+  ])("%s", async (_name, tls) => {
+    const listen = { host: "127.0.0.1", port: 0 };
+    await expect(startServer({ ...options, listen, tls })).rejects.toThrow(
+      /^The TLS (certificate or key|client CA) can't be used: /,
+    );
+  });
+});
+
+describe("The HTTP/2 below grpc-js", () => {
+  test("is found in the version that is installed", async () => {
+    const { recorder, client } = await serveThings();
+    await client.list({ resource });
+    await recorder.untilEnded(1);
+    expect(recorder.calls).toEqual([
+      { method: "watchfanout.v1.ListWatchService/List", code: "OK" },
+    ]);
+    expect(recorder.logged).toEqual([]);
+  });
+
+  test("is done without where it looks otherwise", () => {
+    const listeners = { stream: () => {}, connection: () => {}, error: () => {} };
+    expect(listenToHttp2({ http2Servers: [] } as unknown as Server, listeners)).toBe(0);
+  });
+});

@@ -1,0 +1,109 @@
+import { createConnection } from "node:net";
+import { describe, expect, test } from "vitest";
+import { listWatchService } from "../../src/wire/services.ts";
+import { ManualTimers } from "./manual-timers.ts";
+import { RawConnection } from "./raw-connection.ts";
+import { ScriptedResource } from "./scripted-resource.ts";
+import { serve, serveThings } from "./served.ts";
+import { TestClient } from "./test-client.ts";
+
+const resource = "things";
+const { Watch, List } = listWatchService;
+
+describe("Draining", () => {
+  test("ends watches with a last bookmark, then DRAINING and where to resume", async () => {
+    const { client, storage, server } = await serveThings();
+    const watch = client.watch({ resource, key: "a" });
+    expect((await watch.next()).revision).toBe("1");
+    await storage.put({ key: "b", value: Buffer.of() });
+    await client.list({ resource }); // From now on the cache has it.
+    const drained = server.drain(10_000);
+    const last = await watch.next();
+    expect([last.revision, last.events]).toEqual(["2", []]);
+    expect(await watch.ended).toMatchObject({
+      reason: "DRAINING",
+      metadata: { resume_revision: "2" },
+    });
+    await drained;
+  });
+
+  test("lets calls finish that have begun, then closes, without waiting for its limit", async () => {
+    const scripted = new ScriptedResource();
+    const { client, server } = await serve(new Map([[resource, scripted]]), new ManualTimers());
+    let finish = (): void => {};
+    const asked = new Promise<void>((resolve) => {
+      scripted.answer = () => {
+        resolve();
+        return new Promise((_resolve, reject) => {
+          finish = () => reject(new Error("at last"));
+        });
+      };
+    });
+    const call = client.get({ resource, key: "a" }).catch((error: unknown) => error);
+    await asked;
+    const drained = server.drain(10_000);
+    finish();
+    expect(await call).toMatchObject({ reason: "INTERNAL" });
+    await drained;
+  });
+
+  test("tells connections with GOAWAY, and takes no new ones", async () => {
+    const { server, clock } = await serveThings();
+    const raw = new RawConnection(server.port);
+    const goneAway = new Promise((resolve) => raw.session.once("goaway", resolve));
+    const watch = raw.call(Watch.path, Watch.requestSerialize({ resource }));
+    await watch.drain().answered;
+    const drained = server.drain(1_000);
+    expect(await goneAway).toBe(0);
+    await watch.ended;
+    await drained;
+    const refused = new TestClient(server.port);
+    await expect(
+      refused.unary(List, { resource }, { deadline: Date.now() + 5_000 }),
+    ).rejects.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
+    refused.close();
+    expect(clock.now()).toBe(0);
+  });
+
+  test("cuts off at its limit whatever is left", async () => {
+    const scripted = new ScriptedResource();
+    const clock = new ManualTimers();
+    const { client, server } = await serve(new Map([[resource, scripted]]), clock);
+    const asked = new Promise<void>((resolve) => {
+      scripted.answer = () => {
+        resolve();
+        return new Promise(() => {});
+      };
+    });
+    const call = client.get({ resource, key: "a" }).catch((error: unknown) => error);
+    const raw = new RawConnection(server.port);
+    const half = raw.open(Watch.path);
+    half.stream.write(Buffer.from([0]));
+    const mute = createConnection(server.port, "127.0.0.1");
+    await new Promise((resolve) => mute.once("connect", resolve));
+    await asked;
+    const drained = server.drain(3_000);
+    clock.advance(2_999);
+    clock.advance(1);
+    await drained;
+    expect(await call).toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
+    await half.ended;
+    mute.destroy();
+  });
+
+  test("twice is the same as once", async () => {
+    const { server } = await serveThings();
+    expect(server.drain(1_000)).toBe(server.drain(5));
+    await server.drain(1_000);
+  });
+
+  test("leaves nothing open", async () => {
+    const { server, client, recorder } = await serveThings();
+    const watches = Array.from({ length: 10 }, () => client.watch({ resource }));
+    await Promise.all(watches.map((watch) => watch.next()));
+    await Promise.all([server.drain(1_000), ...watches.map((watch) => watch.ended)]);
+    expect(server.openStreams).toBe(0);
+    expect(recorder.open).toBe(0);
+    expect(new Set(recorder.calls.map(({ code }) => code))).toEqual(new Set(["UNAVAILABLE"]));
+  });
+});
