@@ -17,6 +17,9 @@ import type { WatchCache } from "./watch-cache.ts";
 /** How long a read waits for the cache to become new enough, in milliseconds. */
 export const freshnessTimeoutMs = 3_000;
 
+/** How many objects a page looks at where a predicate picks them: then it is short, or empty. */
+const maxScanned = 50_000;
+
 /** Reads from the cache where it has the answer, and from the storage where it does not. */
 export class CachedReads {
   readonly #storage: Storage;
@@ -100,7 +103,13 @@ export class CachedReads {
     const { state } = this.#cache;
     const items: StoredObject[] = [];
     let bytes = 0;
+    let before = startAfter;
+    let scanned = 0;
     for (const object of state.range(prefix, startAfter)) {
+      if (++scanned > maxScanned && predicate !== undefined) {
+        return { revision, items, next: before, remaining: undefined };
+      }
+      before = object.key;
       if (predicate !== undefined && !predicate(object)) continue;
       const last = items.at(-1);
       bytes += weight(object);

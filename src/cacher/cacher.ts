@@ -22,7 +22,7 @@ import { Patrol } from "./patrol.ts";
 import type { CacheWatchRequest } from "./request.ts";
 import { RevisionWaiters } from "./revision-waiters.ts";
 import { SharedRevision } from "./shared-revision.ts";
-import type { CacherStats } from "./stats.ts";
+import { type CacherStats, watcherStats } from "./stats.ts";
 import { draining, lost, notReadyYet } from "./stream-errors.ts";
 import { WatchCache } from "./watch-cache.ts";
 import { WatchOpening } from "./watch-opening.ts";
@@ -70,6 +70,9 @@ export class Cacher implements Storage {
   #heardAt: number;
   #receivedEvents = 0;
   #slowConsumers = 0;
+  /** The newest revision that someone has asked to be told of, and how to stop waiting for it. */
+  #progressWanted = 0;
+  #forgetProgress = (): void => {};
 
   constructor(options: CacherOptions) {
     const { storage, clock } = options;
@@ -197,8 +200,9 @@ export class Cacher implements Storage {
     this.#draining = true;
     this.#dispatcher.flush();
     const { bookmark } = this.#dispatcher;
+    const { settled, revision } = this.#dispatcher;
     for (const watcher of [...this.#watchers]) {
-      if (watcher.position < this.#dispatcher.revision) watcher.bookmark(bookmark);
+      if (settled && watcher.position < revision) watcher.bookmark(bookmark);
       watcher.fail(draining());
     }
   }
@@ -210,18 +214,6 @@ export class Cacher implements Storage {
 
   stats(): CacherStats {
     const { history } = this.#cache;
-    const watchers = { starting: 0, initial: 0, "catching up": 0, live: 0, stalled: 0 };
-    let batches = 0;
-    let bytes = 0;
-    let fullest = 0;
-    const { inputBatches, inputBytes } = this.#bounds;
-    for (const watcher of this.#watchers) {
-      if (watcher.state !== "ended") watchers[watcher.state]++;
-      batches += watcher.inputBatches;
-      bytes += watcher.inputBytes;
-      const fill = Math.max(watcher.inputBatches / inputBatches, watcher.inputBytes / inputBytes);
-      fullest = Math.max(fullest, Math.min(1, fill));
-    }
     return {
       ready: this.#ready,
       revision: this.#cache.revision,
@@ -235,8 +227,7 @@ export class Cacher implements Storage {
         oldestAgeMs: history.oldestAgeMs,
         oldestRevision: history.floor.revision,
       },
-      watchers,
-      input: { batches, bytes, fullest },
+      ...watcherStats(this.#watchers, this.#bounds),
       waiting: this.#waiters.size,
       receivedEvents: this.#receivedEvents,
       dispatchedEvents: this.#dispatcher.dispatchedEvents,
@@ -251,13 +242,19 @@ export class Cacher implements Storage {
   async #bookmarkAll(): Promise<void> {
     if (!this.#ready) return;
     const revision = await this.#upstream.current();
-    const tell = (): void => {
-      this.#dispatcher.flush();
+    // Of those who ask while the cache is behind, the last one's answer is an answer to all.
+    if (revision < this.#progressWanted) return;
+    this.#progressWanted = revision;
+    this.#forgetProgress();
+    if (this.#cache.revision >= revision) this.#tellProgress();
+    else this.#forgetProgress = this.#waiters.add(revision, () => this.#tellProgress());
+  }
+
+  #tellProgress(): void {
+    this.#dispatcher.whenLevel(() => {
       const { bookmark } = this.#dispatcher;
       for (const watcher of this.#watchers) watcher.requestBookmark(bookmark);
-    };
-    if (this.#cache.revision >= revision) tell();
-    else this.#waiters.add(revision, tell);
+    });
   }
 
   #target(): ReflectorTarget {
@@ -267,6 +264,8 @@ export class Cacher implements Storage {
         this.#cache.replace(state.objects, state.revision);
         for (const watcher of [...this.#watchers]) watcher.fail(lost(cause, state.revision));
         this.#dispatcher.reset();
+        this.#forgetProgress();
+        this.#progressWanted = 0;
         this.#readyAt = Math.min(this.#readyAt, state.current);
         this.#advanced();
         // What is missing may be of other keys than ours, of which only progress tells.
@@ -321,6 +320,7 @@ export class Cacher implements Storage {
   }
 
   #checkReady(): void {
+    if (this.#closed !== undefined) throw draining();
     if (!this.#ready) throw notReadyYet(this.name);
   }
 
@@ -329,6 +329,7 @@ export class Cacher implements Storage {
     this.#reflector.stop();
     this.#patrol.stop();
     this.#waiters.close();
+    this.#ready = false;
     await this.#storage.close();
   }
 }

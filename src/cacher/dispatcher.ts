@@ -26,6 +26,10 @@ export class Dispatcher {
   #index = new WatcherIndex();
   readonly #eager = new Set<CacheWatcher>();
   readonly #awaiting = new Set<CacheWatcher>();
+  /** To be called once there is nothing left to offer. */
+  #whenLevel: (() => void)[] = [];
+  /** Whether a round is being worked on right now, and not just under way. */
+  #stepping = false;
   #position: HistoryNode;
   #revision: number;
   #round: Generator<void, void, void> | undefined;
@@ -106,12 +110,22 @@ export class Dispatcher {
     this.#clock.setImmediate(this.#continue);
   }
 
-  /** Offers all there is, without giving the event loop back. */
+  /**
+   * Offers all there is, without giving the event loop back. Does nothing when it is called by the
+   * reader of a watcher that is being offered something: that has to come to its end first.
+   */
   flush(): void {
+    if (this.#stepping) return;
     do {
       this.#begin();
       while (this.#round !== undefined) this.#step();
     } while (this.#cache.history.newest !== this.#position);
+  }
+
+  /** Calls `callback`, now or later, when all that the cache has taken in has been offered. */
+  whenLevel(callback: () => void): void {
+    this.#whenLevel.push(callback);
+    this.wake();
   }
 
   /** The cache holds another history now, and no watcher is left of the one before. */
@@ -145,7 +159,10 @@ export class Dispatcher {
   }
 
   #step(): void {
-    if (this.#round?.next().done !== true) return;
+    this.#stepping = true;
+    const done = this.#round?.next().done;
+    this.#stepping = false;
+    if (done !== true) return;
     this.#round = undefined;
     this.#settle();
   }
@@ -204,7 +221,8 @@ export class Dispatcher {
 
   /** Nothing is under way: what a round must be over for can be done. */
   #settle(): void {
-    if (this.#cache.history.newest === this.#position) this.#revision = this.#cache.revision;
+    const level = this.#cache.history.newest === this.#position;
+    if (level) this.#revision = this.#cache.revision;
     if (this.#eager.size > 0) {
       const { bookmark } = this;
       for (const watcher of this.#eager) {
@@ -216,5 +234,9 @@ export class Dispatcher {
       this.#awaiting.clear();
       for (const watcher of awaiting) watcher.poke();
     }
+    if (!level || this.#whenLevel.length === 0) return;
+    const callbacks = this.#whenLevel;
+    this.#whenLevel = [];
+    for (const callback of callbacks) callback();
   }
 }

@@ -49,12 +49,12 @@ export class Patrol {
   #walk(): void {
     const { watchers, dispatcher } = this.#terrain;
     const now = this.#clock.now();
-    // A bookmark in the middle of a round would be above what has been offered.
-    if (!dispatcher.settled) dispatcher.flush();
     let soon = false;
     for (const watcher of watchers) {
       watcher.checkWindow();
       this.#checkStall(watcher, now);
+      // In the middle of a round a bookmark would be above what has been offered.
+      if (!dispatcher.settled) continue;
       if (this.#bookmark(watcher, now)) soon = true;
     }
     if (soon) this.#terrain.requestProgress();

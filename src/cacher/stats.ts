@@ -1,4 +1,5 @@
-import type { WatcherState } from "./watcher-terms.ts";
+import type { CacheWatcher } from "./cache-watcher.ts";
+import type { WatcherBounds, WatcherState } from "./watcher-terms.ts";
 
 /** What a Cacher has to say of itself, in plain numbers. Counters begin at 0 with the Cacher. */
 export interface CacherStats {
@@ -41,4 +42,22 @@ export interface CacherStats {
   readonly relists: number;
   /** Deletions of keys that the cache did not have, which is never right. */
   readonly unknownDeletes: number;
+}
+
+/** What all watchers together have to say of themselves. */
+export function watcherStats(
+  all: Iterable<CacheWatcher>,
+  bounds: WatcherBounds,
+): Pick<CacherStats, "watchers" | "input"> {
+  const watchers = { starting: 0, initial: 0, "catching up": 0, live: 0, stalled: 0 };
+  const input = { batches: 0, bytes: 0, fullest: 0 };
+  for (const watcher of all) {
+    if (watcher.state !== "ended") watchers[watcher.state]++;
+    input.batches += watcher.inputBatches;
+    input.bytes += watcher.inputBytes;
+    const byCount = watcher.inputBatches / bounds.inputBatches;
+    const byBytes = Math.min(1, watcher.inputBytes / bounds.inputBytes);
+    input.fullest = Math.max(input.fullest, byCount, byBytes);
+  }
+  return { watchers, input };
 }
