@@ -7,6 +7,9 @@ import {
 } from "node:http2";
 import { Message } from "./protobuf.ts";
 
+/** How much one call may have on its way; a connection may have four times as much. */
+const windowBytes = 4 * 1024 * 1024;
+
 /**
  * gRPC over Node's own HTTP/2 and nothing else
  * (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md).
@@ -16,7 +19,12 @@ export class BareGrpc {
 
   /** `url` is http://HOST:PORT. */
   constructor(url: string) {
-    this.#session = connect(url, { settings: { initialWindowSize: 4 * 1024 * 1024 } });
+    this.#session = connect(url, {
+      settings: { initialWindowSize: windowBytes },
+      // In MB. What flow control lets in has to fit.
+      maxSessionMemory: 64,
+    });
+    this.#session.once("connect", () => this.#session.setLocalWindowSize(4 * windowBytes));
     // Each call says itself what became of it.
     this.#session.on("error", () => {});
   }
