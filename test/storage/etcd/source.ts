@@ -1,5 +1,6 @@
 import { pino } from "pino";
 import { systemClock } from "../../../src/clock.ts";
+import { hasReason } from "../../../src/errors.ts";
 import { EtcdClient, type EtcdClientOptions } from "../../../src/storage/etcd/client.ts";
 import type { Operation } from "../../../src/storage/memory/operation.ts";
 import type { Etcd } from "../../etcd/etcd.ts";
@@ -81,5 +82,19 @@ export class Source {
   async #revision(path: string, body: object): Promise<number> {
     const answer = (await this.call(path, body)) as { header: { revision: string } };
     return Number(answer.header.revision);
+  }
+}
+
+/**
+ * Repeats a call for as long as it fails with UPSTREAM_UNAVAILABLE, as after etcd was away: a channel
+ * takes up to a second to try again.
+ */
+export async function eventually<Result>(call: () => Promise<Result>): Promise<Result> {
+  for (;;) {
+    try {
+      return await call();
+    } catch (error) {
+      if (!hasReason(error, "UPSTREAM_UNAVAILABLE")) throw error;
+    }
   }
 }

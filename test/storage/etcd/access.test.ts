@@ -1,0 +1,195 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterEach, describe, expect, test } from "vitest";
+import type { EtcdClientOptions } from "../../../src/storage/etcd/client.ts";
+import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
+import type { WatchRequest } from "../../../src/storage/storage.ts";
+import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
+import { etcdOfFile } from "../../etcd/etcd-of-file.ts";
+import { bytes, linearizable } from "../conformance/opened.ts";
+import { StreamReader } from "../conformance/stream-reader.ts";
+import { clientOf, eventually } from "./source.ts";
+
+const run = promisify(execFile);
+const closings: (() => Promise<void>)[] = [];
+
+afterEach(async () => {
+  for (const close of closings.splice(0).reverse()) await close();
+});
+
+function storageOf(etcd: Etcd, options: Partial<EtcdClientOptions>): EtcdStorage {
+  const client = clientOf(etcd, options);
+  const storage = new EtcdStorage(client, { prefix: "p/" });
+  closings.push(async () => {
+    await storage.close();
+    await client.close();
+  });
+  return storage;
+}
+
+const all: WatchRequest = { scope: { prefix: "" }, withPrevious: false, afterRevision: undefined };
+const value = bytes("1");
+
+/** Calls of every kind, by name. */
+function calls(storage: EtcdStorage): [string, () => Promise<unknown>][] {
+  return [
+    ["get", () => storage.get({ key: "a", at: linearizable })],
+    ["list", () => storage.list({ prefix: "", limit: 0, at: linearizable })],
+    ["put", () => storage.put({ key: "a", value })],
+    ["delete", () => storage.delete({ key: "a" })],
+    ["currentRevision", () => storage.currentRevision()],
+    ["watch", async () => Promise.reject(await new StreamReader(storage, all).end())],
+  ];
+}
+
+describe("an etcd that asks for a password", () => {
+  const auth = { username: "root", password: "secret" };
+  const etcdOf = etcdOfFile({ rootPassword: auth.password });
+
+  test("is read, written and watched with it", async () => {
+    const storage = storageOf(await etcdOf(), { auth });
+    const { revision } = await storage.put({ key: "a", value });
+    const reader = new StreamReader(storage, { ...all, afterRevision: revision - 1 });
+    expect((await reader.through(revision)).map(({ key }) => key)).toEqual(["a"]);
+  });
+
+  const strangers: [string, EtcdClientOptions["auth"], string][] = [
+    ["the wrong password", { ...auth, password: "wrong" }, "authentication failed"],
+    ["a user that does not exist", { ...auth, username: "nobody" }, "authentication failed"],
+    ["no user", undefined, "user name is empty"],
+  ];
+  for (const [name, stranger, message] of strangers) {
+    test(`denies everything to ${name}, and says so`, async () => {
+      const storage = storageOf(await etcdOf(), { auth: stranger });
+      for (const [name, call] of calls(storage)) {
+        await expect(call(), name).rejects.toMatchObject({
+          reason: "UPSTREAM_DENIED",
+          message: expect.stringContaining(message),
+        });
+      }
+    });
+  }
+
+  test("denies what the user's roles do not allow", async () => {
+    const etcd = await etcdOf();
+    const { token } = await gateway(etcd, "authenticate", { ...auth, name: "root" });
+    await gateway(etcd, "user/add", { name: "guest", password: "guest" }, token);
+    const storage = storageOf(etcd, { auth: { username: "guest", password: "guest" } });
+    for (const [name, call] of calls(storage)) {
+      await expect(call(), name).rejects.toMatchObject({
+        reason: "UPSTREAM_DENIED",
+        message: expect.stringContaining("permission denied"),
+      });
+    }
+  });
+
+  test("is given a new token when it has forgotten the old one", async () => {
+    const etcd = await startEtcd({ rootPassword: auth.password });
+    closings.push(() => etcd.stop());
+    const storage = storageOf(etcd, { auth });
+    const { revision } = await storage.put({ key: "a", value });
+    const forget = async (): Promise<void> => {
+      await etcd.kill(); // a token of the simple kind lives in the memory of its member
+      await etcd.start();
+    };
+    // A write is the first to notice.
+    await forget();
+    const again = await eventually(() => storage.put({ key: "a", value }));
+    expect(again.object.version).toBe(2);
+    // A watch is the first to notice.
+    await forget();
+    const events = await eventually(async () => {
+      const reader = new StreamReader(storage, { ...all, afterRevision: revision });
+      if ((await reader.next()) === undefined) throw reader.stream.ended;
+      return reader.events;
+    });
+    expect(events.map((event) => event.revision)).toEqual([again.revision]);
+  });
+});
+
+async function gateway(
+  etcd: Etcd,
+  path: string,
+  body: object,
+  token?: string,
+): Promise<{ token: string }> {
+  const response = await fetch(`${etcd.url}/v3/auth/${path}`, {
+    method: "POST",
+    body: JSON.stringify(body),
+    headers: token === undefined ? {} : { authorization: token },
+    signal: AbortSignal.timeout(10_000),
+  });
+  if (!response.ok) throw new Error(await response.text());
+  return (await response.json()) as { token: string };
+}
+
+describe("an etcd that does not ask for a password", () => {
+  test("is used all the same with one configured", async () => {
+    const etcd = await startEtcd();
+    closings.push(() => etcd.stop());
+    const storage = storageOf(etcd, { auth: { username: "root", password: "secret" } });
+    const { revision } = await storage.put({ key: "a", value });
+    await new StreamReader(storage, { ...all, afterRevision: revision }).through(revision);
+  });
+});
+
+describe("an etcd with TLS", () => {
+  test("is trusted by its authority, and trusts the client by its certificate", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "etcd-tls-"));
+    closings.push(() => rm(folder, { recursive: true, force: true }));
+    const path = (name: string): string => join(folder, name);
+    await makeAuthority(path);
+    await makeCertificate(path, "server");
+    await makeCertificate(path, "client");
+    const etcd = await startEtcd({
+      tls: { cert: path("server.pem"), key: path("server.key"), clientCa: path("ca.pem") },
+    });
+    closings.push(() => etcd.stop());
+    const ca = await readFile(path("ca.pem"));
+    const client = {
+      cert: await readFile(path("client.pem")),
+      key: await readFile(path("client.key")),
+    };
+
+    const storage = storageOf(etcd, { tls: { ca, client } });
+    const { revision } = await storage.put({ key: "a", value });
+    await new StreamReader(storage, { ...all, afterRevision: revision }).through(revision);
+
+    const strangers: [string, EtcdClientOptions["tls"]][] = [
+      ["without the authority", { client }],
+      ["without a certificate", { ca }],
+    ];
+    for (const [name, tls] of strangers) {
+      const stranger = storageOf(etcd, { tls, requestTimeoutMs: 2_000 });
+      await expect(stranger.currentRevision(), name).rejects.toMatchObject({
+        reason: "UPSTREAM_UNAVAILABLE",
+      });
+    }
+  });
+});
+
+async function makeAuthority(path: (name: string) => string): Promise<void> {
+  await run("openssl", [
+    ..."req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2".split(" "),
+    ...["-subj", "/CN=test authority", "-keyout", path("ca.key"), "-out", path("ca.pem")],
+  ]);
+}
+
+async function makeCertificate(path: (name: string) => string, name: string): Promise<void> {
+  await writeFile(
+    path(`${name}.ext`),
+    "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n",
+  );
+  await run("openssl", [
+    ..."req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes".split(" "),
+    ...["-subj", `/CN=${name}`, "-keyout", path(`${name}.key`), "-out", path(`${name}.csr`)],
+  ]);
+  await run("openssl", [
+    ..."x509 -req -days 2 -CAcreateserial".split(" "),
+    ...["-in", path(`${name}.csr`), "-CA", path("ca.pem"), "-CAkey", path("ca.key")],
+    ...["-extfile", path(`${name}.ext`), "-out", path(`${name}.pem`)],
+  ]);
+}

@@ -1,0 +1,21 @@
+/** Uses an etcd in every way, closes everything, and has nothing left that would keep it alive. */
+import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
+import { clientOf } from "./source.ts";
+
+const [url = ""] = process.argv.slice(2);
+const client = clientOf({ url });
+const storage = new EtcdStorage(client, { prefix: "open-and-close/" });
+const { revision } = await storage.put({ key: "a", value: new Uint8Array() });
+const stream = storage.watch({
+  scope: { prefix: "" },
+  withPrevious: false,
+  afterRevision: revision,
+});
+const progress = new Promise<void>((resolve) => {
+  stream.onReadable(resolve);
+});
+stream.read();
+storage.requestProgress();
+await progress;
+await storage.close();
+await client.close();
