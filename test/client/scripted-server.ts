@@ -33,7 +33,10 @@ export interface ScriptedServer {
   stop(): void;
 }
 
-export async function startScriptedServer(script: Script): Promise<ScriptedServer> {
+export async function startScriptedServer(
+  script: Script,
+  credentials: ServerCredentials = ServerCredentials.createInsecure(),
+): Promise<ScriptedServer> {
   const server = new Server();
   const unscripted = invalidRequest("method", "This is not in the script.");
   const refuse: handleUnaryCall<unknown, never> = (_, callback) => callback(statusOf(unscripted));
@@ -45,7 +48,7 @@ export async function startScriptedServer(script: Script): Promise<ScriptedServe
   });
   server.addService(writeService, { Put: script.put ?? refuse, Delete: script.delete ?? refuse });
   const port = await new Promise<number>((resolve, reject) => {
-    server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) =>
+    server.bindAsync("127.0.0.1:0", credentials, (error, bound) =>
       error === null ? resolve(bound) : reject(error),
     );
   });
