@@ -1,3 +1,4 @@
+import { getEventListeners } from "node:events";
 import { describe, expect, it } from "vitest";
 import { RevisionWaiters } from "../../src/cacher/revision-waiters.ts";
 import { FakeClock } from "../fake-clock.ts";
@@ -178,6 +179,21 @@ describe("A wait with an end", () => {
     giveUp.abort();
     expect(await now(wait)).toBe(false);
     expectRest();
+  });
+
+  it("lets go of its signal when it is over, as the signal may live long", async () => {
+    const { clock, waiters } = open();
+    const { signal } = new AbortController();
+    const [reached, late, pointless] = [1, 2, 3].map((revision) =>
+      waiters.wait(revision, 3_000, signal),
+    );
+    expect(getEventListeners(signal, "abort")).toHaveLength(3);
+    waiters.reached(1);
+    expect(getEventListeners(signal, "abort")).toHaveLength(2);
+    waiters.close();
+    expect(getEventListeners(signal, "abort")).toHaveLength(0);
+    expect(await Promise.all([reached, late, pointless])).toEqual([true, false, false]);
+    expect(clock.pendingTimers).toBe(0);
   });
 
   it("is false when waiting becomes pointless, and where it is already", async () => {

@@ -10,7 +10,7 @@ import { defaultWatcherBounds, type WatcherHost } from "../../src/cacher/watcher
 import { WatchFanoutError } from "../../src/errors.ts";
 import type { Predicate, Scope } from "../../src/storage/storage.ts";
 import { FakeClock } from "../fake-clock.ts";
-import { cornerText, event, object, short, text } from "./objects.ts";
+import { event, object, short, text } from "./objects.ts";
 
 /** What a watcher needs to exist. None of them is asked for anything here. */
 function makeHost(): WatcherHost {
@@ -179,10 +179,33 @@ describe("The watcher index", () => {
     expect(found()).toEqual(new Set([b]));
   });
 
+  it("goes on finding the others of a scope when one of its groups has gone", () => {
+    const kinds = [{}, { withPrevious: true }, { predicate: saysYes }];
+    for (const scope of [{ key: "a" }, { prefix: "a" }]) {
+      for (const [gone] of kinds.entries()) {
+        const index = new WatcherIndex();
+        const watchers = kinds.map((kind) => watcher(scope, kind));
+        for (const each of watchers) index.add(each);
+        const [removed] = watchers.splice(gone, 1);
+        if (removed !== undefined) index.remove(removed);
+        expect(watchersOf(collect(index, change("a", "yes")))).toEqual(new Set(watchers));
+      }
+    }
+  });
+
+  it("tells a change once to the prefix that is the whole key, where longer ones are watched", () => {
+    const index = new WatcherIndex();
+    for (const prefix of ["a", "a/long", "another"]) index.add(watcher({ prefix }));
+    const batches = collect(index, change("a")).flatMap((group) => group.takeBatches(9, 1_000));
+    expect(batches.map(({ events }) => events.map(short))).toEqual([["ADDED a=@9"]]);
+  });
+
   it("finds for any change just those who are in it and whose filter lets it through", () => {
+    const few = (minLength: number): fc.Arbitrary<string> =>
+      fc.string({ unit: fc.constantFrom("a", "\u{1f600}"), minLength, maxLength: 3 });
     const spec = fc.record({
       exact: fc.boolean(),
-      scope: cornerText(0, 3),
+      scope: few(0),
       withPrevious: fc.boolean(),
       predicate: fc.constantFrom(undefined, saysYes, saysNo),
     });
@@ -192,13 +215,13 @@ describe("The watcher index", () => {
       fc.record({ do: fc.constant("remove" as const), which: fc.nat(20) }),
       fc.record({
         do: fc.constant("change" as const),
-        key: cornerText(1, 3),
+        key: few(1),
         value: values,
         before: fc.option(values, { nil: undefined }),
       }),
     );
     fc.assert(
-      fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
+      fc.property(fc.array(step, { maxLength: 80, size: "max" }), (steps) => {
         const index = new WatcherIndex();
         const present = new Set<CacheWatcher>();
         for (const action of steps) {
