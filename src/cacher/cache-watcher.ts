@@ -143,9 +143,16 @@ export class CacheWatcher implements WatchStream {
     this.#notify();
   }
 
-  /** Has `listener` called when the stream ends. There is at most one. */
+  /** Has `listener` called when the stream ends, after those before it. */
   whenEnded(listener: () => void): void {
-    this.#onEnd = listener;
+    const before = this.#onEnd;
+    this.#onEnd =
+      before === undefined
+        ? listener
+        : () => {
+            before();
+            listener();
+          };
   }
 
   /** Is called when there may be more to take: a page of the state, a round of the dispatcher. */

@@ -99,6 +99,7 @@ export class Cacher implements Storage {
     this.#patrol = new Patrol(
       {
         watchers: this.#watchers,
+        cache: this.#cache,
         dispatcher: this.#dispatcher,
         bounds: this.#bounds,
         requestProgress: () => storage.requestProgress(),
@@ -124,6 +125,7 @@ export class Cacher implements Storage {
    */
   start(): void {
     void this.#reflector.run();
+    this.#patrol.start();
   }
 
   /** Whether the cache has once been level with the store. Until then reads and watches fail. */
@@ -185,7 +187,6 @@ export class Cacher implements Storage {
       watcher.fail(notReadyYet(this.name));
     } else {
       this.#watchers.add(watcher);
-      this.#patrol.start();
       this.#opening.begin(watcher, request);
     }
     return watcher;
@@ -266,6 +267,7 @@ export class Cacher implements Storage {
         this.#dispatcher.reset();
         this.#forgetProgress();
         this.#progressWanted = 0;
+        if (cause === "history changed") this.#upstream.forget();
         this.#readyAt = Math.min(this.#readyAt, state.current);
         this.#advanced();
         // What is missing may be of other keys than ours, of which only progress tells.

@@ -2,7 +2,6 @@ import type { Clock } from "../clock.ts";
 import { WatchBatch } from "../storage/event.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { HistoryNode } from "./history.ts";
-import { slowConsumer } from "./stream-errors.ts";
 import type { WatchCache } from "./watch-cache.ts";
 import { type WatcherGroup, WatcherIndex } from "./watcher-index.ts";
 import type { WatcherBounds } from "./watcher-terms.ts";
@@ -200,22 +199,16 @@ export class Dispatcher {
   }
 
   #offerTo(watcher: CacheWatcher, batches: readonly WatchBatch[], from: HistoryNode): void {
-    let before = from;
+    let before: WatchBatch | undefined;
     for (const batch of batches) {
       if (!watcher.offer(batch)) {
         this.leave(watcher);
-        watcher.stall(before);
+        watcher.stall(lastUpTo(before?.revision ?? 0, from));
         return;
       }
       this.#dispatchedBatches++;
       this.#dispatchedEvents += batch.events.length;
-      if (batches.length === 1) return;
-      const next = this.#cache.history.find(batch.revision ?? 0);
-      if (next === undefined) {
-        watcher.fail(slowConsumer("More events came at once than history keeps."));
-        return;
-      }
-      before = next;
+      before = batch;
     }
   }
 
@@ -239,4 +232,14 @@ export class Dispatcher {
     this.#whenLevel = [];
     for (const callback of callbacks) callback();
   }
+}
+
+/**
+ * The last node at or below `revision`, from `from` on. Follows the links, as a round may be longer than
+ * the history window.
+ */
+function lastUpTo(revision: number, from: HistoryNode): HistoryNode {
+  let node = from;
+  while (node.next !== undefined && node.next.revision <= revision) node = node.next;
+  return node;
 }

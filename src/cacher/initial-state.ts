@@ -8,6 +8,9 @@ export interface InitialState {
   next(): WatchBatch | undefined;
 }
 
+/** How many objects are looked at for one piece, which is empty if none of them matches. */
+const maxScanned = 50_000;
+
 /** From a snapshot of the cache. */
 export class SnapshotState implements InitialState {
   readonly #objects: Iterator<StoredObject, void, void>;
@@ -32,7 +35,8 @@ export class SnapshotState implements InitialState {
   next(): WatchBatch | undefined {
     if (this.#complete) return undefined;
     const events: WatchEvent[] = [];
-    for (let bytes = 0; bytes < this.#maxBytes; ) {
+    let scanned = 0;
+    for (let bytes = 0; bytes < this.#maxBytes && scanned < maxScanned; scanned++) {
       const { done, value } = this.#objects.next();
       if (done === true) {
         this.#complete = true;

@@ -2,6 +2,7 @@ import type { Clock, Timer } from "../clock.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import { slowConsumer } from "./stream-errors.ts";
+import type { WatchCache } from "./watch-cache.ts";
 import type { WatcherBounds } from "./watcher-terms.ts";
 
 /** How often the patrol walks, in milliseconds: how late a bookmark may come. */
@@ -11,6 +12,7 @@ const beforeDeadlineMs = 2_000;
 
 export interface PatrolTerrain {
   readonly watchers: ReadonlySet<CacheWatcher>;
+  readonly cache: WatchCache;
   readonly dispatcher: Dispatcher;
   readonly bounds: WatcherBounds;
   /** Asks upstream how far it is, so that bookmarks that are due soon say something new. */
@@ -20,7 +22,7 @@ export interface PatrolTerrain {
 /**
  * Walks over all watchers at an interval and does what time demands: bookmarks where nothing has moved
  * the resume point for long, one before a call's deadline, an end for those who take nothing or have
- * fallen out of history. One timer serves all; a watcher costs none.
+ * fallen out of history, which itself is trimmed. One timer serves all; a watcher costs none.
  */
 export class Patrol {
   readonly #terrain: PatrolTerrain;
@@ -32,12 +34,12 @@ export class Patrol {
     this.#clock = clock;
   }
 
-  /** Walks as long as there are watchers. Harmless when it does already. */
+  /** Walks until it is told to stop. Harmless when it does already. */
   start(): void {
     this.#timer ??= this.#clock.setTimeout(() => {
       this.#timer = undefined;
+      this.start();
       this.#walk();
-      if (this.#terrain.watchers.size > 0) this.start();
     }, patrolIntervalMs);
   }
 
@@ -49,6 +51,7 @@ export class Patrol {
   #walk(): void {
     const { watchers, dispatcher } = this.#terrain;
     const now = this.#clock.now();
+    this.#terrain.cache.history.trim(now);
     let soon = false;
     for (const watcher of watchers) {
       watcher.checkWindow();

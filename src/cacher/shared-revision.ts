@@ -19,6 +19,11 @@ export class SharedRevision {
     return this.#newest;
   }
 
+  /** The store's history has become another one, in which revisions may be lower. */
+  forget(): void {
+    this.#newest = 0;
+  }
+
   /** Rejects as the store's own answer does. */
   current(): Promise<number> {
     this.#next ??= Promise.withResolvers<number>();

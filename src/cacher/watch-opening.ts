@@ -10,8 +10,8 @@ import type { RevisionWaiters } from "./revision-waiters.ts";
 import type { SharedRevision } from "./shared-revision.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
-/** Objects to a page where an initial state comes from the storage. */
-const storedPageSize = 500;
+/** How large a page is where an initial state comes from the storage. */
+const storedPage = { limit: 500, maxBytes: 4 * 1024 * 1024 };
 
 export interface WatchOpeningParts {
   readonly storage: Storage;
@@ -77,15 +77,18 @@ export class WatchOpening {
   async #withStoredState(watcher: CacheWatcher, at: RevisionRequirement): Promise<void> {
     const { storage, batchBytes } = this.#parts;
     const { key, prefix, predicate } = watcher.filter;
+    const giveUp = new AbortController();
+    const { signal } = giveUp;
+    watcher.whenEnded(() => giveUp.abort());
     if (key !== undefined) {
-      const { revision, object } = await storage.get({ key, at });
+      const { revision, object } = await storage.get({ key, at, signal });
       const objects = (object === undefined ? [] : [object]).values();
       watcher.beginInitial(new SnapshotState(objects, predicate, revision, batchBytes));
       this.#follow(watcher, revision);
       return;
     }
     const list = (where: RevisionRequirement, startAfter?: string): Promise<ListResult> =>
-      storage.list({ prefix, startAfter, limit: storedPageSize, at: where, predicate });
+      storage.list({ prefix, startAfter, ...storedPage, at: where, predicate, signal });
     const first = await list(at);
     const exactly: RevisionRequirement = { match: "EXACT", revision: first.revision };
     const following = (startAfter: string): Promise<ListResult> => list(exactly, startAfter);
