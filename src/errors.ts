@@ -111,6 +111,15 @@ export function historyChanged(requested: number, current: number): WatchFanoutE
   );
 }
 
+/** `historyId` is the id of the history that the store has now. */
+export function otherHistory(known: string, historyId: string): WatchFanoutError {
+  return new WatchFanoutError(
+    "HISTORY_CHANGED",
+    `The store's history is no longer ${known}. List anew and go on from there.`,
+    { metadata: { history_id: historyId } },
+  );
+}
+
 /** `modRevision` is where the object stands now, 0 if it does not exist. */
 export function revisionConflict(
   key: string,

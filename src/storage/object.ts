@@ -15,6 +15,8 @@ export class StoredObject {
   readonly lease: bigint;
   /** Its encoding, kept here by whoever encodes it first. Not part of what it is. */
   encoding: Uint8Array | undefined;
+  /** What a codec has read out of the value, kept here by whoever asked first. Neither is this. */
+  attributes: object | undefined;
 
   constructor(
     key: string,
@@ -31,11 +33,12 @@ export class StoredObject {
     this.version = version;
     this.lease = lease;
     this.encoding = undefined;
+    this.attributes = undefined;
   }
 
   /** The same object as removed at `revision`: all else is as it last was. */
   deletedAt(revision: number): StoredObject {
-    return new StoredObject(
+    const deleted = new StoredObject(
       this.key,
       this.value,
       this.createRevision,
@@ -43,6 +46,8 @@ export class StoredObject {
       this.version,
       this.lease,
     );
+    deleted.attributes = this.attributes;
+    return deleted;
   }
 }
 

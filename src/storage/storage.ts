@@ -22,6 +22,13 @@ export interface Storage {
   delete(request: DeleteRequest): Promise<WriteResult>;
   /** The store's newest revision, linearizable. */
   currentRevision(signal?: AbortSignal): Promise<number>;
+  /** The id of the history that revisions belong to; empty where it can't be known. */
+  historyId(signal?: AbortSignal): Promise<string>;
+  /**
+   * Gives the history another id than `known`, which it was found not to be, unless it has one already.
+   * Resolves to the id that it has then; empty where it can't be known.
+   */
+  renewHistory(known: string, signal?: AbortSignal): Promise<string>;
   /**
    * Asks that every open watch be told how far it has come: each soon delivers a batch whose revision
    * is at least what the store's was at this call, if need be without events.
@@ -68,6 +75,8 @@ export interface ListRequest {
   readonly maxBytes?: number | undefined;
   readonly at: RevisionRequirement;
   readonly predicate?: Predicate | undefined;
+  /** Whether values may be left empty, for who wants to know only what stands. Not with `predicate`. */
+  readonly keysOnly?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -136,8 +145,15 @@ export interface PutRequest {
   readonly value: Uint8Array;
   /** undefined: write regardless; 0: must not exist; otherwise: must stand at this revision. */
   readonly expectedModRevision?: number | undefined;
-  /** An existing lease; undefined or 0n: none. */
+  /** An existing lease; undefined or 0n: none. Not together with `ttlSeconds`. */
   readonly lease?: bigint | undefined;
+  /**
+   * Attaches the object to a new lease of this many whole seconds, at least 1. If the put fails the lease
+   * is revoked.
+   */
+  readonly ttlSeconds?: number | undefined;
+  /** Nothing is written, and the call rejects with HISTORY_CHANGED, if the history is another. */
+  readonly historyId?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -145,6 +161,8 @@ export interface DeleteRequest {
   readonly key: string;
   /** undefined: delete regardless; otherwise (at least 1): must stand at this revision. */
   readonly expectedModRevision?: number | undefined;
+  /** Nothing is deleted, and the call rejects with HISTORY_CHANGED, if the history is another. */
+  readonly historyId?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
