@@ -10,12 +10,13 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   telemetry: ["cacher", "server", "storage"],
   server: ["cacher", "selector", "storage", "wire"],
   client: ["reflector", "storage", "wire"],
-  wire: ["storage"],
+  wire: ["protobuf", "storage"],
   cacher: ["codec", "reflector", "selector", "storage"],
   reflector: ["storage"],
-  codec: ["selector"],
+  codec: ["protobuf", "selector"],
   selector: [],
   storage: [],
+  protobuf: [],
 };
 
 /** Files directly in src/ that every room may import: they import no room themselves. */

@@ -1,6 +1,6 @@
 import { invalidRequest, type WatchFanoutError } from "../errors.ts";
+import { LENGTH_DELIMITED, VARINT, WireFault, WireReader } from "../protobuf/wire-reader.ts";
 import { descriptors, type FieldDescriptor } from "./descriptors.ts";
-import { LENGTH_DELIMITED, VARINT, WireFault, WireReader } from "./reader.ts";
 
 /** A request, or what is wrong with its bytes. */
 export type Decoded<T> =

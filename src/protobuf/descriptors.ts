@@ -1,0 +1,145 @@
+import { LENGTH_DELIMITED, VARINT, WireReader } from "./wire-reader.ts";
+
+/*
+ * The numbers below are the fields of
+ * https://github.com/protocolbuffers/protobuf/blob/main/src/google/protobuf/descriptor.proto
+ */
+
+export interface FieldDescriptor {
+  readonly name: string;
+  readonly number: number;
+  /** A number of FieldDescriptorProto.Type. */
+  readonly type: number;
+  readonly repeated: boolean;
+  /** The full name of its message or enum; empty for others. */
+  readonly typeName: string;
+  /** The oneof that it is part of. Of a proto3 `optional` field: its name after an underscore. */
+  readonly oneof: string | undefined;
+}
+
+export interface FileDescriptor {
+  readonly name: string;
+  readonly imports: readonly string[];
+  /** The FileDescriptorProto, byte for byte. */
+  readonly bytes: Uint8Array;
+}
+
+export interface Descriptors {
+  /** By name, as in an import. */
+  readonly files: ReadonlyMap<string, FileDescriptor>;
+  /** The file that declares a full name: of a message, field, enum, value, service or method. */
+  readonly declaredIn: ReadonlyMap<string, FileDescriptor>;
+  readonly messages: ReadonlyMap<string, readonly FieldDescriptor[]>;
+  /** The full name of what goes into a method, by the method's path, such as `/pkg.Service/Method`. */
+  readonly inputs: ReadonlyMap<string, string>;
+  readonly services: readonly string[];
+  /** Each enum's values, name by number. */
+  readonly enums: ReadonlyMap<string, ReadonlyMap<number, string>>;
+}
+
+/** Reads a google.protobuf.FileDescriptorSet. */
+export function readDescriptors(set: Uint8Array): Descriptors {
+  const files = new Map<string, FileDescriptor>();
+  const declaredIn = new Map<string, FileDescriptor>();
+  const messages = new Map<string, readonly FieldDescriptor[]>();
+  const inputs = new Map<string, string>();
+  const services: string[] = [];
+  const enums = new Map<string, ReadonlyMap<number, string>>();
+
+  const readMessage = (file: FileDescriptor, scope: string, message: Fields): void => {
+    const fullName = `${scope}${message.text(1)}`;
+    declaredIn.set(fullName, file);
+    const oneofs = message.all(8).map((oneof) => oneof.text(1));
+    const fields = message.all(2).map((field) => readField(field, oneofs));
+    messages.set(fullName, fields);
+    for (const field of fields) declaredIn.set(`${fullName}.${field.name}`, file);
+    for (const nested of message.all(3)) readMessage(file, `${fullName}.`, nested);
+    for (const nested of message.all(4)) readEnum(file, `${fullName}.`, nested);
+  };
+  const readEnum = (file: FileDescriptor, scope: string, declared: Fields): void => {
+    const fullName = `${scope}${declared.text(1)}`;
+    declaredIn.set(fullName, file);
+    const values = declared.all(2).map((value) => [value.number(2), value.text(1)] as const);
+    enums.set(fullName, new Map(values));
+    // An enum's values are named beside it, not within it.
+    for (const [, name] of values) declaredIn.set(`${scope}${name}`, file);
+  };
+
+  for (const parsed of new Fields(set).all(1)) {
+    const file = { name: parsed.text(1), imports: parsed.texts(3), bytes: parsed.bytes };
+    files.set(file.name, file);
+    const scope = parsed.text(2) === "" ? "" : `${parsed.text(2)}.`;
+    for (const message of parsed.all(4)) readMessage(file, scope, message);
+    for (const declared of parsed.all(5)) readEnum(file, scope, declared);
+    for (const service of parsed.all(6)) {
+      const fullName = `${scope}${service.text(1)}`;
+      declaredIn.set(fullName, file);
+      services.push(fullName);
+      for (const method of service.all(2)) {
+        const name = method.text(1);
+        declaredIn.set(`${fullName}.${name}`, file);
+        inputs.set(`/${fullName}/${name}`, typeNameOf(method.text(2)));
+      }
+    }
+  }
+  return { files, declaredIn, messages, inputs, services, enums };
+}
+
+function readField(field: Fields, oneofs: readonly string[]): FieldDescriptor {
+  return {
+    name: field.text(1),
+    number: field.number(3),
+    type: field.number(5),
+    repeated: field.number(4) === 3,
+    typeName: typeNameOf(field.text(6)),
+    oneof: field.has(9) ? oneofs[field.number(9)] : undefined,
+  };
+}
+
+/** Descriptors write full names with a dot in front. */
+function typeNameOf(reference: string): string {
+  return reference.replace(/^\./, "");
+}
+
+/** A message by its field numbers. */
+class Fields {
+  readonly bytes: Uint8Array;
+  readonly #numbers = new Map<number, number>();
+  readonly #contents = new Map<number, Buffer[]>();
+
+  constructor(bytes: Uint8Array) {
+    this.bytes = bytes;
+    const reader = new WireReader(bytes);
+    while (reader.next()) {
+      if (reader.wireType === VARINT) {
+        this.#numbers.set(reader.field, Number(reader.varint()));
+      } else if (reader.wireType === LENGTH_DELIMITED) {
+        const contents = this.#contents.get(reader.field);
+        if (contents === undefined) this.#contents.set(reader.field, [reader.content()]);
+        else contents.push(reader.content());
+      } else {
+        reader.skip();
+      }
+    }
+  }
+
+  has(field: number): boolean {
+    return this.#numbers.has(field);
+  }
+
+  number(field: number): number {
+    return this.#numbers.get(field) ?? 0;
+  }
+
+  texts(field: number): string[] {
+    return (this.#contents.get(field) ?? []).map((content) => content.toString("utf8"));
+  }
+
+  text(field: number): string {
+    return this.texts(field)[0] ?? "";
+  }
+
+  all(field: number): Fields[] {
+    return (this.#contents.get(field) ?? []).map((content) => new Fields(content));
+  }
+}
