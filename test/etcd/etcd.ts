@@ -48,7 +48,7 @@ export async function startEtcd(options: EtcdOptions = {}): Promise<Etcd> {
   const member = await firstStart(bin, folder, options);
   const scheme = options.tls === undefined ? "http" : "https";
   const etcd: Etcd = {
-    url: `${scheme}://127.0.0.1:${member.ports.client}`,
+    url: `${scheme}://127.0.0.1:${member.port}`,
     bin,
     etcdctl,
     version,
@@ -71,14 +71,13 @@ export async function startEtcd(options: EtcdOptions = {}): Promise<Etcd> {
 interface Ports {
   readonly client: number;
   readonly peer: number;
-  readonly metrics: number;
 }
 
 /** A free port can be taken by someone else before etcd has it: then others are tried. */
 async function firstStart(bin: string, folder: string, options: EtcdOptions): Promise<Member> {
   for (let attempt = 1; ; attempt++) {
-    const [client = 0, peer = 0, metrics = 0] = await freePorts(3);
-    const member = new Member(bin, folder, { client, peer, metrics }, options);
+    const [client = 0, peer = 0] = await freePorts(2);
+    const member = new Member(bin, folder, { client, peer }, options);
     try {
       await member.start();
       return member;
@@ -96,12 +95,18 @@ async function firstStart(bin: string, folder: string, options: EtcdOptions): Pr
  */
 const WATCHED = '(read -r _ <&3 || { kill -9 $$; rm -rf -- "$1"; }) & exec 3<&-; shift; exec "$@"';
 
+/**
+ * The socket in the member's folder that tells its health. Etcd listens there last, and nobody else
+ * does: an answer means that this one has got its ports.
+ */
+const METRICS = "metrics";
+
 /** How often, and how far apart, a starting etcd is asked whether it is healthy: 20 s in all. */
 const HEALTH_TRIES = 800;
 const HEALTH_INTERVAL_MS = 25;
 
 class Member {
-  readonly ports: Ports;
+  readonly port: number;
   /** The end of what etcd said, for the message when it does not start. */
   output = "";
   readonly #bin: string;
@@ -112,7 +117,7 @@ class Member {
   constructor(bin: string, folder: string, ports: Ports, options: EtcdOptions) {
     this.#bin = bin;
     this.#folder = folder;
-    this.ports = ports;
+    this.port = ports.client;
     this.#args = etcdArgs(folder, ports, options);
   }
 
@@ -123,6 +128,7 @@ class Member {
   async start(): Promise<void> {
     if (this.#child !== undefined) throw new Error("this etcd runs already");
     const child = spawn("/bin/sh", ["-c", WATCHED, "sh", this.#folder, this.#bin, ...this.#args], {
+      cwd: this.#folder,
       stdio: ["ignore", "ignore", "pipe", "pipe"],
       env: { PATH: process.env["PATH"] ?? "" },
     });
@@ -154,7 +160,7 @@ class Member {
   async #healthy(child: ChildProcess): Promise<void> {
     for (let i = 0; i < HEALTH_TRIES; i++) {
       if (child.exitCode !== null || child.signalCode !== null) break;
-      if (await isHealthy(this.ports.metrics)) return;
+      if (await isHealthy(join(this.#folder, METRICS))) return;
       await delay(HEALTH_INTERVAL_MS);
     }
     throw new Error(`${this.#bin} did not become healthy. The end of its log:\n${this.output}`);
@@ -179,7 +185,7 @@ function etcdArgs(folder: string, ports: Ports, options: EtcdOptions): readonly 
     `--listen-peer-urls=${peer}`,
     `--initial-advertise-peer-urls=${peer}`,
     `--initial-cluster=test=${peer}`,
-    `--listen-metrics-urls=http://127.0.0.1:${ports.metrics}`,
+    `--listen-metrics-urls=unix://${METRICS}`,
     "--unsafe-no-fsync",
     "--log-level=warn",
     // The leader of one is elected at once.
@@ -194,11 +200,11 @@ function etcdArgs(folder: string, ports: Ports, options: EtcdOptions): readonly 
   ];
 }
 
-/** The metrics port is without TLS and without authentication whatever the options say. */
-function isHealthy(port: number): Promise<boolean> {
+/** Needs neither a certificate nor a password, whatever the options say. */
+function isHealthy(socketPath: string): Promise<boolean> {
   return new Promise((resolve) => {
     const request = http.get(
-      { host: "127.0.0.1", port, path: "/health", agent: false, timeout: 2_000 },
+      { socketPath, path: "/health", agent: false, timeout: 2_000 },
       (response) => {
         response.resume();
         resolve(response.statusCode === 200);
@@ -209,15 +215,25 @@ function isHealthy(port: number): Promise<boolean> {
   });
 }
 
+/**
+ * Ports that nobody listens on, below those that systems give to outgoing connections (from 32768 on
+ * Linux): so they are still free when a killed etcd is started again.
+ */
 async function freePorts(count: number): Promise<readonly number[]> {
-  const servers = Array.from({ length: count }, () => createServer().listen(0, "127.0.0.1"));
-  await Promise.all(servers.map((server) => once(server, "listening")));
-  const ports = servers.map((server) => {
-    const address = server.address();
-    return typeof address === "object" && address !== null ? address.port : 0;
+  const ports = new Set<number>();
+  while (ports.size < count) {
+    const port = 15_000 + Math.floor(Math.random() * 17_000);
+    if (await isFree(port)) ports.add(port);
+  }
+  return [...ports];
+}
+
+function isFree(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.on("error", () => resolve(false));
+    server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)));
   });
-  await Promise.all(servers.map((server) => once(server.close(), "close")));
-  return ports;
 }
 
 /** By the HTTP gateway, so that no tool of etcd's has to be there. */

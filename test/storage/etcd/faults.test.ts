@@ -205,8 +205,9 @@ describe("an etcd whose space quota is reached", () => {
     const storage = storageOf(etcd, "p/");
     const before = await storage.put({ key: "a", value });
     const megabyte = new Uint8Array(1_000_000);
+    // etcd looks at its size only now and then.
     const fill = async (): Promise<void> => {
-      for (let i = 0; i < 20; i++) await storage.put({ key: `${i}`, value: megabyte });
+      for (let i = 0; i < 1_000; i++) await storage.put({ key: `${i}`, value: megabyte });
     };
     await expect(fill()).rejects.toMatchObject({
       reason: "STORAGE_FULL",
