@@ -1,0 +1,10 @@
+interface Requirement {
+  /** The same for every spelling of the same requirement, and for no other. */
+  readonly canonical: string;
+}
+
+/** Each requirement once, in an order that does not depend on how the selector was written. */
+export function inCanonicalOrder<T extends Requirement>(requirements: readonly T[]): T[] {
+  const distinct = new Map(requirements.map((requirement) => [requirement.canonical, requirement]));
+  return [...distinct.values()].sort((a, b) => (a.canonical < b.canonical ? -1 : 1));
+}

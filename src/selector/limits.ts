@@ -1,0 +1,24 @@
+import { SelectorError } from "./selector-error.ts";
+
+/** In UTF-16 units. */
+export const maxSelectorLength = 64 * 1024;
+
+/** A selector is matched requirement by requirement, for every event: longer ones would be a burden. */
+export const maxRequirements = 1_000;
+
+export function refuseTooLong(text: string): void {
+  if (text.length <= maxSelectorLength) return;
+  throw new SelectorError(
+    `The selector is ${text.length} characters long, expected at most ${maxSelectorLength}.`,
+    maxSelectorLength,
+  );
+}
+
+/** Before one more requirement is read at `position`. */
+export function refuseOneMore(requirements: number, position: number): void {
+  if (requirements < maxRequirements) return;
+  throw new SelectorError(
+    `Found one more requirement at position ${position}, expected at most ${maxRequirements}.`,
+    position,
+  );
+}

@@ -1,0 +1,150 @@
+import { naturalInt64 } from "./int64.ts";
+import { LabelLexer, type LabelToken, type LabelTokenKind } from "./label-lexer.ts";
+import { LabelRequirement } from "./label-requirement.ts";
+import { ruleBrokenByKey, ruleBrokenByValue } from "./label-rules.ts";
+import { LabelSelector } from "./label-selector.ts";
+import { refuseOneMore, refuseTooLong } from "./limits.ts";
+import { type SelectorError, unexpected } from "./selector-error.ts";
+
+/**
+ * Reads a label selector in Kubernetes' grammar, which is that of k8s.io/apimachinery/pkg/labels:
+ * `app=web,tier in (front,back),!canary,generation>3`. An empty text selects everything. Throws
+ * SelectorError.
+ *
+ * What is accepted and what it means is the same as there, with two exceptions: selectors have a
+ * largest size, and a NUL is refused, where Kubernetes takes it for the end and drops what follows.
+ */
+export function parseLabelSelector(text: string): LabelSelector {
+  refuseTooLong(text);
+  return new LabelSelector(new LabelParser(text).parse());
+}
+
+class LabelParser {
+  readonly #lexer: LabelLexer;
+  /** The first token that has not been taken. */
+  #next: LabelToken;
+
+  constructor(text: string) {
+    this.#lexer = new LabelLexer(text);
+    this.#next = this.#lexer.next();
+  }
+
+  parse(): LabelRequirement[] {
+    const requirements: LabelRequirement[] = [];
+    if (this.#at("end")) return requirements;
+    for (;;) {
+      refuseOneMore(requirements.length, this.#next.position);
+      requirements.push(this.#requirement());
+      const after = this.#take();
+      if (after.kind === "end") return requirements;
+      if (after.kind !== ",") throw notExpected(after, '"," or the end');
+    }
+  }
+
+  #requirement(): LabelRequirement {
+    if (this.#at("!")) {
+      this.#take();
+      return new LabelRequirement(this.#key("a label key"), "absent", []);
+    }
+    const key = this.#key('a label key or "!"');
+    if (this.#at(",") || this.#at("end")) return new LabelRequirement(key, "exists", []);
+    return this.#comparison(key);
+  }
+
+  /** `in` and `notin` are keys like any other, in the place of one. */
+  #key(expected: string): string {
+    const token = this.#take();
+    if (token.kind !== "word") throw notExpected(token, expected);
+    const rule = ruleBrokenByKey(token.text);
+    if (rule !== undefined) throw notExpected(token, rule);
+    return token.text;
+  }
+
+  #comparison(key: string): LabelRequirement {
+    const token = this.#take();
+    switch (token.kind) {
+      case "=":
+      case "==":
+        return new LabelRequirement(key, "=", [this.#value()]);
+      case "!=":
+        return new LabelRequirement(key, "!=", [this.#value()]);
+      case ">":
+      case "<":
+        return new LabelRequirement(key, token.kind, [this.#integer()]);
+    }
+    if (token.text !== "in" && token.text !== "notin") {
+      throw notExpected(token, '",", the end, or one of =, ==, !=, in, notin, >, <');
+    }
+    return new LabelRequirement(key, token.text, this.#values());
+  }
+
+  /** One value, which is the empty one if nothing is written. */
+  #value(): string {
+    if (this.#at(",") || this.#at("end")) return "";
+    return this.#word('a label value, "," or the end');
+  }
+
+  /** Never negative: a minus can't begin a label value. */
+  #integer(): string {
+    const token = this.#take();
+    const integer = naturalInt64(token.text);
+    if (integer === undefined || ruleBrokenByValue(token.text) !== undefined) {
+      throw notExpected(token, "an integer from 0 to 9223372036854775807");
+    }
+    return integer;
+  }
+
+  /**
+   * Values in parentheses. Where one is missing, before, between or after commas, it is the empty one.
+   *
+   * Commas are read in pairs where two follow each other, and what follows a pair is never the closing
+   * parenthesis. So `(a,,)` is refused although `(a,)`, `(a,,b)` and `(a,,,)` are not: odd, but
+   * Kubernetes' own parser does the same, and a selector works in both or in neither.
+   */
+  #values(): Set<string> {
+    this.#expect("(", '"("');
+    const values = new Set<string>();
+    while (!this.#at(")")) {
+      if (this.#at(",")) {
+        this.#take();
+        if (values.size === 0 || this.#at(")")) values.add("");
+        if (!this.#at(",")) continue;
+        values.add("");
+        this.#take();
+        if (this.#at(")")) throw notExpected(this.#next, 'a label value or ","');
+        continue;
+      }
+      values.add(this.#word('a label value, "," or ")"'));
+      if (!this.#at(",") && !this.#at(")")) throw notExpected(this.#next, '"," or ")"');
+    }
+    this.#take();
+    return values.size === 0 ? values.add("") : values;
+  }
+
+  #word(expected: string): string {
+    const token = this.#expect("word", expected);
+    const rule = ruleBrokenByValue(token.text);
+    if (rule !== undefined) throw notExpected(token, rule);
+    return token.text;
+  }
+
+  #expect(kind: LabelTokenKind, expected: string): LabelToken {
+    const token = this.#take();
+    if (token.kind !== kind) throw notExpected(token, expected);
+    return token;
+  }
+
+  #at(kind: LabelTokenKind): boolean {
+    return this.#next.kind === kind;
+  }
+
+  #take(): LabelToken {
+    const token = this.#next;
+    this.#next = this.#lexer.next();
+    return token;
+  }
+}
+
+function notExpected(token: LabelToken, expected: string): SelectorError {
+  return unexpected(token.text, token.position, expected);
+}
