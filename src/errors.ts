@@ -102,12 +102,17 @@ export function revisionTooNew(requested: number, current: number): WatchFanoutE
   );
 }
 
-export function historyChanged(requested: number, current: number): WatchFanoutError {
+/** `historyId` is the id of the history that the store has now, where that is known. */
+export function historyChanged(
+  requested: number,
+  current: number,
+  historyId: string = "",
+): WatchFanoutError {
   return new WatchFanoutError(
     "HISTORY_CHANGED",
     `Revision ${requested} is above the store's own, ${current}: it comes from another history. ` +
       "List anew and go on from there.",
-    { metadata: { history_id: "" } },
+    { metadata: { history_id: historyId } },
   );
 }
 

@@ -5,7 +5,7 @@ import type { Filter } from "./filter.ts";
 import type { HistoryNode } from "./history.ts";
 import type { InitialState } from "./initial-state.ts";
 import { slowConsumer } from "./stream-errors.ts";
-import type { BookmarkWishes, WatcherBounds, WatcherHost, WatcherState } from "./watcher-terms.ts";
+import type { WatcherBounds, WatcherHost, WatcherState, WatcherWishes } from "./watcher-terms.ts";
 
 /**
  * One watch on a Cacher: a bounded input between the dispatcher, which never waits, and a reader, who
@@ -16,7 +16,7 @@ import type { BookmarkWishes, WatcherBounds, WatcherHost, WatcherState } from ".
  */
 export class CacheWatcher implements WatchStream {
   readonly filter: Filter;
-  readonly wishes: BookmarkWishes;
+  readonly wishes: WatcherWishes;
   readonly #host: WatcherHost;
   #state: WatcherState = "starting";
   readonly #input: WatchBatch[] = [];
@@ -46,7 +46,7 @@ export class CacheWatcher implements WatchStream {
   takenAt: number;
   deadlineBookmarked = false;
 
-  constructor(filter: Filter, wishes: BookmarkWishes, host: WatcherHost, now: number) {
+  constructor(filter: Filter, wishes: WatcherWishes, host: WatcherHost, now: number) {
     this.filter = filter;
     this.wishes = wishes;
     this.#host = host;

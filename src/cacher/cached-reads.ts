@@ -5,11 +5,11 @@ import { type StoredObject, weight } from "../storage/object.ts";
 import type {
   GetRequest,
   GetResult,
-  ListRequest,
   ListResult,
   RevisionRequirement,
   Storage,
 } from "../storage/storage.ts";
+import type { CacheListRequest } from "./request.ts";
 import type { RevisionWaiters } from "./revision-waiters.ts";
 import type { SharedRevision } from "./shared-revision.ts";
 import type { WatchCache } from "./watch-cache.ts";
@@ -42,37 +42,40 @@ export class CachedReads {
   async get(request: GetRequest): Promise<GetResult> {
     checkGet(request);
     const reached = await this.reach(request.at, request.signal);
-    const revision = reached ? this.#answerableAs(request.at) : undefined;
+    const revision = reached === undefined ? undefined : this.#answerableAs(request.at);
     if (revision === undefined) return this.#storage.get(request);
     return { revision, object: this.#cache.state.get(request.key) };
   }
 
-  async list(request: ListRequest): Promise<ListResult> {
+  async list(request: CacheListRequest): Promise<ListResult> {
     checkList(request);
     const reached = await this.reach(request.at, request.signal);
-    const revision = reached ? this.#answerableAs(request.at) : undefined;
-    if (revision === undefined) return this.#storage.list(request);
-    return this.#page(request, revision);
+    const revision = reached === undefined ? undefined : this.#answerableAs(request.at);
+    if (revision !== undefined) return this.#page(request, revision);
+    const { selection, ...rest } = request;
+    return this.#storage.list({ ...rest, predicate: selection?.predicate ?? rest.predicate });
   }
 
   /**
-   * Resolves to whether the cache is as new as `at` demands, after having waited for that. If it is not
-   * in time, the storage has to answer.
+   * Waits until the cache is as new as `at` demands, and resolves to the revision that it demands; 0: any.
+   * Undefined if the cache does not get there in time, so that the storage has to answer.
    *
    * Rejects with HISTORY_CHANGED for a revision above the store's own, with REVISION_TOO_NEW if the
    * cache does not get there in time, and as the storage does if it has to be asked and fails.
    */
-  async reach(at: RevisionRequirement, signal?: AbortSignal): Promise<boolean> {
+  async reach(at: RevisionRequirement, signal?: AbortSignal): Promise<number | undefined> {
     signal?.throwIfAborted();
     switch (at.match) {
       case "ANY":
-        return true;
-      case "LINEARIZABLE":
-        return this.#await(await abortable(this.#upstream.current(), signal), signal);
+        return 0;
+      case "LINEARIZABLE": {
+        const current = await abortable(this.#upstream.current(), signal);
+        return (await this.#await(current, signal)) ? current : undefined;
+      }
       case "NOT_OLDER_THAN":
       case "EXACT":
         await this.checkExists(at.revision, signal);
-        if (await this.#await(at.revision, signal)) return true;
+        if (await this.#await(at.revision, signal)) return at.revision;
         throw revisionTooNew(at.revision, this.#cache.revision);
     }
   }
@@ -81,7 +84,7 @@ export class CachedReads {
   async checkExists(revision: number, signal?: AbortSignal): Promise<void> {
     if (revision <= this.#cache.revision) return;
     const current = await abortable(this.#upstream.current(), signal);
-    if (revision > current) throw historyChanged(revision, current);
+    if (revision > current) throw historyChanged(revision, current, this.#cache.historyId);
   }
 
   /** The revision that the state as it stands now may be said to be of, if it answers `at` at all. */
@@ -98,9 +101,10 @@ export class CachedReads {
     return reached;
   }
 
-  #page(request: ListRequest, revision: number): ListResult {
-    const { prefix, startAfter, limit, maxBytes = 0, predicate } = request;
-    const { state } = this.#cache;
+  #page(request: CacheListRequest, revision: number): ListResult {
+    const { prefix, startAfter, limit, maxBytes = 0, selection } = request;
+    const predicate = selection?.predicate ?? request.predicate;
+    const state = this.#cache.stateFor(selection);
     const items: StoredObject[] = [];
     let bytes = 0;
     let before = startAfter;

@@ -7,23 +7,26 @@ import type {
   DeleteRequest,
   GetRequest,
   GetResult,
-  ListRequest,
   ListResult,
   PutRequest,
   Storage,
   WriteResult,
 } from "../storage/storage.ts";
+import { type AttributeReader, Attribution, opaqueAttributes } from "./attribution.ts";
 import { CacheWatcher } from "./cache-watcher.ts";
 import { CachedReads } from "./cached-reads.ts";
+import { ConsistencyCheck } from "./consistency-check.ts";
 import { Dispatcher } from "./dispatcher.ts";
 import { Filter } from "./filter.ts";
 import { defaultHistoryBounds, type HistoryBounds } from "./history.ts";
 import { Patrol } from "./patrol.ts";
-import type { CacheWatchRequest } from "./request.ts";
+import type { CacheListRequest, CacheWatchRequest } from "./request.ts";
 import { RevisionWaiters } from "./revision-waiters.ts";
+import type { Selection } from "./selection.ts";
 import { SharedRevision } from "./shared-revision.ts";
+import { Snapshots } from "./snapshots.ts";
 import { type CacherStats, watcherStats } from "./stats.ts";
-import { draining, lost, notReadyYet } from "./stream-errors.ts";
+import { cacheWrong, draining, lost, notReadyYet } from "./stream-errors.ts";
 import { WatchCache } from "./watch-cache.ts";
 import { WatchOpening } from "./watch-opening.ts";
 import { defaultWatcherBounds, type WatcherBounds, type WatcherHost } from "./watcher-terms.ts";
@@ -37,6 +40,15 @@ export interface CacherOptions {
   readonly name: string;
   readonly history?: Partial<HistoryBounds> | undefined;
   readonly watchers?: Partial<WatcherBounds> | undefined;
+  /** Reads labels and fields out of objects. Default: they have none. */
+  readonly attributes?: AttributeReader | undefined;
+  /** The fields, out of those that `attributes` declares, that objects and watchers are found by. */
+  readonly indexes?: readonly string[] | undefined;
+  /**
+   * How often the cache is compared with the storage, in milliseconds and on average. Default 10
+   * minutes; 0: never.
+   */
+  readonly consistencyIntervalMs?: number | undefined;
   /** Numbers from 0 up to 1. Default: Math.random. */
   readonly random?: (() => number) | undefined;
 }
@@ -59,6 +71,9 @@ export class Cacher implements Storage {
   readonly #dispatcher: Dispatcher;
   readonly #patrol: Patrol;
   readonly #opening: WatchOpening;
+  readonly #attribution: Attribution;
+  readonly #snapshots: Snapshots;
+  readonly #consistency: ConsistencyCheck;
   readonly #host: WatcherHost;
   readonly #watchers = new Set<CacheWatcher>();
   readonly #readyListeners: ((ready: boolean) => void)[] = [];
@@ -83,7 +98,12 @@ export class Cacher implements Storage {
     this.#logger = options.logger;
     this.#bounds = { ...defaultWatcherBounds, ...options.watchers };
     this.#heardAt = clock.now();
-    this.#cache = new WatchCache(history, clock);
+    this.#attribution = new Attribution(
+      options.attributes ?? opaqueAttributes,
+      options.indexes ?? [],
+    );
+    this.#cache = new WatchCache(history, clock, this.#attribution);
+    this.#snapshots = new Snapshots(this.#cache, clock, this.#bounds.batchBytes);
     this.#upstream = new SharedRevision(() => storage.currentRevision());
     this.#waiters = new RevisionWaiters(clock, () => storage.requestProgress());
     this.#reads = new CachedReads(storage, this.#cache, this.#upstream, this.#waiters);
@@ -100,6 +120,7 @@ export class Cacher implements Storage {
       {
         watchers: this.#watchers,
         cache: this.#cache,
+        snapshots: this.#snapshots,
         dispatcher: this.#dispatcher,
         bounds: this.#bounds,
         requestProgress: () => storage.requestProgress(),
@@ -113,7 +134,17 @@ export class Cacher implements Storage {
       upstream: this.#upstream,
       waiters: this.#waiters,
       fail: (watcher, error) => watcher.fail(this.#asFanoutError(error)),
-      batchBytes: this.#bounds.batchBytes,
+      snapshots: this.#snapshots,
+    });
+    this.#consistency = new ConsistencyCheck({
+      storage,
+      cache: this.#cache,
+      clock,
+      random: options.random ?? Math.random,
+      logger: options.logger,
+      name: options.name,
+      intervalMs: options.consistencyIntervalMs ?? 600_000,
+      onDifference: () => this.#rebuild(),
     });
     this.#host = this.#makeHost();
   }
@@ -126,6 +157,7 @@ export class Cacher implements Storage {
   start(): void {
     void this.#reflector.run();
     this.#patrol.start();
+    this.#consistency.start();
   }
 
   /** Whether the cache has once been level with the store. Until then reads and watches fail. */
@@ -147,7 +179,7 @@ export class Cacher implements Storage {
     return this.#reads.get(request);
   }
 
-  async list(request: ListRequest): Promise<ListResult> {
+  async list(request: CacheListRequest): Promise<ListResult> {
     this.#checkReady();
     return this.#reads.list(request);
   }
@@ -158,6 +190,27 @@ export class Cacher implements Storage {
 
   delete(request: DeleteRequest): Promise<WriteResult> {
     return this.#storage.delete(request);
+  }
+
+  /** The history that the cache's revisions belong to; empty where that can't be known. */
+  get currentHistoryId(): string {
+    return this.#cache.historyId;
+  }
+
+  historyId(signal?: AbortSignal): Promise<string> {
+    return this.#storage.historyId(signal);
+  }
+
+  renewHistory(known: string, signal?: AbortSignal): Promise<string> {
+    return this.#storage.renewHistory(known, signal);
+  }
+
+  /**
+   * What the selectors pick of this resource's objects, undefined if both are empty. Throws
+   * INVALID_REQUEST for what can't be parsed or does not fit the resource.
+   */
+  select(labelSelector: string, fieldSelector: string): Selection | undefined {
+    return this.#attribution.select(labelSelector, fieldSelector);
   }
 
   currentRevision(signal?: AbortSignal): Promise<number> {
@@ -174,9 +227,10 @@ export class Cacher implements Storage {
     const watcher = new CacheWatcher(
       new Filter(request),
       {
-        intervalMs: request.bookmarkIntervalMs ?? 60_000,
+        bookmarkIntervalMs: request.bookmarkIntervalMs ?? 60_000,
         deadline: request.deadline,
-        eager: request.eagerBookmarks ?? false,
+        expiresAt: request.expiresAt,
+        eagerBookmarks: request.eagerBookmarks ?? false,
       },
       this.#host,
       this.#clock.now(),
@@ -236,6 +290,8 @@ export class Cacher implements Storage {
       slowConsumers: this.#slowConsumers,
       reconnects: this.#reflector.reconnects,
       relists: this.#reflector.relists,
+      consistencyChecks: this.#consistency.checks,
+      inconsistencies: this.#consistency.differences,
       unknownDeletes: this.#cache.unknownDeletes,
     };
   }
@@ -262,8 +318,10 @@ export class Cacher implements Storage {
     return {
       replace: (state, cause) => {
         this.#heardAt = this.#clock.now();
-        this.#cache.replace(state.objects, state.revision);
-        for (const watcher of [...this.#watchers]) watcher.fail(lost(cause, state.revision));
+        this.#cache.replace(state.objects, state.revision, state.historyId);
+        this.#snapshots.clear();
+        const end = lost(cause, state.revision, state.historyId);
+        for (const watcher of [...this.#watchers]) watcher.fail(end);
         this.#dispatcher.reset();
         this.#forgetProgress();
         this.#progressWanted = 0;
@@ -291,6 +349,16 @@ export class Cacher implements Storage {
     }
     this.#waiters.reached(revision);
     this.#dispatcher.wake();
+  }
+
+  /** The cache was found to be wrong: nothing is served from it any more until it is filled anew. */
+  #rebuild(): void {
+    this.#ready = false;
+    this.#readyAt = Infinity;
+    const end = cacheWrong(this.#cache.revision);
+    for (const watcher of [...this.#watchers]) watcher.fail(end);
+    for (const listener of this.#readyListeners) listener(false);
+    this.#reflector.relist();
   }
 
   #makeHost(): WatcherHost {
@@ -330,6 +398,7 @@ export class Cacher implements Storage {
     this.drain();
     this.#reflector.stop();
     this.#patrol.stop();
+    this.#consistency.stop();
     this.#waiters.close();
     this.#ready = false;
     await this.#storage.close();

@@ -3,7 +3,7 @@ import { WatchBatch } from "../storage/event.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { HistoryNode } from "./history.ts";
 import type { WatchCache } from "./watch-cache.ts";
-import { type WatcherGroup, WatcherIndex } from "./watcher-index.ts";
+import type { WatcherGroup, WatcherIndex } from "./watcher-index.ts";
 import type { WatcherBounds } from "./watcher-terms.ts";
 
 /** For how long a round may go on before the event loop gets its turn, in milliseconds. */
@@ -22,7 +22,7 @@ export class Dispatcher {
   readonly #cache: WatchCache;
   readonly #clock: Clock;
   readonly #bounds: WatcherBounds;
-  #index = new WatcherIndex();
+  #index: WatcherIndex;
   readonly #eager = new Set<CacheWatcher>();
   readonly #awaiting = new Set<CacheWatcher>();
   /** To be called once there is nothing left to offer. */
@@ -42,6 +42,7 @@ export class Dispatcher {
     this.#cache = cache;
     this.#clock = clock;
     this.#bounds = bounds;
+    this.#index = cache.makeWatcherIndex();
     this.#position = cache.history.newest;
     this.#revision = cache.revision;
   }
@@ -83,7 +84,7 @@ export class Dispatcher {
   join(watcher: CacheWatcher): void {
     watcher.joinedRound = this.#rounds;
     this.#index.add(watcher);
-    if (watcher.wishes.eager) this.#eager.add(watcher);
+    if (watcher.wishes.eagerBookmarks) this.#eager.add(watcher);
   }
 
   /** No more is offered. Harmless for a watcher that never joined. */
@@ -130,7 +131,7 @@ export class Dispatcher {
   /** The cache holds another history now, and no watcher is left of the one before. */
   reset(): void {
     this.#round = undefined;
-    this.#index = new WatcherIndex();
+    this.#index = this.#cache.makeWatcherIndex();
     this.#eager.clear();
     this.#awaiting.clear();
     this.#position = this.#cache.history.newest;

@@ -1,6 +1,10 @@
 import { WatchEvent } from "../storage/event.ts";
-import type { Predicate, Scope, WatchRequest } from "../storage/storage.ts";
+import type { StoredObject } from "../storage/object.ts";
+import type { Predicate } from "../storage/storage.ts";
+import { transition } from "../storage/transition.ts";
 import type { HistoryNode } from "./history.ts";
+import type { CacheWatchRequest } from "./request.ts";
+import type { Selection } from "./selection.ts";
 
 /** What a watch asks to see: which keys, which objects, and whether with the object before. */
 export class Filter {
@@ -8,19 +12,36 @@ export class Filter {
   readonly key: string | undefined;
   /** Empty for all keys. */
   readonly prefix: string;
+  readonly selection: Selection | undefined;
   readonly predicate: Predicate | undefined;
   readonly withPrevious: boolean;
+  /** The same for all filters that let the same through in the same way. */
+  readonly identity: string;
 
-  constructor(request: Pick<WatchRequest, "scope" | "predicate" | "withPrevious">) {
-    const scope: Scope = request.scope;
+  constructor(
+    request: Pick<CacheWatchRequest, "scope" | "predicate" | "selection" | "withPrevious">,
+  ) {
+    const { scope, selection } = request;
     this.key = "key" in scope ? scope.key : undefined;
     this.prefix = "prefix" in scope ? scope.prefix : "";
-    this.predicate = request.predicate;
+    this.selection = selection;
+    this.predicate = selection?.predicate ?? request.predicate;
     this.withPrevious = request.withPrevious;
+    this.identity = JSON.stringify([
+      this.withPrevious,
+      this.key ?? null,
+      this.prefix,
+      selection?.canonical ?? numberOf(request.predicate),
+    ]);
   }
 
   includes(key: string): boolean {
     return this.key === undefined ? key.startsWith(this.prefix) : key === this.key;
+  }
+
+  /** Whether the object, whose key is included, is to be seen. */
+  matches(object: StoredObject): boolean {
+    return this.predicate === undefined || this.predicate(object);
   }
 
   /**
@@ -31,17 +52,24 @@ export class Filter {
     if (this.predicate === undefined) {
       return this.withPrevious ? node.eventWithPrevious : node.event;
     }
-    const { event, previous } = node;
-    if (event === undefined) return undefined;
-    const matched = previous !== undefined && this.predicate(previous);
-    const matches = event.type !== "DELETED" && this.predicate(event.object);
-    if (!matched && !matches) return undefined;
-    const before = this.withPrevious ? previous : undefined;
-    if (!matches) {
-      // `matched` says that there was a previous one.
-      const left = (previous ?? event.object).deletedAt(event.revision);
-      return new WatchEvent("DELETED", left, before);
-    }
-    return new WatchEvent(matched ? "MODIFIED" : "ADDED", event.object, before);
+    const whole = node.eventWithPrevious;
+    const seen = whole === undefined ? undefined : transition(whole, this.predicate);
+    if (seen === undefined || this.withPrevious) return seen;
+    if (seen.type === node.event?.type) return node.event;
+    return new WatchEvent(seen.type, seen.object, undefined);
   }
+}
+
+const numbers = new WeakMap<Predicate, number>();
+let counted = 0;
+
+/** Predicates that are given as functions are told apart by which function they are. */
+function numberOf(predicate: Predicate | undefined): number {
+  if (predicate === undefined) return 0;
+  let number = numbers.get(predicate);
+  if (number === undefined) {
+    number = ++counted;
+    numbers.set(predicate, number);
+  }
+  return number;
 }

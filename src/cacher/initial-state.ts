@@ -1,6 +1,8 @@
 import { WatchBatch, WatchEvent } from "../storage/event.ts";
 import { type StoredObject, weight } from "../storage/object.ts";
-import type { ListResult, Predicate } from "../storage/storage.ts";
+import type { ListResult } from "../storage/storage.ts";
+import type { Filter } from "./filter.ts";
+import type { HistoryNode } from "./history.ts";
 
 /** The state that a watch begins with, handed out piece by piece as its reader takes it. */
 export interface InitialState {
@@ -10,43 +12,102 @@ export interface InitialState {
 
 /** How many objects are looked at for one piece, which is empty if none of them matches. */
 const maxScanned = 50_000;
+/** How many bytes of pieces, by weight, a snapshot keeps for those who come to them later. */
+const keptBytes = 16 * 1024 * 1024;
 
-/** From a snapshot of the cache. */
-export class SnapshotState implements InitialState {
-  readonly #objects: Iterator<StoredObject, void, void>;
-  readonly #predicate: Predicate | undefined;
-  readonly #revision: number;
+interface Piece {
+  readonly batch: WatchBatch;
+  /** The key that the next piece begins after; undefined if this is the last. */
+  readonly last: string | undefined;
+}
+
+/**
+ * The state at one revision as it looks through one filter, cut into pieces. All who begin with it get
+ * the same pieces, so that these are put together and encoded once, however many come at once. Pieces
+ * that nobody has taken for a while are let go, and made again for who comes to them after all.
+ */
+export class StateSnapshot {
+  readonly revision: number;
+  /** The newest event that is part of the state. */
+  readonly node: HistoryNode;
+  readonly takenAt: number;
+  readonly #objects: (startAfter: string | undefined) => Iterable<StoredObject>;
+  readonly #filter: Filter;
   readonly #maxBytes: number;
-  #complete = false;
+  /** By the key that they begin after (empty for the first), the one taken longest ago first. */
+  readonly #pieces = new Map<string, Piece>();
+  #bytes = 0;
 
-  /** `objects` in key order, as they stand at `revision`, of which `predicate` picks some. */
+  /** `objects` yields those after a key, in key order. `maxBytes` is about how large a piece is. */
   constructor(
-    objects: Iterator<StoredObject, void, void>,
-    predicate: Predicate | undefined,
-    revision: number,
+    at: { readonly revision: number; readonly node: HistoryNode; readonly takenAt: number },
+    objects: (startAfter: string | undefined) => Iterable<StoredObject>,
+    filter: Filter,
     maxBytes: number,
   ) {
+    this.revision = at.revision;
+    this.node = at.node;
+    this.takenAt = at.takenAt;
     this.#objects = objects;
-    this.#predicate = predicate;
-    this.#revision = revision;
+    this.#filter = filter;
     this.#maxBytes = maxBytes;
   }
 
-  next(): WatchBatch | undefined {
-    if (this.#complete) return undefined;
-    const events: WatchEvent[] = [];
-    let scanned = 0;
-    for (let bytes = 0; bytes < this.#maxBytes && scanned < maxScanned; scanned++) {
-      const { done, value } = this.#objects.next();
-      if (done === true) {
-        this.#complete = true;
-        return new WatchBatch(this.#revision, events, true);
-      }
-      if (this.#predicate?.(value) === false) continue;
-      events.push(new WatchEvent("ADDED", value, undefined));
-      bytes += weight(value);
+  piece(startAfter: string | undefined): Piece {
+    const at = startAfter ?? "";
+    let piece = this.#pieces.get(at);
+    if (piece === undefined) {
+      piece = this.#make(startAfter);
+      this.#bytes += piece.batch.weight;
+    } else {
+      this.#pieces.delete(at);
     }
-    return new WatchBatch(undefined, events);
+    this.#pieces.set(at, piece);
+    this.#letGo();
+    return piece;
+  }
+
+  #make(startAfter: string | undefined): Piece {
+    const events: WatchEvent[] = [];
+    let bytes = 0;
+    let scanned = 0;
+    for (const object of this.#objects(startAfter)) {
+      scanned++;
+      if (this.#filter.matches(object)) {
+        events.push(new WatchEvent("ADDED", object, undefined));
+        bytes += weight(object);
+      }
+      if (bytes >= this.#maxBytes || scanned === maxScanned) {
+        return { batch: new WatchBatch(undefined, events), last: object.key };
+      }
+    }
+    return { batch: new WatchBatch(this.revision, events, true), last: undefined };
+  }
+
+  #letGo(): void {
+    for (const [at, { batch }] of this.#pieces) {
+      if (this.#bytes <= keptBytes) return;
+      this.#pieces.delete(at);
+      this.#bytes -= batch.weight;
+    }
+  }
+}
+
+/** From a snapshot of the cache. */
+export class SnapshotState implements InitialState {
+  #snapshot: StateSnapshot | undefined;
+  #startAfter: string | undefined;
+
+  constructor(snapshot: StateSnapshot) {
+    this.#snapshot = snapshot;
+  }
+
+  next(): WatchBatch | undefined {
+    if (this.#snapshot === undefined) return undefined;
+    const { batch, last } = this.#snapshot.piece(this.#startAfter);
+    this.#startAfter = last;
+    if (last === undefined) this.#snapshot = undefined;
+    return batch;
   }
 }
 

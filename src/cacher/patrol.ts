@@ -1,7 +1,8 @@
 import type { Clock, Timer } from "../clock.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { Dispatcher } from "./dispatcher.ts";
-import { slowConsumer } from "./stream-errors.ts";
+import type { Snapshots } from "./snapshots.ts";
+import { expired, slowConsumer } from "./stream-errors.ts";
 import type { WatchCache } from "./watch-cache.ts";
 import type { WatcherBounds } from "./watcher-terms.ts";
 
@@ -15,6 +16,7 @@ export interface PatrolTerrain {
   readonly cache: WatchCache;
   readonly dispatcher: Dispatcher;
   readonly bounds: WatcherBounds;
+  readonly snapshots: Snapshots;
   /** Asks upstream how far it is, so that bookmarks that are due soon say something new. */
   requestProgress(): void;
 }
@@ -52,6 +54,7 @@ export class Patrol {
     const { watchers, dispatcher } = this.#terrain;
     const now = this.#clock.now();
     this.#terrain.cache.history.trim(now);
+    this.#terrain.snapshots.expire();
     let soon = false;
     for (const watcher of watchers) {
       watcher.checkWindow();
@@ -59,6 +62,7 @@ export class Patrol {
       // In the middle of a round a bookmark would be above what has been offered.
       if (!dispatcher.settled) continue;
       if (this.#bookmark(watcher, now)) soon = true;
+      this.#checkAge(watcher, now);
     }
     if (soon) this.#terrain.requestProgress();
   }
@@ -74,10 +78,18 @@ export class Patrol {
     }
   }
 
+  /** Ends a stream that is old enough for its client to be served elsewhere, with a last bookmark. */
+  #checkAge(watcher: CacheWatcher, now: number): void {
+    if (now < (watcher.wishes.expiresAt ?? Infinity)) return;
+    const { dispatcher } = this.#terrain;
+    if (watcher.position < dispatcher.revision) watcher.bookmark(dispatcher.bookmark);
+    watcher.fail(expired());
+  }
+
   /** Sends the bookmark that is due, and says whether one will be by the next walk. */
   #bookmark(watcher: CacheWatcher, now: number): boolean {
     const { dispatcher } = this.#terrain;
-    const { intervalMs, deadline } = watcher.wishes;
+    const { bookmarkIntervalMs: intervalMs, deadline } = watcher.wishes;
     if (deadline !== undefined && !watcher.deadlineBookmarked) {
       if (now >= deadline - beforeDeadlineMs) {
         watcher.deadlineBookmarked = true;

@@ -1,7 +1,20 @@
-import type { WatchRequest } from "../storage/storage.ts";
+import type { ListRequest, WatchRequest } from "../storage/storage.ts";
+import type { Selection } from "./selection.ts";
+
+/** What a Cacher's list takes beyond what every Storage's does. */
+export interface CacheListRequest extends ListRequest {
+  /** Only objects that it picks; in place of `predicate`. */
+  readonly selection?: Selection | undefined;
+}
 
 /** What a Cacher's watch takes beyond what every Storage's does. */
 export interface CacheWatchRequest extends WatchRequest {
+  /** Only objects that it picks; in place of `predicate`, and whether with `withPrevious` or without. */
+  readonly selection?: Selection | undefined;
+  /** The history that `afterRevision` comes from. Undefined or empty: not checked. */
+  readonly historyId?: string | undefined;
+  /** When the stream is to end with DRAINING, in the clock's milliseconds. Undefined: never. */
+  readonly expiresAt?: number | undefined;
   /**
    * First the current state as ADDED, in batches without a revision, of which the last completes it
    * with `initialEventsEnd` and its revision. Then `afterRevision` says how new the state has to be:

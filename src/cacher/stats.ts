@@ -40,6 +40,10 @@ export interface CacherStats {
   readonly slowConsumers: number;
   readonly reconnects: number;
   readonly relists: number;
+  /** How often the whole cache was compared with the storage. */
+  readonly consistencyChecks: number;
+  /** How often it was found to differ, which is never right. */
+  readonly inconsistencies: number;
   /** Deletions of keys that the cache did not have, which is never right. */
   readonly unknownDeletes: number;
 }

@@ -16,22 +16,41 @@ export function draining(): WatchFanoutError {
   );
 }
 
+/** A stream has reached its maximum age. */
+export function expired(): WatchFanoutError {
+  return new WatchFanoutError(
+    "DRAINING",
+    "The stream has reached its maximum age, so that load spreads over the replicas. Resume from the " +
+      "last resume point.",
+  );
+}
+
 export function notReadyYet(name: string): WatchFanoutError {
   return notReady(`The cache of ${JSON.stringify(name)} has not been filled yet. Try again soon.`);
 }
 
 /** Ends the streams of a cache whose state was replaced: what lies between is not known. */
-export function lost(cause: ReplaceCause, revision: number): WatchFanoutError {
+export function lost(cause: ReplaceCause, revision: number, historyId: string): WatchFanoutError {
   if (cause === "history changed") {
     return new WatchFanoutError(
       "HISTORY_CHANGED",
       "The store's history has become another one. List anew and go on from there.",
-      { metadata: { history_id: "" } },
+      { metadata: { history_id: historyId } },
     );
   }
   return new WatchFanoutError(
     "HISTORY_LOST",
     `The store no longer had the events that came next; it is at revision ${revision} now. ` +
+      "List anew and go on from there.",
+    { metadata: { current_revision: String(revision) } },
+  );
+}
+
+/** Ends the streams of a cache that was found to differ from the store. */
+export function cacheWrong(revision: number): WatchFanoutError {
+  return new WatchFanoutError(
+    "HISTORY_LOST",
+    "The cache was found to differ from the store, so this stream may have missed something. " +
       "List anew and go on from there.",
     { metadata: { current_revision: String(revision) } },
   );

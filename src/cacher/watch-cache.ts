@@ -1,8 +1,12 @@
 import type { Clock } from "../clock.ts";
 import { type WatchBatch, WatchEvent } from "../storage/event.ts";
 import { type StoredObject, weight } from "../storage/object.ts";
+import { Attribution, opaqueAttributes } from "./attribution.ts";
+import { FieldIndex } from "./field-index.ts";
 import { History, type HistoryBounds } from "./history.ts";
 import { OrderedState } from "./ordered-state.ts";
+import type { Selection } from "./selection.ts";
+import { WatcherIndex } from "./watcher-index.ts";
 
 /**
  * The current state of a resource and its recent history, which change together in one synchronous
@@ -11,15 +15,24 @@ import { OrderedState } from "./ordered-state.ts";
 export class WatchCache {
   readonly #clock: Clock;
   readonly #bounds: HistoryBounds;
+  readonly #attribution: Attribution;
   #state = new OrderedState();
+  #index: FieldIndex;
   #history: History;
   #revision = 0;
   #objectBytes = 0;
   #unknownDeletes = 0;
+  #historyId = "";
 
-  constructor(bounds: HistoryBounds, clock: Clock) {
+  constructor(
+    bounds: HistoryBounds,
+    clock: Clock,
+    attribution: Attribution = new Attribution(opaqueAttributes, []),
+  ) {
     this.#bounds = bounds;
     this.#clock = clock;
+    this.#attribution = attribution;
+    this.#index = this.#makeIndex();
     this.#history = new History(bounds, clock, 0);
   }
 
@@ -27,8 +40,32 @@ export class WatchCache {
     return this.#state;
   }
 
+  /**
+   * The smallest part of the state, in key order, in which everything is that the selection picks: by an
+   * indexed field where it demands a value of one, otherwise all of it.
+   */
+  stateFor(selection: Selection | undefined): OrderedState {
+    for (const field of this.#index.fields) {
+      const value = selection?.exactField(field);
+      // Objects without a value are not in the index.
+      if (value === undefined || value === "") continue;
+      return this.#index.get(field, value) ?? new OrderedState();
+    }
+    return this.#state;
+  }
+
+  /** An index of watchers by the same fields as the state's. */
+  makeWatcherIndex(): WatcherIndex {
+    return new WatcherIndex(this.#attribution.indexes, this.#attribution.readField);
+  }
+
   get history(): History {
     return this.#history;
+  }
+
+  /** The history that the revisions belong to; empty where that can't be known. */
+  get historyId(): string {
+    return this.#historyId;
   }
 
   /** Everything up to and including this revision has been taken in. */
@@ -52,16 +89,21 @@ export class WatchCache {
   }
 
   /** Takes the whole state at `revision` in place of all that is held. History begins anew. */
-  replace(objects: readonly StoredObject[], revision: number): void {
+  replace(objects: readonly StoredObject[], revision: number, historyId: string = ""): void {
     const state = new OrderedState();
+    const index = this.#makeIndex();
     let bytes = 0;
     for (const object of objects) {
+      this.#attribution.of(object);
       state.set(object);
+      index.replace(undefined, object);
       bytes += weight(object);
     }
     this.#state = state;
+    this.#index = index;
     this.#objectBytes = bytes;
     this.#revision = revision;
+    this.#historyId = historyId;
     this.#history = new History(this.#bounds, this.#clock, revision);
   }
 
@@ -107,15 +149,22 @@ export class WatchCache {
         return;
       }
       this.#state.delete(object.key);
+      this.#index.replace(previous, undefined);
       this.#objectBytes -= weight(previous);
       const deleted = previous.deletedAt(event.revision);
       this.#history.append(new WatchEvent("DELETED", deleted, undefined), previous, now);
       return;
     }
+    this.#attribution.of(object);
     this.#state.set(object);
+    this.#index.replace(previous, object);
     this.#objectBytes += weight(object) - (previous === undefined ? 0 : weight(previous));
     const type = previous === undefined ? "ADDED" : "MODIFIED";
     const known = event.type === type && event.previous === undefined;
     this.#history.append(known ? event : new WatchEvent(type, object, undefined), previous, now);
+  }
+
+  #makeIndex(): FieldIndex {
+    return new FieldIndex(this.#attribution.indexes, this.#attribution.readField);
   }
 }

@@ -1,4 +1,4 @@
-import { revisionTooOld, type WatchFanoutError } from "../errors.ts";
+import { otherHistory, revisionTooOld, type WatchFanoutError } from "../errors.ts";
 import { checkWatch } from "../storage/checks.ts";
 import { WatchBatch } from "../storage/event.ts";
 import type { ListResult, RevisionRequirement, Storage } from "../storage/storage.ts";
@@ -8,6 +8,7 @@ import { PagedState, SnapshotState } from "./initial-state.ts";
 import type { CacheWatchRequest } from "./request.ts";
 import type { RevisionWaiters } from "./revision-waiters.ts";
 import type { SharedRevision } from "./shared-revision.ts";
+import type { Snapshots } from "./snapshots.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
 /** How large a page is where an initial state comes from the storage. */
@@ -21,8 +22,7 @@ export interface WatchOpeningParts {
   readonly waiters: RevisionWaiters;
   /** Ends the watcher with what has gone wrong, whatever that is. */
   readonly fail: (watcher: CacheWatcher, error: unknown) => void;
-  /** About how large a piece of the initial state is, in bytes. */
-  readonly batchBytes: number;
+  readonly snapshots: Snapshots;
 }
 
 /** How a watch begins: from now, from a revision, or with the current state. */
@@ -40,10 +40,18 @@ export class WatchOpening {
 
   async #begin(watcher: CacheWatcher, request: CacheWatchRequest): Promise<void> {
     checkWatch(request);
+    this.#checkHistory(request.historyId);
     if (request.sendInitialEvents === true) {
       await this.#withState(watcher, request.afterRevision);
     } else {
       await this.#after(watcher, request.afterRevision);
+    }
+  }
+
+  #checkHistory(known: string | undefined): void {
+    const { historyId } = this.#parts.cache;
+    if (known !== undefined && known !== "" && known !== historyId) {
+      throw otherHistory(known, historyId);
     }
   }
 
@@ -61,29 +69,25 @@ export class WatchOpening {
   async #withState(watcher: CacheWatcher, newerThan: number | undefined): Promise<void> {
     watcher.open(new WatchBatch(undefined, []));
     const at = newness(newerThan);
-    const reached = await this.#parts.reads.reach(at);
-    if (!reached) return this.#withStoredState(watcher, at);
-    const { cache, batchBytes } = this.#parts;
-    const { key, prefix, predicate } = watcher.filter;
-    const objects =
-      key === undefined
-        ? cache.state.snapshot().range(prefix)
-        : [cache.state.get(key)].filter((object) => object !== undefined).values();
-    watcher.beginInitial(new SnapshotState(objects, predicate, cache.revision, batchBytes));
-    watcher.follow(cache.history.newest);
+    const required = await this.#parts.reads.reach(at);
+    if (required === undefined) return this.#withStoredState(watcher, at);
+    const snapshot = this.#parts.snapshots.get(watcher.filter, required);
+    watcher.beginInitial(new SnapshotState(snapshot));
+    watcher.follow(snapshot.node);
   }
 
   /** The same where the cache is not new enough: the storage has the state, the cache what follows. */
   async #withStoredState(watcher: CacheWatcher, at: RevisionRequirement): Promise<void> {
-    const { storage, batchBytes } = this.#parts;
+    const { storage } = this.#parts;
     const { key, prefix, predicate } = watcher.filter;
     const giveUp = new AbortController();
     const { signal } = giveUp;
     watcher.whenEnded(() => giveUp.abort());
     if (key !== undefined) {
       const { revision, object } = await storage.get({ key, at, signal });
-      const objects = (object === undefined ? [] : [object]).values();
-      watcher.beginInitial(new SnapshotState(objects, predicate, revision, batchBytes));
+      const items = object !== undefined && watcher.filter.matches(object) ? [object] : [];
+      const page = { revision, items, next: undefined, remaining: 0 };
+      watcher.beginInitial(new PagedState(page, neverAsked, () => {}));
       this.#follow(watcher, revision);
       return;
     }
@@ -115,6 +119,10 @@ export class WatchOpening {
   #tooOld(revision: number): WatchFanoutError {
     return revisionTooOld(revision, this.#parts.cache.history.floor.revision);
   }
+}
+
+function neverAsked(): never {
+  throw new Error("There is but one page.");
 }
 
 function newness(newerThan: number | undefined): RevisionRequirement {

@@ -1,6 +1,6 @@
 import { WatchBatch, type WatchEvent } from "../storage/event.ts";
-import type { Predicate } from "../storage/storage.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
+import type { FieldReader } from "./field-index.ts";
 import type { Filter } from "./filter.ts";
 import type { HistoryNode } from "./history.ts";
 
@@ -50,45 +50,41 @@ export class WatcherGroup {
   }
 }
 
-/** The groups of one scope, by whether they want `previous` and by predicate. */
-class ScopeGroups {
-  readonly plain = new Map<Predicate | undefined, WatcherGroup>();
-  readonly withPrevious = new Map<Predicate | undefined, WatcherGroup>();
-
-  of(filter: Filter): Map<Predicate | undefined, WatcherGroup> {
-    return filter.withPrevious ? this.withPrevious : this.plain;
-  }
-
-  get empty(): boolean {
-    return this.plain.size === 0 && this.withPrevious.size === 0;
-  }
-}
+/** The groups that are found at one place of the index, by the identity of their filter. */
+type Groups = Map<string, WatcherGroup>;
 
 /**
- * Finds the live watchers that an event concerns, by exact key and by key prefix, so that what an event
- * costs does not grow with those that it does not concern.
+ * Finds the live watchers that an event concerns, so that what an event costs does not grow with those
+ * that it does not concern: by exact key, by the value of an indexed field where the filter demands one,
+ * and otherwise by key prefix.
  */
 export class WatcherIndex {
-  readonly #byKey = new Map<string, ScopeGroups>();
-  readonly #byPrefix = new Map<string, ScopeGroups>();
-  /** How many scopes there are of each length of prefix: these are the prefixes of a key to look up. */
+  readonly #read: FieldReader;
+  readonly #byKey = new Map<string, Groups>();
+  readonly #byField: ReadonlyMap<string, Map<string, Groups>>;
+  readonly #byPrefix = new Map<string, Groups>();
+  /** How many prefixes there are of each length: these are the beginnings of a key to look up. */
   readonly #prefixLengths = new Map<number, number>();
+
+  /** `fields` are those that are indexed, `read` gets one out of an object. */
+  constructor(fields: readonly string[] = [], read: FieldReader = () => "") {
+    this.#byField = new Map(fields.map((field) => [field, new Map<string, Groups>()]));
+    this.#read = read;
+  }
 
   add(watcher: CacheWatcher): void {
     const { filter } = watcher;
-    const scopes = filter.key === undefined ? this.#byPrefix : this.#byKey;
-    const scope = filter.key ?? filter.prefix;
-    let groups = scopes.get(scope);
+    const { places, at } = this.#placeOf(filter);
+    let groups = places.get(at);
     if (groups === undefined) {
-      groups = new ScopeGroups();
-      scopes.set(scope, groups);
-      if (filter.key === undefined) this.#countLength(scope.length, 1);
+      groups = new Map();
+      places.set(at, groups);
+      if (places === this.#byPrefix) this.#countLength(at.length, 1);
     }
-    const alike = groups.of(filter);
-    let group = alike.get(filter.predicate);
+    let group = groups.get(filter.identity);
     if (group === undefined) {
       group = new WatcherGroup(filter);
-      alike.set(filter.predicate, group);
+      groups.set(filter.identity, group);
     }
     group.watchers.add(watcher);
   }
@@ -96,27 +92,47 @@ export class WatcherIndex {
   /** Harmless if the watcher is not in here. */
   remove(watcher: CacheWatcher): void {
     const { filter } = watcher;
-    const scopes = filter.key === undefined ? this.#byPrefix : this.#byKey;
-    const scope = filter.key ?? filter.prefix;
-    const groups = scopes.get(scope);
-    const group = groups?.of(filter).get(filter.predicate);
+    const { places, at } = this.#placeOf(filter);
+    const groups = places.get(at);
+    const group = groups?.get(filter.identity);
     if (groups === undefined || group?.watchers.delete(watcher) !== true) return;
     if (group.watchers.size > 0) return;
-    groups.of(filter).delete(filter.predicate);
-    if (!groups.empty) return;
-    scopes.delete(scope);
-    if (filter.key === undefined) this.#countLength(scope.length, -1);
+    groups.delete(filter.identity);
+    if (groups.size > 0) return;
+    places.delete(at);
+    if (places === this.#byPrefix) this.#countLength(at.length, -1);
   }
 
   /** Adds the event to every group that it concerns, and to `touched` those that had none before. */
   collect(node: HistoryNode, touched: WatcherGroup[]): void {
-    const key = node.event?.object.key;
-    if (key === undefined) return;
+    const { event, previous } = node;
+    if (event === undefined) return;
+    const { key } = event.object;
     addTo(this.#byKey.get(key), node, touched);
     for (const length of this.#prefixLengths.keys()) {
       if (length > key.length) continue;
       addTo(this.#byPrefix.get(key.slice(0, length)), node, touched);
     }
+    for (const [field, byValue] of this.#byField) {
+      if (byValue.size === 0) continue;
+      const before = previous === undefined ? undefined : this.#read(previous, field);
+      // What is deleted has the fields that it had before.
+      const after = this.#read(event.object, field);
+      addIncluded(byValue.get(after), node, key, touched);
+      if (before !== undefined && before !== after) {
+        addIncluded(byValue.get(before), node, key, touched);
+      }
+    }
+  }
+
+  /** Where the watchers of this filter are, and are looked for. */
+  #placeOf(filter: Filter): { readonly places: Map<string, Groups>; readonly at: string } {
+    if (filter.key !== undefined) return { places: this.#byKey, at: filter.key };
+    for (const [field, places] of this.#byField) {
+      const at = filter.selection?.exactField(field);
+      if (at !== undefined) return { places, at };
+    }
+    return { places: this.#byPrefix, at: filter.prefix };
   }
 
   #countLength(length: number, change: 1 | -1): void {
@@ -126,8 +142,19 @@ export class WatcherIndex {
   }
 }
 
-function addTo(groups: ScopeGroups | undefined, node: HistoryNode, touched: WatcherGroup[]): void {
+function addTo(groups: Groups | undefined, node: HistoryNode, touched: WatcherGroup[]): void {
   if (groups === undefined) return;
-  for (const group of groups.plain.values()) if (group.add(node)) touched.push(group);
-  for (const group of groups.withPrevious.values()) if (group.add(node)) touched.push(group);
+  for (const group of groups.values()) if (group.add(node)) touched.push(group);
+}
+
+function addIncluded(
+  groups: Groups | undefined,
+  node: HistoryNode,
+  key: string,
+  touched: WatcherGroup[],
+): void {
+  if (groups === undefined) return;
+  for (const group of groups.values()) {
+    if (group.filter.includes(key) && group.add(node)) touched.push(group);
+  }
 }

@@ -51,9 +51,10 @@ export interface WatcherHost {
   listenerFailed(watcher: CacheWatcher, error: unknown): WatchFanoutError;
 }
 
-/** When and how often a reader wants to be told that nothing has happened. */
-export interface BookmarkWishes {
-  readonly intervalMs: number;
+/** What a reader wants of time: see CacheWatchRequest. */
+export interface WatcherWishes {
+  readonly bookmarkIntervalMs: number;
   readonly deadline: number | undefined;
-  readonly eager: boolean;
+  readonly expiresAt: number | undefined;
+  readonly eagerBookmarks: boolean;
 }

@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
-import { hasReason, WatchFanoutError } from "../errors.ts";
+import { hasReason, otherHistory, upstreamUnavailable, WatchFanoutError } from "../errors.ts";
 import type { WatchBatch } from "../storage/event.ts";
 import type { StoredObject } from "../storage/object.ts";
 import type { Scope, Storage, WatchStream } from "../storage/storage.ts";
@@ -11,6 +11,8 @@ export interface ListedState {
   /** In key order. */
   readonly objects: readonly StoredObject[];
   readonly revision: number;
+  /** The history that the revision belongs to; empty where that can't be known. */
+  readonly historyId: string;
   /** The store's own revision when the listing began. Above `revision` where history follows. */
   readonly current: number;
 }
@@ -68,7 +70,12 @@ export class Reflector {
   #leave: (() => void) | undefined;
   /** The resume point: everything up to and including it is in the target. */
   #position: number | undefined;
+  /** Why the next listing will be one. */
   #cause: ReplaceCause = "start";
+  #relistWanted = false;
+  /** Where the last watch broke whose position was given up. */
+  #lostAt = 0;
+  #historyId = "";
   #failure: WatchFanoutError | undefined;
   #reconnects = 0;
   #relists = 0;
@@ -113,11 +120,20 @@ export class Reflector {
     this.#leave?.();
   }
 
+  /** Lists the whole state anew, as its target has lost or spoilt what it had. */
+  relist(): void {
+    this.#relistWanted = true;
+    this.#stream?.close();
+    this.#leave?.();
+  }
+
   async #run(): Promise<void> {
     const { signal } = this.#stopping;
     while (!signal.aborted) {
       try {
-        this.#position ??= await this.#list();
+        if (this.#relistWanted) this.#giveUpPosition();
+        if (this.#position === undefined) this.#position = await this.#list();
+        else await this.#checkHistory(signal);
         // The target may itself have said so, when it was handed the state.
         if (signal.aborted) return;
         await this.#follow(this.#position);
@@ -130,6 +146,13 @@ export class Reflector {
     }
   }
 
+  #giveUpPosition(): void {
+    this.#relistWanted = false;
+    this.#lostAt = this.#position ?? 0;
+    this.#position = undefined;
+    this.#relists++;
+  }
+
   async #recover(error: WatchFanoutError): Promise<void> {
     const { logger } = this.#options;
     this.#failure = error;
@@ -139,9 +162,8 @@ export class Reflector {
     if (from !== undefined) {
       this.#reconnects++;
       if (lost || changed) {
-        this.#position = undefined;
         this.#cause = changed ? "history changed" : "history lost";
-        this.#relists++;
+        this.#giveUpPosition();
       }
     }
     const pauseMs = this.#backoff.next();
@@ -152,16 +174,37 @@ export class Reflector {
     await this.#pause(pauseMs);
   }
 
+  /** Rejects with HISTORY_CHANGED if someone has found out meanwhile that the history is another. */
+  async #checkHistory(signal: AbortSignal): Promise<void> {
+    const historyId = await this.#options.storage.historyId(signal);
+    if (historyId !== this.#historyId) throw otherHistory(this.#historyId, historyId);
+  }
+
+  /**
+   * The id of the history that the store has now. If it is another than the one that was followed, and
+   * nobody has given it another id yet, then that is done first: others learn of it by that.
+   */
+  async #findHistory(current: number, signal: AbortSignal): Promise<string> {
+    const { storage } = this.#options;
+    if (this.#cause === "history lost" && current < this.#lostAt) this.#cause = "history changed";
+    if (this.#cause !== "history changed") return storage.historyId(signal);
+    return storage.renewHistory(this.#historyId, signal);
+  }
+
   /** Hands the whole state over and returns its revision. */
   async #list(): Promise<number> {
     const { storage, target, historyRevisions = 0 } = this.#options;
     const { signal } = this.#stopping;
     const current = await storage.currentRevision(signal);
+    const historyId = await this.#findHistory(current, signal);
     const reach = this.#cause === "start" ? historyRevisions : 0;
     const state = await this.#listFrom(Math.max(1, current - reach));
     signal.throwIfAborted();
     this.#failure = undefined;
-    handOver(() => target.replace({ ...state, current }, this.#cause));
+    this.#historyId = historyId;
+    const cause = this.#cause;
+    this.#cause = "history lost";
+    handOver(() => target.replace({ ...state, current, historyId }, cause));
     return state.revision;
   }
 
@@ -218,8 +261,9 @@ export class Reflector {
           reject(error);
           return;
         }
-        if (stream.ended === null) resolve();
-        else if (stream.ended !== undefined) reject(stream.ended);
+        if (stream.ended === undefined) return;
+        // Nobody but us closes it, and then `#leave` has been called or will be.
+        reject(stream.ended ?? upstreamUnavailable("The storage closed the watch."));
       };
       stream.onReadable(deliver);
       deliver();

@@ -1,12 +1,41 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { type InitialState, PagedState, SnapshotState } from "../../src/cacher/initial-state.ts";
+import { Filter } from "../../src/cacher/filter.ts";
+import { HistoryNode } from "../../src/cacher/history.ts";
+import {
+  type InitialState,
+  PagedState,
+  SnapshotState,
+  StateSnapshot,
+} from "../../src/cacher/initial-state.ts";
 import { type StoredObject, weight } from "../../src/storage/object.ts";
-import type { ListResult } from "../../src/storage/storage.ts";
+import type { ListResult, Predicate } from "../../src/storage/storage.ts";
 import { object, short, text } from "./objects.ts";
 
 function objects(...keys: readonly string[]): StoredObject[] {
   return keys.map((key, i) => object(key, i + 1));
+}
+
+/** A snapshot of `all`, which are in key order, at revision 9. */
+function snapshot(
+  all: Iterable<StoredObject>,
+  maxBytes: number,
+  predicate?: Predicate,
+): StateSnapshot {
+  const at = {
+    revision: 9,
+    node: new HistoryNode(undefined, undefined, 9, 0, 0, 0),
+    takenAt: 0,
+  };
+  const after = function* (startAfter: string | undefined): Generator<StoredObject, void, void> {
+    let found = startAfter === undefined;
+    for (const each of all) {
+      if (found) yield each;
+      if (each.key === startAfter) found = true;
+    }
+  };
+  const filter = new Filter({ scope: { prefix: "" }, withPrevious: true, predicate });
+  return new StateSnapshot(at, after, filter, maxBytes);
 }
 
 /** The next piece, written short: `"a b …"` while more follows, `"c →9"` at the end. */
@@ -37,7 +66,7 @@ describe("A state from a snapshot", () => {
     ["more than a piece", ["a", "b", "c", "d", "e"], 2 * one, ["a b …", "c d …", "e →9"]],
     ["objects larger than a piece", ["a", "b"], 1, ["a …", "b …", "→9"]],
   ])("hands out %s", (_what, keys, maxBytes, expected) => {
-    const state = new SnapshotState(objects(...keys).values(), undefined, 9, maxBytes);
+    const state = new SnapshotState(snapshot(objects(...keys), maxBytes));
     expect(pieces(state)).toEqual(expected);
     expect(piece(state)).toBeUndefined();
   });
@@ -45,12 +74,12 @@ describe("A state from a snapshot", () => {
   it("holds just what the predicate picks", () => {
     const all = [object("a", 1, "yes"), object("b", 2, "no"), object("c", 3, "yes")];
     const saysYes = (each: StoredObject): boolean => text(each.value) === "yes";
-    const state = new SnapshotState(all.values(), saysYes, 9, 1_000);
+    const state = new SnapshotState(snapshot(all, 1_000, saysYes));
     expect(pieces(state)).toEqual(["a c →9"]);
   });
 
   it("is complete, and empty, where the predicate picks nothing", () => {
-    const state = new SnapshotState(objects("a", "b").values(), () => false, 9, 1_000);
+    const state = new SnapshotState(snapshot(objects("a", "b"), 1_000, () => false));
     expect(pieces(state)).toEqual(["→9"]);
   });
 
@@ -62,10 +91,33 @@ describe("A state from a snapshot", () => {
         yield each;
       }
     }
-    const state = new SnapshotState(counted(), undefined, 9, 2 * one);
+    const state = new SnapshotState(snapshot(counted(), 2 * one));
     expect(looked).toBe(0);
     expect(piece(state)).toBe("a b …");
     expect(looked).toBe(2);
+  });
+
+  it("is put together once for all who take it at about the same time", () => {
+    const shared = snapshot(objects("a", "b", "c"), one);
+    const [first, second] = [new SnapshotState(shared), new SnapshotState(shared)];
+    for (let next = first.next(); next !== undefined; next = first.next()) {
+      expect(second.next()).toBe(next);
+    }
+    expect(second.next()).toBeUndefined();
+  });
+
+  it("is put together anew for who comes to it when more has passed than is kept", () => {
+    const large = "x".repeat(1024 * 1024);
+    const keys = Array.from({ length: 40 }, (_, i) => `k${10 + i}`);
+    const shared = snapshot(
+      keys.map((key, i) => object(key, i + 1, large)),
+      1,
+    );
+    const [quick, slow] = [new SnapshotState(shared), new SnapshotState(shared)];
+    const first = quick.next();
+    expect(pieces(quick)).toHaveLength(keys.length);
+    expect(slow.next()).not.toBe(first);
+    expect(pieces(slow)).toHaveLength(keys.length);
   });
 
   it("hands out every object once, in order, in pieces that end as soon as they are large enough", () => {
@@ -73,7 +125,7 @@ describe("A state from a snapshot", () => {
     fc.assert(
       fc.property(contents, fc.integer({ min: 1, max: 1_000 }), (values, maxBytes) => {
         const all = values.map((value, i) => object(`k${i}`, i + 1, value));
-        const state = new SnapshotState(all.values(), undefined, 99, maxBytes);
+        const state = new SnapshotState(snapshot(all, maxBytes));
         const seen: string[] = [];
         for (let batch = state.next(); batch !== undefined; batch = state.next()) {
           seen.push(...batch.events.map(short));

@@ -32,7 +32,12 @@ function watcher(
   options: { withPrevious?: boolean; predicate?: Predicate | undefined } = {},
 ): CacheWatcher {
   const { withPrevious = false, predicate } = options;
-  const wishes = { intervalMs: 60_000, deadline: undefined, eager: false };
+  const wishes = {
+    bookmarkIntervalMs: 60_000,
+    deadline: undefined,
+    expiresAt: undefined,
+    eagerBookmarks: false,
+  };
   return new CacheWatcher(new Filter({ scope, withPrevious, predicate }), wishes, host, 0);
 }
 

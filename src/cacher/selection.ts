@@ -1,0 +1,37 @@
+import type { Attributes } from "../selector/attributes.ts";
+import type { FieldSelector } from "../selector/field-selector.ts";
+import type { LabelSelector } from "../selector/label-selector.ts";
+import type { StoredObject } from "../storage/object.ts";
+import type { Predicate } from "../storage/storage.ts";
+
+/** What a label selector and a field selector pick of a resource's objects. */
+export class Selection {
+  /** The same for all that pick by the same requirements, however they were spelt. */
+  readonly canonical: string;
+  readonly predicate: Predicate;
+  readonly #labels: LabelSelector;
+  readonly #fields: FieldSelector;
+  readonly #attributesOf: (object: StoredObject) => Attributes;
+
+  constructor(
+    labels: LabelSelector,
+    fields: FieldSelector,
+    attributesOf: (object: StoredObject) => Attributes,
+  ) {
+    this.#labels = labels;
+    this.#fields = fields;
+    this.#attributesOf = attributesOf;
+    this.canonical = JSON.stringify([labels.canonical, fields.canonical]);
+    this.predicate = (object) => this.matches(object);
+  }
+
+  matches(object: StoredObject): boolean {
+    const attributes = this.#attributesOf(object);
+    return this.#labels.matches(attributes) && this.#fields.matches(attributes);
+  }
+
+  /** The value that this field has in everything that is picked, if there is one. */
+  exactField(name: string): string | undefined {
+    return this.#fields.exactField(name);
+  }
+}

@@ -1,0 +1,69 @@
+import type { Clock } from "../clock.ts";
+import type { Filter } from "./filter.ts";
+import { StateSnapshot } from "./initial-state.ts";
+import type { WatchCache } from "./watch-cache.ts";
+
+/** For how long a snapshot is shared with those who come later, in milliseconds. */
+const sharedForMs = 1_000;
+/** For how many filters there is a snapshot to share at the most. */
+const maxSnapshots = 16;
+
+/**
+ * The states that watches begin with. Those who begin in the same moment with the same filter share one,
+ * also if something is written meanwhile: what came since follows from history.
+ */
+export class Snapshots {
+  readonly #cache: WatchCache;
+  readonly #clock: Clock;
+  readonly #pieceBytes: number;
+  /** By the filters' identity, the oldest first. */
+  readonly #recent = new Map<string, StateSnapshot>();
+
+  constructor(cache: WatchCache, clock: Clock, pieceBytes: number) {
+    this.#cache = cache;
+    this.#clock = clock;
+    this.#pieceBytes = pieceBytes;
+  }
+
+  /** A state through this filter that is at least of `revision`, which the cache has reached. */
+  get(filter: Filter, revision: number): StateSnapshot {
+    this.expire();
+    const recent = this.#recent.get(filter.identity);
+    if (recent !== undefined && recent.revision >= revision) return recent;
+    const snapshot = this.#take(filter);
+    this.#recent.delete(filter.identity);
+    this.#recent.set(filter.identity, snapshot);
+    for (const identity of this.#recent.keys()) {
+      if (this.#recent.size <= maxSnapshots) break;
+      this.#recent.delete(identity);
+    }
+    return snapshot;
+  }
+
+  /** Lets go of those that are no longer shared. */
+  expire(): void {
+    const now = this.#clock.now();
+    for (const [identity, { takenAt }] of this.#recent) {
+      if (now - takenAt > sharedForMs) this.#recent.delete(identity);
+    }
+  }
+
+  /** Lets go of all: the cache holds another state. */
+  clear(): void {
+    this.#recent.clear();
+  }
+
+  #take(filter: Filter): StateSnapshot {
+    const { history, revision, state } = this.#cache;
+    const at = { revision, node: history.newest, takenAt: this.#clock.now() };
+    const { key, prefix, selection } = filter;
+    if (key !== undefined) {
+      const object = state.get(key);
+      const objects = object === undefined ? [] : [object];
+      return new StateSnapshot(at, () => objects, filter, Infinity);
+    }
+    const snapshot = this.#cache.stateFor(selection).snapshot();
+    const objects = (startAfter: string | undefined) => snapshot.range(prefix, startAfter);
+    return new StateSnapshot(at, objects, filter, this.#pieceBytes);
+  }
+}
