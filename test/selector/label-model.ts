@@ -105,7 +105,7 @@ function spellingOfOne({ key, operator, values }: ModelRequirement): fc.Arbitrar
       return spaced(fc.constant("!"), fc.constant(key));
     case ">":
     case "<":
-      return spaced(fc.constant(`${key}`), fc.constant(operator), fc.constant(values[0] ?? ""));
+      return spaced(fc.constant(key), fc.constant(operator), fc.constant(values[0] ?? ""));
   }
   const set = fc
     .tuple(fc.constant(key), someBlanks, fc.constant(operator), spelledSet(values))
