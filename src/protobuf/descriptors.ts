@@ -8,13 +8,18 @@ import { LENGTH_DELIMITED, VARINT, WireReader } from "./wire-reader.ts";
 export interface FieldDescriptor {
   readonly name: string;
   readonly number: number;
-  /** A number of FieldDescriptorProto.Type. */
+  /**
+   * A number of FieldDescriptorProto.Type. A message that an edition's file wants delimited by tags is
+   * a group, which is what it looks like on the wire.
+   */
   readonly type: number;
   readonly repeated: boolean;
   /** The full name of its message or enum; empty for others. */
   readonly typeName: string;
   /** The oneof that it is part of. Of a proto3 `optional` field: its name after an underscore. */
   readonly oneof: string | undefined;
+  /** Whether a field that is absent differs from one that has its type's empty value. */
+  readonly hasPresence: boolean;
 }
 
 export interface FileDescriptor {
@@ -30,6 +35,8 @@ export interface Descriptors {
   /** The file that declares a full name: of a message, field, enum, value, service or method. */
   readonly declaredIn: ReadonlyMap<string, FileDescriptor>;
   readonly messages: ReadonlyMap<string, readonly FieldDescriptor[]>;
+  /** Those of the messages that are the entries of a map: 1 is the key, 2 the value. */
+  readonly mapEntries: ReadonlySet<string>;
   /** The full name of what goes into a method, by the method's path, such as `/pkg.Service/Method`. */
   readonly inputs: ReadonlyMap<string, string>;
   readonly services: readonly string[];
@@ -37,30 +44,49 @@ export interface Descriptors {
   readonly enums: ReadonlyMap<string, ReadonlyMap<number, string>>;
 }
 
-/** Reads a google.protobuf.FileDescriptorSet. */
+/** What files, messages and fields inherit: as much of google.protobuf.FeatureSet as is of use here. */
+interface Features {
+  readonly implicitPresence: boolean;
+  readonly delimitedMessages: boolean;
+}
+
+const GROUP = 10;
+const MESSAGE = 11;
+
+/** Reads a google.protobuf.FileDescriptorSet. Throws a WireFault if the bytes are none. */
 export function readDescriptors(set: Uint8Array): Descriptors {
   const files = new Map<string, FileDescriptor>();
   const declaredIn = new Map<string, FileDescriptor>();
   const messages = new Map<string, readonly FieldDescriptor[]>();
+  const mapEntries = new Set<string>();
   const inputs = new Map<string, string>();
   const services: string[] = [];
   const enums = new Map<string, ReadonlyMap<number, string>>();
 
-  const readMessage = (file: FileDescriptor, scope: string, message: Fields): void => {
+  const readMessage = (
+    file: FileDescriptor,
+    scope: string,
+    message: Fields,
+    inherited: Features,
+  ): void => {
     const fullName = `${scope}${message.text(1)}`;
     declaredIn.set(fullName, file);
+    const options = message.first(7);
+    if (options?.number(7) === 1) mapEntries.add(fullName);
+    const features = overlay(inherited, options?.first(12));
     const oneofs = message.all(8).map((oneof) => oneof.text(1));
-    const fields = message.all(2).map((field) => readField(field, oneofs));
+    const fields = message.all(2).map((field) => readField(field, oneofs, features));
     messages.set(fullName, fields);
     for (const field of fields) declaredIn.set(`${fullName}.${field.name}`, file);
-    for (const nested of message.all(3)) readMessage(file, `${fullName}.`, nested);
+    for (const nested of message.all(3)) readMessage(file, `${fullName}.`, nested, features);
     for (const nested of message.all(4)) readEnum(file, `${fullName}.`, nested);
   };
   const readEnum = (file: FileDescriptor, scope: string, declared: Fields): void => {
     const fullName = `${scope}${declared.text(1)}`;
     declaredIn.set(fullName, file);
     const values = declared.all(2).map((value) => [value.number(2), value.text(1)] as const);
-    enums.set(fullName, new Map(values));
+    // Of several names for one number the first is the one to show.
+    enums.set(fullName, new Map(values.toReversed()));
     // An enum's values are named beside it, not within it.
     for (const [, name] of values) declaredIn.set(`${scope}${name}`, file);
   };
@@ -69,7 +95,8 @@ export function readDescriptors(set: Uint8Array): Descriptors {
     const file = { name: parsed.text(1), imports: parsed.texts(3), bytes: parsed.bytes };
     files.set(file.name, file);
     const scope = parsed.text(2) === "" ? "" : `${parsed.text(2)}.`;
-    for (const message of parsed.all(4)) readMessage(file, scope, message);
+    const features = fileFeatures(parsed);
+    for (const message of parsed.all(4)) readMessage(file, scope, message, features);
     for (const declared of parsed.all(5)) readEnum(file, scope, declared);
     for (const service of parsed.all(6)) {
       const fullName = `${scope}${service.text(1)}`;
@@ -82,17 +109,35 @@ export function readDescriptors(set: Uint8Array): Descriptors {
       }
     }
   }
-  return { files, declaredIn, messages, inputs, services, enums };
+  return { files, declaredIn, messages, mapEntries, inputs, services, enums };
 }
 
-function readField(field: Fields, oneofs: readonly string[]): FieldDescriptor {
+function readField(field: Fields, oneofs: readonly string[], inherited: Features): FieldDescriptor {
+  const features = overlay(inherited, field.first(8)?.first(21));
+  const type = field.number(5);
+  const isMessage = type === MESSAGE || type === GROUP;
+  const oneof = field.has(9) ? oneofs[field.number(9)] : undefined;
   return {
     name: field.text(1),
     number: field.number(3),
-    type: field.number(5),
+    type: type === MESSAGE && features.delimitedMessages ? GROUP : type,
     repeated: field.number(4) === 3,
     typeName: typeNameOf(field.text(6)),
-    oneof: field.has(9) ? oneofs[field.number(9)] : undefined,
+    oneof,
+    hasPresence: !features.implicitPresence || isMessage || oneof !== undefined,
+  };
+}
+
+function fileFeatures(file: Fields): Features {
+  const implicitPresence = file.text(12) === "proto3";
+  return overlay({ implicitPresence, delimitedMessages: false }, file.first(8)?.first(50));
+}
+
+function overlay(inherited: Features, set: Fields | undefined): Features {
+  if (set === undefined) return inherited;
+  return {
+    implicitPresence: set.has(1) ? set.number(1) === 2 : inherited.implicitPresence,
+    delimitedMessages: set.has(5) ? set.number(5) === 2 : inherited.delimitedMessages,
   };
 }
 
@@ -137,6 +182,11 @@ class Fields {
 
   text(field: number): string {
     return this.texts(field)[0] ?? "";
+  }
+
+  first(field: number): Fields | undefined {
+    const content = this.#contents.get(field)?.[0];
+    return content === undefined ? undefined : new Fields(content);
   }
 
   all(field: number): Fields[] {

@@ -64,6 +64,13 @@ export class WireReader {
     throw new WireFault("has a number of more than 64 bits");
   }
 
+  /** A view of the bytes of a fixed-size number, least significant first. */
+  fixed(length: 4 | 8): Buffer {
+    const start = this.#position;
+    this.#advance(length);
+    return this.#bytes.subarray(start, this.#position);
+  }
+
   /** A view of the content of a length-delimited field. */
   content(): Buffer {
     const length = this.varint();
