@@ -1,0 +1,56 @@
+import type { Logger } from "pino";
+import type { Clock } from "../clock.ts";
+import { type Attributes, noAttributes } from "../selector/attributes.ts";
+import type { Codec } from "./codec.ts";
+
+/** How often a line is logged at the most, in milliseconds. */
+const logIntervalMs = 60_000;
+
+/**
+ * Reads the attributes of a resource's objects. One whose value can't be decoded has none; it is
+ * counted each time it is looked at, and logged now and then. Remembers no attributes: whoever needs
+ * them again keeps them.
+ */
+export class AttributeReader {
+  readonly codec: Codec;
+  readonly #clock: Clock;
+  readonly #logger: Logger;
+  #undecodable = 0;
+  #loggedAt: number | undefined;
+  #loggedCount = 0;
+
+  constructor(codec: Codec, clock: Clock, logger: Logger) {
+    this.codec = codec;
+    this.#clock = clock;
+    this.#logger = logger;
+  }
+
+  /** How many values could not be decoded. */
+  get undecodable(): number {
+    return this.#undecodable;
+  }
+
+  attributesOf(object: { readonly key: string; readonly value: Uint8Array }): Attributes {
+    const attributes = this.codec.attributesOf(object.value);
+    if (attributes !== undefined) return attributes;
+    this.#undecodable++;
+    this.#log(object.key);
+    return noAttributes;
+  }
+
+  #log(key: string): void {
+    const now = this.#clock.now();
+    if (this.#loggedAt !== undefined && now - this.#loggedAt < logIntervalMs) return;
+    this.#logger.warn(
+      {
+        key,
+        codec: this.codec.name,
+        sinceLastLine: this.#undecodable - this.#loggedCount,
+        undecodable: this.#undecodable,
+      },
+      "a value can't be decoded: it is served, but has no labels and no fields to select it by",
+    );
+    this.#loggedAt = now;
+    this.#loggedCount = this.#undecodable;
+  }
+}

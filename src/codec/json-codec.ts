@@ -1,0 +1,113 @@
+import { isUtf8 } from "node:buffer";
+import { Attributes, noAttributes } from "../selector/attributes.ts";
+import { type Codec, CodecError, type CodecProblem, defaultLabelsPath } from "./codec.ts";
+import { sourceOfNumber } from "./json-source.ts";
+import { parseFieldPath, parsePath } from "./path.ts";
+
+export interface JsonCodecOptions {
+  /** The path of an object whose members are the labels. Default: `metadata.labels`. */
+  readonly labels?: string | undefined;
+  /** The paths of the fields. Default: none. */
+  readonly fields?: readonly string[] | undefined;
+}
+
+interface Field {
+  readonly name: string;
+  readonly steps: readonly string[];
+}
+
+/**
+ * Attributes of values that are JSON (RFC 8259) in UTF-8.
+ *
+ * A path names the keys on the way; in an array, the index from 0. A field is a string as it is, `true`
+ * or `false`, or a number the way JavaScript writes it (`1.0` and `1e0` are `1`), except beyond ±2^53,
+ * where a double would blur what identifiers tell apart: there it is as it was written. Anything else
+ * (null, an object, an array, nothing) is an absent field. Of a key that is there twice the last counts.
+ *
+ * Labels are the members that are strings; others are left out, since Kubernetes knows no other labels.
+ */
+export class JsonCodec implements Codec {
+  readonly name = "json";
+  readonly hasAttributes = true;
+  readonly declaredFields: ReadonlySet<string>;
+  readonly #labels: readonly string[];
+  readonly #fields: readonly Field[];
+
+  /** Throws a CodecError if a path is none. */
+  constructor({ labels = defaultLabelsPath, fields = [] }: JsonCodecOptions = {}) {
+    const problems: CodecProblem[] = [];
+    const labelsPath = parsePath(labels);
+    if (labelsPath.problem !== undefined) {
+      problems.push({ at: ["labels"], message: labelsPath.problem });
+    }
+    const parsed = new Map<string, Field>();
+    for (const [index, name] of fields.entries()) {
+      const path = parseFieldPath(name);
+      if (path.problem === undefined) parsed.set(name, { name, steps: path.steps });
+      else problems.push({ at: ["fields", index], message: path.problem });
+    }
+    if (labelsPath.problem !== undefined || problems.length > 0) throw new CodecError(problems);
+    this.declaredFields = new Set(parsed.keys());
+    this.#labels = labelsPath.steps;
+    this.#fields = [...parsed.values()];
+  }
+
+  attributesOf(value: Uint8Array): Attributes | undefined {
+    let text: string;
+    let root: unknown;
+    try {
+      if (!isUtf8(value)) return undefined;
+      text = Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("utf8");
+      root = JSON.parse(text);
+    } catch {
+      // A SyntaxError, or whatever an engine throws of a text that is too long or too deep for it.
+      return undefined;
+    }
+    const labels = labelsIn(memberAt(root, this.#labels));
+    const fields = new Map<string, string>();
+    for (const { name, steps } of this.#fields) {
+      const field = scalarText(memberAt(root, steps), text, steps);
+      if (field !== "") fields.set(name, field);
+    }
+    return labels.size + fields.size === 0 ? noAttributes : new Attributes(labels, fields);
+  }
+}
+
+const arrayIndex = /^(?:0|[1-9]\d*)$/;
+
+/** Own members only: neither `__proto__` nor `length` leads anywhere that the value does not say. */
+function memberAt(root: unknown, steps: readonly string[]): unknown {
+  let value = root;
+  for (const step of steps) {
+    if (typeof value !== "object" || value === null) return undefined;
+    const exists = Array.isArray(value) ? arrayIndex.test(step) : Object.hasOwn(value, step);
+    if (!exists) return undefined;
+    value = (value as Readonly<Record<string, unknown>>)[step];
+  }
+  return value;
+}
+
+function labelsIn(value: unknown): ReadonlyMap<string, string> {
+  const labels = new Map<string, string>();
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return labels;
+  for (const [key, label] of Object.entries(value)) {
+    if (typeof label === "string") labels.set(key, label);
+  }
+  return labels;
+}
+
+/** Empty for what is no scalar. */
+function scalarText(value: unknown, json: string, steps: readonly string[]): string {
+  switch (typeof value) {
+    case "string":
+      return value;
+    case "boolean":
+      return String(value);
+    case "number":
+      return Math.abs(value) <= Number.MAX_SAFE_INTEGER
+        ? String(value)
+        : sourceOfNumber(json, steps);
+    default:
+      return "";
+  }
+}
