@@ -1,0 +1,69 @@
+import type { Descriptors } from "../protobuf/descriptors.ts";
+import { LENGTH_DELIMITED } from "../protobuf/wire-reader.ts";
+import { type PathStep, scalarRuleOf } from "./protobuf-path.ts";
+import type { ScalarRule } from "./protobuf-scalar.ts";
+
+/**
+ * What to look at in the messages of one type, out of all that they hold. A slot is the place of one
+ * declared field among those that are found; the labels have `labelsSlot`.
+ */
+export interface MessagePlan {
+  readonly fields: ReadonlyMap<number, FieldPlan>;
+  /** What the fields without presence are as long as the message says nothing of them. */
+  readonly empty: readonly { readonly slot: number; readonly text: string }[];
+}
+
+/** `message` is set, or `scalar` and `slot`, or `slot` is `labelsSlot`; else it is passed over. */
+export interface FieldPlan {
+  readonly name: string;
+  readonly wireType: number;
+  readonly message: MessagePlan | undefined;
+  readonly scalar: ScalarRule | undefined;
+  readonly slot: number | undefined;
+  /** The slots within the other fields of its oneof, which are unset when this one is set. */
+  readonly unsets: readonly number[];
+}
+
+export const labelsSlot = -1;
+
+/** A way through messages, and the slot of what is at its end. */
+export interface PlannedPath {
+  readonly steps: readonly PathStep[];
+  readonly slot: number;
+}
+
+/** Joins ways, all of which begin in messages of the type `typeName`, so that one pass finds all. */
+export function planMessage(
+  descriptors: Descriptors,
+  typeName: string,
+  paths: readonly PlannedPath[],
+): MessagePlan {
+  const fields = new Map<number, FieldPlan>();
+  const empty: { slot: number; text: string }[] = [];
+  for (const field of descriptors.messages.get(typeName) ?? []) {
+    const through = pathsThrough(paths, field.name);
+    const rivals = (descriptors.messages.get(typeName) ?? []).filter(
+      (other) => other !== field && other.oneof !== undefined && other.oneof === field.oneof,
+    );
+    const unsets = rivals.flatMap(({ name }) => pathsThrough(paths, name).map(({ slot }) => slot));
+    if (through.length === 0 && unsets.length === 0) continue;
+    const further = through
+      .map(({ steps, slot }) => ({ steps: steps.slice(1), slot }))
+      .filter(({ steps }) => steps.length > 0);
+    const message =
+      further.length === 0 ? undefined : planMessage(descriptors, field.typeName, further);
+    const slot = message === undefined ? through[0]?.slot : undefined;
+    const scalar =
+      slot === undefined || slot === labelsSlot ? undefined : scalarRuleOf(descriptors, field);
+    const wireType = scalar?.wireType ?? LENGTH_DELIMITED;
+    fields.set(field.number, { name: field.name, wireType, message, scalar, slot, unsets });
+    if (slot !== undefined && scalar !== undefined && !field.hasPresence) {
+      empty.push({ slot, text: scalar.empty });
+    }
+  }
+  return { fields, empty };
+}
+
+function pathsThrough(paths: readonly PlannedPath[], name: string): readonly PlannedPath[] {
+  return paths.filter(({ steps }) => steps[0]?.field.name === name);
+}

@@ -1,0 +1,176 @@
+import { type Descriptors, readDescriptors } from "../protobuf/descriptors.ts";
+import { LENGTH_DELIMITED, WireFault, WireReader } from "../protobuf/wire-reader.ts";
+import { Attributes, noAttributes } from "../selector/attributes.ts";
+import { type Codec, CodecError, type CodecProblem, defaultLabelsPath } from "./codec.ts";
+import {
+  type FieldPlan,
+  labelsSlot,
+  type MessagePlan,
+  type PlannedPath,
+  planMessage,
+} from "./message-plan.ts";
+import { parseFieldPath } from "./path.ts";
+import { listing, type ResolvedPath, resolveField, resolveLabels } from "./protobuf-path.ts";
+
+export interface ProtobufCodecOptions {
+  /** A google.protobuf.FileDescriptorSet, with what it imports. */
+  readonly descriptors: Uint8Array;
+  /** The full name of the message that values are, such as `acme.v1.Lease`. */
+  readonly message: string;
+  /** The path of a `map<string, string>`. Default: `metadata.labels`, if the message has that. */
+  readonly labels?: string | undefined;
+  /** The paths of the fields. Default: none. */
+  readonly fields?: readonly string[] | undefined;
+}
+
+/**
+ * Attributes of values that are protobuf messages of one type.
+ *
+ * A path goes along the names of the proto to a single scalar: a string, a number in decimal, `true` or
+ * `false`, an enum's value by name. A field that tracks presence, or is in a message that is not there,
+ * is absent unless it is set; any other has its type's empty value (`0`, `false`, the enum's first
+ * name), as the message itself can't tell them apart.
+ *
+ * Only what lies on the way of a path is looked at, so that the cost depends little on how large values
+ * are. There the bytes have to be exactly right, or the value can't be decoded: no length beyond the
+ * end, no text that is not UTF-8, no wire type that the field's type does not have. What is passed over
+ * has to have its announced length and nothing more.
+ */
+export class ProtobufCodec implements Codec {
+  readonly name = "protobuf";
+  readonly hasAttributes = true;
+  readonly declaredFields: ReadonlySet<string>;
+  readonly #fields: readonly string[];
+  readonly #plan: MessagePlan;
+
+  /** Throws a CodecError if the descriptors do not have what is asked for. */
+  constructor(options: ProtobufCodecOptions) {
+    const descriptors = descriptorsOf(options);
+    this.#fields = [...new Set(options.fields)];
+    this.declaredFields = new Set(this.#fields);
+    this.#plan = planMessage(descriptors, options.message, pathsOf(options, descriptors));
+  }
+
+  attributesOf(value: Uint8Array): Attributes | undefined {
+    const found = new Found(this.#fields.length);
+    try {
+      look(value, this.#plan, found);
+    } catch (error) {
+      if (error instanceof WireFault) return undefined;
+      throw error;
+    }
+    const fields = new Map<string, string>();
+    for (const [slot, name] of this.#fields.entries()) {
+      const text = found.texts[slot] ?? "";
+      if (text !== "") fields.set(name, text);
+    }
+    const { labels } = found;
+    return labels.size + fields.size === 0 ? noAttributes : new Attributes(labels, fields);
+  }
+}
+
+function descriptorsOf({ descriptors: bytes, message }: ProtobufCodecOptions): Descriptors {
+  let descriptors: Descriptors;
+  try {
+    descriptors = readDescriptors(bytes);
+  } catch (error) {
+    if (!(error instanceof WireFault)) throw error;
+    throw new CodecError([{ at: ["descriptors"], message: noDescriptors(error.message) }]);
+  }
+  if (descriptors.messages.has(message)) return descriptors;
+  const names = [...descriptors.messages.keys()].filter(
+    (name) => !descriptors.mapEntries.has(name),
+  );
+  if (names.length === 0) {
+    throw new CodecError([{ at: ["descriptors"], message: noDescriptors("declares no message") }]);
+  }
+  const problem =
+    `${JSON.stringify(message)} is not a message of the descriptor set, ` +
+    `which has ${listing(names)}.`;
+  throw new CodecError([{ at: ["message"], message: problem }]);
+}
+
+function noDescriptors(why: string): string {
+  return (
+    `it is no descriptor set: it ${why}. ` +
+    'Write one with "buf build -o FILE.binpb" or "protoc --include_imports --descriptor_set_out=FILE".'
+  );
+}
+
+function pathsOf(options: ProtobufCodecOptions, descriptors: Descriptors): readonly PlannedPath[] {
+  const { message, labels, fields = [] } = options;
+  const paths: PlannedPath[] = [];
+  const problems: CodecProblem[] = [];
+  const add = (way: ResolvedPath, slot: number, at: CodecProblem["at"]): void => {
+    if (way.problem === undefined) paths.push({ steps: way.steps, slot });
+    else problems.push({ at, message: way.problem });
+  };
+  const names = [...new Set(fields)];
+  for (const [index, path] of fields.entries()) {
+    const parsed = parseFieldPath(path);
+    const way = parsed.problem === undefined ? resolveField(descriptors, message, path) : parsed;
+    add(way, names.indexOf(path), ["fields", index]);
+  }
+  const labelsWay = resolveLabels(descriptors, message, labels ?? defaultLabelsPath);
+  if (labels !== undefined || labelsWay.problem === undefined) {
+    add(labelsWay, labelsSlot, ["labels"]);
+  }
+  if (problems.length > 0) throw new CodecError(problems);
+  return paths;
+}
+
+/** What has been found so far. */
+class Found {
+  readonly labels = new Map<string, string>();
+  /** By slot. */
+  readonly texts: (string | undefined)[];
+
+  constructor(slots: number) {
+    this.texts = new Array<string | undefined>(slots).fill(undefined);
+  }
+
+  unset(slots: readonly number[]): void {
+    for (const slot of slots) {
+      if (slot === labelsSlot) this.labels.clear();
+      else this.texts[slot] = undefined;
+    }
+  }
+}
+
+/** Of a field that comes more than once the last counts, and a message in pieces is the sum of them. */
+function look(bytes: Uint8Array, plan: MessagePlan, found: Found): void {
+  for (const { slot, text } of plan.empty) found.texts[slot] ??= text;
+  const reader = new WireReader(bytes);
+  while (reader.next()) {
+    const field = plan.fields.get(reader.field);
+    if (field === undefined) reader.skip();
+    else take(reader, field, found);
+  }
+}
+
+function take(reader: WireReader, field: FieldPlan, found: Found): void {
+  found.unset(field.unsets);
+  const { message, scalar, slot } = field;
+  if (message === undefined && slot === undefined) {
+    reader.skip();
+    return;
+  }
+  if (reader.wireType !== field.wireType) {
+    throw new WireFault(`has wire type ${reader.wireType} instead of ${field.wireType}`);
+  }
+  if (message !== undefined) look(reader.content(), message, found);
+  else if (scalar !== undefined && slot !== undefined) found.texts[slot] = scalar.read(reader);
+  else addLabel(reader.content(), found.labels);
+}
+
+/** A map is a repeated message with the key in field 1 and the value in field 2. */
+function addLabel(entry: Uint8Array, labels: Map<string, string>): void {
+  const reader = new WireReader(entry);
+  const texts = ["", "", ""];
+  while (reader.next()) {
+    if (reader.field > 2) reader.skip();
+    else if (reader.wireType === LENGTH_DELIMITED) texts[reader.field] = reader.text();
+    else throw new WireFault(`has wire type ${reader.wireType} in a map's entry`);
+  }
+  labels.set(texts[1] ?? "", texts[2] ?? "");
+}

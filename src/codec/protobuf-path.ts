@@ -1,0 +1,120 @@
+import type { Descriptors, FieldDescriptor } from "../protobuf/descriptors.ts";
+import { enumRule, type ScalarRule, scalarRules } from "./protobuf-scalar.ts";
+
+/** A field on the way of a path, and the message type that declares it. */
+export interface PathStep {
+  readonly typeName: string;
+  readonly field: FieldDescriptor;
+}
+
+/** The way that a path takes, or what is wrong with it. */
+export type ResolvedPath =
+  | { readonly steps: readonly PathStep[]; readonly problem?: undefined }
+  | { readonly problem: string };
+
+// Numbers of google.protobuf.FieldDescriptorProto.Type.
+const GROUP = 10;
+const MESSAGE = 11;
+const BYTES = 12;
+const ENUM = 14;
+const STRING = 9;
+
+/** How the field's values are read; undefined if they are no scalars with a text. */
+export function scalarRuleOf(
+  descriptors: Descriptors,
+  { type, typeName }: FieldDescriptor,
+): ScalarRule | undefined {
+  if (type !== ENUM) return scalarRules.get(type);
+  const names = descriptors.enums.get(typeName);
+  return names === undefined ? undefined : enumRule(names);
+}
+
+/** The way from a message to a single scalar, along the names of the proto. */
+export function resolveField(
+  descriptors: Descriptors,
+  typeName: string,
+  path: string,
+): ResolvedPath {
+  const way = resolve(descriptors, typeName, path);
+  if (way.problem !== undefined) return way;
+  const last = way.steps.at(-1)?.field;
+  if (last === undefined || scalarRuleOf(descriptors, last) !== undefined) return way;
+  const shown = JSON.stringify(path);
+  if (last.type === BYTES) {
+    return { problem: `${shown} is bytes, which are no text to select by.` };
+  }
+  const below = (descriptors.messages.get(last.typeName) ?? []).map(({ name }) => name);
+  const hint = below.length === 0 ? "" : ` Go on to one of its fields: ${listing(below)}.`;
+  return {
+    problem: `${shown} is a message, ${last.typeName}, but a field has to be a scalar.${hint}`,
+  };
+}
+
+/** The way from a message to a `map<string, string>`. */
+export function resolveLabels(
+  descriptors: Descriptors,
+  typeName: string,
+  path: string,
+): ResolvedPath {
+  const parts = path.split(".");
+  const way = resolve(descriptors, typeName, path, parts.length - 1);
+  if (way.problem !== undefined) return way;
+  const last = way.steps.at(-1)?.field;
+  const entry = descriptors.mapEntries.has(last?.typeName ?? "")
+    ? descriptors.messages.get(last?.typeName ?? "")
+    : undefined;
+  const isLabels = entry?.length === 2 && entry.every(({ type }) => type === STRING);
+  if (isLabels) return way;
+  return { problem: `${JSON.stringify(path)} is not a map<string, string>, as labels are.` };
+}
+
+/** `mayRepeat`: the index of the one step that may be repeated, as a map is. */
+function resolve(
+  descriptors: Descriptors,
+  root: string,
+  path: string,
+  mayRepeat?: number,
+): ResolvedPath {
+  const shown = JSON.stringify(path);
+  const steps: PathStep[] = [];
+  let typeName = root;
+  for (const [index, name] of path.split(".").entries()) {
+    const before = steps.at(-1)?.field;
+    if (before !== undefined && before.type !== MESSAGE) {
+      return { problem: `${shown}: ${before.name} is not a message, so that it has no ${name}.` };
+    }
+    const declared = descriptors.messages.get(typeName);
+    if (declared === undefined) {
+      return { problem: `${shown}: the descriptor set lacks ${typeName}; ${withImports}.` };
+    }
+    const field = declared.find((candidate) => candidate.name === name);
+    if (field === undefined) {
+      const there = listing(declared.map((candidate) => candidate.name));
+      return {
+        problem: `${shown}: ${typeName} has no field ${JSON.stringify(name)}; it has ${there}.`,
+      };
+    }
+    if (field.repeated && index !== mayRepeat) {
+      const what = descriptors.mapEntries.has(field.typeName) ? "a map" : "repeated";
+      return { problem: `${shown}: ${name} is ${what}, but a path leads to a single value.` };
+    }
+    if (field.type === GROUP) {
+      return { problem: `${shown}: ${name} is a group, which no path can go through.` };
+    }
+    if (field.type === ENUM && !descriptors.enums.has(field.typeName)) {
+      return { problem: `${shown}: the descriptor set lacks ${field.typeName}; ${withImports}.` };
+    }
+    steps.push({ typeName, field });
+    typeName = field.typeName;
+  }
+  return { steps };
+}
+
+const withImports = 'write it with its imports, as "buf build" and "protoc --include_imports" do';
+
+/** A few names for a message. */
+export function listing(names: readonly string[]): string {
+  if (names.length === 0) return "none";
+  const shown = names.slice(0, 10).join(", ");
+  return names.length > 10 ? `${shown} and ${names.length - 10} more` : shown;
+}
