@@ -1,5 +1,15 @@
 import { invalidRequest } from "../errors.ts";
-import type { GetRequest, ListRequest, RevisionRequirement, WatchRequest } from "./storage.ts";
+import type {
+  DeleteRequest,
+  GetRequest,
+  ListRequest,
+  PutRequest,
+  RevisionRequirement,
+  WatchRequest,
+} from "./storage.ts";
+
+/** The longest time to live that etcd grants, in seconds. */
+const maxTtlSeconds = 9_000_000_000;
 
 /** Throws INVALID_REQUEST for what can't be a key. */
 export function checkKey(key: string): void {
@@ -42,6 +52,42 @@ export function checkList(request: ListRequest): void {
   checkInteger("limit", request.limit, 0);
   checkInteger("maxBytes", request.maxBytes ?? 0, 0);
   checkRequirement(request.at);
+  if (request.keysOnly === true && request.predicate !== undefined) {
+    throw invalidRequest(
+      "keysOnly",
+      "A list by content needs the content: ask for keys only, or for what a predicate picks.",
+    );
+  }
+}
+
+/** Throws INVALID_REQUEST for a put that no Storage can carry out. */
+export function checkPut(request: PutRequest): void {
+  const { key, expectedModRevision: expected, lease = 0n, ttlSeconds } = request;
+  checkKey(key);
+  if (expected !== undefined) checkInteger("expectedModRevision", expected, 0);
+  if (lease < 0n || lease >= 2n ** 63n) {
+    throw invalidRequest("lease", `${lease} is not a lease id, which has 63 bits.`);
+  }
+  if (ttlSeconds === undefined) return;
+  checkInteger("ttlSeconds", ttlSeconds, 1);
+  if (ttlSeconds > maxTtlSeconds) {
+    throw invalidRequest(
+      "ttlSeconds",
+      `${ttlSeconds} s is longer than a lease can be, which is ${maxTtlSeconds} s.`,
+    );
+  }
+  if (lease !== 0n) {
+    throw invalidRequest(
+      "ttlSeconds",
+      `An object has one lease: lease ${lease}, or a new one of ${ttlSeconds} s, but not both.`,
+    );
+  }
+}
+
+/** Throws INVALID_REQUEST for a delete that no Storage can carry out. */
+export function checkDelete({ key, expectedModRevision: expected }: DeleteRequest): void {
+  checkKey(key);
+  if (expected !== undefined) checkInteger("expectedModRevision", expected, 1);
 }
 
 /** Throws INVALID_REQUEST for a watch that no Storage can serve. */

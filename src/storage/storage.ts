@@ -152,7 +152,10 @@ export interface PutRequest {
    * is revoked.
    */
   readonly ttlSeconds?: number | undefined;
-  /** Nothing is written, and the call rejects with HISTORY_CHANGED, if the history is another. */
+  /**
+   * Nothing is written, and the call rejects with HISTORY_CHANGED, if the history is another or its id
+   * can't be known. Undefined or empty: whatever the history is.
+   */
   readonly historyId?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
@@ -161,7 +164,7 @@ export interface DeleteRequest {
   readonly key: string;
   /** undefined: delete regardless; otherwise (at least 1): must stand at this revision. */
   readonly expectedModRevision?: number | undefined;
-  /** Nothing is deleted, and the call rejects with HISTORY_CHANGED, if the history is another. */
+  /** As of a put. */
   readonly historyId?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }

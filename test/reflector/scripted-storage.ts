@@ -63,6 +63,14 @@ export class ScriptedStorage implements Storage {
     return stream;
   }
 
+  async historyId(): Promise<string> {
+    return "";
+  }
+
+  async renewHistory(): Promise<string> {
+    return "";
+  }
+
   requestProgress(): void {}
 
   async close(): Promise<void> {}

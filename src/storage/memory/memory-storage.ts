@@ -1,13 +1,15 @@
+import { randomUUID } from "node:crypto";
 import type { Clock, Timer } from "../../clock.ts";
 import {
   historyChanged,
   objectNotFound,
+  otherHistory,
   revisionConflict,
   revisionTooOld,
   upstreamUnavailable,
   WatchFanoutError,
 } from "../../errors.ts";
-import { checkGet, checkInteger, checkKey, checkList, checkWatch } from "../checks.ts";
+import { checkDelete, checkGet, checkInteger, checkList, checkPut, checkWatch } from "../checks.ts";
 import type { WatchEvent } from "../event.ts";
 import type {
   DeleteRequest,
@@ -21,6 +23,7 @@ import type {
   WatchStream,
   WriteResult,
 } from "../storage.ts";
+import { Leases } from "./leases.ts";
 import { MemoryWatch } from "./memory-watch.ts";
 import { checkOperations, type Operation } from "./operation.ts";
 import { type Bounds, VersionedState } from "./versioned-state.ts";
@@ -45,6 +48,7 @@ export interface MemoryStorageOptions {
  * The embedded store: in memory, gone when the process ends, with etcd's semantics. A transaction makes
  * one revision, an empty store is at revision 1, and every revision can be read at and watched from
  * until it is compacted, which happens by itself to the oldest once the history reaches its bounds.
+ * Its history has a new id each time that the store is made.
  *
  * Writes apply at once, all or nothing, before the call returns. Values are kept, not copied: whoever
  * writes one must not change it afterwards.
@@ -57,6 +61,8 @@ export class MemoryStorage implements Storage {
   readonly #clock: Clock;
   readonly #state: VersionedState;
   readonly #watches = new Set<MemoryWatch>();
+  readonly #leases: Leases;
+  #historyId: string = randomUUID();
   #notification: Timer | undefined;
   #closed = false;
 
@@ -70,6 +76,9 @@ export class MemoryStorage implements Storage {
     };
     for (const [name, bound] of Object.entries(bounds)) checkInteger(name, bound, 1);
     this.#state = new VersionedState(bounds);
+    this.#leases = new Leases(options.clock, (keys) => {
+      this.#commit(keys.map((key) => ({ type: "delete", key })));
+    });
   }
 
   async get(request: GetRequest): Promise<GetResult> {
@@ -79,6 +88,7 @@ export class MemoryStorage implements Storage {
     return { revision, object: this.#state.getAt(request.key, revision) };
   }
 
+  /** Values come whole, also where `keysOnly` asks for less: they are not copied anyway. */
   async list(request: ListRequest): Promise<ListResult> {
     this.#enter(request.signal);
     checkList(request);
@@ -101,25 +111,30 @@ export class MemoryStorage implements Storage {
 
   async put(request: PutRequest): Promise<WriteResult> {
     this.#enter(request.signal);
-    const { key, value, expectedModRevision: expected } = request;
-    const operations: Operation[] = [{ type: "put", key, value }];
-    checkOperations(operations);
-    if (expected !== undefined) checkInteger("expectedModRevision", expected, 0);
+    checkPut(request);
+    const { key, value, expectedModRevision: expected, ttlSeconds } = request;
+    checkOperations([{ type: "put", key, value }]);
+    this.#checkHistory(request.historyId);
     const modRevision = this.#state.get(key)?.modRevision ?? 0;
     if (expected !== undefined && expected !== modRevision) {
       throw revisionConflict(key, expected, modRevision);
     }
-    if (request.lease !== undefined && request.lease !== 0n) throw leaseNotFound(request.lease);
-    const [written] = this.#commit(operations);
-    if (written === undefined) throw new Error("A put changed nothing.");
-    return { revision: written.revision, object: written.object };
+    const lease = ttlSeconds === undefined ? request.lease : this.#leases.grant(ttlSeconds);
+    try {
+      const [written] = this.#commit([{ type: "put", key, value, lease }]);
+      if (written === undefined) throw new Error("A put changed nothing.");
+      return { revision: written.revision, object: written.object };
+    } catch (error) {
+      if (lease !== undefined && ttlSeconds !== undefined) this.#leases.revoke(lease);
+      throw error;
+    }
   }
 
   async delete(request: DeleteRequest): Promise<WriteResult> {
     this.#enter(request.signal);
+    checkDelete(request);
     const { key, expectedModRevision: expected } = request;
-    checkKey(key);
-    if (expected !== undefined) checkInteger("expectedModRevision", expected, 1);
+    this.#checkHistory(request.historyId);
     const object = this.#state.get(key);
     if (object === undefined) throw objectNotFound(key, this.#state.history.newest);
     if (expected !== undefined && expected !== object.modRevision) {
@@ -132,7 +147,7 @@ export class MemoryStorage implements Storage {
   /**
    * Applies all operations at one revision, in their order, or none. Resolves to the store's revision
    * afterwards, which is the same as before if nothing changed. Rejects with INVALID_REQUEST (a key
-   * twice), VALUE_TOO_LARGE (together above the limit of one request) or STORAGE_FULL.
+   * twice), VALUE_TOO_LARGE (together above the limit of one request), LEASE_NOT_FOUND or STORAGE_FULL.
    */
   async txn(operations: readonly Operation[]): Promise<number> {
     this.#enter(undefined);
@@ -144,6 +159,17 @@ export class MemoryStorage implements Storage {
   async currentRevision(signal?: AbortSignal): Promise<number> {
     this.#enter(signal);
     return this.#state.history.newest;
+  }
+
+  async historyId(signal?: AbortSignal): Promise<string> {
+    this.#enter(signal);
+    return this.#historyId;
+  }
+
+  async renewHistory(known: string, signal?: AbortSignal): Promise<string> {
+    this.#enter(signal);
+    if (this.#historyId === known) this.#historyId = randomUUID();
+    return this.#historyId;
   }
 
   requestProgress(): void {
@@ -167,6 +193,7 @@ export class MemoryStorage implements Storage {
     if (this.#closed) return;
     this.#closed = true;
     for (const watch of this.#watches) watch.end(closed());
+    this.#leases.clear();
     this.#state.clear();
   }
 
@@ -185,9 +212,19 @@ export class MemoryStorage implements Storage {
     if (afterRevision < oldest) throw revisionTooOld(afterRevision, oldest);
   }
 
-  /** Applies the operations and lets the watches know. */
+  #checkHistory(known: string | undefined): void {
+    if (known === undefined || known === "" || known === this.#historyId) return;
+    throw otherHistory(known, this.#historyId);
+  }
+
+  /** Applies the operations and lets the leases and the watches know. */
   #commit(operations: readonly Operation[]): readonly WatchEvent[] {
+    for (const operation of operations) {
+      const lease = operation.type === "put" ? (operation.lease ?? 0n) : 0n;
+      if (lease !== 0n && !this.#leases.has(lease)) throw leaseNotFound(lease);
+    }
     const events = this.#state.commit(operations);
+    this.#leases.follow(events);
     if (events.length > 0 && this.#watches.size > 0) this.#notifySoon();
     return events;
   }
@@ -221,7 +258,8 @@ function closed(): WatchFanoutError {
 function leaseNotFound(lease: bigint): WatchFanoutError {
   return new WatchFanoutError(
     "LEASE_NOT_FOUND",
-    `There is no lease ${lease}: the embedded store grants none. Write without a lease.`,
+    `Nothing was written: there is no lease ${lease}. It may have expired: put with a time to live, ` +
+      "which grants another.",
     { metadata: { lease: String(lease) } },
   );
 }

@@ -8,6 +8,8 @@ export type Operation =
       readonly key: string;
       /** The store's from now on: it must not be changed any more. */
       readonly value: Uint8Array;
+      /** One that the store has granted; undefined or 0n: none. */
+      readonly lease?: bigint | undefined;
     }
   /** Of an absent key: nothing. */
   | { readonly type: "delete"; readonly key: string };

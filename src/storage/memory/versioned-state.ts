@@ -136,7 +136,7 @@ function apply(
     previous?.createRevision ?? revision,
     revision,
     (previous?.version ?? 0) + 1,
-    0n,
+    operation.lease ?? 0n,
   );
   return new WatchEvent(previous === undefined ? "ADDED" : "MODIFIED", object, previous);
 }
