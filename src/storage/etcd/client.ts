@@ -10,14 +10,19 @@ import {
   isServiceError,
   isStaleToken,
   isTransient,
+  leaseNotFound,
   readError,
   says,
   UnsupportedEtcdError,
   writeError,
 } from "./errors.ts";
+import { defaultHistoryKey, HistoryMarker } from "./history-marker.ts";
 import { type CallLimits, type EtcdTls, Member } from "./member.ts";
 import type {
   AuthenticateResponse,
+  LeaseGrantRequest,
+  LeaseGrantResponse,
+  LeaseRevokeRequest,
   RangeRequest,
   RangeResponse,
   TxnRequest,
@@ -32,6 +37,8 @@ export interface EtcdClientOptions {
   readonly tls?: EtcdTls | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** The key that holds the id of etcd's history. Default: "/watchfanout/history". */
+  readonly historyKey?: string | undefined;
   /** How long a call may take, in milliseconds, all its attempts together. Default 5,000. */
   readonly requestTimeoutMs?: number | undefined;
   /** Numbers from 0 up to 1, to choose where to begin. Default: Math.random. */
@@ -49,6 +56,8 @@ export class EtcdClient {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly requestTimeoutMs: number;
+  /** The id of the history, which all storages of this etcd share. */
+  readonly history: HistoryMarker;
   readonly #auth: EtcdClientOptions["auth"];
   readonly #members: readonly Member[];
   readonly #closing = new AbortController();
@@ -62,6 +71,7 @@ export class EtcdClient {
     this.clock = options.clock;
     this.logger = options.logger;
     this.requestTimeoutMs = options.requestTimeoutMs ?? 5_000;
+    this.history = new HistoryMarker(this, options.historyKey ?? defaultHistoryKey);
     this.#auth = options.auth;
     this.#members = endpoints.map((endpoint) => new Member(endpoint, tls));
     this.#preferred = Math.floor(random() * this.#members.length);
@@ -110,6 +120,46 @@ export class EtcdClient {
       if (signal?.aborted === true && error === signal.reason) throw error;
       throw writeError(error, member.endpoint, lease);
     }
+  }
+
+  /**
+   * A new lease of at least so many seconds: etcd has a least of its own. Nothing is lost if its answer
+   * is: a lease that nobody knows of expires.
+   */
+  async grantLease(ttlSeconds: number, signal: AbortSignal | undefined): Promise<bigint> {
+    const { ID } = await this.onSomeMember(
+      (member, limits) =>
+        this.#authenticated(member, limits, (metadata) =>
+          member.call<"Lease", LeaseGrantRequest, LeaseGrantResponse>(
+            "Lease",
+            (client) => client.leaseGrant,
+            { TTL: ttlSeconds },
+            metadata,
+            limits,
+          ),
+        ),
+      signal,
+    );
+    return BigInt(ID);
+  }
+
+  /** Harmless if there is no such lease. */
+  async revokeLease(lease: bigint, signal: AbortSignal | undefined): Promise<void> {
+    await this.onSomeMember(async (member, limits) => {
+      try {
+        await this.#authenticated(member, limits, (metadata) =>
+          member.call<"Lease", LeaseRevokeRequest, Record<string, never>>(
+            "Lease",
+            (client) => client.leaseRevoke,
+            { ID: String(lease) },
+            metadata,
+            limits,
+          ),
+        );
+      } catch (error) {
+        if (!isServiceError(error) || !says(error.details, leaseNotFound)) throw error;
+      }
+    }, signal);
   }
 
   /**

@@ -17,9 +17,10 @@ export class UnsupportedEtcdError extends WatchFanoutError {
   }
 }
 
-/** What etcd says to a read or a watch, by a part of its message that all versions have. */
+/** What etcd says, by a part of its message that all versions have. */
 export const compacted = "required revision has been compacted";
 export const futureRevision = "required revision is a future revision";
+export const leaseNotFound = "requested lease not found";
 export const authNotEnabled = "authentication is not enabled";
 
 const denied = [
@@ -67,10 +68,18 @@ const transientCodes: ReadonlySet<status> = new Set([
   status.DATA_LOSS,
 ]);
 
-/** The error of a read or a watch, in our own words. */
+/** The error of a read or a watch, or of what etcd refused, in our own words. */
 export function readError(error: unknown, endpoint: string): Error {
   if (!isServiceError(error)) return error instanceof Error ? error : new Error(String(error));
   if (says(error.details, ...denied)) return upstreamDenied(error.details, endpoint, error);
+  if (says(error.details, "database space exceeded")) {
+    return new WatchFanoutError(
+      "STORAGE_FULL",
+      "Nothing was written: etcd's space quota is reached. Compact and defragment it, or raise its " +
+        "quota, and disarm the alarm. Reads and watches go on.",
+      { cause: error },
+    );
+  }
   return upstreamUnavailable(
     `The etcd at ${endpoint} does not answer as it should: ${error.details}. Try again.`,
     error,
@@ -81,7 +90,7 @@ export function readError(error: unknown, endpoint: string): Error {
 export function writeError(error: unknown, endpoint: string, lease: bigint): Error {
   if (!isServiceError(error)) return outcomeUnknown(endpoint, String(error), error);
   const { details, code } = error;
-  if (says(details, "requested lease not found")) {
+  if (says(details, leaseNotFound)) {
     return new WatchFanoutError(
       "LEASE_NOT_FOUND",
       `Nothing was written: etcd has no lease ${lease}. It may have expired: grant another.`,
@@ -94,14 +103,6 @@ export function writeError(error: unknown, endpoint: string, lease: bigint): Err
       "Nothing was written: the request is larger than etcd accepts (its --max-request-bytes, " +
         "1.5 MiB unless configured). Store less under one key.",
       { field: "value", cause: error },
-    );
-  }
-  if (says(details, "database space exceeded")) {
-    return new WatchFanoutError(
-      "STORAGE_FULL",
-      "Nothing was written: etcd's space quota is reached. Compact and defragment it, or raise its " +
-        "quota, and disarm the alarm. Reads and watches go on.",
-      { cause: error },
     );
   }
   if (transientCodes.has(code) && !says(details, ...denied)) {

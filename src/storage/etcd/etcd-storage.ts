@@ -2,14 +2,11 @@ import type { Logger } from "pino";
 import {
   historyChanged,
   invalidRequest,
-  objectNotFound,
-  revisionConflict,
   revisionTooOld,
   upstreamUnavailable,
   type WatchFanoutError,
 } from "../../errors.ts";
-import { checkGet, checkInteger, checkKey, checkList, checkText, checkWatch } from "../checks.ts";
-import { StoredObject } from "../object.ts";
+import { checkDelete, checkGet, checkList, checkPut, checkText, checkWatch } from "../checks.ts";
 import type {
   DeleteRequest,
   GetRequest,
@@ -30,22 +27,14 @@ import { compacted, futureRevision, isServiceError, says } from "./errors.ts";
 import { type KeyRange, prefixRange } from "./key-range.ts";
 import { LeftOutKeys } from "./left-out-keys.ts";
 import { Lister } from "./lister.ts";
-import type {
-  Compare,
-  KeyValue,
-  RangeRequest,
-  RangeResponse,
-  RequestOp,
-  TxnResponse,
-} from "./messages.ts";
+import type { RangeRequest, RangeResponse } from "./messages.ts";
 import { PointReads } from "./point-reads.ts";
 import { EtcdWatch } from "./watch.ts";
+import { Writer } from "./writer.ts";
 
 export interface EtcdStorageOptions {
   /** What the resource's keys begin with in etcd; empty: the resource is all of etcd. */
   readonly prefix: string;
-  /** Relative keys that are not part of the resource although they are below the prefix. */
-  readonly hiddenKeys?: readonly string[] | undefined;
   /** Default: the client's. */
   readonly logger?: Logger | undefined;
 }
@@ -53,15 +42,18 @@ export interface EtcdStorageOptions {
 /**
  * What is in etcd below one prefix. Many may share one client; closing one does not close that.
  *
- * Keys that are not valid UTF-8, and the prefix itself, are left out, counted and logged.
+ * Keys that are not valid UTF-8, and the prefix itself, are left out, counted and logged. The key of the
+ * history's id is the service's own: no resource has it, though its revisions count.
  */
 export class EtcdStorage implements Storage {
   readonly #client: EtcdClient;
   readonly #prefix: Buffer;
-  readonly #hidden: ReadonlySet<string>;
+  /** Whether the key of the history's id is below the prefix. */
+  readonly #hasMarker: boolean;
   readonly #leftOut: LeftOutKeys;
   readonly #reads: PointReads;
   readonly #lister: Lister;
+  readonly #writer: Writer;
   readonly #watches = new Set<EtcdWatch>();
   /** The newest revision read, which a read of ANY does not go behind. */
   #newest = 0;
@@ -72,13 +64,15 @@ export class EtcdStorage implements Storage {
     checkText("prefix", options.prefix);
     this.#client = client;
     this.#prefix = Buffer.from(options.prefix);
-    this.#hidden = new Set(options.hiddenKeys);
+    const { key: marker } = client.history;
+    this.#hasMarker = marker.subarray(0, this.#prefix.byteLength).equals(this.#prefix);
     this.#leftOut = new LeftOutKeys(client.clock, options.logger ?? client.logger);
     this.#reads = new PointReads(client, prefixRange(this.#prefix).key);
+    this.#writer = new Writer(client);
     this.#lister = new Lister({
       read: (request, at, signal) => this.#read(request, at, signal),
       keyOf: (key) => this.#keyOf(key),
-      countsAreExact: () => this.#hidden.size === 0 && this.#leftOut.count === 0,
+      countsAreExact: () => !this.#hasMarker && this.#leftOut.count === 0,
     });
   }
 
@@ -93,7 +87,7 @@ export class EtcdStorage implements Storage {
     const read = { key: this.#absolute(request.key) };
     const { revision, response } = await this.#read(read, request.at, request.signal);
     const [kv] = response.kvs;
-    const isThere = kv !== undefined && !this.#hidden.has(request.key);
+    const isThere = kv !== undefined && !this.#isMarker(kv.key);
     return { revision, object: isThere ? storedObject(request.key, kv) : undefined };
   }
 
@@ -133,59 +127,16 @@ export class EtcdStorage implements Storage {
 
   async put(request: PutRequest): Promise<WriteResult> {
     this.#enter(request.signal);
-    const { key, value, expectedModRevision: expected, lease = 0n, signal } = request;
-    this.#checkWritable(key);
-    if (expected !== undefined) checkInteger("expectedModRevision", expected, 0);
-    if (lease < 0n || lease >= 2n ** 63n) {
-      throw invalidRequest("lease", `${lease} is not a lease id, which has 63 bits.`);
-    }
-    const etcdKey = this.#absolute(key);
-    const answer = await this.#client.write(
-      {
-        compare: standsAt(etcdKey, expected),
-        success: [
-          { request_put: { key: etcdKey, value, lease: String(lease) } },
-          // Tells the version and the creation, which a put does not.
-          stateOf(etcdKey),
-        ],
-        failure: [stateOf(etcdKey)],
-      },
-      lease,
-      signal,
-    );
-    const state = rangeIn(answer, answer.succeeded ? 1 : 0);
-    if (!answer.succeeded) {
-      throw revisionConflict(key, expected ?? 0, state ? safeNumber(state.mod_revision) : 0);
-    }
-    if (state === undefined) throw new Error("etcd does not have what it has just been given.");
-    const { createRevision, modRevision, version } = storedObject(key, state);
-    return {
-      revision: this.#seen(answer),
-      object: new StoredObject(key, value, createRevision, modRevision, version, lease),
-    };
+    checkPut(request);
+    this.#checkOurs(request.key);
+    return this.#wrote(await this.#writer.put(this.#absolute(request.key), request));
   }
 
   async delete(request: DeleteRequest): Promise<WriteResult> {
     this.#enter(request.signal);
-    const { key, expectedModRevision: expected, signal } = request;
-    this.#checkWritable(key);
-    if (expected !== undefined) checkInteger("expectedModRevision", expected, 1);
-    const etcdKey = this.#absolute(key);
-    const answer = await this.#client.write(
-      {
-        compare: standsAt(etcdKey, expected),
-        success: [{ request_delete_range: { key: etcdKey, prev_kv: true } }],
-        failure: [stateOf(etcdKey)],
-      },
-      0n,
-      signal,
-    );
-    const revision = this.#seen(answer);
-    const [deleted] = answer.responses[0]?.response_delete_range?.prev_kvs ?? [];
-    if (deleted !== undefined) return { revision, object: storedObject(key, deleted) };
-    const state = answer.succeeded ? undefined : rangeIn(answer, 0);
-    if (state === undefined) throw objectNotFound(key, revision);
-    throw revisionConflict(key, expected ?? 0, safeNumber(state.mod_revision));
+    checkDelete(request);
+    this.#checkOurs(request.key);
+    return this.#wrote(await this.#writer.delete(this.#absolute(request.key), request));
   }
 
   async currentRevision(signal?: AbortSignal): Promise<number> {
@@ -193,6 +144,16 @@ export class EtcdStorage implements Storage {
     const revision = await this.#reads.current(signal);
     this.#newest = Math.max(this.#newest, revision);
     return revision;
+  }
+
+  async historyId(signal?: AbortSignal): Promise<string> {
+    this.#enter(signal);
+    return this.#client.history.read(signal);
+  }
+
+  async renewHistory(known: string, signal?: AbortSignal): Promise<string> {
+    this.#enter(signal);
+    return this.#client.history.renew(known, signal);
   }
 
   requestProgress(): void {
@@ -211,10 +172,19 @@ export class EtcdStorage implements Storage {
     if (this.#isClosed) throw closed();
   }
 
-  #checkWritable(key: string): void {
-    checkKey(key);
-    if (!this.#hidden.has(key)) return;
+  /** Throws unless the key is one that the resource has. */
+  #checkOurs(key: string): void {
+    if (!this.#isMarker(this.#absolute(key))) return;
     throw invalidRequest("key", `${JSON.stringify(key)} is the service's own: choose another key.`);
+  }
+
+  #isMarker(key: Buffer): boolean {
+    return key.equals(this.#client.history.key);
+  }
+
+  #wrote(result: WriteResult): WriteResult {
+    this.#newest = Math.max(this.#newest, result.revision);
+    return result;
   }
 
   /** Reads once, in the way that the requirement asks for. */
@@ -261,7 +231,7 @@ export class EtcdStorage implements Storage {
   }
 
   /** The revision of an answer, noted as read. */
-  #seen({ header }: RangeResponse | TxnResponse): number {
+  #seen({ header }: RangeResponse): number {
     const revision = safeNumber(header.revision);
     this.#newest = Math.max(this.#newest, revision);
     return revision;
@@ -277,24 +247,11 @@ export class EtcdStorage implements Storage {
   }
 
   #keyOf(key: Buffer): string | undefined {
+    if (this.#hasMarker && this.#isMarker(key)) return undefined;
     const relative = relativeKey(key, this.#prefix.byteLength);
     if (relative === undefined) this.#leftOut.add(key);
-    return relative === undefined || this.#hidden.has(relative) ? undefined : relative;
+    return relative;
   }
-}
-
-/** That the key stands at this revision, 0 being nowhere; nothing if nothing is expected. */
-function standsAt(key: Buffer, expected: number | undefined): readonly Compare[] {
-  if (expected === undefined) return [];
-  return [{ result: "Equal", target: "Mod", key, mod_revision: expected }];
-}
-
-function stateOf(key: Buffer): RequestOp {
-  return { request_range: { key, keys_only: true } };
-}
-
-function rangeIn(answer: TxnResponse, position: number): KeyValue | undefined {
-  return answer.responses[position]?.response_range?.kvs[0];
 }
 
 function closed(): WatchFanoutError {

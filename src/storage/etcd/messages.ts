@@ -52,12 +52,11 @@ interface DeleteRangeRequest {
   readonly prev_kv?: boolean;
 }
 
-export interface Compare {
-  readonly result: "Equal";
-  readonly target: "Mod";
-  readonly key: Buffer;
-  readonly mod_revision: number;
-}
+export type Compare = { readonly result: "Equal"; readonly key: Buffer } & (
+  | { readonly target: "Mod"; readonly mod_revision: number }
+  /** Never holds of a key that is not there. */
+  | { readonly target: "Value"; readonly value: Buffer }
+);
 
 export type RequestOp =
   | { readonly request_range: RangeRequest }
@@ -115,6 +114,19 @@ export interface StatusResponse {
   readonly version: string;
 }
 
+export interface LeaseGrantRequest {
+  /** In seconds. */
+  readonly TTL: number;
+}
+
+export interface LeaseGrantResponse {
+  readonly ID: string;
+}
+
+export interface LeaseRevokeRequest {
+  readonly ID: string;
+}
+
 export interface AuthenticateResponse {
   readonly token: string;
 }
@@ -134,6 +146,10 @@ export interface RawClients {
   readonly KV: {
     range: UnaryMethod<RangeRequest, RangeResponse>;
     txn: UnaryMethod<TxnRequest, TxnResponse>;
+  };
+  readonly Lease: {
+    leaseGrant: UnaryMethod<LeaseGrantRequest, LeaseGrantResponse>;
+    leaseRevoke: UnaryMethod<LeaseRevokeRequest, Record<string, never>>;
   };
   readonly Auth: {
     authenticate: UnaryMethod<{ name: string; password: string }, AuthenticateResponse>;

@@ -1,0 +1,163 @@
+import {
+  hasReason,
+  objectNotFound,
+  otherHistory,
+  revisionConflict,
+  WatchFanoutError,
+} from "../../errors.ts";
+import { StoredObject } from "../object.ts";
+import type { DeleteRequest, PutRequest, WriteResult } from "../storage.ts";
+import type { EtcdClient } from "./client.ts";
+import { safeNumber, storedObject } from "./decode.ts";
+import type { Compare, KeyValue, RequestOp, TxnRequest, TxnResponse } from "./messages.ts";
+
+/** What a write wants to find. */
+interface Expectation {
+  readonly expectedModRevision?: number | undefined;
+  readonly historyId?: string | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Writes to etcd, each in one transaction that looks at what it expects and does it, or neither. */
+export class Writer {
+  readonly #client: EtcdClient;
+
+  constructor(client: EtcdClient) {
+    this.#client = client;
+  }
+
+  /** `key` is the absolute one. The request has been checked. */
+  async put(key: Buffer, request: PutRequest): Promise<WriteResult> {
+    const { ttlSeconds, lease = 0n, signal } = request;
+    if (ttlSeconds === undefined) return this.#putUnder(lease, key, request);
+    const granted = await this.#client.grantLease(ttlSeconds, signal);
+    try {
+      return await this.#putUnder(granted, key, request);
+    } catch (error) {
+      // If the object may stand, so does the lease: both go when its time is over.
+      if (error instanceof WatchFanoutError && error.reason !== "OUTCOME_UNKNOWN") {
+        await this.#revoke(granted, signal);
+      }
+      throw error;
+    }
+  }
+
+  /** `key` is the absolute one. The request has been checked. */
+  async delete(key: Buffer, request: DeleteRequest): Promise<WriteResult> {
+    const answer = await this.#write(
+      key,
+      [{ request_delete_range: { key, prev_kv: true } }],
+      request,
+      0n,
+    );
+    const revision = safeNumber(answer.header.revision);
+    const [deleted] = answer.responses[0]?.response_delete_range?.prev_kvs ?? [];
+    if (deleted !== undefined) return { revision, object: storedObject(request.key, deleted) };
+    const state = answer.succeeded ? undefined : rangeIn(answer, 0);
+    if (state === undefined) throw objectNotFound(request.key, revision);
+    throw conflict(request, state);
+  }
+
+  async #putUnder(lease: bigint, key: Buffer, request: PutRequest): Promise<WriteResult> {
+    const { value } = request;
+    const answer = await this.#write(
+      key,
+      [
+        { request_put: { key, value, lease: String(lease) } },
+        // Tells the version and the creation, which a put does not.
+        stateOf(key),
+      ],
+      request,
+      lease,
+    );
+    if (!answer.succeeded) throw conflict(request, rangeIn(answer, 0));
+    const state = rangeIn(answer, 1);
+    if (state === undefined) throw new Error("etcd does not have what it has just been given.");
+    const { createRevision, modRevision, version } = storedObject(request.key, state);
+    return {
+      revision: safeNumber(answer.header.revision),
+      object: new StoredObject(request.key, value, createRevision, modRevision, version, lease),
+    };
+  }
+
+  /** Resolves also where the object is not as expected. Rejects with HISTORY_CHANGED. */
+  async #write(
+    key: Buffer,
+    success: readonly RequestOp[],
+    expectation: Expectation,
+    lease: bigint,
+  ): Promise<TxnResponse> {
+    const { expectedModRevision, historyId = "", signal } = expectation;
+    const compare = standsAt(key, expectedModRevision);
+    const failure = [stateOf(key)];
+    if (historyId === "") {
+      return this.#client.write({ compare, success, failure }, lease, signal);
+    }
+    const { history } = this.#client;
+    if (history.isRefuted(historyId)) throw otherHistory(historyId, await history.read(signal));
+    const answer = await this.#writeIfKnown(
+      historyId,
+      {
+        compare: [history.isStill(historyId), ...compare],
+        success,
+        failure: [...failure, history.reading],
+      },
+      lease,
+      signal,
+    );
+    if (answer.succeeded || isStill(historyId, rangeIn(answer, 1))) return answer;
+    throw otherHistory(historyId, await history.read(signal));
+  }
+
+  /**
+   * etcd refuses the whole transaction to who may not read the history's id. That it is still the same
+   * can't be verified then, so it counts as another.
+   */
+  async #writeIfKnown(
+    historyId: string,
+    request: TxnRequest,
+    lease: bigint,
+    signal: AbortSignal | undefined,
+  ): Promise<TxnResponse> {
+    try {
+      return await this.#client.write(request, lease, signal);
+    } catch (error) {
+      if (!hasReason(error, "UPSTREAM_DENIED")) throw error;
+      if ((await this.#client.history.read(signal)) !== "") throw error;
+      throw otherHistory(historyId, "");
+    }
+  }
+
+  /** As far as that can be done now. */
+  async #revoke(lease: bigint, signal: AbortSignal | undefined): Promise<void> {
+    try {
+      await this.#client.revokeLease(lease, signal);
+    } catch (error) {
+      if (signal?.aborted === true && error === signal.reason) throw error;
+      this.#client.logger.debug({ err: error, lease: String(lease) }, "left a lease to expire");
+    }
+  }
+}
+
+/** That the key stands at this revision, 0 being nowhere; nothing if nothing is expected. */
+function standsAt(key: Buffer, expected: number | undefined): readonly Compare[] {
+  if (expected === undefined) return [];
+  return [{ result: "Equal", target: "Mod", key, mod_revision: expected }];
+}
+
+function stateOf(key: Buffer): RequestOp {
+  return { request_range: { key, keys_only: true } };
+}
+
+function isStill(historyId: string, marker: KeyValue | undefined): boolean {
+  return marker?.value.equals(Buffer.from(historyId)) ?? false;
+}
+
+function rangeIn(answer: TxnResponse, position: number): KeyValue | undefined {
+  return answer.responses[position]?.response_range?.kvs[0];
+}
+
+function conflict(request: PutRequest | DeleteRequest, state: KeyValue | undefined): Error {
+  const modRevision = state === undefined ? 0 : safeNumber(state.mod_revision);
+  return revisionConflict(request.key, request.expectedModRevision ?? 0, modRevision);
+}
