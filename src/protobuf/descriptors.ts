@@ -85,8 +85,10 @@ export function readDescriptors(set: Uint8Array): Descriptors {
     const fullName = `${scope}${declared.text(1)}`;
     declaredIn.set(fullName, file);
     const values = declared.all(2).map((value) => [value.number(2), value.text(1)] as const);
+    const names = new Map<number, string>();
     // Of several names for one number the first is the one to show.
-    enums.set(fullName, new Map(values.toReversed()));
+    for (const [number, name] of values) if (!names.has(number)) names.set(number, name);
+    enums.set(fullName, names);
     // An enum's values are named beside it, not within it.
     for (const [, name] of values) declaredIn.set(`${scope}${name}`, file);
   };
