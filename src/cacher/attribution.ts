@@ -1,3 +1,4 @@
+import type { AttributeReader } from "../codec/attribute-reader.ts";
 import { invalidRequest, type WatchFanoutError } from "../errors.ts";
 import { type Attributes, noAttributes } from "../selector/attributes.ts";
 import { parseFieldSelector } from "../selector/parse-field-selector.ts";
@@ -7,38 +8,27 @@ import type { StoredObject } from "../storage/object.ts";
 import type { FieldReader } from "./field-index.ts";
 import { Selection } from "./selection.ts";
 
-/** What reads labels and fields out of a resource's objects: a codec that counts and logs. */
-export interface AttributeReader {
-  /** Whether objects have any at all. Without, no selector makes sense. */
-  readonly hasAttributes: boolean;
-  /** The fields that objects may have. */
-  readonly declaredFields: ReadonlySet<string>;
-  /** `noAttributes` for a value that can't be decoded. */
-  attributesOf(key: string, value: Uint8Array): Attributes;
-}
-
-/** For a resource whose values nobody looks into. */
-export const opaqueAttributes: AttributeReader = {
-  hasAttributes: false,
-  declaredFields: new Set(),
-  attributesOf: () => noAttributes,
-};
-
 /** What a resource's objects say about themselves, each read once, and what is to be found by it. */
 export class Attribution {
   /** The fields that objects and watchers are found by. All of them are declared. */
   readonly indexes: readonly string[];
-  readonly #reader: AttributeReader;
+  readonly #reader: AttributeReader | undefined;
 
-  constructor(reader: AttributeReader, indexes: readonly string[]) {
+  /** Without a reader objects say nothing. */
+  constructor(reader?: AttributeReader, indexes: readonly string[] = []) {
     this.#reader = reader;
     this.indexes = indexes;
   }
 
+  /** How many values could not be decoded. */
+  get undecodable(): number {
+    return this.#reader?.undecodable ?? 0;
+  }
+
   /** Read when it is first asked for, and kept with the object. */
   of(object: StoredObject): Attributes {
-    if (!this.#reader.hasAttributes) return noAttributes;
-    object.attributes ??= this.#reader.attributesOf(object.key, object.value);
+    if (this.#reader?.codec.hasAttributes !== true) return noAttributes;
+    object.attributes ??= this.#reader.attributesOf(object);
     return object.attributes as Attributes;
   }
 
@@ -54,7 +44,8 @@ export class Attribution {
     const labels = parse("label_selector", labelSelector, parseLabelSelector);
     const fields = parse("field_selector", fieldSelector, parseFieldSelector);
     if (labels.empty && fields.empty) return undefined;
-    if (!this.#reader.hasAttributes) {
+    const codec = this.#reader?.codec;
+    if (codec?.hasAttributes !== true) {
       throw invalidRequest(
         labels.empty ? "field_selector" : "label_selector",
         "The objects of this resource have no labels and no fields to select by, as it has no codec: " +
@@ -62,19 +53,18 @@ export class Attribution {
       );
     }
     for (const field of fields.fields) {
-      if (!this.#reader.declaredFields.has(field)) throw this.#undeclared(field);
+      if (!codec.declaredFields.has(field)) throw undeclared(field, codec.declaredFields);
     }
     return new Selection(labels, fields, (object) => this.of(object));
   }
+}
 
-  #undeclared(field: string): WatchFanoutError {
-    const declared = [...this.#reader.declaredFields].sort();
-    const which = declared.length === 0 ? "none" : declared.join(", ");
-    return invalidRequest(
-      "field_selector",
-      `This resource declares no field ${JSON.stringify(field)} to select by; it declares: ${which}.`,
-    );
-  }
+function undeclared(field: string, declared: ReadonlySet<string>): WatchFanoutError {
+  const which = declared.size === 0 ? "none" : [...declared].sort().join(", ");
+  return invalidRequest(
+    "field_selector",
+    `This resource declares no field ${JSON.stringify(field)} to select by; it declares: ${which}.`,
+  );
 }
 
 function parse<T>(field: string, text: string, parser: (text: string) => T): T {

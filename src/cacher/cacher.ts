@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
+import type { AttributeReader } from "../codec/attribute-reader.ts";
 import { hasReason, WatchFanoutError } from "../errors.ts";
 import { Reflector, type ReflectorTarget } from "../reflector/reflector.ts";
 import type {
@@ -12,7 +13,7 @@ import type {
   Storage,
   WriteResult,
 } from "../storage/storage.ts";
-import { type AttributeReader, Attribution, opaqueAttributes } from "./attribution.ts";
+import { Attribution } from "./attribution.ts";
 import { CacheWatcher } from "./cache-watcher.ts";
 import { CachedReads } from "./cached-reads.ts";
 import { ConsistencyCheck } from "./consistency-check.ts";
@@ -98,10 +99,7 @@ export class Cacher implements Storage {
     this.#logger = options.logger;
     this.#bounds = { ...defaultWatcherBounds, ...options.watchers };
     this.#heardAt = clock.now();
-    this.#attribution = new Attribution(
-      options.attributes ?? opaqueAttributes,
-      options.indexes ?? [],
-    );
+    this.#attribution = new Attribution(options.attributes, options.indexes);
     this.#cache = new WatchCache(history, clock, this.#attribution);
     this.#snapshots = new Snapshots(this.#cache, clock, this.#bounds.batchBytes);
     this.#upstream = new SharedRevision(() => storage.currentRevision());
@@ -292,6 +290,7 @@ export class Cacher implements Storage {
       relists: this.#reflector.relists,
       consistencyChecks: this.#consistency.checks,
       inconsistencies: this.#consistency.differences,
+      undecodable: this.#attribution.undecodable,
       unknownDeletes: this.#cache.unknownDeletes,
     };
   }

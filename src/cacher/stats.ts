@@ -44,6 +44,8 @@ export interface CacherStats {
   readonly consistencyChecks: number;
   /** How often it was found to differ, which is never right. */
   readonly inconsistencies: number;
+  /** Values that the codec could not decode, counted each time they came. */
+  readonly undecodable: number;
   /** Deletions of keys that the cache did not have, which is never right. */
   readonly unknownDeletes: number;
 }

@@ -1,7 +1,7 @@
 import type { Clock } from "../clock.ts";
 import { type WatchBatch, WatchEvent } from "../storage/event.ts";
 import { type StoredObject, weight } from "../storage/object.ts";
-import { Attribution, opaqueAttributes } from "./attribution.ts";
+import { Attribution } from "./attribution.ts";
 import { FieldIndex } from "./field-index.ts";
 import { History, type HistoryBounds } from "./history.ts";
 import { OrderedState } from "./ordered-state.ts";
@@ -24,11 +24,7 @@ export class WatchCache {
   #unknownDeletes = 0;
   #historyId = "";
 
-  constructor(
-    bounds: HistoryBounds,
-    clock: Clock,
-    attribution: Attribution = new Attribution(opaqueAttributes, []),
-  ) {
+  constructor(bounds: HistoryBounds, clock: Clock, attribution: Attribution = new Attribution()) {
     this.#bounds = bounds;
     this.#clock = clock;
     this.#attribution = attribution;

@@ -1,10 +1,11 @@
 import { randomUUID } from "node:crypto";
 import type { ServerHttp2Stream } from "node:http2";
 import type { Logger } from "pino";
-import type { CacheWatchRequest } from "../cacher/request.ts";
+import type { CacheListRequest, CacheWatchRequest } from "../cacher/request.ts";
+import type { Selection } from "../cacher/selection.ts";
 import type { Clock } from "../clock.ts";
 import { WatchFanoutError } from "../errors.ts";
-import type { Storage, WatchStream } from "../storage/storage.ts";
+import type { ListResult, Storage, WatchStream } from "../storage/storage.ts";
 import { resetStream } from "./http2-stream.ts";
 import type { SendPatrol } from "./send-patrol.ts";
 
@@ -18,7 +19,12 @@ export interface RpcObserver {
 }
 
 /** What is served under one resource's name; a Cacher is one. */
-export interface ServedResource extends Pick<Storage, "get" | "list" | "put" | "delete"> {
+export interface ServedResource extends Pick<Storage, "get" | "put" | "delete"> {
+  /** The history that revisions belong to; empty where that can't be known. */
+  readonly currentHistoryId: string;
+  /** What the selectors pick; undefined if both are empty. Throws INVALID_REQUEST. */
+  select(labelSelector: string, fieldSelector: string): Selection | undefined;
+  list(request: CacheListRequest): Promise<ListResult>;
   watch(request: CacheWatchRequest): WatchStream;
   readonly ready: boolean;
   onReadyChange(listener: (ready: boolean) => void): void;
@@ -36,8 +42,10 @@ export interface CallContext {
   /** How long a client may take to accept a single response before the call is reset. */
   readonly responseFlushMs: number;
   readonly patrol: SendPatrol;
-  /** The history that revisions belong to. Empty: not known. */
-  readonly historyId: string;
+  /** How old a watch becomes before it ends with DRAINING, at the most; 0: as old as it likes. */
+  readonly maxStreamAgeMs: number;
+  /** Numbers from 0 up to 1. */
+  readonly random: () => number;
 }
 
 /** A method's name in logs and metrics, from a path as gRPC has it: the same without the first slash. */

@@ -22,6 +22,25 @@ export interface Http2Listeners {
   readonly error: (error: Error) => void;
 }
 
+/** How often a client may reset streams before Node.js closes its connection. */
+export interface ResetBounds {
+  /** So many at once. */
+  readonly burst: number;
+  /** So many a second in the long run. */
+  readonly perSecond: number;
+}
+
+/**
+ * Sets the bounds for servers that are bound later. grpc-js has no option for them, and Node.js's own of
+ * 1,000 at once and 33 a second is less than what a client may have open: one that cancels its watches
+ * would lose its connection, and with it all that others do over it.
+ */
+export function boundResets(server: Server, { burst, perSecond }: ResetBounds): void {
+  const http2Options: unknown = Reflect.get(server, "commonServerOptions");
+  if (typeof http2Options !== "object" || http2Options === null) return;
+  Object.assign(http2Options, { streamResetBurst: burst, streamResetRate: perSecond });
+}
+
 /** Listens on all HTTP/2 servers of a bound grpc-js server, and returns how many there are. */
 export function listenToHttp2(server: Server, listeners: Http2Listeners): number {
   const http2Servers: unknown = Reflect.get(server, "http2Servers");

@@ -8,6 +8,12 @@ export interface ServerLimits {
   /** How many calls one connection may have open. Default 10,000. */
   readonly maxStreamsPerConnection: number;
   /**
+   * How many calls a second one connection may cancel in the long run, against floods of calls that are
+   * cancelled at once; above that it is closed. Beside that it may cancel all that it may have open.
+   * Default 1,000.
+   */
+  readonly maxCancelsPerSecond: number;
+  /**
    * After how long a connection is asked whether it still lives. Default 30 s. Equivalent to
    * GRPC_ARG_KEEPALIVE_TIME_MS.
    */
@@ -19,15 +25,26 @@ export interface ServerLimits {
   readonly keepaliveTimeoutMs: number;
   /** How long a client may take to accept one response before its call is ended. Default 60 s. */
   readonly responseFlushMs: number;
-  /** How long a client may take to accept the end of a stream before it is reset. Default 1 s. */
+  /**
+   * How long a client may take to accept the end of a stream before it is reset, and to close a
+   * connection without calls when the server shuts down. Default 1 s.
+   */
   readonly endFlushMs: number;
+  /**
+   * How old connections and watches become, about: then they are ended in order (GOAWAY, DRAINING), so
+   * that load spreads over replicas. Default 1 hour; 0: never. Equivalent to
+   * GRPC_ARG_MAX_CONNECTION_AGE_MS.
+   */
+  readonly maxStreamAgeMs: number;
 }
 
 export const defaultServerLimits: ServerLimits = {
   maxRequestBytes: 2 * 1024 ** 2,
   maxStreamsPerConnection: 10_000,
+  maxCancelsPerSecond: 1_000,
   keepaliveTimeMs: 30_000,
   keepaliveTimeoutMs: 20_000,
   responseFlushMs: 60_000,
+  maxStreamAgeMs: 60 * 60_000,
   endFlushMs: 1_000,
 };

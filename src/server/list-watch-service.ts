@@ -7,9 +7,16 @@ import { encodeListResponse, encodeObjectResponse, itemSize } from "../wire/enco
 import type { GetRequest__Output } from "../wire/generated/watchfanout/v1/GetRequest.ts";
 import type { ListRequest__Output } from "../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { WatchRequest__Output } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
-import type { CallContext } from "./calls.ts";
+import type { CallContext, ServedResource } from "./calls.ts";
 import { encodePageToken, pageTokenSize } from "./page-token.ts";
-import { listingOf, parseGet, parseList, parseWatch, resourceNamed } from "./requests.ts";
+import {
+  checkHistory,
+  listingOf,
+  parseGet,
+  parseList,
+  parseWatch,
+  resourceNamed,
+} from "./requests.ts";
 import { unaryCall } from "./unary-call.ts";
 import { refuseWatch, type WatchCall, WatchSender } from "./watch-sender.ts";
 
@@ -18,18 +25,23 @@ const maxPageBytes = 4 * 1024 ** 2 - 1024;
 
 /** The handlers of watchfanout.v1.ListWatchService. */
 export function listWatchHandlers(context: CallContext): UntypedServiceImplementation {
-  const { resources, historyId } = context;
+  const { resources } = context;
   return {
     Get: unaryCall<GetRequest__Output>(context, async (request, signal) => {
       const resource = resourceNamed(resources, request.resource);
-      const { revision, object } = await resource.get({ ...parseGet(request), signal });
+      const get = { ...parseGet(request), signal };
+      const { revision, object } = await inHistory(resource, request.history_id, () =>
+        resource.get(get),
+      );
       if (object === undefined) throw objectNotFound(request.key, revision);
-      return encodeObjectResponse(revision, object, historyId);
+      return encodeObjectResponse(revision, object, resource.currentHistoryId);
     }),
     List: unaryCall<ListRequest__Output>(context, async (request, signal) => {
       const resource = resourceNamed(resources, request.resource);
-      const result = await resource.list({ ...parseList(request, maxPageBytes), signal });
-      return encodePage(result, request, historyId);
+      const selection = resource.select(request.label_selector, request.field_selector);
+      const { list, historyId } = parseList(request, selection, maxPageBytes);
+      const result = await inHistory(resource, historyId, () => resource.list({ ...list, signal }));
+      return encodePage(result, request, resource.currentHistoryId);
     }),
     Watch: (call: WatchCall & { readonly request: Decoded<WatchRequest__Output> }) => {
       try {
@@ -37,13 +49,35 @@ export function listWatchHandlers(context: CallContext): UntypedServiceImplement
         if (fault !== undefined) throw fault;
         const resource = resourceNamed(resources, request.resource);
         const deadline = deadlineOf(call, context);
-        const watch = resource.watch(parseWatch(request, deadline));
-        new WatchSender(call, watch, deadline, context).start();
+        const selection = resource.select(request.label_selector, request.field_selector);
+        const ends = { deadline, expiresAt: expiryOf(context) };
+        const watch = resource.watch(parseWatch(request, selection, ends));
+        new WatchSender(call, watch, deadline, resource, context).start();
       } catch (error) {
         refuseWatch(call, error, context);
       }
     },
   };
+}
+
+/**
+ * What `read` answers, if that is of the history called `known`; empty: of any. The history may become
+ * another while it is read, so it is looked at before and after.
+ */
+async function inHistory<T>(
+  resource: ServedResource,
+  known: string,
+  read: () => Promise<T>,
+): Promise<T> {
+  if (resource.ready) checkHistory(known, resource.currentHistoryId);
+  const answer = await read();
+  checkHistory(known, resource.currentHistoryId);
+  return answer;
+}
+
+/** When a watch that begins now is old enough, which is not when all the others are. */
+function expiryOf({ clock, maxStreamAgeMs, random }: CallContext): number | undefined {
+  return maxStreamAgeMs === 0 ? undefined : clock.now() + maxStreamAgeMs * (0.8 + 0.2 * random());
 }
 
 /**

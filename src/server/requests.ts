@@ -1,9 +1,9 @@
-import type { CacheWatchRequest } from "../cacher/request.ts";
-import { invalidRequest, WatchFanoutError } from "../errors.ts";
+import type { CacheListRequest, CacheWatchRequest } from "../cacher/request.ts";
+import type { Selection } from "../cacher/selection.ts";
+import { invalidRequest, otherHistory, WatchFanoutError } from "../errors.ts";
 import type {
   DeleteRequest,
   GetRequest,
-  ListRequest,
   PutRequest,
   RevisionRequirement,
   Scope,
@@ -46,26 +46,38 @@ export function resourceNamed<T>(resources: ReadonlyMap<string, T>, name: string
   );
 }
 
+/** Throws HISTORY_CHANGED if `known` is given and is not the history that revisions belong to now. */
+export function checkHistory(known: string, current: string): void {
+  if (known !== "" && known !== current) throw otherHistory(known, current);
+}
+
 export function parseGet(request: GetRequest__Output): GetRequest {
-  refuseUnserved("history_id", request.history_id !== "");
   return {
     key: keyOf(request.key),
     at: requirementOf(request.revision_match, countOf("revision", request.revision)),
   };
 }
 
-export function parseList(request: ListRequest__Output, maxBytes: number): ListRequest {
-  refuseUnserved("label_selector", request.label_selector !== "");
-  refuseUnserved("field_selector", request.field_selector !== "");
-  refuseUnserved("history_id", request.history_id !== "");
+/** A listing, and the history that its revision comes from: the request's, or its page token's. */
+export interface Listing {
+  readonly list: CacheListRequest;
+  readonly historyId: string;
+}
+
+export function parseList(
+  request: ListRequest__Output,
+  selection: Selection | undefined,
+  maxBytes: number,
+): Listing {
   const { prefix, page_size: limit, page_token: token } = request;
   const at = requirementOf(request.revision_match, countOf("revision", request.revision));
   if (limit < 0) {
     throw invalidRequest("page_size", `page_size is ${limit}. It must not be negative.`);
   }
-  if (token === "") return { prefix, limit, maxBytes, at };
-  const { revision, startAfter } = decodePageToken(token, listingOf(request));
-  return { prefix, limit, maxBytes, startAfter, at: { match: "EXACT", revision } };
+  const page = { prefix, limit, maxBytes, selection };
+  if (token === "") return { list: { ...page, at }, historyId: request.history_id };
+  const { revision, startAfter, historyId } = decodePageToken(token, listingOf(request));
+  return { list: { ...page, startAfter, at: { match: "EXACT", revision } }, historyId };
 }
 
 /** All of a ListRequest that stays the same from page to page, for `encodePageToken`. */
@@ -78,13 +90,19 @@ export function listingOf(request: ListRequest__Output): string {
   ]);
 }
 
+/** When a watch is to end, by the clock's milliseconds; undefined: never. */
+export interface WatchEnds {
+  /** When its client gives up. */
+  readonly deadline: number | undefined;
+  /** When it is old enough for its client to be served elsewhere. */
+  readonly expiresAt: number | undefined;
+}
+
 export function parseWatch(
   request: WatchRequest__Output,
-  deadline: number | undefined,
+  selection: Selection | undefined,
+  ends: WatchEnds,
 ): CacheWatchRequest {
-  refuseUnserved("label_selector", request.label_selector !== "");
-  refuseUnserved("field_selector", request.field_selector !== "");
-  refuseUnserved("history_id", request.history_id !== "");
   refuseUnserved("delivery", request.delivery === "DELIVERY_LATEST_STATE");
   return {
     scope: scopeOf(request),
@@ -93,23 +111,29 @@ export function parseWatch(
     withPrevious: request.include_previous,
     bookmarkIntervalMs: bookmarkIntervalOf(request),
     eagerBookmarks: request.eager_bookmarks,
-    deadline,
+    historyId: request.history_id,
+    selection,
+    ...ends,
   };
 }
 
 export function parsePut(request: PutRequest__Output): PutRequest {
-  refuseUnserved("history_id", request.history_id !== "");
-  refuseUnserved("ttl", request.ttl !== null);
+  const lease = leaseOf("lease", request.lease);
+  const ttlSeconds = ttlOf(request);
+  if (ttlSeconds !== undefined && lease !== 0n) {
+    throw invalidRequest("ttl", "ttl and lease are both given. Give one, or neither.");
+  }
   return {
     key: keyOf(request.key),
     value: request.value,
     expectedModRevision: optionalCountOf("expected_mod_revision", request.expected_mod_revision),
-    lease: leaseOf("lease", request.lease),
+    lease,
+    ttlSeconds,
+    historyId: request.history_id,
   };
 }
 
 export function parseDelete(request: DeleteRequest__Output): DeleteRequest {
-  refuseUnserved("history_id", request.history_id !== "");
   const expected = optionalCountOf("expected_mod_revision", request.expected_mod_revision);
   if (expected === 0) {
     throw invalidRequest(
@@ -118,7 +142,11 @@ export function parseDelete(request: DeleteRequest__Output): DeleteRequest {
         "the object stands at, or leave it out.",
     );
   }
-  return { key: keyOf(request.key), expectedModRevision: expected };
+  return {
+    key: keyOf(request.key),
+    expectedModRevision: expected,
+    historyId: request.history_id,
+  };
 }
 
 const matches = {
@@ -149,6 +177,20 @@ function requirementOf(wireMatch: RevisionMatch__Output, revision: number): Revi
 function scopeOf(request: WatchRequest__Output): Scope {
   if (request.scope === "key") return { key: keyOf(request.key ?? "") };
   return { prefix: request.prefix ?? "" };
+}
+
+/** etcd's own bound for a lease, in seconds: about 285 years. */
+const maxTtlSeconds = 9_000_000_000;
+
+/** In whole seconds, rounded up. */
+function ttlOf({ ttl }: PutRequest__Output): number | undefined {
+  if (ttl === null) return undefined;
+  const seconds = Math.ceil(durationOf("ttl", ttl) / 1_000);
+  if (seconds >= 1 && seconds <= maxTtlSeconds) return seconds;
+  throw invalidRequest(
+    "ttl",
+    `ttl is ${seconds} s when rounded up. It must be at least 1 s and at most ${maxTtlSeconds} s.`,
+  );
 }
 
 const minBookmarkIntervalMs = 1_000;

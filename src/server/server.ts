@@ -4,13 +4,13 @@ import type { Socket } from "node:net";
 import { createSecureContext } from "node:tls";
 import { Server, ServerCredentials, status } from "@grpc/grpc-js";
 import type { Logger } from "pino";
-import type { Clock } from "../clock.ts";
+import type { Clock, Timer } from "../clock.ts";
 import { descriptors } from "../wire/descriptors.ts";
 import { listWatchService, writeService } from "../wire/services.ts";
 import { healthService, reflectionServices } from "../wire/standard-services.ts";
 import { type CallContext, methodOf, type RpcObserver, type ServedResource } from "./calls.ts";
 import { HealthService, type ServingStatus } from "./health-service.ts";
-import { dropDistantDeadline, listenToHttp2, statusCodeOf } from "./http2-stream.ts";
+import { boundResets, dropDistantDeadline, listenToHttp2, statusCodeOf } from "./http2-stream.ts";
 import { defaultServerLimits, type ServerLimits } from "./limits.ts";
 import { listWatchHandlers } from "./list-watch-service.ts";
 import { ReflectionService } from "./reflection-service.ts";
@@ -37,6 +37,8 @@ export interface ServerOptions {
   readonly logger: Logger;
   readonly observer?: RpcObserver | undefined;
   readonly limits?: Partial<ServerLimits> | undefined;
+  /** Numbers from 0 up to 1, for jitter. Default: Math.random. */
+  readonly random?: (() => number) | undefined;
 }
 
 /**
@@ -60,6 +62,10 @@ export class RunningServer {
   readonly #reflection: ReflectionService;
   readonly #patrol: SendPatrol;
   readonly #sockets = new Set<Socket>();
+  readonly #endFlushMs: number;
+  #openCalls = 0;
+  /** While the server drains: is called when no call is open any more. */
+  #onIdle: (() => void) | undefined;
   #port = 0;
   #wasReady = false;
   #drained: Promise<void> | undefined;
@@ -69,6 +75,7 @@ export class RunningServer {
     this.#options = options;
     const { resources, clock, logger, observer } = options;
     const limits = { ...defaultServerLimits, ...options.limits };
+    this.#endFlushMs = limits.endFlushMs;
     this.#patrol = new SendPatrol(clock, limits.responseFlushMs);
     const context: CallContext = {
       resources,
@@ -78,7 +85,8 @@ export class RunningServer {
       endFlushMs: limits.endFlushMs,
       responseFlushMs: limits.responseFlushMs,
       patrol: this.#patrol,
-      historyId: "",
+      maxStreamAgeMs: limits.maxStreamAgeMs,
+      random: options.random ?? Math.random,
     };
     this.#health = new HealthService(this.#initialHealth());
     this.#reflection = new ReflectionService(descriptors, logger);
@@ -88,6 +96,11 @@ export class RunningServer {
       "grpc.max_concurrent_streams": limits.maxStreamsPerConnection,
       "grpc.keepalive_time_ms": limits.keepaliveTimeMs,
       "grpc.keepalive_timeout_ms": limits.keepaliveTimeoutMs,
+      ...(limits.maxStreamAgeMs > 0 && { "grpc.max_connection_age_ms": limits.maxStreamAgeMs }),
+    });
+    boundResets(this.#server, {
+      burst: limits.maxStreamsPerConnection,
+      perSecond: limits.maxCancelsPerSecond,
     });
     this.#server.addService(encodedService(listWatchService), listWatchHandlers(context));
     this.#server.addService(encodedService(writeService), writeHandlers(context));
@@ -140,8 +153,9 @@ export class RunningServer {
 
   /**
    * Shuts down: health turns to NOT_SERVING, streams get a last bookmark and DRAINING, connections a
-   * GOAWAY, and calls that have begun finish. What is left after `withinMs` is cut off. Resolves when
-   * all connections are closed. Later calls join the first.
+   * GOAWAY, and calls that have begun finish. What is left after `withinMs` is cut off, and connections
+   * that no call holds open are not waited for. Resolves when all connections are closed. Later calls
+   * join the first.
    */
   drain(withinMs: number): Promise<void> {
     this.#drained ??= this.#drain(withinMs);
@@ -155,13 +169,25 @@ export class RunningServer {
     this.#reflection.end();
     for (const resource of this.#options.resources.values()) resource.drain();
     const closed = new Promise<void>((resolve) => this.#server.tryShutdown(() => resolve()));
-    const bound = this.#options.clock.setTimeout(() => {
+    const { clock } = this.#options;
+    const bound = clock.setTimeout(() => {
       this.#server.forceShutdown();
-      // Among them those that have not come as far as a session.
-      for (const socket of this.#sockets) socket.destroy();
+      this.#cutConnections();
     }, withinMs);
+    // Whoever has said nothing, or not enough to be told of the end, would never close by itself.
+    let flush: Timer | undefined;
+    this.#onIdle = () => {
+      flush ??= clock.setTimeout(() => this.#cutConnections(), this.#endFlushMs);
+    };
+    if (this.#openCalls === 0) this.#onIdle();
     await closed;
     bound.cancel();
+    flush?.cancel();
+  }
+
+  /** Among them those that have not come as far as a session. */
+  #cutConnections(): void {
+    for (const socket of this.#sockets) socket.destroy();
   }
 
   #initialHealth(): Map<string, ServingStatus> {
@@ -209,6 +235,11 @@ export class RunningServer {
 
   #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
     dropDistantDeadline(headers);
+    this.#openCalls++;
+    stream.once("close", () => {
+      this.#openCalls--;
+      if (this.#openCalls === 0) this.#onIdle?.();
+    });
     const { observer, clock } = this.#options;
     if (observer === undefined) return;
     const path = headers[":path"] ?? "";

@@ -6,7 +6,13 @@ import type { WatchStream } from "../storage/storage.ts";
 import { resumePointOf, withHistoryId } from "../wire/encode.ts";
 import { statusOf } from "../wire/errors.ts";
 import { framesOf } from "../wire/frames.ts";
-import { type CallContext, methodOf, presentError, resetUnlessClosed } from "./calls.ts";
+import {
+  type CallContext,
+  methodOf,
+  presentError,
+  resetUnlessClosed,
+  type ServedResource,
+} from "./calls.ts";
 import { http2StreamOf } from "./http2-stream.ts";
 import type { Sender } from "./send-patrol.ts";
 
@@ -22,6 +28,7 @@ const noFrames: readonly Uint8Array[] = [];
 export class WatchSender implements Sender {
   readonly #call: WatchCall;
   readonly #watch: WatchStream;
+  readonly #resource: Pick<ServedResource, "currentHistoryId">;
   readonly #context: CallContext;
   readonly #method: string;
   readonly #http2Stream: ServerHttp2Stream | undefined;
@@ -41,10 +48,12 @@ export class WatchSender implements Sender {
     call: WatchCall,
     watch: WatchStream,
     deadline: number | undefined,
+    resource: Pick<ServedResource, "currentHistoryId">,
     context: CallContext,
   ) {
     this.#call = call;
     this.#watch = watch;
+    this.#resource = resource;
     this.#context = context;
     this.#method = methodOf(call.getPath());
     this.#http2Stream = http2StreamOf(call);
@@ -111,7 +120,7 @@ export class WatchSender implements Sender {
     const isLast = this.#next === this.#frames.length;
     const revision = isLast ? this.#batchRevision : resumePointOf(frame);
     if (revision !== undefined) this.#resumePoint = revision;
-    const bytes = isFirst ? withHistoryId(frame, this.#context.historyId) : frame;
+    const bytes = isFirst ? withHistoryId(frame, this.#resource.currentHistoryId) : frame;
     if (isLast) {
       this.#frames = noFrames;
       this.#next = 0;

@@ -8,17 +8,17 @@ import { unaryCall } from "./unary-call.ts";
 
 /** The handlers of watchfanout.v1.WriteService. */
 export function writeHandlers(context: CallContext): UntypedServiceImplementation {
-  const { resources, historyId } = context;
+  const { resources } = context;
   return {
     Put: unaryCall<PutRequest__Output>(context, async (request, signal) => {
       const resource = resourceNamed(resources, request.resource);
       const { revision, object } = await resource.put({ ...parsePut(request), signal });
-      return encodeObjectResponse(revision, object, historyId);
+      return encodeObjectResponse(revision, object, resource.currentHistoryId);
     }),
     Delete: unaryCall<DeleteRequest__Output>(context, async (request, signal) => {
       const resource = resourceNamed(resources, request.resource);
       const { revision, object } = await resource.delete({ ...parseDelete(request), signal });
-      return encodeObjectResponse(revision, object, historyId);
+      return encodeObjectResponse(revision, object, resource.currentHistoryId);
     }),
   };
 }

@@ -158,6 +158,28 @@ const cacheMetrics: readonly CacheMetric[] = [
     read: (stats) => stats.relists,
   },
   {
+    name: "watch_fanout_consistency_checks",
+    kind: "counter",
+    unit: "{check}",
+    description: "Comparisons of the whole cache with the store.",
+    read: (stats) => stats.consistencyChecks,
+  },
+  {
+    name: "watch_fanout_inconsistencies",
+    kind: "counter",
+    unit: "{difference}",
+    description: "Comparisons that found cache and store to differ, which is never right.",
+    read: (stats) => stats.inconsistencies,
+  },
+  {
+    name: "watch_fanout_undecodable_values",
+    kind: "counter",
+    unit: "{value}",
+    description:
+      "Values that the resource's codec could not decode: they have no labels and fields.",
+    read: (stats) => stats.undecodable,
+  },
+  {
     name: "watch_fanout_unknown_deletes",
     kind: "counter",
     unit: "{event}",

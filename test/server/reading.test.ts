@@ -1,16 +1,11 @@
 import { describe, expect, test } from "vitest";
-import type { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import type { ListRequest } from "../../src/wire/generated/watchfanout/v1/ListRequest.ts";
 import type { ListResponse__Output } from "../../src/wire/generated/watchfanout/v1/ListResponse.ts";
+import { put } from "./putting.ts";
 import { serveThings } from "./served.ts";
 import type { TestClient } from "./test-client.ts";
 
 const resource = "things";
-
-async function put(storage: MemoryStorage, key: string, value: string): Promise<number> {
-  const { revision } = await storage.put({ key, value: Buffer.from(value) });
-  return revision;
-}
 
 async function pages(client: TestClient, request: ListRequest): Promise<ListResponse__Output[]> {
   const all: ListResponse__Output[] = [];
@@ -30,6 +25,7 @@ function keysOf(page: ListResponse__Output): string[] {
 describe("Get", () => {
   test("gives the object as it stands", async () => {
     const { client, storage } = await serveThings();
+    const historyId = await storage.historyId();
     const created = await put(storage, "a", "1");
     const changed = await put(storage, "a", "2");
     expect(await client.get({ resource, key: "a" })).toEqual({
@@ -42,7 +38,7 @@ describe("Get", () => {
         version: "2",
         lease: "0",
       },
-      history_id: "",
+      history_id: historyId,
     });
   });
 

@@ -3,9 +3,6 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type Reason, WatchFanoutError } from "../../src/errors.ts";
 import { descriptors } from "../../src/wire/descriptors.ts";
-import type { ListRequest } from "../../src/wire/generated/watchfanout/v1/ListRequest.ts";
-import type { PutRequest } from "../../src/wire/generated/watchfanout/v1/PutRequest.ts";
-import type { WatchRequest } from "../../src/wire/generated/watchfanout/v1/WatchRequest.ts";
 import { listWatchService } from "../../src/wire/services.ts";
 import { ManualTimers } from "./manual-timers.ts";
 import { framed, RawConnection } from "./raw-connection.ts";
@@ -81,22 +78,10 @@ describe("A request that makes no sense is refused with the field that is wrong"
     expect(await served.storage.currentRevision()).toBe(1);
   });
 
-  test.each<[string, object, string]>([
-    ["get", { key: "a", history_id: "h" }, "history_id"],
-    ["list", { label_selector: "a=b" } satisfies ListRequest, "label_selector"],
-    ["list", { field_selector: "a=b" } satisfies ListRequest, "field_selector"],
-    ["list", { history_id: "h" } satisfies ListRequest, "history_id"],
-    ["watch", { label_selector: "a=b" } satisfies WatchRequest, "label_selector"],
-    ["watch", { field_selector: "a=b" } satisfies WatchRequest, "field_selector"],
-    ["watch", { delivery: "DELIVERY_LATEST_STATE" } satisfies WatchRequest, "delivery"],
-    ["watch", { history_id: "h" } satisfies WatchRequest, "history_id"],
-    ["put", { key: "a", ttl: { seconds: 1 } } satisfies PutRequest, "ttl"],
-    ["put", { key: "a", history_id: "h" } satisfies PutRequest, "history_id"],
-    ["delete", { key: "a", history_id: "h" }, "history_id"],
-  ])("what is not served yet is never ignored: %s with %j", async (method, fields, field) => {
+  test("what is not served yet is never ignored", async () => {
     const served = await serveThings();
-    const error = await call(served, method, { resource, ...fields });
-    expect(error).toMatchObject({ reason: "INVALID_REQUEST", field });
+    const error = await call(served, "watch", { resource, delivery: "DELIVERY_LATEST_STATE" });
+    expect(error).toMatchObject({ reason: "INVALID_REQUEST", field: "delivery" });
     expect(error.message).toContain("not served yet");
   });
 

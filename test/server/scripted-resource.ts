@@ -6,6 +6,7 @@ import type { GetResult, ListResult, WatchStream, WriteResult } from "../../src/
 /** A resource that says what a test has it say. */
 export class ScriptedResource implements ServedResource {
   ready = true;
+  readonly currentHistoryId = "";
   readonly streams: ScriptedStream[] = [];
   /** What reads and writes do. */
   answer: (signal: AbortSignal | undefined) => Promise<never> = () => new Promise(() => {});
@@ -24,6 +25,8 @@ export class ScriptedResource implements ServedResource {
   delete({ signal }: { signal?: AbortSignal | undefined }): Promise<WriteResult> {
     return this.answer(signal);
   }
+
+  select(): undefined {}
 
   watch(): ScriptedStream {
     const stream = new ScriptedStream();

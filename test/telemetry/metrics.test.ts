@@ -21,6 +21,9 @@ const stats: CacherStats = {
   slowConsumers: 14,
   reconnects: 15,
   relists: 16,
+  consistencyChecks: 18,
+  inconsistencies: 19,
+  undecodable: 20,
   unknownDeletes: 17,
 };
 
@@ -70,6 +73,9 @@ describe("the metrics of a cache", () => {
       [of("slow_consumers_total")]: "14",
       [of("upstream_reconnects_total")]: "15",
       [of("upstream_relists_total")]: "16",
+      [of("consistency_checks_total")]: "18",
+      [of("inconsistencies_total")]: "19",
+      [of("undecodable_values_total")]: "20",
       [of("unknown_deletes_total")]: "17",
     });
   });

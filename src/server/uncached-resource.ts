@@ -1,0 +1,82 @@
+import type { Attribution } from "../cacher/attribution.ts";
+import type { CacheListRequest } from "../cacher/request.ts";
+import type { Selection } from "../cacher/selection.ts";
+import { WatchFanoutError } from "../errors.ts";
+import type {
+  DeleteRequest,
+  GetRequest,
+  GetResult,
+  ListResult,
+  PutRequest,
+  Storage,
+  WatchStream,
+  WriteResult,
+} from "../storage/storage.ts";
+import type { ServedResource } from "./calls.ts";
+
+/**
+ * A resource without a cache, for what is read too seldom to be kept in memory: Get, List and writes are
+ * the storage's own, and there is nothing to watch.
+ */
+export class UncachedResource implements ServedResource {
+  readonly ready = true;
+  readonly #name: string;
+  readonly #storage: Storage;
+  readonly #attribution: Attribution;
+  #historyId = "";
+
+  constructor(name: string, storage: Storage, attribution: Attribution) {
+    this.#name = name;
+    this.#storage = storage;
+    this.#attribution = attribution;
+  }
+
+  get currentHistoryId(): string {
+    return this.#historyId;
+  }
+
+  select(labelSelector: string, fieldSelector: string): Selection | undefined {
+    return this.#attribution.select(labelSelector, fieldSelector);
+  }
+
+  async get(request: GetRequest): Promise<GetResult> {
+    await this.#findHistory(request.signal);
+    return this.#storage.get(request);
+  }
+
+  async list({ selection, ...request }: CacheListRequest): Promise<ListResult> {
+    await this.#findHistory(request.signal);
+    const predicate = selection?.predicate ?? request.predicate;
+    return this.#storage.list({ ...request, predicate });
+  }
+
+  async put(request: PutRequest): Promise<WriteResult> {
+    await this.#findHistory(request.signal);
+    return this.#storage.put(request);
+  }
+
+  async delete(request: DeleteRequest): Promise<WriteResult> {
+    await this.#findHistory(request.signal);
+    return this.#storage.delete(request);
+  }
+
+  watch(): WatchStream {
+    const ended = new WatchFanoutError(
+      "INVALID_REQUEST",
+      `The resource ${JSON.stringify(this.#name)} is served without a cache, so it can't be watched. ` +
+        "List it, or have whoever runs the service set its cache to on.",
+      { field: "resource" },
+    );
+    return { ended, read: () => undefined, onReadable: () => {}, close: () => {} };
+  }
+
+  /** It is always as ready as it is now. */
+  onReadyChange(): void {}
+
+  /** It has no streams. */
+  drain(): void {}
+
+  async #findHistory(signal: AbortSignal | undefined): Promise<void> {
+    this.#historyId = await this.#storage.historyId(signal);
+  }
+}
