@@ -2,7 +2,6 @@ import type { Logger } from "pino";
 import {
   historyChanged,
   invalidRequest,
-  revisionTooOld,
   upstreamUnavailable,
   type WatchFanoutError,
 } from "../../errors.ts";
@@ -221,7 +220,7 @@ export class EtcdStorage implements Storage {
     } catch (error) {
       if (!isServiceError(error)) throw error;
       if (says(error.details, compacted)) {
-        throw revisionTooOld(revision, await this.#reads.compactRevision());
+        throw await this.#reads.tooOld(revision);
       }
       if (says(error.details, futureRevision)) {
         throw historyChanged(revision, await this.#reads.current(signal));

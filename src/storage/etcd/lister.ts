@@ -29,8 +29,8 @@ export interface ListSource {
  */
 export class Lister {
   readonly #source: ListSource;
-  /** What a key and its value were of late, in bytes, to ask for the right number of them. */
-  #averageBytes = 1024;
+  /** What a key and its value, or a key alone, was of late, in bytes: to ask for the right number. */
+  readonly #averageBytes = { whole: 1024, key: 64 };
 
   constructor(source: ListSource) {
     this.#source = source;
@@ -52,14 +52,14 @@ export class Lister {
     for (;;) {
       const limit = this.#keysToAskFor(page);
       const { revision, response } = await this.#source.read(
-        { ...rest, limit },
+        { ...rest, limit, keys_only: page.unit === "key" },
         at,
         request.signal,
       );
       atRevision ??= revision;
       at = { match: "EXACT", revision: atRevision };
       const { kvs, more } = response;
-      this.#learn(kvs);
+      this.#learn(page, kvs);
       const taken = this.#fill(page, kvs);
       const following = safeNumber(response.count) - taken;
       if (taken < kvs.length || (page.isFull && more))
@@ -102,15 +102,15 @@ export class Lister {
 
   #keysToAskFor(page: Page): number {
     const bytes = Math.min(answerBytes, page.roomBytes);
-    const byBytes = Math.ceil(bytes / this.#averageBytes) + 1;
+    const byBytes = Math.ceil(bytes / this.#averageBytes[page.unit]) + 1;
     return Math.max(1, Math.min(byBytes, page.roomCount, maxAnswerKeys));
   }
 
-  #learn(kvs: readonly KeyValue[]): void {
+  #learn(page: Page, kvs: readonly KeyValue[]): void {
     if (kvs.length === 0) return;
     let bytes = 0;
     for (const { key, value } of kvs) bytes += key.byteLength + value.byteLength;
-    this.#averageBytes = Math.max(1, bytes / kvs.length);
+    this.#averageBytes[page.unit] = Math.max(1, bytes / kvs.length);
   }
 }
 
@@ -133,6 +133,11 @@ class Page {
 
   get isFiltered(): boolean {
     return this.#request.predicate !== undefined;
+  }
+
+  /** What etcd is asked for a number of. */
+  get unit(): "whole" | "key" {
+    return this.#request.keysOnly === true ? "key" : "whole";
   }
 
   get isFull(): boolean {

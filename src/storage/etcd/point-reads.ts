@@ -1,4 +1,4 @@
-import { upstreamUnavailable } from "../../errors.ts";
+import { revisionTooOld, upstreamUnavailable, type WatchFanoutError } from "../../errors.ts";
 import type { EtcdClient } from "./client.ts";
 import { safeNumber } from "./decode.ts";
 import { compacted, isServiceError, says } from "./errors.ts";
@@ -43,6 +43,16 @@ export class PointReads {
       if (isServiceError(error) && says(error.details, compacted)) return false;
       throw error;
     }
+  }
+
+  /** That this revision is compacted, with the oldest that is not, where that can be found out. */
+  async tooOld(requested: number): Promise<WatchFanoutError> {
+    const oldest = await this.compactRevision();
+    // A member that is behind the one that refused tells of an earlier compaction still.
+    return revisionTooOld(
+      requested,
+      oldest !== undefined && oldest > requested ? oldest : undefined,
+    );
   }
 
   /**

@@ -44,6 +44,14 @@ export class ProgressAsker {
     this.#next();
   }
 
+  /** The stream is over. What has been asked on it is asked on the next one, once that is `ready`. */
+  lost(): void {
+    if (this.#timer !== undefined) this.#isWanted = true;
+    this.stop();
+    this.#isReady = false;
+    this.#isRepeated = false;
+  }
+
   /** Something came. */
   heard(): void {
     this.#silentSince = this.#clock.now();

@@ -6,22 +6,25 @@ import {
   upstreamUnavailable,
   type WatchFanoutError,
 } from "../../errors.ts";
-import { WatchBatch, WatchEvent } from "../event.ts";
+import { WatchBatch, type WatchEvent } from "../event.ts";
 import type { WatchRequest, WatchStream } from "../storage.ts";
-import { transition } from "../transition.ts";
 import { BatchQueue } from "./batch-queue.ts";
 import type { EtcdClient } from "./client.ts";
-import { deletedObject, safeNumber, storedObject } from "./decode.ts";
+import { safeNumber } from "./decode.ts";
+import { decodeEvent, PreviousLeftOut } from "./decode-event.ts";
 import { cancelError, isStaleToken, readError } from "./errors.ts";
 import type { KeyRange } from "./key-range.ts";
 import type { Member } from "./member.ts";
-import type { EtcdEvent, WatchCall, WatchResponse } from "./messages.ts";
+import type { WatchCall, WatchResponse } from "./messages.ts";
 import type { PointReads } from "./point-reads.ts";
 import { ProgressAsker } from "./progress-asker.ts";
 import { WholeRevisions } from "./whole-revisions.ts";
 
 /** How long etcd may take to say that it has created a watch, in milliseconds. */
 const createTimeoutMs = 5_000;
+
+/** How often in a row etcd may leave out what objects were before, until that is a failure. */
+const maxOmissions = 3;
 
 /** etcd's watch id in answers to a manual progress request. */
 const wholeStream = "-1";
@@ -51,7 +54,7 @@ export class EtcdWatch implements WatchStream {
   readonly #source: WatchSource;
   readonly #request: WatchRequest;
   readonly #queue = new BatchQueue();
-  readonly #revisions = new WholeRevisions();
+  #revisions = new WholeRevisions();
   readonly #progress: ProgressAsker;
   readonly #stopping = new AbortController();
   /** Everything up to and including this revision has come. */
@@ -61,6 +64,8 @@ export class EtcdWatch implements WatchStream {
   #creating: Timer | undefined;
   #isCreated = false;
   #isPaused = false;
+  /** How often in a row etcd has left out what an object was before. */
+  #omissions = 0;
   /**
    * Whether what has come may be read. Undefined until the first of it came, which is then checked: see
    * `#confirm`.
@@ -88,7 +93,7 @@ export class EtcdWatch implements WatchStream {
 
   /** Begins, unless it has been ended before. */
   start(): void {
-    this.#open().catch((error: unknown) => this.#fail(error));
+    this.#open(this.#request.afterRevision).catch((error: unknown) => this.#fail(error));
   }
 
   get ended(): Error | null | undefined {
@@ -124,10 +129,9 @@ export class EtcdWatch implements WatchStream {
   }
 
   /** Finds a member, makes sure that the history is the one expected, and opens the stream there. */
-  async #open(): Promise<void> {
+  async #open(afterRevision: number | undefined): Promise<void> {
     if (this.#isHungUp) return;
     const { client, reads } = this.#source;
-    const { afterRevision } = this.#request;
     const { signal } = this.#stopping;
     const { member, limits, current } = await client.onSomeMember(async (member, limits) => {
       // Above etcd's own revision a watch would wait in silence. The read also renews the token, which
@@ -159,17 +163,38 @@ export class EtcdWatch implements WatchStream {
   }
 
   #listen(call: WatchCall): void {
-    call.on("error", (error: Error) => this.#fail(error));
-    call.on("end", () => this.#fail(this.#silent("ended a watch without a reason")));
+    const isOver = (): boolean => this.#isHungUp || this.#call !== call;
+    call.on("error", (error: Error) => {
+      if (!isOver()) this.#fail(error);
+    });
+    call.on("end", () => {
+      if (!isOver()) this.#fail(this.#silent("ended a watch without a reason"));
+    });
     call.on("data", (response: WatchResponse) => {
-      if (this.#isHungUp) return;
+      if (isOver()) return;
       try {
         this.#take(response);
       } catch (error) {
-        if (error instanceof PreviousCompacted) this.#endTooOld(this.#position);
-        else this.#fail(error);
+        if (!(error instanceof PreviousLeftOut)) return this.#fail(error);
+        this.#openAnew().catch((failure: unknown) => this.#fail(failure));
       }
     });
+  }
+
+  /** After a PreviousLeftOut: if nothing of what follows the position is compacted, asks again for it. */
+  async #openAnew(): Promise<void> {
+    this.#call?.cancel();
+    this.#call = undefined;
+    this.#isCreated = false;
+    this.#progress.lost();
+    this.#revisions = new WholeRevisions();
+    if (this.#isPaused) this.#resume();
+    if (++this.#omissions > maxOmissions) {
+      throw this.#silent("keeps leaving out what objects were before, on a watch");
+    }
+    const isKept = await this.#source.reads.isKept(this.#position, this.#stopping.signal);
+    if (isKept) await this.#open(this.#position);
+    else await this.#endTooOld(this.#position);
   }
 
   #take(response: WatchResponse): void {
@@ -196,7 +221,9 @@ export class EtcdWatch implements WatchStream {
       if (revision <= this.#position) {
         throw this.#silent(`sent revision ${revision} again, after ${this.#position}, on a watch`);
       }
-      this.#revisions.add(revision, this.#decode(event, revision));
+      const key = this.#source.keyOf(event.kv.key);
+      const decoded = key === undefined ? undefined : decodeEvent(event, key, this.#request);
+      this.#revisions.add(revision, decoded);
     }
     const whole = this.#revisions.endResponse(fragment);
     if (whole !== undefined) this.#deliver(whole.revision, whole.events);
@@ -211,6 +238,7 @@ export class EtcdWatch implements WatchStream {
 
   #deliver(revision: number, events: readonly WatchEvent[]): void {
     this.#position = revision;
+    this.#omissions = 0;
     this.#queue.push(new WatchBatch(revision, events));
     if (this.#queue.isFull) this.#pause();
     if (this.#isConfirmed === undefined) {
@@ -237,22 +265,6 @@ export class EtcdWatch implements WatchStream {
     this.#wake();
   }
 
-  #decode(event: EtcdEvent, revision: number): WatchEvent | undefined {
-    const key = this.#source.keyOf(event.kv.key);
-    if (key === undefined) return undefined;
-    const { withPrevious, predicate } = this.#request;
-    const isCreation = event.type === "Put" && event.kv.create_revision === event.kv.mod_revision;
-    if (withPrevious && !isCreation && event.prev_kv === null) throw new PreviousCompacted();
-    const previous = event.prev_kv === null ? undefined : storedObject(key, event.prev_kv);
-    const object =
-      event.type === "Put"
-        ? storedObject(key, event.kv)
-        : (previous?.deletedAt(revision) ?? deletedObject(key, event.kv));
-    const type = event.type === "Delete" ? "DELETED" : isCreation ? "ADDED" : "MODIFIED";
-    const decoded = new WatchEvent(type, object, withPrevious ? previous : undefined);
-    return predicate === undefined ? decoded : transition(decoded, predicate);
-  }
-
   #cancelled({ compact_revision, cancel_reason }: WatchResponse): void {
     const compactRevision = safeNumber(compact_revision);
     if (compactRevision > 0) this.#finish(revisionTooOld(this.#position, compactRevision));
@@ -274,8 +286,8 @@ export class EtcdWatch implements WatchStream {
 
   async #endTooOld(requested: number): Promise<void> {
     this.#hangUp();
-    const oldest = await this.#source.reads.compactRevision();
-    if (this.#end === undefined) this.#finish(revisionTooOld(requested, oldest));
+    const tooOld = await this.#source.reads.tooOld(requested);
+    if (this.#end === undefined) this.#finish(tooOld);
   }
 
   #silent(what: string): WatchFanoutError {
@@ -328,9 +340,3 @@ export class EtcdWatch implements WatchStream {
     });
   }
 }
-
-/**
- * etcd looks the previous object up when it sends an event, and leaves it out where that revision has
- * been compacted meanwhile. Then the resume point before is too old.
- */
-class PreviousCompacted extends Error {}

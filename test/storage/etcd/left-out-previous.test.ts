@@ -1,0 +1,138 @@
+import { status } from "@grpc/grpc-js";
+import { afterEach, describe, expect, test } from "vitest";
+import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
+import type { WatchRequest } from "../../../src/storage/storage.ts";
+import { StreamReader } from "../conformance/stream-reader.ts";
+import { type Script, type ScriptedWatch, startScriptedEtcd } from "./scripted-etcd.ts";
+import { clientOf } from "./source.ts";
+
+const closings: (() => Promise<void>)[] = [];
+
+afterEach(async () => {
+  for (const close of closings.splice(0)) await close();
+});
+
+/** A watch after revision 10 of an etcd that answers the watches with these scripts, in turn. */
+async function watch(
+  scripts: readonly ((stream: ScriptedWatch) => void)[],
+  range: Script["range"] = () => 50,
+): Promise<{ reader: StreamReader; storage: EtcdStorage; starts: number[] }> {
+  const starts: number[] = [];
+  const etcd = await startScriptedEtcd({
+    range,
+    watch: (stream) => {
+      const script = scripts[Math.min(starts.length, scripts.length - 1)];
+      starts.push(stream.startRevision);
+      stream.send({ created: true, header: { revision: 50 } });
+      script?.(stream);
+    },
+  });
+  const client = clientOf(etcd);
+  const storage = new EtcdStorage(client, { prefix: "p/" });
+  closings.push(async () => {
+    await storage.close();
+    await client.close();
+    etcd.close();
+  });
+  const request: WatchRequest = { scope: { prefix: "" }, withPrevious: true, afterRevision: 10 };
+  return { reader: new StreamReader(storage, request), storage, starts };
+}
+
+/** `p/KEY` at a revision, created at 5. */
+function kv(key: string, revision: number, value: string): object {
+  return {
+    key: Buffer.from(`p/${key}`),
+    value: Buffer.from(value),
+    create_revision: 5,
+    mod_revision: revision,
+    version: revision - 4,
+  };
+}
+
+function events(...events: readonly object[]): (stream: ScriptedWatch) => void {
+  return (stream) => stream.send({ header: { revision: 50 }, events });
+}
+
+const incomplete = { type: "Put", kv: kv("a", 12, "new") };
+const complete = { ...incomplete, prev_kv: kv("a", 11, "old") };
+const compactedError = {
+  code: status.OUT_OF_RANGE,
+  details: "etcdserver: mvcc: required revision has been compacted",
+};
+const canceledAt = (revision: number) => (stream: ScriptedWatch) =>
+  stream.send({ header: { revision: 50 }, canceled: true, compact_revision: revision });
+
+describe("an event without the object before, which etcd should have sent with it", () => {
+  test("is asked for once more, and the reader notices nothing", async () => {
+    const { reader, starts } = await watch([events(incomplete), events(complete)]);
+    const [event] = await reader.through(12);
+    expect(event).toMatchObject({
+      type: "MODIFIED",
+      object: { value: "new" },
+      previous: { value: "old" },
+    });
+    expect(reader.events.length).toBe(1);
+    expect(starts).toEqual([11, 11]);
+  });
+
+  test("is asked for from where all had come before", async () => {
+    const first = { type: "Put", kv: kv("b", 11, "1"), prev_kv: kv("b", 9, "0") };
+    const { reader, starts } = await watch([
+      (stream) => {
+        events(first)(stream);
+        events(incomplete)(stream);
+      },
+      events(complete),
+    ]);
+    const told = await reader.through(12);
+    expect(told.map(({ key, revision }) => [key, revision])).toEqual([
+      ["b", 11],
+      ["a", 12],
+    ]);
+    expect(starts).toEqual([11, 12]);
+  });
+
+  test("does not lose the question how far the watch has come", async () => {
+    const { reader, storage } = await watch([
+      events(incomplete),
+      (stream) => {
+        stream.onProgressRequest = () => {
+          events(complete)(stream);
+          stream.send({ header: { revision: 40 }, watch_id: -1 });
+        };
+      },
+    ]);
+    storage.requestProgress();
+    expect((await reader.through(40)).length).toBe(1);
+  });
+
+  test("ends the stream if it is left out every time", async () => {
+    const { reader, starts } = await watch([events(incomplete)]);
+    expect(await reader.end()).toMatchObject({
+      reason: "UPSTREAM_UNAVAILABLE",
+      message: expect.stringContaining("leaving out what objects were before"),
+    });
+    expect(starts).toEqual([11, 11, 11, 11]);
+    expect(reader.events).toEqual([]);
+  });
+
+  const oldest: [string, number, string | undefined][] = [
+    ["and says from where on", 30, "30"],
+    ["and does not name as the oldest what a member that is behind has", 7, undefined],
+  ];
+  for (const [name, compactRevision, told] of oldest) {
+    test(`is REVISION_TOO_OLD if it has been compacted, ${name}`, async () => {
+      const answers = [50, compactedError];
+      const { reader } = await watch(
+        [events(incomplete), canceledAt(compactRevision)],
+        () => answers.shift() ?? compactedError,
+      );
+      const end = await reader.end();
+      expect(end).toMatchObject({ reason: "REVISION_TOO_OLD" });
+      expect(end).toHaveProperty("metadata", {
+        requested_revision: "10",
+        ...(told === undefined ? {} : { oldest_revision: told }),
+      });
+    });
+  }
+});
