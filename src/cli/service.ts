@@ -1,10 +1,13 @@
 import type { Logger } from "pino";
+import { Attribution } from "../cacher/attribution.ts";
 import { Cacher } from "../cacher/cacher.ts";
 import type { Clock } from "../clock.ts";
+import { AttributeReader } from "../codec/attribute-reader.ts";
 import type { Config, ListenAddress } from "../config/config.ts";
 import { formatAddress } from "../config/value-types.ts";
 import { type ReadinessCheck, startAdmin } from "../server/admin.ts";
-import { startServer } from "../server/server.ts";
+import { type ServedResource, startServer } from "../server/server.ts";
+import { UncachedResource } from "../server/uncached-resource.ts";
 import { registerCacheMetrics, registerLeftOutKeys } from "../telemetry/cache-metrics.ts";
 import { PrometheusMetrics } from "../telemetry/prometheus.ts";
 import { RpcMetrics } from "../telemetry/rpc-metrics.ts";
@@ -42,16 +45,27 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
     const storages = openStorages(config, clock, logger);
     closing.push(() => storages.close());
     const caches = new Map<string, Cacher>();
-    for (const [name, storage] of storages.byResource) {
+    const served = new Map<string, ServedResource>();
+    for (const { name, codec, indexes, history, cache } of config.resources) {
+      const storage = storages.of(name);
+      const attributes = new AttributeReader(codec, clock, logger.child({ resource: name }));
+      if (!cache) {
+        served.set(name, new UncachedResource(name, storage, new Attribution(attributes)));
+        closing.push(() => storage.close());
+        continue;
+      }
       const cacher = new Cacher({
         storage,
         clock,
         logger,
         name,
-        history: config.history,
+        attributes,
+        indexes,
+        history,
         watchers: { stallTimeoutMs: config.stallTimeoutMs },
       });
       caches.set(name, cacher);
+      served.set(name, cacher);
       closing.push(() => cacher.close());
     }
     registerCacheMetrics(metrics.meter, caches);
@@ -69,7 +83,7 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
     closing.push(() => admin.close());
     const server = await listening("listen", config.listen, () =>
       startServer({
-        resources: caches,
+        resources: served,
         listen: config.listen,
         tls: config.tls,
         clock,

@@ -11,7 +11,8 @@ import { StartError } from "./start-error.ts";
 
 /** What the resources are kept in. */
 export interface Storages {
-  readonly byResource: ReadonlyMap<string, Storage>;
+  /** By the resource's name. Throws if there is no such resource. */
+  of(resource: string): Storage;
   /** Those that leave keys out, by resource. */
   readonly leavingOut: ReadonlyMap<string, LeftOutSource>;
   /** Rejects with a StartError if there is no sense in going on. That etcd is away is no reason. */
@@ -32,8 +33,9 @@ export function openStorages(config: Config, clock: Clock, logger: Logger): Stor
  * could meet.
  */
 function embedded({ resources }: Config, clock: Clock): Storages {
+  const storages = new Map(resources.map(({ name }) => [name, new MemoryStorage({ clock })]));
   return {
-    byResource: new Map(resources.map(({ name }) => [name, new MemoryStorage({ clock })])),
+    of: (resource) => known(storages, resource),
     leavingOut: new Map(),
     check: async () => {},
     close: async () => {},
@@ -49,7 +51,7 @@ function etcd(options: EtcdConfig, { resources }: Config, clock: Clock, logger: 
     ]),
   );
   return {
-    byResource: storages,
+    of: (resource) => known(storages, resource),
     leavingOut: storages,
     check: async () => {
       try {
@@ -61,4 +63,10 @@ function etcd(options: EtcdConfig, { resources }: Config, clock: Clock, logger: 
     },
     close: () => client.close(),
   };
+}
+
+function known(storages: ReadonlyMap<string, Storage>, resource: string): Storage {
+  const storage = storages.get(resource);
+  if (storage === undefined) throw new Error(`There is no storage for ${resource}.`);
+  return storage;
 }
