@@ -1,18 +1,9 @@
+import { assembleResources } from "./assemble-resources.ts";
 import { Checks } from "./checks.ts";
-import type {
-  Config,
-  EtcdConfig,
-  EtcdTls,
-  ListenAddress,
-  ResourceConfig,
-  ServerTls,
-} from "./config.ts";
+import type { Config, EtcdConfig, EtcdTls, ListenAddress, ServerTls } from "./config.ts";
 import { ConfigError } from "./config-error.ts";
-import { flagOf, type OptionName, type OptionValues } from "./options.ts";
+import type { OptionName, OptionValues } from "./options.ts";
 import type { Settings } from "./setting.ts";
-
-/** What the embedded store serves unless told otherwise. */
-const defaultResource: ResourceConfig = { name: "default", prefix: "" };
 
 const etcdOptions: readonly OptionName[] = [
   "etcd-username",
@@ -21,6 +12,7 @@ const etcdOptions: readonly OptionName[] = [
   "etcd-ca",
   "etcd-cert",
   "etcd-key",
+  "etcd-history-key",
 ];
 
 /**
@@ -33,18 +25,19 @@ export function assembleConfig(
   readFile: (path: string) => Buffer,
 ): Config {
   const checks = new Checks(settings, readFile);
+  const history = {
+    ageMs: values["history-age"],
+    minEvents: values["history-min-events"],
+    maxEvents: values["history-max-events"],
+    maxBytes: values["history-max-bytes"],
+  };
   const config: Config = {
     etcd: etcdConfig(values, checks),
-    resources: resources(values, checks),
+    resources: assembleResources(values, history, checks),
     listen: values.listen,
     admin: values.admin,
     tls: serverTls(values, checks),
-    history: {
-      ageMs: values["history-age"],
-      minEvents: values["history-min-events"],
-      maxEvents: values["history-max-events"],
-      maxBytes: values["history-max-bytes"],
-    },
+    history,
     stallTimeoutMs: values["stall-timeout"],
     shutdownTimeoutMs: values["shutdown-timeout"],
     logLevel: values["log-level"],
@@ -67,40 +60,6 @@ export function assembleConfig(
 
 function sameAddress(a: ListenAddress, b: ListenAddress): boolean {
   return a.port !== 0 && a.port === b.port && a.host === b.host;
-}
-
-function resources(values: OptionValues, checks: Checks): readonly ResourceConfig[] {
-  const given = values.resource;
-  if (given.length === 0) {
-    if (values.etcd.length > 0) {
-      checks.refuse(
-        "etcd",
-        `with etcd, say which keys to serve: ${flagOf("resource")} NAME=PREFIX, such as ` +
-          `${flagOf("resource")} services=/services/.`,
-      );
-    }
-    return [defaultResource];
-  }
-  for (const [index, later] of given.entries()) {
-    for (const earlier of given.slice(0, index)) {
-      const problem = conflict(earlier, later);
-      if (problem !== undefined) checks.refuse("resource", problem, [index]);
-    }
-  }
-  return given;
-}
-
-/** Why two resources can't be served together. */
-function conflict(a: ResourceConfig, b: ResourceConfig): string | undefined {
-  const [first, second] = [JSON.stringify(a.prefix), JSON.stringify(b.prefix)];
-  if (a.name === b.name) {
-    return `the name "${a.name}" is given twice, for the prefixes ${first} and ${second}.`;
-  }
-  if (!a.prefix.startsWith(b.prefix) && !b.prefix.startsWith(a.prefix)) return undefined;
-  return (
-    `the prefixes of "${a.name}", ${first}, and "${b.name}", ${second}, overlap: ` +
-    "a key may belong to one resource only."
-  );
 }
 
 function serverTls(values: OptionValues, checks: Checks): ServerTls | undefined {
@@ -128,7 +87,12 @@ function etcdConfig(values: OptionValues, checks: Checks): EtcdConfig | undefine
       "is of no use with http:// endpoints; write https:// in --etcd.",
     );
   }
-  return { endpoints, auth: etcdAuth(values, checks), tls: etcdTls(values, checks) };
+  return {
+    endpoints,
+    auth: etcdAuth(values, checks),
+    tls: etcdTls(values, checks),
+    historyKey: values["etcd-history-key"],
+  };
 }
 
 function etcdTls(values: OptionValues, checks: Checks): EtcdTls | undefined {

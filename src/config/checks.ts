@@ -39,13 +39,16 @@ export class Checks {
     for (const name of names) if (this.given(name)) this.refuse(name, sentence);
   }
 
-  /** The content of the file that an option names. Undefined if it names none, or can't be read. */
-  read(name: OptionName, path: string | undefined): Buffer | undefined {
+  /**
+   * The content of the file that an option, or the part of it at `at`, names. Undefined if it names
+   * none, or can't be read.
+   */
+  read(name: OptionName, path: string | undefined, at: readonly Step[] = []): Buffer | undefined {
     if (path === undefined) return undefined;
     try {
       return this.#readFile(path);
     } catch (error) {
-      this.refuse(name, `${JSON.stringify(path)} can't be read: ${messageOf(error)}.`);
+      this.refuse(name, `${JSON.stringify(path)} can't be read: ${messageOf(error)}.`, at);
       return undefined;
     }
   }

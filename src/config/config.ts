@@ -1,7 +1,8 @@
 import type { HistoryBounds } from "../cacher/history.ts";
-import type { ListenAddress, ResourceConfig } from "./value-types.ts";
+import type { Codec } from "../codec/codec.ts";
+import type { ListenAddress } from "./value-types.ts";
 
-export type { ListenAddress, ResourceConfig } from "./value-types.ts";
+export type { ListenAddress } from "./value-types.ts";
 
 /** The whole configuration of `serve`, checked. */
 export interface Config {
@@ -13,12 +14,27 @@ export interface Config {
   readonly admin: ListenAddress;
   /** Undefined: plaintext. */
   readonly tls: ServerTls | undefined;
+  /** What a resource has that says nothing else. */
   readonly history: HistoryBounds;
   readonly stallTimeoutMs: number;
   readonly shutdownTimeoutMs: number;
   readonly logLevel: LogLevel;
   /** Undefined: text on a terminal, otherwise JSON. */
   readonly logFormat: LogFormat | undefined;
+}
+
+/** A named collection of objects: the keys below one prefix. */
+export interface ResourceConfig {
+  readonly name: string;
+  /** In front of every key, in etcd. Empty: all keys. */
+  readonly prefix: string;
+  readonly codec: Codec;
+  /** The fields that objects and watchers are found by; all are declared by the codec. */
+  readonly indexes: readonly string[];
+  /** Whole: where the resource says nothing of its own, what all resources have. */
+  readonly history: HistoryBounds;
+  /** Whether there is a cache. Without one reads and writes go to the storage, and nothing is watched. */
+  readonly cache: boolean;
 }
 
 export type LogLevel = "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent";
@@ -30,6 +46,8 @@ export interface EtcdConfig {
   readonly auth: { readonly username: string; readonly password: string } | undefined;
   /** Only with https. */
   readonly tls: EtcdTls | undefined;
+  /** Where the id of etcd's history is. */
+  readonly historyKey: string;
 }
 
 /** PEM. */

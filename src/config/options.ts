@@ -1,14 +1,6 @@
 import type { z } from "zod";
-import {
-  choice,
-  count,
-  duration,
-  endpoint,
-  listenAddress,
-  resource,
-  size,
-  text,
-} from "./value-types.ts";
+import { resource } from "./resource-settings.ts";
+import { choice, count, duration, endpoint, listenAddress, size, text } from "./value-types.ts";
 
 /** What is known of one option. Flags, variables, keys of the file, help and checks all follow from it. */
 export interface OptionDefinition {
@@ -52,7 +44,8 @@ export const options = {
     value: "NAME=PREFIX",
     help:
       "A resource to serve: the keys that begin with PREFIX, which usually ends in '/'. Repeatable. " +
-      "Prefixes do not overlap. Required with --etcd.",
+      "Prefixes do not overlap. Required with --etcd. In the file a resource can have more: a codec, " +
+      "labels and fields to select by, indexes, a history of its own, no cache.",
     defaultHelp: "with the embedded store, default= (every key)",
   },
   listen: {
@@ -102,6 +95,14 @@ export const options = {
     help: "This service's certificate towards etcd, PEM.",
   },
   "etcd-key": { schema: text, value: "FILE", help: "The private key of --etcd-cert, PEM." },
+  "etcd-history-key": {
+    schema: text,
+    value: "KEY",
+    help:
+      "The key in etcd that holds the id of its history, the same for all replicas. It is never part " +
+      "of a resource.",
+    default: "/watchfanout/history",
+  },
   "history-age": {
     schema: duration("1s"),
     value: "DURATION",

@@ -9,6 +9,7 @@ import {
   type OptionValues,
   optionNames,
 } from "./options.ts";
+import { keysOf } from "./resource-settings.ts";
 import type { Setting, Settings, Step } from "./setting.ts";
 
 export interface ParsedSettings {
@@ -76,22 +77,33 @@ function parseOne(
   for (const issue of result.error.issues) {
     const inside = issue.path.filter((step) => typeof step !== "symbol");
     const place = setting.origin([...path, ...inside]);
-    problems.push(...describe(issue, place, option.secret === true));
+    problems.push(
+      ...(issue.code === "unrecognized_keys"
+        ? unknownKeys(issue, (key) => setting.origin([...path, ...inside, key]))
+        : [describe(issue, place, option.secret === true)]),
+    );
   }
   return undefined;
 }
 
-/** The sentences that an issue of zod's makes. */
-function describe(issue: z.core.$ZodIssue, place: string, secret: boolean): readonly string[] {
-  if (issue.code === "unrecognized_keys") {
-    return issue.keys.map((key) => {
-      const meant = nearest(key, ["name", "prefix"]);
-      const hint = meant === undefined ? "" : ` Did you mean "${meant}"?`;
-      return `${place}: a resource has no ${JSON.stringify(key)}, only name and prefix.${hint}`;
-    });
-  }
-  if (issue.input === undefined) return [`${place}: is missing.`];
-  return [`${place}: ${secret ? "the value" : show(issue.input)} ${issue.message}.`];
+/** The sentence that an issue of zod's makes. */
+function describe(issue: z.core.$ZodIssue, place: string, secret: boolean): string {
+  if (issue.input === undefined) return `${place}: is missing.`;
+  return `${place}: ${secret ? "the value" : show(issue.input)} ${issue.message}.`;
+}
+
+/** Only resources, and what is in them, are mappings. */
+function unknownKeys(
+  issue: z.core.$ZodIssueUnrecognizedKeys,
+  place: (key: string) => string,
+): readonly string[] {
+  const owner = issue.path.at(-1) === "history" ? "history" : "resource";
+  const known = keysOf(owner);
+  return issue.keys.map((key) => {
+    const meant = nearest(key, known);
+    const hint = meant === undefined ? "" : ` Did you mean "${meant}"?`;
+    return `${place(key)}: a ${owner} has no such key, only ${known.join(", ")}.${hint}`;
+  });
 }
 
 /** A bad value for a message: not too long, and without a password that stands in a URL. */

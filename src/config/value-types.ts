@@ -79,6 +79,11 @@ export function count(least: number): z.ZodType<number> {
   });
 }
 
+/** `on` or `off`, or the booleans of YAML. */
+export const onOff: z.ZodType<boolean> = z
+  .union([z.boolean(), z.enum(["on", "off"])], { error: "is not on or off" })
+  .transform((value) => value === true || value === "on");
+
 /** One of a few words. */
 export function choice<const T extends string>(words: readonly T[]): z.ZodType<T> {
   const accepted = `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
@@ -127,46 +132,4 @@ export const endpoint: z.ZodType<string> = parsed(
     if (host.startsWith("[") && isIP(host.slice(1, -1)) !== 6) return undefined;
     return `${scheme.toLowerCase()}://${host}:${Number(port)}`;
   },
-);
-
-/** A named collection of objects: the keys below one prefix. */
-export interface ResourceConfig {
-  readonly name: string;
-  /** In front of every key, in etcd. Empty: all keys. */
-  readonly prefix: string;
-}
-
-const resourceName = z
-  .string({ error: "is not text; put it in quotes" })
-  .regex(/^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/, {
-    error:
-      "is not a resource's name: at most 63 lower-case letters, digits and hyphens, " +
-      "which begins and ends with a letter or digit",
-  });
-
-const resourcePrefix = z
-  .string({ error: "is not text; put it in quotes" })
-  .refine((prefix) => prefix.isWellFormed(), { error: "is not valid Unicode" });
-
-/** `NAME=PREFIX`, or in YAML also a mapping of `name` and `prefix`. */
-export const resource: z.ZodType<ResourceConfig> = z.preprocess(
-  (input, context) => {
-    if (typeof input !== "string") return input;
-    const equals = input.indexOf("=");
-    if (equals >= 0) return { name: input.slice(0, equals), prefix: input.slice(equals + 1) };
-    context.addIssue({
-      code: "custom",
-      message: "is not NAME=PREFIX, such as services=/services/",
-    });
-    return z.NEVER;
-  },
-  z.strictObject(
-    { name: resourceName, prefix: resourcePrefix },
-    {
-      error: (issue) =>
-        issue.code === "unrecognized_keys"
-          ? undefined
-          : "is not a mapping of name and prefix, or NAME=PREFIX",
-    },
-  ),
 );

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { defaultHistoryBounds } from "../../src/cacher/history.ts";
 import { defaultWatcherBounds } from "../../src/cacher/watcher-terms.ts";
+import { opaqueCodec } from "../../src/codec/codec.ts";
 import type { Config } from "../../src/config/config.ts";
 import {
   definition,
@@ -12,12 +13,14 @@ import {
 import { certificates, type Given, load } from "./sources.ts";
 
 const { cert, key } = certificates;
+/** What a resource is that has no more than a name and a prefix. */
+const plain = { codec: opaqueCodec, indexes: [], history: defaultHistoryBounds, cache: true };
 const files = { "cert.pem": cert, "key.pem": key, "ca.pem": cert, password: "from a file\n" };
 
 test("without any source the embedded store serves one resource over everything", () => {
   expect(load({})).toEqual({
     etcd: undefined,
-    resources: [{ name: "default", prefix: "" }],
+    resources: [{ name: "default", prefix: "", ...plain }],
     listen: { host: "127.0.0.1", port: 50051 },
     admin: { host: "127.0.0.1", port: 8080 },
     tls: undefined,
@@ -48,14 +51,19 @@ const cases: readonly [
     "http://a, http://b:99",
     { env: { WATCH_FANOUT_RESOURCE: "all=" } },
     ({ etcd }) => etcd,
-    { endpoints: ["http://a:2379", "http://b:99"], auth: undefined, tls: undefined },
+    {
+      endpoints: ["http://a:2379", "http://b:99"],
+      auth: undefined,
+      tls: undefined,
+      historyKey: "/watchfanout/history",
+    },
   ],
   [
     "resource",
     "nodes=/nodes/",
     {},
     ({ resources }) => resources,
-    [{ name: "nodes", prefix: "/nodes/" }],
+    [{ name: "nodes", prefix: "/nodes/", ...plain }],
   ],
   ["listen", "[::1]:0", {}, ({ listen }) => listen, { host: "::1", port: 0 }],
   ["admin", "localhost:1", {}, ({ admin }) => admin, { host: "localhost", port: 1 }],
@@ -116,6 +124,7 @@ const cases: readonly [
     ({ etcd }) => etcd?.tls,
     { ca: undefined, client: { cert, key } },
   ],
+  ["etcd-history-key", "/elsewhere", etcdWith({}), ({ etcd }) => etcd?.historyKey, "/elsewhere"],
   ["history-age", "1h30m", {}, ({ history }) => history.ageMs, 5_400_000],
   ["history-min-events", "0", {}, ({ history }) => history.minEvents, 0],
   ["history-max-events", "5000", {}, ({ history }) => history.maxEvents, 5_000],
@@ -213,8 +222,8 @@ describe("the file", () => {
   test("takes resources as mappings, too", () => {
     const yaml = "resources:\n  - name: a\n    prefix: /a/\n  - b=/b/=\n";
     expect(load({ yaml }).resources).toEqual([
-      { name: "a", prefix: "/a/" },
-      { name: "b", prefix: "/b/=" },
+      { name: "a", prefix: "/a/", ...plain },
+      { name: "b", prefix: "/b/=", ...plain },
     ]);
   });
 

@@ -130,11 +130,7 @@ describe("a resource has a sane name, and keys that no other has", () => {
     ],
     [
       { yaml: "resources: [7]" },
-      "wf.yaml:1: resources[0]: 7 is not a mapping of name and prefix, or NAME=PREFIX.",
-    ],
-    [
-      { yaml: "resources: [{name: a, prefix: /a/, prefx: /b/}]" },
-      'wf.yaml:1: resources[0]: a resource has no "prefx", only name and prefix. Did you mean "prefix"?',
+      "wf.yaml:1: resources[0]: 7 is not a mapping of name, prefix and more, or NAME=PREFIX.",
     ],
     [
       { flags: ["--resource", "a=/a/", "--resource", "a=/b/"] },

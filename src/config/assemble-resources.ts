@@ -1,0 +1,171 @@
+import type { HistoryBounds } from "../cacher/history.ts";
+import { type Codec, CodecError, type CodecName, opaqueCodec } from "../codec/codec.ts";
+import { JsonCodec } from "../codec/json-codec.ts";
+import { ProtobufCodec } from "../codec/protobuf-codec.ts";
+import type { Checks } from "./checks.ts";
+import type { ResourceConfig } from "./config.ts";
+import { nearest } from "./nearest.ts";
+import { flagOf, type OptionValues } from "./options.ts";
+import type { HistorySettings, ResourceSettings } from "./resource-settings.ts";
+
+/** What the embedded store serves unless told otherwise. */
+const defaultResource: ResourceSettings = { name: "default", prefix: "" };
+
+/** Checks the resources one by one and against each other. `history` is what they have in common. */
+export function assembleResources(
+  values: OptionValues,
+  history: HistoryBounds,
+  checks: Checks,
+): readonly ResourceConfig[] {
+  const given = values.resource;
+  if (given.length === 0 && values.etcd.length > 0) {
+    checks.refuse(
+      "etcd",
+      `with etcd, say which keys to serve: ${flagOf("resource")} NAME=PREFIX, such as ` +
+        `${flagOf("resource")} services=/services/.`,
+    );
+  }
+  for (const [index, later] of given.entries()) {
+    for (const earlier of given.slice(0, index)) {
+      const problem = conflict(earlier, later);
+      if (problem !== undefined) checks.refuse("resource", problem, [index]);
+    }
+  }
+  const settings = given.length === 0 ? [defaultResource] : given;
+  return settings.map((resource, index) => assemble(resource, index, history, checks));
+}
+
+/** Why two resources can't be served together. */
+function conflict(a: ResourceSettings, b: ResourceSettings): string | undefined {
+  const [first, second] = [JSON.stringify(a.prefix), JSON.stringify(b.prefix)];
+  if (a.name === b.name) {
+    return `the name "${a.name}" is given twice, for the prefixes ${first} and ${second}.`;
+  }
+  if (!a.prefix.startsWith(b.prefix) && !b.prefix.startsWith(a.prefix)) return undefined;
+  return (
+    `the prefixes of "${a.name}", ${first}, and "${b.name}", ${second}, overlap: ` +
+    "a key may belong to one resource only."
+  );
+}
+
+function assemble(
+  settings: ResourceSettings,
+  index: number,
+  common: HistoryBounds,
+  checks: Checks,
+): ResourceConfig {
+  const { name, prefix, indexes = [], cache = true } = settings;
+  refuseUseless(settings, index, checks);
+  return {
+    name,
+    prefix,
+    codec: codecOf(settings, index, checks) ?? opaqueCodec,
+    indexes: checkedIndexes(settings, indexes, index, checks),
+    history: historyOf(settings.history, common, index, checks),
+    cache,
+  };
+}
+
+/** What each codec can do something with. */
+const usefulWith: Readonly<Record<CodecName, readonly (keyof ResourceSettings)[]>> = {
+  opaque: [],
+  json: ["labels", "fields", "indexes"],
+  protobuf: ["labels", "fields", "indexes", "descriptors", "message"],
+};
+
+function refuseUseless(settings: ResourceSettings, index: number, checks: Checks): void {
+  const { codec = "opaque", cache = true } = settings;
+  const useful = usefulWith[codec];
+  for (const key of usefulWith.protobuf) {
+    if (settings[key] === undefined || useful.includes(key)) continue;
+    const wanted = usefulWith.json.includes(key)
+      ? "codec: json or codec: protobuf"
+      : "codec: protobuf";
+    const problem =
+      settings.codec === undefined ? `needs ${wanted} as well.` : `needs ${wanted}, not ${codec}.`;
+    checks.refuse("resource", problem, [index, key]);
+  }
+  if (cache) return;
+  for (const key of ["indexes", "history"] as const) {
+    if (settings[key] === undefined) continue;
+    checks.refuse("resource", "is of no use with cache: off.", [index, key]);
+  }
+}
+
+/** Undefined, and refused, if it can't be had. */
+function codecOf(settings: ResourceSettings, index: number, checks: Checks): Codec | undefined {
+  try {
+    switch (settings.codec) {
+      case "json":
+        return new JsonCodec(settings);
+      case "protobuf":
+        return protobufCodec(settings, index, checks);
+      default:
+        return opaqueCodec;
+    }
+  } catch (error) {
+    if (!(error instanceof CodecError)) throw error;
+    for (const { at, message } of error.problems)
+      checks.refuse("resource", message, [index, ...at]);
+    return undefined;
+  }
+}
+
+function protobufCodec(
+  settings: ResourceSettings,
+  index: number,
+  checks: Checks,
+): Codec | undefined {
+  const { descriptors: path, message, labels, fields } = settings;
+  if (path === undefined || message === undefined) {
+    const needs =
+      "protobuf needs both descriptors, the file of a descriptor set, and message, the full name of " +
+      "a message in it.";
+    checks.refuse("resource", needs, [index, "codec"]);
+    return undefined;
+  }
+  const descriptors = checks.read("resource", path, [index, "descriptors"]);
+  if (descriptors === undefined) return undefined;
+  return new ProtobufCodec({ descriptors, message, labels, fields });
+}
+
+function checkedIndexes(
+  { fields = [] }: ResourceSettings,
+  indexes: readonly string[],
+  index: number,
+  checks: Checks,
+): readonly string[] {
+  for (const [at, field] of indexes.entries()) {
+    if (fields.includes(field)) continue;
+    const meant = nearest(field, fields);
+    const hint = meant === undefined ? "" : ` Did you mean "${meant}"?`;
+    const problem = `${JSON.stringify(field)} is not one of the resource's fields; add it to them.`;
+    checks.refuse("resource", problem + hint, [index, "indexes", at]);
+  }
+  return [...new Set(indexes)];
+}
+
+function historyOf(
+  own: HistorySettings | undefined,
+  common: HistoryBounds,
+  index: number,
+  checks: Checks,
+): HistoryBounds {
+  if (own === undefined) return common;
+  const bounds = {
+    ageMs: own.age ?? common.ageMs,
+    minEvents: own["min-events"] ?? common.minEvents,
+    maxEvents: own["max-events"] ?? common.maxEvents,
+    maxBytes: own["max-bytes"] ?? common.maxBytes,
+  };
+  const ownEvents = own["min-events"] !== undefined || own["max-events"] !== undefined;
+  if (ownEvents && bounds.minEvents > bounds.maxEvents) {
+    const source = (key: "min-events" | "max-events"): string =>
+      own[key] === undefined ? flagOf(`history-${key}`) : key;
+    const problem =
+      `${source("min-events")}, ${bounds.minEvents}, is more than ` +
+      `${source("max-events")}, ${bounds.maxEvents}.`;
+    checks.refuse("resource", problem, [index, "history"]);
+  }
+  return bounds;
+}
