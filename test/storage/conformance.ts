@@ -1,5 +1,7 @@
 import { describe } from "vitest";
 import { describeHistories } from "./conformance/histories.ts";
+import { describeHistoryIds } from "./conformance/history-ids.ts";
+import { describeLeases } from "./conformance/leases.ts";
 import { describeLists } from "./conformance/lists.ts";
 import type { Opened, Traits } from "./conformance/opened.ts";
 import { describeReads } from "./conformance/reads.ts";
@@ -22,6 +24,8 @@ export function describeStorage(
     describeReads(open, traits);
     describeLists(open);
     describeWrites(open);
+    describeLeases(open);
+    describeHistoryIds(open);
     describeWatches(open, traits);
     describeWatchLife(open);
     describeHistories(open, traits);

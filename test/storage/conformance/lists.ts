@@ -2,6 +2,7 @@ import { describe, expect } from "vitest";
 import type { ListRequest, ListResult, Storage } from "../../../src/storage/storage.ts";
 import { Model, type PlainObject, plainObject } from "./model.ts";
 import {
+  bytes,
   exact,
   expectFailure,
   linearizable,
@@ -203,7 +204,37 @@ export function describeLists(open: () => Promise<Opened>): void {
       }
     });
 
+    storageTest(
+      open,
+      "of keys only has all but the values, which may be there or not",
+      async ({ storage, write }) => {
+        const model = new Model();
+        for (const operations of [
+          [put("a", "1"), put("b", "1"), put("c", "1")],
+          [put("b", "2"), remove("c"), put("d/1", "1"), put("d/2", "1")],
+        ]) {
+          model.apply(await write(operations), operations);
+        }
+        const [first = 0, last = 0] = model.revisions;
+        const { lease } = (await storage.put({ key: "e", value: bytes("1"), ttlSeconds: 600 }))
+          .object;
+        for (const limit of [0, 1, 2]) {
+          const request = { prefix: "", limit, keysOnly: true, at: linearizable };
+          const now = (await readAll(storage, request)).flatMap(({ items }) => items);
+          expect(now.map(({ key }) => key)).toEqual(["a", "b", "d/1", "d/2", "e"]);
+          expect(now.at(-1)?.lease).toBe(lease);
+          for (const revision of [first, last]) {
+            const pages = await readAll(storage, { ...request, at: exact(revision) });
+            const valueless = (object: PlainObject) => ({ ...object, value: "" });
+            const objects = pages.flatMap(({ items }) => items.map(plainObject));
+            expect(objects.map(valueless)).toEqual(model.stateAt(revision).map(valueless));
+          }
+        }
+      },
+    );
+
     const invalid: [string, Partial<ListRequest>][] = [
+      ["keys only by a predicate", { keysOnly: true, predicate: valueHas("x") }],
       ["a negative limit", { limit: -1 }],
       ["a limit that is no integer", { limit: 1.5 }],
       ["half a surrogate pair in the prefix", { prefix: "a\ud83d" }],

@@ -164,6 +164,8 @@ export function describeReads(open: () => Promise<Opened>, traits: Traits): void
       ["put", ({ storage }) => storage.put({ key: "a", value: bytes("1"), signal })],
       ["delete", ({ storage }) => storage.delete({ key: "b", signal })],
       ["currentRevision", ({ storage }) => storage.currentRevision(signal)],
+      ["historyId", ({ storage }) => storage.historyId(signal)],
+      ["renewHistory", ({ storage }) => storage.renewHistory("", signal)],
     ];
     for (const [name, call] of calls) {
       storageTest(
@@ -191,6 +193,8 @@ export function describeReads(open: () => Promise<Opened>, traits: Traits): void
           storage.put({ key: "a", value: bytes("1") }),
           storage.delete({ key: "a" }),
           storage.currentRevision(),
+          storage.historyId(),
+          storage.renewHistory(""),
         ];
         for (const call of calls) {
           await expect(call).rejects.toMatchObject({ name: "WatchFanoutError" });

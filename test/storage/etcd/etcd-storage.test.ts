@@ -102,23 +102,6 @@ describe("keys that can't be part of a resource", () => {
   });
 });
 
-describe("a hidden key", () => {
-  test("is neither read, listed, watched nor written", async () => {
-    const { storage, source, prefix } = await open({ hiddenKeys: ["hidden"] });
-    const start = await source.revision();
-    const reader = new StreamReader(storage, { ...all, afterRevision: start });
-    const last = await source.write(prefix, [put("a", "1"), put("hidden", "2"), put("z", "3")]);
-    expect((await reader.through(last)).map(({ key }) => key)).toEqual(["a", "z"]);
-    const { items } = await storage.list({ prefix: "", limit: 0, at: linearizable });
-    expect(items.map(({ key }) => key)).toEqual(["a", "z"]);
-    expect((await storage.get({ key: "hidden", at: linearizable })).object).toBeUndefined();
-    const value = bytes("mine");
-    await expect(storage.put({ key: "hidden", value })).rejects.toMatchObject({ field: "key" });
-    await expect(storage.delete({ key: "hidden" })).rejects.toMatchObject({ field: "key" });
-    expect(await source.revision()).toBe(last);
-  });
-});
-
 describe("a resource over everything", () => {
   test("has every key", async () => {
     const { storage, source } = await open({ prefix: "" });

@@ -1,0 +1,91 @@
+import { describe, expect } from "vitest";
+import type { PutRequest } from "../../../src/storage/storage.ts";
+import { bytes, expectFailure, linearizable, type Opened, put, storageTest } from "./opened.ts";
+import { StreamReader } from "./stream-reader.ts";
+
+export function describeLeases(open: () => Promise<Opened>): void {
+  const value = bytes("1");
+
+  describe("a put with a time to live", () => {
+    storageTest(open, "is under a lease of its own, which reads then have", async ({ storage }) => {
+      const { object, revision } = await storage.put({ key: "a", value, ttlSeconds: 600 });
+      expect(object.lease).toBeGreaterThan(0n);
+      expect(object.lease).toBeLessThan(2n ** 63n);
+      const at = { match: "NOT_OLDER_THAN", revision } as const;
+      expect((await storage.get({ key: "a", at })).object?.lease).toBe(object.lease);
+    });
+
+    storageTest(open, "has another lease each time", async ({ storage }) => {
+      const leases = new Set<bigint>();
+      for (const key of ["a", "a", "b"]) {
+        leases.add((await storage.put({ key, value, ttlSeconds: 600 })).object.lease);
+      }
+      expect(leases.size).toBe(3);
+    });
+
+    storageTest(
+      open,
+      "takes what is then under its lease with it, at one revision, and nothing else",
+      async ({ storage }) => {
+        const afterRevision = await storage.currentRevision();
+        const watch = { scope: { prefix: "" }, withPrevious: true, afterRevision };
+        const reader = new StreamReader(storage, watch);
+        const { lease } = (await storage.put({ key: "b", value, ttlSeconds: 1 })).object;
+        for (const key of ["c", "a", "freed", "moved"]) await storage.put({ key, value, lease });
+        await storage.put({ key: "freed", value });
+        await storage.put({ key: "moved", value, ttlSeconds: 600 });
+        await storage.put({ key: "free", value });
+        const deleted = () => reader.events.filter(({ type }) => type === "DELETED");
+        while (deleted().length === 0) await reader.next();
+        expect(deleted().map(({ key, object }) => [key, object?.lease])).toEqual([
+          ["a", lease],
+          ["b", lease],
+          ["c", lease],
+        ]);
+        expect(new Set(deleted().map(({ revision }) => revision)).size).toBe(1);
+        const { items } = await storage.list({ prefix: "", limit: 0, at: linearizable });
+        expect(items.map(({ key }) => key)).toEqual(["free", "freed", "moved"]);
+        const late = storage.put({ key: "a", value, lease });
+        await expectFailure(late, "LEASE_NOT_FOUND", { lease: String(lease) });
+      },
+    );
+
+    storageTest(open, "that conflicts changes nothing", async ({ storage, write }) => {
+      const start = await write([put("a", "0")]);
+      const call = storage.put({ key: "a", value, ttlSeconds: 600, expectedModRevision: 0 });
+      await expectFailure(call, "REVISION_CONFLICT", { mod_revision: String(start) });
+      expect(await storage.currentRevision()).toBe(start);
+    });
+  });
+
+  describe("a put under a lease", () => {
+    storageTest(open, "leaves it with the next put that names none", async ({ storage }) => {
+      const { lease } = (await storage.put({ key: "a", value, ttlSeconds: 600 })).object;
+      expect((await storage.put({ key: "b", value, lease })).object.lease).toBe(lease);
+      expect((await storage.put({ key: "a", value })).object.lease).toBe(0n);
+      expect((await storage.put({ key: "b", value, lease: 0n })).object.lease).toBe(0n);
+      const { items } = await storage.list({ prefix: "", limit: 0, at: linearizable });
+      expect(items.map((object) => object.lease)).toEqual([0n, 0n]);
+    });
+  });
+
+  describe("a put is INVALID_REQUEST", () => {
+    const invalid: [string, Partial<PutRequest>][] = [
+      ["under a lease and with a time to live", { lease: 1n, ttlSeconds: 1 }],
+      ["with a time to live of 0", { ttlSeconds: 0 }],
+      ["with a negative time to live", { ttlSeconds: -1 }],
+      ["with a time to live of part of a second", { ttlSeconds: 0.5 }],
+      ["with a time to live of centuries", { ttlSeconds: 9_000_000_001 }],
+      ["with a time to live that is no number", { ttlSeconds: Number.NaN }],
+      ["under a negative lease", { lease: -1n }],
+      ["under a lease of more than 63 bits", { lease: 2n ** 63n }],
+    ];
+    for (const [name, part] of invalid) {
+      storageTest(open, name, async ({ storage }) => {
+        const start = await storage.currentRevision();
+        await expectFailure(storage.put({ key: "a", value, ...part }), "INVALID_REQUEST");
+        expect(await storage.currentRevision()).toBe(start);
+      });
+    }
+  });
+}
