@@ -9,13 +9,22 @@ import type {
   RevisionRequirement,
   Storage,
 } from "../storage/storage.ts";
+import type { OrderedState } from "./ordered-state.ts";
+import type { PastStates } from "./past-states.ts";
 import type { CacheListRequest } from "./request.ts";
 import type { RevisionWaiters } from "./revision-waiters.ts";
+import type { Selection } from "./selection.ts";
 import type { SharedRevision } from "./shared-revision.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
 /** How long a read waits for the cache to become new enough, in milliseconds. */
 export const freshnessTimeoutMs = 3_000;
+
+/** A state, and the revision that it is said to be of. */
+interface Answer {
+  readonly revision: number;
+  readonly state: OrderedState;
+}
 
 /** How many objects a page looks at where a predicate picks them: then it is short, or empty. */
 const maxScanned = 50_000;
@@ -26,32 +35,36 @@ export class CachedReads {
   readonly #cache: WatchCache;
   readonly #upstream: SharedRevision;
   readonly #waiters: RevisionWaiters;
+  readonly #pastStates: PastStates;
 
   constructor(
     storage: Storage,
     cache: WatchCache,
     upstream: SharedRevision,
     waiters: RevisionWaiters,
+    pastStates: PastStates,
   ) {
     this.#storage = storage;
     this.#cache = cache;
     this.#upstream = upstream;
     this.#waiters = waiters;
+    this.#pastStates = pastStates;
   }
 
   async get(request: GetRequest): Promise<GetResult> {
     checkGet(request);
     const reached = await this.reach(request.at, request.signal);
-    const revision = reached === undefined ? undefined : this.#answerableAs(request.at);
-    if (revision === undefined) return this.#storage.get(request);
-    return { revision, object: this.#cache.state.get(request.key) };
+    const answer = reached === undefined ? undefined : this.#stateFor(request.at);
+    if (answer === undefined) return this.#storage.get(request);
+    return { revision: answer.revision, object: answer.state.get(request.key) };
   }
 
   async list(request: CacheListRequest): Promise<ListResult> {
     checkList(request);
     const reached = await this.reach(request.at, request.signal);
-    const revision = reached === undefined ? undefined : this.#answerableAs(request.at);
-    if (revision !== undefined) return this.#page(request, revision);
+    const answer =
+      reached === undefined ? undefined : this.#stateFor(request.at, request.selection);
+    if (answer !== undefined) return this.#page(request, answer);
     const { selection, ...rest } = request;
     return this.#storage.list({ ...rest, predicate: selection?.predicate ?? rest.predicate });
   }
@@ -87,11 +100,17 @@ export class CachedReads {
     if (revision > current) throw historyChanged(revision, current, this.#cache.historyId);
   }
 
-  /** The revision that the state as it stands now may be said to be of, if it answers `at` at all. */
-  #answerableAs(at: RevisionRequirement): number | undefined {
-    if (at.match !== "EXACT") return this.#cache.revision;
+  /** What answers `at`, which the cache has reached, and its revision. Undefined: the storage has to. */
+  #stateFor(at: RevisionRequirement, selection?: Selection): Answer | undefined {
+    const cache = this.#cache;
+    if (at.match !== "EXACT") {
+      return { revision: cache.revision, state: cache.stateFor(selection) };
+    }
+    const { revision } = at;
     // If nothing has changed since then, the state now is the state at that revision.
-    return this.#cache.changedAt <= at.revision ? at.revision : undefined;
+    const state =
+      cache.changedAt <= revision ? cache.stateFor(selection) : this.#pastStates.at(revision);
+    return state === undefined ? undefined : { revision, state };
   }
 
   async #await(revision: number, signal?: AbortSignal): Promise<boolean> {
@@ -101,16 +120,16 @@ export class CachedReads {
     return reached;
   }
 
-  #page(request: CacheListRequest, revision: number): ListResult {
+  #page(request: CacheListRequest, { revision, state }: Answer): ListResult {
     const { prefix, startAfter, limit, maxBytes = 0, selection } = request;
     const predicate = selection?.predicate ?? request.predicate;
-    const state = this.#cache.stateFor(selection);
     const items: StoredObject[] = [];
     let bytes = 0;
     let before = startAfter;
     let scanned = 0;
     for (const object of state.range(prefix, startAfter)) {
       if (++scanned > maxScanned && predicate !== undefined) {
+        this.#expectNext(revision);
         return { revision, items, next: before, remaining: undefined };
       }
       before = object.key;
@@ -119,11 +138,17 @@ export class CachedReads {
       bytes += weight(object);
       const full = (limit > 0 && items.length >= limit) || (maxBytes > 0 && bytes > maxBytes);
       if (last !== undefined && full) {
+        this.#expectNext(revision);
         const remaining = predicate === undefined ? state.count(prefix, last.key) : undefined;
         return { revision, items, next: last.key, remaining };
       }
       items.push(object);
     }
     return { revision, items, next: undefined, remaining: 0 };
+  }
+
+  /** Whoever gets a page that is not the last comes back for the next one, of the same revision. */
+  #expectNext(revision: number): void {
+    if (revision >= this.#cache.changedAt) this.#pastStates.keepCurrent(revision);
   }
 }

@@ -20,6 +20,7 @@ import { ConsistencyCheck } from "./consistency-check.ts";
 import { Dispatcher } from "./dispatcher.ts";
 import { Filter } from "./filter.ts";
 import { defaultHistoryBounds, type HistoryBounds } from "./history.ts";
+import { PastStates } from "./past-states.ts";
 import { Patrol } from "./patrol.ts";
 import type { CacheListRequest, CacheWatchRequest } from "./request.ts";
 import { RevisionWaiters } from "./revision-waiters.ts";
@@ -74,6 +75,7 @@ export class Cacher implements Storage {
   readonly #opening: WatchOpening;
   readonly #attribution: Attribution;
   readonly #snapshots: Snapshots;
+  readonly #pastStates: PastStates;
   readonly #consistency: ConsistencyCheck;
   readonly #host: WatcherHost;
   readonly #watchers = new Set<CacheWatcher>();
@@ -104,7 +106,14 @@ export class Cacher implements Storage {
     this.#snapshots = new Snapshots(this.#cache, clock, this.#bounds.batchBytes);
     this.#upstream = new SharedRevision(() => storage.currentRevision());
     this.#waiters = new RevisionWaiters(clock, () => storage.requestProgress());
-    this.#reads = new CachedReads(storage, this.#cache, this.#upstream, this.#waiters);
+    this.#pastStates = new PastStates(this.#cache, clock);
+    this.#reads = new CachedReads(
+      storage,
+      this.#cache,
+      this.#upstream,
+      this.#waiters,
+      this.#pastStates,
+    );
     this.#dispatcher = new Dispatcher(this.#cache, clock, this.#bounds);
     this.#reflector = new Reflector({
       storage,
@@ -119,6 +128,7 @@ export class Cacher implements Storage {
         watchers: this.#watchers,
         cache: this.#cache,
         snapshots: this.#snapshots,
+        pastStates: this.#pastStates,
         dispatcher: this.#dispatcher,
         bounds: this.#bounds,
         requestProgress: () => storage.requestProgress(),
@@ -319,6 +329,7 @@ export class Cacher implements Storage {
         this.#heardAt = this.#clock.now();
         this.#cache.replace(state.objects, state.revision, state.historyId);
         this.#snapshots.clear();
+        this.#pastStates.clear();
         const end = lost(cause, state.revision, state.historyId);
         for (const watcher of [...this.#watchers]) watcher.fail(end);
         this.#dispatcher.reset();

@@ -1,6 +1,7 @@
 import type { Clock, Timer } from "../clock.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { Dispatcher } from "./dispatcher.ts";
+import type { PastStates } from "./past-states.ts";
 import type { Snapshots } from "./snapshots.ts";
 import { expired, slowConsumer } from "./stream-errors.ts";
 import type { WatchCache } from "./watch-cache.ts";
@@ -17,6 +18,7 @@ export interface PatrolTerrain {
   readonly dispatcher: Dispatcher;
   readonly bounds: WatcherBounds;
   readonly snapshots: Snapshots;
+  readonly pastStates: PastStates;
   /** Asks upstream how far it is, so that bookmarks that are due soon say something new. */
   requestProgress(): void;
 }
@@ -55,6 +57,7 @@ export class Patrol {
     const now = this.#clock.now();
     this.#terrain.cache.history.trim(now);
     this.#terrain.snapshots.expire();
+    this.#terrain.pastStates.expire();
     let soon = false;
     for (const watcher of watchers) {
       watcher.checkWindow();
