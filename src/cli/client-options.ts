@@ -92,14 +92,55 @@ export function leaseId(text: string): bigint {
   );
 }
 
+/** How long an object is to live, in milliseconds. */
+export const timeToLive: (text: string) => number = parseWith(duration("1ms"));
+
+/** What names the history that the revisions on the command line come from. */
+export interface HistoryOptions {
+  readonly historyId?: string;
+}
+
+export function addHistoryOption(command: Command): Command {
+  return command.option(
+    "--history-id <id>",
+    "the history that the revision is of, as -o json names it: fail if etcd has another now",
+  );
+}
+
+/** What picks objects by their content. */
+export interface SelectorOptions {
+  readonly selector?: string;
+  readonly fieldSelector?: string;
+}
+
+export function addSelectorOptions(command: Command): Command {
+  return command
+    .option(
+      "-l, --selector <selector>",
+      "only objects with these labels: app=web,tier in (a, b),!x",
+    )
+    .option(
+      "--field-selector <selector>",
+      "only objects with these fields: spec.node=n1,phase!=Failed",
+    );
+}
+
+/** As the client takes them. */
+export function selectorsOf({ selector, fieldSelector }: SelectorOptions): {
+  readonly labelSelector: string | undefined;
+  readonly fieldSelector: string | undefined;
+} {
+  return { labelSelector: selector, fieldSelector };
+}
+
 /** What a read takes to say how new its answer has to be. */
-export interface RevisionOptions {
+export interface RevisionOptions extends HistoryOptions {
   readonly revision?: number;
   readonly revisionMatch?: "linearizable" | "any" | "not-older-than" | "exact";
 }
 
 export function addRevisionOptions(command: Command): Command {
-  return command
+  return addHistoryOption(command)
     .addOption(
       new Option(
         "--revision <revision>",

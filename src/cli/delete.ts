@@ -1,9 +1,15 @@
 import type { Command } from "commander";
-import { addClientOptions, type ClientOptions, wholeNumber } from "./client-options.ts";
+import {
+  addClientOptions,
+  addHistoryOption,
+  type ClientOptions,
+  type HistoryOptions,
+  wholeNumber,
+} from "./client-options.ts";
 import { type ClientIo, runSession } from "./client-session.ts";
 import { printObject } from "./object-output.ts";
 
-interface DeleteOptions extends ClientOptions {
+interface DeleteOptions extends ClientOptions, HistoryOptions {
   readonly expectedModRevision?: number;
 }
 
@@ -18,11 +24,16 @@ export function addDelete(program: Command, io: ClientIo): void {
       "remove it only if it stands at this revision",
       wholeNumber,
     );
-  addClientOptions(command).action(async (key: string, options: DeleteOptions) => {
-    await runSession(io, options, async (session) => {
-      const { expectedModRevision } = options;
-      const result = await session.client.delete(options.resource, key, { expectedModRevision });
-      await printObject(session, options.output, result);
-    });
-  });
+  addHistoryOption(addClientOptions(command)).action(
+    async (key: string, options: DeleteOptions) => {
+      await runSession(io, options, async (session) => {
+        const { expectedModRevision, historyId } = options;
+        const result = await session.client.delete(options.resource, key, {
+          expectedModRevision,
+          historyId,
+        });
+        await printObject(session, options.output, result);
+      });
+    },
+  );
 }

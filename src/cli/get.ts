@@ -19,7 +19,10 @@ export function addGet(program: Command, io: ClientIo): void {
     async (key: string, options: ClientOptions & RevisionOptions) => {
       const at = revisionRequirement(command, options);
       await runSession(io, options, async (session) => {
-        const result = await session.client.get(options.resource, key, { at });
+        const result = await session.client.get(options.resource, key, {
+          at,
+          historyId: options.historyId,
+        });
         await printObject(session, options.output, result);
       });
     },

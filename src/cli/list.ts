@@ -2,15 +2,18 @@ import type { Command } from "commander";
 import {
   addClientOptions,
   addRevisionOptions,
+  addSelectorOptions,
   type ClientOptions,
   type RevisionOptions,
   revisionRequirement,
+  type SelectorOptions,
+  selectorsOf,
   wholeNumber,
 } from "./client-options.ts";
 import { type ClientIo, runSession } from "./client-session.ts";
 import { printPages } from "./object-output.ts";
 
-interface ListOptions extends ClientOptions, RevisionOptions {
+interface ListOptions extends ClientOptions, RevisionOptions, SelectorOptions {
   readonly prefix?: string;
   readonly pageSize?: number;
 }
@@ -22,11 +25,18 @@ export function addList(program: Command, io: ClientIo): void {
     .description("Read all objects of a resource, or those below a prefix, in key order.")
     .option("--prefix <prefix>", "only keys that begin with this")
     .option("--page-size <count>", "how many objects to ask for at a time", wholeNumber);
+  addSelectorOptions(command);
   addRevisionOptions(addClientOptions(command)).action(async (options: ListOptions) => {
     const at = revisionRequirement(command, options);
     await runSession(io, options, async (session) => {
-      const { prefix, pageSize } = options;
-      const pages = session.client.list(options.resource, { prefix, pageSize, at });
+      const { prefix, pageSize, historyId } = options;
+      const pages = session.client.list(options.resource, {
+        ...selectorsOf(options),
+        prefix,
+        pageSize,
+        at,
+        historyId,
+      });
       await printPages(session, options.output, pages);
     });
   });

@@ -3,18 +3,23 @@ import type { Command } from "commander";
 import { invalidRequest } from "../errors.ts";
 import {
   addClientOptions,
+  addHistoryOption,
   type ClientOptions,
+  type HistoryOptions,
   leaseId,
+  timeToLive,
   usageError,
   wholeNumber,
 } from "./client-options.ts";
 import { type ClientIo, runSession } from "./client-session.ts";
 import { printObject } from "./object-output.ts";
 
-interface PutOptions extends ClientOptions {
+interface PutOptions extends ClientOptions, HistoryOptions {
   readonly file?: string;
   readonly expectedModRevision?: number;
   readonly lease?: bigint;
+  /** Milliseconds. */
+  readonly ttl?: number;
 }
 
 /** Far above what any store takes, and far below what this process can hold. */
@@ -33,8 +38,13 @@ export function addPut(program: Command, io: ClientIo): void {
       "write only if the object stands at this revision; 0: only if it does not exist",
       wholeNumber,
     )
-    .option("--lease <id>", "attach the object to this lease", leaseId);
-  addClientOptions(command).action(
+    .option("--lease <id>", "attach the object to this lease", leaseId)
+    .option(
+      "--ttl <duration>",
+      "let the object go after this time, rounded up to whole seconds, unless it is put anew",
+      timeToLive,
+    );
+  addHistoryOption(addClientOptions(command)).action(
     async (key: string, value: string | undefined, options: PutOptions) => {
       if (value !== undefined && options.file !== undefined) {
         usageError(command, "the value comes from the argument or from --file, not from both.");
@@ -42,11 +52,18 @@ export function addPut(program: Command, io: ClientIo): void {
       if (value === undefined && options.file === undefined && io.stdin.isTTY === true) {
         usageError(command, "give the value, --file, or - to type it.");
       }
+      if (options.ttl !== undefined && options.lease !== undefined) {
+        usageError(command, "--ttl makes a lease of its own, so it does not go with --lease.");
+      }
       await runSession(io, options, async (session) => {
         const bytes = await readValue(io, value, options.file);
-        const { expectedModRevision, lease } = options;
-        const expected = { expectedModRevision, lease };
-        const result = await session.client.put(options.resource, key, bytes, expected);
+        const { expectedModRevision, lease, ttl, historyId } = options;
+        const result = await session.client.put(options.resource, key, bytes, {
+          expectedModRevision,
+          lease,
+          ttlMs: ttl,
+          historyId,
+        });
         await printObject(session, options.output, result);
       });
     },

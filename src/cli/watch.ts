@@ -7,8 +7,13 @@ import type { EventType, WatchEvent } from "../storage/event.ts";
 import type { Scope } from "../storage/storage.ts";
 import {
   addClientOptions,
+  addHistoryOption,
+  addSelectorOptions,
   type ClientOptions,
   type Format,
+  type HistoryOptions,
+  type SelectorOptions,
+  selectorsOf,
   usageError,
   wholeNumber,
 } from "./client-options.ts";
@@ -18,7 +23,7 @@ import { printableBytes, printableText } from "./printable.ts";
 import { unitJson } from "./proto-json.ts";
 import { type Cell, type Colour, Table } from "./table.ts";
 
-interface WatchOptions extends ClientOptions {
+interface WatchOptions extends ClientOptions, SelectorOptions, HistoryOptions {
   readonly key?: string;
   readonly prefix?: string;
   readonly afterRevision?: number;
@@ -42,7 +47,8 @@ export function addWatch(program: Command, io: ClientIo): void {
     )
     .option("--initial", "print the current state first")
     .addOption(new Option("--previous", "with each event the object before it, in json"));
-  addClientOptions(command).action(async (options: WatchOptions) => {
+  addSelectorOptions(command);
+  addHistoryOption(addClientOptions(command)).action(async (options: WatchOptions) => {
     if (options.key !== undefined && options.prefix !== undefined) {
       usageError(command, "--key and --prefix do not go together.");
     }
@@ -60,10 +66,12 @@ async function watch(session: Session, options: WatchOptions): Promise<void> {
   const first = new FirstAnswer(options.timeout);
   try {
     const units = client.watch(options.resource, {
+      ...selectorsOf(options),
       scope: scopeOf(options),
       afterRevision: options.afterRevision,
       sendInitialEvents: options.initial,
       includePrevious: options.previous,
+      historyId: options.historyId,
       signal: AbortSignal.any([interrupted.signal, output.failed, first.missing]),
       onOpened: () => {
         if (first.came()) say("The watch goes on.");

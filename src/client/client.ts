@@ -1,6 +1,5 @@
 import { type Clock, systemClock } from "../clock.ts";
 import type { StoredObject } from "../storage/object.ts";
-import type { RevisionRequirement, Scope } from "../storage/storage.ts";
 import type { ListRequest as WireListRequest } from "../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { StoredObject__Output as WireObject } from "../wire/generated/watchfanout/v1/StoredObject.ts";
 import type { WatchRequest as WireWatchRequest } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
@@ -8,71 +7,19 @@ import type { WatchResponse__Output as WireWatchResponse } from "../wire/generat
 import { listWatchService, writeService } from "../wire/services.ts";
 import { callStreaming, callUnary, type Method } from "./call.ts";
 import { decodeObject, decodeRevision } from "./decode.ts";
-import { type ClientTls, Endpoints } from "./endpoints.ts";
+import { Endpoints } from "./endpoints.ts";
 import { CallFailure, failureOf, streamEndedEarly } from "./failure.ts";
-import { type Interruption, resumingWatch } from "./resuming-watch.ts";
+import type {
+  ConnectOptions,
+  DeleteOptions,
+  ListOptions,
+  PutOptions,
+  ReadOptions,
+  SelectorOptions,
+  WatchOptions,
+} from "./options.ts";
+import { resumingWatch } from "./resuming-watch.ts";
 import type { WatchUnit } from "./unit-assembler.ts";
-
-export interface ConnectOptions {
-  /** Where the service is: HOST:PORT. Of several, all replicas of one service, one is used at a time. */
-  readonly address: string | readonly string[];
-  /** Undefined: without TLS. */
-  readonly tls?: ClientTls | undefined;
-  /** How long one call may take, in milliseconds; a watch has no such bound. Default 10,000. */
-  readonly timeoutMs?: number | undefined;
-  readonly clock?: Clock | undefined;
-  /** Numbers from 0 to below 1, for jitter. Default `Math.random`. */
-  readonly random?: (() => number) | undefined;
-}
-
-/** What every call takes. */
-interface CallOptions {
-  /** The history that the revisions come from, as an earlier answer named it. Default: not checked. */
-  readonly historyId?: string | undefined;
-  /** Aborting it ends the call. */
-  readonly signal?: AbortSignal | undefined;
-}
-
-export interface ReadOptions extends CallOptions {
-  /** How new the answer has to be. Default: LINEARIZABLE. */
-  readonly at?: RevisionRequirement | undefined;
-}
-
-export interface ListOptions extends ReadOptions {
-  /** Only keys that begin with this. Default: all. */
-  readonly prefix?: string | undefined;
-  /** How many objects a page holds at the most; 0, the default: as many as fit one message. */
-  readonly pageSize?: number | undefined;
-}
-
-export interface WatchOptions extends CallOptions {
-  /** Which keys to follow. Default: all. */
-  readonly scope?: Scope | undefined;
-  /** Delivers what came after this revision. Default: what comes from now on. */
-  readonly afterRevision?: number | undefined;
-  /** The current state first; `afterRevision` then says how new it has to be at least, 0: any. */
-  readonly sendInitialEvents?: boolean | undefined;
-  /** Whether events carry the object as it stood just before. */
-  readonly includePrevious?: boolean | undefined;
-  /** How many bytes are held back until a unit is whole. Default 1 GiB; more ends the watch. */
-  readonly maxUnitBytes?: number | undefined;
-  /** Called when a stream has begun to answer: the first one, and each that continues it. */
-  readonly onOpened?: (() => void) | undefined;
-  /** Called when the watch was cut off and before it goes on. */
-  readonly onInterruption?: ((interruption: Interruption) => void) | undefined;
-}
-
-export interface PutOptions extends CallOptions {
-  /** What must hold: 0: the object does not exist; N: it stands at N. Default: nothing. */
-  readonly expectedModRevision?: number | undefined;
-  /** An existing lease to attach the object to. Default: none. */
-  readonly lease?: bigint | undefined;
-}
-
-export interface DeleteOptions extends CallOptions {
-  /** The revision that the object must stand at, at least 1. Default: any. */
-  readonly expectedModRevision?: number | undefined;
-}
 
 /** The answer to a call about one object. */
 export interface ObjectResult {
@@ -139,6 +86,7 @@ export class Client {
       resource,
       prefix: options.prefix ?? "",
       page_size: options.pageSize ?? 0,
+      ...selectors(options),
       ...position(options),
     };
     let token = "";
@@ -169,7 +117,10 @@ export class Client {
       ...(options.afterRevision === undefined ? {} : { after_revision: options.afterRevision }),
       send_initial_events: options.sendInitialEvents ?? false,
       include_previous: options.includePrevious ?? false,
+      eager_bookmarks: options.eagerBookmarks ?? false,
+      bookmark_interval: wireDuration(options.bookmarkIntervalMs),
       history_id: options.historyId ?? "",
+      ...selectors(options),
     };
     return resumingWatch((wire, signal) => this.#openStream(wire, signal), request, {
       clock: this.#clock,
@@ -193,6 +144,7 @@ export class Client {
       key,
       value,
       lease: String(options.lease ?? 0n),
+      ttl: wireDuration(options.ttlMs),
       history_id: options.historyId ?? "",
       ...expectation(options.expectedModRevision),
     };
@@ -295,6 +247,16 @@ function position(options: ReadOptions) {
     revision: "revision" in at ? at.revision : 0,
     history_id: options.historyId ?? "",
   };
+}
+
+function selectors({ labelSelector = "", fieldSelector = "" }: SelectorOptions) {
+  return { label_selector: labelSelector, field_selector: fieldSelector };
+}
+
+/** Milliseconds as a google.protobuf.Duration; null: left out. */
+function wireDuration(ms: number | undefined): { seconds: number; nanos: number } | null {
+  if (ms === undefined) return null;
+  return { seconds: Math.trunc(ms / 1_000), nanos: Math.trunc((ms % 1_000) * 1e6) };
 }
 
 function expectation(revision: number | undefined): { expected_mod_revision?: number } {

@@ -205,6 +205,65 @@ test("A lease may be written in hexadecimal, as etcdctl shows it.", async () => 
   expect(leases).toEqual([String(0x694d81417acd4754n), "9223372036854775807"]);
 });
 
+test("A ttl goes out as what was written, for the service to round.", async () => {
+  const ttls: unknown[] = [];
+  const script: Script = {
+    put: ({ request }, callback) => {
+      ttls.push(request.ttl);
+      callback(null, found);
+    },
+  };
+  await against(script, ["put", "k", "v", "--ttl", "1500ms"]);
+  await against(script, ["put", "k", "v", "--ttl", "1h"]);
+  await against(script, ["put", "k", "v"]);
+  expect(ttls).toEqual([{ seconds: "1", nanos: 500_000_000 }, { seconds: "3600", nanos: 0 }, null]);
+});
+
+describe("list asks", () => {
+  test.each([
+    [[], {}],
+    [["-l", "app in (a, b),!x"], { label_selector: "app in (a, b),!x" }],
+    [["--selector", "app=web"], { label_selector: "app=web" }],
+    [["--field-selector", "phase!=Failed"], { field_selector: "phase!=Failed" }],
+    [
+      ["--revision", "7", "--history-id", "h"],
+      { revision: "7", revision_match: "REVISION_MATCH_EXACT", history_id: "h" },
+    ],
+  ])("with %j for %j.", async (options, asked) => {
+    const requests: unknown[] = [];
+    const script: Script = {
+      list: ({ request }, callback) => {
+        requests.push(request);
+        callback(null, { revision: "9" });
+      },
+    };
+    expect((await against(script, ["list", ...options])).code).toBe(0);
+    const nothing = { label_selector: "", field_selector: "", history_id: "" };
+    expect(requests).toMatchObject([{ ...nothing, ...asked }]);
+  });
+});
+
+describe("--history-id names the history to", () => {
+  test.each([
+    ["get", "k"],
+    ["put", "k", "v"],
+    ["delete", "k"],
+  ])("%s", async (...args) => {
+    const asked: string[] = [];
+    const answer = (
+      { request }: { readonly request: { readonly history_id: string } },
+      callback: (error: null, found: object) => void,
+    ): void => {
+      asked.push(request.history_id);
+      callback(null, found);
+    };
+    const script: Script = { get: answer, put: answer, delete: answer };
+    await against(script, [...args, "--history-id", "h"]);
+    await against(script, args);
+    expect(asked).toEqual(["h", ""]);
+  });
+});
+
 describe("The exit code tells", () => {
   test.each<[Reason, number]>([
     ["INVALID_REQUEST", 2],
@@ -283,6 +342,10 @@ describe("A wrong command line exits with 2, sends nothing, and names the option
     [["put", "k", "v", "--lease", "0"], "--lease"],
     [["put", "k", "v", "--lease", "9223372036854775808"], "--lease"],
     [["put", "k", "v", "--expected-mod-revision", "x"], "--expected-mod-revision"],
+    [["put", "k", "v", "--ttl", "0s"], "--ttl"],
+    [["put", "k", "v", "--ttl", "10"], "--ttl"],
+    [["put", "k", "v", "--ttl", "10s", "--lease", "7"], "--ttl"],
+    [["list", "-l"], "--selector"],
   ])("%j", async (args, named) => {
     const { code, stdout, stderr } = await run(args);
     expect(code).toBe(2);
@@ -397,6 +460,11 @@ describe("watch", () => {
     [["--prefix", "p", "--after-revision", "0"], { prefix: "p", after_revision: "0" }],
     [["--initial"], { send_initial_events: true }],
     [["--previous", "-o", "json"], { include_previous: true }],
+    [
+      ["-l", "app=web", "--field-selector", "a=b"],
+      { label_selector: "app=web", field_selector: "a=b" },
+    ],
+    [["--after-revision", "5", "--history-id", "h"], { after_revision: "5", history_id: "h" }],
   ])("asks with %j for %j.", async (args, asked) => {
     const requests: unknown[] = [];
     const script: NonNullable<Script["watch"]> = (call) => {

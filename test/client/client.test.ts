@@ -1,6 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import { afterEach, describe, expect, test } from "vitest";
-import { type Client, type ConnectOptions, connect } from "../../src/client/client.ts";
+import { type Client, connect } from "../../src/client/client.ts";
+import type { ConnectOptions } from "../../src/client/options.ts";
 import { revisionConflict, revisionTooOld, WatchFanoutError } from "../../src/errors.ts";
 import { statusOf } from "../../src/wire/errors.ts";
 import type { ListRequest__Output } from "../../src/wire/generated/watchfanout/v1/ListRequest.ts";
@@ -98,6 +99,20 @@ describe("list", () => {
     ]);
   });
 
+  test("asks for the same selectors and history on every page.", async () => {
+    const asked: ListRequest__Output[] = [];
+    const db = await serving({
+      list: ({ request }, callback) => {
+        asked.push(request);
+        callback(null, { revision: "7", history_id: "h", ...pages.get(request.page_token) });
+      },
+    });
+    const options = { labelSelector: "app in (a, b)", fieldSelector: "phase!=", historyId: "h" };
+    for await (const page of db.list("r", options)) expect(page.historyId).toBe("h");
+    const same = { label_selector: "app in (a, b)", field_selector: "phase!=", history_id: "h" };
+    expect(asked).toMatchObject([same, same, same]);
+  });
+
   test("asks for no page that nobody wants.", async () => {
     let asked = 0;
     const db = await serving({
@@ -135,6 +150,43 @@ describe("put and delete", () => {
     await db.put("r", "k", Buffer.from("v"), { expectedModRevision, lease });
     await db.delete("r", "k", { expectedModRevision });
     expect(asked).toEqual([sent, "v", "9223372036854775807", sent]);
+  });
+
+  test.each([
+    [1_000, { seconds: "1", nanos: 0 }],
+    [2_500, { seconds: "2", nanos: 500_000_000 }],
+    [0.5, { seconds: "0", nanos: 500_000 }],
+    [1_999.9999999, { seconds: "1", nanos: 999_999_999 }],
+    [-1_500, { seconds: "-1", nanos: -500_000_000 }],
+    [86_400_000_000, { seconds: "86400000", nanos: 0 }],
+  ])("a put with a ttl of %d ms sends %j.", async (ttlMs, ttl) => {
+    const asked: unknown[] = [];
+    const db = await serving({
+      put: ({ request }, callback) => {
+        asked.push(request.ttl);
+        callback(null, found);
+      },
+    });
+    await db.put("r", "k", Buffer.of(), { ttlMs });
+    await db.put("r", "k", Buffer.of());
+    expect(asked).toEqual([ttl, null]);
+  });
+
+  test("name the history that their expectation comes from.", async () => {
+    const asked: unknown[] = [];
+    const db = await serving({
+      put: ({ request }, callback) => {
+        asked.push(request.history_id);
+        callback(null, found);
+      },
+      delete: ({ request }, callback) => {
+        asked.push(request.history_id);
+        callback(null, found);
+      },
+    });
+    await db.put("r", "k", Buffer.of(), { historyId: "h" });
+    await db.delete("r", "k", { historyId: "h" });
+    expect(asked).toEqual(["h", "h"]);
   });
 
   test("reject with the reason and metadata that the server gives.", async () => {
@@ -277,11 +329,21 @@ describe("watch", () => {
         call.write(wireResponse(1));
       },
     });
-    const nothing = { history_id: "", include_previous: false, send_initial_events: false };
+    const nothing = {
+      history_id: "",
+      include_previous: false,
+      send_initial_events: false,
+      label_selector: "",
+      field_selector: "",
+      eager_bookmarks: false,
+      bookmark_interval: null,
+    };
     for (const options of [
       {},
       { scope: { key: "k" }, afterRevision: 0, includePrevious: true, historyId: "h" },
       { scope: { prefix: "p" }, sendInitialEvents: true },
+      { labelSelector: "!app", fieldSelector: "phase=Running" },
+      { bookmarkIntervalMs: 1_500, eagerBookmarks: true },
     ]) {
       await db.watch("r", options).next();
     }
@@ -289,6 +351,12 @@ describe("watch", () => {
       { resource: "r", ...nothing },
       { ...nothing, key: "k", after_revision: "0", include_previous: true, history_id: "h" },
       { ...nothing, prefix: "p", send_initial_events: true },
+      { ...nothing, label_selector: "!app", field_selector: "phase=Running" },
+      {
+        ...nothing,
+        bookmark_interval: { seconds: "1", nanos: 500_000_000 },
+        eager_bookmarks: true,
+      },
     ]);
     expect(asked[0]).not.toHaveProperty("after_revision");
     expect(asked[0]).not.toHaveProperty("scope");

@@ -1,0 +1,88 @@
+import type { Clock } from "../clock.ts";
+import type { RevisionRequirement, Scope } from "../storage/storage.ts";
+import type { ClientTls } from "./endpoints.ts";
+import type { Interruption } from "./resuming-watch.ts";
+
+export interface ConnectOptions {
+  /** Where the service is: HOST:PORT. Of several, all replicas of one service, one is used at a time. */
+  readonly address: string | readonly string[];
+  /** Undefined: without TLS. */
+  readonly tls?: ClientTls | undefined;
+  /** How long one call may take, in milliseconds; a watch has no such bound. Default 10,000. */
+  readonly timeoutMs?: number | undefined;
+  readonly clock?: Clock | undefined;
+  /** Numbers from 0 to below 1, for jitter. Default `Math.random`. */
+  readonly random?: (() => number) | undefined;
+}
+
+/** What every call takes. */
+interface CallOptions {
+  /**
+   * The history that the revisions come from, as an earlier answer named it: if it is another now, the
+   * call is HISTORY_CHANGED and nothing is done. Default: not checked.
+   */
+  readonly historyId?: string | undefined;
+  /** Aborting it ends the call. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface ReadOptions extends CallOptions {
+  /** How new the answer has to be. Default: LINEARIZABLE. */
+  readonly at?: RevisionRequirement | undefined;
+}
+
+/** Which objects are picked by what is in them; both selectors have to match. */
+export interface SelectorOptions {
+  /** By labels, in Kubernetes' grammar: `app=web,tier in (a, b),!canary`. Default: all. */
+  readonly labelSelector?: string | undefined;
+  /** By fields that the resource declares: `spec.node=n1,phase!=Failed`. Default: all. */
+  readonly fieldSelector?: string | undefined;
+}
+
+export interface ListOptions extends ReadOptions, SelectorOptions {
+  /** Only keys that begin with this. Default: all. */
+  readonly prefix?: string | undefined;
+  /** How many objects a page holds at the most; 0, the default: as many as fit one message. */
+  readonly pageSize?: number | undefined;
+}
+
+export interface WatchOptions extends CallOptions, SelectorOptions {
+  /** Which keys to follow. Default: all. */
+  readonly scope?: Scope | undefined;
+  /** Delivers what came after this revision. Default: what comes from now on. */
+  readonly afterRevision?: number | undefined;
+  /** The current state first; `afterRevision` then says how new it has to be at least, 0: any. */
+  readonly sendInitialEvents?: boolean | undefined;
+  /** Whether events carry the object as it stood just before. */
+  readonly includePrevious?: boolean | undefined;
+  /**
+   * How long the resume point may stand still before a unit without events moves it, in milliseconds,
+   * at least 1,000. Default: the server's, 60 s.
+   */
+  readonly bookmarkIntervalMs?: number | undefined;
+  /** Such a unit also whenever the server learns of a newer revision. */
+  readonly eagerBookmarks?: boolean | undefined;
+  /** How many bytes are held back until a unit is whole. Default 1 GiB; more ends the watch. */
+  readonly maxUnitBytes?: number | undefined;
+  /** Called when a stream has begun to answer: the first one, and each that continues it. */
+  readonly onOpened?: (() => void) | undefined;
+  /** Called when the watch was cut off and before it goes on. */
+  readonly onInterruption?: ((interruption: Interruption) => void) | undefined;
+}
+
+export interface PutOptions extends CallOptions {
+  /** What must hold: 0: the object does not exist; N: it stands at N. Default: nothing. */
+  readonly expectedModRevision?: number | undefined;
+  /** An existing lease to attach the object to. Default: none. */
+  readonly lease?: bigint | undefined;
+  /**
+   * How long the object lives unless it is put anew, in milliseconds: under a lease that the service
+   * grants, which is of whole seconds, rounded up. Not with `lease`. Default: until it is deleted.
+   */
+  readonly ttlMs?: number | undefined;
+}
+
+export interface DeleteOptions extends CallOptions {
+  /** The revision that the object must stand at, at least 1. Default: any. */
+  readonly expectedModRevision?: number | undefined;
+}
