@@ -26,7 +26,7 @@ export class CacheWatcher implements WatchStream {
   #cursor: HistoryNode | undefined;
   /** Whether history is kept for it beyond the window, as it has not been level since it began. */
   #owed = false;
-  #bookmarkOnJoin = false;
+  #bookmarkWanted = false;
   #onEnd: (() => void) | undefined;
   #end: Error | null | undefined;
   #listener: (() => void) | undefined;
@@ -194,9 +194,9 @@ export class CacheWatcher implements WatchStream {
     return this.offer(bookmark);
   }
 
-  /** As `bookmark`; where the watcher is behind, once it no longer is. */
+  /** As `bookmark`; where the watcher is behind or its input full, once it no longer is. */
   requestBookmark(bookmark: WatchBatch): void {
-    if (!this.bookmark(bookmark)) this.#bookmarkOnJoin = true;
+    if (!this.bookmark(bookmark)) this.#bookmarkWanted = true;
   }
 
   /** Ends the stream if it is further behind than is kept for it. */
@@ -228,7 +228,22 @@ export class CacheWatcher implements WatchStream {
       return batch;
     }
     if (this.#state === "stalled") this.#state = "catching up";
+    if (this.#state === "live" && this.#bookmarkWanted) return this.#lateBookmark();
     return this.#state === "catching up" ? this.#catchUp() : undefined;
+  }
+
+  /** The bookmark that the input had no room for. */
+  #lateBookmark(): WatchBatch | undefined {
+    const { dispatcher } = this.#host;
+    if (!dispatcher.settled) {
+      // In the middle of a round it would be above what has been offered.
+      dispatcher.awaitRound(this);
+      return undefined;
+    }
+    this.#bookmarkWanted = false;
+    if (dispatcher.revision < this.position) return undefined;
+    this.position = dispatcher.revision;
+    return dispatcher.bookmark;
   }
 
   /** The next batch out of history; becomes live where history so far ends. */
@@ -250,9 +265,9 @@ export class CacheWatcher implements WatchStream {
       return new WatchBatch(this.position, events);
     }
     this.#join();
-    const bookmark = this.#bookmarkOnJoin && dispatcher.revision >= this.position;
+    const bookmark = this.#bookmarkWanted && dispatcher.revision >= this.position;
     if (events.length === 0 && !bookmark) return undefined;
-    this.#bookmarkOnJoin = false;
+    this.#bookmarkWanted = false;
     this.position = Math.max(this.position, dispatcher.revision);
     return new WatchBatch(this.position, events);
   }

@@ -220,7 +220,7 @@ export class Dispatcher {
     if (this.#eager.size > 0) {
       const { bookmark } = this;
       for (const watcher of this.#eager) {
-        if (watcher.position < this.#revision) watcher.bookmark(bookmark);
+        if (watcher.position < this.#revision) watcher.requestBookmark(bookmark);
       }
     }
     if (this.#awaiting.size > 0) {
