@@ -105,8 +105,9 @@ function codecOf(settings: ResourceSettings, index: number, checks: Checks): Cod
     }
   } catch (error) {
     if (!(error instanceof CodecError)) throw error;
-    for (const { at, message } of error.problems)
+    for (const { at, message } of error.problems) {
       checks.refuse("resource", message, [index, ...at]);
+    }
     return undefined;
   }
 }
