@@ -64,9 +64,9 @@ export class HistoryMarker {
     return { request_range: { key: this.key } };
   }
 
-  /** Whether it is `known`, as far as can be told without asking etcd. */
-  isRefuted(known: string): boolean {
-    return known === this.#refuted;
+  /** Whether the id may be `known`, as far as can be told without asking etcd. */
+  mayBe(known: string): boolean {
+    return idPattern.test(known) && known !== this.#refuted;
   }
 
   /** Writes a new id where `known` stands, or nothing, and returns what then stands there. */

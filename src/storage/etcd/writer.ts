@@ -94,7 +94,7 @@ export class Writer {
       return this.#client.write({ compare, success, failure }, lease, signal);
     }
     const { history } = this.#client;
-    if (history.isRefuted(historyId)) throw otherHistory(historyId, await history.read(signal));
+    if (!history.mayBe(historyId)) throw otherHistory(historyId, await history.read(signal));
     const answer = await this.#writeIfKnown(
       historyId,
       {

@@ -1,0 +1,122 @@
+import { describe, expect, test } from "vitest";
+import { WatchEvent } from "../../../src/storage/event.ts";
+import { Leases } from "../../../src/storage/memory/leases.ts";
+import {
+  MemoryStorage,
+  type MemoryStorageOptions,
+} from "../../../src/storage/memory/memory-storage.ts";
+import { StoredObject } from "../../../src/storage/object.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { bytes, expectFailure, linearizable, remove } from "../conformance/opened.ts";
+
+const value = bytes("1");
+const dayS = 24 * 60 * 60;
+
+function open(options: Omit<MemoryStorageOptions, "clock"> = {}) {
+  const clock = new FakeClock();
+  return { clock, storage: new MemoryStorage({ clock, ...options }) };
+}
+
+async function keysOf(storage: MemoryStorage): Promise<string[]> {
+  const { items } = await storage.list({ prefix: "", limit: 0, at: linearizable });
+  return items.map(({ key }) => key);
+}
+
+describe("in a MemoryStorage a time to live", () => {
+  test.each([1, 60, 30 * dayS, 1000 * dayS, 9_000_000_000])(
+    "of %i s is over after that, and not before",
+    async (ttlSeconds) => {
+      const { clock, storage } = open();
+      await storage.put({ key: "a", value, ttlSeconds });
+      clock.advance(ttlSeconds * 1000 - 1);
+      expect(await keysOf(storage)).toEqual(["a"]);
+      clock.advance(1);
+      expect(await keysOf(storage)).toEqual([]);
+      expect(await storage.currentRevision()).toBe(3);
+      expect(clock.pendingTimers).toBe(0);
+    },
+  );
+
+  test("is prolonged by a new put", async () => {
+    const { clock, storage } = open();
+    await storage.put({ key: "a", value, ttlSeconds: 10 });
+    clock.advance(9_000);
+    await storage.put({ key: "a", value, ttlSeconds: 10 });
+    clock.advance(9_999);
+    expect(await keysOf(storage)).toEqual(["a"]);
+    clock.advance(1);
+    expect(await keysOf(storage)).toEqual([]);
+  });
+
+  test("takes a thousand keys with it in their order, at one revision", async () => {
+    const { clock, storage } = open();
+    const keys = Array.from({ length: 1000 }, (_, i) => `${i}`);
+    const { lease } = (await storage.put({ key: "first", value, ttlSeconds: 1 })).object;
+    for (const key of keys) await storage.put({ key, value, lease });
+    const revision = await storage.currentRevision();
+    const stream = storage.watch({
+      scope: { prefix: "" },
+      withPrevious: true,
+      afterRevision: revision,
+    });
+    clock.advance(1000);
+    const batch = stream.read();
+    expect(batch?.revision).toBe(revision + 1);
+    expect(batch?.events.map(({ object }) => object.key)).toEqual([...keys, "first"].sort());
+  });
+
+  test.each<[string, (storage: MemoryStorage) => Promise<unknown>]>([
+    ["its object is put without one", (storage) => storage.put({ key: "a", value })],
+    ["its object is deleted", (storage) => storage.delete({ key: "a" })],
+    ["its object goes in a transaction", (storage) => storage.txn([remove("a")])],
+    ["the store is closed", (storage) => storage.close()],
+  ])("is held no longer once %s", async (_, end) => {
+    const { clock, storage } = open();
+    await storage.put({ key: "a", value, ttlSeconds: 10 });
+    expect(clock.pendingTimers).toBe(1);
+    await end(storage);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("is not held if the put fails", async () => {
+    const { clock, storage } = open({ maxStateBytes: 100 });
+    await expectFailure(
+      storage.put({ key: "a", value: new Uint8Array(100), ttlSeconds: 10 }),
+      "STORAGE_FULL",
+    );
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("is that of a lease, which may be put under in a transaction too", async () => {
+    const { clock, storage } = open();
+    const { lease } = (await storage.put({ key: "a", value, ttlSeconds: 10 })).object;
+    await storage.txn([{ type: "put", key: "b", value, lease }, remove("a")]);
+    const unknown = [{ type: "put", key: "c", value, lease: lease ^ 1n }] as const;
+    await expectFailure(storage.txn(unknown), "LEASE_NOT_FOUND");
+    expect(await keysOf(storage)).toEqual(["b"]);
+    clock.advance(10_000);
+    expect(await keysOf(storage)).toEqual([]);
+  });
+});
+
+describe("leases", () => {
+  test("end with the last key that they hold", () => {
+    const leases = new Leases(new FakeClock(), () => {});
+    const lease = leases.grant(10);
+    const a = new StoredObject("a", value, 2, 2, 1, lease);
+    const b = new StoredObject("b", value, 3, 3, 1, lease);
+    leases.follow([new WatchEvent("ADDED", a, undefined), new WatchEvent("ADDED", b, undefined)]);
+    leases.follow([new WatchEvent("DELETED", a.deletedAt(4), a)]);
+    expect(leases.has(lease)).toBe(true);
+    leases.follow([new WatchEvent("DELETED", b.deletedAt(5), b)]);
+    expect(leases.size).toBe(0);
+  });
+
+  test("have ids of 63 bits that tell nothing of each other", () => {
+    const leases = new Leases(new FakeClock(), () => {});
+    const ids = Array.from({ length: 1000 }, () => leases.grant(1));
+    expect(new Set(ids).size).toBe(1000);
+    for (const id of ids) expect(id > 0n && id < 2n ** 63n).toBe(true);
+    expect(ids.some((id) => id > 2n ** 62n)).toBe(true);
+  });
+});
