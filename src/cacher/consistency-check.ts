@@ -8,6 +8,9 @@ import type { WatchCache } from "./watch-cache.ts";
 /** Keys to a page of the storage's side of a comparison. */
 const pageSize = 1_000;
 
+/** The longest that Node's timers take, in milliseconds. */
+const longestTimerMs = 2 ** 31 - 1;
+
 /** The first key in which cache and storage differ, and where it stands in either; 0: nowhere. */
 export interface Difference {
   readonly key: string;
@@ -58,7 +61,7 @@ export class ConsistencyCheck {
     const { clock, intervalMs, random } = this.#options;
     if (intervalMs === 0 || this.#stopping.signal.aborted) return;
     // Jittered, so that replicas do not all ask at once.
-    const delayMs = intervalMs * (0.5 + random());
+    const delayMs = Math.min(intervalMs * (0.5 + random()), longestTimerMs);
     this.#timer ??= clock.setTimeout(() => void this.#checkAndGoOn(), delayMs);
   }
 

@@ -63,6 +63,7 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
         indexes,
         history,
         watchers: { stallTimeoutMs: config.stallTimeoutMs },
+        consistencyIntervalMs: config.consistencyIntervalMs,
       });
       caches.set(name, cacher);
       served.set(name, cacher);
@@ -89,7 +90,10 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
         clock,
         logger,
         observer: new RpcMetrics(metrics.meter),
-        limits: { responseFlushMs: config.stallTimeoutMs },
+        limits: {
+          responseFlushMs: config.stallTimeoutMs,
+          maxStreamAgeMs: config.maxStreamAgeMs,
+        },
       }),
     );
     closing.push(() => server.drain(config.shutdownTimeoutMs));

@@ -39,6 +39,8 @@ export function assembleConfig(
     tls: serverTls(values, checks),
     history,
     stallTimeoutMs: values["stall-timeout"],
+    maxStreamAgeMs: values["max-stream-age"],
+    consistencyIntervalMs: values["consistency-interval"],
     shutdownTimeoutMs: values["shutdown-timeout"],
     logLevel: values["log-level"],
     logFormat: values["log-format"],

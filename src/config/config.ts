@@ -17,6 +17,10 @@ export interface Config {
   /** What a resource has that says nothing else. */
   readonly history: HistoryBounds;
   readonly stallTimeoutMs: number;
+  /** 0: streams become as old as they like. */
+  readonly maxStreamAgeMs: number;
+  /** 0: caches are not compared with the storage. */
+  readonly consistencyIntervalMs: number;
   readonly shutdownTimeoutMs: number;
   readonly logLevel: LogLevel;
   /** Undefined: text on a terminal, otherwise JSON. */

@@ -133,6 +133,20 @@ export const options = {
     help: "End a stream whose client has taken nothing for this long.",
     default: "60s",
   },
+  "max-stream-age": {
+    schema: duration("0s"),
+    value: "DURATION",
+    help:
+      "End connections and streams in order when they are about this old, so that load spreads over " +
+      "replicas. 0s: never.",
+    default: "1h",
+  },
+  "consistency-interval": {
+    schema: duration("0s"),
+    value: "DURATION",
+    help: "Compare each cache with etcd about this often, by keys and revisions. 0s: never.",
+    default: "10m",
+  },
   "shutdown-timeout": {
     schema: duration("0s"),
     value: "DURATION",

@@ -10,7 +10,13 @@ import { listWatchService, writeService } from "../wire/services.ts";
 import { healthService, reflectionServices } from "../wire/standard-services.ts";
 import { type CallContext, methodOf, type RpcObserver, type ServedResource } from "./calls.ts";
 import { HealthService, type ServingStatus } from "./health-service.ts";
-import { boundResets, dropDistantDeadline, listenToHttp2, statusCodeOf } from "./http2-stream.ts";
+import {
+  boundResets,
+  dropDistantDeadline,
+  listenToHttp2,
+  maxTimerMs,
+  statusCodeOf,
+} from "./http2-stream.ts";
 import { defaultServerLimits, type ServerLimits } from "./limits.ts";
 import { listWatchHandlers } from "./list-watch-service.ts";
 import { ReflectionService } from "./reflection-service.ts";
@@ -96,7 +102,10 @@ export class RunningServer {
       "grpc.max_concurrent_streams": limits.maxStreamsPerConnection,
       "grpc.keepalive_time_ms": limits.keepaliveTimeMs,
       "grpc.keepalive_timeout_ms": limits.keepaliveTimeoutMs,
-      ...(limits.maxStreamAgeMs > 0 && { "grpc.max_connection_age_ms": limits.maxStreamAgeMs }),
+      ...(limits.maxStreamAgeMs > 0 && {
+        // grpc-js adds up to a tenth, and its timer must not overflow.
+        "grpc.max_connection_age_ms": Math.min(limits.maxStreamAgeMs, 0.9 * maxTimerMs),
+      }),
     });
     boundResets(this.#server, {
       burst: limits.maxStreamsPerConnection,
