@@ -1,0 +1,224 @@
+import { isDeepStrictEqual } from "node:util";
+import {
+  type Change,
+  inView,
+  resumePointOf,
+  type SeenEvent,
+  type SeenObject,
+  type Sequence,
+  stateAt,
+  unitsOf,
+  type View,
+} from "./recording.ts";
+
+/*
+ * One checker for each promise about EVERY_EVENT streams that docs/semantics.md makes. A checker reads
+ * what a sequence of streams was told and what really happened, knows nothing of how it was served, and
+ * returns what is wrong in sentences: none, if the promise was kept.
+ */
+export type Checker = (sequence: Sequence, changes: readonly Change[]) => string[];
+
+/** An event matches the request, before or after, and tells what really happened. */
+export const filter: Checker = (sequence, changes) =>
+  liveEvents(sequence).flatMap((event) => {
+    const change = changeOf(event, changes);
+    if (change === undefined) return [`${short(event)} never happened`];
+    const { before, after } = inView(change, sequence.view);
+    if (!before && !after) return [`${short(event)} matches neither before nor after`];
+    const told = after ? change.after : removed(change);
+    return isDeepStrictEqual(event.object, told) ? [] : [`${short(event)} has other content`];
+  });
+
+/** ADDED iff it did not match just before; DELETED iff it did and no longer does. */
+export const typed: Checker = (sequence, changes) =>
+  liveEvents(sequence).flatMap((event) => {
+    const change = changeOf(event, changes);
+    if (change === undefined) return [];
+    const { before, after } = inView(change, sequence.view);
+    const type = !after ? "DELETED" : before ? "MODIFIED" : "ADDED";
+    return type === event.type ? [] : [`${short(event)} is ${type}`];
+  });
+
+/** Revisions never go back: neither those of the events nor those of the resume points. */
+export const ordered: Checker = (sequence) => {
+  const units = closedUnits(sequence);
+  const points = units.map(({ revision }) => ({ revision, what: `resume point ${revision}` }));
+  const events = liveEvents(sequence).map((event) => {
+    return { revision: revisionOf(event), what: short(event) };
+  });
+  return [points, events].flatMap((all) =>
+    all.flatMap(({ revision, what }, i) => {
+      const before = all[i - 1]?.revision ?? 0;
+      return revision < before ? [`${what} comes after ${before}`] : [];
+    }),
+  );
+};
+
+/** No key twice at one revision. */
+export const unique: Checker = (sequence) => {
+  const seen = new Set<string>();
+  return liveEvents(sequence).flatMap((event) => {
+    const change = JSON.stringify([event.object.key, revisionOf(event)]);
+    const repeated = seen.has(change);
+    seen.add(change);
+    return repeated ? [`${short(event)} comes twice`] : [];
+  });
+};
+
+/** Between the first resume point and the last nothing that matches was dropped. */
+export const reliable: Checker = (sequence, changes) => {
+  const points = closedUnits(sequence).map(({ revision }) => revision);
+  const [from = 0] = points;
+  return missing(sequence, changes, from, points.at(-1) ?? 0);
+};
+
+/** The events of one revision come in one unit. */
+export const atomic: Checker = (sequence) => {
+  const unitOf = new Map<number, number>();
+  return closedUnits(sequence).flatMap(({ events, initial }, unit) =>
+    (initial ? [] : events).flatMap((event) => {
+      const first = unitOf.get(revisionOf(event)) ?? unit;
+      unitOf.set(revisionOf(event), first);
+      return first === unit ? [] : [`${short(event)} comes apart from the rest of its revision`];
+    }),
+  );
+};
+
+/** A new stream continues where the one before ended, by saying just that. */
+export const resumable: Checker = ({ streams }) =>
+  streams.slice(1).flatMap((stream, i) => {
+    const [opening] = stream;
+    // It may have ended before it said anything.
+    if (opening === undefined) return [];
+    const from = resumePointOf(streams[i] ?? []);
+    const right = opening.revision === from && opening.events.length === 0;
+    return right ? [] : [`the stream after ${from} began at ${opening.revision}`];
+  });
+
+/** After a resume point R nothing at or below R comes, in closed units and in open ones. */
+export const bookmarkable: Checker = ({ streams }) =>
+  streams.flatMap((responses) => {
+    const wrong: string[] = [];
+    let point = 0;
+    for (const { revision, events } of responses) {
+      for (const event of events) {
+        if (revisionOf(event) <= point) wrong.push(`${short(event)} comes after ${point}`);
+      }
+      point = revision ?? point;
+    }
+    return wrong;
+  });
+
+/** `previous` is the object just before, where that was asked for; initial events have none. */
+export const previous: Checker = (sequence, changes) =>
+  sequence.streams.flatMap(unitsOf).flatMap(({ events, initial }) =>
+    events.flatMap((event) => {
+      const wanted = sequence.view.includePrevious && !initial;
+      const before = wanted ? changeOf(event, changes)?.before : undefined;
+      const right = isDeepStrictEqual(event.previous, before);
+      return right ? [] : [`${short(event)} has another previous than ${JSON.stringify(before)}`];
+    }),
+  );
+
+export const guarantees: Readonly<Record<string, Checker>> = {
+  Filter: filter,
+  Typed: typed,
+  Ordered: ordered,
+  Unique: unique,
+  Reliable: reliable,
+  Atomic: atomic,
+  Resumable: resumable,
+  Bookmarkable: bookmarkable,
+  Previous: previous,
+};
+
+/** All that is wrong with a sequence, each with the promise that it breaks. */
+export function brokenBy(sequence: Sequence, changes: readonly Change[]): string[] {
+  return Object.entries(guarantees).flatMap(([name, check]) =>
+    check(sequence, changes).map((wrong) => `${name}: ${wrong}`),
+  );
+}
+
+/** The answer to a Get or a whole List, or an initial state. */
+export interface SeenRead {
+  readonly view: View;
+  /** The store's revision when the call began, or another that the answer must not be older than. */
+  readonly notBefore: number;
+  readonly revision: number;
+  readonly objects: readonly SeenObject[];
+}
+
+/**
+ * Linearizable: the answer reflects every write that completed before the call; it is the state at its
+ * own revision, in the order of the keys' bytes.
+ */
+export function linearizable(read: SeenRead, changes: readonly Change[]): string[] {
+  const { view, notBefore, revision, objects } = read;
+  const late = revision < notBefore ? [`revision ${revision} is older than ${notBefore}`] : [];
+  const state = [...stateAt(changes, revision).values()]
+    .filter((object) => view.includes(object.key) && view.matches(object))
+    .sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)));
+  if (isDeepStrictEqual(objects, state)) return late;
+  const [told, was] = [objects, state].map((all) => JSON.stringify(all.map(shortObject)));
+  return [...late, `the state at ${revision} is told as ${told} and was ${was}`];
+}
+
+/**
+ * Honest: a stream that has not ended has not gone quiet either. `level` is a revision that was written
+ * so long ago that whoever lives and reads has been told of it.
+ */
+export function honest(sequence: Sequence, changes: readonly Change[], level: number): string[] {
+  const [first] = closedUnits(sequence);
+  if (first === undefined) return ["the stream lives and has said nothing"];
+  return missing(sequence, changes, first.revision, level);
+}
+
+function closedUnits({ streams }: Sequence) {
+  return streams.flatMap(unitsOf);
+}
+
+/** All events in closed units but those of the initial state. */
+function liveEvents(sequence: Sequence): SeenEvent[] {
+  return closedUnits(sequence).flatMap(({ events, initial }) => (initial ? [] : events));
+}
+
+/** What matches after `from`, up to `upTo`, and was not told. */
+function missing(
+  sequence: Sequence,
+  changes: readonly Change[],
+  from: number,
+  upTo: number,
+): string[] {
+  const told = new Set(
+    liveEvents(sequence).map((event) => JSON.stringify([event.object.key, revisionOf(event)])),
+  );
+  return changes.flatMap((change) => {
+    const { key, revision } = change;
+    if (revision <= from || revision > upTo) return [];
+    const { before, after } = inView(change, sequence.view);
+    if ((!before && !after) || told.has(JSON.stringify([key, revision]))) return [];
+    return [`${JSON.stringify(key)}@${revision} is missing between ${from} and ${upTo}`];
+  });
+}
+
+function revisionOf(event: SeenEvent): number {
+  return event.object.modRevision;
+}
+
+function changeOf(event: SeenEvent, changes: readonly Change[]): Change | undefined {
+  const { key, modRevision } = event.object;
+  return changes.find((change) => change.key === key && change.revision === modRevision);
+}
+
+/** The object as it last was, with the revision that removed it. */
+function removed({ before, revision }: Change): SeenObject | undefined {
+  return before === undefined ? undefined : { ...before, modRevision: revision };
+}
+
+function short(event: SeenEvent): string {
+  return `${event.type} ${shortObject(event.object)}`;
+}
+
+function shortObject({ key, modRevision }: SeenObject): string {
+  return `${JSON.stringify(key)}@${modRevision}`;
+}

@@ -1,0 +1,94 @@
+/*
+ * What has happened and what was told of it, written down plainly, so that one can be held against the
+ * other whatever served it.
+ */
+
+export interface SeenObject {
+  readonly key: string;
+  /** Each character is a byte. */
+  readonly value: string;
+  readonly createRevision: number;
+  readonly modRevision: number;
+  readonly version: number;
+}
+
+export interface SeenEvent {
+  readonly type: "ADDED" | "MODIFIED" | "DELETED";
+  readonly object: SeenObject;
+  readonly previous: SeenObject | undefined;
+}
+
+/** One response of a stream. */
+export interface SeenResponse {
+  /** The resume point; undefined while a unit is open. */
+  readonly revision: number | undefined;
+  readonly events: readonly SeenEvent[];
+  readonly initialEventsEnd: boolean;
+}
+
+/** What a transaction did to one key. */
+export interface Change {
+  readonly revision: number;
+  readonly key: string;
+  readonly before: SeenObject | undefined;
+  /** Undefined: it was deleted. */
+  readonly after: SeenObject | undefined;
+}
+
+/** What a request asks to see. */
+export interface View {
+  readonly includes: (key: string) => boolean;
+  /** Whether the selectors pick it. */
+  readonly matches: (object: SeenObject) => boolean;
+  readonly includePrevious: boolean;
+}
+
+/** Streams that were resumed from one another, each after the last resume point of the one before. */
+export interface Sequence {
+  readonly view: View;
+  readonly streams: readonly (readonly SeenResponse[])[];
+}
+
+/** Events that belong together. */
+export interface Unit {
+  readonly revision: number;
+  readonly events: readonly SeenEvent[];
+  /** Whether this is the initial state. */
+  readonly initial: boolean;
+}
+
+/** The closed units of a stream. What is left of an open one at its end is dropped. */
+export function unitsOf(responses: readonly SeenResponse[]): Unit[] {
+  const units: Unit[] = [];
+  let events: SeenEvent[] = [];
+  for (const response of responses) {
+    events.push(...response.events);
+    if (response.revision === undefined) continue;
+    units.push({ revision: response.revision, events, initial: response.initialEventsEnd });
+    events = [];
+  }
+  return units;
+}
+
+/** The last resume point of a stream; undefined if it had none. */
+export function resumePointOf(responses: readonly SeenResponse[]): number | undefined {
+  return responses.findLast(({ revision }) => revision !== undefined)?.revision;
+}
+
+/** What stands at `revision`, by key. */
+export function stateAt(changes: readonly Change[], revision: number): Map<string, SeenObject> {
+  const state = new Map<string, SeenObject>();
+  for (const change of changes) {
+    if (change.revision > revision) break;
+    if (change.after === undefined) state.delete(change.key);
+    else state.set(change.key, change.after);
+  }
+  return state;
+}
+
+/** Whether the object was in view before the change, and whether it is after it. */
+export function inView(change: Change, view: View): { before: boolean; after: boolean } {
+  const sees = (object: SeenObject | undefined): boolean =>
+    object !== undefined && view.includes(object.key) && view.matches(object);
+  return { before: sees(change.before), after: sees(change.after) };
+}
