@@ -1,0 +1,17 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { CachedWorld } from "./cached-world.ts";
+import { setup, step } from "./steps.ts";
+
+test("A Cacher answers any requests about any history as the model does, with indexes and without.", async () => {
+  await fc.assert(
+    fc.asyncProperty(setup, fc.array(step, { maxLength: 80, size: "max" }), async (how, steps) => {
+      const plain = new CachedWorld(how, []);
+      await plain.live(steps);
+      const indexed = new CachedWorld(how, ["phase", "spec.node"]);
+      await indexed.live(steps);
+      expect(indexed.outcome).toEqual(plain.outcome);
+    }),
+    { numRuns: 700 },
+  );
+});

@@ -1,0 +1,172 @@
+import { expect } from "vitest";
+import type { Cacher } from "../../src/cacher/cacher.ts";
+import type { WatchFanoutError } from "../../src/errors.ts";
+import type { GetResult, ListResult, RevisionRequirement } from "../../src/storage/storage.ts";
+import { linearizable } from "../guarantees/guarantees.ts";
+import type { SeenObject, View } from "../guarantees/recording.ts";
+import { fieldText, labelText, type ReadWish, viewOf } from "./arbitraries.ts";
+import type { Model } from "./model.ts";
+import { seenObject } from "./seen.ts";
+
+interface Page {
+  readonly revision: number;
+  readonly items: readonly SeenObject[];
+  readonly next: string | undefined;
+  readonly remaining: number | undefined;
+}
+
+/** What is known of the world when a page is asked for. */
+interface Call {
+  /** The revisions of the store and of the cache, and that up to which the store is compacted. */
+  readonly calledAt: number;
+  readonly cachedAt: number;
+  readonly compacted: number;
+  readonly answer: { page?: Page; error?: WatchFanoutError };
+}
+
+/** A Get or a List, page by page, while time goes on. */
+export class Listing {
+  readonly wish: ReadWish;
+  readonly view: View;
+  readonly pages: Page[] = [];
+  readonly #cacher: Cacher;
+  readonly #model: Model;
+  readonly #revision: number;
+  #call: Call | undefined;
+  #failure: string | undefined;
+
+  /** `revision` is the one that is asked for, where the wish needs one. */
+  constructor(wish: ReadWish, revision: number, cacher: Cacher, model: Model) {
+    this.wish = wish;
+    this.view = viewOf(wish.scope, wish.selector);
+    this.#revision = revision;
+    this.#cacher = cacher;
+    this.#model = model;
+  }
+
+  get outcome(): unknown {
+    return { pages: this.pages, failure: this.#failure };
+  }
+
+  get #complete(): boolean {
+    const last = this.pages.at(-1);
+    return last !== undefined && last.next === undefined;
+  }
+
+  /** Asks for the next page, unless there is none or one is on its way. */
+  askNext(then: Omit<Call, "answer">): void {
+    if (this.#call !== undefined || this.#failure !== undefined || this.#complete) return;
+    const answer: Call["answer"] = {};
+    this.#call = { ...then, answer };
+    this.#ask().then(
+      (page) => {
+        answer.page = page;
+      },
+      (error: WatchFanoutError) => {
+        answer.error = error;
+      },
+    );
+  }
+
+  /**
+   * Everything has come to its end, so that the answer must have come, too. `oldest` is the revision that
+   * the cache's history begins after.
+   */
+  settled(oldest: number): void {
+    const call = this.#call;
+    if (call === undefined) return;
+    this.#call = undefined;
+    const { page, error } = call.answer;
+    const expected = this.#expected(call, oldest);
+    if (error !== undefined) {
+      this.#failure = error.reason ?? String(error);
+      expect(expected.may, `${error.stack}`).toContain(this.#failure);
+      return;
+    }
+    expect(page, "an answer").toBeDefined();
+    if (page === undefined) return;
+    expect(expected.must, "a refusal").toBeUndefined();
+    this.pages.push(page);
+    this.#check(page, expected.notBefore);
+  }
+
+  async #ask(): Promise<Page> {
+    const { scope, unusable, selector, pageSize: limit, pageBytes: maxBytes } = this.wish;
+    const at = this.#at;
+    if ("key" in scope) {
+      const { revision, object }: GetResult = await this.#cacher.get({ key: scope.key, at });
+      const items = object === undefined ? [] : [seenObject(object)];
+      return { revision, items, next: undefined, remaining: 0 };
+    }
+    const [labels, fields] = unusable ?? [labelText(selector), fieldText(selector)];
+    const selection = this.#cacher.select(labels, fields);
+    const startAfter = this.pages.at(-1)?.next;
+    const { prefix } = scope;
+    const request = { prefix, startAfter, limit, maxBytes, at, selection };
+    const { items, ...rest }: ListResult = await this.#cacher.list(request);
+    return { ...rest, items: items.map(seenObject) };
+  }
+
+  get #at(): RevisionRequirement {
+    const { match } = this.wish;
+    const [first] = this.pages;
+    if (first !== undefined) return { match: "EXACT", revision: first.revision };
+    if (match === "EXACT" || match === "NOT_OLDER_THAN") return { match, revision: this.#revision };
+    return { match };
+  }
+
+  /** How it must be refused, how it may be, and how old the answer may be. */
+  #expected(
+    { calledAt, cachedAt, compacted }: Call,
+    oldest: number,
+  ): {
+    readonly must: string | undefined;
+    readonly may: readonly string[];
+    readonly notBefore: number;
+  } {
+    const at = this.#at;
+    const must = (reason: string) => ({ must: reason, may: [reason], notBefore: 0 });
+    const may = (reasons: readonly string[], notBefore: number) => {
+      return { must: undefined, may: reasons, notBefore };
+    };
+    if (this.wish.unusable !== undefined) return must("INVALID_REQUEST");
+    if (at.match === "LINEARIZABLE") return may([], calledAt);
+    if (at.match === "ANY") return may([], cachedAt);
+    if (at.revision < 1) return must("INVALID_REQUEST");
+    if (at.revision > this.#model.revision) return must("HISTORY_CHANGED");
+    if (at.revision > calledAt) return may(["HISTORY_CHANGED"], at.revision);
+    if (at.match === "NOT_OLDER_THAN") return may([], Math.max(at.revision, cachedAt));
+    // From the cache's history or, beyond it, from the store; also from what was kept for other pages.
+    const kept = at.revision >= Math.min(compacted, oldest) || !this.#changedAfter(at.revision);
+    return may(kept ? [] : ["REVISION_TOO_OLD"], at.revision);
+  }
+
+  #changedAfter(revision: number): boolean {
+    return this.#model.changes.some((change) => change.revision > revision);
+  }
+
+  #check(page: Page, notBefore: number): void {
+    const { view, pages } = this;
+    const { pageSize, pageBytes, selector, match } = this.wish;
+    const { revision, items, remaining } = page;
+    expect(revision).toBe(pages[0]?.revision);
+    expect(revision).toBeLessThanOrEqual(this.#model.revision);
+    expect(revision).toBeGreaterThanOrEqual(notBefore);
+    if (match === "EXACT") expect(revision).toBe(this.#revision);
+
+    const all = this.#model.list(view, revision);
+    const objects = pages.flatMap((one) => one.items);
+    expect(objects).toEqual(all.slice(0, objects.length));
+    if (this.#complete) {
+      expect(linearizable({ view, notBefore, revision, objects }, this.#model.changes)).toEqual([]);
+    }
+
+    if (pageSize > 0) expect(items.length).toBeLessThanOrEqual(pageSize);
+    const weights = items.map(({ key, value }) => key.length + value.length + 64);
+    const bytes = weights.reduce((sum, weight) => sum + weight, 0);
+    if (pageBytes > 0 && items.length > 1) expect(bytes).toBeLessThanOrEqual(pageBytes);
+    const selective = selector.labels.length + selector.fields.length > 0;
+    const unknown = selective && remaining === undefined;
+    if (!unknown) expect(remaining).toBe(all.length - objects.length);
+  }
+}

@@ -1,0 +1,210 @@
+import { expect } from "vitest";
+import type { WatchFanoutError } from "../../src/errors.ts";
+import type { WatchStream } from "../../src/storage/storage.ts";
+import { brokenBy, honest, linearizable } from "../guarantees/guarantees.ts";
+import {
+  resumePointOf,
+  type SeenResponse,
+  type Sequence,
+  unitsOf,
+  type View,
+} from "../guarantees/recording.ts";
+import { viewOf, type WatchWish } from "./arbitraries.ts";
+import type { Model } from "./model.ts";
+import { seenResponse } from "./seen.ts";
+
+/** What is known of the world when a call begins. */
+export interface Circumstances {
+  readonly model: Model;
+  /** The store's revision. */
+  readonly calledAt: number;
+  /** The cache's revision, and the smallest that it can resume from. */
+  readonly cachedAt: number;
+  readonly oldestThen: number;
+}
+
+/** How a stream ended, and what was so then. */
+export interface StreamEnd {
+  readonly error: WatchFanoutError;
+  /** The smallest revision that can be resumed from. */
+  readonly oldest: number;
+  /** Whether its replica drains, or its lifetime is over. */
+  readonly toDrain: boolean;
+}
+
+/** A watch on a Cacher, all that it has told, and what it should have. */
+export class WatchedStream {
+  readonly wish: WatchWish;
+  readonly view: View;
+  /** The revision that was asked for. */
+  readonly after: number | undefined;
+  readonly responses: SeenResponse[] = [];
+  /** The stream that this one resumes, and the responses of it that were taken to have come. */
+  readonly resumes: { readonly stream: WatchedStream; readonly responses: number } | undefined;
+  readonly #then: Circumstances;
+  readonly #stream: WatchStream;
+  #closed = false;
+  #end: StreamEnd | undefined;
+  /** The store's revision when the call was answered, and the smallest to resume from then. */
+  #answered: { readonly revision: number; readonly oldest: number } | undefined;
+
+  constructor(
+    wish: WatchWish,
+    after: number | undefined,
+    stream: WatchStream,
+    then: Circumstances,
+    resumes?: WatchedStream["resumes"],
+  ) {
+    this.wish = wish;
+    this.after = after;
+    this.view = viewOf(wish.scope, wish.selector, wish.includePrevious);
+    this.resumes = resumes;
+    this.#stream = stream;
+    this.#then = then;
+  }
+
+  get live(): boolean {
+    return !this.#closed && this.#end === undefined;
+  }
+
+  get endReason(): string | undefined {
+    return this.#end?.error.reason;
+  }
+
+  get resumePoint(): number | undefined {
+    return resumePointOf(this.responses);
+  }
+
+  /** Everything that was under way has come to its end. */
+  settled(revision: number, oldest: number): void {
+    this.#answered ??= { revision, oldest };
+  }
+
+  /** Takes so many batches, if there are. Returns how many there were. */
+  take(batches: number, circumstances: Omit<StreamEnd, "error">): number {
+    if (this.#closed) {
+      expect(this.#stream.read()).toBeUndefined();
+      return 0;
+    }
+    for (let taken = 0; taken < batches; taken++) {
+      const batch = this.#stream.read();
+      if (batch !== undefined) {
+        this.responses.push(seenResponse(batch));
+        continue;
+      }
+      const { ended } = this.#stream;
+      if (ended instanceof Error && this.#end === undefined) {
+        this.#end = { error: ended as WatchFanoutError, ...circumstances };
+      }
+      return taken;
+    }
+    return batches;
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#stream.close();
+  }
+
+  /** This stream behind those that it resumes. */
+  get sequence(): Sequence {
+    const { resumes, responses, view } = this;
+    const before = resumes === undefined ? [] : [...resumes.stream.sequence.streams];
+    if (resumes !== undefined) {
+      before[before.length - 1] = resumes.stream.responses.slice(0, resumes.responses);
+    }
+    return { view, streams: [...before, responses] };
+  }
+
+  /** Fails unless all that was told, and how it ended, is as the model has it. */
+  check(): void {
+    const { model } = this.#then;
+    if (this.#end !== undefined) this.#checkEnd(this.#end);
+    const refusal = this.#refusal();
+    if (refusal !== undefined) {
+      const told = this.responses.filter(({ revision }) => revision !== undefined);
+      expect(told, `a stream to be refused as ${refusal}`).toEqual([]);
+      if (!this.#closed && this.#answered !== undefined) expect(this.endReason).toBe(refusal);
+      return;
+    }
+    if (this.responses.length === 0) return;
+    this.#checkOpening();
+    const [first, ...rest] = unitsOf(this.responses);
+    if (first === undefined) return;
+    const told = rest.flatMap(({ events }) => events);
+    expect(told).toEqual(model.watch(this.view, first.revision, this.resumePoint ?? 0));
+    expect(brokenBy(this.sequence, model.changes)).toEqual([]);
+  }
+
+  /** Fails unless everything up to `level`, which is long ago, has been told. */
+  checkHonest(level: number): void {
+    if (this.live) expect(honest(this.sequence, this.#then.model.changes, level)).toEqual([]);
+  }
+
+  /** Why the stream has to be refused; undefined if it need not be. */
+  #refusal(): string | undefined {
+    const { after, wish } = this;
+    const answeredAt = this.#answered?.revision ?? Infinity;
+    if (wish.unusable !== undefined) return "INVALID_REQUEST";
+    if (after !== undefined && after < 0) return "INVALID_REQUEST";
+    if (wish.history === "another") return "HISTORY_CHANGED";
+    if (after === undefined) return undefined;
+    if (after > answeredAt) return "HISTORY_CHANGED";
+    return !wish.sendInitialEvents && after < this.#then.oldestThen
+      ? "REVISION_TOO_OLD"
+      : undefined;
+  }
+
+  #checkOpening(): void {
+    const { after, responses, wish } = this;
+    const { calledAt, model } = this.#then;
+    const answeredAt = this.#answered?.revision ?? calledAt;
+    const [opening] = responses;
+    expect(opening?.events).toEqual([]);
+    expect(responses.filter(({ initialEventsEnd }) => initialEventsEnd).length).toBeLessThan(2);
+    if (!wish.sendInitialEvents) {
+      expect(responses.every(({ initialEventsEnd }) => !initialEventsEnd)).toBe(true);
+      expect(opening?.revision).toBeGreaterThanOrEqual(after ?? calledAt);
+      expect(opening?.revision).toBeLessThanOrEqual(after ?? answeredAt);
+      return;
+    }
+    expect(opening?.revision).toBeUndefined();
+    const [state] = unitsOf(responses);
+    if (state === undefined) return;
+    expect(state.initial).toBe(true);
+    expect(state.events.every(({ type }) => type === "ADDED")).toBe(true);
+    expect(state.revision).toBeLessThanOrEqual(answeredAt);
+    const objects = state.events.map(({ object }) => object);
+    const { revision } = state;
+    const read = { view: this.view, notBefore: after ?? calledAt, revision, objects };
+    expect(linearizable(read, model.changes)).toEqual([]);
+  }
+
+  #checkEnd({ error, oldest, toDrain }: StreamEnd): void {
+    const { after, resumePoint } = this;
+    const refusal = this.#refusal();
+    if (refusal === error.reason) {
+      if (refusal === "REVISION_TOO_OLD") this.#checkTooOld(error);
+      return;
+    }
+    const { calledAt } = this.#then;
+    const begin = after ?? resumePoint ?? Infinity;
+    const permitted = [
+      ...(toDrain ? ["DRAINING"] : []),
+      ...(resumePoint !== undefined && resumePoint < oldest ? ["SLOW_CONSUMER"] : []),
+      // What was written since it was asked for may have come first.
+      ...(after !== undefined && after > calledAt ? ["HISTORY_CHANGED"] : []),
+      ...(begin < (this.#answered?.oldest ?? 0) && this.responses.length < 2
+        ? ["REVISION_TOO_OLD"]
+        : []),
+    ];
+    expect(permitted, String(error)).toContain(error.reason);
+  }
+
+  #checkTooOld({ metadata }: WatchFanoutError): void {
+    expect(metadata["requested_revision"]).toBe(String(this.after));
+    const oldest = Number(metadata["oldest_revision"]);
+    expect(oldest).toBeGreaterThanOrEqual(this.#then.oldestThen);
+    expect(oldest).toBeLessThanOrEqual(this.#answered?.oldest ?? Infinity);
+  }
+}
