@@ -9,7 +9,12 @@ import {
   status,
 } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
-import type { WatchRequest, WatchResponse } from "../../../src/storage/etcd/messages.ts";
+import type {
+  RangeRequest,
+  RangeResponse,
+  WatchRequest,
+  WatchResponse,
+} from "../../../src/storage/etcd/messages.ts";
 
 const require = createRequire(import.meta.url);
 const definition = loadSync(require.resolve("etcd3/proto/rpc.proto"), {
@@ -23,10 +28,16 @@ const definition = loadSync(require.resolve("etcd3/proto/rpc.proto"), {
 /** What the scripted etcd is to say; whatever is left out it answers as an empty one at revision 1. */
 export interface Script {
   readonly version?: string;
-  /** The answer to each range: a revision, or the error to fail with. */
-  readonly range?: () => number | Partial<ServiceError>;
+  /** The answer to each range: one at a revision that has nothing, a whole one, or an error. */
+  readonly range?: (
+    request: RangeRequest,
+  ) => number | Partial<RangeResponse> | Partial<ServiceError>;
   /** Fails each transaction so. */
   readonly txn?: () => Partial<ServiceError>;
+  /** Fails each grant of a lease so; else they are granted, as number 7. */
+  readonly leaseGrant?: () => Partial<ServiceError>;
+  /** Fails each revocation so, or leaves it without an answer. */
+  readonly leaseRevoke?: () => Partial<ServiceError> | undefined;
   /** Called with each watch stream that is opened, once its create request has come. */
   readonly watch?: (stream: ScriptedWatch) => void;
 }
@@ -59,11 +70,12 @@ type Callback = (error: Partial<ServiceError> | null, response?: object) => void
 export async function startScriptedEtcd(script: Script): Promise<ScriptedEtcd> {
   const server = new Server();
   const calls: string[] = [];
-  const unary = (name: string, answer: () => object | Partial<ServiceError>) => {
-    return (_call: unknown, callback: Callback): void => {
+  const unary = (name: string, answer: (request: RangeRequest) => object | undefined) => {
+    return ({ request }: { request: RangeRequest }, callback: Callback): void => {
       calls.push(name);
-      const said = answer();
-      if ("code" in said) callback(said);
+      const said = answer(request);
+      if (said === undefined) return;
+      if ("code" in said) callback(said as Partial<ServiceError>);
       else callback(null, said);
     };
   };
@@ -71,11 +83,15 @@ export async function startScriptedEtcd(script: Script): Promise<ScriptedEtcd> {
     status: unary("status", () => ({ version: script.version ?? "3.5.16" })),
   });
   server.addService(serviceOf("KV"), {
-    range: unary("range", () => {
-      const said = script.range?.() ?? 1;
+    range: unary("range", (request) => {
+      const said = script.range?.(request) ?? 1;
       return typeof said === "number" ? { header: { revision: said } } : said;
     }),
     txn: unary("txn", () => script.txn?.() ?? { code: status.UNIMPLEMENTED }),
+  });
+  server.addService(serviceOf("Lease"), {
+    leaseGrant: unary("leaseGrant", () => script.leaseGrant?.() ?? { ID: 7 }),
+    leaseRevoke: unary("leaseRevoke", () => (script.leaseRevoke ?? (() => ({})))()),
   });
   server.addService(serviceOf("Watch"), {
     watch: (call: ServerDuplexStream<WatchRequest, WatchResponse>) => {
