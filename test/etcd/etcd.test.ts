@@ -43,6 +43,26 @@ describe("an etcd for tests", () => {
     }
   });
 
+  it("answers nothing while it is paused, and what it was asked afterwards", async () => {
+    const etcd = await startEtcd();
+    try {
+      for (let i = 0; i < 20; i++) {
+        await etcd.pause();
+        let isAnswered = false;
+        const answer = call(etcd, "kv/put", { key: base64("a") }).then(() => {
+          isAnswered = true;
+        });
+        // A whole exchange with someone else, which the answer would have come before.
+        await refusesConnections(etcd.url);
+        expect(isAnswered).toBe(false);
+        etcd.resume();
+        await answer;
+      }
+    } finally {
+      await etcd.stop();
+    }
+  });
+
   it("asks for a password when it is started with one", async () => {
     const etcd = await startEtcd({ rootPassword: "secret" });
     try {

@@ -1,12 +1,15 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import * as http from "node:http";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { promisify } from "node:util";
 import { etcdBinaries } from "../../scripts/etcd.ts";
+
+const run = promisify(execFile);
 
 export interface EtcdOptions {
   /** Enables authentication, with the user `root` and this password. Not together with `tls`. */
@@ -33,8 +36,11 @@ export interface Etcd {
   kill(): Promise<void>;
   /** Starts it again after `kill`, on the same ports and data, and waits until it is healthy. */
   start(): Promise<void>;
-  /** Makes it deaf without closing its connections (SIGSTOP), as a machine that lost its network. */
-  pause(): void;
+  /**
+   * Makes it deaf without closing its connections (SIGSTOP), as a machine that lost its network, and
+   * waits until it is.
+   */
+  pause(): Promise<void>;
   /** Ends `pause`. */
   resume(): void;
   /** Kills it and deletes its data. Harmless when called twice. */
@@ -57,8 +63,8 @@ export async function startEtcd(options: EtcdOptions = {}): Promise<Etcd> {
     },
     kill: () => member.kill(),
     start: () => member.start(),
-    pause: () => member.signal("SIGSTOP"),
-    resume: () => member.signal("SIGCONT"),
+    pause: () => member.pause(),
+    resume: () => member.resume(),
     stop: async () => {
       await member.kill();
       await rm(folder, { recursive: true, force: true });
@@ -104,6 +110,10 @@ const METRICS = "metrics";
 /** How often, and how far apart, a starting etcd is asked whether it is healthy: 20 s in all. */
 const HEALTH_TRIES = 800;
 const HEALTH_INTERVAL_MS = 25;
+
+/** How often, and how far apart, it is looked whether a process has stopped: 5 s in all. */
+const STOP_TRIES = 1_000;
+const STOP_INTERVAL_MS = 5;
 
 class Member {
   readonly port: number;
@@ -153,8 +163,20 @@ class Member {
     dismissWatchdog(child);
   }
 
-  signal(signal: "SIGSTOP" | "SIGCONT"): void {
-    this.#child?.kill(signal);
+  async pause(): Promise<void> {
+    const pid = this.#child?.pid;
+    if (pid === undefined) throw new Error("this etcd does not run");
+    process.kill(pid, "SIGSTOP");
+    // A signal takes effect a moment later, in which etcd may answer once more.
+    for (let i = 0; i < STOP_TRIES; i++) {
+      if (await isStopped(pid)) return;
+      await delay(STOP_INTERVAL_MS);
+    }
+    throw new Error("this etcd does not stop");
+  }
+
+  resume(): void {
+    this.#child?.kill("SIGCONT");
   }
 
   async #healthy(child: ChildProcess): Promise<void> {
@@ -165,6 +187,20 @@ class Member {
     }
     throw new Error(`${this.#bin} did not become healthy. The end of its log:\n${this.output}`);
   }
+}
+
+/** Whether every thread of the process has stopped. Where there is no /proc, `ps` says it of the whole. */
+async function isStopped(pid: number): Promise<boolean> {
+  const threads = await readdir(`/proc/${pid}/task`).catch(() => undefined);
+  if (threads === undefined) {
+    const { stdout } = await run("ps", ["-o", "state=", "-p", String(pid)], { timeout: 5_000 });
+    return stdout.startsWith("T");
+  }
+  const stats = await Promise.all(
+    threads.map((thread) => readFile(`/proc/${pid}/task/${thread}/stat`, "utf8").catch(() => "")),
+  );
+  // "PID (NAME) STATE ..."; a thread that has ended meanwhile has nothing to say.
+  return stats.every((stat) => stat === "" || /\) [Tt] /.test(stat));
 }
 
 /** A word on the pipe lets it go without killing: the process id may be someone else's by now. */

@@ -74,7 +74,7 @@ describe("an etcd that is killed", () => {
     closings.push(() => etcd.stop());
     const storage = storageOf(etcd, "p/");
     await storage.put({ key: "a", value });
-    etcd.pause();
+    await etcd.pause();
     const write = storage.put({ key: "b", value });
     const failed = expect(write).rejects.toMatchObject({ reason: "OUTCOME_UNKNOWN" });
     // The deadline of the read that begins after the write ends after the write has been sent.
@@ -110,7 +110,7 @@ describe("an etcd that is not heard any more", () => {
     const storage = storageOf(etcd, "p/");
     const reader = new StreamReader(storage, all);
     await reader.begun();
-    etcd.pause();
+    await etcd.pause();
     expect(await reader.end()).toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
   });
 
@@ -119,7 +119,7 @@ describe("an etcd that is not heard any more", () => {
     closings.push(() => etcd.stop());
     const storage = storageOf(etcd, "p/", { requestTimeoutMs: 600 });
     await storage.put({ key: "a", value });
-    etcd.pause();
+    await etcd.pause();
     const failures: [() => Promise<unknown>, string][] = [
       [() => storage.get({ key: "a", at: linearizable }), "UPSTREAM_UNAVAILABLE"],
       [() => storage.list({ prefix: "", limit: 0, at: linearizable }), "UPSTREAM_UNAVAILABLE"],
@@ -142,7 +142,7 @@ describe("an etcd that is not heard any more", () => {
       requestTimeoutMs: 2_000,
     });
     await storage.currentRevision();
-    deaf.pause();
+    await deaf.pause();
     expect(await storage.currentRevision()).toBe(await new Source(well).revision());
   });
 });

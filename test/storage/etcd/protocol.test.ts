@@ -2,6 +2,7 @@ import { status } from "@grpc/grpc-js";
 import { afterEach, describe, expect, test } from "vitest";
 import type { EtcdClient } from "../../../src/storage/etcd/client.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
+import type { RangeResponse } from "../../../src/storage/etcd/messages.ts";
 import type { WatchRequest } from "../../../src/storage/storage.ts";
 import { StreamReader } from "../conformance/stream-reader.ts";
 import {
@@ -393,5 +394,47 @@ describe("a read", () => {
       reason: "UPSTREAM_UNAVAILABLE",
       message: expect.stringContaining(details),
     });
+  });
+});
+
+describe("a listing", () => {
+  test("of many answers of etcd has all of them at the revision of the first", async () => {
+    const asked: object[] = [];
+    const kv = (key: string): object => ({ key: Buffer.from(`p/${key}`), value: Buffer.from("x") });
+    const { storage } = await open({
+      range: ({ revision, key }) => {
+        asked.push({ revision: Number(revision), key: Buffer.from(key).toString() });
+        const answered = asked.length;
+        return {
+          header: { revision: `${10 + answered}` },
+          kvs: [kv(`${answered}`)],
+          more: answered < 3,
+          count: `${4 - answered}`,
+        } as Partial<RangeResponse>;
+      },
+    });
+    const list = await storage.list({ prefix: "", limit: 0, at: { match: "LINEARIZABLE" } });
+    expect(list.revision).toBe(11);
+    expect(list.items.map(({ key }) => key)).toEqual(["1", "2", "3"]);
+    expect(asked).toEqual([
+      { revision: 0, key: "p/" },
+      { revision: 11, key: "p/1\0" },
+      { revision: 11, key: "p/2\0" },
+    ]);
+  });
+
+  test("of ANY state goes to the leader where the member is behind what was read before", async () => {
+    const asked: boolean[] = [];
+    const answers = [20, 15, 21];
+    const { storage } = await open({
+      range: ({ serializable = false }) => {
+        asked.push(serializable);
+        return answers.shift() ?? 0;
+      },
+    });
+    await storage.currentRevision();
+    const list = await storage.list({ prefix: "", limit: 0, at: { match: "ANY" } });
+    expect(list.revision).toBe(21);
+    expect(asked).toEqual([false, true, false]);
   });
 });
