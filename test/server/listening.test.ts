@@ -3,7 +3,7 @@ import { createConnection } from "node:net";
 import { credentials, type Server } from "@grpc/grpc-js";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { listenToHttp2 } from "../../src/server/http2-stream.ts";
+import { boundResets, listenToHttp2 } from "../../src/server/http2-stream.ts";
 import { startServer } from "../../src/server/server.ts";
 import { ManualTimers } from "./manual-timers.ts";
 import { serve, serveThings } from "./served.ts";
@@ -43,11 +43,12 @@ describe("With TLS", () => {
   });
 
   test("is drained also of connections that have not finished their handshake", async () => {
-    const { server, clock } = await serveThings({ server: { tls: { cert, key } } });
+    const { server, clock, recorder } = await serveThings({ server: { tls: { cert, key } } });
     const mute = createConnection(server.port, "127.0.0.1");
     const closed = new Promise((resolve) => mute.once("close", resolve));
     await clientOf(server.port, cert).list({ resource });
-    const drained = server.drain(1_000);
+    await recorder.untilEnded(1);
+    const drained = server.drain(10_000);
     clock.advance(1_000);
     await Promise.all([drained, closed]);
   });
@@ -98,5 +99,6 @@ describe("The HTTP/2 below grpc-js", () => {
   test("is done without where it looks otherwise", () => {
     const listeners = { stream: () => {}, connection: () => {}, error: () => {} };
     expect(listenToHttp2({ http2Servers: [] } as unknown as Server, listeners)).toBe(0);
+    boundResets({} as unknown as Server, { burst: 1, perSecond: 1 });
   });
 });

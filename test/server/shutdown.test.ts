@@ -91,6 +91,27 @@ describe("Draining", () => {
     mute.destroy();
   });
 
+  test.each([
+    ["has said nothing", ""],
+    ["has said half of how HTTP/2 begins", "PRI * HTTP/2.0\r\n"],
+    ["has begun HTTP/2 and asked nothing", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"],
+  ])("waits a second for a connection that %s, and not for its limit", async (_name, said) => {
+    const { server, client, clock, recorder } = await serveThings();
+    const mute = createConnection(server.port, "127.0.0.1")
+      .on("error", () => {})
+      .resume();
+    const closed = new Promise((resolve) => mute.once("close", resolve));
+    mute.write(said);
+    const watch = client.watch({ resource });
+    await watch.next();
+    const drained = server.drain(10_000);
+    await watch.ended;
+    await recorder.untilEnded(1);
+    clock.advance(1_000);
+    await Promise.all([drained, closed]);
+    expect(clock.now()).toBe(1_000);
+  });
+
   test("twice is the same as once", async () => {
     const { server } = await serveThings();
     expect(server.drain(1_000)).toBe(server.drain(5));
