@@ -39,7 +39,7 @@ function examples(config: Config, grpc: ListenAddress): readonly string[] {
   const resource = resources[0]?.name ?? "default";
   const target = formatAddress(reachable(grpc));
   // Run unbuilt, there is no command on the PATH.
-  const command = import.meta.url.endsWith(".ts") ? "npx node src/cli/main.ts" : "watch-fanout";
+  const command = import.meta.url.endsWith(".ts") ? "bin/watch-fanout" : "watch-fanout";
   const options = [
     ...(resource === "default" ? [] : [`--resource ${resource}`]),
     ...(target === "127.0.0.1:50051" ? [] : [`--address ${target}`]),
