@@ -147,6 +147,8 @@ export interface WatchWish {
   /** After how many milliseconds it is to end, if at all. */
   readonly lifetimeMs: number | undefined;
   readonly history: "not said" | "this one" | "another";
+  /** Whether it takes what there is as soon as it is told; otherwise whenever it likes. */
+  readonly takesAtOnce: boolean;
 }
 
 export const watchWish: fc.Arbitrary<WatchWish> = fc.record({
@@ -163,6 +165,7 @@ export const watchWish: fc.Arbitrary<WatchWish> = fc.record({
     ...Array<"this one" | "not said">(20).fill("this one").fill("not said", 10),
     "another",
   ),
+  takesAtOnce: fc.boolean(),
 });
 
 export type Match = "LINEARIZABLE" | "ANY" | "NOT_OLDER_THAN" | "EXACT";

@@ -1,17 +1,19 @@
 import { expect } from "vitest";
 import { Cacher } from "../../src/cacher/cacher.ts";
+import { patrolIntervalMs } from "../../src/cacher/patrol.ts";
 import { AttributeReader } from "../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";
 import type { WatchFanoutError } from "../../src/errors.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
-import type { WatchStream } from "../../src/storage/storage.ts";
+import type { RevisionRequirement, WatchStream } from "../../src/storage/storage.ts";
 import { silent } from "../cacher/cached-store.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { fieldText, labelText, type ReadWish, type WatchWish } from "./arbitraries.ts";
-import { Listing } from "./listing.ts";
+import { type AskPage, Listing, type Page } from "./listing.ts";
 import { type Entry, Model, modelFields } from "./model.ts";
+import { seenObject, seenResponse } from "./seen.ts";
 import type { Setup, Step } from "./steps.ts";
-import { WatchedStream } from "./watched-stream.ts";
+import { type Source, WatchedStream } from "./watched-stream.ts";
 
 const codec = new JsonCodec({ fields: modelFields });
 
@@ -73,9 +75,11 @@ export class CachedWorld {
       await this.#elapse(500);
       this.#drainStreams();
     }
-    for (const { watched } of this.#streams) {
+    for (const { watched, expiresAt } of this.#streams) {
       watched.check();
-      if (watched.live) expect(watched.resumePoint).toBe(this.#settledAt);
+      if (!watched.live) continue;
+      expect(watched.resumePoint).toBe(this.#settledAt);
+      expect(expiresAt).toBeGreaterThan(this.#clock.now() - patrolIntervalMs);
     }
     expect(this.#current.cacher.stats().inconsistencies).toBe(0);
     expect(this.#current.cacher.stats().waiting).toBe(0);
@@ -248,13 +252,16 @@ export class CachedWorld {
       cachedAt: this.#settledAt,
       oldestThen: this.#oldestOf(replica),
     };
-    const watched = new WatchedStream(wish, afterRevision, stream, then, resumes);
-    this.#streams.push({ watched, replica, expiresAt });
+    const watched = new WatchedStream(wish, afterRevision, sourceOf(stream), then, resumes);
+    const i = this.#streams.push({ watched, replica, expiresAt }) - 1;
+    if (wish.takesAtOnce) stream.onReadable(() => this.#takeFrom(i, 1_000));
   }
 
   #read(wish: ReadWish): void {
     const revision = this.#model.revision - wish.back;
-    const listing = new Listing(wish, revision, this.#current.cacher, this.#model);
+    const { cacher } = this.#current;
+    const ask: AskPage = (at, previous) => askCacher(cacher, wish, at, previous);
+    const listing = new Listing(wish, revision, ask, this.#model);
     listing.askNext(this.#circumstances);
     this.#listings.push({ listing, replica: this.#current });
   }
@@ -282,7 +289,9 @@ export class CachedWorld {
     if (stream === undefined) return 0;
     const { watched, replica, expiresAt } = stream;
     const toDrain = replica.draining || expiresAt <= this.#clock.now();
-    return watched.take(batches, { oldest: this.#oldestOf(replica), toDrain });
+    // The cache may have taken in all that is written, as this may be in the midst of it.
+    const oldest = this.#oldestOf(replica, this.#model.revision);
+    return watched.take(batches, { oldest, toDrain });
   }
 
   /** Takes all there is. */
@@ -307,9 +316,43 @@ export class CachedWorld {
     };
   }
 
-  #oldestOf({ start }: Replica): number {
-    return this.#model.oldestResumable(start, this.#setup.historyEvents, this.#settledAt);
+  /** The smallest revision that can be resumed from when the cache is at `revision`. */
+  #oldestOf({ start }: Replica, revision: number = this.#settledAt): number {
+    return this.#model.oldestResumable(start, this.#setup.historyEvents, revision);
   }
+}
+
+/** A batch is what a response is made of. */
+function sourceOf(stream: WatchStream): Source {
+  return {
+    read: () => {
+      const batch = stream.read();
+      return batch === undefined ? undefined : seenResponse(batch);
+    },
+    get ended() {
+      return (stream.ended as WatchFanoutError | null) ?? undefined;
+    },
+    close: () => stream.close(),
+  };
+}
+
+async function askCacher(
+  cacher: Cacher,
+  { scope, unusable, selector, pageSize: limit, pageBytes: maxBytes }: ReadWish,
+  at: RevisionRequirement,
+  previous: Page | undefined,
+): Promise<Page> {
+  if ("key" in scope) {
+    const { revision, object } = await cacher.get({ key: scope.key, at });
+    const items = object === undefined ? [] : [seenObject(object)];
+    return { revision, items, next: undefined, remaining: 0 };
+  }
+  const [labels, fields] = unusable ?? [labelText(selector), fieldText(selector)];
+  const selection = cacher.select(labels, fields);
+  const { prefix } = scope;
+  const startAfter = previous?.next;
+  const page = await cacher.list({ prefix, startAfter, limit, maxBytes, at, selection });
+  return { ...page, items: page.items.map(seenObject) };
 }
 
 /** A watch that did not get as far as a stream. */

@@ -12,6 +12,6 @@ test("A Cacher answers any requests about any history as the model does, with in
       await indexed.live(steps);
       expect(indexed.outcome).toEqual(plain.outcome);
     }),
-    { numRuns: 700 },
+    { numRuns: 500 },
   );
 });

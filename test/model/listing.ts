@@ -1,19 +1,20 @@
 import { expect } from "vitest";
-import type { Cacher } from "../../src/cacher/cacher.ts";
-import type { WatchFanoutError } from "../../src/errors.ts";
-import type { GetResult, ListResult, RevisionRequirement } from "../../src/storage/storage.ts";
+import type { RevisionRequirement } from "../../src/storage/storage.ts";
 import { linearizable } from "../guarantees/guarantees.ts";
 import type { SeenObject, View } from "../guarantees/recording.ts";
-import { fieldText, labelText, type ReadWish, viewOf } from "./arbitraries.ts";
+import { type ReadWish, viewOf } from "./arbitraries.ts";
 import type { Model } from "./model.ts";
-import { seenObject } from "./seen.ts";
 
-interface Page {
+export interface Page {
   readonly revision: number;
   readonly items: readonly SeenObject[];
+  /** What the next page is asked for with. */
   readonly next: string | undefined;
   readonly remaining: number | undefined;
 }
+
+/** Asks for the first page, or for the one after `previous`. */
+export type AskPage = (at: RevisionRequirement, previous: Page | undefined) => Promise<Page>;
 
 /** What is known of the world when a page is asked for. */
 interface Call {
@@ -21,7 +22,7 @@ interface Call {
   readonly calledAt: number;
   readonly cachedAt: number;
   readonly compacted: number;
-  readonly answer: { page?: Page; error?: WatchFanoutError };
+  readonly answer: { page?: Page; error?: Error & { readonly reason?: string } };
 }
 
 /** A Get or a List, page by page, while time goes on. */
@@ -29,18 +30,18 @@ export class Listing {
   readonly wish: ReadWish;
   readonly view: View;
   readonly pages: Page[] = [];
-  readonly #cacher: Cacher;
+  readonly #ask: AskPage;
   readonly #model: Model;
   readonly #revision: number;
   #call: Call | undefined;
   #failure: string | undefined;
 
   /** `revision` is the one that is asked for, where the wish needs one. */
-  constructor(wish: ReadWish, revision: number, cacher: Cacher, model: Model) {
+  constructor(wish: ReadWish, revision: number, ask: AskPage, model: Model) {
     this.wish = wish;
     this.view = viewOf(wish.scope, wish.selector);
     this.#revision = revision;
-    this.#cacher = cacher;
+    this.#ask = ask;
     this.#model = model;
   }
 
@@ -58,11 +59,11 @@ export class Listing {
     if (this.#call !== undefined || this.#failure !== undefined || this.#complete) return;
     const answer: Call["answer"] = {};
     this.#call = { ...then, answer };
-    this.#ask().then(
+    this.#ask(this.#at, this.pages.at(-1)).then(
       (page) => {
         answer.page = page;
       },
-      (error: WatchFanoutError) => {
+      (error: Error) => {
         answer.error = error;
       },
     );
@@ -88,23 +89,6 @@ export class Listing {
     expect(expected.must, "a refusal").toBeUndefined();
     this.pages.push(page);
     this.#check(page, expected.notBefore);
-  }
-
-  async #ask(): Promise<Page> {
-    const { scope, unusable, selector, pageSize: limit, pageBytes: maxBytes } = this.wish;
-    const at = this.#at;
-    if ("key" in scope) {
-      const { revision, object }: GetResult = await this.#cacher.get({ key: scope.key, at });
-      const items = object === undefined ? [] : [seenObject(object)];
-      return { revision, items, next: undefined, remaining: 0 };
-    }
-    const [labels, fields] = unusable ?? [labelText(selector), fieldText(selector)];
-    const selection = this.#cacher.select(labels, fields);
-    const startAfter = this.pages.at(-1)?.next;
-    const { prefix } = scope;
-    const request = { prefix, startAfter, limit, maxBytes, at, selection };
-    const { items, ...rest }: ListResult = await this.#cacher.list(request);
-    return { ...rest, items: items.map(seenObject) };
   }
 
   get #at(): RevisionRequirement {

@@ -1,6 +1,4 @@
 import { expect } from "vitest";
-import type { WatchFanoutError } from "../../src/errors.ts";
-import type { WatchStream } from "../../src/storage/storage.ts";
 import { brokenBy, honest, linearizable } from "../guarantees/guarantees.ts";
 import {
   resumePointOf,
@@ -11,7 +9,20 @@ import {
 } from "../guarantees/recording.ts";
 import { viewOf, type WatchWish } from "./arbitraries.ts";
 import type { Model } from "./model.ts";
-import { seenResponse } from "./seen.ts";
+
+/** A stream of responses, whatever they come through. */
+export interface Source {
+  /** The next response, or undefined if there is none now. */
+  read(): SeenResponse | undefined;
+  /** Once all has been read: why it ended, if it did so by itself. */
+  readonly ended: StreamError | undefined;
+  close(): void;
+}
+
+export interface StreamError {
+  readonly reason: string;
+  readonly metadata: Readonly<Record<string, string>>;
+}
 
 /** What is known of the world when a call begins. */
 export interface Circumstances {
@@ -25,14 +36,14 @@ export interface Circumstances {
 
 /** How a stream ended, and what was so then. */
 export interface StreamEnd {
-  readonly error: WatchFanoutError;
+  readonly error: StreamError;
   /** The smallest revision that can be resumed from. */
   readonly oldest: number;
   /** Whether its replica drains, or its lifetime is over. */
   readonly toDrain: boolean;
 }
 
-/** A watch on a Cacher, all that it has told, and what it should have. */
+/** A watch, all that it has told, and what it should have. */
 export class WatchedStream {
   readonly wish: WatchWish;
   readonly view: View;
@@ -42,7 +53,7 @@ export class WatchedStream {
   /** The stream that this one resumes, and the responses of it that were taken to have come. */
   readonly resumes: { readonly stream: WatchedStream; readonly responses: number } | undefined;
   readonly #then: Circumstances;
-  readonly #stream: WatchStream;
+  readonly #source: Source;
   #closed = false;
   #end: StreamEnd | undefined;
   /** The store's revision when the call was answered, and the smallest to resume from then. */
@@ -51,7 +62,7 @@ export class WatchedStream {
   constructor(
     wish: WatchWish,
     after: number | undefined,
-    stream: WatchStream,
+    source: Source,
     then: Circumstances,
     resumes?: WatchedStream["resumes"],
   ) {
@@ -59,7 +70,7 @@ export class WatchedStream {
     this.after = after;
     this.view = viewOf(wish.scope, wish.selector, wish.includePrevious);
     this.resumes = resumes;
-    this.#stream = stream;
+    this.#source = source;
     this.#then = then;
   }
 
@@ -80,30 +91,28 @@ export class WatchedStream {
     this.#answered ??= { revision, oldest };
   }
 
-  /** Takes so many batches, if there are. Returns how many there were. */
-  take(batches: number, circumstances: Omit<StreamEnd, "error">): number {
+  /** Takes so many responses, if there are. Returns how many there were. */
+  take(most: number, circumstances: Omit<StreamEnd, "error">): number {
     if (this.#closed) {
-      expect(this.#stream.read()).toBeUndefined();
+      expect(this.#source.read()).toBeUndefined();
       return 0;
     }
-    for (let taken = 0; taken < batches; taken++) {
-      const batch = this.#stream.read();
-      if (batch !== undefined) {
-        this.responses.push(seenResponse(batch));
+    for (let taken = 0; taken < most; taken++) {
+      const response = this.#source.read();
+      if (response !== undefined) {
+        this.responses.push(response);
         continue;
       }
-      const { ended } = this.#stream;
-      if (ended instanceof Error && this.#end === undefined) {
-        this.#end = { error: ended as WatchFanoutError, ...circumstances };
-      }
+      const { ended } = this.#source;
+      if (ended !== undefined) this.#end ??= { error: ended, ...circumstances };
       return taken;
     }
-    return batches;
+    return most;
   }
 
   close(): void {
     this.#closed = true;
-    this.#stream.close();
+    this.#source.close();
   }
 
   /** This stream behind those that it resumes. */
@@ -198,10 +207,10 @@ export class WatchedStream {
         ? ["REVISION_TOO_OLD"]
         : []),
     ];
-    expect(permitted, String(error)).toContain(error.reason);
+    expect(permitted, JSON.stringify(error)).toContain(error.reason);
   }
 
-  #checkTooOld({ metadata }: WatchFanoutError): void {
+  #checkTooOld({ metadata }: StreamError): void {
     expect(metadata["requested_revision"]).toBe(String(this.after));
     const oldest = Number(metadata["oldest_revision"]);
     expect(oldest).toBeGreaterThanOrEqual(this.#then.oldestThen);
