@@ -1,0 +1,79 @@
+import { describe, onTestFinished } from "vitest";
+import { systemClock } from "../../src/clock.ts";
+import { EtcdStorage } from "../../src/storage/etcd/etcd-storage.ts";
+import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
+import type { Operation } from "../../src/storage/memory/operation.ts";
+import type { Storage } from "../../src/storage/storage.ts";
+import type { Etcd } from "../etcd/etcd.ts";
+import { etcdOfFile } from "../etcd/etcd-of-file.ts";
+import { ManualTimers } from "../server/manual-timers.ts";
+import { clientOf, newPrefix, Source } from "../storage/etcd/source.ts";
+
+/** A store that services are put in front of, and the ways to it that do not lead through them. */
+export interface Backend {
+  readonly clock: ManualTimers;
+  /** As each replica has one of its own. */
+  storage(): Storage;
+  /** Applies everything in one transaction, and resolves to the store's revision afterwards. */
+  write(operations: readonly Operation[]): Promise<number>;
+  compact(revision: number): Promise<void>;
+}
+
+export interface EtcdBackend extends Backend {
+  readonly etcd: Etcd;
+  readonly source: Source;
+  /** The resource's prefix in etcd. */
+  readonly prefix: string;
+}
+
+export type OpenBackend = () => Promise<Backend>;
+
+async function openEmbedded(): Promise<Backend> {
+  const clock = new ManualTimers();
+  const storage = new MemoryStorage({ clock });
+  onTestFinished(() => storage.close());
+  return {
+    clock,
+    storage: () => storage,
+    write: (operations) => storage.txn(operations),
+    compact: (revision) => storage.compact(revision),
+  };
+}
+
+/** `prefix`: default one that no other test has. */
+export async function openEtcd(
+  etcd: Etcd,
+  prefix: string = newPrefix(),
+  options: Parameters<typeof clientOf>[1] = {},
+): Promise<EtcdBackend> {
+  const source = new Source(etcd);
+  return {
+    ...{ etcd, source, prefix, clock: new ManualTimers() },
+    storage: () => {
+      // etcd itself is asked in the machine's own time: only the service's is the test's to tell.
+      const client = clientOf(etcd, { clock: systemClock, ...options });
+      const storage = new EtcdStorage(client, { prefix });
+      onTestFinished(async () => {
+        await storage.close();
+        await client.close();
+      });
+      return storage;
+    },
+    write: (operations) => source.write(prefix, operations),
+    compact: (revision) => source.compact(revision),
+  };
+}
+
+/**
+ * Rows of the wire contract, each a test, over the embedded store and over a real etcd. Called at the
+ * top of a file. Returns that etcd, for rows that only it has.
+ */
+export function describeContract(
+  name: string,
+  rows: (open: OpenBackend) => void,
+): () => Promise<Etcd> {
+  const etcdOf = etcdOfFile();
+  describe(`${name}, on the embedded store`, () => rows(openEmbedded));
+  describe(`${name}, on etcd`, () => rows(async () => openEtcd(await etcdOf())));
+  return etcdOf;
+}

@@ -1,0 +1,273 @@
+import { describe, expect, test } from "vitest";
+import type { GetRequest } from "../../src/wire/generated/watchfanout/v1/GetRequest.ts";
+import type { TestClient } from "../server/test-client.ts";
+import { describeContract } from "./backends.ts";
+import { keysOf, pagesOf } from "./paging.ts";
+import { openWorld, resource, startReplica, thing, untilCached, untilWaiting } from "./replica.ts";
+
+const any = "REVISION_MATCH_ANY";
+const notOlderThan = "REVISION_MATCH_NOT_OLDER_THAN";
+const exact = "REVISION_MATCH_EXACT";
+const freshnessTimeoutMs = 3_000;
+
+/** What a read of `a` says, whichever way it is read: its value (empty: absent), and the revision. */
+type Read = (
+  client: TestClient,
+  where?: Pick<GetRequest, "revision_match" | "revision">,
+) => Promise<[value: string, revision: number]>;
+
+const reads: readonly [string, Read][] = [
+  [
+    "Get",
+    async (client, where) => {
+      const { object, revision } = await client.get({ resource, key: "a", ...where });
+      return [object?.value.toString() ?? "", Number(revision)];
+    },
+  ],
+  [
+    "List",
+    async (client, where) => {
+      const { items, revision } = await client.list({ resource, prefix: "a", ...where });
+      return [items[0]?.value.toString() ?? "", Number(revision)];
+    },
+  ],
+];
+
+describeContract("A read", (open) => {
+  describe.each(reads)("%s", (_name, read) => {
+    test.each(["REVISION_MATCH_UNSPECIFIED", "REVISION_MATCH_LINEARIZABLE"] as const)(
+      "%s: at least as new as any write that completed before the call began",
+      async (revision_match) => {
+        const world = await openWorld(open);
+        for (let i = 0; i < 20; i++) {
+          const revision = await world.write(["a", `${i}`]);
+          expect(await read(world.client, { revision_match })).toEqual([`${i}`, revision]);
+        }
+      },
+    );
+
+    test("LINEARIZABLE where the cache does not get there in 3 s: answered by the store", async () => {
+      const world = await openWorld(open);
+      world.upstream.hold();
+      const revision = await world.write(["a", "new"]);
+      const answer = read(world.client);
+      await untilWaiting(world);
+      world.clock.advance(freshnessTimeoutMs);
+      expect(await answer).toEqual(["new", revision]);
+    });
+
+    test("ANY: what the cache holds now, without asking the store", async () => {
+      const world = await openWorld(open);
+      const before = await world.write(["a", "old"]);
+      await untilCached(world, before);
+      world.upstream.hold();
+      await world.write(["a", "new"]);
+      const asked = world.upstream.revisionsAsked;
+      expect(await read(world.client, { revision_match: any })).toEqual(["old", before]);
+      expect(world.upstream.revisionsAsked).toBe(asked);
+    });
+
+    test("NOT_OLDER_THAN: at least that revision, waiting for the cache to get there", async () => {
+      const world = await openWorld(open);
+      await world.write(["a", "old"]);
+      world.upstream.hold();
+      const revision = await world.write(["a", "new"]);
+      const answer = read(world.client, { revision_match: notOlderThan, revision });
+      await untilWaiting(world);
+      world.upstream.release();
+      expect(await answer).toEqual(["new", revision]);
+      const [value, at] = await read(world.client, { revision_match: notOlderThan, revision: 1 });
+      expect(value).toBe("new");
+      expect(at).toBeGreaterThanOrEqual(revision);
+    });
+
+    test("EXACT: the state at that revision, for every revision there was", async () => {
+      const world = await openWorld(open);
+      const states: [number, string][] = [];
+      for (let i = 0; i < 10; i++) {
+        states.push([await world.write(["a", `${i}`]), `${i}`]);
+        states.push([await world.write([`b-${i}`, ""]), `${i}`]);
+      }
+      for (const [revision, value] of states) {
+        const where = { revision_match: exact, revision } as const;
+        expect(await read(world.client, where)).toEqual([value, revision]);
+      }
+    });
+
+    test("EXACT beyond the history of the cache: from the store, until that is compacted", async () => {
+      const world = await openWorld(open);
+      const first = await world.write(["a", "1"]);
+      const second = await world.write(["a", "2"]);
+      const third = await world.write(["a", "3"]);
+      const history = { ageMs: 0, minEvents: 1, maxEvents: 1, maxBytes: 1 };
+      const replica = await world.another({ cacher: { history } });
+      const at = (revision: number) => read(replica.client, { revision_match: exact, revision });
+      expect(await at(first)).toEqual(["1", first]);
+      await world.backend.compact(second);
+      expect(await at(second)).toEqual(["2", second]);
+      expect(await at(third)).toEqual(["3", third]);
+      await expect(at(first)).rejects.toMatchObject({
+        reason: "REVISION_TOO_OLD",
+        metadata: { requested_revision: `${first}` },
+      });
+    });
+
+    test.each([notOlderThan, exact] as const)(
+      "%s that etcd has and the cache has not: waits 3 s, then REVISION_TOO_NEW",
+      async (revision_match) => {
+        const world = await openWorld(open);
+        const cached = await world.write(["a", "old"]);
+        await untilCached(world, cached);
+        world.upstream.hold();
+        const revision = await world.write(["a", "new"]);
+        const where = { revision_match, revision };
+        const released = read(world.client, where);
+        await untilWaiting(world);
+        world.upstream.release();
+        expect(await released).toEqual(["new", revision]);
+        world.upstream.hold();
+        const newer = await world.write(["a", "newer"]);
+        const answer = expect(
+          read(world.client, { revision_match, revision: newer }),
+        ).rejects.toMatchObject({
+          reason: "REVISION_TOO_NEW",
+          metadata: { requested_revision: `${newer}`, current_revision: `${revision}` },
+        });
+        await untilWaiting(world);
+        world.clock.advance(freshnessTimeoutMs);
+        await answer;
+      },
+    );
+
+    test.each([notOlderThan, exact] as const)(
+      "%s above etcd's own revision: HISTORY_CHANGED, at once",
+      async (revision_match) => {
+        const world = await openWorld(open);
+        const revision = (await world.write(["a", "1"])) + 1;
+        const { history_id } = await world.client.list({ resource });
+        await expect(read(world.client, { revision_match, revision })).rejects.toMatchObject({
+          reason: "HISTORY_CHANGED",
+          metadata: { history_id },
+        });
+      },
+    );
+
+    test("waits for the cache by asking the store for progress, where another key moved it", async () => {
+      const world = await openWorld(open);
+      const before = await world.write(["a", "1"]);
+      await untilCached(world, before);
+      const after = await world.write(["z", "1"]);
+      const [value, revision] = await read(world.client, {
+        revision_match: notOlderThan,
+        revision: after,
+      });
+      expect([value, revision]).toEqual(["1", after]);
+    });
+  });
+});
+
+describeContract("Pages of a List", (open) => {
+  const keys = ["a", "a/1", "a/2", "b", "n/\u{ffee}", "n/\u{1f388}", "z"];
+
+  test.each([1, 2, 3, 7, 0])(
+    "of size %i: each key once, in the order of UTF-8",
+    async (page_size) => {
+      const world = await openWorld(open);
+      await world.write(...keys.toReversed().map((key) => [key, ""] as const));
+      const pages = await pagesOf(world.client, { resource, page_size });
+      expect(pages.flatMap(keysOf)).toEqual(keys);
+      for (const page of pages.slice(0, -1)) expect(page.items).toHaveLength(page_size);
+    },
+  );
+
+  test.each([
+    ["", keys],
+    ["a", ["a", "a/1", "a/2"]],
+    ["a/", ["a/1", "a/2"]],
+    ["n/\u{ffee}", ["n/\u{ffee}"]],
+    ["nothing", []],
+  ])("prefix %j: of the key; empty: all", async (prefix, expected) => {
+    const world = await openWorld(open);
+    await world.write(...keys.map((key) => [key, ""] as const));
+    expect((await pagesOf(world.client, { resource, prefix })).flatMap(keysOf)).toEqual(expected);
+  });
+
+  test("revision: the same on every page, whatever is written between them", async () => {
+    const world = await openWorld(open);
+    const revision = await world.write(...keys.map((key) => [key, "before"] as const));
+    const pages = await pagesOf(world.client, { resource, page_size: 2 }, async () => {
+      await untilCached(world, await world.write(["z", "after"], ["a/2", null], ["b0", "after"]));
+    });
+    expect(pages.map((page) => page.revision)).toEqual(Array(4).fill(`${revision}`));
+    const items = pages.flatMap((page) => page.items);
+    expect(items.map(({ key, value }) => `${key} ${value}`)).toEqual(
+      keys.map((key) => `${key} before`),
+    );
+  });
+
+  test("remaining_item_count: how many follow; absent with a selector", async () => {
+    const world = await openWorld(open);
+    await world.write(...keys.map((key) => [key, thing("web")] as const));
+    const plain = await pagesOf(world.client, { resource, page_size: 3 });
+    expect(plain.map((page) => page.remaining_item_count)).toEqual(["4", "1", "0"]);
+    const request = { resource, page_size: 3, label_selector: "app" };
+    const [first] = await pagesOf(world.client, request);
+    expect(first?.remaining_item_count).toBeUndefined();
+  });
+
+  test("page_token: any replica serves it, from the store where its cache can't", async () => {
+    const world = await openWorld(open);
+    const revision = await world.write(...keys.map((key) => [key, "before"] as const));
+    const { next_page_token: page_token } = await world.client.list({ resource, page_size: 3 });
+    await world.write(["z", "after"], ["n/new", "after"]);
+    const history = { ageMs: 0, minEvents: 1, maxEvents: 1, maxBytes: 1 };
+    const replica = await world.another({ cacher: { history } });
+    const page = await replica.client.list({ resource, page_token });
+    expect(page.revision).toBe(`${revision}`);
+    expect(page.items.map(({ key, value }) => `${key} ${value}`)).toEqual(
+      keys.slice(3).map((key) => `${key} before`),
+    );
+    // One that is still behind that revision waits for it.
+    const late = await world.another();
+    late.upstream.hold();
+    const newer = await world.write(["a", "newest"]);
+    const token = (await world.client.list({ resource, page_size: 3 })).next_page_token;
+    const answer = late.client.list({ resource, page_token: token });
+    await untilWaiting(late);
+    late.upstream.release();
+    expect((await answer).revision).toBe(`${newer}`);
+  });
+
+  test("page_token of a revision that was compacted: REVISION_TOO_OLD where no cache has it", async () => {
+    const world = await openWorld(open);
+    await world.write(...keys.map((key) => [key, ""] as const));
+    const { next_page_token: page_token } = await world.client.list({ resource, page_size: 3 });
+    await world.backend.compact(await world.write(["z", "after"]));
+    const replica = await startReplica(world.backend);
+    await expect(replica.client.list({ resource, page_token })).rejects.toMatchObject({
+      reason: "REVISION_TOO_OLD",
+    });
+  });
+
+  test("page_token: carries its own history", async () => {
+    const world = await openWorld(open);
+    await world.write(...keys.map((key) => [key, ""] as const));
+    const { next_page_token, history_id } = await world.client.list({ resource, page_size: 3 });
+    expect(Buffer.from(next_page_token, "base64url").includes(history_id)).toBe(true);
+    // What becomes of it when the history is another: test/server/histories.test.ts.
+    const page = await world.client.list({ resource, page_token: next_page_token });
+    expect(page.history_id).toBe(history_id);
+  });
+
+  test("key order: one and the same, from the cache and from the store", async () => {
+    const world = await openWorld(open);
+    await world.write(...keys.map((key) => [key, ""] as const));
+    expect((await pagesOf(world.client, { resource })).flatMap(keysOf)).toEqual(keys);
+    world.upstream.hold();
+    await world.write(["z", "1"]);
+    const answer = world.client.list({ resource });
+    await untilWaiting(world);
+    world.clock.advance(freshnessTimeoutMs);
+    expect(keysOf(await answer)).toEqual(keys);
+  });
+});

@@ -1,0 +1,33 @@
+import type { WatchResponse__Output } from "../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
+import type { Watching } from "../server/test-client.ts";
+
+type Stream = Watching<WatchResponse__Output>;
+
+/**
+ * A response in a line: `ADDED a@5` for each event, `complete` at the end of the initial state, `=7` for
+ * the resume point, nothing where a response has nothing.
+ */
+export function told({ events, revision, initial_events_end }: WatchResponse__Output): string {
+  const words = eventsTold(events);
+  if (initial_events_end) words.push("complete");
+  if (revision !== undefined) words.push(`=${revision}`);
+  return words.join(", ");
+}
+
+function eventsTold(events: WatchResponse__Output["events"]): string[] {
+  return events.map(({ type, object }) => {
+    return `${type.slice("EVENT_TYPE_".length)} ${object?.key}@${object?.mod_revision}`;
+  });
+}
+
+/** The next response, in a line. */
+export async function nextTold(stream: Stream): Promise<string> {
+  return told(await stream.next());
+}
+
+/** All events until the resume point has come to `revision`, whatever responses they came in. */
+export async function eventsUntil(stream: Stream, revision: number): Promise<string[]> {
+  const enough = (response: WatchResponse__Output): boolean =>
+    response.revision !== undefined && Number(response.revision) >= revision;
+  return (await stream.until(enough)).flatMap(({ events }) => eventsTold(events));
+}
