@@ -16,7 +16,7 @@ export interface ClientIo {
     readonly columns?: number | undefined;
   };
   readonly stderr: Writable;
-  /** Calls back when the user asks to stop. The function that it returns ends that. */
+  /** Calls back when the user asks to stop, once. The function that it returns ends that. */
   onInterrupt(listener: () => void): () => void;
   /** Sets the code that the process will exit with. */
   exitWith(code: number): void;
@@ -27,10 +27,16 @@ export const processIo: ClientIo = {
   stdout: process.stdout,
   stderr: process.stderr,
   onInterrupt: (listener) => {
-    process.on("SIGINT", listener).on("SIGTERM", listener);
-    return () => {
-      process.off("SIGINT", listener).off("SIGTERM", listener);
+    const stop = (): void => {
+      process.off("SIGINT", onSignal).off("SIGTERM", onSignal);
     };
+    // A second signal is Node's to act on: output that nobody reads would hold the command for ever.
+    const onSignal = (): void => {
+      stop();
+      listener();
+    };
+    process.on("SIGINT", onSignal).on("SIGTERM", onSignal);
+    return stop;
   },
   exitWith: (code) => {
     process.exitCode = code;

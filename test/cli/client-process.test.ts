@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { pino } from "pino";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { processIo } from "../../src/cli/client-session.ts";
 import { type Service, startService } from "../../src/cli/service.ts";
 import { systemClock } from "../../src/clock.ts";
 import { loadConfig } from "../../src/config/load-config.ts";
@@ -128,4 +129,13 @@ describe("A watch in a process of its own", () => {
     watch.child.kill("SIGTERM");
     expect(await watch.ended()).toBe(0);
   });
+});
+
+test("A second Ctrl-C is left to Node.js, which ends what can't finish.", () => {
+  const before = process.listenerCount("SIGINT");
+  let asked = 0;
+  processIo.onInterrupt(() => asked++);
+  expect(process.listenerCount("SIGINT")).toBe(before + 1);
+  process.listeners("SIGINT").at(-1)?.("SIGINT");
+  expect([asked, process.listenerCount("SIGINT")]).toEqual([1, before]);
 });
