@@ -6,6 +6,10 @@ import { exitCodes } from "./exit-codes.ts";
 import { addServeCommand } from "./serve-command.ts";
 import { version } from "./version.ts";
 
+// Deprecations are for those who work on the code. grpc-js gives TLS the address as a server's name also
+// where it is an IP, and Node.js would say so (DEP0123) at every call.
+process.noDeprecation = true;
+
 // Commands made by `program.command()` inherit what is set here before.
 const program = new Command("watch-fanout")
   .description(
