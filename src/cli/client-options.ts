@@ -16,8 +16,8 @@ export interface ClientOptions {
   readonly timeout: number;
   readonly tls?: true;
   readonly tlsCa?: string;
-  readonly tlsCert?: string;
-  readonly tlsKey?: string;
+  readonly tlsClientCert?: string;
+  readonly tlsClientKey?: string;
   readonly tlsServerName?: string;
 }
 
@@ -45,8 +45,10 @@ export function addClientOptions(command: Command): Command {
     .addOption(
       fromEnvironment("--tls-ca <file>", "the authorities to trust, PEM (default: Node.js's)"),
     )
-    .addOption(fromEnvironment("--tls-cert <file>", "the client's own certificate, PEM"))
-    .addOption(fromEnvironment("--tls-key <file>", "the private key of --tls-cert, PEM"))
+    .addOption(fromEnvironment("--tls-client-cert <file>", "the client's own certificate, PEM"))
+    .addOption(
+      fromEnvironment("--tls-client-key <file>", "the private key of --tls-client-cert, PEM"),
+    )
     .addOption(
       fromEnvironment("--tls-server-name <name>", "the name that the server's certificate is for"),
     );

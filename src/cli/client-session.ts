@@ -84,16 +84,21 @@ export async function runSession(
 }
 
 async function readTls(options: ClientOptions): Promise<ClientTls | undefined> {
-  const { tls, tlsCa, tlsCert, tlsKey, tlsServerName } = options;
-  if ((tlsCert === undefined) !== (tlsKey === undefined)) {
-    throw invalidRequest("tls", "--tls-cert and --tls-key go together: give both or neither.");
+  const { tls, tlsCa, tlsClientCert, tlsClientKey, tlsServerName } = options;
+  if ((tlsClientCert === undefined) !== (tlsClientKey === undefined)) {
+    throw invalidRequest(
+      "tls",
+      "--tls-client-cert and --tls-client-key go together: give both or neither.",
+    );
   }
-  const given = [tlsCa, tlsCert, tlsKey, tlsServerName].some((option) => option !== undefined);
+  const given = [tlsCa, tlsClientCert, tlsClientKey, tlsServerName].some(
+    (option) => option !== undefined,
+  );
   if (tls !== true && !given) return undefined;
   return {
     ca: await readPem("--tls-ca", tlsCa),
-    cert: await readPem("--tls-cert", tlsCert),
-    key: await readPem("--tls-key", tlsKey),
+    cert: await readPem("--tls-client-cert", tlsClientCert),
+    key: await readPem("--tls-client-key", tlsClientKey),
     serverName: tlsServerName,
   };
 }

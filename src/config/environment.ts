@@ -11,6 +11,8 @@ const clientVariables: readonly string[] = [
   "output",
   "timeout",
   "tls-ca",
+  "tls-client-cert",
+  "tls-client-key",
   "tls-server-name",
 ].map(variableOf);
 

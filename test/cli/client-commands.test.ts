@@ -332,7 +332,7 @@ describe("A wrong command line exits with 2, sends nothing, and names the option
     [["list", "--address", "http://localhost:1"], "--address"],
     [["list", "--address", "localhost"], "--address"],
     [["list", "--tls-ca", "/does/not/exist"], "--tls-ca"],
-    [["list", "--tls-cert", "/does/not/exist"], "--tls-key"],
+    [["list", "--tls-client-cert", "/does/not/exist"], "--tls-client-key"],
     [["list", "--colour"], "--colour"],
     [["watch", "--key", "a", "--prefix", "b"], "--key and --prefix"],
     [["watch", "--previous"], "--previous"],

@@ -50,8 +50,15 @@ describe("A server with TLS that asks for a certificate", () => {
     await expect(get(tls)).rejects.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
   });
 
-  test("answers the command with --tls-ca, --tls-cert and --tls-key.", async () => {
-    const files = ["--tls-ca", certFile, "--tls-cert", certFile, "--tls-key", keyFile];
+  test("answers the command with --tls-ca, --tls-client-cert and --tls-client-key.", async () => {
+    const files = [
+      "--tls-ca",
+      certFile,
+      "--tls-client-cert",
+      certFile,
+      "--tls-client-key",
+      keyFile,
+    ];
     const args = ["get", "k", "-o", "value", "--address", server.address];
     expect(await run([...args, ...files])).toEqual({ code: 0, stdout: "v", stderr: "" });
     expect(await run([...args, "--tls"])).toMatchObject({ code: 5, stdout: "" });
