@@ -139,6 +139,8 @@ class Member {
     if (this.#child !== undefined) throw new Error("this etcd runs already");
     const child = spawn("/bin/sh", ["-c", WATCHED, "sh", this.#folder, this.#bin, ...this.#args], {
       cwd: this.#folder,
+      // In a process group of its own, so that what ends a whole group leaves the watchdog to its work.
+      detached: true,
       stdio: ["ignore", "ignore", "pipe", "pipe"],
       env: { PATH: process.env["PATH"] ?? "" },
     });
