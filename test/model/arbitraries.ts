@@ -147,7 +147,7 @@ export interface WatchWish {
   /** After how many milliseconds it is to end, if at all. */
   readonly lifetimeMs: number | undefined;
   readonly history: "not said" | "this one" | "another";
-  /** Whether it takes what there is as soon as it is told; otherwise whenever it likes. */
+  /** Whether its reader takes what there is as soon as it is told; otherwise whenever it likes. */
   readonly takesAtOnce: boolean;
 }
 

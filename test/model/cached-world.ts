@@ -17,6 +17,9 @@ import { type Source, WatchedStream } from "./watched-stream.ts";
 
 const codec = new JsonCodec({ fields: modelFields });
 
+/** More than there ever is. */
+const everything = 1_000;
+
 interface Replica {
   readonly cacher: Cacher;
   /** The revision that its history began after. */
@@ -254,7 +257,9 @@ export class CachedWorld {
     };
     const watched = new WatchedStream(wish, afterRevision, sourceOf(stream), then, resumes);
     const i = this.#streams.push({ watched, replica, expiresAt }) - 1;
-    if (wish.takesAtOnce) stream.onReadable(() => this.#takeFrom(i, 1_000));
+    const { entangled } = this.#setup;
+    const takeAtOnce = () => (entangled ? this.#drainStreams() : this.#takeFrom(i, everything));
+    if (wish.takesAtOnce) stream.onReadable(takeAtOnce);
   }
 
   #read(wish: ReadWish): void {
@@ -279,24 +284,25 @@ export class CachedWorld {
     await this.#settle();
     for (const [i, { watched, replica }] of this.#streams.entries()) {
       if (replica !== this.#current) continue;
-      this.#takeFrom(i, 1_000);
+      this.#takeFrom(i, everything);
       if (watched.live) expect(watched.resumePoint).toBe(this.#settledAt);
     }
   }
 
-  #takeFrom(i: number, batches: number): number {
+  #takeFrom(i: number, batches: number): void {
     const stream = this.#streams[i];
-    if (stream === undefined) return 0;
+    if (stream === undefined) return;
     const { watched, replica, expiresAt } = stream;
     const toDrain = replica.draining || expiresAt <= this.#clock.now();
     // The cache may have taken in all that is written, as this may be in the midst of it.
     const oldest = this.#oldestOf(replica, this.#model.revision);
-    return watched.take(batches, { oldest, toDrain });
+    const taken = watched.take(batches, { oldest, toDrain });
+    expect(taken, "batches without an end").toBeLessThan(everything);
   }
 
   /** Takes all there is. */
   #drainStreams(): void {
-    for (const i of this.#streams.keys()) this.#takeFrom(i, 1_000);
+    for (const i of this.#streams.keys()) this.#takeFrom(i, everything);
   }
 
   #streamAt(number: number, act: (i: number) => void): void {

@@ -59,6 +59,8 @@ export interface Setup {
   /** Written before there is a cache. */
   readonly before: readonly (readonly Entry[])[];
   readonly historyEvents: number;
+  /** Whether readers that are told of something take from all streams, and not just from their own. */
+  readonly entangled: boolean;
   readonly watchers: Pick<
     WatcherBounds,
     "inputBatches" | "inputBytes" | "batchBytes" | "scanEvents"
@@ -67,6 +69,7 @@ export interface Setup {
 
 export const setup: fc.Arbitrary<Setup> = fc.record({
   before: fc.array(transaction, { maxLength: 12, size: "max" }),
+  entangled: fc.boolean(),
   historyEvents: fc.constantFrom(1, 8, 20, 1_000),
   watchers: fc.record({
     inputBatches: fc.constantFrom(1, 2, 64),
