@@ -97,8 +97,7 @@ export class CacheWatcher implements WatchStream {
 
   close(): void {
     this.#finish(null);
-    this.#input.length = 0;
-    this.#inputBytes = 0;
+    this.#clearInput();
     this.#notify();
   }
 
@@ -114,10 +113,10 @@ export class CacheWatcher implements WatchStream {
    * it may be stuck with what it took last, and has to know that there will be no more.
    */
   abandon(error: WatchFanoutError): void {
-    this.#input.length = 0;
-    this.#inputBytes = 0;
+    this.#clearInput();
     this.#armed = true;
-    this.fail(error);
+    if (this.#state === "ended") this.#notify();
+    else this.fail(error);
   }
 
   /** Puts `batch` in front of all else: the answer that a watch begins with. */
@@ -162,6 +161,8 @@ export class CacheWatcher implements WatchStream {
 
   /** Takes a batch, unless the input is full. Only when live. */
   offer(batch: WatchBatch): boolean {
+    // Its reader may have closed it when it was told of the batch before.
+    if (this.#state !== "live") return false;
     const { inputBatches, inputBytes } = this.#host.bounds;
     const count = this.#input.length;
     if (count >= inputBatches) return false;
@@ -234,16 +235,11 @@ export class CacheWatcher implements WatchStream {
 
   /** The bookmark that the input had no room for. */
   #lateBookmark(): WatchBatch | undefined {
-    const { dispatcher } = this.#host;
-    if (!dispatcher.settled) {
-      // In the middle of a round it would be above what has been offered.
-      dispatcher.awaitRound(this);
-      return undefined;
-    }
+    const { bookmark, settledRevision } = this.#host.dispatcher;
     this.#bookmarkWanted = false;
-    if (dispatcher.revision < this.position) return undefined;
-    this.position = dispatcher.revision;
-    return dispatcher.bookmark;
+    if (settledRevision < this.position) return undefined;
+    this.position = settledRevision;
+    return bookmark;
   }
 
   /** The next batch out of history; becomes live where history so far ends. */
@@ -265,8 +261,9 @@ export class CacheWatcher implements WatchStream {
       return new WatchBatch(this.position, events);
     }
     this.#join();
-    const bookmark = this.#bookmarkWanted && dispatcher.revision >= this.position;
-    if (events.length === 0 && !bookmark) return undefined;
+    const news = dispatcher.revision > this.position && this.wishes.eagerBookmarks;
+    const wanted = dispatcher.revision >= this.position && this.#bookmarkWanted;
+    if (events.length === 0 && !news && !wanted) return undefined;
     this.#bookmarkWanted = false;
     this.position = Math.max(this.position, dispatcher.revision);
     return new WatchBatch(this.position, events);
@@ -318,6 +315,11 @@ export class CacheWatcher implements WatchStream {
     this.#inputBytes = this.#input.length === 0 ? 0 : this.#inputBytes - taken.weight;
   }
 
+  #clearInput(): void {
+    this.#input.length = 0;
+    this.#inputBytes = 0;
+  }
+
   #finish(end: Error | null): void {
     if (this.#state === "ended") return;
     this.#state = "ended";
@@ -335,7 +337,8 @@ export class CacheWatcher implements WatchStream {
       this.#listener();
     } catch (error) {
       // The fault of one reader must not reach the dispatcher, and with it all the others.
-      this.abandon(this.#host.listenerFailed(this, error));
+      this.#clearInput();
+      this.#finish(this.#host.listenerFailed(error));
     }
   }
 }

@@ -26,6 +26,7 @@ import type { CacheListRequest, CacheWatchRequest } from "./request.ts";
 import { RevisionWaiters } from "./revision-waiters.ts";
 import type { Selection } from "./selection.ts";
 import { SharedRevision } from "./shared-revision.ts";
+import { inSlices } from "./sliced.ts";
 import { Snapshots } from "./snapshots.ts";
 import { type CacherStats, watcherStats } from "./stats.ts";
 import { cacheWrong, draining, lost, notReadyYet } from "./stream-errors.ts";
@@ -104,7 +105,7 @@ export class Cacher implements Storage {
     this.#attribution = new Attribution(options.attributes, options.indexes);
     this.#cache = new WatchCache(history, clock, this.#attribution);
     this.#snapshots = new Snapshots(this.#cache, clock, this.#bounds.batchBytes);
-    this.#upstream = new SharedRevision(() => storage.currentRevision());
+    this.#upstream = new SharedRevision(() => storage.currentRevision(), clock);
     this.#waiters = new RevisionWaiters(clock, () => storage.requestProgress());
     this.#pastStates = new PastStates(this.#cache, clock);
     this.#reads = new CachedReads(
@@ -141,7 +142,9 @@ export class Cacher implements Storage {
       reads: this.#reads,
       upstream: this.#upstream,
       waiters: this.#waiters,
-      fail: (watcher, error) => watcher.fail(this.#asFanoutError(error)),
+      fail: (watcher, error) => {
+        if (watcher.state !== "ended") watcher.fail(this.#asFanoutError(error));
+      },
       snapshots: this.#snapshots,
     });
     this.#consistency = new ConsistencyCheck({
@@ -184,12 +187,17 @@ export class Cacher implements Storage {
 
   async get(request: GetRequest): Promise<GetResult> {
     this.#checkReady();
-    return this.#reads.get(request);
+    const result = await this.#reads.get(request);
+    this.#checkReady();
+    return result;
   }
 
   async list(request: CacheListRequest): Promise<ListResult> {
     this.#checkReady();
-    return this.#reads.list(request);
+    const result = await this.#reads.list(request);
+    // What was read from a cache that was found to be wrong meanwhile is not to be told.
+    this.#checkReady();
+    return result;
   }
 
   put(request: PutRequest): Promise<WriteResult> {
@@ -263,9 +271,9 @@ export class Cacher implements Storage {
     this.#draining = true;
     this.#dispatcher.flush();
     const { bookmark } = this.#dispatcher;
-    const { settled, revision } = this.#dispatcher;
+    const { settledRevision } = this.#dispatcher;
     for (const watcher of [...this.#watchers]) {
-      if (settled && watcher.position < revision) watcher.bookmark(bookmark);
+      if (watcher.position < settledRevision) watcher.bookmark(bookmark);
       watcher.fail(draining());
     }
   }
@@ -317,10 +325,16 @@ export class Cacher implements Storage {
   }
 
   #tellProgress(): void {
-    this.#dispatcher.whenLevel(() => {
-      const { bookmark } = this.#dispatcher;
-      for (const watcher of this.#watchers) watcher.requestBookmark(bookmark);
+    this.#dispatcher.whenSettled(this.#progressWanted, () => {
+      inSlices(this.#clock, this.#bookmarkEach());
     });
+  }
+
+  *#bookmarkEach(): Generator<void, void, void> {
+    for (const watcher of this.#watchers) {
+      watcher.requestBookmark(this.#dispatcher.bookmark);
+      yield;
+    }
   }
 
   #target(): ReflectorTarget {
@@ -341,6 +355,7 @@ export class Cacher implements Storage {
         // What is missing may be of other keys than ours, of which only progress tells.
         if (!this.#ready) this.#waiters.add(this.#readyAt, () => {});
       },
+      identify: (historyId) => this.#cache.identify(historyId),
       apply: (batch) => {
         this.#heardAt = this.#clock.now();
         this.#receivedEvents += batch.events.length;
@@ -353,21 +368,25 @@ export class Cacher implements Storage {
   #advanced(): void {
     const { revision } = this.#cache;
     if (!this.#ready && revision >= this.#readyAt) {
-      this.#ready = true;
       this.#logger.info({ resource: this.name, revision }, "the cache is ready");
-      for (const listener of this.#readyListeners) listener(true);
+      this.#setReady(true);
     }
     this.#waiters.reached(revision);
     this.#dispatcher.wake();
   }
 
+  #setReady(ready: boolean): void {
+    if (this.#ready === ready) return;
+    this.#ready = ready;
+    for (const listener of this.#readyListeners) listener(ready);
+  }
+
   /** The cache was found to be wrong: nothing is served from it any more until it is filled anew. */
   #rebuild(): void {
-    this.#ready = false;
+    this.#setReady(false);
     this.#readyAt = Infinity;
     const end = cacheWrong(this.#cache.revision);
     for (const watcher of [...this.#watchers]) watcher.fail(end);
-    for (const listener of this.#readyListeners) listener(false);
     this.#reflector.relist();
   }
 
@@ -384,7 +403,7 @@ export class Cacher implements Storage {
         this.#dispatcher.leave(watcher);
         if (hasReason(end, "SLOW_CONSUMER")) this.#slowConsumers++;
       },
-      listenerFailed: (_watcher, error) => this.#asFanoutError(error),
+      listenerFailed: (error) => this.#asFanoutError(error),
     };
   }
 
@@ -410,7 +429,7 @@ export class Cacher implements Storage {
     this.#patrol.stop();
     this.#consistency.stop();
     this.#waiters.close();
-    this.#ready = false;
+    this.#setReady(false);
     await this.#storage.close();
   }
 }

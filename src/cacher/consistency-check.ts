@@ -100,6 +100,8 @@ export class ConsistencyCheck {
   async #checkAndGoOn(): Promise<void> {
     const { cache, logger, name, onDifference } = this.#options;
     const { history } = cache;
+    // Before the first listing there is nothing to compare.
+    if (cache.revision === 0) return this.#goOn();
     try {
       const difference = await this.compare();
       this.#checks++;
@@ -115,6 +117,10 @@ export class ConsistencyCheck {
       const level = hasReason(error, "REVISION_TOO_OLD") ? "debug" : "warn";
       logger[level]({ resource: name, err: error }, "could not compare the cache with the store");
     }
+    this.#goOn();
+  }
+
+  #goOn(): void {
     this.#timer = undefined;
     this.start();
   }

@@ -2,12 +2,13 @@ import type { Clock } from "../clock.ts";
 import { WatchBatch } from "../storage/event.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { HistoryNode } from "./history.ts";
+import { inSlices, sliceMs } from "./sliced.ts";
 import type { WatchCache } from "./watch-cache.ts";
 import type { WatcherGroup, WatcherIndex } from "./watcher-index.ts";
 import type { WatcherBounds } from "./watcher-terms.ts";
 
-/** For how long a round may go on before the event loop gets its turn, in milliseconds. */
-const roundSliceMs = 4;
+/** How many groups are asked about events in one round, at the least. */
+const asksPerRound = 50_000;
 /** How many offers are made between two looks at the clock. */
 const offersPerLook = 64;
 
@@ -25,8 +26,8 @@ export class Dispatcher {
   #index: WatcherIndex;
   readonly #eager = new Set<CacheWatcher>();
   readonly #awaiting = new Set<CacheWatcher>();
-  /** To be called once there is nothing left to offer. */
-  #whenLevel: (() => void)[] = [];
+  /** To be called once `settledRevision` is so high. */
+  #whenSettled: { readonly revision: number; readonly callback: () => void }[] = [];
   /** Whether a round is being worked on right now, and not just under way. */
   #stepping = false;
   #position: HistoryNode;
@@ -34,7 +35,8 @@ export class Dispatcher {
   #round: Generator<void, void, void> | undefined;
   #rounds = 0;
   #scheduled = false;
-  #bookmark: WatchBatch | undefined;
+  #settledRevision: number;
+  #bookmark: WatchBatch;
   #dispatchedEvents = 0;
   #dispatchedBatches = 0;
 
@@ -45,6 +47,8 @@ export class Dispatcher {
     this.#index = cache.makeWatcherIndex();
     this.#position = cache.history.newest;
     this.#revision = cache.revision;
+    this.#settledRevision = cache.revision;
+    this.#bookmark = new WatchBatch(cache.revision, []);
   }
 
   /** Everything up to this node has been offered, or is being offered in the round under way. */
@@ -57,9 +61,12 @@ export class Dispatcher {
     return this.#revision;
   }
 
-  /** Whether no round is under way, so that live watchers have been offered all up to `revision`. */
-  get settled(): boolean {
-    return this.#round === undefined;
+  /**
+   * What every live watcher has been offered everything up to and including. Below `revision` only
+   * while a round is under way.
+   */
+  get settledRevision(): number {
+    return this.#settledRevision;
   }
 
   /** Events put into inputs, counted once for each watcher. */
@@ -72,12 +79,12 @@ export class Dispatcher {
     return this.#dispatchedBatches;
   }
 
-  /** A bookmark at `revision`, the same object for all who get it. */
+  /** A bookmark at `settledRevision`, the same object for all who get it. */
   get bookmark(): WatchBatch {
-    if (this.#bookmark?.revision !== this.#revision) {
-      this.#bookmark = new WatchBatch(this.#revision, []);
+    if (this.#bookmark.revision !== this.#settledRevision) {
+      this.#bookmark = new WatchBatch(this.#settledRevision, []);
     }
-    return this.#bookmark as WatchBatch;
+    return this.#bookmark;
   }
 
   /** From now on the watcher, which has had everything up to `position`, is offered what comes. */
@@ -122,9 +129,9 @@ export class Dispatcher {
     } while (this.#cache.history.newest !== this.#position);
   }
 
-  /** Calls `callback`, now or later, when all that the cache has taken in has been offered. */
-  whenLevel(callback: () => void): void {
-    this.#whenLevel.push(callback);
+  /** Calls `callback`, now or later, when every live watcher has been offered all up to `revision`. */
+  whenSettled(revision: number, callback: () => void): void {
+    this.#whenSettled.push({ revision, callback });
     this.wake();
   }
 
@@ -136,12 +143,14 @@ export class Dispatcher {
     this.#awaiting.clear();
     this.#position = this.#cache.history.newest;
     this.#revision = this.#cache.revision;
+    this.#settledRevision = this.#revision;
+    this.#whenSettled = [];
   }
 
   readonly #continue = (): void => {
     this.#scheduled = false;
     this.#begin();
-    const until = this.#clock.now() + roundSliceMs;
+    const until = this.#clock.now() + sliceMs;
     while (this.#round !== undefined) {
       this.#step();
       if (this.#clock.now() >= until) break;
@@ -188,12 +197,12 @@ export class Dispatcher {
   /** Moves on past the next events, and has every group that they concern take them up. */
   #collect(touched: WatcherGroup[]): void {
     let node = this.#position;
-    let events = 0;
+    let asks = 0;
     for (let next = node.next; next !== undefined; next = node.next) {
-      if (events >= this.#bounds.scanEvents && next.revision !== node.revision) break;
-      this.#index.collect(next, touched);
+      // Between revisions, and without a turn for the event loop: so not too much at once.
+      if (asks >= asksPerRound && next.revision !== node.revision) break;
+      asks += 1 + this.#index.collect(next, touched);
       node = next;
-      events++;
     }
     this.#position = node;
     this.#revision = node.next === undefined ? this.#cache.revision : node.revision;
@@ -215,23 +224,28 @@ export class Dispatcher {
 
   /** Nothing is under way: what a round must be over for can be done. */
   #settle(): void {
-    const level = this.#cache.history.newest === this.#position;
-    if (level) this.#revision = this.#cache.revision;
-    if (this.#eager.size > 0) {
-      const { bookmark } = this;
-      for (const watcher of this.#eager) {
-        if (watcher.position < this.#revision) watcher.requestBookmark(bookmark);
-      }
-    }
+    if (this.#cache.history.newest === this.#position) this.#revision = this.#cache.revision;
+    this.#settledRevision = this.#revision;
+    if (this.#eager.size > 0) inSlices(this.#clock, this.#bookmarkEager());
     if (this.#awaiting.size > 0) {
       const awaiting = [...this.#awaiting];
       this.#awaiting.clear();
       for (const watcher of awaiting) watcher.poke();
     }
-    if (!level || this.#whenLevel.length === 0) return;
-    const callbacks = this.#whenLevel;
-    this.#whenLevel = [];
-    for (const callback of callbacks) callback();
+    if (this.#whenSettled.length === 0) return;
+    const waiting = this.#whenSettled;
+    this.#whenSettled = waiting.filter(({ revision }) => revision > this.#settledRevision);
+    for (const { revision, callback } of waiting) {
+      if (revision <= this.#settledRevision) callback();
+    }
+  }
+
+  *#bookmarkEager(): Generator<void, void, void> {
+    for (const watcher of this.#eager) {
+      if (watcher.position >= this.#settledRevision) continue;
+      watcher.requestBookmark(this.bookmark);
+      yield;
+    }
   }
 }
 

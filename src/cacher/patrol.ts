@@ -2,6 +2,7 @@ import type { Clock, Timer } from "../clock.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { PastStates } from "./past-states.ts";
+import { inSlices } from "./sliced.ts";
 import type { Snapshots } from "./snapshots.ts";
 import { expired, slowConsumer } from "./stream-errors.ts";
 import type { WatchCache } from "./watch-cache.ts";
@@ -43,7 +44,7 @@ export class Patrol {
     this.#timer ??= this.#clock.setTimeout(() => {
       this.#timer = undefined;
       this.start();
-      this.#walk();
+      inSlices(this.#clock, this.#walk());
     }, patrolIntervalMs);
   }
 
@@ -52,20 +53,19 @@ export class Patrol {
     this.#timer = undefined;
   }
 
-  #walk(): void {
-    const { watchers, dispatcher } = this.#terrain;
+  *#walk(): Generator<void, void, void> {
+    const { watchers, cache, snapshots, pastStates } = this.#terrain;
     const now = this.#clock.now();
-    this.#terrain.cache.history.trim(now);
-    this.#terrain.snapshots.expire();
-    this.#terrain.pastStates.expire();
+    cache.history.trim(now);
+    snapshots.expire();
+    pastStates.expire();
     let soon = false;
     for (const watcher of watchers) {
       watcher.checkWindow();
       this.#checkStall(watcher, now);
-      // In the middle of a round a bookmark would be above what has been offered.
-      if (!dispatcher.settled) continue;
       if (this.#bookmark(watcher, now)) soon = true;
       this.#checkAge(watcher, now);
+      yield;
     }
     if (soon) this.#terrain.requestProgress();
   }
@@ -85,7 +85,7 @@ export class Patrol {
   #checkAge(watcher: CacheWatcher, now: number): void {
     if (now < (watcher.wishes.expiresAt ?? Infinity)) return;
     const { dispatcher } = this.#terrain;
-    if (watcher.position < dispatcher.revision) watcher.bookmark(dispatcher.bookmark);
+    if (watcher.position < dispatcher.settledRevision) watcher.bookmark(dispatcher.bookmark);
     watcher.fail(expired());
   }
 

@@ -1,3 +1,8 @@
+import type { Clock } from "../clock.ts";
+
+/** How long an answer is waited for before the next question goes out all the same, in milliseconds. */
+const patienceMs = 1_000;
+
 /**
  * The store's current revision, asked for as seldom as is right: callers share an answer, but never
  * one that was asked for before their call began, as a write that completed in between would be missing
@@ -5,13 +10,16 @@
  */
 export class SharedRevision {
   readonly #ask: () => Promise<number>;
-  #asking = false;
+  readonly #clock: Clock;
+  /** The question that the next one waits for. */
+  #asked: object | undefined;
   /** The question not yet asked, which whoever calls now may share. */
   #next: PromiseWithResolvers<number> | undefined;
   #newest = 0;
 
-  constructor(ask: () => Promise<number>) {
+  constructor(ask: () => Promise<number>, clock: Clock) {
     this.#ask = ask;
+    this.#clock = clock;
   }
 
   /** The newest revision that the store is known to have had. */
@@ -28,7 +36,7 @@ export class SharedRevision {
   current(): Promise<number> {
     this.#next ??= Promise.withResolvers<number>();
     const { promise } = this.#next;
-    if (!this.#asking) this.#askNext();
+    if (this.#asked === undefined) this.#askNext();
     return promise;
   }
 
@@ -36,22 +44,23 @@ export class SharedRevision {
     const question = this.#next;
     if (question === undefined) return;
     this.#next = undefined;
-    this.#asking = true;
-    this.#ask().then(
-      (revision) => {
+    this.#asked = question;
+    const timer = this.#clock.setTimeout(() => this.#goOn(question), patienceMs);
+    this.#ask()
+      .then((revision) => {
         this.#newest = Math.max(this.#newest, revision);
-        this.#done();
         question.resolve(revision);
-      },
-      (error: unknown) => {
-        this.#done();
-        question.reject(error);
-      },
-    );
+      }, question.reject)
+      .finally(() => {
+        timer.cancel();
+        this.#goOn(question);
+      });
   }
 
-  #done(): void {
-    this.#asking = false;
+  /** After this question, if it is the one that is waited for. */
+  #goOn(question: object): void {
+    if (this.#asked !== question) return;
+    this.#asked = undefined;
     this.#askNext();
   }
 }

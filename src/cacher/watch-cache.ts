@@ -103,6 +103,11 @@ export class WatchCache {
     this.#history = new History(this.#bounds, this.#clock, revision);
   }
 
+  /** The id of the history that is held has become known. */
+  identify(historyId: string): void {
+    this.#historyId = historyId;
+  }
+
   /**
    * Takes what came next.
    *

@@ -103,26 +103,30 @@ export class WatcherIndex {
     if (places === this.#byPrefix) this.#countLength(at.length, -1);
   }
 
-  /** Adds the event to every group that it concerns, and to `touched` those that had none before. */
-  collect(node: HistoryNode, touched: WatcherGroup[]): void {
+  /**
+   * Adds the event to every group that it concerns, and to `touched` those that had none before. Returns
+   * how many groups were asked.
+   */
+  collect(node: HistoryNode, touched: WatcherGroup[]): number {
     const { event, previous } = node;
-    if (event === undefined) return;
+    if (event === undefined) return 0;
     const { key } = event.object;
-    addTo(this.#byKey.get(key), node, touched);
+    let asked = addTo(this.#byKey.get(key), node, touched);
     for (const length of this.#prefixLengths.keys()) {
       if (length > key.length) continue;
-      addTo(this.#byPrefix.get(key.slice(0, length)), node, touched);
+      asked += addTo(this.#byPrefix.get(key.slice(0, length)), node, touched);
     }
     for (const [field, byValue] of this.#byField) {
       if (byValue.size === 0) continue;
       const before = previous === undefined ? undefined : this.#read(previous, field);
       // What is deleted has the fields that it had before.
       const after = this.#read(event.object, field);
-      addIncluded(byValue.get(after), node, key, touched);
+      asked += addIncluded(byValue.get(after), node, key, touched);
       if (before !== undefined && before !== after) {
-        addIncluded(byValue.get(before), node, key, touched);
+        asked += addIncluded(byValue.get(before), node, key, touched);
       }
     }
+    return asked;
   }
 
   /** Where the watchers of this filter are, and are looked for. */
@@ -142,9 +146,10 @@ export class WatcherIndex {
   }
 }
 
-function addTo(groups: Groups | undefined, node: HistoryNode, touched: WatcherGroup[]): void {
-  if (groups === undefined) return;
+function addTo(groups: Groups | undefined, node: HistoryNode, touched: WatcherGroup[]): number {
+  if (groups === undefined) return 0;
   for (const group of groups.values()) if (group.add(node)) touched.push(group);
+  return groups.size;
 }
 
 function addIncluded(
@@ -152,9 +157,10 @@ function addIncluded(
   node: HistoryNode,
   key: string,
   touched: WatcherGroup[],
-): void {
-  if (groups === undefined) return;
+): number {
+  if (groups === undefined) return 0;
   for (const group of groups.values()) {
     if (group.filter.includes(key) && group.add(node)) touched.push(group);
   }
+  return groups.size;
 }

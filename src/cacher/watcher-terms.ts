@@ -47,8 +47,8 @@ export interface WatcherHost {
   readonly history: History;
   /** Is told once when a watcher has ended: with which error, or null if its reader closed it. */
   forget(watcher: CacheWatcher, end: Error | null): void;
-  /** Is told of what a reader's listener threw, which has ended that watcher. */
-  listenerFailed(watcher: CacheWatcher, error: unknown): WatchFanoutError;
+  /** What a watcher ends with whose reader's listener threw this. */
+  listenerFailed(error: unknown): WatchFanoutError;
 }
 
 /** What a reader wants of time: see CacheWatchRequest. */

@@ -26,6 +26,8 @@ export type ReplaceCause = "start" | "history lost" | "history changed";
 /** What a Reflector writes into. */
 export interface ReflectorTarget {
   replace(state: ListedState, cause: ReplaceCause): void;
+  /** The id of the history that was handed over has become known. */
+  identify?(historyId: string): void;
   /** Whole revisions that follow, without gap or repetition, on what was handed over before. */
   apply(batch: WatchBatch): void;
 }
@@ -72,7 +74,6 @@ export class Reflector {
   #position: number | undefined;
   /** Why the next listing will be one. */
   #cause: ReplaceCause = "start";
-  #relistWanted = false;
   /** Where the last watch broke whose position was given up. */
   #lostAt = 0;
   #historyId = "";
@@ -122,21 +123,22 @@ export class Reflector {
 
   /** Lists the whole state anew, as its target has lost or spoilt what it had. */
   relist(): void {
-    this.#relistWanted = true;
-    this.#stream?.close();
+    // Otherwise it is being listed, or about to be.
+    if (this.#position === undefined) return;
+    this.#giveUpPosition();
     this.#leave?.();
+    this.#stream?.close();
   }
 
   async #run(): Promise<void> {
     const { signal } = this.#stopping;
     while (!signal.aborted) {
       try {
-        if (this.#relistWanted) this.#giveUpPosition();
         if (this.#position === undefined) this.#position = await this.#list();
         else await this.#checkHistory(signal);
-        // The target may itself have said so, when it was handed the state.
+        // Either may have been told so meanwhile: to stop, or to list anew.
         if (signal.aborted) return;
-        await this.#follow(this.#position);
+        if (this.#position !== undefined) await this.#follow(this.#position);
       } catch (error) {
         if (error instanceof TargetFault) throw error.cause;
         if (signal.aborted) return;
@@ -147,7 +149,6 @@ export class Reflector {
   }
 
   #giveUpPosition(): void {
-    this.#relistWanted = false;
     this.#lostAt = this.#position ?? 0;
     this.#position = undefined;
     this.#relists++;
@@ -174,10 +175,17 @@ export class Reflector {
     await this.#pause(pauseMs);
   }
 
-  /** Rejects with HISTORY_CHANGED if someone has found out meanwhile that the history is another. */
+  /**
+   * Rejects with HISTORY_CHANGED if someone has found out meanwhile that the history is another. An id
+   * that can't be read says nothing.
+   */
   async #checkHistory(signal: AbortSignal): Promise<void> {
-    const historyId = await this.#options.storage.historyId(signal);
-    if (historyId !== this.#historyId) throw otherHistory(this.#historyId, historyId);
+    const { storage, target } = this.#options;
+    const historyId = await storage.historyId(signal);
+    if (historyId === "" || historyId === this.#historyId) return;
+    if (this.#historyId !== "") throw otherHistory(this.#historyId, historyId);
+    this.#historyId = historyId;
+    handOver(() => target.identify?.(historyId));
   }
 
   /**
@@ -187,8 +195,12 @@ export class Reflector {
   async #findHistory(current: number, signal: AbortSignal): Promise<string> {
     const { storage } = this.#options;
     if (this.#cause === "history lost" && current < this.#lostAt) this.#cause = "history changed";
-    if (this.#cause !== "history changed") return storage.historyId(signal);
-    return storage.renewHistory(this.#historyId, signal);
+    if (this.#cause === "history changed") return storage.renewHistory(this.#historyId, signal);
+    const historyId = await storage.historyId(signal);
+    if (historyId === "") return this.#historyId;
+    // Someone else has found out, and given it its id.
+    if (this.#historyId !== "" && historyId !== this.#historyId) this.#cause = "history changed";
+    return historyId;
   }
 
   /** Hands the whole state over and returns its revision. */
@@ -271,8 +283,10 @@ export class Reflector {
   }
 
   #apply(batch: WatchBatch): void {
+    const before = this.#position;
     handOver(() => this.#options.target.apply(batch));
-    if (batch.revision !== undefined) this.#position = batch.revision;
+    // Unless the target has had it given up.
+    if (this.#position === before) this.#position = batch.revision ?? before;
     this.#backoff.reset();
     this.#failure = undefined;
   }

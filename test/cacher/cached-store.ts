@@ -2,6 +2,7 @@ import { pino } from "pino";
 import { Cacher, type CacherOptions } from "../../src/cacher/cacher.ts";
 import type { WatchEvent } from "../../src/storage/event.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
+import { MemoryWatch } from "../../src/storage/memory/memory-watch.ts";
 import type { WatchStream } from "../../src/storage/storage.ts";
 import { FakeClock } from "../fake-clock.ts";
 
@@ -12,9 +13,17 @@ export class CachedStore {
   readonly clock = new FakeClock();
   readonly store: MemoryStorage;
   readonly cacher: Cacher;
+  /** The watches that were opened on the store, which a test may break. */
+  readonly upstream: MemoryWatch[] = [];
 
   constructor(options: Partial<CacherOptions> = {}) {
     this.store = new MemoryStorage({ clock: this.clock });
+    const watch = this.store.watch.bind(this.store);
+    this.store.watch = (request) => {
+      const stream = watch(request);
+      if (stream instanceof MemoryWatch) this.upstream.push(stream);
+      return stream;
+    };
     this.cacher = new Cacher({
       storage: this.store,
       clock: this.clock,

@@ -88,6 +88,26 @@ describe("The comparison of the cache with the store", () => {
     },
   );
 
+  it("that finds a difference while the watch is being resumed rebuilds all the same", async () => {
+    const cached = await CachedStore.ready({ consistencyIntervalMs: 10 * minute });
+    await cached.write(["a", "1"]);
+    const { restore } = misreport(cached, () => []);
+    const historyId = cached.store.historyId.bind(cached.store);
+    const held = Promise.withResolvers<void>();
+    cached.store.historyId = async () => {
+      await held.promise;
+      return historyId();
+    };
+    await cached.clock.elapse(9.9 * minute);
+    cached.upstream.at(-1)?.end(new WatchFanoutError("UPSTREAM_UNAVAILABLE", "Away."));
+    await cached.clock.elapse(0.2 * minute);
+    expect(cached.cacher.stats()).toMatchObject({ ready: false, inconsistencies: 1 });
+    restore();
+    held.resolve();
+    await cached.clock.elapse(minute);
+    expect(cached.cacher.stats()).toMatchObject({ ready: true, relists: 1 });
+  });
+
   it("that the store can't answer says nothing about the cache", async () => {
     const cached = await CachedStore.ready({ consistencyIntervalMs: minute });
     await cached.write(["a", "1"]);

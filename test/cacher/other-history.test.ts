@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
 import { historyChanged, revisionTooOld, upstreamUnavailable } from "../../src/errors.ts";
-import { MemoryWatch } from "../../src/storage/memory/memory-watch.ts";
 import { CachedStore, readAll } from "./cached-store.ts";
 
 const everything = {
@@ -9,29 +8,25 @@ const everything = {
   withPrevious: false,
 } as const;
 
-/** A cache whose upstream watch can be broken, and with a stream that is live on it. */
+/** A ready cache with an object, and a stream that is live on it. */
 async function watched() {
-  const cached = new CachedStore();
-  const upstream: MemoryWatch[] = [];
-  const watch = cached.store.watch.bind(cached.store);
-  cached.store.watch = (request) => {
-    const stream = watch(request);
-    if (stream instanceof MemoryWatch) upstream.push(stream);
-    return stream;
-  };
-  cached.cacher.start();
-  await cached.clock.elapse(200);
+  const cached = await CachedStore.ready();
   const revision = await cached.write(["a", "1"]);
   const stream = cached.cacher.watch(everything);
   await cached.clock.settle();
   readAll(stream);
   return {
-    ...{ cached, revision, stream },
-    breakUpstream: async (error: Error) => {
-      upstream.at(-1)?.end(error);
-      await cached.clock.elapse(10_000);
-    },
+    cached,
+    revision,
+    stream,
+    breakUpstream: (error: Error) => breakUpstream(cached, error),
   };
+}
+
+/** Breaks the upstream watch, and gives the cache time to open another. */
+async function breakUpstream({ clock, upstream }: CachedStore, error: Error): Promise<void> {
+  upstream.at(-1)?.end(error);
+  await clock.elapse(10_000);
 }
 
 describe("A cache whose upstream watch breaks", () => {
@@ -104,6 +99,38 @@ describe("A cache whose upstream watch breaks", () => {
     await breakUpstream(upstreamUnavailable("The store went away."));
     expect(watches).toBeGreaterThan(1);
     expect(watches).toBeLessThan(20);
+    expect(stream.ended).toBeUndefined();
+  });
+
+  it("takes an id that can't be read for no answer, and takes one up that it did not know", async () => {
+    const { cached, stream, breakUpstream } = await watched();
+    const { cacher, store } = cached;
+    const [known, other] = [await store.historyId(), "another"];
+    store.historyId = () => Promise.resolve("");
+    await breakUpstream(upstreamUnavailable("The store went away."));
+    expect(stream.ended).toBeUndefined();
+    expect(cacher.currentHistoryId).toBe(known);
+    store.historyId = () => Promise.resolve(known);
+    await breakUpstream(upstreamUnavailable("The store went away."));
+    expect(stream.ended).toBeUndefined();
+    store.historyId = () => Promise.resolve(other);
+    await breakUpstream(upstreamUnavailable("The store went away."));
+    expect(stream.ended).toMatchObject({ reason: "HISTORY_CHANGED" });
+  });
+
+  it("learns the id of its history where it did not know it at first", async () => {
+    const cached = new CachedStore();
+    const known = await cached.store.historyId();
+    cached.store.historyId = () => Promise.resolve("");
+    cached.cacher.start();
+    await cached.clock.elapse(200);
+    expect(cached.cacher.currentHistoryId).toBe("");
+    const stream = cached.cacher.watch(everything);
+    await cached.clock.settle();
+    readAll(stream);
+    cached.store.historyId = () => Promise.resolve(known);
+    await breakUpstream(cached, upstreamUnavailable("The store went away."));
+    expect(cached.cacher.currentHistoryId).toBe(known);
     expect(stream.ended).toBeUndefined();
   });
 });

@@ -1,14 +1,16 @@
 import { describe, expect, it } from "vitest";
 import { SharedRevision } from "../../src/cacher/shared-revision.ts";
+import { FakeClock } from "../fake-clock.ts";
 
 /** A store that answers when told to, with the questions in the order in which they came. */
 class Store {
+  readonly clock = new FakeClock();
   readonly questions: PromiseWithResolvers<number>[] = [];
   readonly shared = new SharedRevision(() => {
     const question = Promise.withResolvers<number>();
     this.questions.push(question);
     return question.promise;
-  });
+  }, this.clock);
 
   get asked(): number {
     return this.questions.length;
@@ -130,5 +132,20 @@ describe("The shared current revision", () => {
     const seen = store.shared.current().then(() => store.shared.newest);
     await store.answer(7);
     expect(await seen).toBe(7);
+  });
+
+  it("is asked for anew after a second, though the last question hangs", async () => {
+    const store = new Store();
+    const { heard, call } = outcomes();
+    call(store, "first");
+    call(store, "second");
+    expect(store.asked).toBe(1);
+    store.clock.advance(999);
+    expect(store.asked).toBe(1);
+    store.clock.advance(1);
+    expect(store.asked).toBe(2);
+    await store.answer(7);
+    expect(heard).toEqual({ second: 7 });
+    expect(store.clock.pendingTimers).toBe(0);
   });
 });

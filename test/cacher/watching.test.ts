@@ -358,6 +358,19 @@ describe("Bookmarks", () => {
     expect(readAll(stream)).toEqual(["ADDED:a=1@2 →2", "MODIFIED:a=2@3 →3"]);
   });
 
+  it("tell an eager watch that resumes what the cache knows already", async () => {
+    const cached = await CachedStore.ready();
+    const revision = await cached.write(["b", "1"]);
+    const stream = cached.cacher.watch({
+      ...everything,
+      scope: { key: "a" },
+      afterRevision: 1,
+      eagerBookmarks: true,
+    });
+    await cached.clock.settle();
+    expect(readAll(stream)).toEqual(["→1", `→${revision}`]);
+  });
+
   it("come to every watch that asks for progress", async () => {
     const cached = await CachedStore.ready();
     const stream = cached.cacher.watch({ ...everything, scope: { key: "a" } });
@@ -400,6 +413,18 @@ describe("The end of watches", () => {
     const stale = cached.cacher.watch({ ...everything, afterRevision: last });
     await cached.clock.settle();
     expect(reasonOf(stale)).toBe("REVISION_TOO_OLD");
+  });
+
+  it("is at once where its reader closes it when it is told of something", async () => {
+    const cached = await CachedStore.ready({ watchers: { batchBytes: 1 } });
+    const stream = cached.cacher.watch(everything);
+    await cached.clock.settle();
+    readAll(stream);
+    stream.onReadable(() => stream.close());
+    for (const key of ["a", "b", "c"]) void cached.store.put({ key, value: Buffer.from("1") });
+    await cached.clock.settle();
+    expect(stream.ended).toBeNull();
+    expect(readAll(stream)).toEqual([]);
   });
 
   it("of one stream by its own reader's exception reaches no other", async () => {

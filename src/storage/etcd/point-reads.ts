@@ -82,9 +82,11 @@ export class PointReads {
 
   async #cancelledAt(member: Member, limits: CallLimits): Promise<number | undefined> {
     const call = await this.#client.openWatch(member, limits);
+    let onAbort = (): void => {};
     try {
       return await new Promise((resolve, reject) => {
-        limits.signal?.addEventListener("abort", () => reject(limits.signal?.reason));
+        onAbort = () => reject(limits.signal?.reason);
+        limits.signal?.addEventListener("abort", onAbort);
         call.on("error", reject);
         call.on("end", () => resolve(undefined));
         call.on("data", (response: WatchResponse) => {
@@ -94,6 +96,7 @@ export class PointReads {
         call.write({ create_request: { key: this.#key, start_revision: 1 } });
       });
     } finally {
+      limits.signal?.removeEventListener("abort", onAbort);
       call.cancel();
     }
   }
