@@ -87,13 +87,10 @@ export async function untilWaiting({ cacher }: Replica, count: number = 1): Prom
   while (cacher.stats().waiting < count) await nextTurn();
 }
 
-/** Resolves when the replica's cache has come to the revision. */
-export async function untilCached({ cacher, clock }: Replica, revision: number): Promise<void> {
-  cacher.requestProgress();
-  while (cacher.stats().revision < revision) {
-    clock.advance(0);
-    await nextTurn();
-  }
+/** Resolves when the replica's cache has come to the revision, and has passed on what led to it. */
+export async function untilCached({ client }: Replica, revision: number): Promise<void> {
+  const revision_match = "REVISION_MATCH_NOT_OLDER_THAN";
+  await client.list({ resource, revision_match, revision, page_size: 1 });
 }
 
 /** An object's value in JSON, with a label and a field. */
