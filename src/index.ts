@@ -7,7 +7,8 @@
  */
 export { Cacher, type CacherOptions } from "./cacher/cacher.ts";
 export { defaultHistoryBounds, type HistoryBounds } from "./cacher/history.ts";
-export type { CacheWatchRequest } from "./cacher/request.ts";
+export type { CacheListRequest, CacheWatchRequest } from "./cacher/request.ts";
+export type { Selection } from "./cacher/selection.ts";
 export type { CacherStats } from "./cacher/stats.ts";
 export {
   defaultWatcherBounds,
@@ -15,6 +16,10 @@ export {
   type WatcherState,
 } from "./cacher/watcher-terms.ts";
 export { type Clock, systemClock, type Timer } from "./clock.ts";
+export { AttributeReader } from "./codec/attribute-reader.ts";
+export { type Codec, CodecError, opaqueCodec } from "./codec/codec.ts";
+export { JsonCodec, type JsonCodecOptions } from "./codec/json-codec.ts";
+export { ProtobufCodec, type ProtobufCodecOptions } from "./codec/protobuf-codec.ts";
 export { hasReason, type Reason, WatchFanoutError } from "./errors.ts";
 export {
   type AdminOptions,

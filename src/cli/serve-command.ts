@@ -11,7 +11,7 @@ const configOption = collecting(
   "config",
   "FILE",
   "A YAML file with any of these options, by their names without the dashes (resources: is a list " +
-    "of name and prefix).",
+    "of name, prefix, and what else each has: see the README).",
 );
 
 const helpFooter = `
