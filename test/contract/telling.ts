@@ -20,6 +20,13 @@ function eventsTold(events: WatchResponse__Output["events"]): string[] {
   });
 }
 
+/** The first response. Rejects with what the stream ended with, where it did instead. */
+export async function firstOf(stream: Stream): Promise<WatchResponse__Output> {
+  return stream.next().catch(async () => {
+    throw await stream.ended;
+  });
+}
+
 /** The next response, in a line. */
 export async function nextTold(stream: Stream): Promise<string> {
   return told(await stream.next());
