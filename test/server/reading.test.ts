@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { defaultHistoryBounds } from "../../src/cacher/history.ts";
 import type { ListRequest } from "../../src/wire/generated/watchfanout/v1/ListRequest.ts";
 import type { ListResponse__Output } from "../../src/wire/generated/watchfanout/v1/ListResponse.ts";
 import { put } from "./putting.ts";
@@ -6,6 +7,8 @@ import { serveThings } from "./served.ts";
 import type { TestClient } from "./test-client.ts";
 
 const resource = "things";
+/** Keeps one event, so that of the past only the store can tell. */
+const forgetful = { history: { ...defaultHistoryBounds, minEvents: 0, maxEvents: 1 } };
 
 async function pages(client: TestClient, request: ListRequest): Promise<ListResponse__Output[]> {
   const all: ListResponse__Output[] = [];
@@ -52,13 +55,15 @@ describe("Get", () => {
   });
 
   test("reads the past, as long as it is there", async () => {
-    const { client, storage } = await serveThings();
+    const { client, storage } = await serveThings({ cacher: forgetful });
     const first = await put(storage, "a", "1");
-    const second = await put(storage, "a", "2");
+    await put(storage, "a", "2");
+    const last = await put(storage, "a", "3");
     const exact = { resource, key: "a", revision_match: "REVISION_MATCH_EXACT" } as const;
     const { object, revision } = await client.get({ ...exact, revision: first });
     expect([object?.value.toString(), revision]).toEqual(["1", String(first)]);
-    await storage.compact(second);
+    await client.list({ resource }); // From now on the cache is past it.
+    await storage.compact(last);
     await expect(client.get({ ...exact, revision: first })).rejects.toMatchObject({
       reason: "REVISION_TOO_OLD",
       metadata: { requested_revision: String(first) },
@@ -138,10 +143,11 @@ describe("List", () => {
   });
 
   test("does not go on where the past has been compacted", async () => {
-    const { client, storage } = await serveThings();
+    const { client, storage } = await serveThings({ cacher: forgetful });
     for (const key of ["a", "b", "c"]) await put(storage, key, "");
     const { next_page_token } = await client.list({ resource, page_size: 1 });
-    const last = await put(storage, "d", "");
+    await put(storage, "d", "");
+    const last = await put(storage, "e", "");
     await client.list({ resource }); // From now on the cache is past it.
     await storage.compact(last);
     await expect(
