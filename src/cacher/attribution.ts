@@ -71,7 +71,9 @@ function parse<T>(field: string, text: string, parser: (text: string) => T): T {
   try {
     return parser(text);
   } catch (error) {
-    if (error instanceof SelectorError) throw invalidRequest(field, error.message);
+    if (error instanceof SelectorError) {
+      throw invalidRequest(field, `${field} can't be read. ${error.message}`);
+    }
     throw error;
   }
 }

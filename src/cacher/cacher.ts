@@ -22,14 +22,15 @@ import { Filter } from "./filter.ts";
 import { defaultHistoryBounds, type HistoryBounds } from "./history.ts";
 import { PastStates } from "./past-states.ts";
 import { Patrol } from "./patrol.ts";
+import { ProgressWish } from "./progress-wish.ts";
+import { Readiness } from "./readiness.ts";
 import type { CacheListRequest, CacheWatchRequest } from "./request.ts";
 import { RevisionWaiters } from "./revision-waiters.ts";
 import type { Selection } from "./selection.ts";
 import { SharedRevision } from "./shared-revision.ts";
-import { inSlices } from "./sliced.ts";
 import { Snapshots } from "./snapshots.ts";
 import { type CacherStats, watcherStats } from "./stats.ts";
-import { cacheWrong, draining, lost, notReadyYet } from "./stream-errors.ts";
+import { cacheWrong, draining, lost } from "./stream-errors.ts";
 import { WatchCache } from "./watch-cache.ts";
 import { WatchOpening } from "./watch-opening.ts";
 import { defaultWatcherBounds, type WatcherBounds, type WatcherHost } from "./watcher-terms.ts";
@@ -80,23 +81,19 @@ export class Cacher implements Storage {
   readonly #consistency: ConsistencyCheck;
   readonly #host: WatcherHost;
   readonly #watchers = new Set<CacheWatcher>();
-  readonly #readyListeners: ((ready: boolean) => void)[] = [];
-  #ready = false;
-  /** The revision that the first state has to come to before it is served. */
-  #readyAt = Infinity;
+  readonly #readiness: Readiness;
+  readonly #progressWish: ProgressWish;
   #draining = false;
   #closed: Promise<void> | undefined;
   #heardAt: number;
   #receivedEvents = 0;
   #slowConsumers = 0;
-  /** The newest revision that someone has asked to be told of, and how to stop waiting for it. */
-  #progressWanted = 0;
-  #forgetProgress = (): void => {};
 
   constructor(options: CacherOptions) {
     const { storage, clock } = options;
     const history = { ...defaultHistoryBounds, ...options.history };
     this.name = options.name;
+    this.#readiness = new Readiness(options.name);
     this.#storage = storage;
     this.#clock = clock;
     this.#logger = options.logger;
@@ -116,6 +113,14 @@ export class Cacher implements Storage {
       this.#pastStates,
     );
     this.#dispatcher = new Dispatcher(this.#cache, clock, this.#bounds);
+    this.#progressWish = new ProgressWish({
+      clock,
+      cache: this.#cache,
+      upstream: this.#upstream,
+      waiters: this.#waiters,
+      dispatcher: this.#dispatcher,
+      watchers: this.#watchers,
+    });
     this.#reflector = new Reflector({
       storage,
       target: this.#target(),
@@ -173,7 +178,7 @@ export class Cacher implements Storage {
 
   /** Whether the cache has once been level with the store. Until then reads and watches fail. */
   get ready(): boolean {
-    return this.#ready;
+    return this.#readiness.ready;
   }
 
   /** Why nothing comes from the store; undefined while it does. */
@@ -182,21 +187,21 @@ export class Cacher implements Storage {
   }
 
   onReadyChange(listener: (ready: boolean) => void): void {
-    this.#readyListeners.push(listener);
+    this.#readiness.onChange(listener);
   }
 
   async get(request: GetRequest): Promise<GetResult> {
-    this.#checkReady();
+    this.#readiness.check();
     const result = await this.#reads.get(request);
-    this.#checkReady();
+    this.#readiness.check();
     return result;
   }
 
   async list(request: CacheListRequest): Promise<ListResult> {
-    this.#checkReady();
+    this.#readiness.check();
     const result = await this.#reads.list(request);
     // What was read from a cache that was found to be wrong meanwhile is not to be told.
-    this.#checkReady();
+    this.#readiness.check();
     return result;
   }
 
@@ -234,7 +239,8 @@ export class Cacher implements Storage {
   }
 
   requestProgress(): void {
-    this.#bookmarkAll().catch((error: unknown) => {
+    if (!this.ready) return;
+    this.#progressWish.make().catch((error: unknown) => {
       this.#logger.debug({ err: error, resource: this.name }, "could not ask for progress");
     });
   }
@@ -251,14 +257,15 @@ export class Cacher implements Storage {
       this.#host,
       this.#clock.now(),
     );
-    if (this.#draining) {
-      watcher.fail(draining());
-    } else if (!this.#ready) {
-      watcher.fail(notReadyYet(this.name));
-    } else {
-      this.#watchers.add(watcher);
-      this.#opening.begin(watcher, request);
+    try {
+      if (this.#draining) throw draining();
+      this.#readiness.check();
+    } catch (error) {
+      watcher.fail(this.#asFanoutError(error));
+      return watcher;
     }
+    this.#watchers.add(watcher);
+    this.#opening.begin(watcher, request);
     return watcher;
   }
 
@@ -286,7 +293,7 @@ export class Cacher implements Storage {
   stats(): CacherStats {
     const { history } = this.#cache;
     return {
-      ready: this.#ready,
+      ready: this.ready,
       revision: this.#cache.revision,
       upstreamRevision: Math.max(this.#upstream.newest, this.#cache.revision),
       upstreamSilenceMs: this.#clock.now() - this.#heardAt,
@@ -313,30 +320,6 @@ export class Cacher implements Storage {
     };
   }
 
-  async #bookmarkAll(): Promise<void> {
-    if (!this.#ready) return;
-    const revision = await this.#upstream.current();
-    // Of those who ask while the cache is behind, the last one's answer is an answer to all.
-    if (revision < this.#progressWanted) return;
-    this.#progressWanted = revision;
-    this.#forgetProgress();
-    if (this.#cache.revision >= revision) this.#tellProgress();
-    else this.#forgetProgress = this.#waiters.add(revision, () => this.#tellProgress());
-  }
-
-  #tellProgress(): void {
-    this.#dispatcher.whenSettled(this.#progressWanted, () => {
-      inSlices(this.#clock, this.#bookmarkEach());
-    });
-  }
-
-  *#bookmarkEach(): Generator<void, void, void> {
-    for (const watcher of this.#watchers) {
-      watcher.requestBookmark(this.#dispatcher.bookmark);
-      yield;
-    }
-  }
-
   #target(): ReflectorTarget {
     return {
       replace: (state, cause) => {
@@ -347,13 +330,12 @@ export class Cacher implements Storage {
         const end = lost(cause, state.revision, state.historyId);
         for (const watcher of [...this.#watchers]) watcher.fail(end);
         this.#dispatcher.reset();
-        this.#forgetProgress();
-        this.#progressWanted = 0;
+        this.#progressWish.forget();
         if (cause === "history changed") this.#upstream.forget();
-        this.#readyAt = Math.min(this.#readyAt, state.current);
+        const readyAt = this.#readiness.listed(state.current);
         this.#advanced();
         // What is missing may be of other keys than ours, of which only progress tells.
-        if (!this.#ready) this.#waiters.add(this.#readyAt, () => {});
+        if (readyAt !== undefined && !this.ready) this.#waiters.add(readyAt, () => {});
       },
       identify: (historyId) => this.#cache.identify(historyId),
       apply: (batch) => {
@@ -367,24 +349,16 @@ export class Cacher implements Storage {
 
   #advanced(): void {
     const { revision } = this.#cache;
-    if (!this.#ready && revision >= this.#readyAt) {
+    if (this.#readiness.reached(revision)) {
       this.#logger.info({ resource: this.name, revision }, "the cache is ready");
-      this.#setReady(true);
     }
     this.#waiters.reached(revision);
     this.#dispatcher.wake();
   }
 
-  #setReady(ready: boolean): void {
-    if (this.#ready === ready) return;
-    this.#ready = ready;
-    for (const listener of this.#readyListeners) listener(ready);
-  }
-
   /** The cache was found to be wrong: nothing is served from it any more until it is filled anew. */
   #rebuild(): void {
-    this.#setReady(false);
-    this.#readyAt = Infinity;
+    this.#readiness.lose();
     const end = cacheWrong(this.#cache.revision);
     for (const watcher of [...this.#watchers]) watcher.fail(end);
     this.#reflector.relist();
@@ -418,18 +392,13 @@ export class Cacher implements Storage {
     );
   }
 
-  #checkReady(): void {
-    if (this.#closed !== undefined) throw draining();
-    if (!this.#ready) throw notReadyYet(this.name);
-  }
-
   async #close(): Promise<void> {
     this.drain();
     this.#reflector.stop();
     this.#patrol.stop();
     this.#consistency.stop();
     this.#waiters.close();
-    this.#setReady(false);
+    this.#readiness.close();
     await this.#storage.close();
   }
 }
