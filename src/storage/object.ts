@@ -13,9 +13,7 @@ export class StoredObject {
   readonly version: number;
   /** 0n: none. Uses 63 bits, more than a `number` holds. */
   readonly lease: bigint;
-  /** Its encoding, kept here by whoever encodes it first. Not part of what it is. */
-  encoding: Uint8Array | undefined;
-  /** What a codec has read out of the value, kept here by whoever asked first. Neither is this. */
+  /** What a codec has read out of the value, kept here by whoever asked first. Not part of what it is. */
   attributes: object | undefined;
 
   constructor(
@@ -32,7 +30,6 @@ export class StoredObject {
     this.modRevision = modRevision;
     this.version = version;
     this.lease = lease;
-    this.encoding = undefined;
     this.attributes = undefined;
   }
 

@@ -3,29 +3,34 @@ import type { StoredObject } from "../storage/object.ts";
 import { bigVarintSize, varintSize, WireWriter } from "./writer.ts";
 
 /*
- * The messages that are sent often, written by hand: what is shared is encoded once and copied from
- * there. Each tag is the field's number in the proto, shifted by three, and its wire type.
+ * The messages that are sent often, written by hand. Each tag is the field's number in the proto, shifted by three, and its wire type.
  */
 
-/** The encoding of a watchfanout.v1.StoredObject; made once for each object, and kept with it. */
-export function encodeObject(object: StoredObject): Uint8Array {
-  object.encoding ??= writeObject(object);
-  return object.encoding;
-}
+/*
+ * Objects are written straight into what holds them. What many get is shared as a whole, frame by frame: an
+ * encoding of its own beside every object would cost more to make than to write it anew for each frame,
+ * and would double what a state takes, for as long as it stands.
+ */
 
-function writeObject(object: StoredObject): Buffer {
+/** The size of a watchfanout.v1.StoredObject. */
+function objectSize(object: StoredObject): number {
   const { key, value, createRevision, modRevision, version, lease } = object;
-  const keySize = Buffer.byteLength(key);
-  const size =
-    contentSize(keySize) +
+  return (
+    contentSize(Buffer.byteLength(key)) +
     (value.byteLength === 0 ? 0 : contentSize(value.byteLength)) +
     numberSize(createRevision) +
     numberSize(modRevision) +
     numberSize(version) +
-    (lease === 0n ? 0 : 1 + bigVarintSize(lease));
-  // Not from the pool of small buffers: objects live long, and one would keep all its neighbours.
-  const writer = new WireWriter(Buffer.allocUnsafeSlow(size));
-  writer.textField(0x0a, key, keySize);
+    (lease === 0n ? 0 : 1 + bigVarintSize(lease))
+  );
+}
+
+/** Writes a field that is a watchfanout.v1.StoredObject, of a size that was reckoned before. */
+function writeObject(writer: WireWriter, tag: number, object: StoredObject, size: number): void {
+  const { key, value, createRevision, modRevision, version, lease } = object;
+  writer.byte(tag);
+  writer.varint(size);
+  writer.textField(0x0a, key, Buffer.byteLength(key));
   if (value.byteLength > 0) writer.bytesField(0x12, value);
   writer.numberField(0x18, createRevision);
   writer.numberField(0x20, modRevision);
@@ -34,20 +39,13 @@ function writeObject(object: StoredObject): Buffer {
     writer.byte(0x30);
     writer.bigVarint(lease);
   }
-  return writer.bytes;
 }
 
 const eventTypes: Readonly<Record<EventType, number>> = { ADDED: 1, MODIFIED: 2, DELETED: 3 };
 
 /** How many bytes an event takes in a watchfanout.v1.WatchResponse, tag and length included. */
-export function eventSize(event: WatchEvent): number {
-  return contentSize(bareEventSize(event));
-}
-
-function bareEventSize({ object, previous }: WatchEvent): number {
-  const objectSize = contentSize(encodeObject(object).byteLength);
-  if (previous === undefined) return 2 + objectSize;
-  return 2 + objectSize + contentSize(encodeObject(previous).byteLength);
+export function eventSize({ object, previous }: WatchEvent): number {
+  return contentSize(2 + itemSize(object) + (previous === undefined ? 0 : itemSize(previous)));
 }
 
 /** What a watchfanout.v1.WatchResponse says, without its events. */
@@ -84,13 +82,15 @@ export function encodeWatchResponse(
   return writer.bytes;
 }
 
-function writeEvent(writer: WireWriter, event: WatchEvent): void {
+function writeEvent(writer: WireWriter, { type, object, previous }: WatchEvent): void {
+  const size = objectSize(object);
+  const previousSize = previous === undefined ? 0 : objectSize(previous);
   writer.byte(0x12);
-  writer.varint(bareEventSize(event));
+  writer.varint(2 + contentSize(size) + (previous === undefined ? 0 : contentSize(previousSize)));
   writer.byte(0x08);
-  writer.byte(eventTypes[event.type]);
-  writer.bytesField(0x12, encodeObject(event.object));
-  if (event.previous !== undefined) writer.bytesField(0x1a, encodeObject(event.previous));
+  writer.byte(eventTypes[type]);
+  writeObject(writer, 0x12, object, size);
+  if (previous !== undefined) writeObject(writer, 0x1a, previous, previousSize);
 }
 
 /**
@@ -125,9 +125,9 @@ export interface PageHead {
   readonly historyId: string;
 }
 
-/** How many bytes an object takes in a watchfanout.v1.ListResponse, tag and length included. */
+/** How many bytes an object takes as a field of another message, tag and length included. */
 export function itemSize(object: StoredObject): number {
-  return contentSize(encodeObject(object).byteLength);
+  return contentSize(objectSize(object));
 }
 
 /** Encodes a watchfanout.v1.ListResponse. */
@@ -140,7 +140,7 @@ export function encodeListResponse(page: PageHead, items: readonly StoredObject[
 
   const writer = new WireWriter(Buffer.allocUnsafe(size));
   writer.numberField(0x08, revision);
-  for (const item of items) writer.bytesField(0x12, encodeObject(item));
+  for (const item of items) writeObject(writer, 0x12, item, objectSize(item));
   if (remaining !== undefined) {
     writer.byte(0x20);
     writer.varint(remaining);
@@ -162,7 +162,7 @@ export function encodeObjectResponse(
   const size = numberSize(revision) + itemSize(object) + texts.byteLength;
   const writer = new WireWriter(Buffer.allocUnsafe(size));
   writer.numberField(0x08, revision);
-  writer.bytesField(0x12, encodeObject(object));
+  writeObject(writer, 0x12, object, objectSize(object));
   writer.raw(texts);
   return writer.bytes;
 }
