@@ -1,12 +1,43 @@
-import { type ChildProcess, fork, spawn } from "node:child_process";
-import { once } from "node:events";
+import { type ChildProcess, spawn } from "node:child_process";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { type Etcd, startEtcd } from "../test/etcd/etcd.ts";
+import { type Benchmark, times } from "./benchmark.ts";
+import { Child, killed } from "./child.ts";
+import { ratios, row, rowHeadings } from "./fanout-report.ts";
 import type { LoadCounts, LoadTask } from "./load.ts";
 import { cpuSeconds } from "./process-cpu.ts";
 
-export interface FanoutOptions {
+/** How many events a second reach clients, and what each costs, beside etcd itself. */
+export const fanout: Benchmark = {
+  name: "fanout",
+  options: { streams: "1,100,1000", connections: "20", "value-bytes": "256", seconds: "5" },
+  async run(settings, say) {
+    const results: FanoutResult[] = [];
+    say(rowHeadings);
+    const measurements = measureFanout({
+      streams: settings.numbers("streams"),
+      connections: settings.number("connections"),
+      valueBytes: settings.number("value-bytes"),
+      seconds: settings.number("seconds"),
+    });
+    for await (const result of measurements) {
+      results.push(result);
+      say(row(result));
+    }
+    const compared = ratios(results);
+    say("\nwatch-fanout compared with etcd itself:");
+    for (const { streams, throughput, cpu, etcdCpu } of compared) {
+      say(
+        `  ${streams} streams: ${times(throughput)} the events a second, ${times(cpu)} the CPU per ` +
+          `event in all, ${times(etcdCpu)} of etcd's own`,
+      );
+    }
+    return { ratios: compared, results };
+  },
+};
+
+interface FanoutOptions {
   /** How many streams are open at once, one measurement each. */
   readonly streams: readonly number[];
   readonly connections: number;
@@ -32,7 +63,7 @@ export interface FanoutResult {
 const warmUpSeconds = 1;
 
 /** Measures etcd and watch-fanout by turns, so that what changes on the machine meets both. */
-export async function* measureFanout(options: FanoutOptions): AsyncGenerator<FanoutResult> {
+async function* measureFanout(options: FanoutOptions): AsyncGenerator<FanoutResult> {
   for (const streams of options.streams) {
     for (const target of ["etcd", "watch-fanout"] as const) {
       yield await measure(target, streams, options);
@@ -48,10 +79,10 @@ async function measure(
 ): Promise<FanoutResult> {
   const etcd = await startEtcd();
   let service: Service | undefined;
-  let load: LoadProcess | undefined;
+  let load: Load | undefined;
   try {
     if (target === "watch-fanout") service = await startService(etcd.url);
-    load = new LoadProcess();
+    load = new Child("load.ts");
     const { connections, valueBytes } = options;
     const serviceUrl = service?.url ?? "";
     const etcdUrl = etcd.url;
@@ -74,11 +105,7 @@ interface Sample extends LoadCounts {
   readonly serviceCpu: number;
 }
 
-async function sample(
-  etcd: Etcd,
-  service: Service | undefined,
-  load: LoadProcess,
-): Promise<Sample> {
+async function sample(etcd: Etcd, service: Service | undefined, load: Load): Promise<Sample> {
   const counts = (await load.ask("count")) as LoadCounts;
   return {
     ...counts,
@@ -111,6 +138,8 @@ function resultOf(
   };
 }
 
+type Load = Child<LoadTask | "write" | "count">;
+
 interface Service {
   readonly url: string;
   readonly process: ChildProcess;
@@ -138,35 +167,4 @@ async function startService(etcdUrl: string): Promise<Service> {
     return { url: `http://${grpc}`, process: child };
   }
   throw new Error(`The service did not start: ${text}`);
-}
-
-class LoadProcess {
-  readonly #child = fork(fileURLToPath(new URL("load.ts", import.meta.url)));
-
-  /** Rejects when the load is lost. */
-  async ask(message: LoadTask | "write" | "count"): Promise<unknown> {
-    const failed = new AbortController();
-    const lost = once(this.#child, "exit", { signal: failed.signal }).then(() => {
-      throw new Error("The load ended before its time.");
-    });
-    try {
-      const answer = once(this.#child, "message", { signal: failed.signal });
-      this.#child.send(message);
-      return (await Promise.race([answer, lost]))[0];
-    } finally {
-      lost.catch(() => {});
-      failed.abort();
-    }
-  }
-
-  stop(): Promise<void> {
-    return killed(this.#child);
-  }
-}
-
-async function killed(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  const exited = once(child, "exit");
-  child.kill("SIGKILL");
-  await exited;
 }

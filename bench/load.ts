@@ -6,7 +6,8 @@
 import { randomBytes } from "node:crypto";
 import { BareGrpc } from "../test/foreign/bare-grpc.ts";
 import { encode } from "../test/foreign/protobuf.ts";
-import { countField } from "./count-field.ts";
+import { answerParent } from "./child.ts";
+import { countField } from "./message-fields.ts";
 
 /** What the parent asks for first. */
 export interface LoadTask {
@@ -83,7 +84,7 @@ class Load {
         this.#perStream[index] = (this.#perStream[index] ?? 0) + events;
       },
       // A stream that is lost in between would make the rest look faster.
-      (failure) => fail(failure ?? new Error("A stream ended.")),
+      (failure) => void Promise.reject(failure ?? new Error("A stream ended.")),
     );
     if (target === "etcd") {
       // WatchRequest: create_request = 1; in it: key = 1, range_end = 2.
@@ -129,24 +130,15 @@ function rangeEnd(start: string): Buffer {
   return end;
 }
 
-function fail(error: unknown): void {
-  process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
-  process.exit(1);
-}
-
 let load: Load | undefined;
 
-process.on("unhandledRejection", fail);
-process.on("disconnect", () => process.exit());
-process.on("message", async (message: LoadTask | "write" | "count") => {
+answerParent<LoadTask | "write" | "count">(async (message) => {
+  if (message === "count") return load?.counts;
   if (message === "write") {
     load?.write();
-    process.send?.("writing");
-  } else if (message === "count") {
-    process.send?.(load?.counts);
   } else {
     load = new Load(message);
     await load.openStreams();
-    process.send?.("open");
   }
+  return undefined;
 });

@@ -1,62 +1,63 @@
 /**
- * Benchmarks: `npm run bench` runs all of them, `npm run bench -- fanout` one. What is measured, and
- * how, is said in docs/benchmarks.md.
+ * Benchmarks: `npm run bench` runs all of them, `npm run bench -- NAME` one. What is measured, and how, is
+ * said in docs/benchmarks.md.
  */
 import { arch, cpus } from "node:os";
 import { parseArgs } from "node:util";
-import { measureFanout } from "./fanout.ts";
-import { ratios, row, rowHeadings } from "./report.ts";
+import { type Benchmark, Settings, UsageError } from "./benchmark.ts";
+import { eventCost } from "./event-cost.ts";
+import { fanout } from "./fanout.ts";
+import { initialState } from "./initial-state.ts";
+import { pages } from "./pages.ts";
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    json: { type: "boolean", default: false },
-    streams: { type: "string", default: "1,100,1000" },
-    connections: { type: "string", default: "20" },
-    "value-bytes": { type: "string", default: "256" },
-    seconds: { type: "string", default: "5" },
-  },
-});
+const benchmarks: readonly Benchmark[] = [fanout, eventCost, initialState, pages];
 
-const unknown = positionals.filter((name) => name !== "fanout");
-if (unknown.length > 0) {
-  process.stderr.write(`There is no benchmark ${unknown.join(", ")}. There is: fanout.\n`);
+try {
+  await main();
+} catch (error) {
+  if (!(error instanceof UsageError || error instanceof TypeError)) throw error;
+  process.stderr.write(`${error.message}\n`);
   process.exit(2);
 }
 
-const results = [];
-const machine = `${cpus().length} × ${cpus()[0]?.model ?? arch()}, Node.js ${process.version}`;
-if (!values.json) process.stdout.write(`${machine}\n\n${rowHeadings}\n`);
-const measurements = measureFanout({
-  streams: values.streams.split(",").map(positive),
-  connections: positive(values.connections),
-  valueBytes: positive(values["value-bytes"]),
-  seconds: positive(values.seconds),
-});
-for await (const result of measurements) {
-  results.push(result);
-  if (!values.json) process.stdout.write(`${row(result)}\n`);
-}
-const compared = ratios(results);
-if (values.json) {
-  process.stdout.write(`${JSON.stringify({ machine, ratios: compared, results }, null, 2)}\n`);
-} else {
-  process.stdout.write("\nwatch-fanout compared with etcd itself:\n");
-  for (const { streams, throughput, cpu, etcdCpu } of compared) {
-    process.stdout.write(
-      `  ${streams} streams: ${times(throughput)} the events a second, ${times(cpu)} the CPU per ` +
-        `event in all, ${times(etcdCpu)} of etcd's own\n`,
-    );
+async function main(): Promise<void> {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      json: { type: "boolean" },
+      ...Object.fromEntries(
+        benchmarks.flatMap(({ options }) =>
+          Object.keys(options).map((name) => [name, { type: "string" } as const]),
+        ),
+      ),
+    },
+  });
+  const wanted = positionals.length === 0 ? benchmarks : positionals.map(benchmarkNamed);
+  const json = values.json === true;
+  const say = (line: string): void => {
+    if (!json) process.stdout.write(`${line}\n`);
+  };
+  const machine = `${cpus().length} × ${cpus()[0]?.model ?? arch()}, Node.js ${process.version}`;
+  say(machine);
+  const results: Record<string, object> = {};
+  for (const benchmark of wanted) {
+    say(`\n${benchmark.name}\n`);
+    results[benchmark.name] = await benchmark.run(settingsOf(benchmark, values), say);
   }
+  if (json) process.stdout.write(`${JSON.stringify({ machine, ...results }, null, 2)}\n`);
 }
 
-function positive(text: string): number {
-  const value = Number(text);
-  if (Number.isSafeInteger(value) && value > 0) return value;
-  process.stderr.write(`${JSON.stringify(text)} is not a whole number above 0.\n`);
-  process.exit(2);
+function benchmarkNamed(name: string): Benchmark {
+  const found = benchmarks.find((benchmark) => benchmark.name === name);
+  if (found !== undefined) return found;
+  const names = benchmarks.map((benchmark) => benchmark.name).join(", ");
+  throw new UsageError(`There is no benchmark ${name}. There are: ${names}.`);
 }
 
-function times(ratio: number): string {
-  return `${ratio.toPrecision(2)} ×`;
+function settingsOf({ options }: Benchmark, given: Readonly<Record<string, unknown>>): Settings {
+  const texts = Object.entries(options).map(([name, otherwise]): [string, string] => [
+    name,
+    String(given[name] ?? otherwise),
+  ]);
+  return new Settings(new Map(texts));
 }

@@ -1,3 +1,4 @@
+import { tableLine } from "./benchmark.ts";
 import type { FanoutResult } from "./fanout.ts";
 
 /** watch-fanout's numbers as multiples of etcd's own, in one run and on one machine. */
@@ -28,23 +29,22 @@ export function ratios(results: readonly FanoutResult[]): FanoutRatios[] {
 
 const widths = [8, 14, 12, 10, 12, 12, 12];
 
-export const rowHeadings = line([
-  ...["streams", "server", "events/s", "writes/s"],
-  ...["CPU µs/event", "of etcd", "of service"],
-]);
+export const rowHeadings = tableLine(
+  [...["streams", "server", "events/s", "writes/s"], ...["CPU µs/event", "of etcd", "of service"]],
+  widths,
+);
 
 export function row(result: FanoutResult): string {
-  return line([
-    String(result.streams),
-    result.target,
-    Math.round(result.eventsPerSecond).toLocaleString("en"),
-    Math.round(result.writesPerSecond).toLocaleString("en"),
-    result.cpuMicros.toFixed(2),
-    result.etcdCpuMicros.toFixed(2),
-    result.serviceCpuMicros.toFixed(2),
-  ]);
-}
-
-function line(cells: readonly string[]): string {
-  return cells.map((cell, i) => cell.padStart(widths[i] ?? 0)).join("  ");
+  return tableLine(
+    [
+      String(result.streams),
+      result.target,
+      Math.round(result.eventsPerSecond).toLocaleString("en"),
+      Math.round(result.writesPerSecond).toLocaleString("en"),
+      result.cpuMicros.toFixed(2),
+      result.etcdCpuMicros.toFixed(2),
+      result.serviceCpuMicros.toFixed(2),
+    ],
+    widths,
+  );
 }

@@ -1,0 +1,54 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+
+/** A script beside this one in a process of its own, which answers every message with one. */
+export class Child<Question extends string | object> {
+  readonly #child: ChildProcess;
+
+  constructor(script: string, execArgv: readonly string[] = []) {
+    this.#child = fork(fileURLToPath(new URL(script, import.meta.url)), {
+      execArgv: [...process.execArgv, "--disable-warning=ExperimentalWarning", ...execArgv],
+    });
+  }
+
+  /** Rejects when the process is lost. */
+  async ask(question: Question): Promise<unknown> {
+    const failed = new AbortController();
+    const lost = once(this.#child, "exit", { signal: failed.signal }).then(() => {
+      throw new Error("A process of the benchmark ended before its time.");
+    });
+    try {
+      const answer = once(this.#child, "message", { signal: failed.signal });
+      this.#child.send(question);
+      return (await Promise.race([answer, lost]))[0];
+    } finally {
+      lost.catch(() => {});
+      failed.abort();
+    }
+  }
+
+  stop(): Promise<void> {
+    return killed(this.#child);
+  }
+}
+
+/** Answers the parent's messages with what `answer` resolves to, and ends with the parent or a fault. */
+export function answerParent<Question>(answer: (question: Question) => Promise<unknown>): void {
+  const fail = (error: unknown): void => {
+    process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`);
+    process.exit(1);
+  };
+  process.on("unhandledRejection", fail);
+  process.on("disconnect", () => process.exit());
+  process.on("message", (question: Question) => {
+    answer(question).then((said) => process.send?.(said ?? "done"), fail);
+  });
+}
+
+export async function killed(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exited = once(child, "exit");
+  child.kill("SIGKILL");
+  await exited;
+}

@@ -1,0 +1,221 @@
+import { pino } from "pino";
+import { Cacher } from "../src/cacher/cacher.ts";
+import { systemClock } from "../src/clock.ts";
+import { MemoryStorage } from "../src/storage/memory/memory-storage.ts";
+import { type Benchmark, median, type Settings, tableLine } from "./benchmark.ts";
+
+/** What one way of listing costs, in microseconds of CPU. */
+interface PageCost {
+  /** How many listings go on at once, each at a revision of its own. */
+  readonly listings: number;
+  /** How many objects are written between two pages. */
+  readonly writes: number;
+  /** Of the first page of a listing, and of each that follows. */
+  readonly firstMicros: number;
+  readonly pageMicros: number;
+  /** Of one write, until the cache has taken it in; undefined where nothing was written. */
+  readonly writeMicros: number | undefined;
+  /** `pageMicros` beside that of one listing of an idle cache, as the median of ratios within a round. */
+  readonly ratio: number;
+}
+
+interface Plan {
+  readonly listings: number;
+  readonly writes: number;
+  /** 0: only writes, for what they cost beside no listing. */
+  readonly pages: number;
+}
+
+/** What was spent in one round of one plan, and on how much. */
+class Spent {
+  firsts = 0;
+  firstMicros = 0;
+  pages = 0;
+  pageMicros = 0;
+  writes = 0;
+  writeMicros = 0;
+}
+
+const valueBytes = 256;
+const widths = [10, 22, 14, 10, 10, 12];
+
+/** What a page costs while the cache changes below the listing. */
+export const pages: Benchmark = {
+  name: "pages",
+  options: { objects: "100000", "page-size": "500", "writes-per-page": "50", rounds: "5" },
+  async run(settings, say) {
+    const bed = await Bed.open(settings.number("objects"));
+    try {
+      const results = await measure(bed, settings);
+      say(
+        tableLine(
+          [
+            "listings",
+            "writes between pages",
+            "first page µs",
+            "page µs",
+            "write µs",
+            "beside idle",
+          ],
+          widths,
+        ),
+      );
+      for (const { listings, writes, firstMicros, pageMicros, writeMicros, ratio } of results) {
+        const cells = [listings, writes].map(String);
+        const costs = [firstMicros, pageMicros, writeMicros ?? Number.NaN, ratio].map((cost, i) =>
+          Number.isNaN(cost) ? "" : cost.toFixed(i === 2 || i === 3 ? 2 : 0),
+        );
+        say(tableLine([...cells, ...costs], widths));
+      }
+      return { results };
+    } finally {
+      await bed.close();
+    }
+  },
+};
+
+async function measure(bed: Bed, settings: Settings): Promise<PageCost[]> {
+  const pageSize = settings.number("page-size");
+  const all = Math.ceil(bed.objects / pageSize);
+  const writes = settings.number("writes-per-page");
+  const plans: readonly Plan[] = [
+    { listings: 1, writes: 0, pages: all },
+    { listings: 0, writes, pages: all },
+    { listings: 1, writes, pages: all },
+    // As many pages in all.
+    { listings: 20, writes, pages: Math.ceil(all / 20) },
+  ];
+  const rounds = settings.number("rounds");
+  const spent: Spent[][] = plans.map(() => []);
+  // The first round is for the compiler.
+  for (let round = -1; round < rounds; round++) {
+    for (const [i, plan] of plans.entries()) {
+      const one = await bed.run(plan, pageSize);
+      if (round >= 0) spent[i]?.push(one);
+    }
+  }
+  const idle = (spent[0] ?? []).map(pageMicrosOf);
+  return plans.map(({ listings, writes: between }, i) => {
+    const of = (figure: (one: Spent) => number): number => median((spent[i] ?? []).map(figure));
+    const ratios = (spent[i] ?? []).map((one, round) => pageMicrosOf(one) / (idle[round] ?? 0));
+    return {
+      listings,
+      writes: between,
+      firstMicros: of((one) => one.firstMicros / one.firsts),
+      pageMicros: of(pageMicrosOf),
+      writeMicros: between === 0 ? undefined : of((one) => one.writeMicros / one.writes),
+      ratio: median(ratios),
+    };
+  });
+}
+
+function pageMicrosOf({ pageMicros, pages: count }: Spent): number {
+  return pageMicros / count;
+}
+
+/** A Cacher over the embedded store, in this process. */
+class Bed {
+  readonly objects: number;
+  readonly #storage = new MemoryStorage({ clock: systemClock });
+  readonly #cacher = new Cacher({
+    storage: this.#storage,
+    clock: systemClock,
+    logger: pino({ enabled: false }),
+    name: "bench",
+    consistencyIntervalMs: 0,
+  });
+  readonly #value = new Uint8Array(valueBytes);
+  #next = 0;
+
+  constructor(objects: number) {
+    this.objects = objects;
+  }
+
+  static async open(objects: number): Promise<Bed> {
+    const bed = new Bed(objects);
+    for (let i = 0; i < objects; i++) await bed.#put(i);
+    const ready = new Promise<void>((resolve) => bed.#cacher.onReadyChange(() => resolve()));
+    bed.#cacher.start();
+    await ready;
+    return bed;
+  }
+
+  close(): Promise<void> {
+    return this.#cacher.close();
+  }
+
+  /** Lists, a page of each listing by turns, and writes in between. */
+  async run({ listings, writes, pages: count }: Plan, pageSize: number): Promise<Spent> {
+    const spent = new Spent();
+    const listed: Listing[] = Array.from({ length: listings }, () => new Listing());
+    for (let page = 0; page < count; page++) {
+      for (const listing of listed) {
+        await this.#page(listing, pageSize, spent);
+        await this.#write(writes, spent);
+      }
+      if (listings === 0) await this.#write(writes, spent);
+    }
+    return spent;
+  }
+
+  async #page(listing: Listing, limit: number, spent: Spent): Promise<void> {
+    const { revision, startAfter } = listing;
+    const before = process.threadCpuUsage();
+    const result = await this.#cacher.list({
+      prefix: "",
+      startAfter,
+      limit,
+      at: revision === 0 ? { match: "LINEARIZABLE" } : { match: "EXACT", revision },
+    });
+    const micros = microsSince(before);
+    if (revision === 0) {
+      spent.firsts++;
+      spent.firstMicros += micros;
+    } else {
+      spent.pages++;
+      spent.pageMicros += micros;
+    }
+    if (revision > 0 && result.revision !== revision)
+      throw new Error("A page of another revision.");
+    listing.revision = result.revision;
+    listing.startAfter = result.next;
+    listing.taken += result.items.length;
+    if (result.next === undefined && listing.taken !== this.objects) {
+      throw new Error(`A listing had ${listing.taken} objects instead of ${this.objects}.`);
+    }
+  }
+
+  async #write(count: number, spent: Spent): Promise<void> {
+    if (count === 0) return;
+    const before = process.threadCpuUsage();
+    for (let i = 0; i < count; i++) {
+      // All over the state, in no order that a tree would like.
+      this.#next = (this.#next + 61_193) % this.objects;
+      void this.#put(this.#next);
+    }
+    const written = await this.#storage.currentRevision();
+    while (this.#cacher.stats().revision < written) await new Promise(setImmediate);
+    spent.writes += count;
+    spent.writeMicros += microsSince(before);
+  }
+
+  async #put(i: number): Promise<void> {
+    await this.#storage.put({ key: keyOf(i), value: this.#value });
+  }
+}
+
+/** How far a listing has come. */
+class Listing {
+  revision = 0;
+  startAfter: string | undefined;
+  taken = 0;
+}
+
+function microsSince(before: NodeJS.CpuUsage): number {
+  const { user, system } = process.threadCpuUsage(before);
+  return user + system;
+}
+
+function keyOf(i: number): string {
+  return `objects/${String(i).padStart(8, "0")}`;
+}

@@ -1,0 +1,93 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { type BareCall, BareGrpc } from "../test/foreign/bare-grpc.ts";
+import { encode } from "../test/foreign/protobuf.ts";
+import { countField, numberField } from "./message-fields.ts";
+
+const watch = "/watchfanout.v1.ListWatchService/Watch";
+
+/** How a client reads: the time it takes over a message, until it is told to hurry. */
+export interface Pace {
+  perMessageMs: number;
+}
+
+/** A watch that begins with the state, as a client that is not ours sees it. */
+export class StateStream {
+  readonly #call: BareCall;
+  readonly #complete = Promise.withResolvers<void>();
+  readonly #level: { readonly revision: number; readonly resolve: () => void }[] = [];
+  /** Objects of the initial state so far. */
+  objects = 0;
+  /** Events that came after it. */
+  events = 0;
+  /** The initial state's revision, once it is complete. */
+  stateRevision = 0;
+  #revision = 0;
+
+  constructor(client: BareGrpc, labelSelector: string = "") {
+    this.#call = client.open(watch);
+    // resource = 1, label_selector = 4, send_initial_events = 7.
+    this.#call.send(encode({ 1: "bench", 4: labelSelector || undefined, 7: true }));
+    this.#call.endRequest();
+    this.#complete.promise.catch(() => {});
+  }
+
+  /** Resolves when the initial state is complete. */
+  get complete(): Promise<void> {
+    return this.#complete.promise;
+  }
+
+  /** Takes what comes as fast as it can. */
+  consume(): this {
+    this.#call.consume(
+      (message) => this.#take(message),
+      (failure) => this.#complete.reject(failure ?? new Error("A stream ended.")),
+    );
+    return this;
+  }
+
+  /** Takes what comes at a pace; what it does not take stays with the server. */
+  async consumeSlowly(pace: Pace): Promise<void> {
+    try {
+      for await (const message of this.#call) {
+        this.#take(message);
+        if (pace.perMessageMs > 0) await delay(pace.perMessageMs);
+      }
+    } catch (error) {
+      this.#complete.reject(error);
+    }
+  }
+
+  /** Resolves when everything up to `revision` has come. */
+  async reaches(revision: number): Promise<void> {
+    if (this.#revision >= revision) return;
+    await new Promise<void>((resolve) => this.#level.push({ revision, resolve }));
+  }
+
+  #take(message: Buffer): void {
+    // WatchResponse: revision = 1, events = 2, initial_events_end = 3.
+    const events = countField(message, 2);
+    const revision = numberField(message, 1);
+    if (this.stateRevision > 0) this.events += events;
+    else this.objects += events;
+    if (numberField(message, 3) === 1) {
+      this.stateRevision = revision;
+      this.#complete.resolve();
+    }
+    this.#revision = Math.max(this.#revision, revision);
+    for (const level of this.#level) if (this.#revision >= level.revision) level.resolve();
+  }
+}
+
+/** Opens connections to the service on this port, has `use` do with them, and closes them. */
+export async function withConnections<T>(
+  port: number,
+  count: number,
+  use: (connections: readonly BareGrpc[]) => Promise<T>,
+): Promise<T> {
+  const connections = Array.from({ length: count }, () => new BareGrpc(`http://127.0.0.1:${port}`));
+  try {
+    return await use(connections);
+  } finally {
+    for (const connection of connections) connection.close();
+  }
+}
