@@ -71,11 +71,16 @@ export class BareStatus extends Error {
   readonly code: number;
   /** The reason in google.rpc.ErrorInfo; empty where there is none. */
   readonly reason: string;
+  /** The metadata in there. */
+  readonly metadata: Readonly<Record<string, string>>;
 
-  constructor(code: number, message: string, reason: string) {
+  constructor(code: number, message: string, info: Message = new Message(Buffer.of())) {
     super(message);
     this.code = code;
-    this.reason = reason;
+    this.reason = info.text(1);
+    this.metadata = Object.fromEntries(
+      info.messages(3).map((entry) => [entry.text(1), entry.text(2)]),
+    );
   }
 }
 
@@ -139,22 +144,20 @@ export class BareCall implements AsyncIterable<Buffer> {
     if (code === "0") return undefined;
     if (code === undefined) {
       const said = this.#failure?.message ?? `reset with ${this.#stream.rstCode}`;
-      return new BareStatus(-1, `The stream ended without a status: ${said}.`, "");
+      return new BareStatus(-1, `The stream ended without a status: ${said}.`);
     }
     const message = decodeURIComponent(String(this.#headers["grpc-message"] ?? ""));
-    return new BareStatus(Number(code), message, reasonOf(this.#headers));
+    return new BareStatus(Number(code), message, errorInfoOf(this.#headers));
   }
 }
 
-/** google.rpc.Status: details = 3; Any: type_url = 1, value = 2; ErrorInfo: reason = 1. */
-function reasonOf(headers: IncomingHttpHeaders): string {
+/** google.rpc.Status: details = 3; Any: type_url = 1, value = 2; ErrorInfo: reason = 1, metadata = 3. */
+function errorInfoOf(headers: IncomingHttpHeaders): Message | undefined {
   const encoded = String(headers["grpc-status-details-bin"] ?? "");
-  for (const any of new Message(Buffer.from(encoded, "base64")).messages(3)) {
-    if (any.text(1) === "type.googleapis.com/google.rpc.ErrorInfo") {
-      return any.message(2)?.text(1) ?? "";
-    }
-  }
-  return "";
+  return new Message(Buffer.from(encoded, "base64"))
+    .messages(3)
+    .find((any) => any.text(1) === "type.googleapis.com/google.rpc.ErrorInfo")
+    ?.message(2);
 }
 
 /** Cuts what comes in into messages: a byte for compression, four for the length, the message. */

@@ -13,7 +13,7 @@ import { type AskPage, Listing, type Page } from "./listing.ts";
 import { type Entry, Model, modelFields } from "./model.ts";
 import { seenObject, seenResponse } from "./seen.ts";
 import type { Setup, Step } from "./steps.ts";
-import { type Source, WatchedStream } from "./watched-stream.ts";
+import { type Resumption, type Source, WatchedStream } from "./watched-stream.ts";
 
 const codec = new JsonCodec({ fields: modelFields });
 
@@ -207,26 +207,12 @@ export class CachedWorld {
   }
 
   #resume(i: number, back: number): void {
-    const stream = this.#streams[i]?.watched;
-    if (stream === undefined) return;
-    const points = stream.responses.flatMap(({ revision }, at) =>
-      revision === undefined ? [] : [{ revision, responses: at + 1 }],
-    );
-    const point = points.at(-1 - Math.min(back, points.length - 1));
-    if (point === undefined) return;
-    const { lifetimeMs: _, ...wish } = stream.wish;
-    this.#open(
-      { ...wish, sendInitialEvents: false, history: "this one", lifetimeMs: undefined },
-      point.revision,
-      { stream, responses: point.responses },
-    );
+    const resumption = this.#streams[i]?.watched.resumption(back);
+    if (resumption === undefined) return;
+    this.#open(resumption.wish, resumption.from.revision, resumption.from);
   }
 
-  #open(
-    wish: WatchWish,
-    afterRevision: number | undefined,
-    resumes?: WatchedStream["resumes"],
-  ): void {
+  #open(wish: WatchWish, afterRevision: number | undefined, resumes?: Resumption): void {
     const replica = this.#current;
     const { cacher } = replica;
     const expiresAt = this.#clock.now() + (wish.lifetimeMs ?? Infinity);

@@ -54,12 +54,15 @@ export class Listing {
     return last !== undefined && last.next === undefined;
   }
 
-  /** Asks for the next page, unless there is none or one is on its way. */
-  askNext(then: Omit<Call, "answer">): void {
-    if (this.#call !== undefined || this.#failure !== undefined || this.#complete) return;
+  /**
+   * Asks for the next page and resolves when it has come, whatever it is. Undefined if there is none or
+   * one is on its way.
+   */
+  askNext(then: Omit<Call, "answer">): Promise<void> | undefined {
+    if (this.#call !== undefined || this.#failure !== undefined || this.#complete) return undefined;
     const answer: Call["answer"] = {};
     this.#call = { ...then, answer };
-    this.#ask(this.#at, this.pages.at(-1)).then(
+    return this.#ask(this.#at, this.pages.at(-1)).then(
       (page) => {
         answer.page = page;
       },

@@ -43,6 +43,13 @@ export interface StreamEnd {
   readonly toDrain: boolean;
 }
 
+/** The stream that another resumes, the revision, and how many responses led to it. */
+export interface Resumption {
+  readonly stream: WatchedStream;
+  readonly revision: number;
+  readonly responses: number;
+}
+
 /** A watch, all that it has told, and what it should have. */
 export class WatchedStream {
   readonly wish: WatchWish;
@@ -50,8 +57,7 @@ export class WatchedStream {
   /** The revision that was asked for. */
   readonly after: number | undefined;
   readonly responses: SeenResponse[] = [];
-  /** The stream that this one resumes, and the responses of it that were taken to have come. */
-  readonly resumes: { readonly stream: WatchedStream; readonly responses: number } | undefined;
+  readonly resumes: Resumption | undefined;
   readonly #then: Circumstances;
   readonly #source: Source;
   #closed = false;
@@ -64,7 +70,7 @@ export class WatchedStream {
     after: number | undefined,
     source: Source,
     then: Circumstances,
-    resumes?: WatchedStream["resumes"],
+    resumes?: Resumption,
   ) {
     this.wish = wish;
     this.after = after;
@@ -113,6 +119,20 @@ export class WatchedStream {
   close(): void {
     this.#closed = true;
     this.#source.close();
+  }
+
+  /**
+   * What asks to go on after one of its resume points, counted back from the last; undefined if it had
+   * none.
+   */
+  resumption(back: number): { readonly wish: WatchWish; readonly from: Resumption } | undefined {
+    const points = this.responses.flatMap(({ revision }, at) =>
+      revision === undefined ? [] : [{ revision, responses: at + 1 }],
+    );
+    const point = points.at(-1 - Math.min(back, points.length - 1));
+    if (point === undefined) return undefined;
+    const wish = { ...this.wish, sendInitialEvents: false, lifetimeMs: undefined };
+    return { wish: { ...wish, history: "this one" }, from: { stream: this, ...point } };
   }
 
   /** This stream behind those that it resumes. */

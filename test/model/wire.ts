@@ -1,0 +1,171 @@
+import type { RevisionRequirement } from "../../src/storage/storage.ts";
+import { type BareCall, BareGrpc, BareStatus } from "../foreign/bare-grpc.ts";
+import { encode, type Fields, Message } from "../foreign/protobuf.ts";
+import type { SeenEvent, SeenObject, SeenResponse } from "../guarantees/recording.ts";
+import { fieldText, labelText, type ReadWish, type WatchWish } from "./arbitraries.ts";
+import type { Page } from "./listing.ts";
+import type { Source, StreamError } from "./watched-stream.ts";
+
+/*
+ * The wishes as requests over gRPC and back, by the numbers of the contract and by none of the service's
+ * own code.
+ */
+
+const service = "/watchfanout.v1.ListWatchService";
+const matches = ["", "LINEARIZABLE", "ANY", "NOT_OLDER_THAN", "EXACT"];
+
+/** A client of one replica. */
+export class WireClient {
+  readonly #grpc: BareGrpc;
+  readonly #resource: string;
+
+  /** `url` is http://HOST:PORT. */
+  constructor(url: string, resource: string) {
+    this.#grpc = new BareGrpc(url);
+    this.#resource = resource;
+  }
+
+  async historyId(): Promise<string> {
+    return (await this.#unary("List", { 7: 1 })).text(5);
+  }
+
+  /** The page after `previous`, by the token that came with that one. */
+  async page(
+    { scope, unusable, selector, pageSize }: ReadWish,
+    at: RevisionRequirement,
+    previous: Page | undefined,
+  ): Promise<Page> {
+    const match = matches.indexOf(at.match);
+    const revision = "revision" in at ? at.revision : undefined;
+    if ("key" in scope) return this.#get({ 2: scope.key, 3: match, 4: revision });
+    const [labels, fields] = unusable ?? [labelText(selector), fieldText(selector)];
+    const answer = await this.#unary("List", {
+      ...{ 2: scope.prefix, 3: labels, 4: fields, 5: match, 6: revision },
+      ...{ 7: pageSize, 8: previous?.next },
+    });
+    const token = answer.text(3);
+    return {
+      revision: answer.number(1),
+      items: answer.messages(2).map(objectOf),
+      next: token === "" ? undefined : token,
+      remaining: answer.has(4) ? answer.number(4) : undefined,
+    };
+  }
+
+  watch(wish: WatchWish, afterRevision: number | undefined, historyId: string): WireStream {
+    const { scope, unusable, selector, includePrevious } = wish;
+    const [labels, fields] = unusable ?? [labelText(selector), fieldText(selector)];
+    const request = encode({
+      ...{ 1: this.#resource, 4: labels, 5: fields, 6: afterRevision, 11: historyId },
+      ...("key" in scope ? { 2: scope.key } : { 3: scope.prefix }),
+      ...{ 7: wish.sendInitialEvents, 9: includePrevious, 12: true },
+      10: encode({ 1: Math.ceil(wish.bookmarkIntervalMs / 1_000) }),
+    });
+    return new WireStream(this.#grpc.call(`${service}/Watch`, request));
+  }
+
+  close(): void {
+    this.#grpc.close();
+  }
+
+  async #get(fields: Fields): Promise<Page> {
+    try {
+      const answer = await this.#unary("Get", fields);
+      const items = answer.messages(2).map(objectOf);
+      return { revision: answer.number(1), items, next: undefined, remaining: 0 };
+    } catch (error) {
+      if (!(error instanceof BareStatus) || error.reason !== "OBJECT_NOT_FOUND") throw error;
+      const revision = Number(error.metadata["revision"]);
+      return { revision, items: [], next: undefined, remaining: 0 };
+    }
+  }
+
+  #unary(method: string, fields: Fields): Promise<Message> {
+    return this.#grpc.unary(`${service}/${method}`, encode({ 1: this.#resource, ...fields }));
+  }
+}
+
+/** What one Watch has brought and nobody has looked at yet. */
+export class WireStream implements Source {
+  readonly #call: BareCall;
+  readonly #queue: SeenResponse[] = [];
+  #status: StreamError | undefined;
+  #closed = false;
+  #wake = Promise.withResolvers<void>();
+
+  constructor(call: BareCall) {
+    this.#call = call;
+    void this.#receive();
+  }
+
+  get ended(): StreamError | undefined {
+    return this.#status;
+  }
+
+  read(): SeenResponse | undefined {
+    return this.#queue.shift();
+  }
+
+  /** Resolves when there is something to read, or the stream has ended. */
+  async readable(): Promise<void> {
+    while (this.#queue.length === 0 && this.#status === undefined) await this.#wake.promise;
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#queue.length = 0;
+    this.#call.cancel();
+  }
+
+  async #receive(): Promise<void> {
+    try {
+      for await (const bytes of this.#call) {
+        // What was on its way when it was closed.
+        if (this.#closed) continue;
+        this.#queue.push(responseOf(new Message(bytes)));
+        this.#tell();
+      }
+      this.#status = { reason: "OK", metadata: {} };
+    } catch (error) {
+      const known = error instanceof BareStatus && error.reason !== "";
+      this.#status = known ? error : { reason: String(error), metadata: {} };
+    }
+    this.#tell();
+  }
+
+  #tell(): void {
+    this.#wake.resolve();
+    this.#wake = Promise.withResolvers<void>();
+  }
+}
+
+function responseOf(response: Message): SeenResponse {
+  return {
+    revision: response.has(1) ? response.number(1) : undefined,
+    events: response.messages(2).map(eventOf),
+    initialEventsEnd: response.number(3) === 1,
+  };
+}
+
+const types = ["ADDED", "MODIFIED", "DELETED"] as const;
+
+function eventOf(event: Message): SeenEvent {
+  const type = types[event.number(1) - 1];
+  const [object, previous] = [event.message(2), event.message(3)];
+  if (type === undefined || object === undefined) throw new Error("An event is not whole.");
+  return {
+    type,
+    object: objectOf(object),
+    previous: previous === undefined ? undefined : objectOf(previous),
+  };
+}
+
+function objectOf(object: Message): SeenObject {
+  return {
+    key: object.text(1),
+    value: object.bytes(2).toString("latin1"),
+    createRevision: object.number(3),
+    modRevision: object.number(4),
+    version: object.number(5),
+  };
+}
