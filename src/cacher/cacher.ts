@@ -278,9 +278,8 @@ export class Cacher implements Storage {
     this.#draining = true;
     this.#dispatcher.flush();
     const { bookmark } = this.#dispatcher;
-    const { settledRevision } = this.#dispatcher;
     for (const watcher of [...this.#watchers]) {
-      if (watcher.position < settledRevision) watcher.bookmark(bookmark);
+      watcher.bookmark(bookmark);
       watcher.fail(draining());
     }
   }

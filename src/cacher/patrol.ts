@@ -84,8 +84,7 @@ export class Patrol {
   /** Ends a stream that is old enough for its client to be served elsewhere, with a last bookmark. */
   #checkAge(watcher: CacheWatcher, now: number): void {
     if (now < (watcher.wishes.expiresAt ?? Infinity)) return;
-    const { dispatcher } = this.#terrain;
-    if (watcher.position < dispatcher.settledRevision) watcher.bookmark(dispatcher.bookmark);
+    watcher.bookmark(this.#terrain.dispatcher.bookmark);
     watcher.fail(expired());
   }
 
