@@ -22,6 +22,8 @@ export interface RpcObserver {
 export interface ServedResource extends Pick<Storage, "get" | "put" | "delete"> {
   /** The history that revisions belong to; empty where that can't be known. */
   readonly currentHistoryId: string;
+  /** Brings `currentHistoryId` up to date, where it is not kept so anyway. */
+  findHistory?(signal: AbortSignal): Promise<void>;
   /** What the selectors pick; undefined if both are empty. Throws INVALID_REQUEST. */
   select(labelSelector: string, fieldSelector: string): Selection | undefined;
   list(request: CacheListRequest): Promise<ListResult>;

@@ -30,7 +30,7 @@ export function listWatchHandlers(context: CallContext): UntypedServiceImplement
     Get: unaryCall<GetRequest__Output>(context, async (request, signal) => {
       const resource = resourceNamed(resources, request.resource);
       const get = { ...parseGet(request), signal };
-      const { revision, object } = await inHistory(resource, request.history_id, () =>
+      const { revision, object } = await inHistory(resource, request.history_id, signal, () =>
         resource.get(get),
       );
       if (object === undefined) throw objectNotFound(request.key, revision);
@@ -40,7 +40,9 @@ export function listWatchHandlers(context: CallContext): UntypedServiceImplement
       const resource = resourceNamed(resources, request.resource);
       const selection = resource.select(request.label_selector, request.field_selector);
       const { list, historyId } = parseList(request, selection, maxPageBytes);
-      const result = await inHistory(resource, historyId, () => resource.list({ ...list, signal }));
+      const result = await inHistory(resource, historyId, signal, () =>
+        resource.list({ ...list, signal }),
+      );
       return encodePage(result, request, resource.currentHistoryId);
     }),
     Watch: (call: WatchCall & { readonly request: Decoded<WatchRequest__Output> }) => {
@@ -67,10 +69,13 @@ export function listWatchHandlers(context: CallContext): UntypedServiceImplement
 async function inHistory<T>(
   resource: ServedResource,
   known: string,
+  signal: AbortSignal,
   read: () => Promise<T>,
 ): Promise<T> {
+  await resource.findHistory?.(signal);
   if (resource.ready) checkHistory(known, resource.currentHistoryId);
   const answer = await read();
+  if (known !== "") await resource.findHistory?.(signal);
   checkHistory(known, resource.currentHistoryId);
   return answer;
 }

@@ -39,24 +39,26 @@ export class UncachedResource implements ServedResource {
     return this.#attribution.select(labelSelector, fieldSelector);
   }
 
-  async get(request: GetRequest): Promise<GetResult> {
-    await this.#findHistory(request.signal);
+  async findHistory(signal?: AbortSignal): Promise<void> {
+    this.#historyId = await this.#storage.historyId(signal);
+  }
+
+  get(request: GetRequest): Promise<GetResult> {
     return this.#storage.get(request);
   }
 
-  async list({ selection, ...request }: CacheListRequest): Promise<ListResult> {
-    await this.#findHistory(request.signal);
+  list({ selection, ...request }: CacheListRequest): Promise<ListResult> {
     const predicate = selection?.predicate ?? request.predicate;
     return this.#storage.list({ ...request, predicate });
   }
 
   async put(request: PutRequest): Promise<WriteResult> {
-    await this.#findHistory(request.signal);
+    await this.findHistory(request.signal);
     return this.#storage.put(request);
   }
 
   async delete(request: DeleteRequest): Promise<WriteResult> {
-    await this.#findHistory(request.signal);
+    await this.findHistory(request.signal);
     return this.#storage.delete(request);
   }
 
@@ -75,8 +77,4 @@ export class UncachedResource implements ServedResource {
 
   /** It has no streams. */
   drain(): void {}
-
-  async #findHistory(signal: AbortSignal | undefined): Promise<void> {
-    this.#historyId = await this.#storage.historyId(signal);
-  }
 }

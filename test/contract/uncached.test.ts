@@ -1,0 +1,129 @@
+import { pino } from "pino";
+import { describe, expect, test } from "vitest";
+import { Attribution } from "../../src/cacher/attribution.ts";
+import { AttributeReader } from "../../src/codec/attribute-reader.ts";
+import { JsonCodec } from "../../src/codec/json-codec.ts";
+import { UncachedResource } from "../../src/server/uncached-resource.ts";
+import { serve } from "../server/served.ts";
+import type { TestClient } from "../server/test-client.ts";
+import { type Backend, describeContract, type OpenBackend } from "./backends.ts";
+import { keysOf, pagesOf } from "./paging.ts";
+import { resource, thing } from "./replica.ts";
+
+interface Uncached {
+  readonly backend: Backend;
+  readonly client: TestClient;
+  write(key: string, value: string | null): Promise<number>;
+}
+
+/** A resource without a cache, in front of the store. */
+async function openUncached(open: OpenBackend): Promise<Uncached> {
+  const backend = await open();
+  return {
+    backend,
+    client: await startUncached(backend),
+    write: (key, value) =>
+      backend.write([
+        value === null ? { type: "delete", key } : { type: "put", key, value: Buffer.from(value) },
+      ]),
+  };
+}
+
+async function startUncached(backend: Backend): Promise<TestClient> {
+  const { clock } = backend;
+  const codec = new JsonCodec({ fields: ["spec.node"] });
+  const attributes = new AttributeReader(codec, clock, pino({ level: "silent" }));
+  const uncached = new UncachedResource(resource, backend.storage(), new Attribution(attributes));
+  return (await serve(new Map([[resource, uncached]]), clock)).client;
+}
+
+describeContract("A resource with cache: off", (open) => {
+  test("Get, Put and Delete are the store's own", async () => {
+    const { client, write } = await openUncached(open);
+    const put = await client.put({ resource, key: "a", value: Buffer.from("1") });
+    expect((await client.get({ resource, key: "a" })).object).toEqual(put.object);
+    const revision = await write("a", "2");
+    expect(await client.get({ resource, key: "a" })).toMatchObject({
+      revision: `${revision}`,
+      object: { value: Buffer.from("2") },
+    });
+    await client.delete({ resource, key: "a", expected_mod_revision: revision });
+    await expect(client.get({ resource, key: "a" })).rejects.toMatchObject({
+      reason: "OBJECT_NOT_FOUND",
+    });
+  });
+
+  test("EXACT reads the past", async () => {
+    const { client, write } = await openUncached(open);
+    const revision = await write("a", "1");
+    await write("a", "2");
+    const where = { revision_match: "REVISION_MATCH_EXACT", revision } as const;
+    expect((await client.get({ resource, key: "a", ...where })).object?.value.toString()).toBe("1");
+  });
+
+  test("List selects, and pages through one revision", async () => {
+    const { client, write } = await openUncached(open);
+    for (const key of ["a", "b", "c", "d"]) await write(key, thing(key === "c" ? "db" : "web"));
+    const revision = await write("e", thing("web"));
+    const request = { resource, page_size: 1, label_selector: "app=web" };
+    const pages = await pagesOf(client, request, async () => {
+      await write("b", null);
+    });
+    expect(pages.flatMap(keysOf)).toEqual(["a", "b", "d", "e"]);
+    expect(new Set(pages.map((page) => page.revision))).toEqual(new Set([`${revision}`]));
+  });
+
+  test("Watch is INVALID_REQUEST, saying why", async () => {
+    const { client } = await openUncached(open);
+    expect(await client.watch({ resource }).ended).toMatchObject({
+      reason: "INVALID_REQUEST",
+      message: expect.stringContaining("without a cache"),
+    });
+  });
+
+  describe("history_id", () => {
+    test("of the history that is: served, by a service that was never asked before too", async () => {
+      const { backend, client, write } = await openUncached(open);
+      await write("a", "1");
+      await write("b", "1");
+      const first = await client.list({ resource, page_size: 1 });
+      const { history_id, next_page_token: page_token } = first;
+      expect(history_id).not.toBe("");
+      const calls = [
+        (fresh: TestClient) => fresh.get({ resource, key: "a", history_id }),
+        (fresh: TestClient) => fresh.list({ resource, history_id }),
+        (fresh: TestClient) => fresh.list({ resource, page_size: 1, page_token }),
+        (fresh: TestClient) => fresh.put({ resource, key: "a", history_id }),
+        (fresh: TestClient) => fresh.delete({ resource, key: "a", history_id }),
+      ];
+      for (const call of calls) {
+        expect((await call(await startUncached(backend))).history_id).toBe(history_id);
+      }
+    });
+
+    test("of another: HISTORY_CHANGED", async () => {
+      const { client, write } = await openUncached(open);
+      await write("a", "1");
+      const { history_id } = await client.list({ resource });
+      const another = { resource, key: "a", history_id: "another" };
+      const changed = { reason: "HISTORY_CHANGED", metadata: { history_id } };
+      await expect(client.get(another)).rejects.toMatchObject(changed);
+      await expect(client.put(another)).rejects.toMatchObject(changed);
+      await expect(client.delete(another)).rejects.toMatchObject(changed);
+      await expect(client.list({ resource, history_id: "another" })).rejects.toMatchObject(changed);
+    });
+
+    test("that has become another: the new one is served at once, the old one no longer", async () => {
+      const { backend, client, write } = await openUncached(open);
+      await write("a", "1");
+      const { history_id: old } = await client.list({ resource });
+      const anew = await backend.storage().renewHistory(old);
+      const get = { resource, key: "a" };
+      expect((await client.get({ ...get, history_id: anew })).history_id).toBe(anew);
+      await expect(client.get({ ...get, history_id: old })).rejects.toMatchObject({
+        reason: "HISTORY_CHANGED",
+        metadata: { history_id: anew },
+      });
+    });
+  });
+});
