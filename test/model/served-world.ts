@@ -179,7 +179,7 @@ export class ServedWorld {
     const then = { model: this.#model, calledAt: this.#model.revision, cachedAt: 0, oldestThen: 1 };
     const watched = new WatchedStream(wish, after, wire, then, resumes);
     this.#streams.push({ watched, wire });
-    this.#pending.push(wire.readable());
+    this.#pending.push(wire.begun());
   }
 
   async #resume(replica: number, stream: number, point: number): Promise<void> {

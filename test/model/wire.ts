@@ -90,6 +90,7 @@ export class WireStream implements Source {
   readonly #call: BareCall;
   readonly #queue: SeenResponse[] = [];
   #status: StreamError | undefined;
+  #begun = false;
   #closed = false;
   #wake = Promise.withResolvers<void>();
 
@@ -111,6 +112,11 @@ export class WireStream implements Source {
     while (this.#queue.length === 0 && this.#status === undefined) await this.#wake.promise;
   }
 
+  /** Resolves when its first resume point has come, so that it is decided where it begins, or its end. */
+  async begun(): Promise<void> {
+    while (!this.#begun && this.#status === undefined) await this.#wake.promise;
+  }
+
   close(): void {
     this.#closed = true;
     this.#queue.length = 0;
@@ -122,7 +128,9 @@ export class WireStream implements Source {
       for await (const bytes of this.#call) {
         // What was on its way when it was closed.
         if (this.#closed) continue;
-        this.#queue.push(responseOf(new Message(bytes)));
+        const response = responseOf(new Message(bytes));
+        this.#queue.push(response);
+        this.#begun ||= response.revision !== undefined;
         this.#tell();
       }
       this.#status = { reason: "OK", metadata: {} };
