@@ -28,8 +28,12 @@ export class Child<Question extends string | object> {
     }
   }
 
-  stop(): Promise<void> {
-    return killed(this.#child);
+  /** Has it exit in order, so that what Node.js was asked to profile is written. */
+  async stop(): Promise<void> {
+    if (!this.#child.connected) return;
+    const exited = once(this.#child, "exit");
+    this.#child.disconnect();
+    await exited;
   }
 }
 
@@ -44,11 +48,4 @@ export function answerParent<Question>(answer: (question: Question) => Promise<u
   process.on("message", (question: Question) => {
     answer(question).then((said) => process.send?.(said ?? "done"), fail);
   });
-}
-
-export async function killed(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  const exited = once(child, "exit");
-  child.kill("SIGKILL");
-  await exited;
 }

@@ -1,9 +1,10 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { type Etcd, startEtcd } from "../test/etcd/etcd.ts";
 import { type Benchmark, times } from "./benchmark.ts";
-import { Child, killed } from "./child.ts";
+import { Child } from "./child.ts";
 import { ratios, row, rowHeadings } from "./fanout-report.ts";
 import type { LoadCounts, LoadTask } from "./load.ts";
 import { cpuSeconds } from "./process-cpu.ts";
@@ -167,4 +168,11 @@ async function startService(etcdUrl: string): Promise<Service> {
     return { url: `http://${grpc}`, process: child };
   }
   throw new Error(`The service did not start: ${text}`);
+}
+
+async function killed(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exited = once(child, "exit");
+  child.kill("SIGKILL");
+  await exited;
 }

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { BareGrpc } from "../test/foreign/bare-grpc.ts";
-import { type Benchmark, median, type Settings, tableLine, times } from "./benchmark.ts";
+import { type Benchmark, median, type Settings, tableLine } from "./benchmark.ts";
 import { Child } from "./child.ts";
 import type { ServiceQuestion, ServiceState } from "./initial-state-service.ts";
 import { StateStream, withConnections } from "./state-stream.ts";
@@ -12,30 +12,45 @@ interface LargeState {
   readonly objects: number;
   /** The resting state itself. */
   readonly restingResident: number;
-  readonly fast: { readonly seconds: number; readonly peakResident: number };
-  readonly slow: {
-    /** What is alive while the streams are being read slowly, each stream's share. */
-    readonly heldPerStream: number;
-    readonly streams: number;
-    readonly objectsTaken: number;
+  readonly fast: {
+    /** How often the state was taken, one time after another. */
+    readonly times: number;
+    /** For the whole state. */
+    readonly seconds: number;
+    readonly peakResident: number;
   };
-  /** Once all streams have had everything and are level. */
-  readonly after: { readonly held: number; readonly peakResident: number };
-  readonly eventsWhileReading: number;
+  readonly slow: {
+    readonly streams: number;
+    readonly peakResident: number;
+    /** What is alive while the streams are amidst the state, each stream's share. */
+    readonly heldPerStream: number;
+    /** How far they had come then, all together. */
+    readonly objectsTaken: number;
+    /** What the first of them was owed, and got, after its state. */
+    readonly events: number;
+  };
+  /** Once all had everything. */
+  readonly heldAfter: number;
 }
 
-/** What a crowd that connects at once costs the service, in seconds. */
+/** What a crowd that connects at once costs the service. */
 interface Crowd {
   readonly clients: number;
   readonly filters: "one" | "each its own";
-  readonly cpuSeconds: number;
+  /** Milliseconds of CPU for each client. */
+  readonly cpuMillis: number;
+  /** The same beside a client that comes alone. */
+  readonly ratio: number;
+  /** Until the last client had its state. */
   readonly lastReadySeconds: number;
-  /** As a multiple of what a single client costs. */
-  readonly cpuRatio: number;
+  /** The memory of the service above what it had before, in bytes. */
+  readonly peakResident: number;
 }
 
 const mebibyte = 1024 ** 2;
 /** Slow enough to be in the midst of the state for as long as it is looked at. */
+/** More than once, so that what is left behind each time would be seen. */
+const fastTimes = 2;
 const slowMessageMs = 100;
 const slowForMs = 6_000;
 const slowStreams = 4;
@@ -71,63 +86,85 @@ async function ask(service: Service, question: ServiceQuestion): Promise<Service
 async function measureLarge(service: Service, settings: Settings, say: Say): Promise<LargeState> {
   const objects = settings.number("objects");
   const { port } = await ask(service, { do: "fill", objects, json: false });
-  return withConnections(port, 1 + slowStreams, async ([first, ...others]) => {
-    if (first === undefined) throw new Error("There is no connection.");
-    await ask(service, { do: "write", perSecond: writesPerSecond });
-    const rest = await ask(service, { do: "settle" });
-    say(`${objects.toLocaleString("en")} objects of 256 bytes, ${writesPerSecond} writes a second`);
-    say(`  at rest                     ${mib(rest.resident)} resident`);
+  await ask(service, { do: "write", perSecond: writesPerSecond });
+  const rest = await ask(service, { do: "settle" });
+  say(`${objects.toLocaleString("en")} objects of 256 bytes, ${writesPerSecond} writes a second`);
+  say(`  at rest: ${mib(rest.resident)} resident`);
+  const fast = await withConnections(port, 1, (connections) =>
+    measureFast(service, connections, rest),
+  );
+  say(
+    `  one fast client, ${fast.times} times: ${mib(fast.peakResident)} more at the peak, ` +
+      `${fast.seconds.toFixed(1)} s for the state`,
+  );
+  const slow = await withConnections(port, slowStreams, (connections) =>
+    measureSlow(service, connections, objects, rest),
+  );
+  say(
+    `  ${slow.streams} slow clients, apart: ${mib(slow.peakResident)} more at the peak, ` +
+      `${mib(slow.heldPerStream)} held for each, amidst the state`,
+  );
+  const { held } = await ask(service, { do: "settle" });
+  const heldAfter = held - rest.held;
+  say(`  afterwards: ${mib(heldAfter)} more held; ${slow.events} events came behind the state`);
+  return { objects, restingResident: rest.resident, fast, slow, heldAfter };
+}
 
+async function measureFast(
+  service: Service,
+  connections: readonly BareGrpc[],
+  rest: ServiceState,
+): Promise<LargeState["fast"]> {
+  const seconds: number[] = [];
+  for (let i = 0; i < fastTimes; i++) {
     const started = performance.now();
-    const fast = new StateStream(first).consume();
-    await fast.complete;
-    const seconds = (performance.now() - started) / 1_000;
-    const afterFast = await ask(service, { do: "look" });
-    const fastPeak = afterFast.peakResident - rest.resident;
-    say(`  one fast client             ${mib(fastPeak)} more at the peak, ${seconds.toFixed(1)} s`);
+    for (const connection of connections) await new StateStream(connection).consume().complete;
+    seconds.push((performance.now() - started) / 1_000);
+  }
+  const { peakResident } = await ask(service, { do: "look" });
+  return {
+    times: fastTimes,
+    seconds: median(seconds),
+    peakResident: peakResident - rest.resident,
+  };
+}
 
-    const before = await ask(service, { do: "settle" });
-    const pace = { perMessageMs: slowMessageMs };
-    const slow: StateStream[] = [];
-    for (const connection of others) {
-      const stream = new StateStream(connection);
-      void stream.consumeSlowly(pace);
-      slow.push(stream);
-      // So that none shares its state with the one before.
-      await delay(slowForMs / slowStreams);
-    }
-    const objectsTaken = slow.reduce((sum, stream) => sum + stream.objects, 0);
-    const peak = await ask(service, { do: "look" });
-    const amidst = await ask(service, { do: "settle" });
-    const heldPerStream = (amidst.held - before.held) / slow.length;
-    say(
-      `  ${slow.length} slow clients              ${mib(peak.peakResident - before.resident)} more at ` +
-        `the peak; each holds ${mib(heldPerStream)}, amidst ${objectsTaken.toLocaleString("en")} objects`,
-    );
+async function measureSlow(
+  service: Service,
+  connections: readonly BareGrpc[],
+  objects: number,
+  rest: ServiceState,
+): Promise<LargeState["slow"]> {
+  const before = await ask(service, { do: "settle" });
+  const pace = { perMessageMs: slowMessageMs };
+  const streams: StateStream[] = [];
+  for (const connection of connections) {
+    const stream = new StateStream(connection);
+    void stream.consumeSlowly(pace);
+    streams.push(stream);
+    // So that none shares its state with the one before.
+    await delay(slowForMs / connections.length);
+  }
+  const { peakResident } = await ask(service, { do: "look" });
+  const amidst = await ask(service, { do: "settle" });
+  const objectsTaken = streams.reduce((sum, stream) => sum + stream.objects, 0);
 
-    // That one gets to the end is enough; it has been owed events for longest.
-    for (const connection of others.slice(1)) connection.close();
-    pace.perMessageMs = 0;
-    await slow[0]?.complete;
-    const { revision } = await ask(service, { do: "stop writing" });
-    const all = [fast, ...slow.slice(0, 1)];
-    await Promise.all(all.map((stream) => stream.reaches(revision)));
-    for (const stream of all) checkComplete(stream, objects, revision);
-    const last = await ask(service, { do: "settle" });
-    const eventsWhileReading = slow[0]?.events ?? 0;
-    say(
-      `  all level                   ${mib(last.held - rest.held)} more than at rest; each had every ` +
-        "object and every event",
-    );
-    return {
-      objects,
-      restingResident: rest.resident,
-      fast: { seconds, peakResident: fastPeak },
-      slow: { heldPerStream, streams: slow.length, objectsTaken },
-      after: { held: last.held - rest.held, peakResident: last.resident - rest.resident },
-      eventsWhileReading,
-    };
-  });
+  // That one gets to its end is enough: it has been owed events for longest.
+  const [longest] = streams;
+  if (longest === undefined) throw new Error("There is no slow client.");
+  for (const connection of connections.slice(1)) connection.close();
+  pace.perMessageMs = 0;
+  await longest.complete;
+  const { revision } = await ask(service, { do: "stop writing" });
+  await longest.reaches(revision);
+  checkComplete(longest, objects, revision);
+  return {
+    streams: streams.length,
+    peakResident: peakResident - rest.resident,
+    heldPerStream: (amidst.held - before.held) / streams.length,
+    objectsTaken,
+    events: longest.events,
+  };
 }
 
 /** Each write made one revision of one event, so that what came can be told by counting. */
@@ -144,59 +181,73 @@ async function measureCrowds(service: Service, settings: Settings, say: Say): Pr
   const clients = settings.number("clients");
   const objects = settings.number("objects-each");
   const { port } = await ask(service, { do: "fill", objects, json: true });
-  const crowd = (count: number, selector: (i: number) => string): Promise<[number, number]> =>
+  const crowd = (count: number, selector: (i: number) => string): Promise<Spent> =>
     withConnections(port, Math.min(count, crowdConnections), (connections) =>
       measureCrowd(service, connections, count, selector),
     );
   const same = (): string => "!absent";
-  const singles: [number, number][] = [];
-  for (let i = 0; i < 30; i++) {
+  const singles: Spent[] = [];
+  for (let i = 0; i < 25; i++) {
     await ask(service, { do: "touch" });
     singles.push(await crowd(1, same));
   }
-  const results: Crowd[] = [];
   // The first are for the compiler.
   const settled = singles.slice(10);
-  const single = median(settled.map(([cpu]) => cpu));
-  const add = (count: number, filters: Crowd["filters"], [cpu, ready]: [number, number]): void => {
-    const ratio = cpu / single;
-    results.push({
-      clients: count,
-      filters,
-      cpuSeconds: cpu,
-      lastReadySeconds: ready,
-      cpuRatio: ratio,
-    });
+  const alone: Spent = {
+    cpuMillis: median(settled.map(({ cpuMillis }) => cpuMillis)),
+    lastReadySeconds: median(settled.map(({ lastReadySeconds }) => lastReadySeconds)),
+    peakResident: median(settled.map(({ peakResident }) => peakResident)),
   };
-  add(1, "one", [single, median(settled.map(([, ready]) => ready))]);
-  add(clients, "one", await crowd(clients, same));
-  add(clients, "each its own", await crowd(clients, (i) => `!absent-${i}`));
-  const widths = [9, 14, 12, 14, 18];
-  say(`\n${objects.toLocaleString("en")} objects of 256 bytes for each who connects`);
-  say(tableLine(["clients", "filters", "CPU s", "last ready s", "CPU beside one"], widths));
-  for (const { clients: count, filters, cpuSeconds, lastReadySeconds, cpuRatio } of results) {
-    const numbers = [cpuSeconds.toFixed(3), lastReadySeconds.toFixed(3), times(cpuRatio)];
-    say(tableLine([count.toLocaleString("en"), filters, ...numbers], widths));
-  }
-  return results;
+  const crowdOf = (count: number, filters: Crowd["filters"], spent: Spent): Crowd => ({
+    clients: count,
+    filters,
+    ...spent,
+    ratio: spent.cpuMillis / alone.cpuMillis,
+  });
+  // Fewer who share nothing, as each costs more, and no less for there being others.
+  const apart = Math.ceil(clients / 5);
+  const crowds = [
+    crowdOf(1, "one", alone),
+    crowdOf(clients, "one", await crowd(clients, same)),
+    crowdOf(apart, "each its own", await crowd(apart, (i) => `!absent-${i}`)),
+  ];
+  sayCrowds(crowds, objects, say);
+  return crowds;
 }
 
-/** Seconds of the service's CPU, and until the last client had its state. */
+function sayCrowds(crowds: readonly Crowd[], objects: number, say: Say): void {
+  const widths = [9, 14, 15, 13, 14, 12];
+  const headings = ["CPU ms/client", "beside alone", "last ready s", "peak MiB"];
+  say(`\n${objects.toLocaleString("en")} objects of 256 bytes for each who connects`);
+  say(tableLine(["clients", "filters", ...headings], widths));
+  for (const { clients, filters, cpuMillis, ratio, lastReadySeconds, peakResident } of crowds) {
+    const spent = [cpuMillis.toFixed(2), ratio.toFixed(2), lastReadySeconds.toFixed(2)];
+    const peak = (peakResident / mebibyte).toFixed(0);
+    say(tableLine([clients.toLocaleString("en"), filters, ...spent, peak], widths));
+  }
+}
+
+type Spent = Pick<Crowd, "cpuMillis" | "lastReadySeconds" | "peakResident">;
+
 async function measureCrowd(
   service: Service,
   connections: readonly BareGrpc[],
   count: number,
   selector: (i: number) => string,
-): Promise<[cpu: number, ready: number]> {
+): Promise<Spent> {
   const before = await ask(service, { do: "settle" });
   const started = performance.now();
   const streams = Array.from({ length: count }, (_, i) =>
     new StateStream(connections[i % connections.length] as BareGrpc, selector(i)).consume(),
   );
   await Promise.all(streams.map((stream) => stream.complete));
-  const ready = (performance.now() - started) / 1_000;
+  const lastReadySeconds = (performance.now() - started) / 1_000;
   const after = await ask(service, { do: "look" });
-  return [(after.cpuMicros - before.cpuMicros) / 1e6, ready];
+  return {
+    cpuMillis: (after.cpuMicros - before.cpuMicros) / 1_000 / count,
+    lastReadySeconds,
+    peakResident: after.peakResident - before.resident,
+  };
 }
 
 function mib(bytes: number): string {
