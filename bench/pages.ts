@@ -4,7 +4,10 @@ import { systemClock } from "../src/clock.ts";
 import { MemoryStorage } from "../src/storage/memory/memory-storage.ts";
 import { type Benchmark, median, type Settings, tableLine } from "./benchmark.ts";
 
-/** What one way of listing costs, in microseconds of CPU. */
+/**
+ * What one way of listing costs, in microseconds, as the median: what is measured runs in one go, so that
+ * whatever else the machine does delays but a few.
+ */
 interface PageCost {
   /** How many listings go on at once, each at a revision of its own. */
   readonly listings: number;
@@ -26,14 +29,12 @@ interface Plan {
   readonly pages: number;
 }
 
-/** What was spent in one round of one plan, and on how much. */
+/** The microseconds that everything took in one round of one plan. */
 class Spent {
-  firsts = 0;
-  firstMicros = 0;
-  pages = 0;
-  pageMicros = 0;
-  writes = 0;
-  writeMicros = 0;
+  readonly firsts: number[] = [];
+  readonly pages: number[] = [];
+  /** Of each write, as its burst's average. */
+  readonly writes: number[] = [];
 }
 
 const valueBytes = 256;
@@ -96,21 +97,22 @@ async function measure(bed: Bed, settings: Settings): Promise<PageCost[]> {
   }
   const idle = (spent[0] ?? []).map(pageMicrosOf);
   return plans.map(({ listings, writes: between }, i) => {
-    const of = (figure: (one: Spent) => number): number => median((spent[i] ?? []).map(figure));
+    const of = (figure: (one: Spent) => number[]): number =>
+      median((spent[i] ?? []).flatMap(figure));
     const ratios = (spent[i] ?? []).map((one, round) => pageMicrosOf(one) / (idle[round] ?? 0));
     return {
       listings,
       writes: between,
-      firstMicros: of((one) => one.firstMicros / one.firsts),
-      pageMicros: of(pageMicrosOf),
-      writeMicros: between === 0 ? undefined : of((one) => one.writeMicros / one.writes),
+      firstMicros: of(({ firsts }) => firsts),
+      pageMicros: of(({ pages: each }) => each),
+      writeMicros: between === 0 ? undefined : of(({ writes: each }) => each),
       ratio: median(ratios),
     };
   });
 }
 
-function pageMicrosOf({ pageMicros, pages: count }: Spent): number {
-  return pageMicros / count;
+function pageMicrosOf({ pages: each }: Spent): number {
+  return median(each);
 }
 
 /** A Cacher over the embedded store, in this process. */
@@ -160,7 +162,7 @@ class Bed {
 
   async #page(listing: Listing, limit: number, spent: Spent): Promise<void> {
     const { revision, startAfter } = listing;
-    const before = process.threadCpuUsage();
+    const before = performance.now();
     const result = await this.#cacher.list({
       prefix: "",
       startAfter,
@@ -168,13 +170,7 @@ class Bed {
       at: revision === 0 ? { match: "LINEARIZABLE" } : { match: "EXACT", revision },
     });
     const micros = microsSince(before);
-    if (revision === 0) {
-      spent.firsts++;
-      spent.firstMicros += micros;
-    } else {
-      spent.pages++;
-      spent.pageMicros += micros;
-    }
+    (revision === 0 ? spent.firsts : spent.pages).push(micros);
     if (revision > 0 && result.revision !== revision)
       throw new Error("A page of another revision.");
     listing.revision = result.revision;
@@ -187,7 +183,7 @@ class Bed {
 
   async #write(count: number, spent: Spent): Promise<void> {
     if (count === 0) return;
-    const before = process.threadCpuUsage();
+    const before = performance.now();
     for (let i = 0; i < count; i++) {
       // All over the state, in no order that a tree would like.
       this.#next = (this.#next + 61_193) % this.objects;
@@ -195,8 +191,7 @@ class Bed {
     }
     const written = await this.#storage.currentRevision();
     while (this.#cacher.stats().revision < written) await new Promise(setImmediate);
-    spent.writes += count;
-    spent.writeMicros += microsSince(before);
+    spent.writes.push(microsSince(before) / count);
   }
 
   async #put(i: number): Promise<void> {
@@ -211,9 +206,8 @@ class Listing {
   taken = 0;
 }
 
-function microsSince(before: NodeJS.CpuUsage): number {
-  const { user, system } = process.threadCpuUsage(before);
-  return user + system;
+function microsSince(before: number): number {
+  return (performance.now() - before) * 1_000;
 }
 
 function keyOf(i: number): string {
