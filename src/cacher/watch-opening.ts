@@ -67,6 +67,7 @@ export class WatchOpening {
 
   /** Sends the state at one revision, and goes on after that. */
   async #withState(watcher: CacheWatcher, newerThan: number | undefined): Promise<void> {
+    if (newerThan !== undefined) await this.#parts.reads.checkExists(newerThan);
     watcher.open(new WatchBatch(undefined, []));
     const at = newness(newerThan);
     const required = await this.#parts.reads.reach(at);

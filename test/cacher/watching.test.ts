@@ -102,7 +102,7 @@ describe("How a watch begins", () => {
     for (const sendInitialEvents of [false, true]) {
       const stream = cached.cacher.watch({ ...everything, afterRevision: 9, sendInitialEvents });
       await cached.clock.settle();
-      expect(readAll(stream).filter((batch) => batch !== "…")).toEqual([]);
+      expect(readAll(stream)).toEqual([]);
       expect(reasonOf(stream)).toBe("HISTORY_CHANGED");
     }
   });
