@@ -139,12 +139,32 @@ export class CachedReads {
       const full = (limit > 0 && items.length >= limit) || (maxBytes > 0 && bytes > maxBytes);
       if (last !== undefined && full) {
         this.#expectNext(revision);
-        const remaining = predicate === undefined ? state.count(prefix, last.key) : undefined;
+        const remaining =
+          predicate === undefined
+            ? this.#following(revision, state, request, items.length)
+            : undefined;
+        if (remaining !== undefined) {
+          this.#pastStates.expectPage(revision, prefix, last.key, remaining);
+        }
         return { revision, items, next: last.key, remaining };
       }
       items.push(object);
     }
     return { revision, items, next: undefined, remaining: 0 };
+  }
+
+  /** How many objects follow a page of so many. Counts them only where the page before is not known. */
+  #following(
+    revision: number,
+    state: OrderedState,
+    { prefix, startAfter }: CacheListRequest,
+    taken: number,
+  ): number {
+    const known =
+      startAfter === undefined
+        ? undefined
+        : this.#pastStates.following(revision, prefix, startAfter);
+    return (known ?? state.count(prefix, startAfter)) - taken;
   }
 
   /** Whoever gets a page that is not the last comes back for the next one, of the same revision. */

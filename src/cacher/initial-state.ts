@@ -3,6 +3,7 @@ import { type StoredObject, weight } from "../storage/object.ts";
 import type { ListResult } from "../storage/storage.ts";
 import type { Filter } from "./filter.ts";
 import type { HistoryNode } from "./history.ts";
+import { KeptPieces, type Piece } from "./kept-pieces.ts";
 
 /** The state that a watch begins with, handed out piece by piece as its reader takes it. */
 export interface InitialState {
@@ -12,15 +13,6 @@ export interface InitialState {
 
 /** How many objects are looked at for one piece, which is empty if none of them matches. */
 const maxScanned = 50_000;
-/** How many bytes of pieces, by weight, a snapshot keeps for those who come to them later. */
-const keptBytes = 16 * 1024 * 1024;
-
-interface Piece {
-  readonly batch: WatchBatch;
-  /** The key that the next piece begins after; undefined if this is the last. */
-  readonly last: string | undefined;
-}
-
 /**
  * The state at one revision as it looks through one filter, cut into pieces. All who begin with it get
  * the same pieces, so that these are put together and encoded once, however many come at once. Pieces
@@ -34,9 +26,9 @@ export class StateSnapshot {
   readonly #objects: (startAfter: string | undefined) => Iterable<StoredObject>;
   readonly #filter: Filter;
   readonly #maxBytes: number;
-  /** By the key that they begin after (empty for the first), the one taken longest ago first. */
+  /** By the key that they begin after; empty for the first. */
   readonly #pieces = new Map<string, Piece>();
-  #bytes = 0;
+  readonly #kept: KeptPieces;
 
   /** `objects` yields those after a key, in key order. `maxBytes` is about how large a piece is. */
   constructor(
@@ -44,7 +36,9 @@ export class StateSnapshot {
     objects: (startAfter: string | undefined) => Iterable<StoredObject>,
     filter: Filter,
     maxBytes: number,
+    kept: KeptPieces = new KeptPieces(),
   ) {
+    this.#kept = kept;
     this.revision = at.revision;
     this.node = at.node;
     this.takenAt = at.takenAt;
@@ -55,19 +49,13 @@ export class StateSnapshot {
 
   piece(startAfter: string | undefined): Piece {
     const at = startAfter ?? "";
-    let piece = this.#pieces.get(at);
-    if (piece === undefined) {
-      piece = this.#make(startAfter);
-      this.#bytes += piece.batch.weight;
-    } else {
-      this.#pieces.delete(at);
-    }
-    this.#pieces.set(at, piece);
-    this.#letGo();
+    const piece = this.#pieces.get(at) ?? this.#make(startAfter, at);
+    this.#kept.touch(piece);
     return piece;
   }
 
-  #make(startAfter: string | undefined): Piece {
+  #make(startAfter: string | undefined, at: string): Piece {
+    const among = this.#pieces;
     const events: WatchEvent[] = [];
     let bytes = 0;
     let scanned = 0;
@@ -78,18 +66,12 @@ export class StateSnapshot {
         bytes += weight(object);
       }
       if (bytes >= this.#maxBytes || scanned === maxScanned) {
-        return { batch: new WatchBatch(undefined, events), last: object.key };
+        const batch = new WatchBatch(undefined, events);
+        return { batch, last: object.key, among, at, isFresh: true };
       }
     }
-    return { batch: new WatchBatch(this.revision, events, true), last: undefined };
-  }
-
-  #letGo(): void {
-    for (const [at, { batch }] of this.#pieces) {
-      if (this.#bytes <= keptBytes) return;
-      this.#pieces.delete(at);
-      this.#bytes -= batch.weight;
-    }
+    const batch = new WatchBatch(this.revision, events, true);
+    return { batch, last: undefined, among, at, isFresh: true };
   }
 }
 

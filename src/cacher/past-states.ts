@@ -6,12 +6,16 @@ import type { WatchCache } from "./watch-cache.ts";
 /** How many events are undone at the most to get at a state; beyond that the storage is asked. */
 const maxUndone = 10_000;
 /** How many states are kept for the next page of a listing, and for how long, in milliseconds. */
-const maxKept = 8;
+const maxKept = 64;
+/** Of how many pages that are to come it is kept how many objects follow, for each state. */
+const maxPages = 64;
 const keptForMs = 30_000;
 
 interface PastState {
   readonly state: OrderedState;
   usedAt: number;
+  /** How many objects follow a key among those with a prefix, by both: what the next page begins with. */
+  readonly following: Map<string, number>;
 }
 
 /**
@@ -47,6 +51,22 @@ export class PastStates {
     this.#keep(revision, this.#kept.get(revision)?.state ?? this.#cache.state.snapshot());
   }
 
+  /** How many objects follow, as `expectPage` was told; undefined if it was not, or long ago. */
+  following(revision: number, prefix: string, startAfter: string): number | undefined {
+    return this.#kept.get(revision)?.following.get(pageAt(prefix, startAfter));
+  }
+
+  /** A page that begins there is to be asked for. */
+  expectPage(revision: number, prefix: string, startAfter: string, following: number): void {
+    const known = this.#kept.get(revision)?.following;
+    if (known === undefined) return;
+    known.set(pageAt(prefix, startAfter), following);
+    for (const oldest of known.keys()) {
+      if (known.size <= maxPages) break;
+      known.delete(oldest);
+    }
+  }
+
   /** Lets go of those that nobody has come back for. */
   expire(): void {
     const now = this.#clock.now();
@@ -61,14 +81,19 @@ export class PastStates {
   }
 
   #keep(revision: number, state: OrderedState): OrderedState {
+    const following = this.#kept.get(revision)?.following ?? new Map<string, number>();
     this.#kept.delete(revision);
-    this.#kept.set(revision, { state, usedAt: this.#clock.now() });
+    this.#kept.set(revision, { state, usedAt: this.#clock.now(), following });
     for (const oldest of this.#kept.keys()) {
       if (this.#kept.size <= maxKept) break;
       this.#kept.delete(oldest);
     }
     return state;
   }
+}
+
+function pageAt(prefix: string, startAfter: string): string {
+  return JSON.stringify([prefix, startAfter]);
 }
 
 /** `current` as it was when `node` was the newest event. */

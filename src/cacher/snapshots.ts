@@ -1,6 +1,7 @@
 import type { Clock } from "../clock.ts";
 import type { Filter } from "./filter.ts";
 import { StateSnapshot } from "./initial-state.ts";
+import { KeptPieces } from "./kept-pieces.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
 /** For how long a snapshot is shared with those who come later, in milliseconds. */
@@ -16,6 +17,7 @@ export class Snapshots {
   readonly #cache: WatchCache;
   readonly #clock: Clock;
   readonly #pieceBytes: number;
+  readonly #kept = new KeptPieces();
   /** By the filters' identity, the oldest first. */
   readonly #recent = new Map<string, StateSnapshot>();
 
@@ -27,9 +29,9 @@ export class Snapshots {
 
   /** A state through this filter that is at least of `revision`, which the cache has reached. */
   get(filter: Filter, revision: number): StateSnapshot {
-    this.expire();
     const recent = this.#recent.get(filter.identity);
-    if (recent !== undefined && recent.revision >= revision) return recent;
+    if (recent !== undefined && recent.revision >= revision && this.#isRecent(recent))
+      return recent;
     const snapshot = this.#take(filter);
     this.#recent.delete(filter.identity);
     this.#recent.set(filter.identity, snapshot);
@@ -40,12 +42,16 @@ export class Snapshots {
     return snapshot;
   }
 
-  /** Lets go of those that are no longer shared. */
+  /** Lets go of those that are no longer shared, and of pieces not taken since this was last called. */
   expire(): void {
-    const now = this.#clock.now();
-    for (const [identity, { takenAt }] of this.#recent) {
-      if (now - takenAt > sharedForMs) this.#recent.delete(identity);
+    for (const [identity, snapshot] of this.#recent) {
+      if (!this.#isRecent(snapshot)) this.#recent.delete(identity);
     }
+    this.#kept.expire();
+  }
+
+  #isRecent({ takenAt }: StateSnapshot): boolean {
+    return this.#clock.now() - takenAt <= sharedForMs;
   }
 
   /** Lets go of all: the cache holds another state. */
@@ -60,10 +66,10 @@ export class Snapshots {
     if (key !== undefined) {
       const object = state.get(key);
       const objects = object === undefined ? [] : [object];
-      return new StateSnapshot(at, () => objects, filter, Infinity);
+      return new StateSnapshot(at, () => objects, filter, Infinity, this.#kept);
     }
     const snapshot = this.#cache.stateFor(selection).snapshot();
     const objects = (startAfter: string | undefined) => snapshot.range(prefix, startAfter);
-    return new StateSnapshot(at, objects, filter, this.#pieceBytes);
+    return new StateSnapshot(at, objects, filter, this.#pieceBytes, this.#kept);
   }
 }
