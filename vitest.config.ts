@@ -7,5 +7,7 @@ export default defineConfig({
     include: ["test/**/*.test.ts"],
     testTimeout: 20_000,
     hookTimeout: 30_000,
+    // Most tests wait for etcd more than they compute.
+    maxWorkers: 4,
   },
 });
