@@ -141,6 +141,16 @@ export function revisionConflict(
   );
 }
 
+/** `limit` is how many watches a server allows to be open. */
+export function tooManyStreams(limit: number): WatchFanoutError {
+  return new WatchFanoutError(
+    "TOO_MANY_STREAMS",
+    `This server has ${limit} watch streams open, which is all that it allows (--max-streams). Try ` +
+      "another replica, or this one later.",
+    { metadata: { limit: String(limit) } },
+  );
+}
+
 export function upstreamUnavailable(message: string, cause?: unknown): WatchFanoutError {
   return new WatchFanoutError("UPSTREAM_UNAVAILABLE", message, { cause });
 }

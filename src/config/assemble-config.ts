@@ -40,6 +40,7 @@ export function assembleConfig(
     history,
     stallTimeoutMs: values["stall-timeout"],
     maxStreamAgeMs: values["max-stream-age"],
+    maxStreams: values["max-streams"],
     consistencyIntervalMs: values["consistency-interval"],
     shutdownTimeoutMs: values["shutdown-timeout"],
     logLevel: values["log-level"],

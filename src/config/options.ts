@@ -141,6 +141,12 @@ export const options = {
       "replicas. 0s: never.",
     default: "1h",
   },
+  "max-streams": {
+    schema: count(1),
+    value: "COUNT",
+    help: "Refuse a watch while this many are open on this server.",
+    default: "200000",
+  },
   "consistency-interval": {
     schema: duration("0s"),
     value: "DURATION",

@@ -43,7 +43,10 @@ export interface CallContext {
   readonly endFlushMs: number;
   /** How long a client may take to accept a single response before the call is reset. */
   readonly responseFlushMs: number;
+  /** Has every watch that is open. */
   readonly patrol: SendPatrol;
+  /** How many watches may be open. */
+  readonly maxStreams: number;
   /** How old a watch becomes before it ends with DRAINING, at the most; 0: as old as it likes. */
   readonly maxStreamAgeMs: number;
   /** Numbers from 0 up to 1. */

@@ -7,6 +7,8 @@ export interface ServerLimits {
   readonly maxRequestBytes: number;
   /** How many calls one connection may have open. Default 10,000. */
   readonly maxStreamsPerConnection: number;
+  /** How many watches may be open on all connections together; one more is refused. Default 200,000. */
+  readonly maxStreams: number;
   /**
    * How many calls a second one connection may cancel in the long run, against floods of calls that are
    * cancelled at once; above that it is closed. Beside that it may cancel all that it may have open.
@@ -41,6 +43,7 @@ export interface ServerLimits {
 export const defaultServerLimits: ServerLimits = {
   maxRequestBytes: 2 * 1024 ** 2,
   maxStreamsPerConnection: 10_000,
+  maxStreams: 200_000,
   maxCancelsPerSecond: 1_000,
   keepaliveTimeMs: 30_000,
   keepaliveTimeoutMs: 20_000,

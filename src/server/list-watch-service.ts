@@ -1,5 +1,5 @@
 import type { UntypedServiceImplementation } from "@grpc/grpc-js";
-import { objectNotFound } from "../errors.ts";
+import { objectNotFound, tooManyStreams } from "../errors.ts";
 import type { StoredObject } from "../storage/object.ts";
 import type { ListResult } from "../storage/storage.ts";
 import type { Decoded } from "../wire/decode.ts";
@@ -53,7 +53,9 @@ export function listWatchHandlers(context: CallContext): UntypedServiceImplement
         const deadline = deadlineOf(call, context);
         const selection = resource.select(request.label_selector, request.field_selector);
         const ends = { deadline, expiresAt: expiryOf(context) };
-        const watch = resource.watch(parseWatch(request, selection, ends));
+        const parsed = parseWatch(request, selection, ends);
+        checkStreamCount(context);
+        const watch = resource.watch(parsed);
         new WatchSender(call, watch, deadline, resource, context).start();
       } catch (error) {
         refuseWatch(call, error, context);
@@ -78,6 +80,11 @@ async function inHistory<T>(
   if (known !== "") await resource.findHistory?.(signal);
   checkHistory(known, resource.currentHistoryId);
   return answer;
+}
+
+/** Throws TOO_MANY_STREAMS if there is no room for one more. */
+function checkStreamCount({ patrol, maxStreams }: CallContext): void {
+  if (patrol.size >= maxStreams) throw tooManyStreams(maxStreams);
 }
 
 /** When a watch that begins now is old enough, which is not when all the others are. */

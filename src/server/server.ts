@@ -91,6 +91,7 @@ export class RunningServer {
       endFlushMs: limits.endFlushMs,
       responseFlushMs: limits.responseFlushMs,
       patrol: this.#patrol,
+      maxStreams: limits.maxStreams,
       maxStreamAgeMs: limits.maxStreamAgeMs,
       random: options.random ?? Math.random,
     };

@@ -10,6 +10,7 @@ import {
   optionNames,
   variableOf,
 } from "../../src/config/options.ts";
+import { defaultServerLimits } from "../../src/server/limits.ts";
 import { certificates, type Given, load } from "./sources.ts";
 
 const { cert, key } = certificates;
@@ -27,6 +28,7 @@ test("without any source the embedded store serves one resource over everything"
     history: { ageMs: 300_000, minEvents: 1_000, maxEvents: 100_000, maxBytes: 64 * 2 ** 20 },
     stallTimeoutMs: 60_000,
     maxStreamAgeMs: 3_600_000,
+    maxStreams: 200_000,
     consistencyIntervalMs: 600_000,
     shutdownTimeoutMs: 10_000,
     logLevel: "info",
@@ -34,10 +36,14 @@ test("without any source the embedded store serves one resource over everything"
   } satisfies Config);
 });
 
-test("the defaults are those of the cache", () => {
-  const { history, stallTimeoutMs } = load({});
+test("the defaults are those of the cache and of the server", () => {
+  const { history, stallTimeoutMs, maxStreamAgeMs, maxStreams } = load({});
   expect(history).toEqual(defaultHistoryBounds);
   expect(stallTimeoutMs).toBe(defaultWatcherBounds.stallTimeoutMs);
+  expect({ maxStreamAgeMs, maxStreams }).toEqual({
+    maxStreamAgeMs: defaultServerLimits.maxStreamAgeMs,
+    maxStreams: defaultServerLimits.maxStreams,
+  });
 });
 
 /** An option, a value of it as text, what it needs besides, and what the configuration then says. */
@@ -133,6 +139,7 @@ const cases: readonly [
   ["history-max-bytes", "1.5KiB", {}, ({ history }) => history.maxBytes, 1_536],
   ["stall-timeout", "75s", {}, ({ stallTimeoutMs }) => stallTimeoutMs, 75_000],
   ["max-stream-age", "0s", {}, ({ maxStreamAgeMs }) => maxStreamAgeMs, 0],
+  ["max-streams", "7", {}, ({ maxStreams }) => maxStreams, 7],
   [
     "consistency-interval",
     "1h",

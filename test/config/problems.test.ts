@@ -67,6 +67,7 @@ describe("a bad value is told with where it was given and what is accepted", () 
       { flags: ["--history-max-events", bad, "--history-min-events", "0"] },
       `--history-max-events: "${bad}" is not a whole number of at least 1.`,
     ]),
+    [{ flags: ["--max-streams", "0"] }, '--max-streams: "0" is not a whole number of at least 1.'],
     [
       { env: { WATCH_FANOUT_LOG_LEVEL: "loud" } },
       'WATCH_FANOUT_LOG_LEVEL: "loud" is not trace, debug, info, warn, error, fatal or silent.',
