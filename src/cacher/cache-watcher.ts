@@ -142,8 +142,12 @@ export class CacheWatcher implements WatchStream {
     this.#notify();
   }
 
-  /** Has `listener` called when the stream ends, after those before it. */
+  /** Has `listener` called when the stream ends, after those before it; at once if it has. */
   whenEnded(listener: () => void): void {
+    if (this.#state === "ended") {
+      listener();
+      return;
+    }
     const before = this.#onEnd;
     this.#onEnd =
       before === undefined

@@ -61,12 +61,21 @@ export class CachedReads {
 
   async list(request: CacheListRequest): Promise<ListResult> {
     checkList(request);
-    const reached = await this.reach(request.at, request.signal);
-    const answer =
-      reached === undefined ? undefined : this.#stateFor(request.at, request.selection);
-    if (answer !== undefined) return this.#page(request, answer);
     const { selection, ...rest } = request;
+    if (!this.#isBeyond(request)) {
+      const reached = await this.reach(request.at, request.signal);
+      const answer = reached === undefined ? undefined : this.#stateFor(request.at, selection);
+      if (answer !== undefined) return this.#page(request, answer);
+    }
     return this.#storage.list({ ...rest, predicate: selection?.predicate ?? rest.predicate });
+  }
+
+  /**
+   * Whether this continues a listing that the storage began, as the cache was behind then and still is.
+   * There is no sense in waiting again, and less in failing in the middle of it.
+   */
+  #isBeyond({ at, startAfter }: CacheListRequest): boolean {
+    return startAfter !== undefined && at.match === "EXACT" && at.revision > this.#cache.revision;
   }
 
   /**

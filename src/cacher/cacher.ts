@@ -88,6 +88,8 @@ export class Cacher implements Storage {
   #heardAt: number;
   #receivedEvents = 0;
   #slowConsumers = 0;
+  /** Stops asking for the progress that the cache needs to become ready. */
+  #stopAsking = (): void => {};
 
   constructor(options: CacherOptions) {
     const { storage, clock } = options;
@@ -333,8 +335,11 @@ export class Cacher implements Storage {
         if (cause === "history changed") this.#upstream.forget();
         const readyAt = this.#readiness.listed(state.current);
         this.#advanced();
+        this.#stopAsking();
         // What is missing may be of other keys than ours, of which only progress tells.
-        if (readyAt !== undefined && !this.ready) this.#waiters.add(readyAt, () => {});
+        if (readyAt !== undefined && !this.ready) {
+          this.#stopAsking = this.#waiters.add(readyAt, () => {});
+        }
       },
       identify: (historyId) => this.#cache.identify(historyId),
       apply: (batch) => {

@@ -47,6 +47,11 @@ export class StateSnapshot {
     this.#maxBytes = maxBytes;
   }
 
+  /** Whether it is of several pieces. */
+  get isLarge(): boolean {
+    return this.piece(undefined).last !== undefined;
+  }
+
   piece(startAfter: string | undefined): Piece {
     const at = startAfter ?? "";
     const piece = this.#pieces.get(at) ?? this.#make(startAfter, at);

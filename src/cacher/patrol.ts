@@ -13,6 +13,9 @@ export const patrolIntervalMs = 500;
 /** How long before a call's deadline its last bookmark comes, in milliseconds. */
 const beforeDeadlineMs = 2_000;
 
+/** How long a stream that is too old may go on until it can have a last bookmark, in milliseconds. */
+const expiryGraceMs = 5_000;
+
 export interface PatrolTerrain {
   readonly watchers: ReadonlySet<CacheWatcher>;
   readonly cache: WatchCache;
@@ -81,11 +84,15 @@ export class Patrol {
     }
   }
 
-  /** Ends a stream that is old enough for its client to be served elsewhere, with a last bookmark. */
+  /**
+   * Ends a stream that is old enough for its client to be served elsewhere, with a last bookmark: as soon
+   * as it can have one, or a little later without.
+   */
   #checkAge(watcher: CacheWatcher, now: number): void {
-    if (now < (watcher.wishes.expiresAt ?? Infinity)) return;
-    watcher.bookmark(this.#terrain.dispatcher.bookmark);
-    watcher.fail(expired());
+    const { expiresAt = Infinity } = watcher.wishes;
+    if (now < expiresAt) return;
+    const told = watcher.bookmark(this.#terrain.dispatcher.bookmark);
+    if (told || now - expiresAt >= expiryGraceMs) watcher.fail(expired());
   }
 
   /** Sends the bookmark that is due, and says whether one will be by the next walk. */
@@ -94,8 +101,8 @@ export class Patrol {
     const { bookmarkIntervalMs: intervalMs, deadline } = watcher.wishes;
     if (deadline !== undefined && !watcher.deadlineBookmarked) {
       if (now >= deadline - beforeDeadlineMs) {
-        watcher.deadlineBookmarked = true;
-        if (watcher.bookmark(dispatcher.bookmark)) watcher.movedAt = now;
+        watcher.deadlineBookmarked = watcher.bookmark(dispatcher.bookmark);
+        if (watcher.deadlineBookmarked) watcher.movedAt = now;
       }
     }
     if (watcher.position !== watcher.seenPosition) {

@@ -16,6 +16,8 @@ export class SharedRevision {
   /** The question not yet asked, which whoever calls now may share. */
   #next: PromiseWithResolvers<number> | undefined;
   #newest = 0;
+  /** Counts the histories, as what was asked of one says nothing of the next. */
+  #histories = 0;
 
   constructor(ask: () => Promise<number>, clock: Clock) {
     this.#ask = ask;
@@ -30,6 +32,7 @@ export class SharedRevision {
   /** The store's history has become another one, in which revisions may be lower. */
   forget(): void {
     this.#newest = 0;
+    this.#histories++;
   }
 
   /** Rejects as the store's own answer does. */
@@ -45,10 +48,11 @@ export class SharedRevision {
     if (question === undefined) return;
     this.#next = undefined;
     this.#asked = question;
+    const history = this.#histories;
     const timer = this.#clock.setTimeout(() => this.#goOn(question), patienceMs);
     this.#ask()
       .then((revision) => {
-        this.#newest = Math.max(this.#newest, revision);
+        if (history === this.#histories) this.#newest = Math.max(this.#newest, revision);
         question.resolve(revision);
       }, question.reject)
       .finally(() => {

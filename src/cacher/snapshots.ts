@@ -6,6 +6,8 @@ import type { WatchCache } from "./watch-cache.ts";
 
 /** For how long a snapshot is shared with those who come later, in milliseconds. */
 const sharedForMs = 1_000;
+/** For how long those who come gather for the next large one, in milliseconds. */
+const gatherMs = 50;
 /** For how many filters there is a snapshot to share at the most. */
 const maxSnapshots = 16;
 
@@ -27,11 +29,23 @@ export class Snapshots {
     this.#pieceBytes = pieceBytes;
   }
 
-  /** A state through this filter that is at least of `revision`, which the cache has reached. */
-  get(filter: Filter, revision: number): StateSnapshot {
-    const recent = this.#recent.get(filter.identity);
-    if (recent !== undefined && recent.revision >= revision && this.#isRecent(recent))
-      return recent;
+  /**
+   * A state through this filter that is at least of `revision`, which the cache has reached. While there
+   * is one that is older than that and not of few objects, those who come gather for the next, so that a
+   * crowd does not get as many states as there are writes meanwhile.
+   */
+  async get(filter: Filter, revision: number): Promise<StateSnapshot> {
+    for (;;) {
+      const recent = this.#recent.get(filter.identity);
+      if (recent === undefined || !this.#isRecent(recent)) return this.#takeNew(filter);
+      if (recent.revision >= revision) return recent;
+      const waitMs = recent.takenAt + gatherMs - this.#clock.now();
+      if (waitMs <= 0 || !recent.isLarge) return this.#takeNew(filter);
+      await new Promise<void>((resolve) => this.#clock.setTimeout(resolve, waitMs));
+    }
+  }
+
+  #takeNew(filter: Filter): StateSnapshot {
     const snapshot = this.#take(filter);
     this.#recent.delete(filter.identity);
     this.#recent.set(filter.identity, snapshot);

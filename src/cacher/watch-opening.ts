@@ -67,23 +67,28 @@ export class WatchOpening {
 
   /** Sends the state at one revision, and goes on after that. */
   async #withState(watcher: CacheWatcher, newerThan: number | undefined): Promise<void> {
-    if (newerThan !== undefined) await this.#parts.reads.checkExists(newerThan);
+    const { reads, snapshots } = this.#parts;
+    const giveUp = new AbortController();
+    const { signal } = giveUp;
+    watcher.whenEnded(() => giveUp.abort());
+    if (newerThan !== undefined) await reads.checkExists(newerThan, signal);
     watcher.open(new WatchBatch(undefined, []));
     const at = newness(newerThan);
-    const required = await this.#parts.reads.reach(at);
-    if (required === undefined) return this.#withStoredState(watcher, at);
-    const snapshot = this.#parts.snapshots.get(watcher.filter, required);
+    const required = await reads.reach(at, signal);
+    if (required === undefined) return this.#withStoredState(watcher, at, signal);
+    const snapshot = await snapshots.get(watcher.filter, required);
     watcher.beginInitial(new SnapshotState(snapshot));
     watcher.follow(snapshot.node);
   }
 
   /** The same where the cache is not new enough: the storage has the state, the cache what follows. */
-  async #withStoredState(watcher: CacheWatcher, at: RevisionRequirement): Promise<void> {
+  async #withStoredState(
+    watcher: CacheWatcher,
+    at: RevisionRequirement,
+    signal: AbortSignal,
+  ): Promise<void> {
     const { storage } = this.#parts;
     const { key, prefix, predicate } = watcher.filter;
-    const giveUp = new AbortController();
-    const { signal } = giveUp;
-    watcher.whenEnded(() => giveUp.abort());
     if (key !== undefined) {
       const { revision, object } = await storage.get({ key, at, signal });
       const items = object !== undefined && watcher.filter.matches(object) ? [object] : [];

@@ -141,6 +141,26 @@ describe("Reads through the Cacher", () => {
     expect(pages).toEqual(["ab 3", "cd 1", "e 0"]);
   });
 
+  it("that the storage began, as the cache was behind, are continued by the storage", async () => {
+    const cached = await CachedStore.ready();
+    const { cacher, clock, store } = cached;
+    await cached.write(["a", "1"], ["b", "1"]);
+    const promised = await promiseNewer(cached);
+    const list = store.list.bind(store);
+    store.list = async (request) => {
+      const known = { ...request, at: { match: "ANY" } } as const;
+      return { ...(await list(known)), revision: promised };
+    };
+    const first = cacher.list({ prefix: "", limit: 1, at: { match: "LINEARIZABLE" } });
+    await clock.elapse(3_000);
+    const { next, revision } = await first;
+    const second = cacher.list({ prefix: "", startAfter: next, limit: 1, at: exact(revision) });
+    expect(await outcome(second, clock)).toMatchObject({
+      revision: promised,
+      items: [{ key: "b" }],
+    });
+  });
+
   it("ask the store for its revision once for many who ask at once", async () => {
     const { cacher, clock, store } = await CachedStore.ready();
     let asked = 0;

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import type { CacheWatcher } from "../../src/cacher/cache-watcher.ts";
 import { WatchFanoutError } from "../../src/errors.ts";
 import type { WatchStream } from "../../src/storage/storage.ts";
 import { CachedStore, read, readAll } from "./cached-store.ts";
@@ -67,6 +68,31 @@ describe("How a watch begins", () => {
       "ADDED:d=1@2 ADDED:e=1@2 complete →2",
       "DELETED:a=1@3 MODIFIED:c=2@3 ADDED:f=1@3 →3",
     ]);
+  });
+
+  it("sends a crowd one large state, also where something is written between them", async () => {
+    const cached = await CachedStore.ready({ watchers: { batchBytes: 150 } });
+    await cached.write(["a", "1"], ["b", "1"], ["c", "1"], ["d", "1"]);
+    const crowd: CacheWatcher[] = [];
+    const join = (): void => {
+      crowd.push(cached.cacher.watch({ ...everything, sendInitialEvents: true }));
+    };
+    join();
+    for (let i = 0; i < 20; i++) {
+      await cached.write(["e", String(i)]);
+      join();
+    }
+    await cached.clock.elapse(100);
+    const first = crowd.map((watcher) => {
+      watcher.read();
+      return watcher.read();
+    });
+    // The first came before the writes; all others gathered for the next.
+    expect(new Set(first).size).toBe(2);
+    expect(new Set(first.slice(1)).size).toBe(1);
+    for (const watcher of crowd.slice(1)) {
+      expect(readAll(watcher).at(-1)).toContain("complete →22");
+    }
   });
 
   it.each([
@@ -332,6 +358,20 @@ describe("Bookmarks", () => {
     expect(readAll(stream)).toEqual(["→1"]);
     await cached.clock.elapse(1_000);
     expect(readAll(stream)).toEqual([]);
+  });
+
+  it("come before the deadline as soon as a watch that was behind can have one", async () => {
+    const cached = await CachedStore.ready({ watchers: { inputBatches: 1 } });
+    const deadline = cached.clock.now() + 30_000;
+    const stream = cached.cacher.watch({ ...everything, deadline });
+    await cached.clock.settle();
+    readAll(stream);
+    await cached.write(["a", "1"]);
+    await cached.write(["a", "2"]);
+    await cached.clock.elapse(28_600);
+    expect(readAll(stream)).toHaveLength(2);
+    await cached.clock.elapse(600);
+    expect(readAll(stream)).toEqual(["→3"]);
   });
 
   it("come at once to eager watches when the cache learns of a newer revision", async () => {

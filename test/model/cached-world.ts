@@ -155,7 +155,8 @@ export class CachedWorld {
   }
 
   async #settle(): Promise<void> {
-    await this.#clock.settle();
+    // Those who come for a state in a crowd gather for up to so long.
+    await this.#clock.elapse(50);
     this.#hasSettled();
   }
 
