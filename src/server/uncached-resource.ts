@@ -1,7 +1,7 @@
 import type { Attribution } from "../cacher/attribution.ts";
 import type { CacheListRequest } from "../cacher/request.ts";
 import type { Selection } from "../cacher/selection.ts";
-import { WatchFanoutError } from "../errors.ts";
+import { hasReason, WatchFanoutError } from "../errors.ts";
 import type {
   DeleteRequest,
   GetRequest,
@@ -44,12 +44,12 @@ export class UncachedResource implements ServedResource {
   }
 
   get(request: GetRequest): Promise<GetResult> {
-    return this.#storage.get(request);
+    return this.#namingHistory(this.#storage.get(request));
   }
 
   list({ selection, ...request }: CacheListRequest): Promise<ListResult> {
     const predicate = selection?.predicate ?? request.predicate;
-    return this.#storage.list({ ...request, predicate });
+    return this.#namingHistory(this.#storage.list({ ...request, predicate }));
   }
 
   async put(request: PutRequest): Promise<WriteResult> {
@@ -70,6 +70,20 @@ export class UncachedResource implements ServedResource {
       { field: "resource" },
     );
     return { ended, read: () => undefined, onReadable: () => {}, close: () => {} };
+  }
+
+  /**
+   * Says which history there is, where a storage only sees that a revision is not of it: it does not ask
+   * for the id while it reads.
+   */
+  async #namingHistory<T>(read: Promise<T>): Promise<T> {
+    try {
+      return await read;
+    } catch (error) {
+      if (!hasReason(error, "HISTORY_CHANGED")) throw error;
+      if ((error.metadata["history_id"] ?? "") !== "") throw error;
+      throw error.with({ history_id: this.#historyId });
+    }
   }
 
   /** It is always as ready as it is now. */

@@ -113,6 +113,19 @@ describeContract("A resource with cache: off", (open) => {
       await expect(client.list({ resource, history_id: "another" })).rejects.toMatchObject(changed);
     });
 
+    test("is told where a revision is above the store's own", async () => {
+      const { client, write } = await openUncached(open);
+      const revision = (await write("a", "1")) + 1_000;
+      const { history_id } = await client.list({ resource });
+      const changed = { reason: "HISTORY_CHANGED", metadata: { history_id } };
+      const exact = { revision_match: "REVISION_MATCH_EXACT", revision } as const;
+      const notOlder = { revision_match: "REVISION_MATCH_NOT_OLDER_THAN", revision } as const;
+      for (const where of [exact, notOlder]) {
+        await expect(client.get({ resource, key: "a", ...where })).rejects.toMatchObject(changed);
+        await expect(client.list({ resource, ...where })).rejects.toMatchObject(changed);
+      }
+    });
+
     test("that has become another: the new one is served at once, the old one no longer", async () => {
       const { backend, client, write } = await openUncached(open);
       await write("a", "1");
