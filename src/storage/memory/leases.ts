@@ -46,14 +46,15 @@ export class Leases {
     this.#leases.delete(id);
   }
 
-  /** Attaches and detaches keys as these changes say. */
+  /** Attaches and detaches keys as these changes say, which are those of one revision. */
   follow(events: readonly WatchEvent[]): void {
+    // All are attached first: a lease that loses its last key here may get another one here.
+    for (const { type, object } of events) {
+      if (type !== "DELETED") this.#leases.get(object.lease)?.keys.add(object.key);
+    }
     for (const { type, object, previous } of events) {
       const before = previous?.lease ?? 0n;
-      const after = type === "DELETED" ? 0n : object.lease;
-      if (before === after) continue;
-      this.#leases.get(after)?.keys.add(object.key);
-      this.#detach(before, object.key);
+      if (type === "DELETED" || before !== object.lease) this.#detach(before, object.key);
     }
   }
 

@@ -5,6 +5,7 @@ import {
   MemoryStorage,
   type MemoryStorageOptions,
 } from "../../../src/storage/memory/memory-storage.ts";
+import type { Operation } from "../../../src/storage/memory/operation.ts";
 import { StoredObject } from "../../../src/storage/object.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { bytes, expectFailure, linearizable, remove } from "../conformance/opened.ts";
@@ -96,6 +97,19 @@ describe("in a MemoryStorage a time to live", () => {
     expect(await keysOf(storage)).toEqual(["b"]);
     clock.advance(10_000);
     expect(await keysOf(storage)).toEqual([]);
+  });
+
+  test.each<[string, (lease: bigint) => readonly Operation[]]>([
+    ["before", (lease) => [remove("a"), { type: "put", key: "b", value, lease }]],
+    ["after", (lease) => [{ type: "put", key: "b", value, lease }, remove("a")]],
+  ])("is not over %s its only key has been replaced in a transaction", async (_, operations) => {
+    const { clock, storage } = open();
+    const { lease } = (await storage.put({ key: "a", value, ttlSeconds: 10 })).object;
+    await storage.txn(operations(lease));
+    expect(await keysOf(storage)).toEqual(["b"]);
+    clock.advance(10_000);
+    expect(await keysOf(storage)).toEqual([]);
+    expect(clock.pendingTimers).toBe(0);
   });
 });
 
