@@ -60,5 +60,10 @@ export type {
   WatchStream,
   WriteResult,
 } from "./storage/storage.ts";
-export { registerCacheMetrics, type StatsSource } from "./telemetry/cache-metrics.ts";
+export {
+  registerCacheMetrics,
+  registerUndecodableValues,
+  type StatsSource,
+  type UndecodableSource,
+} from "./telemetry/cache-metrics.ts";
 export { RpcMetrics } from "./telemetry/rpc-metrics.ts";

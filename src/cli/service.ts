@@ -8,7 +8,11 @@ import { formatAddress } from "../config/value-types.ts";
 import { type ReadinessCheck, startAdmin } from "../server/admin.ts";
 import { type ServedResource, startServer } from "../server/server.ts";
 import { UncachedResource } from "../server/uncached-resource.ts";
-import { registerCacheMetrics, registerLeftOutKeys } from "../telemetry/cache-metrics.ts";
+import {
+  registerCacheMetrics,
+  registerLeftOutKeys,
+  registerUndecodableValues,
+} from "../telemetry/cache-metrics.ts";
 import { PrometheusMetrics } from "../telemetry/prometheus.ts";
 import { RpcMetrics } from "../telemetry/rpc-metrics.ts";
 import { StartError } from "./start-error.ts";
@@ -46,9 +50,11 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
     closing.push(() => storages.close());
     const caches = new Map<string, Cacher>();
     const served = new Map<string, ServedResource>();
+    const readers = new Map<string, AttributeReader>();
     for (const { name, codec, indexes, history, cache } of config.resources) {
       const storage = storages.of(name);
       const attributes = new AttributeReader(codec, clock, logger.child({ resource: name }));
+      readers.set(name, attributes);
       if (!cache) {
         served.set(name, new UncachedResource(name, storage, new Attribution(attributes)));
         closing.push(() => storage.close());
@@ -70,6 +76,7 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
       closing.push(() => cacher.close());
     }
     registerCacheMetrics(metrics.meter, caches);
+    registerUndecodableValues(metrics.meter, readers);
     registerLeftOutKeys(metrics.meter, storages.leavingOut);
 
     let draining = false;

@@ -172,14 +172,6 @@ const cacheMetrics: readonly CacheMetric[] = [
     read: (stats) => stats.inconsistencies,
   },
   {
-    name: "watch_fanout_undecodable_values",
-    kind: "counter",
-    unit: "{value}",
-    description:
-      "Values that the resource's codec could not decode: they have no labels and fields.",
-    read: (stats) => stats.undecodable,
-  },
-  {
     name: "watch_fanout_unknown_deletes",
     kind: "counter",
     unit: "{event}",
@@ -236,6 +228,28 @@ export function registerLeftOutKeys(
     })
     .addCallback((result) => {
       for (const [resource, { leftOutKeys }] of storages) result.observe(leftOutKeys, { resource });
+    });
+}
+
+/** What reads the attributes of a resource's objects. */
+export interface UndecodableSource {
+  /** How many values could not be decoded. */
+  readonly undecodable: number;
+}
+
+/** Registers what could not be decoded, by the resource's name, whether it has a cache or not. */
+export function registerUndecodableValues(
+  meter: Meter,
+  readers: ReadonlyMap<string, UndecodableSource>,
+): void {
+  meter
+    .createObservableCounter("watch_fanout_undecodable_values", {
+      unit: "{value}",
+      description:
+        "Values that the resource's codec could not decode: they have no labels and fields.",
+    })
+    .addCallback((result) => {
+      for (const [resource, { undecodable }] of readers) result.observe(undecodable, { resource });
     });
 }
 

@@ -1,7 +1,9 @@
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { BareGrpc, BareStatus } from "../foreign/bare-grpc.ts";
 import { ForeignClient, type ForeignUnit } from "../foreign/foreign-client.ts";
 import { encode } from "../foreign/protobuf.ts";
@@ -107,6 +109,33 @@ async function collect(units: AsyncIterable<ForeignUnit>): Promise<ForeignUnit[]
   for await (const unit of units) all.push(unit);
   return all;
 }
+
+test("values that can't be decoded are counted for every resource, with a cache or without", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "watch-fanout-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const config = join(folder, "config.yaml");
+  writeFileSync(
+    config,
+    "resources:\n" +
+      "  - { name: cached, prefix: c/, codec: json }\n" +
+      "  - { name: uncached, prefix: u/, codec: json, cache: off }\n",
+  );
+  const served = await startServe(["--config", config]);
+  await using _process = served.process;
+  await untilStatus(`${served.admin}/readyz`, 200);
+  const grpc = new BareGrpc(`http://${served.grpc}`);
+  for (const resource of ["cached", "uncached"]) {
+    await grpc.unary(writePath, encode({ 1: resource, 2: "a", 3: "no JSON" }));
+    const list = encode({ 1: resource, 3: "app=web" });
+    const answer = await grpc.unary("/watchfanout.v1.ListWatchService/List", list);
+    expect(answer.messages(2)).toEqual([]);
+  }
+  grpc.close();
+  const metrics = await untilStatus(`${served.admin}/metrics`, 200);
+  const name = "watch_fanout_undecodable_values_total";
+  expect(metrics).toContain(`${name}{resource="cached"} 1\n`);
+  expect(metrics).toContain(`${name}{resource="uncached"} 1\n`);
+});
 
 describe("a shutdown that a client holds up", () => {
   /** A call that has begun and does not end by itself: its request is never finished. */

@@ -1,6 +1,10 @@
 import { describe, expect, test } from "vitest";
 import type { CacherStats } from "../../src/cacher/stats.ts";
-import { registerCacheMetrics, registerLeftOutKeys } from "../../src/telemetry/cache-metrics.ts";
+import {
+  registerCacheMetrics,
+  registerLeftOutKeys,
+  registerUndecodableValues,
+} from "../../src/telemetry/cache-metrics.ts";
 import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
 import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
 
@@ -75,7 +79,6 @@ describe("the metrics of a cache", () => {
       [of("upstream_relists_total")]: "16",
       [of("consistency_checks_total")]: "18",
       [of("inconsistencies_total")]: "19",
-      [of("undecodable_values_total")]: "20",
       [of("unknown_deletes_total")]: "17",
     });
   });
@@ -134,6 +137,18 @@ test("what storages leave out is counted by resource", async () => {
   expect((await values(metrics))[name]).toBe("0");
   storage.leftOutKeys = 3;
   expect((await values(metrics))[name]).toBe("3");
+});
+
+test("values that can't be decoded are counted by resource", async () => {
+  const metrics = new PrometheusMetrics("1.2.3");
+  const cached = { undecodable: 3 };
+  const uncached = { undecodable: 0 };
+  registerUndecodableValues(metrics.meter, new Map(Object.entries({ cached, uncached })));
+  const name = "watch_fanout_undecodable_values_total";
+  const of = (resource: string): string => `${name}{resource="${resource}"}`;
+  expect(await values(metrics)).toMatchObject({ [of("cached")]: "3", [of("uncached")]: "0" });
+  uncached.undecodable = 5;
+  expect(await values(metrics)).toMatchObject({ [of("cached")]: "3", [of("uncached")]: "5" });
 });
 
 describe("the metrics of calls", () => {
