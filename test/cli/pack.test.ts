@@ -1,0 +1,148 @@
+import { execFile } from "node:child_process";
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+} from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { delimiter, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import * as sources from "../../src/index.ts";
+
+const run = promisify(execFile);
+const checkout = fileURLToPath(new URL("../..", import.meta.url));
+const manifest = JSON.parse(readFileSync(join(checkout, "package.json"), "utf8"));
+
+/** What is built from, what is published, and some of what must not be. */
+const copied = [
+  ...["package.json", "tsconfig.json", "tsconfig.build.json", "README.md", "LICENSE"],
+  ...["src", "proto", "scripts", "docs", "vitest.config.ts"],
+];
+
+const folder = mkdtempSync(join(tmpdir(), "watch-fanout-pack-"));
+const app = join(folder, "app");
+const installed = join(app, "node_modules", "watch-fanout");
+/** Of the caller's own settings nothing is used, and no network. */
+const env = {
+  PATH: `${dirname(process.execPath)}${delimiter}${process.env["PATH"]}`,
+  HOME: folder,
+  npm_config_cache: join(folder, "cache"),
+  npm_config_offline: "true",
+  npm_config_update_notifier: "false",
+};
+
+/** Packs a copy, as `dist/` of the checkout may be in use, and installs what comes of it in an app. */
+beforeAll(async () => {
+  const copy = join(folder, "copy");
+  for (const name of copied) cpSync(join(checkout, name), join(copy, name), { recursive: true });
+  symlinkSync(join(checkout, "node_modules"), join(copy, "node_modules"));
+  await run("npm", ["pack", "--pack-destination", folder], { cwd: copy, env });
+  mkdirSync(installed, { recursive: true });
+  const tarball = join(folder, `watch-fanout-${manifest.version}.tgz`);
+  await run("tar", ["-xzf", tarball, "-C", installed, "--strip-components=1"]);
+  // What it does not declare it can't import.
+  for (const name of Object.keys(manifest.dependencies)) link(name);
+});
+
+afterAll(() => rmSync(folder, { recursive: true }));
+
+/** Has the app use the checkout's own copy of a dependency. */
+function link(name: string): void {
+  const path = join(app, "node_modules", name);
+  mkdirSync(dirname(path), { recursive: true });
+  symlinkSync(join(checkout, "node_modules", name), path);
+}
+
+/** Runs a module in the app, and gives what it logs as JSON. */
+async function evaluate(source: string): Promise<unknown> {
+  const args = ["--input-type=module", "--eval", source];
+  const { stdout, stderr } = await run(process.execPath, args, { cwd: app, env });
+  expect(stderr).toBe("");
+  return JSON.parse(stdout);
+}
+
+describe("The package that npm pack makes", () => {
+  test("holds what is built, the protos and the papers, and nothing else", () => {
+    const files = readdirSync(installed, { recursive: true, encoding: "utf8" });
+    const tops = new Set(files.map((file) => file.split("/")[0]));
+    expect([...tops].sort()).toEqual(["LICENSE", "README.md", "dist", "package.json", "proto"]);
+    expect(files).toContain("proto/watchfanout/v1/list_watch_service.proto");
+    expect(files).not.toContain("proto/released.binpb");
+  });
+
+  test("has a command that runs by itself", async () => {
+    const { stdout, stderr } = await run(
+      join(installed, manifest.bin["watch-fanout"]),
+      ["--version"],
+      {
+        cwd: app,
+        env,
+      },
+    );
+    expect({ stdout, stderr }).toEqual({ stdout: `${manifest.version}\n`, stderr: "" });
+  });
+
+  test("exports what src/index.ts does, its protos and its manifest", async () => {
+    const found = await evaluate(`
+      import * as exported from "watch-fanout";
+      import manifest from "watch-fanout/package.json" with { type: "json" };
+      const proto = import.meta.resolve("watch-fanout/proto/watchfanout/v1/write_service.proto");
+      console.log(JSON.stringify({ names: Object.keys(exported), version: manifest.version, proto }));
+    `);
+    expect(found).toEqual({
+      names: Object.keys(sources).sort(),
+      version: manifest.version,
+      proto: expect.stringMatching(/watch-fanout\/proto\/watchfanout\/v1\/write_service\.proto$/),
+    });
+  });
+
+  test("serves a cache as a library", async () => {
+    const code = await evaluate(`
+      import { Cacher, MemoryStorage, startServer, systemClock } from "watch-fanout";
+      import { credentials, Client } from "@grpc/grpc-js";
+      import { pino } from "pino";
+      const clock = systemClock, logger = pino({ level: "silent" });
+      const storage = new MemoryStorage({ clock });
+      const cacher = new Cacher({ storage, clock, logger, name: "things" });
+      cacher.start();
+      const listen = { host: "127.0.0.1", port: 0 };
+      const server = await startServer({ resources: new Map([["things", cacher]]), listen, clock, logger });
+      const client = new Client("127.0.0.1:" + server.port, credentials.createInsecure());
+      const same = (bytes) => bytes;
+      const answer = await new Promise((resolve) => client.makeUnaryRequest(
+        "/watchfanout.v1.ListWatchService/List", same, same, Buffer.from("\\x0a\\x06nobody"),
+        (error) => resolve(error?.code ?? 0)));
+      client.close();
+      await server.drain(0);
+      await cacher.close();
+      console.log(JSON.stringify(answer));
+    `);
+    expect(code).toBe(5);
+  });
+
+  test("has types that check, with no more than those of Node.js beside them", async () => {
+    link("@types/node");
+    await writeFile(
+      join(app, "use.ts"),
+      'import { type Storage, startServer } from "watch-fanout";\n' +
+        "export const revision = (storage: Storage): Promise<number> => storage.currentRevision();\n" +
+        "export const wrong: string = startServer;\n",
+    );
+    const options = ["--noEmit", "--strict", "--module", "nodenext", "--target", "es2024"];
+    const tsc = join(checkout, "node_modules", ".bin", "tsc");
+    const checked = run(tsc, [...options, "--types", "node", "use.ts"], { cwd: app, env });
+    const { stdout } = await checked.catch((error: { readonly stdout: string }) => error);
+    expect(stdout.trim().split("\n")).toEqual([
+      expect.stringMatching(
+        /^use\.ts\(3,14\): error TS2322: .* is not assignable to type 'string'/,
+      ),
+    ]);
+  });
+});
