@@ -5,8 +5,8 @@ export function untilAborted<Result>(
 ): Promise<Result> {
   if (signal === undefined) return promise;
   return new Promise((resolve, reject) => {
-    if (signal.aborted) return reject(signal.reason);
     const abort = (): void => reject(signal.reason);
+    if (signal.aborted) abort();
     signal.addEventListener("abort", abort, { once: true });
     promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
   });

@@ -104,20 +104,23 @@ export class EtcdClient {
     );
   }
 
-  /** `lease` is only named in the error. */
+  /**
+   * `lease` is only named in the error. Aborting the signal ends the call only before the write is sent;
+   * afterwards the call goes on to its outcome, whether or not anyone waits for it.
+   */
   async write(
     request: TxnRequest,
     lease: bigint,
     signal: AbortSignal | undefined,
   ): Promise<TxnResponse> {
     const member = await this.onSomeMember((member, limits) => this.#reach(member, limits), signal);
-    const limits = this.#limits(signal);
+    signal?.throwIfAborted();
+    const limits = this.#limits(undefined);
     try {
       return await this.#authenticated(member, limits, (metadata) =>
         member.call("KV", (client) => client.txn, request, metadata, limits),
       );
     } catch (error) {
-      if (signal?.aborted === true && error === signal.reason) throw error;
       throw writeError(error, member.endpoint, lease);
     }
   }
@@ -126,7 +129,7 @@ export class EtcdClient {
    * A new lease of at least so many seconds: etcd has a least of its own. Nothing is lost if its answer
    * is: a lease that nobody knows of expires.
    */
-  async grantLease(ttlSeconds: number, signal: AbortSignal | undefined): Promise<bigint> {
+  async grantLease(ttlSeconds: number): Promise<bigint> {
     const { ID } = await this.onSomeMember(
       (member, limits) =>
         this.#authenticated(member, limits, (metadata) =>
@@ -138,13 +141,13 @@ export class EtcdClient {
             limits,
           ),
         ),
-      signal,
+      undefined,
     );
     return BigInt(ID);
   }
 
   /** Harmless if there is no such lease. */
-  async revokeLease(lease: bigint, signal: AbortSignal | undefined): Promise<void> {
+  async revokeLease(lease: bigint): Promise<void> {
     await this.onSomeMember(async (member, limits) => {
       try {
         await this.#authenticated(member, limits, (metadata) =>
@@ -159,7 +162,7 @@ export class EtcdClient {
       } catch (error) {
         if (!isServiceError(error) || !says(error.details, leaseNotFound)) throw error;
       }
-    }, signal);
+    }, undefined);
   }
 
   /**

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { hasReason, upstreamUnavailable } from "../../errors.ts";
+import { untilAborted } from "./abort.ts";
 import type { EtcdClient } from "./client.ts";
 import type { Compare, KeyValue, RequestOp } from "./messages.ts";
 
@@ -97,7 +98,7 @@ export class HistoryMarker {
     signal: AbortSignal | undefined,
   ): ReturnType<EtcdClient["write"]> {
     try {
-      return await this.#client.write(request, 0n, signal);
+      return await untilAborted(this.#client.write(request, 0n, signal), signal);
     } catch (error) {
       if (!hasReason(error, "OUTCOME_UNKNOWN")) throw error;
       // Whether it was done shows when the key is read the next time.

@@ -7,6 +7,7 @@ import {
 } from "../../errors.ts";
 import { StoredObject } from "../object.ts";
 import type { DeleteRequest, PutRequest, WriteResult } from "../storage.ts";
+import { untilAborted } from "./abort.ts";
 import type { EtcdClient } from "./client.ts";
 import { safeNumber, storedObject } from "./decode.ts";
 import type { Compare, KeyValue, RequestOp, TxnRequest, TxnResponse } from "./messages.ts";
@@ -18,7 +19,12 @@ interface Expectation {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Writes to etcd, each in one transaction that looks at what it expects and does it, or neither. */
+/**
+ * Writes to etcd, each in one transaction that looks at what it expects and does it, or neither.
+ *
+ * Who aborts a write is answered at once. If it has been sent, it goes on to its outcome: what is to
+ * become of its lease depends on that.
+ */
 export class Writer {
   readonly #client: EtcdClient;
 
@@ -27,23 +33,22 @@ export class Writer {
   }
 
   /** `key` is the absolute one. The request has been checked. */
-  async put(key: Buffer, request: PutRequest): Promise<WriteResult> {
+  put(key: Buffer, request: PutRequest): Promise<WriteResult> {
     const { ttlSeconds, lease = 0n, signal } = request;
-    if (ttlSeconds === undefined) return this.#putUnder(lease, key, request);
-    const granted = await this.#client.grantLease(ttlSeconds, signal);
-    try {
-      return await this.#putUnder(granted, key, request);
-    } catch (error) {
-      // If the object may stand, so does the lease: both go when its time is over.
-      if (error instanceof WatchFanoutError && error.reason !== "OUTCOME_UNKNOWN") {
-        await this.#revoke(granted, signal);
-      }
-      throw error;
-    }
+    return untilAborted(
+      ttlSeconds === undefined
+        ? this.#putUnder(lease, key, request)
+        : this.#putUnderNew(ttlSeconds, key, request),
+      signal,
+    );
   }
 
   /** `key` is the absolute one. The request has been checked. */
-  async delete(key: Buffer, request: DeleteRequest): Promise<WriteResult> {
+  delete(key: Buffer, request: DeleteRequest): Promise<WriteResult> {
+    return untilAborted(this.#delete(key, request), request.signal);
+  }
+
+  async #delete(key: Buffer, request: DeleteRequest): Promise<WriteResult> {
     const answer = await this.#write(
       key,
       [{ request_delete_range: { key, prev_kv: true } }],
@@ -56,6 +61,18 @@ export class Writer {
     const state = answer.succeeded ? undefined : rangeIn(answer, 0);
     if (state === undefined) throw objectNotFound(request.key, revision);
     throw conflict(request, state);
+  }
+
+  /** Puts under a new lease, which is revoked if nothing was written: also where nobody waits any more. */
+  async #putUnderNew(ttlSeconds: number, key: Buffer, request: PutRequest): Promise<WriteResult> {
+    const granted = await this.#client.grantLease(ttlSeconds);
+    try {
+      return await this.#putUnder(granted, key, request);
+    } catch (error) {
+      // If the object may stand, so does the lease: both go when its time is over.
+      if (isUndone(error, request.signal)) await this.#revoke(granted);
+      throw error;
+    }
   }
 
   async #putUnder(lease: bigint, key: Buffer, request: PutRequest): Promise<WriteResult> {
@@ -129,14 +146,27 @@ export class Writer {
   }
 
   /** As far as that can be done now. */
-  async #revoke(lease: bigint, signal: AbortSignal | undefined): Promise<void> {
+  async #revoke(lease: bigint): Promise<void> {
     try {
-      await this.#client.revokeLease(lease, signal);
+      await this.#client.revokeLease(lease);
     } catch (error) {
-      if (signal?.aborted === true && error === signal.reason) throw error;
       this.#client.logger.debug({ err: error, lease: String(lease) }, "left a lease to expire");
     }
   }
+}
+
+/**
+ * Whether it is certain that a write that failed so has changed nothing. INTERNAL is an answer that could
+ * not be read, so the write may have been done.
+ */
+function isUndone(error: unknown, signal: AbortSignal | undefined): boolean {
+  // The signal ends only what comes before the write is sent, or after etcd has refused it.
+  if (signal?.aborted === true && error === signal.reason) return true;
+  return (
+    error instanceof WatchFanoutError &&
+    !hasReason(error, "OUTCOME_UNKNOWN") &&
+    !hasReason(error, "INTERNAL")
+  );
 }
 
 /** That the key stands at this revision, 0 being nowhere; nothing if nothing is expected. */

@@ -120,7 +120,81 @@ describe("the lease of a put with a time to live", () => {
     aborter.abort(new Error("changed my mind"));
     await expect(call).rejects.toThrow("changed my mind");
   });
+
+  /** How a put of "a" under a lease of its own comes to be aborted once `reached` has resolved. */
+  async function aborted(storage: Storage, reached: Promise<void>): Promise<void> {
+    const aborter = new AbortController();
+    const call = storage.put({ key: "a", value, ttlSeconds: 600, signal: aborter.signal });
+    await reached;
+    aborter.abort(new Error("changed my mind"));
+    await expect(call).rejects.toThrow("changed my mind");
+  }
+
+  test("is revoked if it is granted only once the caller has given up, and nothing is written", async () => {
+    const [granting, revoked] = [step(), step()];
+    const grant = Promise.withResolvers<object>();
+    const { storage, etcd } = await scripted({
+      leaseGrant: () => {
+        granting.resolve();
+        return grant.promise;
+      },
+      leaseRevoke: () => {
+        revoked.resolve();
+        return undefined;
+      },
+    });
+    await aborted(storage, granting.promise);
+    grant.resolve({ ID: 7 });
+    await revoked.promise;
+    expect(etcd.calls).toEqual(["status", "leaseGrant", "leaseRevoke"]);
+  });
+
+  test("is revoked if etcd refuses the put after the caller has given up", async () => {
+    const [putting, revoked] = [step(), step()];
+    const answer = Promise.withResolvers<{ code: status; details: string }>();
+    const { storage } = await scripted({
+      txn: () => {
+        putting.resolve();
+        return answer.promise;
+      },
+      leaseRevoke: () => {
+        revoked.resolve();
+        return undefined;
+      },
+    });
+    await aborted(storage, putting.promise);
+    answer.resolve(refusal("etcdserver: mvcc: database space exceeded"));
+    await revoked.promise;
+  });
+
+  test("stays where the caller has given up and nobody knows whether the put was done", async () => {
+    const [putting, revoked] = [step(), step()];
+    const answer = Promise.withResolvers<{ code: status; details: string }>();
+    const answers = [answer.promise, refusal("etcdserver: mvcc: database space exceeded")];
+    const { storage, etcd } = await scripted({
+      txn: () => {
+        putting.resolve();
+        return answers.shift() ?? refusal("etcdserver: permission denied");
+      },
+      leaseRevoke: () => {
+        revoked.resolve();
+        return { code: status.NOT_FOUND, details: "etcdserver: requested lease not found" };
+      },
+    });
+    await aborted(storage, putting.promise);
+    answer.resolve({ code: status.UNAVAILABLE, details: "connection reset" });
+    // Its outcome is there before that of a put after it, whose lease is the only one revoked.
+    const next = storage.put({ key: "b", value, ttlSeconds: 600 });
+    await revoked.promise;
+    const put = ["leaseGrant", "txn"];
+    expect(etcd.calls).toEqual(["status", ...put, ...put, "leaseRevoke"]);
+    await expect(next).rejects.toMatchObject({ reason: "STORAGE_FULL" });
+  });
 });
+
+function step(): PromiseWithResolvers<void> {
+  return Promise.withResolvers<void>();
+}
 
 function refusal(details: string): { code: status; details: string } {
   return { code: status.FAILED_PRECONDITION, details };

@@ -32,11 +32,11 @@ export interface Script {
   readonly range?: (
     request: RangeRequest,
   ) => number | Partial<RangeResponse> | Partial<ServiceError>;
-  /** Fails each transaction so. */
-  readonly txn?: () => Partial<ServiceError>;
-  /** Fails each grant of a lease so; else they are granted, as number 7. */
-  readonly leaseGrant?: () => Partial<ServiceError>;
-  /** Fails each revocation so, or leaves it without an answer. */
+  /** Fails each transaction so, sooner or later. */
+  readonly txn?: () => Partial<ServiceError> | Promise<Partial<ServiceError>>;
+  /** Fails each grant of a lease so, sooner or later; else they are granted, as number 7. */
+  readonly leaseGrant?: () => Partial<ServiceError> | Promise<object>;
+  /** Fails each revocation so, or leaves it without an answer. Else it is done. */
   readonly leaseRevoke?: () => Partial<ServiceError> | undefined;
   /** Called with each watch stream that is opened, once its create request has come. */
   readonly watch?: (stream: ScriptedWatch) => void;
@@ -71,9 +71,9 @@ export async function startScriptedEtcd(script: Script): Promise<ScriptedEtcd> {
   const server = new Server();
   const calls: string[] = [];
   const unary = (name: string, answer: (request: RangeRequest) => object | undefined) => {
-    return ({ request }: { request: RangeRequest }, callback: Callback): void => {
+    return async ({ request }: { request: RangeRequest }, callback: Callback): Promise<void> => {
       calls.push(name);
-      const said = answer(request);
+      const said = await answer(request);
       if (said === undefined) return;
       if ("code" in said) callback(said as Partial<ServiceError>);
       else callback(null, said);
