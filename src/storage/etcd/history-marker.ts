@@ -10,6 +10,9 @@ export const defaultHistoryKey = "/watchfanout/history";
 /** What an id may look like: ours are UUIDs, but an operator may have put another. */
 const idPattern = /^[\x21-\x7e]{1,128}$/;
 
+/** How long after an id could not be replaced that is tried again at the soonest, in milliseconds. */
+const retryIntervalMs = 5_000;
+
 /**
  * The id of etcd's history, which is the value of one key in it.
  *
@@ -26,6 +29,8 @@ export class HistoryMarker {
   readonly #client: EtcdClient;
   /** An id that was found to be no longer that of the history, and that could not be replaced. */
   #refuted: string | undefined;
+  /** When replacing it was last tried, by the clock. */
+  #triedAt = 0;
   #isReported = false;
 
   constructor(client: EtcdClient, key: string) {
@@ -34,14 +39,18 @@ export class HistoryMarker {
   }
 
   /**
-   * The id, linearizable; empty if it can't be known. Makes one if there is none.
+   * The id, linearizable; empty if it can't be known. Makes one if there is none, or, now and then, if
+   * there still is one that has been refuted.
    *
    * @throws UPSTREAM_UNAVAILABLE if etcd does not answer
    */
   read(signal: AbortSignal | undefined): Promise<string> {
     return this.#unlessRefused(async () => {
       const { kvs } = await this.#client.range({ key: this.key }, signal);
-      return kvs[0] === undefined ? this.#replace(undefined, signal) : this.#idOf(kvs[0]);
+      const [kv] = kvs;
+      if (kv === undefined) return this.#replace(undefined, signal);
+      const id = kv.value.toString("latin1");
+      return id === this.#refuted && this.#mayRetry() ? this.#replace(id, signal) : this.#idOf(kv);
     });
   }
 
@@ -51,7 +60,10 @@ export class HistoryMarker {
     if (now === "" || now !== known) return now;
     const renewed = await this.#unlessRefused(() => this.#replace(known, signal));
     // It still stands in etcd, but nobody may be told any more that it holds.
-    if (renewed === "") this.#refuted = known;
+    if (renewed === "") {
+      this.#refuted = known;
+      this.#triedAt = this.#client.clock.now();
+    }
     return renewed;
   }
 
@@ -68,6 +80,14 @@ export class HistoryMarker {
   /** Whether the id may be `known`, as far as can be told without asking etcd. */
   mayBe(known: string): boolean {
     return idPattern.test(known) && known !== this.#refuted;
+  }
+
+  /** Whether it is time to try again to replace the refuted id, which whoever asks then does. */
+  #mayRetry(): boolean {
+    const now = this.#client.clock.now();
+    if (now - this.#triedAt < retryIntervalMs) return false;
+    this.#triedAt = now;
+    return true;
   }
 
   /** Writes a new id where `known` stands, or nothing, and returns what then stands there. */
@@ -109,8 +129,8 @@ export class HistoryMarker {
   #idOf({ value }: KeyValue): string {
     const id = value.toString("latin1");
     if (!idPattern.test(id)) return this.#unknown("it holds something else");
+    // Never forgotten: who reads late may still see it after it was replaced.
     if (id === this.#refuted) return "";
-    this.#refuted = undefined;
     this.#isReported = false;
     return id;
   }

@@ -3,6 +3,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import type { EtcdClientOptions } from "../../../src/storage/etcd/client.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
 import { etcdOfFile } from "../../etcd/etcd-of-file.ts";
+import { FakeClock } from "../../fake-clock.ts";
 import { bytes, linearizable, put } from "../conformance/opened.ts";
 import { StreamReader } from "../conformance/stream-reader.ts";
 import { clientOf, newPrefix, Source } from "./source.ts";
@@ -145,23 +146,31 @@ describe("a resource with the key of the history's id below its prefix", () => {
 });
 
 describe("an etcd that keeps the id to itself", () => {
-  /** A user with these rights, [from, to) each. */
+  /** To the keys [key, end), or to one if `end` is empty. */
+  type Right = readonly [type: string, key: string, end: string];
+
+  /** Gives the role of this name a right. */
+  async function grant(name: string, [permType, key, end]: Right): Promise<void> {
+    const etcd = await lockedEtcdOf();
+    const root = await gateway(etcd, "authenticate", { name: "root", password: "secret" });
+    const perm = {
+      permType,
+      key: Buffer.from(key).toString("base64"),
+      range_end: Buffer.from(end).toString("base64"),
+    };
+    await gateway(etcd, "role/grant", { name, perm }, root);
+  }
+
+  /** A user with these rights, and a role of the same name that has them. */
   async function userWith(
-    rights: readonly (readonly [type: string, key: string, end: string])[],
+    rights: readonly Right[],
   ): Promise<{ etcd: { readonly url: string }; auth: { username: string; password: string } }> {
     const etcd = await lockedEtcdOf();
     const root = await gateway(etcd, "authenticate", { name: "root", password: "secret" });
     const name = `user-${++users}`;
     await gateway(etcd, "user/add", { name, password: "p" }, root);
     await gateway(etcd, "role/add", { name }, root);
-    for (const [permType, key, end] of rights) {
-      const perm = {
-        permType,
-        key: Buffer.from(key).toString("base64"),
-        range_end: Buffer.from(end).toString("base64"),
-      };
-      await gateway(etcd, "role/grant", { name, perm }, root);
-    }
+    for (const right of rights) await grant(name, right);
     await gateway(etcd, "user/grant", { user: name, role: name }, root);
     return { etcd, auth: { username: name, password: "p" } };
   }
@@ -204,6 +213,29 @@ describe("an etcd that keeps the id to itself", () => {
     const renewed = await replica.storage.renewHistory(known);
     expect(await storage.historyId()).toBe(renewed);
     await storage.put({ key: "a", value, historyId: renewed });
+  });
+
+  test("from being replaced is asked again now and then, until it lets it be replaced", async () => {
+    const clock = new FakeClock();
+    const { etcd, auth } = await userWith([own, ["READ", "/watchfanout/history", ""]]);
+    const root = { username: "root", password: "secret" };
+    const known = await storageOf(etcd, "p/", { auth: root }).storage.historyId();
+    const { storage, lines } = storageOf(etcd, "p/", { auth, clock });
+    expect(await storage.renewHistory(known)).toBe("");
+    clock.advance(5_000);
+    expect(await storage.historyId()).toBe(""); // asked again, in vain
+    await grant(auth.username, ["READWRITE", "/watchfanout/history", ""]);
+    clock.advance(4_999);
+    expect(await storage.historyId()).toBe("");
+    clock.advance(1);
+    const renewed = await storage.historyId();
+    expect([known, ""]).not.toContain(renewed);
+    await storage.put({ key: "a", value, historyId: renewed });
+    await expect(storage.put({ key: "a", value, historyId: known })).rejects.toMatchObject({
+      reason: "HISTORY_CHANGED",
+      metadata: { history_id: renewed },
+    });
+    expect(lines.length).toBe(1);
   });
 
   test("is told from one that denies the write itself", async () => {
