@@ -71,7 +71,6 @@ export class EtcdStorage implements Storage {
     this.#lister = new Lister({
       read: (request, at, signal) => this.#read(request, at, signal),
       keyOf: (key) => this.#keyOf(key),
-      countsAreExact: () => !this.#hasMarker && this.#leftOut.count === 0,
     });
   }
 

@@ -1,6 +1,6 @@
 import { type StoredObject, weight } from "../object.ts";
 import type { ListRequest, ListResult, RevisionRequirement } from "../storage.ts";
-import { safeNumber, storedObject } from "./decode.ts";
+import { storedObject } from "./decode.ts";
 import { type KeyRange, rangeAfter } from "./key-range.ts";
 import type { KeyValue, RangeRequest, RangeResponse } from "./messages.ts";
 
@@ -20,8 +20,6 @@ export interface ListSource {
   ): Promise<{ readonly revision: number; readonly response: RangeResponse }>;
   /** The relative key; undefined if it is not part of the resource. */
   keyOf(key: Buffer): string | undefined;
-  /** Whether every key in etcd is known to be part of the resource, so that etcd's count is right. */
-  countsAreExact(): boolean;
 }
 
 /**
@@ -61,9 +59,9 @@ export class Lister {
       const { kvs, more } = response;
       this.#learn(page, kvs);
       const taken = this.#fill(page, kvs);
-      const following = safeNumber(response.count) - taken;
-      if (taken < kvs.length || (page.isFull && more))
-        return this.#cut(page, atRevision, following);
+      if (taken < kvs.length || (page.isFull && more)) {
+        return unfinished(page, atRevision);
+      }
       const last = kvs.at(-1);
       if (!more || last === undefined) return finished(page, atRevision);
       rest = rangeAfter(rest, last.key);
@@ -90,16 +88,6 @@ export class Lister {
     return taken;
   }
 
-  #cut(page: Page, revision: number, following: number): ListResult {
-    const isKnown = !page.isFiltered && this.#source.countsAreExact();
-    return {
-      revision,
-      items: page.items,
-      next: page.lastKey,
-      remaining: isKnown ? following : undefined,
-    };
-  }
-
   #keysToAskFor(page: Page): number {
     const bytes = Math.min(answerBytes, page.roomBytes);
     const byBytes = Math.ceil(bytes / this.#averageBytes[page.unit]) + 1;
@@ -116,6 +104,14 @@ export class Lister {
 
 function finished(page: Page, revision: number): ListResult {
   return { revision, items: page.items, next: undefined, remaining: 0 };
+}
+
+/**
+ * How many objects follow is not known: what etcd counts may have keys among it that are not part of the
+ * resource, and nobody has looked at those.
+ */
+function unfinished(page: Page, revision: number): ListResult {
+  return { revision, items: page.items, next: page.lastKey, remaining: undefined };
 }
 
 /** The page as it fills. */

@@ -77,7 +77,7 @@ describe("keys that can't be part of a resource", () => {
       do {
         const page = await storage.list({ prefix: "", startAfter, limit, at: linearizable });
         keys.push(...page.items.map(({ key }) => key));
-        expect(page.remaining).toBe(page.next === undefined ? 0 : page.remaining);
+        expect(page.remaining).toBe(page.next === undefined ? 0 : undefined);
         startAfter = page.next;
       } while (startAfter !== undefined);
       expect(keys).toEqual(["a", "b", "d"]);
@@ -197,7 +197,6 @@ describe("a large history", () => {
     const page = await storage.list({ ...list, maxBytes: 3_500_000 });
     expect(page.items.map(({ key }) => key)).toEqual(keys.slice(0, 3));
     expect(page.next).toBe("02");
-    expect(page.remaining).toBe(9);
   });
 });
 

@@ -24,7 +24,6 @@ function open() {
       return { revision: 5, response: answer };
     },
     keyOf: (key) => key.toString(),
-    countsAreExact: () => true,
   });
   const list = (part: Partial<ListRequest> = {}) =>
     lister.list(
