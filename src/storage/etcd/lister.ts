@@ -10,6 +10,9 @@ const answerBytes = 4 * 1024 * 1024;
 /** How many keys one answer of etcd may have. */
 const maxAnswerKeys = 10_000;
 
+/** How many objects a page looks at where a predicate picks them: then it is short, or empty. */
+const maxScanned = 50_000;
+
 /** What a listing needs of the storage. */
 export interface ListSource {
   /** Reads once, as new as required, and says at which revision. */
@@ -119,6 +122,7 @@ class Page {
   readonly items: StoredObject[] = [];
   readonly #request: ListRequest;
   #bytes = 0;
+  #scanned = 0;
   /** The last key that has been dealt with, whether or not its object is on the page. */
   lastKey: string | undefined;
 
@@ -137,13 +141,16 @@ class Page {
   }
 
   get isFull(): boolean {
-    return this.#request.limit > 0 && this.items.length >= this.#request.limit;
+    const { limit } = this.#request;
+    if (this.isFiltered && this.#scanned >= maxScanned) return true;
+    return limit > 0 && this.items.length >= limit;
   }
 
   /** How many objects there is room for, as far as that limits how many keys to ask for. */
   get roomCount(): number {
     const { limit } = this.#request;
-    return limit === 0 || this.isFiltered ? Infinity : limit - this.items.length;
+    if (this.isFiltered) return maxScanned - this.#scanned;
+    return limit === 0 ? Infinity : limit - this.items.length;
   }
 
   get roomBytes(): number {
@@ -160,6 +167,7 @@ class Page {
       this.#bytes = bytes;
       this.items.push(object);
     }
+    this.#scanned++;
     this.lastKey = object.key;
     return true;
   }

@@ -34,6 +34,55 @@ function open() {
   return { asked, list };
 }
 
+/** Pages through so many keys with a predicate, and tells of each page: "its keys > where the next starts". */
+async function pagesOf(count: number, picked: readonly string[]): Promise<string[]> {
+  const keys = Array.from({ length: count }, (_, i) => `${i}`.padStart(6, "0"));
+  const lister = new Lister({
+    read: async ({ key, limit = 0 }) => {
+      const rest = keys.slice(keys.findIndex((one) => Buffer.from(one).compare(key) >= 0));
+      const kvs = rest.slice(0, limit).map((one) => ({ ...empty, key: Buffer.from(one) }));
+      const more = rest.length > limit;
+      const answer = { header: { revision: "5" }, kvs, more, count: `${rest.length}` };
+      return { revision: 5, response: answer };
+    },
+    keyOf: (key) => key.toString(),
+  });
+  const pages: string[] = [];
+  let startAfter: string | undefined;
+  do {
+    const { items, next, remaining } = await lister.list(
+      { prefix: "", limit: 0, at: linearizable, predicate: ({ key }) => picked.includes(key) },
+      prefixRange(Buffer.alloc(0)),
+      startAfter === undefined ? undefined : Buffer.from(startAfter),
+    );
+    pages.push(`${items.map(({ key }) => key).join()} > ${next} (${remaining})`);
+    startAfter = next;
+  } while (startAfter !== undefined);
+  return pages;
+}
+
+const empty = {
+  value: Buffer.alloc(0),
+  create_revision: "2",
+  mod_revision: "2",
+  version: "1",
+  lease: "0",
+};
+
+describe("a page of etcd's objects that a predicate picks", () => {
+  test("looks at 50,000 at the most, and is short or empty then", async () => {
+    expect(await pagesOf(120_000, ["000007", "110000"])).toEqual([
+      "000007 > 049999 (undefined)",
+      " > 099999 (undefined)",
+      "110000 > undefined (0)",
+    ]);
+  });
+
+  test("is the last if it has looked at all", async () => {
+    expect(await pagesOf(50_000, ["049999"])).toEqual(["049999 > undefined (0)"]);
+  });
+});
+
 describe("a listing of etcd asks at once for", () => {
   test("as many objects as make 4 MiB, by what they were of late", async () => {
     const { asked, list } = open();
