@@ -35,6 +35,8 @@ export class Dispatcher {
   #round: Generator<void, void, void> | undefined;
   #rounds = 0;
   #scheduled = false;
+  /** Whether eager watchers are being told: one such walk at a time, however long it takes. */
+  #bookmarking = false;
   #settledRevision: number;
   #bookmark: WatchBatch;
   #dispatchedEvents = 0;
@@ -226,7 +228,7 @@ export class Dispatcher {
   #settle(): void {
     if (this.#cache.history.newest === this.#position) this.#revision = this.#cache.revision;
     this.#settledRevision = this.#revision;
-    if (this.#eager.size > 0) inSlices(this.#clock, this.#bookmarkEager());
+    if (this.#eager.size > 0 && !this.#bookmarking) inSlices(this.#clock, this.#bookmarkEager());
     if (this.#awaiting.size > 0) {
       const awaiting = [...this.#awaiting];
       this.#awaiting.clear();
@@ -240,12 +242,19 @@ export class Dispatcher {
     }
   }
 
+  /** Over and over, until none of them has been passed by a newer revision meanwhile. */
   *#bookmarkEager(): Generator<void, void, void> {
-    for (const watcher of this.#eager) {
-      if (watcher.position >= this.#settledRevision) continue;
-      watcher.requestBookmark(this.bookmark);
-      yield;
-    }
+    this.#bookmarking = true;
+    let told: number;
+    do {
+      told = this.#settledRevision;
+      for (const watcher of this.#eager) {
+        if (watcher.position >= this.#settledRevision) continue;
+        watcher.requestBookmark(this.bookmark);
+        yield;
+      }
+    } while (told !== this.#settledRevision);
+    this.#bookmarking = false;
   }
 }
 

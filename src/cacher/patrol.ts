@@ -36,6 +36,8 @@ export class Patrol {
   readonly #terrain: PatrolTerrain;
   readonly #clock: Clock;
   #timer: Timer | undefined;
+  /** Whether the last walk is still under way: it may take longer than the interval. */
+  #walking = false;
 
   constructor(terrain: PatrolTerrain, clock: Clock) {
     this.#terrain = terrain;
@@ -47,7 +49,7 @@ export class Patrol {
     this.#timer ??= this.#clock.setTimeout(() => {
       this.#timer = undefined;
       this.start();
-      inSlices(this.#clock, this.#walk());
+      if (!this.#walking) inSlices(this.#clock, this.#walk());
     }, patrolIntervalMs);
   }
 
@@ -62,6 +64,7 @@ export class Patrol {
     cache.history.trim(now);
     snapshots.expire();
     pastStates.expire();
+    this.#walking = true;
     let soon = false;
     for (const watcher of watchers) {
       watcher.checkWindow();
@@ -70,6 +73,7 @@ export class Patrol {
       this.#checkAge(watcher, now);
       yield;
     }
+    this.#walking = false;
     if (soon) this.#terrain.requestProgress();
   }
 
