@@ -4,7 +4,7 @@ import { type Client, connect } from "../client/client.ts";
 import type { ClientTls } from "../client/endpoints.ts";
 import { invalidRequest } from "../errors.ts";
 import type { ClientOptions } from "./client-options.ts";
-import { exitCodeOf } from "./exit-code.ts";
+import { exitCodeOf } from "./exit-codes.ts";
 import { Output, OutputClosed } from "./output.ts";
 import { printableText } from "./printable.ts";
 

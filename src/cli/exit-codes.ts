@@ -1,3 +1,5 @@
+import { type Reason, WatchFanoutError } from "../errors.ts";
+
 /** What the command's exit code tells a script. */
 export const exitCodes = {
   done: 0,
@@ -8,3 +10,23 @@ export const exitCodes = {
   conflict: 4,
   unavailable: 5,
 } as const;
+
+const byReason: Partial<Record<Reason, number>> = {
+  INVALID_REQUEST: exitCodes.usage,
+  UNKNOWN_RESOURCE: exitCodes.notFound,
+  OBJECT_NOT_FOUND: exitCodes.notFound,
+  REVISION_CONFLICT: exitCodes.conflict,
+  UPSTREAM_UNAVAILABLE: exitCodes.unavailable,
+  NOT_READY: exitCodes.unavailable,
+  DRAINING: exitCodes.unavailable,
+  REVISION_TOO_NEW: exitCodes.unavailable,
+  STORAGE_FULL: exitCodes.unavailable,
+  TOO_MANY_STREAMS: exitCodes.unavailable,
+};
+
+/** The code that a client command which failed with `error` exits with. */
+export function exitCodeOf(error: unknown): number {
+  return error instanceof WatchFanoutError
+    ? (byReason[error.reason] ?? exitCodes.failed)
+    : exitCodes.failed;
+}

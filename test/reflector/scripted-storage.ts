@@ -43,7 +43,7 @@ export class ScriptedStorage implements Storage {
 
   async currentRevision(signal?: AbortSignal): Promise<number> {
     this.calls.push("current revision");
-    return untilAborted(this.onCurrentRevision(), signal);
+    return abortable(this.onCurrentRevision(), signal);
   }
 
   async list(request: ListRequest): Promise<ListResult> {
@@ -52,7 +52,7 @@ export class ScriptedStorage implements Storage {
       throw new Error(`A listing ${at.match} is in no step of a Reflector.`);
     const after = startAfter === undefined ? "" : ` after ${startAfter}`;
     this.calls.push(`list ${limit} of "${prefix}"${after} at ${at.revision}`);
-    return untilAborted(this.onList(request, at.revision), request.signal);
+    return abortable(this.onList(request, at.revision), request.signal);
   }
 
   watch(request: WatchRequest): WatchStream {
@@ -136,7 +136,7 @@ export class ScriptedStream implements WatchStream {
 /** A promise that a test has wait for good. */
 export const never = new Promise<never>(() => {});
 
-function untilAborted<T>(answer: T | Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+function abortable<T>(answer: T | Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   return new Promise<T>((resolve, reject) => {
     signal?.addEventListener("abort", () => reject(signal.reason));
     if (signal?.aborted === true) reject(signal.reason);

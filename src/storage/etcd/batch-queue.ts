@@ -1,5 +1,5 @@
 import type { WatchBatch } from "../event.ts";
-import { Fifo } from "../memory/fifo.ts";
+import { Fifo } from "../fifo.ts";
 
 /** Above either, the stream from etcd is paused until the reader has taken half of it. */
 const maxBatches = 256;

@@ -1,8 +1,8 @@
 import { Metadata } from "@grpc/grpc-js";
 import type { Logger } from "pino";
+import { abortable } from "../../abort.ts";
 import type { Clock } from "../../clock.ts";
 import { upstreamUnavailable } from "../../errors.ts";
-import { untilAborted } from "./abort.ts";
 import {
   authNotEnabled,
   compacted,
@@ -276,7 +276,7 @@ export class EtcdClient {
     this.#token ??= this.#authenticate(member, limits);
     const asked = this.#token;
     try {
-      const token = await untilAborted(asked, limits.signal);
+      const token = await abortable(asked, limits.signal);
       if (token !== undefined) metadata.set("token", token);
       return metadata;
     } catch (error) {

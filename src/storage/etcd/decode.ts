@@ -1,6 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import { WatchFanoutError } from "../../errors.ts";
-import { kept } from "../memory/operation.ts";
+import { kept } from "../kept.ts";
 import { StoredObject } from "../object.ts";
 import type { KeyValue } from "./messages.ts";
 

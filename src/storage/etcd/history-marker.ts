@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
+import { abortable } from "../../abort.ts";
 import { hasReason, upstreamUnavailable } from "../../errors.ts";
-import { untilAborted } from "./abort.ts";
 import type { EtcdClient } from "./client.ts";
 import type { Compare, KeyValue, RequestOp } from "./messages.ts";
 
@@ -118,7 +118,7 @@ export class HistoryMarker {
     signal: AbortSignal | undefined,
   ): ReturnType<EtcdClient["write"]> {
     try {
-      return await untilAborted(this.#client.write(request, 0n, signal), signal);
+      return await abortable(this.#client.write(request, 0n, signal), signal);
     } catch (error) {
       if (!hasReason(error, "OUTCOME_UNKNOWN")) throw error;
       // Whether it was done shows when the key is read the next time.

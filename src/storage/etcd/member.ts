@@ -1,6 +1,6 @@
 import { type ChannelCredentials, connectivityState, credentials, Metadata } from "@grpc/grpc-js";
 import { Host } from "etcd3/lib/connection-pool.js";
-import { untilAborted } from "./abort.ts";
+import { abortable } from "../../abort.ts";
 import { oldestVersion, UnsupportedEtcdError } from "./errors.ts";
 import type { RawClients, StatusResponse, UnaryMethod, WatchCall } from "./messages.ts";
 
@@ -105,7 +105,7 @@ export class Member {
       };
       look();
     });
-    return untilAborted(connected, signal);
+    return abortable(connected, signal);
   }
 
   /**
@@ -119,7 +119,7 @@ export class Member {
       this.#supported = undefined;
       throw error;
     });
-    return untilAborted(this.#supported, signal);
+    return abortable(this.#supported, signal);
   }
 
   close(): void {

@@ -1,3 +1,4 @@
+import { abortable } from "../../abort.ts";
 import {
   hasReason,
   objectNotFound,
@@ -7,7 +8,6 @@ import {
 } from "../../errors.ts";
 import { StoredObject } from "../object.ts";
 import type { DeleteRequest, PutRequest, WriteResult } from "../storage.ts";
-import { untilAborted } from "./abort.ts";
 import type { EtcdClient } from "./client.ts";
 import { safeNumber, storedObject } from "./decode.ts";
 import type { Compare, KeyValue, RequestOp, TxnRequest, TxnResponse } from "./messages.ts";
@@ -35,7 +35,7 @@ export class Writer {
   /** `key` is the absolute one. The request has been checked. */
   put(key: Buffer, request: PutRequest): Promise<WriteResult> {
     const { ttlSeconds, lease = 0n, signal } = request;
-    return untilAborted(
+    return abortable(
       ttlSeconds === undefined
         ? this.#putUnder(lease, key, request)
         : this.#putUnderNew(ttlSeconds, key, request),
@@ -45,7 +45,7 @@ export class Writer {
 
   /** `key` is the absolute one. The request has been checked. */
   delete(key: Buffer, request: DeleteRequest): Promise<WriteResult> {
-    return untilAborted(this.#delete(key, request), request.signal);
+    return abortable(this.#delete(key, request), request.signal);
   }
 
   async #delete(key: Buffer, request: DeleteRequest): Promise<WriteResult> {

@@ -1,5 +1,5 @@
 import type { WatchEvent } from "../event.ts";
-import { Fifo } from "./fifo.ts";
+import { Fifo } from "../fifo.ts";
 
 /** The revision of a store that nothing was ever written to, as in etcd. */
 const firstRevision = 1;

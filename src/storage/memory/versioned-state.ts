@@ -1,12 +1,13 @@
 import sortedBTree from "sorted-btree";
 import { historyChanged, revisionTooOld, WatchFanoutError } from "../../errors.ts";
 import { WatchEvent } from "../event.ts";
+import { kept } from "../kept.ts";
 import { compareKeys } from "../key-order.ts";
 import { StoredObject, weight } from "../object.ts";
 import type { ListRequest, ListResult, RevisionRequirement } from "../storage.ts";
 import { History, Transaction } from "./history.ts";
 import { KeyVersions, Tombstone } from "./key-versions.ts";
-import { kept, type Operation } from "./operation.ts";
+import type { Operation } from "./operation.ts";
 import { type KeyIndex, page } from "./page.ts";
 
 // The package is CommonJS, whose default export Node finds one level further down.
