@@ -34,13 +34,18 @@ export class WatchEvent {
 export class WatchBatch {
   /**
    * The resume point: everything asked for up to and including this revision has been delivered.
-   * Undefined while a unit is open, that is until the initial state is complete. A batch with a
-   * revision and no events is a bookmark.
+   * Undefined while a unit is open, that is until an initial state or a fold is complete. A batch with
+   * a revision and no events is a bookmark.
    */
   readonly revision: number | undefined;
   readonly events: readonly WatchEvent[];
   /** Whether this batch completes the initial state. */
   readonly initialEventsEnd: boolean;
+  /**
+   * Whether all of it is of one unit, which it closes if it has a revision. Nobody may then stop between
+   * two of its revisions: initial states and folds leave out what was before them.
+   */
+  readonly isUnit: boolean;
   /** The sum of the events' weights, in bytes. */
   readonly weight: number;
   /** Its encoded frames, kept here by whoever encodes it first. Not part of what it is. */
@@ -50,10 +55,12 @@ export class WatchBatch {
     revision: number | undefined,
     events: readonly WatchEvent[],
     initialEventsEnd: boolean = false,
+    isUnit: boolean = initialEventsEnd || revision === undefined,
   ) {
     this.revision = revision;
     this.events = events;
     this.initialEventsEnd = initialEventsEnd;
+    this.isUnit = isUnit;
     let weight = 0;
     for (const event of events) weight += event.weight;
     this.weight = weight;

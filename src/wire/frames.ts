@@ -16,7 +16,7 @@ const defaultBounds: FrameBounds = { comfortable: 1024 ** 2, largest: 4 * 1024 *
  * A batch as encoded WatchResponses, made once and kept with the batch for all streams that get it.
  *
  * A batch that does not fit one response is split between revisions, and each response then carries the
- * last revision that is whole with it. A revision that does not fit one response, and an initial state,
+ * last revision that is whole with it. A revision that does not fit one response, an initial state and a fold
  * are units of several responses without a revision until the last.
  */
 export function framesOf(
@@ -29,8 +29,8 @@ export function framesOf(
 
 function encodeFrames(batch: WatchBatch, bounds: FrameBounds): readonly Uint8Array[] {
   const frames = new Frames(bounds);
-  const { events, revision, initialEventsEnd } = batch;
-  if (revision === undefined || initialEventsEnd) {
+  const { events, revision, initialEventsEnd, isUnit } = batch;
+  if (isUnit) {
     for (const event of events) frames.addToUnit(event);
   } else {
     for (let start = 0; start < events.length; ) {
