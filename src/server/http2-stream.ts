@@ -14,8 +14,11 @@ import type { Server } from "@grpc/grpc-js";
  */
 
 export interface Http2Listeners {
-  /** Is called before grpc-js sees the stream, and may change the headers. */
-  readonly stream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void;
+  /**
+   * Is called before grpc-js sees the stream, may change the headers, and says whether it has taken the
+   * stream for itself: then grpc-js never sees it.
+   */
+  readonly stream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => boolean;
   /** With TLS: before the handshake. */
   readonly connection: (socket: Socket) => void;
   /** grpc-js listens to errors only while it binds; later ones would end the process. */
@@ -46,11 +49,20 @@ export function listenToHttp2(server: Server, listeners: Http2Listeners): number
   const http2Servers: unknown = Reflect.get(server, "http2Servers");
   if (!(http2Servers instanceof Map)) return 0;
   for (const http2Server of http2Servers.keys() as Iterable<Http2Server>) {
-    http2Server.prependListener("stream", listeners.stream);
+    takeStreams(http2Server, listeners.stream);
     http2Server.prependListener("connection", listeners.connection);
     http2Server.on("error", listeners.error);
   }
   return http2Servers.size;
+}
+
+function takeStreams(http2Server: Http2Server, takes: Http2Listeners["stream"]): void {
+  const others = http2Server.listeners("stream");
+  http2Server.removeAllListeners("stream");
+  http2Server.on("stream", (stream, headers, ...more) => {
+    if (takes(stream, headers)) return;
+    for (const other of others) Reflect.apply(other, http2Server, [stream, headers, ...more]);
+  });
 }
 
 /**
@@ -107,11 +119,30 @@ const unitMs: Readonly<Record<string, number>> = {
 };
 
 /**
+ * After how many milliseconds a call's client gives up; undefined: never. NaN for what is no timeout.
+ */
+export function timeoutOf(headers: IncomingHttpHeaders): number | undefined {
+  const given = headers["grpc-timeout"];
+  if (given === undefined) return undefined;
+  const [, digits = "", unit = ""] = /^(\d{1,8})\s*([HMSmun])$/.exec(String(given)) ?? [];
+  return digits === "" ? Number.NaN : Number(digits) * (unitMs[unit] ?? Number.NaN);
+}
+
+/**
  * Drops a deadline that is too far away for a timer. grpc-js reckons in 32 bits, so that such a call
  * would end at any time, mostly at once. A client keeps its own time besides.
  */
 export function dropDistantDeadline(headers: IncomingHttpHeaders): void {
-  const timeout = headers["grpc-timeout"];
-  const [, digits = "", unit = ""] = /^(\d{1,8})\s*([HMSmun])$/.exec(String(timeout)) ?? [];
-  if (Number(digits) * (unitMs[unit] ?? 0) > maxTimerMs) delete headers["grpc-timeout"];
+  const timeoutMs = timeoutOf(headers);
+  if (timeoutMs !== undefined && timeoutMs > maxTimerMs) delete headers["grpc-timeout"];
+}
+
+/**
+ * Whether a call can be served without grpc-js: what is compressed, what is not gRPC and what has a
+ * timeout that is none are left to it.
+ */
+export function isPlainGrpc(headers: IncomingHttpHeaders): boolean {
+  const encoding = headers["grpc-encoding"] ?? "identity";
+  const isGrpc = headers["content-type"]?.startsWith("application/grpc") === true;
+  return isGrpc && encoding === "identity" && !Number.isNaN(timeoutOf(headers));
 }

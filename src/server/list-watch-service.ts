@@ -1,30 +1,24 @@
 import type { UntypedServiceImplementation } from "@grpc/grpc-js";
-import { objectNotFound, tooManyStreams } from "../errors.ts";
+import { objectNotFound } from "../errors.ts";
 import type { StoredObject } from "../storage/object.ts";
 import type { ListResult } from "../storage/storage.ts";
-import type { Decoded } from "../wire/decode.ts";
 import { encodeListResponse, encodeObjectResponse, itemSize } from "../wire/encode.ts";
 import type { GetRequest__Output } from "../wire/generated/watchfanout/v1/GetRequest.ts";
 import type { ListRequest__Output } from "../wire/generated/watchfanout/v1/ListRequest.ts";
-import type { WatchRequest__Output } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { CallContext, ServedResource } from "./calls.ts";
 import { encodePageToken, pageTokenSize } from "./page-token.ts";
-import {
-  checkHistory,
-  listingOf,
-  parseGet,
-  parseList,
-  parseWatch,
-  resourceNamed,
-} from "./requests.ts";
+import { checkHistory, listingOf, parseGet, parseList, resourceNamed } from "./requests.ts";
 import { unaryCall } from "./unary-call.ts";
-import { refuseWatch, type WatchCall, WatchSender } from "./watch-sender.ts";
+import type { WatchCalls } from "./watch-calls.ts";
 
 /** How large a page becomes, in bytes: below 4 MiB, the most that a gRPC client takes by default. */
 const maxPageBytes = 4 * 1024 ** 2 - 1024;
 
 /** The handlers of watchfanout.v1.ListWatchService. */
-export function listWatchHandlers(context: CallContext): UntypedServiceImplementation {
+export function listWatchHandlers(
+  context: CallContext,
+  watches: WatchCalls,
+): UntypedServiceImplementation {
   const { resources } = context;
   return {
     Get: unaryCall<GetRequest__Output>(context, async (request, signal) => {
@@ -45,22 +39,7 @@ export function listWatchHandlers(context: CallContext): UntypedServiceImplement
       );
       return encodePage(result, request, resource.currentHistoryId);
     }),
-    Watch: (call: WatchCall & { readonly request: Decoded<WatchRequest__Output> }) => {
-      try {
-        const { request, fault } = call.request;
-        if (fault !== undefined) throw fault;
-        const resource = resourceNamed(resources, request.resource);
-        const deadline = deadlineOf(call, context);
-        const selection = resource.select(request.label_selector, request.field_selector);
-        const ends = { deadline, expiresAt: expiryOf(context) };
-        const parsed = parseWatch(request, selection, ends);
-        checkStreamCount(context);
-        const watch = resource.watch(parsed);
-        new WatchSender(call, watch, deadline, resource, context).start();
-      } catch (error) {
-        refuseWatch(call, error, context);
-      }
-    },
+    Watch: watches.handler,
   };
 }
 
@@ -80,16 +59,6 @@ async function inHistory<T>(
   if (known !== "") await resource.findHistory?.(signal);
   checkHistory(known, resource.currentHistoryId);
   return answer;
-}
-
-/** Throws TOO_MANY_STREAMS if there is no room for one more. */
-function checkStreamCount({ patrol, maxStreams }: CallContext): void {
-  if (patrol.size >= maxStreams) throw tooManyStreams(maxStreams);
-}
-
-/** When a watch that begins now is old enough, which is not when all the others are. */
-function expiryOf({ clock, maxStreamAgeMs, random }: CallContext): number | undefined {
-  return maxStreamAgeMs === 0 ? undefined : clock.now() + maxStreamAgeMs * (0.8 + 0.2 * random());
 }
 
 /**
@@ -126,10 +95,4 @@ function fittingItems(items: readonly StoredObject[]): readonly StoredObject[] {
     if (i > 0 && bytes + token > maxPageBytes) return items.slice(0, i);
   }
   return items;
-}
-
-/** The call's deadline by the context's clock; undefined: none. */
-function deadlineOf(call: WatchCall, { clock }: CallContext): number | undefined {
-  const deadline = Number(call.getDeadline());
-  return deadline === Infinity ? undefined : clock.now() + (deadline - Date.now());
 }

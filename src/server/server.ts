@@ -22,6 +22,7 @@ import { listWatchHandlers } from "./list-watch-service.ts";
 import { ReflectionService } from "./reflection-service.ts";
 import { SendPatrol } from "./send-patrol.ts";
 import { encodedService, strictService } from "./strict-service.ts";
+import { WatchCalls } from "./watch-calls.ts";
 import { writeHandlers } from "./write-service.ts";
 
 export type { RpcObserver, ServedResource } from "./calls.ts";
@@ -67,6 +68,7 @@ export class RunningServer {
   readonly #health: HealthService;
   readonly #reflection: ReflectionService;
   readonly #patrol: SendPatrol;
+  readonly #watches: WatchCalls;
   readonly #sockets = new Set<Socket>();
   readonly #endFlushMs: number;
   #openCalls = 0;
@@ -95,6 +97,7 @@ export class RunningServer {
       maxStreamAgeMs: limits.maxStreamAgeMs,
       random: options.random ?? Math.random,
     };
+    this.#watches = new WatchCalls(context, limits.maxRequestBytes);
     this.#health = new HealthService(this.#initialHealth());
     this.#reflection = new ReflectionService(descriptors, logger);
     this.#server = new Server({
@@ -112,7 +115,10 @@ export class RunningServer {
       burst: limits.maxStreamsPerConnection,
       perSecond: limits.maxCancelsPerSecond,
     });
-    this.#server.addService(encodedService(listWatchService), listWatchHandlers(context));
+    this.#server.addService(
+      encodedService(listWatchService),
+      listWatchHandlers(context, this.#watches),
+    );
     this.#server.addService(encodedService(writeService), writeHandlers(context));
     this.#server.addService(strictService(healthService), this.#health.handlers);
     for (const service of reflectionServices) {
@@ -243,24 +249,31 @@ export class RunningServer {
     return ServerCredentials.createSsl(clientCa ?? null, pairs, clientCa !== undefined);
   }
 
-  #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
+  /** Counts the call, and takes it if it is one that grpc-js need not serve. */
+  #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
     dropDistantDeadline(headers);
     this.#openCalls++;
-    stream.once("close", () => {
+    const onEnded = this.#observe(stream, headers[":path"] ?? "");
+    stream.on("close", () => {
       this.#openCalls--;
       if (this.#openCalls === 0) this.#onIdle?.();
+      onEnded?.();
     });
+    return this.#watches.take(stream, headers);
+  }
+
+  /** Tells the observer of a call, and returns what is to be called when it is closed. */
+  #observe(stream: ServerHttp2Stream, path: string): (() => void) | undefined {
     const { observer, clock } = this.#options;
-    if (observer === undefined) return;
-    const path = headers[":path"] ?? "";
+    if (observer === undefined) return undefined;
     // A client may ask for any method; those that there are not are counted as one.
     const method = descriptors.inputs.has(path) ? methodOf(path) : "unknown";
     const started = clock.now();
     observer.started(method);
-    stream.once("close", () => {
+    return () => {
       const code = status[statusCodeOf(stream) ?? status.CANCELLED] ?? "UNKNOWN";
       observer.ended(method, code, clock.now() - started);
-    });
+    };
   }
 }
 

@@ -1,22 +1,14 @@
-import type { ServerHttp2Stream } from "node:http2";
-import type { ServerWritableStream } from "@grpc/grpc-js";
-import type { Timer } from "../clock.ts";
 import { WatchFanoutError } from "../errors.ts";
 import type { WatchStream } from "../storage/storage.ts";
-import { resumePointOf, withHistoryId } from "../wire/encode.ts";
+import { prefixSize, resumePointOf, withHistoryId } from "../wire/encode.ts";
 import { statusOf } from "../wire/errors.ts";
 import { framesOf } from "../wire/frames.ts";
-import {
-  type CallContext,
-  methodOf,
-  presentError,
-  resetUnlessClosed,
-  type ServedResource,
-} from "./calls.ts";
-import { http2StreamOf } from "./http2-stream.ts";
+import { type CallContext, presentError, type ServedResource } from "./calls.ts";
 import type { Sender } from "./send-patrol.ts";
+import type { WatchCall } from "./watch-call.ts";
 
-export type WatchCall = ServerWritableStream<unknown, Uint8Array>;
+/** What calls of Watch are called in logs and metrics. */
+export const watchMethod = "watchfanout.v1.ListWatchService/Watch";
 
 const noFrames: readonly Uint8Array[] = [];
 
@@ -30,9 +22,6 @@ export class WatchSender implements Sender {
   readonly #watch: WatchStream;
   readonly #resource: Pick<ServedResource, "currentHistoryId">;
   readonly #context: CallContext;
-  readonly #method: string;
-  readonly #http2Stream: ServerHttp2Stream | undefined;
-  readonly #deadline: Timer | undefined;
   /** The frames of the batch that was read last, and which of them comes next. */
   #frames = noFrames;
   #next = 0;
@@ -43,11 +32,9 @@ export class WatchSender implements Sender {
   outstanding = false;
   #ended = false;
 
-  /** `deadline` is the call's, by the clock; undefined: none. */
   constructor(
     call: WatchCall,
     watch: WatchStream,
-    deadline: number | undefined,
     resource: Pick<ServedResource, "currentHistoryId">,
     context: CallContext,
   ) {
@@ -55,21 +42,12 @@ export class WatchSender implements Sender {
     this.#watch = watch;
     this.#resource = resource;
     this.#context = context;
-    this.#method = methodOf(call.getPath());
-    this.#http2Stream = http2StreamOf(call);
-    if (deadline !== undefined) {
-      const { clock } = context;
-      const delay = Math.max(0, deadline - clock.now());
-      this.#deadline = clock.setTimeout(() => this.#deadlinePassed(), delay);
-    }
   }
 
   /** Begins to send. To be called once. */
   start(): void {
-    const onClose = (): void => this.#close();
-    this.#call.once("cancelled", onClose);
-    this.#http2Stream?.once("close", onClose);
-    if (this.#call.cancelled || this.#http2Stream?.destroyed === true) {
+    this.#call.onOver(() => this.#close());
+    if (this.#call.isOver) {
       this.#close();
       return;
     }
@@ -126,8 +104,8 @@ export class WatchSender implements Sender {
       this.#next = 0;
     }
     this.outstanding = true;
-    this.#call.write(bytes, this.#onAccepted);
-    this.#context.observer?.sent(this.#method, 1, bytes.byteLength);
+    this.#call.send(bytes, this.#onAccepted);
+    this.#context.observer?.sent(watchMethod, 1, bytes.byteLength - prefixSize);
   }
 
   readonly #onAccepted = (error?: Error | null): void => {
@@ -140,31 +118,19 @@ export class WatchSender implements Sender {
   #fail(error: unknown): void {
     if (this.#ended) return;
     this.#close();
-    let told = presentError(error, this.#method, this.#context.logger);
+    let told = presentError(error, watchMethod, this.#context.logger);
     if (told.reason === "SLOW_CONSUMER" || told.reason === "DRAINING") {
       if (this.#resumePoint !== undefined) {
         told = told.with({ resume_revision: String(this.#resumePoint) });
       }
     }
-    this.#call.emit("error", statusOf(told));
-    this.#resetUnlessClosed();
-  }
-
-  /** grpc-js ends the call, unless its client accepts nothing. */
-  #deadlinePassed(): void {
-    this.#close();
-    this.#resetUnlessClosed();
-  }
-
-  #resetUnlessClosed(): void {
-    resetUnlessClosed(this.#http2Stream, this.#context.endFlushMs, this.#context.clock);
+    this.#call.end(statusOf(told));
   }
 
   #close(): void {
     if (this.#ended) return;
     this.#ended = true;
     this.#frames = noFrames;
-    this.#deadline?.cancel();
     this.#context.patrol.delete(this);
     this.#watch.close();
   }
@@ -176,10 +142,4 @@ function tookNothing(ms: number): WatchFanoutError {
     `Nothing was taken from the stream for ${ms / 1_000} s. Resume from the last resume point, and ` +
       "read faster, or watch less.",
   );
-}
-
-/** Ends a call that never got as far as a watch. */
-export function refuseWatch(call: WatchCall, error: unknown, context: CallContext): void {
-  const told = presentError(error, methodOf(call.getPath()), context.logger);
-  call.emit("error", statusOf(told));
 }

@@ -57,9 +57,13 @@ export interface ResponseHead {
 /** The size of a watchfanout.v1.WatchResponse apart from its events, at the most. */
 export const maxHeadSize = 16;
 
+/** What gRPC puts before every message: whether it is compressed, and its length in four bytes. */
+export const prefixSize = 5;
+
 /**
- * Encodes a watchfanout.v1.WatchResponse; `eventsSize` is the sum of the events' `eventSize`. The
- * revision comes first of all, so that `resumePointOf` finds it.
+ * Encodes a watchfanout.v1.WatchResponse as a frame, that is with gRPC's prefix, so that it can be sent as it
+ * is; `eventsSize` is the sum of the events' `eventSize`. The revision comes first of all, so that
+ * `resumePointOf` finds it.
  */
 export function encodeWatchResponse(
   head: ResponseHead,
@@ -69,7 +73,8 @@ export function encodeWatchResponse(
   const { revision, initialEventsEnd } = head;
   const revisionSize = revision === undefined ? 0 : 1 + varintSize(revision);
   const size = revisionSize + eventsSize + (initialEventsEnd ? 2 : 0);
-  const writer = new WireWriter(Buffer.allocUnsafe(size));
+  const writer = new WireWriter(Buffer.allocUnsafe(prefixSize + size));
+  writer.prefix(size);
   if (revision !== undefined) {
     writer.byte(0x08);
     writer.varint(revision);
@@ -94,21 +99,27 @@ function writeEvent(writer: WireWriter, { type, object, previous }: WatchEvent):
 }
 
 /**
- * The same response with the history that its revisions belong to. A message's fields may come in any
+ * The same frame with the history that its revisions belong to. A message's fields may come in any
  * order, so the shared frame stays as it is and the field goes behind it.
  */
 export function withHistoryId(frame: Uint8Array, historyId: string): Uint8Array {
   if (historyId === "") return frame;
+  const message = frame.subarray(prefixSize);
   const field = writeTexts([0x22, historyId]);
-  return Buffer.concat([frame, field]);
+  const size = message.byteLength + field.byteLength;
+  const writer = new WireWriter(Buffer.allocUnsafe(prefixSize + size));
+  writer.prefix(size);
+  writer.raw(message);
+  writer.raw(field);
+  return writer.bytes;
 }
 
-/** The revision of a response that `encodeWatchResponse` has made; undefined if it has none. */
+/** The revision of a frame that `encodeWatchResponse` has made; undefined if it has none. */
 export function resumePointOf(frame: Uint8Array): number | undefined {
-  if (frame[0] !== 0x08) return undefined;
+  if (frame[prefixSize] !== 0x08) return undefined;
   let revision = 0;
   let scale = 1;
-  for (let i = 1; ; i++) {
+  for (let i = prefixSize + 1; ; i++) {
     const byte = frame[i] ?? 0;
     revision += (byte & 0x7f) * scale;
     scale *= 0x80;

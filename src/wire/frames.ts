@@ -13,7 +13,7 @@ export interface FrameBounds {
 const defaultBounds: FrameBounds = { comfortable: 1024 ** 2, largest: 4 * 1024 ** 2 - 64 };
 
 /**
- * A batch as encoded WatchResponses, made once and kept with the batch for all streams that get it.
+ * A batch as frames, each an encoded WatchResponse with gRPC's prefix, made once and kept with the batch for all streams that get it.
  *
  * A batch that does not fit one response is split between revisions, and each response then carries the
  * last revision that is whole with it. A revision that does not fit one response, an initial state and a fold

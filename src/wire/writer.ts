@@ -56,6 +56,13 @@ export class WireWriter {
     this.byte(Number(rest));
   }
 
+  /** gRPC's prefix of a message that is so long and not compressed. */
+  prefix(size: number): void {
+    this.byte(0);
+    this.bytes.writeUInt32BE(size, this.#position);
+    this.#position += 4;
+  }
+
   /** A number field, left out if it is 0. */
   numberField(tag: number, value: number): void {
     if (value === 0) return;

@@ -25,16 +25,33 @@ describe("A deadline", () => {
     },
   );
 
-  test("that has passed ends the call, and the watch", async () => {
-    const { server, recorder } = await serveThings();
+  test.each([
+    ["a second", "1S", 1_000],
+    ["a minute", "1M", 60_000],
+    ["a millisecond", "1m", 1],
+  ])("of %s ends the call and the watch when it has passed", async (_name, timeout, ms) => {
+    const { server, recorder, clock } = await serveThings();
     const raw = new RawConnection(server.port);
     const call = raw.call(Watch.path, Watch.requestSerialize({ resource }), {
-      "grpc-timeout": "1m",
+      "grpc-timeout": timeout,
     });
-    expect((await call.drain().ended).code).toBe(status.DEADLINE_EXCEEDED);
+    await call.drain().answered;
+    clock.advance(ms - 1);
+    expect(server.openStreams).toBe(1);
+    clock.advance(1);
+    expect(server.openStreams).toBe(0);
+    expect((await call.ended).code).toBe(status.DEADLINE_EXCEEDED);
     await recorder.untilEnded(1);
     expect(recorder.calls[0]?.code).toBe("DEADLINE_EXCEEDED");
-    expect(server.openStreams).toBe(0);
+  });
+
+  test("also ends a call whose request has not come by then", async () => {
+    const { clock, recorder, server } = await serveThings();
+    const raw = new RawConnection(server.port);
+    const call = raw.open(Watch.path, { "grpc-timeout": "5S" });
+    await recorder.untilStarted(1);
+    clock.advance(5_000);
+    expect((await call.drain().ended).code).toBe(status.DEADLINE_EXCEEDED);
   });
 
   test("that is none is refused by gRPC", async () => {

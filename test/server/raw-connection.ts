@@ -84,6 +84,20 @@ export class RawCall {
     return this;
   }
 
+  /** What comes, cut into messages. */
+  async *messages(): AsyncGenerator<Buffer, never, void> {
+    let rest = Buffer.alloc(0);
+    for await (const chunk of this.stream.iterator({ destroyOnReturn: false })) {
+      rest = Buffer.concat([rest, chunk]);
+      while (rest.length >= 5 && rest.length >= 5 + rest.readUInt32BE(1)) {
+        const end = 5 + rest.readUInt32BE(1);
+        yield rest.subarray(5, end);
+        rest = rest.subarray(end);
+      }
+    }
+    throw new Error("The stream has ended.");
+  }
+
   cancel(): void {
     this.stream.close(constants.NGHTTP2_CANCEL);
   }

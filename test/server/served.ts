@@ -23,12 +23,13 @@ export class Recorder implements RpcObserver {
 
   started(): void {
     this.open++;
+    this.#wake();
   }
 
   ended(method: string, code: string): void {
     this.open--;
     this.calls.push({ method, code });
-    for (const wake of this.#waiting.splice(0)) wake();
+    this.#wake();
   }
 
   sent(_method: string, messages: number): void {
@@ -39,11 +40,22 @@ export class Recorder implements RpcObserver {
     this.logged.push(line);
   }
 
+  /** Resolves when so many calls have been open, those that have ended included. */
+  async untilStarted(count: number): Promise<void> {
+    while (this.open + this.calls.length < count) {
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    }
+  }
+
   /** Resolves when so many calls have ended. */
   async untilEnded(count: number): Promise<void> {
     while (this.calls.length < count) {
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
     }
+  }
+
+  #wake(): void {
+    for (const wake of this.#waiting.splice(0)) wake();
   }
 }
 

@@ -145,13 +145,13 @@ describe("What a watch delivers", () => {
     expect(responses.map(told)).toEqual(["=7", "=7"]);
     const [frame] = batch.frames ?? [];
     // Had it been encoded anew, the bytes that were put in its place would not have been sent.
-    batch.frames = [Buffer.from([0x08, 0x09])];
+    batch.frames = [Buffer.from([0, 0, 0, 0, 2, 0x08, 0x09])];
     for (const stream of scripted.streams) stream.give(batch);
     expect((await Promise.all(watches.map((watch) => watch.next()))).map(told)).toEqual([
       "=9",
       "=9",
     ]);
-    expect(frame).toEqual(Buffer.from([0x08, 0x07]));
+    expect(frame).toEqual(Buffer.from([0, 0, 0, 0, 2, 0x08, 0x07]));
   });
 
   test.each(["SLOW_CONSUMER", "DRAINING"] as const)(

@@ -35,8 +35,11 @@ function meantEvent({ type, object, previous }: WatchEvent): Event__Output {
   };
 }
 
+/** As gRPC does: the first byte says that it is not compressed, the next four how long it is. */
 function decode(frame: Uint8Array): WatchResponse__Output {
-  return listWatchService.Watch.responseDeserialize(Buffer.from(frame));
+  const bytes = Buffer.from(frame);
+  expect([bytes[0], bytes.readUInt32BE(1)]).toEqual([0, bytes.length - 5]);
+  return listWatchService.Watch.responseDeserialize(bytes.subarray(5));
 }
 
 function watched(batch: WatchBatch, comfortable: number, largest: number): WatchResponse__Output[] {
