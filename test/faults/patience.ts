@@ -1,0 +1,65 @@
+import { setTimeout as delay } from "node:timers/promises";
+
+/** How long the harness waits for anything before it says that it does not come, in milliseconds. */
+export const patienceMs = 30_000;
+
+/**
+ * Looks again and again until `look` gives something: for the state of other processes, which tell nobody
+ * when it changes. A `look` that throws has not seen it yet.
+ */
+export async function untilSeen<T>(what: string, look: () => Promise<T | undefined>): Promise<T> {
+  const deadline = performance.now() + patienceMs;
+  let failure: unknown;
+  while (performance.now() < deadline) {
+    try {
+      const seen = await look();
+      if (seen !== undefined) return seen;
+    } catch (error) {
+      failure = error;
+    }
+    await delay(10);
+  }
+  throw new Error(`Waited ${patienceMs} ms in vain for ${what}.`, { cause: failure });
+}
+
+/** What `promise` becomes, or a rejection that names `what` if it becomes nothing in time. */
+export async function inTime<T>(
+  what: () => string,
+  promise: Promise<T>,
+  limitMs: number = patienceMs,
+): Promise<T> {
+  const stop = new AbortController();
+  const late = delay(limitMs, undefined, { signal: stop.signal, ref: true }).then(
+    () => {
+      throw new Error(`Waited ${limitMs} ms in vain for ${what()}.`);
+    },
+    () => promise,
+  );
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    stop.abort();
+  }
+}
+
+/** Something that changes, and those who wait for it to become as they want it. */
+export class Changing {
+  readonly #waiting = new Set<() => void>();
+
+  /** Resolves as soon as `reached` says so, which is asked now and at every change. */
+  until(reached: () => boolean): Promise<void> {
+    if (reached()) return Promise.resolve();
+    return new Promise((resolve) => {
+      const look = (): void => {
+        if (!reached()) return;
+        this.#waiting.delete(look);
+        resolve();
+      };
+      this.#waiting.add(look);
+    });
+  }
+
+  changed(): void {
+    for (const look of [...this.#waiting]) look();
+  }
+}
