@@ -5,9 +5,10 @@
  *     cacher.start();
  *     const server = await startServer({ resources: new Map([["default", cacher]]), … });
  */
-export { Cacher, type CacherOptions } from "./cacher/cacher.ts";
+export { Cacher } from "./cacher/cacher.ts";
+export type { CacherOptions } from "./cacher/cacher-options.ts";
 export { defaultHistoryBounds, type HistoryBounds } from "./cacher/history.ts";
-export type { CacheListRequest, CacheWatchRequest } from "./cacher/request.ts";
+export type { CacheListRequest, CacheWatchRequest, Delivery } from "./cacher/request.ts";
 export type { Selection } from "./cacher/selection.ts";
 export type { CacherStats } from "./cacher/stats.ts";
 export {

@@ -1,29 +1,31 @@
 import type { WatchFanoutError } from "../errors.ts";
-import { WatchBatch, type WatchEvent } from "../storage/event.ts";
+import { WatchBatch } from "../storage/event.ts";
 import type { WatchStream } from "../storage/storage.ts";
+import type { Backlog } from "./backlog.ts";
+import { type Behind, HistoryReader } from "./behind.ts";
 import type { Filter } from "./filter.ts";
+import { FoldReader } from "./fold-reader.ts";
 import type { HistoryNode } from "./history.ts";
 import type { InitialState } from "./initial-state.ts";
-import { slowConsumer } from "./stream-errors.ts";
-import type { WatcherBounds, WatcherHost, WatcherState, WatcherWishes } from "./watcher-terms.ts";
+import { WatcherInput } from "./watcher-input.ts";
+import type { WatcherHost, WatcherState, WatcherWishes } from "./watcher-terms.ts";
 
 /**
  * One watch on a Cacher: a bounded input between the dispatcher, which never waits, and a reader, who
  * may take as long as history lasts.
  *
- * While it is live it holds nothing but its input. When it is behind it holds one node of history, from
- * which it goes on at its reader's pace.
+ * While it is live it holds nothing but its input. When it is behind it holds one node of history or, of
+ * LATEST_STATE, the fold of what came after one, from which it goes on at its reader's pace.
  */
 export class CacheWatcher implements WatchStream {
   readonly filter: Filter;
   readonly wishes: WatcherWishes;
   readonly #host: WatcherHost;
   #state: WatcherState = "starting";
-  readonly #input: WatchBatch[] = [];
-  #inputBytes = 0;
+  readonly #input = new WatcherInput();
   #initial: InitialState | undefined;
-  /** While not live: the last node of history that has been dealt with. */
-  #cursor: HistoryNode | undefined;
+  /** While not live: what has still to be dealt with. */
+  #behind: Behind | undefined;
   /** Whether history is kept for it beyond the window, as it has not been level since it began. */
   #owed = false;
   #bookmarkWanted = false;
@@ -39,6 +41,8 @@ export class CacheWatcher implements WatchStream {
   taken = 0;
   /** The round of the dispatcher in which it became live, of which it has had everything. */
   joinedRound = 0;
+  /** Whether an index narrows what it is offered; the dispatcher knows. */
+  isNarrow = false;
   /** What the patrol saw on its last walk; see there. */
   seenPosition = 0;
   seenTaken = 0;
@@ -65,7 +69,7 @@ export class CacheWatcher implements WatchStream {
 
   /** Weight of what is in the input, in bytes. */
   get inputBytes(): number {
-    return this.#inputBytes;
+    return this.#input.bytes;
   }
 
   get ended(): Error | null | undefined {
@@ -85,19 +89,15 @@ export class CacheWatcher implements WatchStream {
 
   read(): WatchBatch | undefined {
     this.#armed = false;
-    const batch = this.#input.shift() ?? this.#make();
-    if (batch === undefined) {
-      this.#armed = true;
-      return undefined;
-    }
-    this.taken++;
-    if (this.#input.length > 0 || this.#inputBytes > 0) this.#recount(batch);
+    const batch = this.#input.take() ?? this.#make();
+    if (batch === undefined) this.#armed = true;
+    else this.taken++;
     return batch;
   }
 
   close(): void {
     this.#finish(null);
-    this.#clearInput();
+    this.#input.clear();
     this.#notify();
   }
 
@@ -113,7 +113,7 @@ export class CacheWatcher implements WatchStream {
    * it may be stuck with what it took last, and has to know that there will be no more.
    */
   abandon(error: WatchFanoutError): void {
-    this.#clearInput();
+    this.#input.clear();
     this.#armed = true;
     if (this.#state === "ended") this.#notify();
     else this.fail(error);
@@ -136,7 +136,7 @@ export class CacheWatcher implements WatchStream {
   /** Goes on after `node`, everything up to which the reader has or did not ask for. */
   follow(node: HistoryNode): void {
     if (this.#state === "ended") return;
-    this.#cursor = node;
+    this.#fallBehind(node);
     if (this.#initial !== undefined) return;
     this.#state = "catching up";
     this.#notify();
@@ -167,19 +167,16 @@ export class CacheWatcher implements WatchStream {
   offer(batch: WatchBatch): boolean {
     // Its reader may have closed it when it was told of the batch before.
     if (this.#state !== "live") return false;
-    const { inputBatches, inputBytes } = this.#host.bounds;
-    const count = this.#input.length;
-    if (count >= inputBatches) return false;
-    if (count > 0 && this.#inputBytes + batch.weight > inputBytes) return false;
+    if (!this.#input.hasRoom(batch, this.#host.dispatcher.inputBounds(this))) return false;
     this.#put(batch);
     return true;
   }
 
-  /** The input was full: what comes after `node` is to be taken from history. */
+  /** The input was full, or there is more to it than a batch: what comes after `node` is to be fetched. */
   stall(node: HistoryNode): void {
     if (this.#state !== "live") return;
     this.#state = "stalled";
-    this.#cursor = node;
+    this.#fallBehind(node);
   }
 
   /**
@@ -189,14 +186,9 @@ export class CacheWatcher implements WatchStream {
   bookmark(bookmark: WatchBatch): boolean {
     const { revision } = bookmark;
     if (this.#state !== "live" || revision === undefined || revision < this.position) return false;
-    const last = this.#input.length - 1;
-    if (last >= 0 && this.#input[last]?.events.length === 0) {
-      // One bookmark that has not been taken yet is as good as two.
-      this.#input[last] = bookmark;
-      this.position = revision;
-      return true;
-    }
-    return this.offer(bookmark);
+    if (!this.#input.renewBookmark(bookmark)) return this.offer(bookmark);
+    this.position = revision;
+    return true;
   }
 
   /** As `bookmark`; where the watcher is behind or its input full, once it no longer is. */
@@ -204,22 +196,12 @@ export class CacheWatcher implements WatchStream {
     if (!this.bookmark(bookmark)) this.#bookmarkWanted = true;
   }
 
-  /** Ends the stream if it is further behind than is kept for it. */
-  checkWindow(): void {
-    const cursor = this.#cursor;
-    if (cursor === undefined || this.#state === "ended") return;
-    const { history, bounds } = this.#host;
-    if (history.holdsAfter(cursor)) return;
-    const owed = history.newest.bytes - cursor.bytes;
-    if (this.#owed && owed <= bounds.owedBytes) return;
-    this.fail(
-      slowConsumer(
-        this.#owed
-          ? `Taking the initial state took so long that ${owed} bytes of events came meanwhile, ` +
-              `more than the ${bounds.owedBytes} that are kept.`
-          : "The stream fell so far behind that the events it was owed are no longer kept.",
-      ),
-    );
+  /**
+   * Ends the stream if it is further behind than is kept for it. One of LATEST_STATE is not ended: it may
+   * return what has to be folded, so that history can let go of it.
+   */
+  checkWindow(): Backlog | undefined {
+    return this.#behind?.checkWindow();
   }
 
   #make(): WatchBatch | undefined {
@@ -227,18 +209,19 @@ export class CacheWatcher implements WatchStream {
       const batch = this.#initial.next();
       if (batch?.initialEventsEnd === true) {
         this.#initial = undefined;
-        this.#state = this.#cursor === undefined ? "starting" : "catching up";
+        this.#state = this.#behind === undefined ? "starting" : "catching up";
       }
       if (batch?.revision !== undefined) this.position = batch.revision;
       return batch;
     }
     if (this.#state === "stalled") this.#state = "catching up";
-    if (this.#state === "live" && this.#bookmarkWanted) return this.#lateBookmark();
+    if (this.#state === "live") return this.#lateBookmark();
     return this.#state === "catching up" ? this.#catchUp() : undefined;
   }
 
   /** The bookmark that the input had no room for. */
   #lateBookmark(): WatchBatch | undefined {
+    if (!this.#bookmarkWanted) return undefined;
     const { bookmark, settledRevision } = this.#host.dispatcher;
     this.#bookmarkWanted = false;
     if (settledRevision < this.position) return undefined;
@@ -246,89 +229,59 @@ export class CacheWatcher implements WatchStream {
     return bookmark;
   }
 
-  /** The next batch out of history; becomes live where history so far ends. */
+  /** The next batch of what it is behind with; becomes live where there is no more. */
   #catchUp(): WatchBatch | undefined {
-    this.checkWindow();
-    const from = this.#cursor;
-    if (from === undefined || this.#state !== "catching up") return undefined;
-    const { dispatcher, bounds } = this.#host;
-    const level = dispatcher.position;
-    if (from.sequence > level.sequence) {
-      dispatcher.awaitRound(this);
-      return undefined;
-    }
-    const events: WatchEvent[] = [];
-    const reached = this.#collect(from, level, events, bounds);
-    this.#cursor = reached;
-    if (reached !== level) {
-      this.position = Math.max(this.position, reached.revision);
-      return new WatchBatch(this.position, events);
-    }
-    this.#join();
-    const news = dispatcher.revision > this.position && this.wishes.eagerBookmarks;
-    const wanted = dispatcher.revision >= this.position && this.#bookmarkWanted;
-    if (events.length === 0 && !news && !wanted) return undefined;
-    this.#bookmarkWanted = false;
-    this.position = Math.max(this.position, dispatcher.revision);
-    return new WatchBatch(this.position, events);
+    const taken = this.#behind?.next();
+    if (taken === undefined) return undefined;
+    if (taken.isLevel) this.#join();
+    const batch = taken.batch ?? (taken.isLevel ? this.#news() : undefined);
+    if (batch?.revision !== undefined) this.position = batch.revision;
+    if (taken.isLevel) this.#checkNews();
+    return batch;
   }
 
-  /** Gathers what matches after `from`, up to `level` or a bound, and returns how far it came. */
-  #collect(
-    from: HistoryNode,
-    level: HistoryNode,
-    events: WatchEvent[],
-    bounds: WatcherBounds,
-  ): HistoryNode {
-    let node = from;
-    let bytes = 0;
-    let scanned = 0;
-    while (node !== level) {
-      const { next } = node;
-      if (next?.event === undefined) break;
-      const full = bytes >= bounds.batchBytes || scanned >= bounds.scanEvents;
-      if (full && next.revision !== node.revision) break;
-      if (this.filter.includes(next.event.object.key)) {
-        const event = this.filter.select(next);
-        if (event !== undefined) {
-          events.push(event);
-          bytes += event.weight;
-        }
-      }
-      node = next;
-      scanned++;
-    }
-    return node;
+  /** How far it has come by becoming live, if it wants to know. */
+  #news(): WatchBatch | undefined {
+    const { revision } = this.#host.dispatcher;
+    const news = this.wishes.eagerBookmarks && revision > this.position;
+    const wanted = this.#bookmarkWanted && revision >= this.position;
+    return news || wanted ? new WatchBatch(revision, []) : undefined;
+  }
+
+  /** What it has been told on becoming live may be of a moment ago. */
+  #checkNews(): void {
+    const isBehind = this.position < this.#host.dispatcher.revision;
+    this.#bookmarkWanted = isBehind && (this.#bookmarkWanted || this.wishes.eagerBookmarks);
   }
 
   #join(): void {
     this.#state = "live";
-    this.#cursor = undefined;
+    this.#behind?.drop();
+    this.#behind = undefined;
     this.#owed = false;
     this.#host.dispatcher.join(this);
   }
 
+  /** Has to deal with what comes after `node` by itself. */
+  #fallBehind(node: HistoryNode): void {
+    this.#behind =
+      this.wishes.delivery === "LATEST_STATE"
+        ? new FoldReader(this, this.#host, node)
+        : new HistoryReader(this, this.#host, node, this.#owed);
+  }
+
   #put(batch: WatchBatch): void {
-    this.#input.push(batch);
-    this.#inputBytes += batch.weight;
+    this.#input.put(batch);
     if (batch.revision !== undefined) this.position = batch.revision;
     this.#notify();
-  }
-
-  #recount(taken: WatchBatch): void {
-    this.#inputBytes = this.#input.length === 0 ? 0 : this.#inputBytes - taken.weight;
-  }
-
-  #clearInput(): void {
-    this.#input.length = 0;
-    this.#inputBytes = 0;
   }
 
   #finish(end: Error | null): void {
     if (this.#state === "ended") return;
     this.#state = "ended";
     this.#end = end;
-    this.#cursor = undefined;
+    this.#behind?.drop();
+    this.#behind = undefined;
     this.#initial = undefined;
     this.#host.forget(this, end);
     this.#onEnd?.();
@@ -341,7 +294,7 @@ export class CacheWatcher implements WatchStream {
       this.#listener();
     } catch (error) {
       // The fault of one reader must not reach the dispatcher, and with it all the others.
-      this.#clearInput();
+      this.#input.clear();
       this.#finish(this.#host.listenerFailed(error));
     }
   }

@@ -1,9 +1,8 @@
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
-import type { AttributeReader } from "../codec/attribute-reader.ts";
 import { hasReason, WatchFanoutError } from "../errors.ts";
-import { Reflector, type ReflectorTarget } from "../reflector/reflector.ts";
+import { Reflector } from "../reflector/reflector.ts";
 import type {
   DeleteRequest,
   GetRequest,
@@ -16,10 +15,14 @@ import type {
 import { Attribution } from "./attribution.ts";
 import { CacheWatcher } from "./cache-watcher.ts";
 import { CachedReads } from "./cached-reads.ts";
+import type { CacherOptions } from "./cacher-options.ts";
 import { ConsistencyCheck } from "./consistency-check.ts";
 import { Dispatcher } from "./dispatcher.ts";
 import { Filter } from "./filter.ts";
-import { defaultHistoryBounds, type HistoryBounds } from "./history.ts";
+import { Folds } from "./folds.ts";
+import { defaultHistoryBounds } from "./history.ts";
+import { Intake } from "./intake.ts";
+import { KeptPieces } from "./kept-pieces.ts";
 import { PastStates } from "./past-states.ts";
 import { Patrol } from "./patrol.ts";
 import { ProgressWish } from "./progress-wish.ts";
@@ -30,32 +33,10 @@ import type { Selection } from "./selection.ts";
 import { SharedRevision } from "./shared-revision.ts";
 import { Snapshots } from "./snapshots.ts";
 import { type CacherStats, watcherStats } from "./stats.ts";
-import { cacheWrong, draining, lost } from "./stream-errors.ts";
+import { cacheWrong, draining } from "./stream-errors.ts";
 import { WatchCache } from "./watch-cache.ts";
 import { WatchOpening } from "./watch-opening.ts";
 import { defaultWatcherBounds, type WatcherBounds, type WatcherHost } from "./watcher-terms.ts";
-
-export interface CacherOptions {
-  /** What is cached. It is the Cacher's from then on, who closes it. */
-  readonly storage: Storage;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  /** The resource's name, for messages. */
-  readonly name: string;
-  readonly history?: Partial<HistoryBounds> | undefined;
-  readonly watchers?: Partial<WatcherBounds> | undefined;
-  /** Reads labels and fields out of objects. Default: they have none. */
-  readonly attributes?: AttributeReader | undefined;
-  /** The fields, out of those that `attributes` declares, that objects and watchers are found by. */
-  readonly indexes?: readonly string[] | undefined;
-  /**
-   * How often the cache is compared with the storage, in milliseconds and on average. Default 10
-   * minutes; 0: never.
-   */
-  readonly consistencyIntervalMs?: number | undefined;
-  /** Numbers from 0 up to 1. Default: Math.random. */
-  readonly random?: (() => number) | undefined;
-}
 
 /**
  * A Storage around a Storage: reads and watches are served from memory, which one upstream watch keeps
@@ -66,7 +47,6 @@ export class Cacher implements Storage {
   readonly #storage: Storage;
   readonly #clock: Clock;
   readonly #logger: Logger;
-  readonly #bounds: WatcherBounds;
   readonly #cache: WatchCache;
   readonly #reflector: Reflector;
   readonly #upstream: SharedRevision;
@@ -83,13 +63,11 @@ export class Cacher implements Storage {
   readonly #watchers = new Set<CacheWatcher>();
   readonly #readiness: Readiness;
   readonly #progressWish: ProgressWish;
+  readonly #intake: Intake;
+  readonly #folds: Folds;
   #draining = false;
   #closed: Promise<void> | undefined;
-  #heardAt: number;
-  #receivedEvents = 0;
   #slowConsumers = 0;
-  /** Stops asking for the progress that the cache needs to become ready. */
-  #stopAsking = (): void => {};
 
   constructor(options: CacherOptions) {
     const { storage, clock } = options;
@@ -99,11 +77,11 @@ export class Cacher implements Storage {
     this.#storage = storage;
     this.#clock = clock;
     this.#logger = options.logger;
-    this.#bounds = { ...defaultWatcherBounds, ...options.watchers };
-    this.#heardAt = clock.now();
+    const bounds = { ...defaultWatcherBounds, ...options.watchers };
+    const kept = new KeptPieces();
     this.#attribution = new Attribution(options.attributes, options.indexes);
     this.#cache = new WatchCache(history, clock, this.#attribution);
-    this.#snapshots = new Snapshots(this.#cache, clock, this.#bounds.batchBytes);
+    this.#snapshots = new Snapshots(this.#cache, clock, bounds.batchBytes, kept);
     this.#upstream = new SharedRevision(() => storage.currentRevision(), clock);
     this.#waiters = new RevisionWaiters(clock, () => storage.requestProgress());
     this.#pastStates = new PastStates(this.#cache, clock);
@@ -114,7 +92,13 @@ export class Cacher implements Storage {
       this.#waiters,
       this.#pastStates,
     );
-    this.#dispatcher = new Dispatcher(this.#cache, clock, this.#bounds);
+    this.#dispatcher = new Dispatcher(this.#cache, clock, bounds);
+    this.#folds = new Folds({
+      clock,
+      dispatcher: this.#dispatcher,
+      kept,
+      pieceBytes: bounds.batchBytes,
+    });
     this.#progressWish = new ProgressWish({
       clock,
       cache: this.#cache,
@@ -123,9 +107,24 @@ export class Cacher implements Storage {
       dispatcher: this.#dispatcher,
       watchers: this.#watchers,
     });
+    this.#intake = new Intake({
+      name: options.name,
+      clock,
+      logger: options.logger,
+      cache: this.#cache,
+      readiness: this.#readiness,
+      upstream: this.#upstream,
+      waiters: this.#waiters,
+      progressWish: this.#progressWish,
+      dispatcher: this.#dispatcher,
+      snapshots: this.#snapshots,
+      pastStates: this.#pastStates,
+      folds: this.#folds,
+      watchers: this.#watchers,
+    });
     this.#reflector = new Reflector({
       storage,
-      target: this.#target(),
+      target: this.#intake,
       clock,
       logger: options.logger,
       random: options.random,
@@ -138,7 +137,8 @@ export class Cacher implements Storage {
         snapshots: this.#snapshots,
         pastStates: this.#pastStates,
         dispatcher: this.#dispatcher,
-        bounds: this.#bounds,
+        folds: this.#folds,
+        bounds,
         requestProgress: () => storage.requestProgress(),
       },
       clock,
@@ -164,7 +164,7 @@ export class Cacher implements Storage {
       intervalMs: options.consistencyIntervalMs ?? 600_000,
       onDifference: () => this.#rebuild(),
     });
-    this.#host = this.#makeHost();
+    this.#host = this.#makeHost(bounds);
   }
 
   /**
@@ -251,6 +251,7 @@ export class Cacher implements Storage {
     const watcher = new CacheWatcher(
       new Filter(request),
       {
+        delivery: request.delivery ?? "EVERY_EVENT",
         bookmarkIntervalMs: request.bookmarkIntervalMs ?? 60_000,
         deadline: request.deadline,
         expiresAt: request.expiresAt,
@@ -297,7 +298,7 @@ export class Cacher implements Storage {
       ready: this.ready,
       revision: this.#cache.revision,
       upstreamRevision: Math.max(this.#upstream.newest, this.#cache.revision),
-      upstreamSilenceMs: this.#clock.now() - this.#heardAt,
+      upstreamSilenceMs: this.#intake.silenceMs,
       objects: this.#cache.state.size,
       objectBytes: this.#cache.objectBytes,
       history: {
@@ -306,9 +307,10 @@ export class Cacher implements Storage {
         oldestAgeMs: history.oldestAgeMs,
         oldestRevision: history.floor.revision,
       },
-      ...watcherStats(this.#watchers, this.#bounds),
+      ...watcherStats(this.#watchers, this.#dispatcher),
+      folds: this.#folds.stats(),
       waiting: this.#waiters.size,
-      receivedEvents: this.#receivedEvents,
+      receivedEvents: this.#intake.receivedEvents,
       dispatchedEvents: this.#dispatcher.dispatchedEvents,
       dispatchedBatches: this.#dispatcher.dispatchedBatches,
       slowConsumers: this.#slowConsumers,
@@ -321,45 +323,6 @@ export class Cacher implements Storage {
     };
   }
 
-  #target(): ReflectorTarget {
-    return {
-      replace: (state, cause) => {
-        this.#heardAt = this.#clock.now();
-        this.#cache.replace(state.objects, state.revision, state.historyId);
-        this.#snapshots.clear();
-        this.#pastStates.clear();
-        const end = lost(cause, state.revision, state.historyId);
-        for (const watcher of [...this.#watchers]) watcher.fail(end);
-        this.#dispatcher.reset();
-        this.#progressWish.forget();
-        if (cause === "history changed") this.#upstream.forget();
-        const readyAt = this.#readiness.listed(state.current);
-        this.#advanced();
-        this.#stopAsking();
-        // What is missing may be of other keys than ours, of which only progress tells.
-        if (readyAt !== undefined && !this.ready) {
-          this.#stopAsking = this.#waiters.add(readyAt, () => {});
-        }
-      },
-      identify: (historyId) => this.#cache.identify(historyId),
-      apply: (batch) => {
-        this.#heardAt = this.#clock.now();
-        this.#receivedEvents += batch.events.length;
-        this.#cache.apply(batch);
-        this.#advanced();
-      },
-    };
-  }
-
-  #advanced(): void {
-    const { revision } = this.#cache;
-    if (this.#readiness.reached(revision)) {
-      this.#logger.info({ resource: this.name, revision }, "the cache is ready");
-    }
-    this.#waiters.reached(revision);
-    this.#dispatcher.wake();
-  }
-
   /** The cache was found to be wrong: nothing is served from it any more until it is filled anew. */
   #rebuild(): void {
     this.#readiness.lose();
@@ -368,14 +331,15 @@ export class Cacher implements Storage {
     this.#reflector.relist();
   }
 
-  #makeHost(): WatcherHost {
+  #makeHost(bounds: WatcherBounds): WatcherHost {
     const cache = this.#cache;
     return {
-      bounds: this.#bounds,
+      bounds,
       dispatcher: this.#dispatcher,
       get history() {
         return cache.history;
       },
+      folds: this.#folds,
       forget: (watcher, end) => {
         this.#watchers.delete(watcher);
         this.#dispatcher.leave(watcher);

@@ -2,6 +2,7 @@ import type { Clock } from "../clock.ts";
 import { WatchBatch } from "../storage/event.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { HistoryNode } from "./history.ts";
+import { type InputBounds, InputSizing } from "./input-sizing.ts";
 import { inSlices, sliceMs } from "./sliced.ts";
 import type { WatchCache } from "./watch-cache.ts";
 import type { WatcherGroup, WatcherIndex } from "./watcher-index.ts";
@@ -23,6 +24,7 @@ export class Dispatcher {
   readonly #cache: WatchCache;
   readonly #clock: Clock;
   readonly #bounds: WatcherBounds;
+  readonly #inputs: InputSizing;
   #index: WatcherIndex;
   readonly #eager = new Set<CacheWatcher>();
   readonly #awaiting = new Set<CacheWatcher>();
@@ -46,6 +48,7 @@ export class Dispatcher {
     this.#cache = cache;
     this.#clock = clock;
     this.#bounds = bounds;
+    this.#inputs = new InputSizing(bounds);
     this.#index = cache.makeWatcherIndex();
     this.#position = cache.history.newest;
     this.#revision = cache.revision;
@@ -89,9 +92,15 @@ export class Dispatcher {
     return this.#bookmark;
   }
 
+  /** How much the input of a live watcher may hold now; without one: of any that no index narrows. */
+  inputBounds(watcher?: CacheWatcher): InputBounds {
+    return watcher?.isNarrow === true ? this.#inputs.narrow : this.#inputs.wide;
+  }
+
   /** From now on the watcher, which has had everything up to `position`, is offered what comes. */
   join(watcher: CacheWatcher): void {
     watcher.joinedRound = this.#rounds;
+    watcher.isNarrow = this.#index.narrows(watcher.filter);
     this.#index.add(watcher);
     if (watcher.wishes.eagerBookmarks) this.#eager.add(watcher);
   }
@@ -137,7 +146,7 @@ export class Dispatcher {
     this.wake();
   }
 
-  /** The cache holds another history now, and no watcher is left of the one before. */
+  /** History begins anew, and no watcher is live that was before. */
   reset(): void {
     this.#round = undefined;
     this.#index = this.#cache.makeWatcherIndex();
@@ -184,6 +193,9 @@ export class Dispatcher {
     const round = this.#rounds;
     const touched: WatcherGroup[] = [];
     this.#collect(touched);
+    if (this.#position !== from) {
+      this.#inputs.record(this.#position.bytes - from.bytes, this.#clock.now());
+    }
     const revision = this.#revision;
     let offers = 0;
     for (const group of touched) {

@@ -1,6 +1,7 @@
 import type { Clock } from "../clock.ts";
 import { WatchEvent } from "../storage/event.ts";
 import { type StoredObject, weight } from "../storage/object.ts";
+import type { Difference } from "./state-difference.ts";
 
 /**
  * One event in history, linked to the one after it.
@@ -11,7 +12,7 @@ import { type StoredObject, weight } from "../storage/object.ts";
  * does it is garbage. So "kept for this stream by reference" needs no bookkeeping at all.
  */
 export class HistoryNode {
-  /** Undefined only in the node that a history begins with. */
+  /** Undefined only in the nodes that histories begin with. */
   readonly event: WatchEvent | undefined;
   /** The object just before the event. */
   readonly previous: StoredObject | undefined;
@@ -84,12 +85,19 @@ export class History {
   #floor: HistoryNode;
   #newest: HistoryNode;
 
-  /** Begins at `revision`, after which every event will be appended. */
-  constructor(bounds: HistoryBounds, clock: Clock, revision: number) {
+  /**
+   * Begins at `revision`, after which every event will be appended. With `behind`, the newest node of
+   * another history, that one leads on to this: who reads it comes to the node that this begins with,
+   * which has no event.
+   */
+  constructor(bounds: HistoryBounds, clock: Clock, revision: number, behind?: HistoryNode) {
     this.#bounds = bounds;
     this.#clock = clock;
-    this.#floor = new HistoryNode(undefined, undefined, revision, 0, 0, clock.now());
+    const { sequence, bytes } = behind ?? { sequence: -1, bytes: 0 };
+    const now = clock.now();
+    this.#floor = new HistoryNode(undefined, undefined, revision, sequence + 1, bytes, now);
     this.#newest = this.#floor;
+    if (behind !== undefined) behind.next = this.#floor;
   }
 
   /**
@@ -121,22 +129,23 @@ export class History {
   }
 
   append(event: WatchEvent, previous: StoredObject | undefined, now: number): void {
-    const bytes = event.weight + (previous === undefined ? 0 : weight(previous));
-    const last = this.#newest;
-    const node = new HistoryNode(
-      event,
-      previous,
-      event.revision,
-      last.sequence + 1,
-      last.bytes + bytes,
-      now,
-    );
+    const node = appendNode(this.#newest, event, previous, now);
     if (this.#length === this.#ring.length) this.#resize(this.#ring.length * 2);
     this.#ring[(this.#first + this.#length) & (this.#ring.length - 1)] = node;
     this.#length++;
-    last.next = node;
     this.#newest = node;
     this.trim(now);
+  }
+
+  /**
+   * A history that begins at `revision`, for who can't go on from here; who holds a node of this one is led
+   * there by `between`, what is known to have happened. Nothing is appended to this one any more.
+   */
+  succeed(revision: number, between: readonly Difference[]): History {
+    const now = this.#clock.now();
+    let last = this.#newest;
+    for (const { event, previous } of between) last = appendNode(last, event, previous, now);
+    return new History(this.#bounds, this.#clock, revision, last);
   }
 
   /** Lets go of what the bounds no longer keep. */
@@ -188,4 +197,17 @@ export class History {
     this.#ring = ring;
     this.#first = 0;
   }
+}
+
+/** Makes the node that follows `last`. */
+function appendNode(
+  last: HistoryNode,
+  event: WatchEvent,
+  previous: StoredObject | undefined,
+  now: number,
+): HistoryNode {
+  const bytes = last.bytes + event.weight + (previous === undefined ? 0 : weight(previous));
+  const node = new HistoryNode(event, previous, event.revision, last.sequence + 1, bytes, now);
+  last.next = node;
+  return node;
 }

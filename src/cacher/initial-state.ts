@@ -3,7 +3,7 @@ import { type StoredObject, weight } from "../storage/object.ts";
 import type { ListResult } from "../storage/storage.ts";
 import type { Filter } from "./filter.ts";
 import type { HistoryNode } from "./history.ts";
-import { KeptPieces, type Piece } from "./kept-pieces.ts";
+import { type KeptPiece, KeptPieces } from "./kept-pieces.ts";
 
 /** The state that a watch begins with, handed out piece by piece as its reader takes it. */
 export interface InitialState {
@@ -13,6 +13,13 @@ export interface InitialState {
 
 /** How many objects are looked at for one piece, which is empty if none of them matches. */
 const maxScanned = 50_000;
+
+/** A part of a state. */
+interface Piece extends KeptPiece {
+  /** The key that the next piece begins after; undefined if this is the last. */
+  readonly last: string | undefined;
+}
+
 /**
  * The state at one revision as it looks through one filter, cut into pieces. All who begin with it get
  * the same pieces, so that these are put together and encoded once, however many come at once. Pieces

@@ -1,6 +1,7 @@
 import type { Clock, Timer } from "../clock.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { Dispatcher } from "./dispatcher.ts";
+import type { Folds } from "./folds.ts";
 import type { PastStates } from "./past-states.ts";
 import { inSlices } from "./sliced.ts";
 import type { Snapshots } from "./snapshots.ts";
@@ -22,6 +23,7 @@ export interface PatrolTerrain {
   readonly dispatcher: Dispatcher;
   readonly bounds: WatcherBounds;
   readonly snapshots: Snapshots;
+  readonly folds: Folds;
   readonly pastStates: PastStates;
   /** Asks upstream how far it is, so that bookmarks that are due soon say something new. */
   requestProgress(): void;
@@ -30,7 +32,7 @@ export interface PatrolTerrain {
 /**
  * Walks over all watchers at an interval and does what time demands: bookmarks where nothing has moved
  * the resume point for long, one before a call's deadline, an end for those who take nothing or have
- * fallen out of history, which itself is trimmed. One timer serves all; a watcher costs none.
+ * fallen out of history, a fold for those who may, and history itself is trimmed. One timer serves all; a watcher costs none.
  */
 export class Patrol {
   readonly #terrain: PatrolTerrain;
@@ -59,15 +61,17 @@ export class Patrol {
   }
 
   *#walk(): Generator<void, void, void> {
-    const { watchers, cache, snapshots, pastStates } = this.#terrain;
+    const { watchers, cache, snapshots, folds, pastStates } = this.#terrain;
     const now = this.#clock.now();
     cache.history.trim(now);
     snapshots.expire();
+    folds.expire();
     pastStates.expire();
     this.#walking = true;
     let soon = false;
     for (const watcher of watchers) {
-      watcher.checkWindow();
+      const backlog = watcher.checkWindow();
+      if (backlog !== undefined) yield* backlog.catchUp();
       this.#checkStall(watcher, now);
       if (this.#bookmark(watcher, now)) soon = true;
       this.#checkAge(watcher, now);

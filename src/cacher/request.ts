@@ -1,6 +1,15 @@
 import type { ListRequest, WatchRequest } from "../storage/storage.ts";
 import type { Selection } from "./selection.ts";
 
+/**
+ * What a stream that does not keep up is owed.
+ *
+ * - `EVERY_EVENT`: every revision of every object, or an error.
+ * - `LATEST_STATE`: the newest state of every object; what is between may be skipped. Nothing but taking
+ *   nothing at all ends it for being slow, and a relist is told to it as what changed.
+ */
+export type Delivery = "EVERY_EVENT" | "LATEST_STATE";
+
 /** What a Cacher's list takes beyond what every Storage's does. */
 export interface CacheListRequest extends ListRequest {
   /** Only objects that it picks; in place of `predicate`. */
@@ -11,6 +20,8 @@ export interface CacheListRequest extends ListRequest {
 export interface CacheWatchRequest extends WatchRequest {
   /** Only objects that it picks; in place of `predicate`, and whether with `withPrevious` or without. */
   readonly selection?: Selection | undefined;
+  /** Default EVERY_EVENT. */
+  readonly delivery?: Delivery | undefined;
   /** The history that `afterRevision` comes from. Undefined or empty: not checked. */
   readonly historyId?: string | undefined;
   /** When the stream is to end with DRAINING, in the clock's milliseconds. Undefined: never. */

@@ -1,7 +1,7 @@
 import type { Clock } from "../clock.ts";
 import type { Filter } from "./filter.ts";
 import { StateSnapshot } from "./initial-state.ts";
-import { KeptPieces } from "./kept-pieces.ts";
+import type { KeptPieces } from "./kept-pieces.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
 /** For how long a snapshot is shared with those who come later, in milliseconds. */
@@ -19,14 +19,15 @@ export class Snapshots {
   readonly #cache: WatchCache;
   readonly #clock: Clock;
   readonly #pieceBytes: number;
-  readonly #kept = new KeptPieces();
+  readonly #kept: KeptPieces;
   /** By the filters' identity, the oldest first. */
   readonly #recent = new Map<string, StateSnapshot>();
 
-  constructor(cache: WatchCache, clock: Clock, pieceBytes: number) {
+  constructor(cache: WatchCache, clock: Clock, pieceBytes: number, kept: KeptPieces) {
     this.#cache = cache;
     this.#clock = clock;
     this.#pieceBytes = pieceBytes;
+    this.#kept = kept;
   }
 
   /**

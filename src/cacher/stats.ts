@@ -1,5 +1,7 @@
 import type { CacheWatcher } from "./cache-watcher.ts";
-import type { WatcherBounds, WatcherState } from "./watcher-terms.ts";
+import type { Dispatcher } from "./dispatcher.ts";
+import type { FoldStats } from "./folds.ts";
+import type { WatcherState } from "./watcher-terms.ts";
 
 /** What a Cacher has to say of itself, in plain numbers. Counters begin at 0 with the Cacher. */
 export interface CacherStats {
@@ -29,7 +31,11 @@ export interface CacherStats {
     readonly bytes: number;
     /** The fullest input: 0 is empty, 1 is full, by count or by bytes. */
     readonly fullest: number;
+    /** How many batches an input may hold now that no index narrows. */
+    readonly mostBatches: number;
   };
+  /** What LATEST_STATE watchers that are behind have folded. */
+  readonly folds: FoldStats;
   /** Those who wait for the cache to reach a revision. */
   readonly waiting: number;
   readonly receivedEvents: number;
@@ -53,17 +59,22 @@ export interface CacherStats {
 /** What all watchers together have to say of themselves. */
 export function watcherStats(
   all: Iterable<CacheWatcher>,
-  bounds: WatcherBounds,
+  dispatcher: Dispatcher,
 ): Pick<CacherStats, "watchers" | "input"> {
   const watchers = { starting: 0, initial: 0, "catching up": 0, live: 0, stalled: 0 };
-  const input = { batches: 0, bytes: 0, fullest: 0 };
+  const mostBatches = dispatcher.inputBounds().batches;
+  const input = { batches: 0, bytes: 0, fullest: 0, mostBatches };
   for (const watcher of all) {
     if (watcher.state !== "ended") watchers[watcher.state]++;
     input.batches += watcher.inputBatches;
     input.bytes += watcher.inputBytes;
-    const byCount = watcher.inputBatches / bounds.inputBatches;
-    const byBytes = Math.min(1, watcher.inputBytes / bounds.inputBytes);
-    input.fullest = Math.max(input.fullest, byCount, byBytes);
+    const bounds = dispatcher.inputBounds(watcher);
+    const fullness = Math.max(
+      watcher.inputBatches / bounds.batches,
+      watcher.inputBytes / bounds.bytes,
+    );
+    // Fuller than full is one whose bound has become less, or that holds one large batch.
+    input.fullest = Math.max(input.fullest, Math.min(1, fullness));
   }
   return { watchers, input };
 }

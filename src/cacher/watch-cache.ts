@@ -6,6 +6,7 @@ import { FieldIndex } from "./field-index.ts";
 import { History, type HistoryBounds } from "./history.ts";
 import { OrderedState } from "./ordered-state.ts";
 import type { Selection } from "./selection.ts";
+import type { Difference } from "./state-difference.ts";
 import { WatcherIndex } from "./watcher-index.ts";
 
 /**
@@ -84,8 +85,16 @@ export class WatchCache {
     return this.#unknownDeletes;
   }
 
-  /** Takes the whole state at `revision` in place of all that is held. History begins anew. */
-  replace(objects: readonly StoredObject[], revision: number, historyId: string = ""): void {
+  /**
+   * Takes the whole state at `revision` in place of all that is held. History begins anew; `difference`,
+   * if given, leads there from the one so far.
+   */
+  replace(
+    objects: readonly StoredObject[],
+    revision: number,
+    historyId: string = "",
+    difference?: readonly Difference[],
+  ): void {
     const state = new OrderedState();
     const index = this.#makeIndex();
     let bytes = 0;
@@ -100,7 +109,10 @@ export class WatchCache {
     this.#objectBytes = bytes;
     this.#revision = revision;
     this.#historyId = historyId;
-    this.#history = new History(this.#bounds, this.#clock, revision);
+    this.#history =
+      difference === undefined
+        ? new History(this.#bounds, this.#clock, revision)
+        : this.#history.succeed(revision, difference);
   }
 
   /** The id of the history that is held has become known. */

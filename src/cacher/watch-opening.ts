@@ -57,12 +57,22 @@ export class WatchOpening {
 
   /** Answers with a bookmark, and goes on after it. */
   async #after(watcher: CacheWatcher, after: number | undefined): Promise<void> {
-    const { cache, reads, upstream } = this.#parts;
+    const { cache, reads } = this.#parts;
     if (after !== undefined) await reads.checkExists(after);
-    const revision = after ?? (await upstream.current());
+    const revision = after ?? (await this.#now());
     if (revision < cache.history.floor.revision) throw this.#tooOld(revision);
     watcher.open(new WatchBatch(revision, []));
     this.#follow(watcher, revision);
+  }
+
+  /** The store's revision. Not before history, which may have begun anew while the store was asked. */
+  async #now(): Promise<number> {
+    const { cache, upstream } = this.#parts;
+    for (;;) {
+      const { history } = cache;
+      const revision = await upstream.current();
+      if (revision >= cache.history.floor.revision || history === cache.history) return revision;
+    }
   }
 
   /** Sends the state at one revision, and goes on after that. */

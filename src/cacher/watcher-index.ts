@@ -129,6 +129,11 @@ export class WatcherIndex {
     return asked;
   }
 
+  /** Whether watchers with this filter are asked about less than all that happens below a prefix. */
+  narrows(filter: Filter): boolean {
+    return this.#placeOf(filter).places !== this.#byPrefix;
+  }
+
   /** Where the watchers of this filter are, and are looked for. */
   #placeOf(filter: Filter): { readonly places: Map<string, Groups>; readonly at: string } {
     if (filter.key !== undefined) return { places: this.#byKey, at: filter.key };

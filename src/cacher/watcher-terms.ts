@@ -1,7 +1,9 @@
 import type { WatchFanoutError } from "../errors.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { Dispatcher } from "./dispatcher.ts";
+import type { Folds } from "./folds.ts";
 import type { History } from "./history.ts";
+import type { Delivery } from "./request.ts";
 
 /**
  * Where a watcher is.
@@ -10,16 +12,21 @@ import type { History } from "./history.ts";
  * - `initial`: its reader takes the initial state. Then: catching up, or starting.
  * - `catching up`: its reader takes from history what came since. Once level with the dispatcher: live.
  * - `live`: the dispatcher puts batches into its input. When that is full: stalled.
- * - `stalled`: has something in its input, and has missed what came after. Its reader takes what is
- *   there and is then catching up.
+ * - `stalled`: has missed what came after what is in its input. Its reader takes what is there and is then
+ *   catching up.
  * - `ended`: gets no more. What is in its input can still be read.
  */
 export type WatcherState = "starting" | "initial" | "catching up" | "live" | "stalled" | "ended";
 
 export interface WatcherBounds {
-  /** Batches that a live watcher's input holds at the most. */
+  /**
+   * Batches that a live watcher's input holds at the least and at the most. Between them it is sized by
+   * how many came of late: see InputSizing.
+   */
+  readonly minInputBatches: number;
   readonly inputBatches: number;
-  /** Bytes that it holds at the most, by weight; one batch always has room. */
+  /** The same in bytes, by weight; one batch always has room. */
+  readonly minInputBytes: number;
   readonly inputBytes: number;
   /** About how large a batch is at the most, in bytes. Only a single revision makes a larger one. */
   readonly batchBytes: number;
@@ -32,7 +39,9 @@ export interface WatcherBounds {
 }
 
 export const defaultWatcherBounds: WatcherBounds = {
-  inputBatches: 64,
+  minInputBatches: 16,
+  inputBatches: 256,
+  minInputBytes: 128 * 1024,
   inputBytes: 1024 * 1024,
   batchBytes: 256 * 1024,
   scanEvents: 20_000,
@@ -45,14 +54,16 @@ export interface WatcherHost {
   readonly bounds: WatcherBounds;
   readonly dispatcher: Dispatcher;
   readonly history: History;
+  readonly folds: Folds;
   /** Is told once when a watcher has ended: with which error, or null if its reader closed it. */
   forget(watcher: CacheWatcher, end: Error | null): void;
   /** What a watcher ends with whose reader's listener threw this. */
   listenerFailed(error: unknown): WatchFanoutError;
 }
 
-/** What a reader wants of time: see CacheWatchRequest. */
+/** What a reader wants beside what its filter says: see CacheWatchRequest. */
 export interface WatcherWishes {
+  readonly delivery: Delivery;
   readonly bookmarkIntervalMs: number;
   readonly deadline: number | undefined;
   readonly expiresAt: number | undefined;

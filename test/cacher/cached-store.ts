@@ -1,5 +1,6 @@
 import { pino } from "pino";
-import { Cacher, type CacherOptions } from "../../src/cacher/cacher.ts";
+import { Cacher } from "../../src/cacher/cacher.ts";
+import type { CacherOptions } from "../../src/cacher/cacher-options.ts";
 import type { WatchEvent } from "../../src/storage/event.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { MemoryWatch } from "../../src/storage/memory/memory-watch.ts";

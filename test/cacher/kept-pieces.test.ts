@@ -1,21 +1,21 @@
 import { describe, expect, it } from "vitest";
-import { KeptPieces, type Piece } from "../../src/cacher/kept-pieces.ts";
+import { type KeptPiece, KeptPieces } from "../../src/cacher/kept-pieces.ts";
 import { WatchBatch, WatchEvent } from "../../src/storage/event.ts";
 import { object } from "./objects.ts";
 
 const mebibyte = 1024 * 1024;
 
 /** A piece of about so many MiB, of the snapshot that keeps its pieces in `among`. */
-function piece(among: Map<string, Piece>, at: string, mebibytes: number): Piece {
+function piece(among: Map<string, KeptPiece>, at: string, mebibytes: number): KeptPiece {
   const large = object(at, 1, "x".repeat(mebibytes * mebibyte));
   const batch = new WatchBatch(undefined, [new WatchEvent("ADDED", large, undefined)]);
-  return { batch, among, at, last: at, isFresh: true };
+  return { batch, among, at, isFresh: true };
 }
 
 describe("The pieces that are kept", () => {
   it("are bounded in bytes over all snapshots, their frames included: the oldest go first", () => {
     const kept = new KeptPieces();
-    const [one, other] = [new Map<string, Piece>(), new Map<string, Piece>()];
+    const [one, other] = [new Map<string, KeptPiece>(), new Map<string, KeptPiece>()];
     // With its frames a piece of 5 MiB is 10, and 32 are kept.
     kept.touch(piece(one, "a", 5));
     kept.touch(piece(other, "a", 5));
@@ -27,7 +27,7 @@ describe("The pieces that are kept", () => {
 
   it("are those that were taken last, not those that were made last", () => {
     const kept = new KeptPieces();
-    const among = new Map<string, Piece>();
+    const among = new Map<string, KeptPiece>();
     const first = piece(among, "a", 5);
     kept.touch(first);
     kept.touch(piece(among, "b", 5));
@@ -39,7 +39,7 @@ describe("The pieces that are kept", () => {
 
   it("are let go when nobody has taken them for a while", () => {
     const kept = new KeptPieces();
-    const among = new Map<string, Piece>();
+    const among = new Map<string, KeptPiece>();
     const taken = piece(among, "a", 1);
     kept.touch(taken);
     kept.touch(piece(among, "b", 1));

@@ -3,7 +3,9 @@ import { describe, expect, it } from "vitest";
 import { CacheWatcher } from "../../src/cacher/cache-watcher.ts";
 import { Dispatcher } from "../../src/cacher/dispatcher.ts";
 import { Filter } from "../../src/cacher/filter.ts";
+import { Folds } from "../../src/cacher/folds.ts";
 import { defaultHistoryBounds, HistoryNode } from "../../src/cacher/history.ts";
+import { KeptPieces } from "../../src/cacher/kept-pieces.ts";
 import { WatchCache } from "../../src/cacher/watch-cache.ts";
 import { WatcherGroup, WatcherIndex } from "../../src/cacher/watcher-index.ts";
 import { defaultWatcherBounds, type WatcherHost } from "../../src/cacher/watcher-terms.ts";
@@ -16,10 +18,12 @@ import { event, object, short, text } from "./objects.ts";
 function makeHost(): WatcherHost {
   const clock = new FakeClock();
   const cache = new WatchCache(defaultHistoryBounds, clock);
+  const dispatcher = new Dispatcher(cache, clock, defaultWatcherBounds);
   return {
     bounds: defaultWatcherBounds,
-    dispatcher: new Dispatcher(cache, clock, defaultWatcherBounds),
+    dispatcher,
     history: cache.history,
+    folds: new Folds({ clock, dispatcher, kept: new KeptPieces(), pieceBytes: 1 }),
     forget: () => {},
     listenerFailed: () => new WatchFanoutError("INTERNAL", "A listener threw."),
   };
@@ -33,6 +37,7 @@ function watcher(
 ): CacheWatcher {
   const { withPrevious = false, predicate } = options;
   const wishes = {
+    delivery: "EVERY_EVENT" as const,
     bookmarkIntervalMs: 60_000,
     deadline: undefined,
     expiresAt: undefined,

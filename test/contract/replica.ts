@@ -1,7 +1,8 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { pino } from "pino";
 import { onTestFinished } from "vitest";
-import { Cacher, type CacherOptions } from "../../src/cacher/cacher.ts";
+import { Cacher } from "../../src/cacher/cacher.ts";
+import type { CacherOptions } from "../../src/cacher/cacher-options.ts";
 import { AttributeReader } from "../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";
 import type { ServerOptions } from "../../src/server/server.ts";

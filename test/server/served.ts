@@ -1,6 +1,7 @@
 import { pino } from "pino";
 import { onTestFinished } from "vitest";
-import { Cacher, type CacherOptions } from "../../src/cacher/cacher.ts";
+import { Cacher } from "../../src/cacher/cacher.ts";
+import type { CacherOptions } from "../../src/cacher/cacher-options.ts";
 import {
   type RpcObserver,
   type RunningServer,

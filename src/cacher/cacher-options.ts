@@ -1,0 +1,28 @@
+import type { Logger } from "pino";
+import type { Clock } from "../clock.ts";
+import type { AttributeReader } from "../codec/attribute-reader.ts";
+import type { Storage } from "../storage/storage.ts";
+import type { HistoryBounds } from "./history.ts";
+import type { WatcherBounds } from "./watcher-terms.ts";
+
+export interface CacherOptions {
+  /** What is cached. It is the Cacher's from then on, who closes it. */
+  readonly storage: Storage;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** The resource's name, for messages. */
+  readonly name: string;
+  readonly history?: Partial<HistoryBounds> | undefined;
+  readonly watchers?: Partial<WatcherBounds> | undefined;
+  /** Reads labels and fields out of objects. Default: they have none. */
+  readonly attributes?: AttributeReader | undefined;
+  /** The fields, out of those that `attributes` declares, that objects and watchers are found by. */
+  readonly indexes?: readonly string[] | undefined;
+  /**
+   * How often the cache is compared with the storage, in milliseconds and on average. Default 10
+   * minutes; 0: never.
+   */
+  readonly consistencyIntervalMs?: number | undefined;
+  /** Numbers from 0 up to 1. Default: Math.random. */
+  readonly random?: (() => number) | undefined;
+}

@@ -1,0 +1,87 @@
+import { type EventType, WatchEvent } from "../storage/event.ts";
+import { type StoredObject, weight } from "../storage/object.ts";
+
+/** What has become of one object since the fold began. */
+interface Entry {
+  /** The type of its first event, which says whether it was in view before. */
+  readonly first: EventType;
+  /** The previous of its first event. */
+  readonly previous: StoredObject | undefined;
+  last: WatchEvent;
+}
+
+/** How many events are made between two looks at the clock. */
+const eventsPerStep = 512;
+
+/**
+ * Events as one filter sees them, folded by key: for each object what it was before the first, and its
+ * newest state. So it never holds more than one entry for an object, however many events it takes in.
+ */
+export class Fold {
+  /** In the order of their last events. */
+  readonly #entries = new Map<string, Entry>();
+  #bytes = 0;
+
+  /** How many objects it holds something of. */
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  /** By weight. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Takes in the next event. They come in the order of their revisions. */
+  add(event: WatchEvent): void {
+    const { key } = event.object;
+    const known = this.#entries.get(key);
+    if (known === undefined) {
+      this.#put(key, { first: event.type, previous: event.previous, last: event });
+      return;
+    }
+    this.#bytes -= cost(known);
+    // Behind all others, as it is in the order of its newest event.
+    this.#entries.delete(key);
+    // It came and went. That is remembered only where something of before may yet have to be told: other
+    // objects that come and go add nothing, however many they are.
+    if (known.previous === undefined && isNothing(known.first, event.type)) return;
+    known.last = event;
+    this.#put(key, known);
+  }
+
+  /**
+   * Appends to `events` what is to be told, one event for each object, in the order of revisions. Yields
+   * now and then.
+   */
+  *tell(events: WatchEvent[]): Generator<void, void, void> {
+    let steps = 0;
+    for (const { first, previous, last } of this.#entries.values()) {
+      if (!isNothing(first, last.type)) {
+        const type = foldedType(first, last.type);
+        const same = type === last.type && previous === last.previous;
+        events.push(same ? last : new WatchEvent(type, last.object, previous));
+      }
+      if (++steps % eventsPerStep === 0) yield;
+    }
+  }
+
+  #put(key: string, entry: Entry): void {
+    this.#entries.set(key, entry);
+    this.#bytes += cost(entry);
+  }
+}
+
+/** Whether an object was out of view before and is again. */
+function isNothing(first: EventType, last: EventType): boolean {
+  return first === "ADDED" && last === "DELETED";
+}
+
+function foldedType(first: EventType, last: EventType): EventType {
+  if (first === "ADDED") return "ADDED";
+  return last === "DELETED" ? "DELETED" : "MODIFIED";
+}
+
+function cost({ previous, last }: Entry): number {
+  return weight(last.object) + (previous === undefined ? 0 : weight(previous));
+}

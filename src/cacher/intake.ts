@@ -1,0 +1,159 @@
+import type { Logger } from "pino";
+import type { Clock } from "../clock.ts";
+import type { ListedState, ReflectorTarget, ReplaceCause } from "../reflector/reflector.ts";
+import type { WatchBatch } from "../storage/event.ts";
+import type { CacheWatcher } from "./cache-watcher.ts";
+import type { Dispatcher } from "./dispatcher.ts";
+import type { Folds } from "./folds.ts";
+import type { HistoryNode } from "./history.ts";
+import type { PastStates } from "./past-states.ts";
+import type { ProgressWish } from "./progress-wish.ts";
+import type { Readiness } from "./readiness.ts";
+import type { RevisionWaiters } from "./revision-waiters.ts";
+import type { SharedRevision } from "./shared-revision.ts";
+import { inSlices } from "./sliced.ts";
+import type { Snapshots } from "./snapshots.ts";
+import { type Difference, stateDifference } from "./state-difference.ts";
+import { cacheWrong, lost } from "./stream-errors.ts";
+import type { WatchCache } from "./watch-cache.ts";
+
+export interface IntakeParts {
+  readonly name: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly cache: WatchCache;
+  readonly readiness: Readiness;
+  readonly upstream: SharedRevision;
+  readonly waiters: RevisionWaiters;
+  readonly progressWish: ProgressWish;
+  readonly dispatcher: Dispatcher;
+  readonly snapshots: Snapshots;
+  readonly pastStates: PastStates;
+  readonly folds: Folds;
+  readonly watchers: ReadonlySet<CacheWatcher>;
+}
+
+/** Where a Cacher takes in what its Reflector hands over, and has everyone learn of it. */
+export class Intake implements ReflectorTarget {
+  readonly #parts: IntakeParts;
+  #heardAt: number;
+  #receivedEvents = 0;
+  /** Stops asking for the progress that the cache needs to become ready. */
+  #stopAsking = (): void => {};
+
+  constructor(parts: IntakeParts) {
+    this.#parts = parts;
+    this.#heardAt = parts.clock.now();
+  }
+
+  /** How long nothing has come, in milliseconds. */
+  get silenceMs(): number {
+    return this.#parts.clock.now() - this.#heardAt;
+  }
+
+  get receivedEvents(): number {
+    return this.#receivedEvents;
+  }
+
+  replace(state: ListedState, cause: ReplaceCause): void {
+    const { cache, dispatcher, readiness, upstream, waiters } = this.#parts;
+    this.#heardAt = this.#parts.clock.now();
+    // Whoever is live is to have had all that is known of what was.
+    if (cause === "history lost") dispatcher.flush();
+    const lastKnown = dispatcher.position;
+    const difference = this.#difference(state, cause);
+    cache.replace(state.objects, state.revision, state.historyId, difference);
+    this.#parts.snapshots.clear();
+    this.#parts.pastStates.clear();
+    const goOn = this.#endStreams(state, cause, difference === undefined ? undefined : lastKnown);
+    dispatcher.reset();
+    this.#parts.progressWish.forget();
+    if (cause === "history changed") {
+      upstream.forget();
+      this.#parts.folds.clear();
+    }
+    const readyAt = readiness.listed(state.current);
+    this.#advanced();
+    this.#stopAsking();
+    // What is missing may be of other keys than ours, of which only progress tells.
+    if (readyAt !== undefined && !readiness.ready) {
+      this.#stopAsking = waiters.add(readyAt, () => {});
+    }
+    if (goOn.length > 0) inSlices(this.#parts.clock, pokeEach(goOn));
+  }
+
+  identify(historyId: string): void {
+    this.#parts.cache.identify(historyId);
+  }
+
+  apply(batch: WatchBatch): void {
+    this.#heardAt = this.#parts.clock.now();
+    this.#receivedEvents += batch.events.length;
+    this.#parts.cache.apply(batch);
+    this.#advanced();
+  }
+
+  #advanced(): void {
+    const { cache, readiness, logger, name, waiters, dispatcher } = this.#parts;
+    const { revision } = cache;
+    if (readiness.reached(revision)) {
+      logger.info({ resource: name, revision }, "the cache is ready");
+    }
+    waiters.reached(revision);
+    dispatcher.wake();
+  }
+
+  /**
+   * What leads from what the cache holds to `state`, if there is anyone to be told of it; undefined if
+   * there is not, or nothing does.
+   *
+   * It is found in one go, without giving the event loop back, as everything here is one step: a cache that
+   * is half of one state and half of another can't be read. It is one walk over both states side by side,
+   * which costs a fraction of putting the objects into a new state, as that has to be done in any case.
+   */
+  #difference({ objects, revision }: ListedState, cause: ReplaceCause): Difference[] | undefined {
+    const { cache, logger, name, watchers } = this.#parts;
+    if (cause !== "history lost" || ![...watchers].some(isLatestState)) return undefined;
+    const before = { objects: cache.state.range(""), revision: cache.revision };
+    const difference = stateDifference(before, { objects, revision });
+    if (difference === undefined) {
+      logger.error({ resource: name, revision }, "the new listing contradicts the cache");
+    }
+    return difference;
+  }
+
+  /**
+   * Ends those that can't go on after what was lost, and returns those that can: of LATEST_STATE, where
+   * history goes on after `lastKnown` with the difference.
+   */
+  #endStreams(
+    { revision, historyId }: ListedState,
+    cause: ReplaceCause,
+    lastKnown: HistoryNode | undefined,
+  ): CacheWatcher[] {
+    const goOn: CacheWatcher[] = [];
+    const end = lost(cause, revision, historyId);
+    for (const watcher of [...this.#parts.watchers]) {
+      if (!isLatestState(watcher) || cause !== "history lost") {
+        watcher.fail(end);
+      } else if (lastKnown === undefined) {
+        watcher.fail(cacheWrong(revision));
+      } else {
+        watcher.stall(lastKnown);
+        goOn.push(watcher);
+      }
+    }
+    return goOn;
+  }
+}
+
+function isLatestState({ wishes }: CacheWatcher): boolean {
+  return wishes.delivery === "LATEST_STATE";
+}
+
+function* pokeEach(watchers: readonly CacheWatcher[]): Generator<void, void, void> {
+  for (const watcher of watchers) {
+    watcher.poke();
+    yield;
+  }
+}

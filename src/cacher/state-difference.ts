@@ -1,0 +1,54 @@
+import { WatchEvent } from "../storage/event.ts";
+import { compareKeys } from "../storage/key-order.ts";
+import type { StoredObject } from "../storage/object.ts";
+
+/** What happened to one object between two states, as far as these can tell. */
+export interface Difference {
+  readonly event: WatchEvent;
+  /** The object in the state before. */
+  readonly previous: StoredObject | undefined;
+}
+
+/** A state at a revision. The objects are in key order. */
+interface State {
+  readonly objects: Iterable<StoredObject>;
+  readonly revision: number;
+}
+
+/**
+ * What leads from `before` to `after`: what has changed, by mod_revision and then by key, and after that
+ * what is gone, as DELETED at the revision of `after`, as it is not known when it was deleted.
+ *
+ * Undefined if one can't have come from the other: an object of `after` says that it has not been written
+ * since `before`, and yet stood otherwise then, or not at all.
+ */
+export function stateDifference(before: State, after: State): Difference[] | undefined {
+  const changed: Difference[] = [];
+  const gone: Difference[] = [];
+  const old = before.objects[Symbol.iterator]();
+  let was = nextOf(old);
+  const isGone = (object: StoredObject): void => {
+    const event = new WatchEvent("DELETED", object.deletedAt(after.revision), undefined);
+    gone.push({ event, previous: object });
+    was = nextOf(old);
+  };
+  for (const object of after.objects) {
+    while (was !== undefined && compareKeys(was.key, object.key) < 0) isGone(was);
+    const previous = was?.key === object.key ? was : undefined;
+    if (previous !== undefined) was = nextOf(old);
+    if (previous?.modRevision === object.modRevision) continue;
+    if (object.modRevision <= before.revision) return undefined;
+    const type = previous === undefined ? "ADDED" : "MODIFIED";
+    changed.push({ event: new WatchEvent(type, object, undefined), previous });
+  }
+  while (was !== undefined) isGone(was);
+  // Stable, so that those of one revision stay in key order.
+  changed.sort((a, b) => a.event.revision - b.event.revision);
+  for (const difference of gone) changed.push(difference);
+  return changed;
+}
+
+function nextOf(objects: Iterator<StoredObject>): StoredObject | undefined {
+  const next = objects.next();
+  return next.done === true ? undefined : next.value;
+}
