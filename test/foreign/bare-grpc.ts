@@ -7,7 +7,7 @@ import {
 } from "node:http2";
 import { Message } from "./protobuf.ts";
 
-/** How much one call may have on its way; a connection may have four times as much. */
+/** How much one call may have on its way by default; a connection may have four times as much. */
 const windowBytes = 4 * 1024 * 1024;
 
 /**
@@ -17,14 +17,14 @@ const windowBytes = 4 * 1024 * 1024;
 export class BareGrpc {
   readonly #session: ClientHttp2Session;
 
-  /** `url` is http://HOST:PORT. */
-  constructor(url: string) {
+  /** `url` is http://HOST:PORT; `window` is how many bytes one call may have on its way. */
+  constructor(url: string, window: number = windowBytes) {
     this.#session = connect(url, {
-      settings: { initialWindowSize: windowBytes },
+      settings: { initialWindowSize: window },
       // In MB. What flow control lets in has to fit.
       maxSessionMemory: 64,
     });
-    this.#session.once("connect", () => this.#session.setLocalWindowSize(4 * windowBytes));
+    this.#session.once("connect", () => this.#session.setLocalWindowSize(4 * window));
     // Each call says itself what became of it.
     this.#session.on("error", () => {});
   }

@@ -1,0 +1,129 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { BareStatus } from "../foreign/bare-grpc.ts";
+import type { SeenRead } from "../guarantees/guarantees.ts";
+import type { Endpoint } from "./endpoint.ts";
+import type { Changing } from "./patience.ts";
+import { keys } from "./recorded-writer.ts";
+import type { Seeded } from "./seeded.ts";
+import { Connection, viewOf, type Wish } from "./wire.ts";
+
+/** An answer, and the histories of etcd that it may be of. */
+export interface RecordedRead {
+  readonly read: SeenRead;
+  /** Of those, `notBefore` is of the first. */
+  readonly fromEra: number;
+  readonly toEra: number;
+  readonly historyId: string;
+  readonly what: string;
+}
+
+/** A read that failed. */
+export interface FailedRead {
+  readonly what: string;
+  readonly code: number;
+  readonly reason: string;
+  readonly message: string;
+}
+
+export interface ReaderOptions {
+  readonly name: string;
+  readonly endpoints: readonly Endpoint[];
+  readonly random: Seeded;
+  readonly era: () => number;
+  /** The newest revision that a write was acknowledged with. */
+  readonly acknowledged: () => number;
+  /** Pause after each read, in milliseconds at most. */
+  readonly pauseMs: number;
+}
+
+/** RevisionMatch, by number. */
+const matches = { LINEARIZABLE: 1, ANY: 2, NOT_OLDER_THAN: 3 } as const;
+type Match = keyof typeof matches;
+
+const wishes: readonly Wish[] = [
+  {},
+  { prefix: "a/" },
+  { labelSelector: "app=web" },
+  { fieldSelector: "spec.node=n1" },
+];
+
+/** Reads until it is stopped, in every way, and writes down the answers. */
+export class RecordedReader {
+  readonly reads: RecordedRead[] = [];
+  readonly failed: FailedRead[] = [];
+  readonly #options: ReaderOptions;
+  readonly #changing: Changing;
+  #running: Promise<void> | undefined;
+  #isStopped = true;
+  #connection: Connection | undefined;
+  #answered = 0;
+
+  constructor(options: ReaderOptions, changing: Changing) {
+    this.#options = options;
+    this.#changing = changing;
+  }
+
+  /** How many reads have been answered. */
+  get answered(): number {
+    return this.#answered;
+  }
+
+  start(): void {
+    if (!this.#isStopped) return;
+    this.#isStopped = false;
+    this.#running = this.#run();
+  }
+
+  /** What is under way is given up. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#connection?.close();
+    await this.#running;
+  }
+
+  forget(): void {
+    this.reads.splice(0);
+    this.failed.splice(0);
+  }
+
+  async #run(): Promise<void> {
+    const { random, pauseMs } = this.#options;
+    while (!this.#isStopped) {
+      await this.#readOnce();
+      this.#changing.changed();
+      await delay(random.between(0, pauseMs));
+    }
+  }
+
+  async #readOnce(): Promise<void> {
+    const { random, endpoints, era, acknowledged } = this.#options;
+    const endpoint = random.pick(endpoints);
+    const match = random.pickWeighted<Match>({ LINEARIZABLE: 6, ANY: 2, NOT_OLDER_THAN: 2 });
+    const wish = random.chance(0.5) ? { key: random.pick(keys) } : random.pick(wishes);
+    const what = `${match} of ${JSON.stringify(wish)} by ${endpoint.name}`;
+    const connection = new Connection(endpoint.relay.url);
+    this.#connection = connection;
+    const unsettle = endpoint.onDisturbed(() => connection.close());
+    const [fromEra, newest] = [era(), acknowledged()];
+    const notBefore = match === "ANY" ? 0 : newest;
+    // Nothing can be asked to be newer than nothing.
+    const revision = match === "NOT_OLDER_THAN" ? Math.max(1, newest) : 0;
+    try {
+      const { historyId, ...answer } =
+        wish.key === undefined
+          ? await connection.list(wish, matches[match], revision)
+          : await connection.get(wish.key, matches[match], revision);
+      const read = { view: viewOf(wish), notBefore, ...answer };
+      this.reads.push({ read, fromEra, toEra: era(), historyId, what });
+      this.#answered++;
+    } catch (error) {
+      if (!(error instanceof Error) || !("code" in error)) throw error;
+      const known = error instanceof BareStatus ? error : new BareStatus(-1, error.message);
+      const { code, reason, message } = known;
+      this.failed.push({ what, code, reason, message });
+    } finally {
+      unsettle();
+      connection.close();
+    }
+  }
+}

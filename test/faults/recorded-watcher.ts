@@ -1,0 +1,269 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { BareStatus } from "../foreign/bare-grpc.ts";
+import { resumePointOf, type Sequence, type View } from "../guarantees/recording.ts";
+import type { Endpoint } from "./endpoint.ts";
+import type { Changing } from "./patience.ts";
+import type { Seeded } from "./seeded.ts";
+import { Connection, type Told, toldBy, viewOf, type Wish } from "./wire.ts";
+
+/** How a client behaves, besides resuming whenever its stream ends. */
+export interface Manner {
+  /** Leaves its replica for another after about so many responses. */
+  readonly hopsAfter?: number;
+  /** Takes a response only every so many writes, through a window of so few bytes. */
+  readonly slow?: { readonly writes: number; readonly window: number };
+  /** Drops its connection after about so many responses, without a word. */
+  readonly vanishesAfter?: number;
+  /** Leaves a replica that is disturbed, as keepalive would have it, where others wait for what comes. */
+  readonly isImpatient?: boolean;
+}
+
+/** Streams that were resumed from one another, and what is known of them besides what they told. */
+export interface RecordedSequence {
+  /** Those of etcd's histories that it may be of: from when it began to when it ended. */
+  fromEra: number;
+  toEra: number;
+  readonly streams: Told[][];
+  /** The id of the history that its streams named; empty: none has. */
+  historyId: string;
+  /** The newest revision that a write was acknowledged with before it began; undefined: forgotten. */
+  begins: { readonly notBefore: number } | undefined;
+}
+
+/** How one stream ended by itself. */
+export interface StreamEnd {
+  readonly endpoint: string;
+  readonly code: number;
+  /** Empty where the connection was lost. */
+  readonly reason: string;
+  readonly message: string;
+  readonly metadata: Readonly<Record<string, string>>;
+  /** The last resume point that the stream had told. */
+  readonly resumePoint: number | undefined;
+}
+
+export interface WatcherOptions {
+  readonly name: string;
+  readonly wish: Wish;
+  readonly manner: Manner;
+  readonly endpoints: readonly Endpoint[];
+  readonly random: Seeded;
+  /** The index of etcd's history now. */
+  readonly era: () => number;
+  /** The newest revision that a write was acknowledged with. */
+  readonly acknowledged: () => number;
+  /** How many writes there have been, and a wait for more. */
+  readonly writes: { readonly count: number; readonly changing: Changing };
+}
+
+/** Only listing anew helps after these. */
+const fresh: ReadonlySet<string> = new Set(["REVISION_TOO_OLD", "HISTORY_CHANGED", "HISTORY_LOST"]);
+
+/** A client of watches that writes down all that it is told, and goes on whatever happens. */
+export class RecordedWatcher {
+  readonly name: string;
+  readonly wish: Wish;
+  readonly view: View;
+  readonly sequences: RecordedSequence[] = [];
+  readonly ends: StreamEnd[] = [];
+  readonly #options: WatcherOptions;
+  readonly #changing: Changing;
+  #endpoint: Endpoint;
+  #connection: Connection | undefined;
+  #running: Promise<void> | undefined;
+  #isStopped = false;
+  #isHurried = false;
+  #events = 0;
+  #resumed = 0;
+
+  constructor(options: WatcherOptions, changing: Changing) {
+    this.name = options.name;
+    this.wish = options.wish;
+    this.view = viewOf(options.wish);
+    this.#options = options;
+    this.#changing = changing;
+    this.#endpoint = options.random.pick(options.endpoints);
+  }
+
+  /** Where it is now, for messages. */
+  get place(): string {
+    return `${this.name} on ${this.#endpoint.name}`;
+  }
+
+  /** How many events it has been told of. */
+  get events(): number {
+    return this.#events;
+  }
+
+  /** How many streams went on where another had ended. */
+  get resumed(): number {
+    return this.#resumed;
+  }
+
+  /** Everything up to this revision has been told; 0: nothing yet. */
+  get level(): number {
+    const streams = this.sequences.at(-1)?.streams ?? [];
+    return resumePointOf(streams.flat()) ?? 0;
+  }
+
+  start(): void {
+    this.#running = this.#run();
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#connection?.close();
+    await this.#running;
+  }
+
+  /** While hurried it behaves like any other: so that it comes to where the others are. */
+  hurry(isHurried: boolean): void {
+    this.#isHurried = isHurried;
+    this.#options.writes.changing.changed();
+  }
+
+  /** Drops its connection without a word. */
+  vanish(): void {
+    this.#connection?.close();
+  }
+
+  sequenceOf({ streams }: RecordedSequence): Sequence {
+    return { view: this.view, streams };
+  }
+
+  /** Forgets what has been checked: all but the resume point that it goes on from, and what came since. */
+  forget(): void {
+    this.ends.splice(0);
+    const current = this.sequences.pop();
+    this.sequences.splice(0);
+    if (current === undefined) return;
+    this.sequences.push(current);
+    const { streams } = current;
+    const live = streams.at(-1) ?? [];
+    const last = live.findLastIndex(({ revision }) => revision !== undefined);
+    const revision = resumePointOf(streams.flat());
+    if (revision === undefined) return;
+    const point: Told = { revision, events: [], initialEventsEnd: false, historyId: "" };
+    // The stream that is being read keeps its list of responses.
+    if (last >= 0) live.splice(0, last + 1, point);
+    streams.splice(0, streams.length, ...(last >= 0 ? [live] : [[point], live]));
+    current.fromEra = current.toEra;
+    current.begins = undefined;
+  }
+
+  async #run(): Promise<void> {
+    const { random, endpoints } = this.#options;
+    while (!this.#isStopped) {
+      const sequence = this.#sequence();
+      const end = await this.#stream(sequence);
+      if (this.#isStopped) return;
+      sequence.toEra = this.#options.era();
+      if (end !== undefined) this.ends.push(end);
+      if (end !== undefined && fresh.has(end.reason)) {
+        this.#begin();
+      } else if (resumePointOf(sequence.streams.flat()) === undefined) {
+        // It has not got anything to go on from.
+        this.sequences.pop();
+        this.#begin();
+      }
+      this.#endpoint = random.pick(endpoints);
+      // As clients do, so that a replica that is away is not asked all the time.
+      await delay(random.between(5, 60));
+    }
+  }
+
+  /** The sequence that goes on, or the first. */
+  #sequence(): RecordedSequence {
+    return this.sequences.at(-1) ?? this.#begin();
+  }
+
+  #begin(): RecordedSequence {
+    const { era, acknowledged } = this.#options;
+    const sequence = {
+      fromEra: era(),
+      toEra: era(),
+      streams: [],
+      historyId: "",
+      begins: { notBefore: acknowledged() },
+    };
+    this.sequences.push(sequence);
+    return sequence;
+  }
+
+  /** Reads one stream to its end. Undefined where it was this client who ended it. */
+  async #stream(sequence: RecordedSequence): Promise<StreamEnd | undefined> {
+    const { manner, random, endpoints } = this.#options;
+    const endpoint = this.#endpoint;
+    const connection = new Connection(endpoint.relay.url, manner.slow?.window);
+    this.#connection = connection;
+    const from = resumePointOf(sequence.streams.flat());
+    const told: Told[] = [];
+    if (from !== undefined) this.#resumed++;
+    sequence.streams.push(told);
+    const wish = from === undefined ? this.wish : { ...this.wish, sendInitialEvents: false };
+    const unsettle = endpoint.onDisturbed(() => {
+      if (manner.isImpatient === true && !this.#isStopped) connection.close();
+    });
+    const isEnough = endsAfter(manner, random, endpoints.length);
+    try {
+      const call = connection.watch(wish, { afterRevision: from, historyId: sequence.historyId });
+      for await (const bytes of call) {
+        this.#take(sequence, told, toldBy(bytes));
+        if (isEnough(told.length) && !this.#isHurried) return undefined;
+        await this.#dawdle();
+      }
+      return ended(endpoint, told, new BareStatus(0, "The stream ended as if all were said."));
+    } catch (error) {
+      return ended(endpoint, told, error);
+    } finally {
+      unsettle();
+      connection.close();
+      this.#changing.changed();
+    }
+  }
+
+  #take(sequence: RecordedSequence, told: Told[], response: Told): void {
+    told.push(response);
+    sequence.toEra = this.#options.era();
+    if (response.historyId !== "") sequence.historyId = response.historyId;
+    this.#events += response.events.length;
+    this.#changing.changed();
+  }
+
+  async #dawdle(): Promise<void> {
+    const { manner, writes } = this.#options;
+    if (manner.slow === undefined) return;
+    const until = writes.count + manner.slow.writes;
+    const isOver = (): boolean => this.#isHurried || this.#isStopped || writes.count >= until;
+    await writes.changing.until(isOver);
+  }
+}
+
+/** Says when a client of this manner has had enough of a stream. */
+function endsAfter(
+  manner: Manner,
+  random: Seeded,
+  endpoints: number,
+): (responses: number) => boolean {
+  const most = Math.min(
+    endpoints > 1 ? (manner.hopsAfter ?? Infinity) : Infinity,
+    manner.vanishesAfter ?? Infinity,
+  );
+  if (most === Infinity) return () => false;
+  const enough = random.between(1, 2 * most);
+  return (responses) => responses >= enough;
+}
+
+function ended(endpoint: Endpoint, told: readonly Told[], error: unknown): StreamEnd {
+  if (!(error instanceof BareStatus)) {
+    // The connection was lost before there was a stream; anything else is a fault of this harness.
+    if (!(error instanceof Error) || !("code" in error)) throw error;
+    return { ...place(endpoint, told), code: -1, reason: "", message: error.message, metadata: {} };
+  }
+  const { code, reason, message, metadata } = error;
+  return { ...place(endpoint, told), code, reason, message, metadata };
+}
+
+function place(endpoint: Endpoint, told: readonly Told[]) {
+  return { endpoint: endpoint.name, resumePoint: resumePointOf(told) };
+}

@@ -1,0 +1,158 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { BareStatus } from "../foreign/bare-grpc.ts";
+import type { Write } from "../guarantees/writes.ts";
+import type { Endpoint } from "./endpoint.ts";
+import type { EtcdCluster } from "./etcd-cluster.ts";
+import type { Changing } from "./patience.ts";
+import type { Seeded } from "./seeded.ts";
+import { Connection, type Thing } from "./wire.ts";
+
+export interface WriterOptions {
+  readonly name: string;
+  readonly cluster: EtcdCluster;
+  /** The resource's prefix in etcd. */
+  readonly prefix: string;
+  readonly endpoints: readonly Endpoint[];
+  readonly random: Seeded;
+  readonly era: () => number;
+  /** Of the values, in bytes, at most. */
+  readonly filling: number;
+  /** Pause after each write, in milliseconds at most. */
+  readonly pauseMs: number;
+  /** How often a write goes through the service, and not to etcd itself. */
+  readonly throughService: number;
+}
+
+/** All keys that anyone writes: few, so that each has a history. */
+export const keys = ["a/1", "a/2", "a/3", "b/1", "b/2", "b/🎈", "c", "\u{ffee}"];
+
+export const apps = ["web", "db"];
+export const nodes = ["n1", "n2", "n3"];
+
+/** What became of a write: the revision, or why it was not done, or nobody knows. */
+type Outcome = Pick<Write, "outcome" | "revision" | "reason">;
+
+/** Writes until it is stopped, and writes down what it was told of each write. */
+export class RecordedWriter {
+  readonly writes: Write[] = [];
+  readonly #options: WriterOptions;
+  readonly #changing: Changing;
+  #running: Promise<void> | undefined;
+  #isStopped = true;
+  #count = 0;
+
+  constructor(options: WriterOptions, changing: Changing) {
+    this.#options = options;
+    this.#changing = changing;
+  }
+
+  /** Harmless while it runs. */
+  start(): void {
+    if (!this.#isStopped) return;
+    this.#isStopped = false;
+    this.#running = this.#run();
+  }
+
+  /** Resolves when the write that is under way has come to its end. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    await this.#running;
+  }
+
+  /** One write to every key, so that whoever watches any of them hears of it. Rejects if it fails. */
+  async writeAll(): Promise<number> {
+    const write = this.#begin([...keys], "direct");
+    const outcome = await this.#directly(write, []);
+    this.#end(write, outcome);
+    if (outcome.revision === undefined) throw new Error(`The last write failed: ${outcome.reason}`);
+    return outcome.revision;
+  }
+
+  async #run(): Promise<void> {
+    const { random, pauseMs } = this.#options;
+    while (!this.#isStopped) {
+      await this.#writeOnce();
+      if (pauseMs > 0) await delay(random.between(0, pauseMs));
+    }
+  }
+
+  async #writeOnce(): Promise<void> {
+    const { random, throughService } = this.#options;
+    if (random.chance(throughService)) {
+      const write = this.#begin([random.pick(keys)], "service");
+      this.#end(write, await this.#throughService(write));
+      return;
+    }
+    const touched = keys.filter(() => random.chance(0.2));
+    if (touched.length === 0) touched.push(random.pick(keys));
+    const deleted = touched.filter(() => random.chance(0.3));
+    const write = this.#begin(
+      touched.filter((key) => !deleted.includes(key)),
+      "direct",
+    );
+    this.#end(write, await this.#directly(write, deleted));
+  }
+
+  #begin(puts: readonly string[], way: Write["way"]): Write {
+    const id = `${this.#options.name}-${this.#count++}`;
+    const era = this.#options.era();
+    const write: Write = { id, keys: puts, way, fromEra: era, toEra: era, outcome: "unknown" };
+    this.writes.push(write);
+    return write;
+  }
+
+  #end(write: Write, outcome: Outcome): void {
+    Object.assign(write, outcome, { toEra: this.#options.era() });
+    this.#changing.changed();
+  }
+
+  /** Put, and sometimes what only a certain state allows. */
+  async #throughService(write: Write): Promise<Outcome> {
+    const { random, endpoints } = this.#options;
+    const connection = new Connection(random.pick(endpoints).relay.url);
+    const [key = ""] = write.keys;
+    try {
+      const expected = random.chance(0.2) ? 0 : undefined;
+      const revision = await connection.put(key, this.#value(write.id), expected);
+      return { outcome: "acknowledged", revision };
+    } catch (error) {
+      const reason = error instanceof BareStatus ? error.reason : "";
+      // Only the service itself can say that nothing was written.
+      const isKnown = reason !== "" && reason !== "OUTCOME_UNKNOWN" && reason !== "INTERNAL";
+      return { outcome: isKnown ? "refused" : "unknown", reason };
+    } finally {
+      connection.close();
+    }
+  }
+
+  /** One transaction of etcd. */
+  async #directly(write: Write, deleted: readonly string[]): Promise<Outcome> {
+    const { cluster, prefix, random } = this.#options;
+    const base64 = (text: string): string => Buffer.from(text, "utf8").toString("base64");
+    const value = Buffer.from(this.#value(write.id), "latin1").toString("base64");
+    const success = [
+      ...write.keys.map((key) => ({ requestPut: { key: base64(prefix + key), value } })),
+      ...deleted.map((key) => ({ requestDeleteRange: { key: base64(prefix + key) } })),
+    ];
+    const { healthy } = cluster;
+    if (healthy.length === 0) return { outcome: "refused", reason: "no member" };
+    try {
+      const answer = await random.pick(healthy).call("kv/txn", { success });
+      const { revision } = answer["header"] as { readonly revision: string };
+      return { outcome: "acknowledged", revision: Number(revision) };
+    } catch (error) {
+      return { outcome: "unknown", reason: String(error) };
+    }
+  }
+
+  #value(write: string): string {
+    const { random, filling } = this.#options;
+    const thing: Thing = {
+      metadata: { labels: { app: random.pick(apps) } },
+      spec: { node: random.pick(nodes) },
+      write,
+      filling: "x".repeat(random.between(0, filling)),
+    };
+    return JSON.stringify(thing);
+  }
+}

@@ -1,0 +1,198 @@
+import { type BareCall, BareGrpc, BareStatus } from "../foreign/bare-grpc.ts";
+import { encode, Message } from "../foreign/protobuf.ts";
+import type { SeenEvent, SeenObject, SeenResponse, View } from "../guarantees/recording.ts";
+
+/** What the resource is called. */
+export const resource = "things";
+
+/** What a watch or a list asks for. */
+export interface Wish {
+  readonly key?: string;
+  readonly prefix?: string;
+  readonly labelSelector?: string;
+  readonly fieldSelector?: string;
+  readonly includePrevious?: boolean;
+  readonly sendInitialEvents?: boolean;
+  /** 1: EVERY_EVENT, 2: LATEST_STATE. */
+  readonly delivery?: number;
+}
+
+/** Where a stream begins. */
+export interface From {
+  readonly afterRevision?: number | undefined;
+  readonly historyId?: string | undefined;
+}
+
+/** A response, with the history that it names. */
+export interface Told extends SeenResponse {
+  readonly historyId: string;
+}
+
+const listWatch = "/watchfanout.v1.ListWatchService";
+const write = "/watchfanout.v1.WriteService";
+
+/** How long any call but a watch may take, as gRPC writes it. */
+const deadline = { "grpc-timeout": "8S" };
+
+/** One connection to one replica, over bare HTTP/2. The field numbers are those of the contract. */
+export class Connection {
+  readonly #grpc: BareGrpc;
+
+  /** `window`: how many bytes one call may have on its way. */
+  constructor(url: string, window?: number) {
+    this.#grpc = new BareGrpc(url, window);
+  }
+
+  watch(wish: Wish, { afterRevision, historyId }: From): BareCall {
+    const request = encode({
+      1: resource,
+      2: wish.key,
+      3: wish.prefix,
+      4: wish.labelSelector,
+      5: wish.fieldSelector,
+      6: afterRevision,
+      7: wish.sendInitialEvents === true ? true : undefined,
+      8: wish.delivery,
+      9: wish.includePrevious === true ? true : undefined,
+      // One second, the shortest.
+      10: encode({ 1: 1 }),
+      11: historyId,
+    });
+    return this.#grpc.call(`${listWatch}/Watch`, request);
+  }
+
+  /** `match` and `revision` are those of RevisionMatch. All pages. */
+  async list(
+    wish: Wish,
+    match: number,
+    revision: number,
+  ): Promise<{ revision: number; objects: SeenObject[]; historyId: string }> {
+    const objects: SeenObject[] = [];
+    for (let token = ""; ; ) {
+      const answer = await this.#unary(`${listWatch}/List`, {
+        1: resource,
+        2: wish.prefix,
+        4: wish.labelSelector,
+        5: wish.fieldSelector,
+        6: match,
+        7: revision === 0 ? undefined : revision,
+        8: token === "" ? undefined : token,
+      });
+      objects.push(...answer.messages(2).map(seenObject));
+      token = answer.text(3);
+      if (token === "") {
+        return { revision: answer.number(1), objects, historyId: answer.text(5) };
+      }
+    }
+  }
+
+  async get(
+    key: string,
+    match: number,
+    revision: number,
+  ): Promise<{ revision: number; objects: SeenObject[]; historyId: string }> {
+    try {
+      const answer = await this.#unary(`${listWatch}/Get`, {
+        1: resource,
+        2: key,
+        3: match,
+        4: revision === 0 ? undefined : revision,
+      });
+      const objects = answer.messages(2).map(seenObject);
+      return { revision: answer.number(1), objects, historyId: answer.text(3) };
+    } catch (error) {
+      // An answer too: at that revision there is none.
+      if (!(error instanceof BareStatus) || error.reason !== "OBJECT_NOT_FOUND") throw error;
+      return { revision: Number(error.metadata["revision"]), objects: [], historyId: "" };
+    }
+  }
+
+  /** The revision of the write. `expected`: the mod_revision that it has to find. */
+  async put(key: string, value: string, expected?: number): Promise<number> {
+    const answer = await this.#unary(`${write}/Put`, {
+      1: resource,
+      2: key,
+      3: Buffer.from(value, "latin1"),
+      4: expected,
+    });
+    return answer.number(1);
+  }
+
+  async delete(key: string): Promise<number> {
+    return (await this.#unary(`${write}/Delete`, { 1: resource, 2: key })).number(1);
+  }
+
+  /** Ends all calls at once, without a word to the server. */
+  close(): void {
+    this.#grpc.close();
+  }
+
+  async #unary(path: string, fields: Parameters<typeof encode>[0]): Promise<Message> {
+    const call = this.#grpc.open(path, deadline);
+    call.send(encode(fields));
+    call.endRequest();
+    let answer: Buffer | undefined;
+    for await (const received of call) answer = received;
+    if (answer === undefined) throw new BareStatus(-1, "The call was OK and had no answer.");
+    return new Message(answer);
+  }
+}
+
+export function toldBy(bytes: Buffer): Told {
+  const response = new Message(bytes);
+  return {
+    revision: response.has(1) ? response.number(1) : undefined,
+    events: response.messages(2).map(seenEvent),
+    initialEventsEnd: response.number(3) === 1,
+    historyId: response.text(4),
+  };
+}
+
+const types = ["ADDED", "MODIFIED", "DELETED"] as const;
+
+function seenEvent(event: Message): SeenEvent {
+  const [object, previous] = [event.message(2), event.message(3)];
+  const type = types[event.number(1) - 1];
+  if (type === undefined || object === undefined) throw new RangeError("An event is incomplete.");
+  return {
+    type,
+    object: seenObject(object),
+    previous: previous === undefined ? undefined : seenObject(previous),
+  };
+}
+
+function seenObject(object: Message): SeenObject {
+  return {
+    key: object.text(1),
+    value: object.bytes(2).toString("latin1"),
+    createRevision: object.number(3),
+    modRevision: object.number(4),
+    version: object.number(5),
+  };
+}
+
+/** What a wish asks to see, for selectors of the forms `app=VALUE` and `spec.node=VALUE`. */
+export function viewOf(wish: Wish): View {
+  const { key, prefix = "", labelSelector, fieldSelector } = wish;
+  const app = labelSelector?.split("=")[1];
+  const node = fieldSelector?.split("=")[1];
+  return {
+    includes: (other) => (key === undefined ? other.startsWith(prefix) : other === key),
+    matches: ({ value }) => {
+      if (app === undefined && node === undefined) return true;
+      const thing = JSON.parse(value) as Thing;
+      const isApp = app === undefined || thing.metadata.labels.app === app;
+      return isApp && (node === undefined || thing.spec.node === node);
+    },
+    includePrevious: wish.includePrevious ?? false,
+  };
+}
+
+/** What objects hold, in JSON. */
+export interface Thing {
+  readonly metadata: { readonly labels: { readonly app: string } };
+  readonly spec: { readonly node: string };
+  /** Which write it comes from. */
+  readonly write: string;
+  readonly filling: string;
+}

@@ -1,0 +1,137 @@
+import { brokenBy, linearizable, type SeenRead } from "./guarantees.ts";
+import { type Change, type Sequence, unitsOf } from "./recording.ts";
+
+/** A sequence of streams of one of several histories that a store has had. */
+export interface SequenceInTime {
+  readonly sequence: Sequence;
+  /** The first and the last of the histories that it can be of, by when it began and when it ended. */
+  readonly fromEra: number;
+  readonly toEra: number;
+  /** The newest revision acknowledged before it began, in the first of them; undefined: it is not known. */
+  readonly notBefore?: number | undefined;
+}
+
+export interface ReadInTime {
+  readonly read: SeenRead;
+  readonly fromEra: number;
+  readonly toEra: number;
+}
+
+/** What has been told, and of which histories all of it is. */
+interface Explained {
+  /** None: it is of no history, or mixes them. */
+  readonly eras: readonly number[];
+  /** What is wrong by the history that explains it best; none if one explains it. */
+  readonly wrong: readonly string[];
+}
+
+/** By history: what happened in it. */
+export type Eras = readonly (readonly Change[])[];
+
+/** Every promise about a stream, and that it begins with what was so when it was asked for. */
+export function explainSequence(told: SequenceInTime, eras: Eras): Explained {
+  return explain(told, eras, (changes, isFirst) => [
+    ...brokenBy(told.sequence, changes),
+    ...beginning(told.sequence, changes, isFirst ? (told.notBefore ?? 0) : 0),
+  ]);
+}
+
+export function explainRead(told: ReadInTime, eras: Eras): Explained {
+  return explain(told, eras, (changes, isFirst) => {
+    const { read } = told;
+    const notBefore = isFirst ? read.notBefore : 0;
+    return linearizable({ ...read, notBefore }, changes).map((wrong) => `Linearizable: ${wrong}`);
+  });
+}
+
+function explain(
+  { fromEra, toEra }: { readonly fromEra: number; readonly toEra: number },
+  eras: Eras,
+  check: (changes: readonly Change[], isFirst: boolean) => readonly string[],
+): Explained {
+  const found: number[] = [];
+  let best: readonly string[] | undefined;
+  for (let era = fromEra; era <= toEra; era++) {
+    const wrong = check(eras[era] ?? [], era === fromEra);
+    if (wrong.length === 0) found.push(era);
+    if (best === undefined || wrong.length < best.length) best = wrong;
+  }
+  return { eras: found, wrong: found.length > 0 ? [] : (best ?? ["It is of no time."]) };
+}
+
+/**
+ * Linearizable: the initial state, or the bookmark that a stream from now begins with, is not older than
+ * what had been acknowledged; and the state is the state.
+ */
+function beginning(
+  { view, streams }: Sequence,
+  changes: readonly Change[],
+  notBefore: number,
+): string[] {
+  const [first] = streams.flatMap(unitsOf);
+  if (first === undefined) return [];
+  const { revision, events, initial } = first;
+  if (!initial) {
+    const isLate = revision < notBefore;
+    return isLate ? [`Linearizable: it begins at ${revision}, before ${notBefore}`] : [];
+  }
+  const added = events.filter(({ type }) => type !== "ADDED").map(({ object }) => object.key);
+  const objects = events.map(({ object }) => object);
+  return [
+    ...added.map((key) => `Typed: ${JSON.stringify(key)} of the initial state is not ADDED`),
+    ...linearizable({ view, notBefore, revision, objects }, changes).map(
+      (wrong) => `Linearizable: ${wrong}`,
+    ),
+  ];
+}
+
+/**
+ * What one id names is one history: all that was told under it is explained by the same one. An empty id
+ * names none.
+ */
+export function oneHistoryEach(
+  told: readonly { readonly historyId: string; readonly eras: readonly number[] }[],
+): string[] {
+  const possible = new Map<string, readonly number[]>();
+  const wrong: string[] = [];
+  for (const { historyId, eras } of told) {
+    if (historyId === "" || eras.length === 0) continue;
+    const before = possible.get(historyId) ?? eras;
+    const both = before.filter((era) => eras.includes(era));
+    possible.set(historyId, both.length > 0 ? both : before);
+    if (both.length === 0) {
+      wrong.push(`OneHistory: ${historyId} names history ${eras} and also history ${before}`);
+    }
+  }
+  return wrong;
+}
+
+/** How a stream ended by itself. */
+export interface Ending {
+  /** gRPC's; -1: the connection was lost. */
+  readonly code: number;
+  /** The reason in google.rpc.ErrorInfo; empty where there is none. */
+  readonly reason: string;
+  readonly metadata: Readonly<Record<string, string>>;
+  /** The last resume point that it told. */
+  readonly resumePoint: number | undefined;
+}
+
+/**
+ * Honest: a stream ends with an error that says why, for one of the reasons that there were; and where it
+ * names the revision to resume from, that is the last one that it told.
+ */
+export function honestEnd(end: Ending, reasons: ReadonlySet<string>): string[] {
+  const { code, reason, metadata, resumePoint } = end;
+  if (code === 0) return ["Honest: it ended as if all were said"];
+  if (code !== -1 && reason === "") return [`Honest: it ended with code ${code} and no reason`];
+  const named = metadata["resume_revision"];
+  return [
+    ...(reason === "" || reasons.has(reason)
+      ? []
+      : [`Honest: it ended as ${reason} for no reason`]),
+    ...(named === undefined || Number(named) === resumePoint
+      ? []
+      : [`Honest: it ended at ${named}, having told up to ${resumePoint}`]),
+  ];
+}
