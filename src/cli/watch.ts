@@ -28,6 +28,7 @@ interface WatchOptions extends ClientOptions, SelectorOptions, HistoryOptions {
   readonly prefix?: string;
   readonly afterRevision?: number;
   readonly initial?: true;
+  readonly latest?: true;
   readonly previous?: true;
 }
 
@@ -46,6 +47,10 @@ export function addWatch(program: Command, io: ClientIo): void {
       wholeNumber,
     )
     .option("--initial", "print the current state first")
+    .option(
+      "--latest",
+      "when behind, skip to the latest state of each object instead of being cut off",
+    )
     .addOption(new Option("--previous", "with each event the object before it, in json"));
   addSelectorOptions(command);
   addHistoryOption(addClientOptions(command)).action(async (options: WatchOptions) => {
@@ -70,6 +75,7 @@ async function watch(session: Session, options: WatchOptions): Promise<void> {
       scope: scopeOf(options),
       afterRevision: options.afterRevision,
       sendInitialEvents: options.initial,
+      delivery: options.latest === true ? "LATEST_STATE" : undefined,
       includePrevious: options.previous,
       historyId: options.historyId,
       signal: AbortSignal.any([interrupted.signal, output.failed, first.missing]),

@@ -116,6 +116,7 @@ export class Client {
       ...options.scope,
       ...(options.afterRevision === undefined ? {} : { after_revision: options.afterRevision }),
       send_initial_events: options.sendInitialEvents ?? false,
+      delivery: `DELIVERY_${options.delivery ?? "UNSPECIFIED"}`,
       include_previous: options.includePrevious ?? false,
       eager_bookmarks: options.eagerBookmarks ?? false,
       bookmark_interval: wireDuration(options.bookmarkIntervalMs),

@@ -53,6 +53,11 @@ export interface WatchOptions extends CallOptions, SelectorOptions {
   readonly afterRevision?: number | undefined;
   /** The current state first; `afterRevision` then says how new it has to be at least, 0: any. */
   readonly sendInitialEvents?: boolean | undefined;
+  /**
+   * What a watch that does not keep up gets: every event, or it is cut off; or the latest state of each
+   * object, where what is between may be skipped. Default EVERY_EVENT.
+   */
+  readonly delivery?: "EVERY_EVENT" | "LATEST_STATE" | undefined;
   /** Whether events carry the object as it stood just before. */
   readonly includePrevious?: boolean | undefined;
   /**

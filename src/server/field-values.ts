@@ -41,11 +41,6 @@ export function durationOf(field: string, { seconds, nanos }: Duration__Output):
   return whole * 1_000 + nanos / 1e6;
 }
 
-/** Throws if a field asks for what is part of the contract, but not built yet. */
-export function refuseUnserved(field: string, isAsked: boolean): void {
-  if (isAsked) throw invalidRequest(field, `${field} is not served yet. Leave it out.`);
-}
-
 export function keyOf(key: string): string {
   if (key === "") throw invalidRequest("key", "key is empty. Name the object.");
   return key;

@@ -1,4 +1,4 @@
-import type { CacheListRequest, CacheWatchRequest } from "../cacher/request.ts";
+import type { CacheListRequest, CacheWatchRequest, Delivery } from "../cacher/request.ts";
 import type { Selection } from "../cacher/selection.ts";
 import { invalidRequest, otherHistory, WatchFanoutError } from "../errors.ts";
 import type {
@@ -9,19 +9,13 @@ import type {
   Scope,
 } from "../storage/storage.ts";
 import type { DeleteRequest__Output } from "../wire/generated/watchfanout/v1/DeleteRequest.ts";
+import type { Delivery__Output } from "../wire/generated/watchfanout/v1/Delivery.ts";
 import type { GetRequest__Output } from "../wire/generated/watchfanout/v1/GetRequest.ts";
 import type { ListRequest__Output } from "../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { PutRequest__Output } from "../wire/generated/watchfanout/v1/PutRequest.ts";
 import type { RevisionMatch__Output } from "../wire/generated/watchfanout/v1/RevisionMatch.ts";
 import type { WatchRequest__Output } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
-import {
-  countOf,
-  durationOf,
-  keyOf,
-  leaseOf,
-  optionalCountOf,
-  refuseUnserved,
-} from "./field-values.ts";
+import { countOf, durationOf, keyOf, leaseOf, optionalCountOf } from "./field-values.ts";
 import { maxTimerMs } from "./http2-stream.ts";
 import { decodePageToken } from "./page-token.ts";
 
@@ -103,11 +97,11 @@ export function parseWatch(
   selection: Selection | undefined,
   ends: WatchEnds,
 ): CacheWatchRequest {
-  refuseUnserved("delivery", request.delivery === "DELIVERY_LATEST_STATE");
   return {
     scope: scopeOf(request),
     afterRevision: optionalCountOf("after_revision", request.after_revision),
     sendInitialEvents: request.send_initial_events,
+    delivery: deliveries[request.delivery],
     withPrevious: request.include_previous,
     bookmarkIntervalMs: bookmarkIntervalOf(request),
     eagerBookmarks: request.eager_bookmarks,
@@ -173,6 +167,12 @@ function requirementOf(wireMatch: RevisionMatch__Output, revision: number): Revi
       "or NOT_OLDER_THAN.",
   );
 }
+
+const deliveries = {
+  DELIVERY_UNSPECIFIED: "EVERY_EVENT",
+  DELIVERY_EVERY_EVENT: "EVERY_EVENT",
+  DELIVERY_LATEST_STATE: "LATEST_STATE",
+} as const satisfies Record<Delivery__Output, Delivery>;
 
 function scopeOf(request: WatchRequest__Output): Scope {
   if (request.scope === "key") return { key: keyOf(request.key ?? "") };

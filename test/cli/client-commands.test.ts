@@ -459,6 +459,7 @@ describe("watch", () => {
     [["--key", "k"], { key: "k" }],
     [["--prefix", "p", "--after-revision", "0"], { prefix: "p", after_revision: "0" }],
     [["--initial"], { send_initial_events: true }],
+    [["--latest"], { delivery: "DELIVERY_LATEST_STATE" }],
     [["--previous", "-o", "json"], { include_previous: true }],
     [
       ["-l", "app=web", "--field-selector", "a=b"],
@@ -473,7 +474,13 @@ describe("watch", () => {
     };
     await watching(script, args, "seen");
     expect(requests).toMatchObject([
-      { resource: "default", send_initial_events: false, include_previous: false, ...asked },
+      {
+        resource: "default",
+        send_initial_events: false,
+        include_previous: false,
+        delivery: "DELIVERY_UNSPECIFIED",
+        ...asked,
+      },
     ]);
   });
 

@@ -337,6 +337,7 @@ describe("watch", () => {
       field_selector: "",
       eager_bookmarks: false,
       bookmark_interval: null,
+      delivery: "DELIVERY_UNSPECIFIED",
     };
     for (const options of [
       {},
@@ -344,7 +345,8 @@ describe("watch", () => {
       { scope: { prefix: "p" }, sendInitialEvents: true },
       { labelSelector: "!app", fieldSelector: "phase=Running" },
       { bookmarkIntervalMs: 1_500, eagerBookmarks: true },
-    ]) {
+      { delivery: "LATEST_STATE" },
+    ] as const) {
       await db.watch("r", options).next();
     }
     expect(asked).toMatchObject([
@@ -357,6 +359,7 @@ describe("watch", () => {
         bookmark_interval: { seconds: "1", nanos: 500_000_000 },
         eager_bookmarks: true,
       },
+      { ...nothing, delivery: "DELIVERY_LATEST_STATE" },
     ]);
     expect(asked[0]).not.toHaveProperty("after_revision");
     expect(asked[0]).not.toHaveProperty("scope");

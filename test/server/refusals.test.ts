@@ -78,13 +78,6 @@ describe("A request that makes no sense is refused with the field that is wrong"
     expect(await served.storage.currentRevision()).toBe(1);
   });
 
-  test("what is not served yet is never ignored", async () => {
-    const served = await serveThings();
-    const error = await call(served, "watch", { resource, delivery: "DELIVERY_LATEST_STATE" });
-    expect(error).toMatchObject({ reason: "INVALID_REQUEST", field: "delivery" });
-    expect(error.message).toContain("not served yet");
-  });
-
   test.each(["get", "list", "watch", "put", "delete"])(
     "an unknown resource: %s says which there are",
     async (method) => {
