@@ -3,8 +3,40 @@ export interface Benchmark {
   readonly name: string;
   /** The options that it takes, and what they are unless given. */
   readonly options: Readonly<Record<string, string>>;
-  /** Runs it, tells people by `say`, line by line, and resolves to the numbers for scripts. */
-  run(settings: Settings, say: (line: string) => void): Promise<object>;
+  /** Whether it runs only when it is asked for by name. */
+  readonly onlyByName?: true;
+  /** Runs it, and tells people by `say`, line by line, what it sees. */
+  run(settings: Settings, say: Say): Promise<Outcome>;
+}
+
+/** Tells people one line. */
+export type Say = (line: string) => void;
+
+/** What a benchmark found. */
+export interface Outcome {
+  /** Its part of the table at the end. */
+  readonly rows: readonly Row[];
+  /** All numbers, for scripts. */
+  readonly results: unknown;
+}
+
+/** One line of the table at the end: one number of each server, how they compare, and what was aimed at. */
+export interface Row {
+  readonly what: string;
+  readonly unit: string;
+  readonly watchFanout: number;
+  readonly etcd?: number | undefined;
+  readonly grpcProxy?: number | undefined;
+  /** watch-fanout's number beside others'. */
+  readonly ratios: readonly Ratio[];
+  readonly goal: string;
+  readonly met: boolean;
+}
+
+export interface Ratio {
+  /** Beside what. */
+  readonly of: string;
+  readonly value: number;
 }
 
 /** The options of one run. Each throws a UsageError for what is not a whole number above 0. */
@@ -32,23 +64,4 @@ function wholeNumber(name: string, text: string): number {
   const value = Number(text);
   if (Number.isSafeInteger(value) && value > 0) return value;
   throw new UsageError(`--${name}: ${JSON.stringify(text)} is not a whole number above 0.`);
-}
-
-/** The middle one, or the mean of the two in the middle; of an odd run it is not moved by. */
-export function median(values: readonly number[]): number {
-  const sorted = values.toSorted((a, b) => a - b);
-  const middle = sorted.length / 2;
-  const low = sorted[Math.ceil(middle) - 1] ?? Number.NaN;
-  const high = sorted[Math.floor(middle)] ?? Number.NaN;
-  return (low + high) / 2;
-}
-
-/** A ratio for people. */
-export function times(ratio: number): string {
-  return `${ratio.toPrecision(ratio >= 100 ? 3 : 2)} ×`;
-}
-
-/** A line of a table: each cell on the right of its column. */
-export function tableLine(cells: readonly string[], widths: readonly number[]): string {
-  return cells.map((cell, i) => cell.padStart(widths[i] ?? 0)).join("  ");
 }

@@ -1,178 +1,142 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
-import { type Etcd, startEtcd } from "../test/etcd/etcd.ts";
-import { type Benchmark, times } from "./benchmark.ts";
-import { Child } from "./child.ts";
-import { ratios, row, rowHeadings } from "./fanout-report.ts";
-import type { LoadCounts, LoadTask } from "./load.ts";
-import { cpuSeconds } from "./process-cpu.ts";
+import type { Benchmark, Row, Settings } from "./benchmark.ts";
+import { type Load, withLoad } from "./load.ts";
+import { compare, tableLine } from "./report.ts";
+import { type Servers, type Target, targets, withServers } from "./servers.ts";
 
-/** How many events a second reach clients, and what each costs, beside etcd itself. */
-export const fanout: Benchmark = {
-  name: "fanout",
-  options: { streams: "1,100,1000", connections: "20", "value-bytes": "256", seconds: "5" },
-  async run(settings, say) {
-    const results: FanoutResult[] = [];
-    say(rowHeadings);
-    const measurements = measureFanout({
-      streams: settings.numbers("streams"),
-      connections: settings.number("connections"),
-      valueBytes: settings.number("value-bytes"),
-      seconds: settings.number("seconds"),
-    });
-    for await (const result of measurements) {
-      results.push(result);
-      say(row(result));
-    }
-    const compared = ratios(results);
-    say("\nwatch-fanout compared with etcd itself:");
-    for (const { streams, throughput, cpu, etcdCpu } of compared) {
-      say(
-        `  ${streams} streams: ${times(throughput)} the events a second, ${times(cpu)} the CPU per ` +
-          `event in all, ${times(etcdCpu)} of etcd's own`,
-      );
-    }
-    return { ratios: compared, results };
-  },
-};
-
-interface FanoutOptions {
-  /** How many streams are open at once, one measurement each. */
-  readonly streams: readonly number[];
+/** How many streams over how many connections. */
+interface Shape {
+  readonly streams: number;
   readonly connections: number;
-  readonly valueBytes: number;
-  /** How long one measurement takes, after the warm-up. */
-  readonly seconds: number;
 }
 
 /** What one server did with one number of streams. */
-export interface FanoutResult {
-  readonly target: "etcd" | "watch-fanout";
-  readonly streams: number;
-  readonly seconds: number;
+interface FanoutResult extends Shape {
+  readonly target: Target;
   /** Events delivered a second, over all streams. */
   readonly eventsPerSecond: number;
   readonly writesPerSecond: number;
-  /** Microseconds of CPU per delivered event: of etcd, of the service, of both. */
+  /** Microseconds of CPU per delivered event: of etcd, of what stands before it, of both. */
   readonly etcdCpuMicros: number;
-  readonly serviceCpuMicros: number;
+  readonly frontCpuMicros: number;
   readonly cpuMicros: number;
+  /** How much of one core the load took. */
+  readonly loadCores: number;
 }
 
-const warmUpSeconds = 1;
+const warmUpMs = 1_000;
+const widths = [8, 12, 13, 12, 10, 13, 9, 12, 11];
 
-/** Measures etcd and watch-fanout by turns, so that what changes on the machine meets both. */
-async function* measureFanout(options: FanoutOptions): AsyncGenerator<FanoutResult> {
-  for (const streams of options.streams) {
-    for (const target of ["etcd", "watch-fanout"] as const) {
-      yield await measure(target, streams, options);
+/** What an event costs, and how many a second reach clients, when a writer writes as fast as they follow. */
+export const fanout: Benchmark = {
+  name: "fanout",
+  options: { streams: "1,100,1000", connections: "20,1000", "value-bytes": "256", seconds: "5" },
+  async run(settings, say) {
+    const results: FanoutResult[] = [];
+    say(
+      tableLine(
+        [
+          ...["streams", "connections", "server", "events/s", "writes/s", "CPU µs/event"],
+          ...["of etcd", "before etcd", "load, cores"],
+        ],
+        widths,
+      ),
+    );
+    for (const shape of shapes(settings)) {
+      for (const target of targets) {
+        const result = await withServers(target, (servers) => measure(servers, shape, settings));
+        results.push(result);
+        say(line(result));
+      }
     }
-  }
+    return { rows: rowsOf(results, settings), results };
+  },
+};
+
+/** No more connections than streams, and each number of streams over the fewest connections at least. */
+function shapes(settings: Settings): Shape[] {
+  const [fewest = 1, ...more] = settings.numbers("connections");
+  return settings
+    .numbers("streams")
+    .flatMap((streams) => [
+      { streams, connections: Math.min(fewest, streams) },
+      ...more
+        .filter((connections) => connections <= streams)
+        .map((connections) => ({ streams, connections })),
+    ]);
 }
 
-/** Each measurement has an etcd, a service and a load of its own: nothing is left from the one before. */
-async function measure(
-  target: FanoutResult["target"],
-  streams: number,
-  options: FanoutOptions,
-): Promise<FanoutResult> {
-  const etcd = await startEtcd();
-  let service: Service | undefined;
-  let load: Load | undefined;
-  try {
-    if (target === "watch-fanout") service = await startService(etcd.url);
-    load = new Child("load.ts");
-    const { connections, valueBytes } = options;
-    const serviceUrl = service?.url ?? "";
-    const etcdUrl = etcd.url;
-    await load.ask({ target, etcdUrl, serviceUrl, streams, connections, valueBytes });
-    await load.ask("write");
-    await delay(warmUpSeconds * 1000);
-    const before = await sample(etcd, service, load);
-    await delay(options.seconds * 1000);
-    return resultOf(target, streams, before, await sample(etcd, service, load));
-  } finally {
-    await load?.stop();
-    if (service !== undefined) await killed(service.process);
-    await etcd.stop();
-  }
+async function measure(servers: Servers, shape: Shape, settings: Settings): Promise<FanoutResult> {
+  return withLoad(async (load) => {
+    const { target, url, etcd } = servers;
+    await load.open({ target, url, ...shape });
+    await load.connectWriter(etcd.url, settings.number("value-bytes"));
+    await load.writeSaturated();
+    await delay(warmUpMs);
+    const before = await sample(servers, load);
+    await delay(settings.number("seconds") * 1_000);
+    const after = await sample(servers, load);
+    const seconds = (after.at - before.at) / 1_000;
+    const delivered = after.delivered - before.delivered;
+    const etcdCpuMicros = ((after.etcdCpu - before.etcdCpu) * 1e6) / delivered;
+    const frontCpuMicros = ((after.frontCpu - before.frontCpu) * 1e6) / delivered;
+    return {
+      target,
+      ...shape,
+      eventsPerSecond: delivered / seconds,
+      writesPerSecond: (after.written - before.written) / seconds,
+      etcdCpuMicros,
+      frontCpuMicros,
+      cpuMicros: etcdCpuMicros + frontCpuMicros,
+      loadCores: (after.loadCpu - before.loadCpu) / seconds,
+    };
+  });
 }
 
-interface Sample extends LoadCounts {
+interface Sample {
   readonly at: number;
+  readonly delivered: number;
+  readonly written: number;
   readonly etcdCpu: number;
-  readonly serviceCpu: number;
+  readonly frontCpu: number;
+  readonly loadCpu: number;
 }
 
-async function sample(etcd: Etcd, service: Service | undefined, load: Load): Promise<Sample> {
-  const counts = (await load.ask("count")) as LoadCounts;
-  return {
-    ...counts,
-    at: performance.now(),
-    etcdCpu: cpuSeconds(etcd.pid ?? 0),
-    serviceCpu: service === undefined ? 0 : cpuSeconds(service.process.pid ?? 0),
-  };
+async function sample(servers: Servers, load: Load): Promise<Sample> {
+  const { delivered, written, cpu: loadCpu } = await load.count();
+  const { etcd: etcdCpu, front: frontCpu } = servers.cpu();
+  return { at: performance.now(), delivered, written, etcdCpu, frontCpu, loadCpu };
 }
 
-function resultOf(
-  target: FanoutResult["target"],
-  streams: number,
-  before: Sample,
-  after: Sample,
-): FanoutResult {
-  const seconds = (after.at - before.at) / 1000;
-  const delivered = after.delivered - before.delivered;
-  const perEvent = (cpu: number): number => (cpu * 1e6) / delivered;
-  const etcdCpu = after.etcdCpu - before.etcdCpu;
-  const serviceCpu = after.serviceCpu - before.serviceCpu;
-  return {
-    target,
-    streams,
-    seconds,
-    eventsPerSecond: delivered / seconds,
-    writesPerSecond: (after.written - before.written) / seconds,
-    etcdCpuMicros: perEvent(etcdCpu),
-    serviceCpuMicros: perEvent(serviceCpu),
-    cpuMicros: perEvent(etcdCpu + serviceCpu),
-  };
-}
-
-type Load = Child<LoadTask | "write" | "count">;
-
-interface Service {
-  readonly url: string;
-  readonly process: ChildProcess;
-}
-
-/** Starts the service as a user does, unbuilt, and waits until its cache is filled. */
-async function startService(etcdUrl: string): Promise<Service> {
-  const main = fileURLToPath(new URL("../src/cli/main.ts", import.meta.url));
-  const child = spawn(
-    process.execPath,
+function line(result: FanoutResult): string {
+  return tableLine(
     [
-      ...["--disable-warning=ExperimentalWarning", main, "serve", "--etcd", etcdUrl],
-      ...["--resource", "bench=/bench/", "--log-level", "warn"],
-      ...["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+      ...[String(result.streams), String(result.connections), result.target],
+      Math.round(result.eventsPerSecond).toLocaleString("en"),
+      Math.round(result.writesPerSecond).toLocaleString("en"),
+      result.cpuMicros.toFixed(2),
+      result.etcdCpuMicros.toFixed(2),
+      result.frontCpuMicros.toFixed(2),
+      result.loadCores.toFixed(2),
     ],
-    { stdio: ["ignore", "pipe", "inherit"] },
+    widths,
   );
-  let text = "";
-  for await (const chunk of child.stdout) {
-    text += chunk;
-    const grpc = /serves gRPC on (\S+)/.exec(text)?.[1];
-    const readyz = /(http:\S+\/readyz)/.exec(text)?.[1];
-    if (grpc === undefined || readyz === undefined) continue;
-    while (!(await fetch(readyz)).ok) await delay(20);
-    return { url: `http://${grpc}`, process: child };
-  }
-  throw new Error(`The service did not start: ${text}`);
 }
 
-async function killed(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  const exited = once(child, "exit");
-  child.kill("SIGKILL");
-  await exited;
+/** Of the most streams: with one there is nothing to fan out. */
+function rowsOf(results: readonly FanoutResult[], settings: Settings): Row[] {
+  const streams = Math.max(...settings.numbers("streams"));
+  const most = results.filter((result) => result.streams === streams);
+  return [...new Set(most.map(({ connections }) => connections))].map((connections) => {
+    const of = (target: Target): number =>
+      most.find((result) => result.target === target && result.connections === connections)
+        ?.cpuMicros ?? Number.NaN;
+    return compare({
+      what: `CPU per delivered event, ${streams} streams, ${connections} connections, saturated writer`,
+      unit: "µs",
+      of,
+      goals: { etcd: 1 / 4, "grpc-proxy": 1 / 3 },
+      goal: "1/4 of etcd, 1/3 of grpc-proxy, then 1/10",
+    });
+  });
 }

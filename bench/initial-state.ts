@@ -1,11 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { BareGrpc } from "../test/foreign/bare-grpc.ts";
-import { type Benchmark, median, type Settings, tableLine } from "./benchmark.ts";
+import type { Benchmark, Say, Settings } from "./benchmark.ts";
 import { Child } from "./child.ts";
 import type { ServiceQuestion, ServiceState } from "./initial-state-service.ts";
+import { tableLine } from "./report.ts";
 import { StateStream, withConnections } from "./state-stream.ts";
-
-type Say = (line: string) => void;
+import { median } from "./statistics.ts";
 
 /** The memory of the service above its resting state, in bytes. */
 interface LargeState {
@@ -60,11 +60,12 @@ const crowdConnections = 20;
 /** What it takes to begin with the state: memory for a large one, CPU for many who come at once. */
 export const initialState: Benchmark = {
   name: "initial-state",
+  onlyByName: true,
   options: { objects: "1000000", clients: "1000", "objects-each": "10000" },
   async run(settings, say) {
     const large = await withService((service) => measureLarge(service, settings, say));
     const crowds = await withService((service) => measureCrowds(service, settings, say));
-    return { large, crowds };
+    return { rows: [], results: { large, crowds } };
   },
 };
 

@@ -1,144 +1,121 @@
 /**
- * The load, in a process of its own: opens the streams, writes, and counts what comes. Started by
- * fanout.ts and spoken to over IPC. Its client is the same for both servers: bare HTTP/2 and messages by
- * hand, of which it looks only at what it counts.
+ * A load in a process of its own: opens streams, writes, and counts what comes. Started by the benchmarks
+ * and spoken to over IPC. Its client is the same for all servers.
  */
-import { randomBytes } from "node:crypto";
-import { BareGrpc } from "../test/foreign/bare-grpc.ts";
-import { encode } from "../test/foreign/protobuf.ts";
-import { answerParent } from "./child.ts";
-import { countField } from "./message-fields.ts";
+import { answerParent, Child } from "./child.ts";
+import { LoadStreams, type StreamsTask } from "./load-streams.ts";
+import { LoadWriter, type PacedWrites } from "./load-writer.ts";
 
-/** What the parent asks for first. */
-export interface LoadTask {
-  readonly target: "etcd" | "watch-fanout";
-  readonly etcdUrl: string;
-  /** Of the service; unused where the target is etcd. */
-  readonly serviceUrl: string;
-  readonly streams: number;
-  readonly connections: number;
-  readonly valueBytes: number;
-}
+/** What the parent asks for. */
+type LoadQuestion =
+  | { readonly do: "open"; readonly task: StreamsTask }
+  | { readonly do: "connect writer"; readonly etcdUrl: string; readonly valueBytes: number }
+  | { readonly do: "write saturated" }
+  | { readonly do: "stop writing" }
+  | { readonly do: "write paced"; readonly perSecond: number; readonly count: number }
+  | { readonly do: "await events"; readonly from: number; readonly to: number }
+  | { readonly do: "count" };
 
 /** What the load has done so far. */
 export interface LoadCounts {
-  /** Events delivered, over all streams. */
+  /** Events that came to streams that read, all together. */
   readonly delivered: number;
+  /** Events that all those streams have had. */
+  readonly completed: number;
   readonly written: number;
+  readonly shutEnded: number;
+  /** Seconds of CPU of the load itself. */
+  readonly cpu: number;
 }
 
-/** How far the writer gets ahead of the slowest stream. */
-const aheadOfSlowest = 1_000;
-const writesInFlight = 64;
-const keyCount = 1_000;
-const prefix = "/bench/";
-
-class Load {
-  readonly #task: LoadTask;
-  readonly #store: BareGrpc;
-  readonly #perStream: number[];
-  readonly #values: Buffer[];
-  #delivered = 0;
-  #written = 0;
-  #inFlight = 0;
-  #allowed = aheadOfSlowest;
-
-  constructor(task: LoadTask) {
-    this.#task = task;
-    this.#store = new BareGrpc(task.etcdUrl);
-    this.#perStream = Array.from({ length: task.streams }, () => 0);
-    this.#values = Array.from({ length: 16 }, () => randomBytes(task.valueBytes));
-  }
-
-  get counts(): LoadCounts {
-    return { delivered: this.#delivered, written: this.#written };
-  }
+/** A load as the parent sees it. */
+export class Load {
+  readonly #child = new Child<LoadQuestion>("load.ts");
 
   /** Resolves when every stream has said that it is open. */
-  async openStreams(): Promise<void> {
-    const { target, etcdUrl, serviceUrl, streams, connections } = this.#task;
-    const url = target === "etcd" ? etcdUrl : serviceUrl;
-    const clients = Array.from({ length: Math.min(connections, streams) }, () => new BareGrpc(url));
-    await Promise.all(
-      this.#perStream.map((_, i) => {
-        const client = clients[i % clients.length];
-        if (client === undefined) throw new Error("There is no connection.");
-        return this.#openStream(client, i);
-      }),
-    );
+  async open(task: StreamsTask): Promise<void> {
+    await this.#child.ask({ do: "open", task });
   }
 
-  #openStream(client: BareGrpc, index: number): Promise<void> {
-    const { target } = this.#task;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const eventsField = target === "etcd" ? 11 : 2;
-    const call = client.open(
-      target === "etcd" ? "/etcdserverpb.Watch/Watch" : "/watchfanout.v1.ListWatchService/Watch",
-    );
-    call.consume(
-      (message) => {
-        const events = countField(message, eventsField);
-        // The first word of both: created, or the bookmark.
-        if (events === 0) resolve();
-        this.#delivered += events;
-        this.#perStream[index] = (this.#perStream[index] ?? 0) + events;
-      },
-      // A stream that is lost in between would make the rest look faster.
-      (failure) => void Promise.reject(failure ?? new Error("A stream ended.")),
-    );
-    if (target === "etcd") {
-      // WatchRequest: create_request = 1; in it: key = 1, range_end = 2.
-      call.send(encode({ 1: encode({ 1: prefix, 2: rangeEnd(prefix) }) }));
-    } else {
-      call.send(encode({ 1: "bench" }));
-      call.endRequest();
-    }
-    return promise;
+  async connectWriter(etcdUrl: string, valueBytes: number): Promise<void> {
+    await this.#child.ask({ do: "connect writer", etcdUrl, valueBytes });
   }
 
-  /** Writes from now on, as fast as etcd takes it and the slowest stream follows. */
-  write(): void {
-    while (this.#inFlight < writesInFlight) {
-      if (this.#written + this.#inFlight >= this.#allowed) {
-        this.#allowed = Math.min(...this.#perStream) + aheadOfSlowest;
-        if (this.#written + this.#inFlight >= this.#allowed) {
-          if (this.#inFlight === 0) setTimeout(() => this.write(), 1);
-          return;
-        }
-      }
-      this.#inFlight++;
-      void this.#put();
-    }
+  async writeSaturated(): Promise<void> {
+    await this.#child.ask({ do: "write saturated" });
   }
 
-  async #put(): Promise<void> {
-    const i = this.#written + this.#inFlight;
-    const key = `${prefix}${i % keyCount}`;
-    await this.#store.unary(
-      "/etcdserverpb.KV/Put",
-      encode({ 1: key, 2: this.#values[i % this.#values.length] }),
-    );
-    this.#inFlight--;
-    this.#written++;
-    this.write();
+  async stopWriting(): Promise<void> {
+    await this.#child.ask({ do: "stop writing" });
+  }
+
+  async writePaced(perSecond: number, count: number): Promise<PacedWrites> {
+    return (await this.#child.ask({ do: "write paced", perSecond, count })) as PacedWrites;
+  }
+
+  /** When the last of the reading streams had each event, as monotonicMs tells it. */
+  async completedBetween(from: number, to: number): Promise<number[]> {
+    return (await this.#child.ask({ do: "await events", from, to })) as number[];
+  }
+
+  async count(): Promise<LoadCounts> {
+    return (await this.#child.ask({ do: "count" })) as LoadCounts;
+  }
+
+  stop(): Promise<void> {
+    return this.#child.stop();
   }
 }
 
-function rangeEnd(start: string): Buffer {
-  const end = Buffer.from(start);
-  end.writeUInt8(end.readUInt8(end.length - 1) + 1, end.length - 1);
-  return end;
+/** Has `use` do with a load of its own, and stops it. */
+export async function withLoad<T>(use: (load: Load) => Promise<T>): Promise<T> {
+  const load = new Load();
+  try {
+    return await use(load);
+  } finally {
+    await load.stop();
+  }
 }
 
-let load: Load | undefined;
+/** What runs in the process itself. */
+class LoadProcess {
+  #streams: LoadStreams | undefined;
+  #writer: LoadWriter | undefined;
 
-answerParent<LoadTask | "write" | "count">(async (message) => {
-  if (message === "count") return load?.counts;
-  if (message === "write") {
-    load?.write();
-  } else {
-    load = new Load(message);
-    await load.openStreams();
+  async answer(question: LoadQuestion): Promise<unknown> {
+    switch (question.do) {
+      case "open":
+        this.#streams = new LoadStreams(question.task);
+        return this.#streams.open();
+      case "connect writer":
+        this.#writer = await LoadWriter.to(question.etcdUrl, question.valueBytes);
+        return undefined;
+      case "write saturated":
+        return this.#writer?.writeSaturated(() => this.#streams?.completed ?? 0);
+      case "stop writing":
+        return this.#writer?.stop();
+      case "write paced":
+        return this.#writer?.writePaced(question.perSecond, question.count);
+      case "await events":
+        return this.#streams?.completedBetween(question.from, question.to);
+      case "count":
+        return this.#count();
+    }
   }
-  return undefined;
-});
+
+  #count(): LoadCounts {
+    const { user, system } = process.cpuUsage();
+    return {
+      delivered: this.#streams?.delivered ?? 0,
+      completed: this.#streams?.completed ?? 0,
+      written: this.#writer?.written ?? 0,
+      shutEnded: this.#streams?.shutEnded ?? 0,
+      cpu: (user + system) / 1e6,
+    };
+  }
+}
+
+if (import.meta.main) {
+  const load = new LoadProcess();
+  answerParent<LoadQuestion>((question) => load.answer(question));
+}

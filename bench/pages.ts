@@ -2,7 +2,9 @@ import { pino } from "pino";
 import { Cacher } from "../src/cacher/cacher.ts";
 import { systemClock } from "../src/clock.ts";
 import { MemoryStorage } from "../src/storage/memory/memory-storage.ts";
-import { type Benchmark, median, type Settings, tableLine } from "./benchmark.ts";
+import type { Benchmark, Settings } from "./benchmark.ts";
+import { tableLine } from "./report.ts";
+import { median } from "./statistics.ts";
 
 /**
  * What one way of listing costs, in microseconds, as the median: what is measured runs in one go, so that
@@ -43,6 +45,7 @@ const widths = [10, 22, 14, 10, 10, 12];
 /** What a page costs while the cache changes below the listing. */
 export const pages: Benchmark = {
   name: "pages",
+  onlyByName: true,
   options: { objects: "100000", "page-size": "500", "writes-per-page": "50", rounds: "5" },
   async run(settings, say) {
     const bed = await Bed.open(settings.number("objects"));
@@ -68,7 +71,7 @@ export const pages: Benchmark = {
         );
         say(tableLine([...cells, ...costs], widths));
       }
-      return { results };
+      return { rows: [], results };
     } finally {
       await bed.close();
     }

@@ -1,0 +1,303 @@
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import { MessageScanner } from "./message-scanner.ts";
+
+/** What one call asks for, and what of its answers is looked at. */
+export interface CallRequest {
+  /** /package.Service/Method */
+  readonly path: string;
+  readonly message: Uint8Array;
+  /** Whether nothing follows the message. */
+  readonly ends: boolean;
+  /** The repeated field that is counted in every answer. */
+  readonly counted: number;
+}
+
+/** What becomes of one call. */
+interface Call {
+  readonly scanner: MessageScanner;
+  /** The call is over: by trailers, or in any other way. */
+  readonly onEnd: (byTrailers: boolean) => void;
+  /** Whether it gives no leave to send more than the first window. */
+  readonly isShut: boolean;
+  /** What came since leave to send more was last given. */
+  received: number;
+}
+
+const frame = {
+  data: 0,
+  headers: 1,
+  reset: 3,
+  settings: 4,
+  ping: 6,
+  goAway: 7,
+  window: 8,
+} as const;
+const flag = { ack: 1, endStream: 1, endHeaders: 4, padded: 8 } as const;
+const headBytes = 9;
+/** What HTTP/2 lets anyone send before hearing anything (RFC 9113, 6.9.2). */
+const initialSendWindow = 65_535;
+const maxSendBytes = 16_000;
+/** What all calls of a connection may have on their way, as in an ordinary client that is not the limit. */
+const connectionWindow = 64 * 1024 ** 2;
+
+/** What sockets are read into. Whatever is read is dealt with before the next read. */
+const readBuffer = Buffer.allocUnsafeSlow(256 * 1024);
+
+/**
+ * gRPC over HTTP/2 over a socket, with just what a load needs of it: it is to take as little of the machine
+ * as it can, so that the servers are what is measured (https://httpwg.org/specs/rfc9113.html). Headers of
+ * answers are not read: a call is judged by its messages, and by whether it ends.
+ */
+export class Http2Connection {
+  readonly #socket: Socket;
+  readonly #authority: string;
+  readonly #streamWindow: number;
+  readonly #onLost: (error: Error) => void;
+  readonly #calls = new Map<number, Call>();
+  /** The beginning of a frame whose end has not come. */
+  #rest: Buffer | undefined;
+  #nextId = 1;
+  #received = 0;
+  #sendWindow = initialSendWindow;
+  readonly #blocked: { readonly frames: Buffer; readonly bytes: number }[] = [];
+  #out: Buffer[] = [];
+  #isClosed = false;
+
+  private constructor(url: string, streamWindow: number, onLost: (error: Error) => void) {
+    const { hostname, port, host } = new URL(url);
+    this.#authority = host;
+    this.#streamWindow = streamWindow;
+    this.#onLost = onLost;
+    this.#socket = connect({
+      host: hostname,
+      port: Number(port),
+      noDelay: true,
+      onread: {
+        buffer: readBuffer,
+        callback: (bytes) => {
+          this.#read(readBuffer.subarray(0, bytes));
+          return true;
+        },
+      },
+    });
+    this.#socket.on("error", (error) => this.#lose(error));
+    this.#socket.on("close", () => this.#lose(new Error(`${host} closed a connection.`)));
+  }
+
+  /**
+   * Connects to http://HOST:PORT. Each call may have `streamWindow` bytes on their way. `onLost` is told
+   * when the connection is lost, and not when it is closed.
+   */
+  static async to(
+    url: string,
+    onLost: (error: Error) => void,
+    streamWindow: number = 4 * 1024 ** 2,
+  ): Promise<Http2Connection> {
+    const connection = new Http2Connection(url, streamWindow, onLost);
+    await once(connection.#socket, "connect");
+    connection.#greet();
+    return connection;
+  }
+
+  /** Opens a call; `onMessage` is told of each answer, in a scanner that holds it only until it returns. */
+  open(
+    request: CallRequest,
+    onMessage: (scanner: MessageScanner) => void,
+    onEnd: (byTrailers: boolean) => void,
+    isShut: boolean = false,
+  ): void {
+    const scanner = new MessageScanner(request.counted, false, onMessage);
+    this.#start(request, { scanner, onEnd, isShut, received: 0 });
+  }
+
+  /** One message there, one back; rejects when the call ends without one. */
+  unary(request: CallRequest): Promise<MessageScanner> {
+    return new Promise((resolve, reject) => {
+      let hasAnswer = false;
+      const scanner = new MessageScanner(request.counted, true, () => {
+        hasAnswer = true;
+      });
+      const onEnd = (byTrailers: boolean): void => {
+        if (hasAnswer && byTrailers) resolve(scanner);
+        else reject(new Error(`${this.#authority} gave no answer to ${request.path}.`));
+      };
+      this.#start(request, { scanner, onEnd, isShut: false, received: 0 });
+    });
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#socket.destroy();
+  }
+
+  #start(request: CallRequest, call: Call): void {
+    const { message, path, ends } = request;
+    if (message.length > maxSendBytes) throw new RangeError("The request is too long for a frame.");
+    const id = this.#nextId;
+    this.#nextId += 2;
+    this.#calls.set(id, call);
+    const headers = requestHeaders(this.#authority, path);
+    const bytes = message.length + 5;
+    const head = Buffer.alloc(headBytes + 5);
+    writeHead(head, bytes, frame.data, ends ? flag.endStream : 0, id);
+    head.writeUInt32BE(message.length, headBytes + 1);
+    const frames = Buffer.concat([
+      frameOf(frame.headers, flag.endHeaders, id, headers),
+      head,
+      message,
+    ]);
+    this.#blocked.push({ frames, bytes });
+    this.#sendBlocked();
+  }
+
+  /** In order: a later call may not overtake (RFC 9113, 5.1.1). */
+  #sendBlocked(): void {
+    for (;;) {
+      const next = this.#blocked[0];
+      if (next === undefined || next.bytes > this.#sendWindow) return;
+      this.#blocked.shift();
+      this.#sendWindow -= next.bytes;
+      this.#send(next.frames);
+    }
+  }
+
+  /** What is sent in one turn leaves in one write. */
+  #send(bytes: Buffer): void {
+    this.#out.push(bytes);
+    if (this.#out.length > 1) return;
+    process.nextTick(() => {
+      const out = Buffer.concat(this.#out);
+      this.#out = [];
+      if (!this.#isClosed) this.#socket.write(out);
+    });
+  }
+
+  #greet(): void {
+    const settings = Buffer.alloc(12);
+    settings.writeUInt16BE(2, 0); // no push
+    settings.writeUInt16BE(4, 6); // the initial window of each stream
+    settings.writeUInt32BE(this.#streamWindow, 8);
+    this.#send(Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"));
+    this.#send(frameOf(frame.settings, 0, 0, settings));
+    this.#send(windowUpdate(0, connectionWindow - initialSendWindow));
+  }
+
+  #read(chunk: Buffer): void {
+    const bytes = this.#rest === undefined ? chunk : Buffer.concat([this.#rest, chunk]);
+    let at = 0;
+    while (bytes.length - at >= headBytes) {
+      const end = at + headBytes + bytes.readUIntBE(at, 3);
+      if (end > bytes.length) break;
+      this.#frame(bytes, at, end);
+      if (this.#isClosed) return;
+      at = end;
+    }
+    // The buffer will be read into again.
+    this.#rest = at === bytes.length ? undefined : Buffer.from(bytes.subarray(at));
+  }
+
+  #frame(bytes: Buffer, at: number, end: number): void {
+    const flags = bytes[at + 4] ?? 0;
+    const id = bytes.readUInt32BE(at + 5) & 0x7fff_ffff;
+    const start = at + headBytes;
+    switch (bytes[at + 3]) {
+      case frame.data:
+        if ((flags & flag.padded) !== 0) throw new Error("A frame has padding.");
+        this.#data(bytes, start, end, id);
+        if ((flags & flag.endStream) !== 0) this.#end(id, false);
+        break;
+      case frame.headers:
+        if ((flags & flag.endStream) !== 0) this.#end(id, true);
+        break;
+      case frame.reset:
+        this.#end(id, false);
+        break;
+      case frame.settings:
+        if ((flags & flag.ack) === 0) this.#send(frameOf(frame.settings, flag.ack, 0));
+        break;
+      case frame.ping:
+        if ((flags & flag.ack) === 0) {
+          const content = Buffer.from(bytes.subarray(start, end));
+          this.#send(frameOf(frame.ping, flag.ack, 0, content));
+        }
+        break;
+      case frame.goAway:
+        this.#lose(new Error(`${this.#authority} sent a GOAWAY.`));
+        break;
+      case frame.window:
+        if (id === 0) {
+          this.#sendWindow += bytes.readUInt32BE(start);
+          this.#sendBlocked();
+        }
+        break;
+    }
+  }
+
+  #data(bytes: Buffer, start: number, end: number, id: number): void {
+    const length = end - start;
+    this.#received += length;
+    if (this.#received >= connectionWindow / 2) {
+      this.#send(windowUpdate(0, this.#received));
+      this.#received = 0;
+    }
+    const call = this.#calls.get(id);
+    if (call === undefined) return;
+    call.received += length;
+    if (call.received >= this.#streamWindow / 2 && !call.isShut) {
+      this.#send(windowUpdate(id, call.received));
+      call.received = 0;
+    }
+    call.scanner.take(bytes, start, end);
+  }
+
+  #end(id: number, byTrailers: boolean): void {
+    const call = this.#calls.get(id);
+    this.#calls.delete(id);
+    call?.onEnd(byTrailers);
+  }
+
+  #lose(error: Error): void {
+    if (this.#isClosed) return;
+    this.close();
+    this.#onLost(error);
+    for (const call of this.#calls.values()) call.onEnd(false);
+  }
+}
+
+/** Header fields without a table: some of HPACK's own, the rest as literals (RFC 7541, 6.1 and 6.2.2). */
+function requestHeaders(authority: string, path: string): Buffer {
+  const literal = (name: readonly number[], value: string): Buffer =>
+    Buffer.concat([Buffer.from([...name, value.length]), Buffer.from(value)]);
+  return Buffer.concat([
+    Buffer.from([0x83, 0x86]), // :method POST, :scheme http
+    literal([0x04], path),
+    literal([0x01], authority),
+    literal([0x0f, 0x10], "application/grpc"), // content-type
+    literal([0x00, 2, 0x74, 0x65], "trailers"), // te
+  ]);
+}
+
+function frameOf(
+  type: number,
+  flags: number,
+  id: number,
+  content: Uint8Array = Buffer.of(),
+): Buffer {
+  const head = Buffer.alloc(headBytes);
+  writeHead(head, content.length, type, flags, id);
+  return Buffer.concat([head, content]);
+}
+
+function writeHead(into: Buffer, length: number, type: number, flags: number, id: number): void {
+  into.writeUIntBE(length, 0, 3);
+  into.writeUInt8(type, 3);
+  into.writeUInt8(flags, 4);
+  into.writeUInt32BE(id, 5);
+}
+
+function windowUpdate(id: number, bytes: number): Buffer {
+  const content = Buffer.alloc(4);
+  content.writeUInt32BE(bytes);
+  return frameOf(frame.window, 0, id, content);
+}

@@ -1,0 +1,92 @@
+import type { Benchmark, Row, Settings } from "./benchmark.ts";
+import { withLoad } from "./load.ts";
+import { residentBytes, settledResidentBytes } from "./process-usage.ts";
+import { compare, tableLine } from "./report.ts";
+import { type Servers, type Target, targets, withServers } from "./servers.ts";
+
+/** What streams that wait cost the process that serves them. */
+interface IdleMemory {
+  readonly target: Target;
+  readonly streams: number;
+  readonly connections: number;
+  readonly bytesPerStream: number;
+  /** Before these streams were opened, and afterwards. */
+  readonly residentBefore: number;
+  readonly residentAfter: number;
+}
+
+/** Open before the first look, so that no code is read in for the first time while it is looked. */
+const warmUp = { streams: 100, connections: 10 };
+const settleMs = 15_000;
+const kibibyte = 1024;
+const widths = [8, 12, 13, 12, 12, 12];
+
+/** Memory of streams on which nothing comes. */
+export const idleMemory: Benchmark = {
+  name: "idle-memory",
+  options: { "idle-streams": "5000,1000", "idle-connections": "20,1000" },
+  async run(settings, say) {
+    const results: IdleMemory[] = [];
+    const shapes = shapesOf(settings);
+    say(
+      tableLine(
+        ["streams", "connections", "server", "KiB/stream", "MiB before", "MiB after"],
+        widths,
+      ),
+    );
+    for (const shape of shapes) {
+      for (const target of targets) {
+        const result = await withServers(target, (servers) => measure(servers, shape));
+        results.push(result);
+        const { streams, connections, bytesPerStream, residentBefore, residentAfter } = result;
+        const figures = [
+          bytesPerStream / kibibyte,
+          residentBefore / kibibyte ** 2,
+          residentAfter / kibibyte ** 2,
+        ].map((figure) => figure.toFixed(1));
+        say(tableLine([String(streams), String(connections), target, ...figures], widths));
+      }
+    }
+    return { rows: shapes.map((shape) => rowOf(results, shape)), results };
+  },
+};
+
+type Shape = Pick<IdleMemory, "streams" | "connections">;
+
+/** The first number of streams over the first number of connections, and so on. */
+function shapesOf(settings: Settings): Shape[] {
+  const connections = settings.numbers("idle-connections");
+  return settings
+    .numbers("idle-streams")
+    .map((streams, i) => ({ streams, connections: connections[i] ?? connections.at(-1) ?? 1 }));
+}
+
+function measure(servers: Servers, shape: Shape): Promise<IdleMemory> {
+  const { target, url, pid } = servers;
+  return withLoad(async (first) => {
+    await first.open({ target, url, ...warmUp });
+    const residentBefore = await settledResidentBytes(pid, settleMs);
+    return withLoad(async (load) => {
+      await load.open({ target, url, ...shape });
+      await settledResidentBytes(pid, settleMs);
+      const residentAfter = residentBytes(pid);
+      const bytesPerStream = (residentAfter - residentBefore) / shape.streams;
+      return { target, ...shape, bytesPerStream, residentBefore, residentAfter };
+    });
+  });
+}
+
+function rowOf(results: readonly IdleMemory[], { streams, connections }: Shape): Row {
+  const same = results.filter(
+    (result) => result.streams === streams && result.connections === connections,
+  );
+  const bytes = (target: Target): number =>
+    same.find((result) => result.target === target)?.bytesPerStream ?? Number.NaN;
+  return compare({
+    what: `memory per idle stream, ${streams} streams, ${connections} connections`,
+    unit: "KiB",
+    of: (target) => bytes(target) / kibibyte,
+    goals: { "grpc-proxy": 1 },
+    goal: "below grpc-proxy",
+  });
+}

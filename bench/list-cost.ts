@@ -1,0 +1,127 @@
+import { randomBytes } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import type { Benchmark, Row, Settings } from "./benchmark.ts";
+import { fill } from "./fill.ts";
+import { Http2Connection } from "./http2-connection.ts";
+import { compare, tableLine } from "./report.ts";
+import { keyOf, listPages, putRequest, range } from "./requests.ts";
+import { type Servers, type Target, targets, withServers } from "./servers.ts";
+import { median } from "./statistics.ts";
+
+/** What one list of everything costs, in milliseconds: CPU of all servers, and until it has come. */
+interface ListCost {
+  readonly target: Target;
+  readonly how: string;
+  readonly writesBetween: number;
+  readonly cpuMillis: number;
+  readonly frontCpuMillis: number;
+  readonly millis: number;
+}
+
+interface Way {
+  readonly how: string;
+  readonly writesBetween: number;
+  readonly list: (connection: Http2Connection) => Promise<{ readonly objects: number }>;
+}
+
+const warmUpLists = 10;
+/** Long enough for the writes between two lists to have been dealt with. */
+const restMs = 30;
+const widths = [13, 14, 15, 8, 12, 8];
+
+/** What a list of many objects costs. */
+export const listCost: Benchmark = {
+  name: "list-cost",
+  options: { objects: "10000", "value-bytes": "1024", lists: "50", "writes-between": "10" },
+  async run(settings, say) {
+    const results: ListCost[] = [];
+    say(tableLine(["server", "list", "writes between", "CPU ms", "before etcd", "ms"], widths));
+    for (const target of targets) {
+      await withServers(target, async (servers) => {
+        await fill(servers.etcd, settings.number("objects"), settings.number("value-bytes"));
+        for (const way of waysOf(target, settings.number("writes-between"))) {
+          const result = await measure(servers, way, settings);
+          results.push(result);
+          const { cpuMillis, frontCpuMillis, millis } = result;
+          const figures = [cpuMillis, frontCpuMillis, millis].map((figure) => figure.toFixed(1));
+          say(tableLine([target, way.how, String(way.writesBetween), ...figures], widths));
+        }
+      });
+    }
+    return { rows: rowsOf(results, settings), results };
+  },
+};
+
+function waysOf(target: Target, writesBetween: number): readonly Way[] {
+  if (target === "watch-fanout") {
+    const how = "all pages";
+    return [
+      { how, writesBetween: 0, list: listPages },
+      { how, writesBetween, list: listPages },
+    ];
+  }
+  return [
+    { how: "linearizable", writesBetween: 0, list: (connection) => range(connection) },
+    { how: "linearizable", writesBetween, list: (connection) => range(connection) },
+    { how: "serializable", writesBetween: 0, list: (connection) => range(connection, true) },
+  ];
+}
+
+async function measure(servers: Servers, way: Way, settings: Settings): Promise<ListCost> {
+  const objects = settings.number("objects");
+  const lost = (error: Error): void => void Promise.reject(error);
+  const connection = await Http2Connection.to(servers.url, lost);
+  const writer = await Http2Connection.to(servers.etcd.url, lost);
+  const value = randomBytes(settings.number("value-bytes"));
+  let written = 0;
+  let etcdCpu = 0;
+  let frontCpu = 0;
+  const millis: number[] = [];
+  for (let i = -warmUpLists; i < settings.number("lists"); i++) {
+    for (let write = 0; write < way.writesBetween; write++) {
+      // All over the objects.
+      written = (written + 611_953) % objects;
+      await writer.unary(putRequest(keyOf(written), value));
+    }
+    if (way.writesBetween > 0) await delay(restMs);
+    const before = servers.cpu();
+    const started = performance.now();
+    const listed = await way.list(connection);
+    const took = performance.now() - started;
+    if (listed.objects !== objects) throw new Error(`A list had ${listed.objects} objects.`);
+    if (i < 0) continue;
+    const after = servers.cpu();
+    millis.push(took);
+    etcdCpu += after.etcd - before.etcd;
+    frontCpu += after.front - before.front;
+  }
+  connection.close();
+  writer.close();
+  const perList = 1_000 / millis.length;
+  return {
+    target: servers.target,
+    how: way.how,
+    writesBetween: way.writesBetween,
+    cpuMillis: (etcdCpu + frontCpu) * perList,
+    frontCpuMillis: frontCpu * perList,
+    millis: median(millis),
+  };
+}
+
+function rowsOf(results: readonly ListCost[], settings: Settings): Row[] {
+  const writes = settings.number("writes-between");
+  return [0, writes].map((writesBetween) =>
+    compare({
+      what:
+        `CPU of a list of ${settings.number("objects")} x ${settings.number("value-bytes")} B, ` +
+        (writesBetween === 0 ? "cache unchanged" : `${writesBetween} writes between lists`),
+      unit: "ms",
+      // The first of each is etcd's default: linearizable.
+      of: (target) =>
+        results.find((each) => each.target === target && each.writesBetween === writesBetween)
+          ?.cpuMillis,
+      goals: { etcd: 1 / 5 },
+      goal: "1/5 of etcd",
+    }),
+  );
+}

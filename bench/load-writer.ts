@@ -1,0 +1,90 @@
+import { randomBytes } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import { Http2Connection } from "./http2-connection.ts";
+import { monotonicMs } from "./load-streams.ts";
+import { keyOf, putRequest } from "./requests.ts";
+
+/** What a writer at a fixed rate did. */
+export interface PacedWrites {
+  /** How many writes there had been before: the first of these is the event of that number. */
+  readonly first: number;
+  /** When each put was sent (monotonicMs), and the milliseconds until its answer. */
+  readonly sentAt: readonly number[];
+  readonly putMillis: readonly number[];
+}
+
+/** How far a writer without a rate gets ahead of the slowest stream. */
+const aheadOfSlowest = 1_000;
+const writesInFlight = 64;
+const keyCount = 1_000;
+
+/** Puts 1,000 keys in turn, straight into etcd. */
+export class LoadWriter {
+  readonly #connection: Http2Connection;
+  readonly #values: Buffer[];
+  /** Puts that were begun, and answered. */
+  #begun = 0;
+  #written = 0;
+  #isWriting = false;
+
+  private constructor(connection: Http2Connection, valueBytes: number) {
+    this.#connection = connection;
+    this.#values = Array.from({ length: 16 }, () => randomBytes(valueBytes));
+  }
+
+  static async to(etcdUrl: string, valueBytes: number): Promise<LoadWriter> {
+    const lost = (error: Error): void => void Promise.reject(error);
+    return new LoadWriter(await Http2Connection.to(etcdUrl, lost), valueBytes);
+  }
+
+  get written(): number {
+    return this.#written;
+  }
+
+  /** Writes as fast as etcd takes it and the slowest stream follows, whose events `completed` tells. */
+  writeSaturated(completed: () => number): void {
+    this.#isWriting = true;
+    const keepOn = async (): Promise<void> => {
+      while (this.#isWriting) {
+        if (this.#begun - completed() < aheadOfSlowest) await this.#put();
+        else await delay(1);
+      }
+    };
+    for (let i = 0; i < writesInFlight; i++) void keepOn();
+  }
+
+  /** What is under way is still written. */
+  async stop(): Promise<void> {
+    this.#isWriting = false;
+    while (this.#written < this.#begun) await delay(1);
+  }
+
+  /** Writes at a rate that does not wait for answers; resolves when all are answered. */
+  async writePaced(perSecond: number, count: number): Promise<PacedWrites> {
+    const first = this.#begun;
+    const sentAt: number[] = [];
+    const putMillis: number[] = [];
+    const puts: Promise<void>[] = [];
+    const started = monotonicMs();
+    for (let i = 0; i < count; i++) {
+      const wait = started + (i * 1_000) / perSecond - monotonicMs();
+      if (wait > 0) await delay(wait);
+      const sent = monotonicMs();
+      sentAt.push(sent);
+      puts.push(
+        this.#put().then(() => {
+          putMillis[i] = monotonicMs() - sent;
+        }),
+      );
+    }
+    await Promise.all(puts);
+    return { first, sentAt, putMillis };
+  }
+
+  async #put(): Promise<void> {
+    const i = this.#begun++;
+    const value = this.#values[i % this.#values.length] ?? Buffer.of();
+    await this.#connection.unary(putRequest(keyOf(i % keyCount), value));
+    this.#written++;
+  }
+}

@@ -1,0 +1,83 @@
+import type { Row } from "./benchmark.ts";
+import type { Target } from "./servers.ts";
+
+/** A ratio for people. */
+export function times(ratio: number): string {
+  return `${ratio.toPrecision(ratio >= 100 ? 3 : 2)} ×`;
+}
+
+/** A line of a table: each cell on the right of its column. */
+export function tableLine(cells: readonly string[], widths: readonly number[]): string {
+  return cells.map((cell, i) => cell.padStart(widths[i] ?? 0)).join("  ");
+}
+
+/** Three digits, or all before the point. */
+export function digits(value: number | undefined): string {
+  if (value === undefined || Number.isNaN(value)) return "";
+  if (Math.abs(value) >= 1_000) return Math.round(value).toLocaleString("en");
+  return String(Number(value.toPrecision(3)));
+}
+
+const headings = [
+  "",
+  "watch-fanout is",
+  "goal",
+  "met",
+  "watch-fanout",
+  "etcd",
+  "grpc-proxy",
+  "unit",
+];
+
+/** The table at the end, in Markdown: ratios first. */
+export function finalTable(rows: readonly Row[]): string[] {
+  const cells = [headings, ...rows.map(cellsOf)];
+  const widths = headings.map((_, i) => Math.max(3, ...cells.map((row) => row[i]?.length ?? 0)));
+  const lines = cells.map(
+    (row) => `| ${row.map((cell, i) => cell.padEnd(widths[i] ?? 0)).join(" | ")} |`,
+  );
+  lines.splice(1, 0, `| ${widths.map((width) => "-".repeat(width)).join(" | ")} |`);
+  return lines;
+}
+
+function cellsOf(row: Row): string[] {
+  const ratios = row.ratios.map(({ of, value }) => `${times(value)} ${of}`).join(", ");
+  const numbers = [row.watchFanout, row.etcd, row.grpcProxy].map(digits);
+  return [row.what, ratios, row.goal, row.met ? "yes" : "NO", ...numbers, row.unit];
+}
+
+/** What a row says that compares watch-fanout with the others. */
+interface Comparison {
+  readonly what: string;
+  readonly unit: string;
+  /** The number of each; undefined where there is none. */
+  readonly of: (target: Target) => number | undefined;
+  /** What multiple of another's number watch-fanout's is to be, at the most. */
+  readonly goals: Partial<Record<"etcd" | "grpc-proxy", number>>;
+  readonly goal: string;
+}
+
+/** A row in which less is better. */
+export function compare({ what, unit, of, goals, goal }: Comparison): Row {
+  const watchFanout = of("watch-fanout") ?? Number.NaN;
+  const others = (["etcd", "grpc-proxy"] as const).flatMap((other) => {
+    const value = of(other);
+    return value === undefined || Number.isNaN(value)
+      ? []
+      : [{ other, of: other, value: watchFanout / value }];
+  });
+  const met = Object.entries(goals).every(([other, most]) =>
+    others.some((ratio) => ratio.other === other && ratio.value <= most),
+  );
+  const ratios = others.map(({ of: name, value }) => ({ of: name, value }));
+  return {
+    what,
+    unit,
+    watchFanout,
+    etcd: of("etcd"),
+    grpcProxy: of("grpc-proxy"),
+    ratios,
+    goal,
+    met,
+  };
+}

@@ -1,0 +1,93 @@
+import { encode, Message } from "../test/foreign/protobuf.ts";
+import type { CallRequest, Http2Connection } from "./http2-connection.ts";
+import type { MessageScanner } from "./message-scanner.ts";
+import type { Target } from "./servers.ts";
+
+/** The one resource, and its keys in etcd. */
+export const resource = "bench";
+export const keyPrefix = "/bench/";
+
+const keyPrefixEnd = "/bench0";
+
+/** How a watch begins, and what it is. */
+export interface WatchTerms {
+  /** Everything after this revision; undefined: from now on. */
+  readonly afterRevision?: number | undefined;
+  /** The state first. Only watch-fanout has that. */
+  readonly initialState?: boolean;
+  /** Only watch-fanout has that. */
+  readonly latestState?: boolean;
+}
+
+/** A watch over all keys of the resource, by etcd's API or by ours. */
+export function watchRequest(target: Target, terms: WatchTerms = {}): CallRequest {
+  const { afterRevision, initialState, latestState } = terms;
+  if (target === "watch-fanout") {
+    const message = encode({
+      1: resource,
+      6: afterRevision,
+      7: initialState || undefined,
+      8: latestState ? 2 : undefined,
+    });
+    return { path: "/watchfanout.v1.ListWatchService/Watch", message, ends: true, counted: 2 };
+  }
+  const start = afterRevision === undefined ? undefined : afterRevision + 1;
+  return {
+    path: "/etcdserverpb.Watch/Watch",
+    // create_request = 1; in it: key = 1, range_end = 2, start_revision = 3.
+    message: encode({ 1: encode({ 1: keyPrefix, 2: keyPrefixEnd, 3: start }) }),
+    ends: false,
+    counted: 11,
+  };
+}
+
+/** Whether the message says that the watch is open; throws of one that says that it is over. */
+export function isOpening(target: Target, { count, number3, number4 }: MessageScanner): boolean {
+  if (target === "watch-fanout") return count === 0;
+  // WatchResponse: created = 3, canceled = 4.
+  if (number4 !== 0) throw new Error(`${target} cancelled a watch.`);
+  return number3 === 1;
+}
+
+export function keyOf(i: number): string {
+  return `${keyPrefix}${String(i).padStart(7, "0")}`;
+}
+
+/** etcd's Put. */
+export function putRequest(key: string, value: Uint8Array): CallRequest {
+  const message = encode({ 1: key, 2: value });
+  return { path: "/etcdserverpb.KV/Put", message, ends: true, counted: 15 };
+}
+
+/** One listing: how many objects came, and the revision. */
+export interface Listed {
+  readonly objects: number;
+  readonly revision: number;
+}
+
+/** Everything, in one answer: linearizable, as is the default, or serializable. */
+export async function range(
+  connection: Http2Connection,
+  serializable: boolean = false,
+): Promise<Listed> {
+  // RangeRequest: key = 1, range_end = 2, serializable = 7; RangeResponse: header = 1, kvs = 2.
+  const message = encode({ 1: keyPrefix, 2: keyPrefixEnd, 7: serializable || undefined });
+  const path = "/etcdserverpb.KV/Range";
+  const answer = await connection.unary({ path, message, ends: true, counted: 2 });
+  const header = new Message(answer.bytes1 ?? Buffer.of());
+  return { objects: answer.count, revision: header.number(3) };
+}
+
+/** Everything, page by page, each as large as the service makes it. */
+export async function listPages(connection: Http2Connection): Promise<Listed & { pages: number }> {
+  const path = "/watchfanout.v1.ListWatchService/List";
+  let token: Buffer | undefined;
+  for (let objects = 0, pages = 1; ; pages++) {
+    // ListRequest: page_token = 8; ListResponse: revision = 1, items = 2, next_page_token = 3.
+    const message = encode({ 1: resource, 8: token });
+    const answer = await connection.unary({ path, message, ends: true, counted: 2 });
+    objects += answer.count;
+    token = answer.bytes3;
+    if (token === undefined) return { objects, pages, revision: answer.number1 };
+  }
+}

@@ -1,0 +1,178 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { type Etcd, startEtcd } from "../test/etcd/etcd.ts";
+import { cpuSeconds } from "./process-usage.ts";
+import { keyPrefix, resource } from "./requests.ts";
+
+/** Whom clients talk to: etcd itself, or one that stands before it. */
+export type Target = "etcd" | "grpc-proxy" | "watch-fanout";
+
+export const targets: readonly Target[] = ["etcd", "grpc-proxy", "watch-fanout"];
+
+/** Seconds of CPU: of etcd, and of what stands before it. */
+export interface CpuTimes {
+  readonly etcd: number;
+  readonly front: number;
+}
+
+/** A process that serves what etcd has. */
+interface Front {
+  readonly url: string;
+  readonly process: ChildProcess;
+}
+
+/** An etcd, and what stands before it: all new, so that nothing is left from what was measured before. */
+export class Servers {
+  readonly target: Target;
+  readonly etcd: Etcd;
+  #front: Front | undefined;
+
+  private constructor(target: Target, etcd: Etcd) {
+    this.target = target;
+    this.etcd = etcd;
+  }
+
+  /** With `etcdArgs` for etcd. What stands before it is not started yet. */
+  static async ofEtcd(target: Target, etcdArgs: readonly string[] = []): Promise<Servers> {
+    return new Servers(target, await startEtcd({ args: etcdArgs }));
+  }
+
+  static async start(target: Target, etcdArgs: readonly string[] = []): Promise<Servers> {
+    const servers = await Servers.ofEtcd(target, etcdArgs);
+    try {
+      await servers.startFront();
+      return servers;
+    } catch (error) {
+      await servers.stop();
+      throw error;
+    }
+  }
+
+  /** Resolves when it serves. */
+  async startFront(): Promise<void> {
+    if (this.target === "watch-fanout") this.#front = await startService(this.etcd.url);
+    if (this.target === "grpc-proxy") this.#front = await startProxy(this.etcd);
+  }
+
+  /** Where clients go. */
+  get url(): string {
+    return this.#front?.url ?? this.etcd.url;
+  }
+
+  /** Of the process that clients go to. */
+  get pid(): number {
+    return this.#front?.process.pid ?? this.etcd.pid ?? 0;
+  }
+
+  cpu(): CpuTimes {
+    const front = this.#front?.process.pid;
+    return {
+      etcd: cpuSeconds(this.etcd.pid ?? 0),
+      front: front === undefined ? 0 : cpuSeconds(front),
+    };
+  }
+
+  async stop(): Promise<void> {
+    if (this.#front !== undefined) await killed(this.#front.process);
+    await this.etcd.stop();
+  }
+}
+
+/** Has `use` do with servers of its own, and stops them. */
+export async function withServers<T>(
+  target: Target,
+  use: (servers: Servers) => Promise<T>,
+  etcdArgs: readonly string[] = [],
+): Promise<T> {
+  const servers = await Servers.start(target, etcdArgs);
+  try {
+    return await use(servers);
+  } finally {
+    await servers.stop();
+  }
+}
+
+/** Started as a user does, unbuilt, with one resource; ready once its cache is filled. */
+async function startService(etcdUrl: string): Promise<Front> {
+  const main = fileURLToPath(new URL("../src/cli/main.ts", import.meta.url));
+  const child = started(process.execPath, [
+    ...["--disable-warning=ExperimentalWarning", main, "serve", "--etcd", etcdUrl],
+    ...["--resource", `${resource}=${keyPrefix}`, "--log-level", "warn"],
+    ...["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+  ]);
+  let text = "";
+  child.stdout?.on("data", (chunk) => {
+    text += chunk;
+  });
+  for (;;) {
+    const grpc = /serves gRPC on (\S+)/.exec(text)?.[1];
+    const readyz = /(http:\S+\/readyz)/.exec(text)?.[1];
+    if (grpc !== undefined && readyz !== undefined && (await isOk(readyz))) {
+      return { url: `http://${grpc}`, process: child };
+    }
+    if (child.exitCode !== null) throw new Error(`The service did not start: ${text}`);
+    await delay(20);
+  }
+}
+
+async function startProxy(etcd: Etcd): Promise<Front> {
+  const address = `127.0.0.1:${await freePort()}`;
+  const child = started(etcd.bin, [
+    ...["grpc-proxy", "start", `--endpoints=${new URL(etcd.url).host}`],
+    `--listen-addr=${address}`,
+  ]);
+  // It writes of everything that it does.
+  child.stdout?.resume();
+  for (;;) {
+    if (await isOk(`http://${address}/health`)) return { url: `http://${address}`, process: child };
+    if (child.exitCode !== null) throw new Error("etcd grpc-proxy did not start.");
+    await delay(20);
+  }
+}
+
+const running = new Set<ChildProcess>();
+process.on("exit", () => {
+  for (const child of running) child.kill("SIGKILL");
+});
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(1));
+
+function started(command: string, args: readonly string[]): ChildProcess {
+  const isOurs = command === process.execPath;
+  const child = spawn(command, args, {
+    cwd: tmpdir(),
+    stdio: ["ignore", "pipe", isOurs ? "inherit" : "ignore"],
+  });
+  running.add(child);
+  child.on("exit", () => running.delete(child));
+  return child;
+}
+
+async function killed(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exited = once(child, "exit");
+  child.kill("SIGKILL");
+  await exited;
+}
+
+async function isOk(url: string): Promise<boolean> {
+  try {
+    return (await fetch(url)).ok;
+  } catch {
+    return false;
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  server.close();
+  await once(server, "close");
+  if (address === null || typeof address === "string") throw new Error("There is no free port.");
+  return address.port;
+}
