@@ -2,7 +2,6 @@ import { setTimeout as delay } from "node:timers/promises";
 import { BareStatus } from "../foreign/bare-grpc.ts";
 import type { SeenRead } from "../guarantees/guarantees.ts";
 import type { Endpoint } from "./endpoint.ts";
-import type { Changing } from "./patience.ts";
 import { keys } from "./recorded-writer.ts";
 import type { Seeded } from "./seeded.ts";
 import { Connection, viewOf, type Wish } from "./wire.ts";
@@ -26,10 +25,11 @@ export interface FailedRead {
 }
 
 export interface ReaderOptions {
-  readonly name: string;
   readonly endpoints: readonly Endpoint[];
   readonly random: Seeded;
+  /** The index of the oldest of etcd's histories that may still be told of, and of the newest. */
   readonly era: () => number;
+  readonly newestEra: () => number;
   /** The newest revision that a write was acknowledged with. */
   readonly acknowledged: () => number;
   /** Pause after each read, in milliseconds at most. */
@@ -52,15 +52,13 @@ export class RecordedReader {
   readonly reads: RecordedRead[] = [];
   readonly failed: FailedRead[] = [];
   readonly #options: ReaderOptions;
-  readonly #changing: Changing;
   #running: Promise<void> | undefined;
   #isStopped = true;
   #connection: Connection | undefined;
   #answered = 0;
 
-  constructor(options: ReaderOptions, changing: Changing) {
+  constructor(options: ReaderOptions) {
     this.#options = options;
-    this.#changing = changing;
   }
 
   /** How many reads have been answered. */
@@ -90,13 +88,12 @@ export class RecordedReader {
     const { random, pauseMs } = this.#options;
     while (!this.#isStopped) {
       await this.#readOnce();
-      this.#changing.changed();
       await delay(random.between(0, pauseMs));
     }
   }
 
   async #readOnce(): Promise<void> {
-    const { random, endpoints, era, acknowledged } = this.#options;
+    const { random, endpoints, era, newestEra, acknowledged } = this.#options;
     const endpoint = random.pick(endpoints);
     const match = random.pickWeighted<Match>({ LINEARIZABLE: 6, ANY: 2, NOT_OLDER_THAN: 2 });
     const wish = random.chance(0.5) ? { key: random.pick(keys) } : random.pick(wishes);
@@ -114,7 +111,7 @@ export class RecordedReader {
           ? await connection.list(wish, matches[match], revision)
           : await connection.get(wish.key, matches[match], revision);
       const read = { view: viewOf(wish), notBefore, ...answer };
-      this.reads.push({ read, fromEra, toEra: era(), historyId, what });
+      this.reads.push({ read, fromEra, toEra: newestEra(), historyId, what });
       this.#answered++;
     } catch (error) {
       if (!(error instanceof Error) || !("code" in error)) throw error;

@@ -23,6 +23,8 @@ export interface RecordedSequence {
   /** Those of etcd's histories that it may be of: from when it began to when it ended. */
   fromEra: number;
   toEra: number;
+  /** The newest when it began. */
+  readonly bornEra: number;
   readonly streams: Told[][];
   /** The id of the history that its streams named; empty: none has. */
   historyId: string;
@@ -48,8 +50,9 @@ export interface WatcherOptions {
   readonly manner: Manner;
   readonly endpoints: readonly Endpoint[];
   readonly random: Seeded;
-  /** The index of etcd's history now. */
+  /** The index of the oldest of etcd's histories that may still be told of, and of the newest. */
   readonly era: () => number;
+  readonly newestEra: () => number;
   /** The newest revision that a write was acknowledged with. */
   readonly acknowledged: () => number;
   /** How many writes there have been, and a wait for more. */
@@ -106,6 +109,11 @@ export class RecordedWatcher {
     return resumePointOf(streams.flat()) ?? 0;
   }
 
+  /** Whether it has been told everything up to a revision of this history. */
+  isAt(revision: number, era: number): boolean {
+    return this.level >= revision && this.sequences.at(-1)?.bornEra === era;
+  }
+
   start(): void {
     this.#running = this.#run();
   }
@@ -157,7 +165,7 @@ export class RecordedWatcher {
       const sequence = this.#sequence();
       const end = await this.#stream(sequence);
       if (this.#isStopped) return;
-      sequence.toEra = this.#options.era();
+      sequence.toEra = this.#options.newestEra();
       if (end !== undefined) this.ends.push(end);
       if (end !== undefined && fresh.has(end.reason)) {
         this.#begin();
@@ -178,10 +186,11 @@ export class RecordedWatcher {
   }
 
   #begin(): RecordedSequence {
-    const { era, acknowledged } = this.#options;
+    const { era, newestEra, acknowledged } = this.#options;
     const sequence = {
       fromEra: era(),
-      toEra: era(),
+      bornEra: newestEra(),
+      toEra: newestEra(),
       streams: [],
       historyId: "",
       begins: { notBefore: acknowledged() },
@@ -224,7 +233,7 @@ export class RecordedWatcher {
 
   #take(sequence: RecordedSequence, told: Told[], response: Told): void {
     told.push(response);
-    sequence.toEra = this.#options.era();
+    sequence.toEra = this.#options.newestEra();
     if (response.historyId !== "") sequence.historyId = response.historyId;
     this.#events += response.events.length;
     this.#changing.changed();

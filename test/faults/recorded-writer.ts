@@ -3,7 +3,6 @@ import { BareStatus } from "../foreign/bare-grpc.ts";
 import type { Write } from "../guarantees/writes.ts";
 import type { Endpoint } from "./endpoint.ts";
 import type { EtcdCluster } from "./etcd-cluster.ts";
-import type { Changing } from "./patience.ts";
 import type { Seeded } from "./seeded.ts";
 import { Connection, type Thing } from "./wire.ts";
 
@@ -36,12 +35,12 @@ type Outcome = Pick<Write, "outcome" | "revision" | "reason">;
 export class RecordedWriter {
   readonly writes: Write[] = [];
   readonly #options: WriterOptions;
-  readonly #changing: Changing;
+  readonly #changing: { changed(): void };
   #running: Promise<void> | undefined;
   #isStopped = true;
   #count = 0;
 
-  constructor(options: WriterOptions, changing: Changing) {
+  constructor(options: WriterOptions, changing: { changed(): void }) {
     this.#options = options;
     this.#changing = changing;
   }

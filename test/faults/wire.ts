@@ -72,10 +72,10 @@ export class Connection {
       const answer = await this.#unary(`${listWatch}/List`, {
         1: resource,
         2: wish.prefix,
-        4: wish.labelSelector,
-        5: wish.fieldSelector,
-        6: match,
-        7: revision === 0 ? undefined : revision,
+        3: wish.labelSelector,
+        4: wish.fieldSelector,
+        5: match,
+        6: revision === 0 ? undefined : revision,
         8: token === "" ? undefined : token,
       });
       objects.push(...answer.messages(2).map(seenObject));

@@ -24,7 +24,9 @@ export class BareGrpc {
       // In MB. What flow control lets in has to fit.
       maxSessionMemory: 64,
     });
-    this.#session.once("connect", () => this.#session.setLocalWindowSize(4 * window));
+    this.#session.once("connect", () => {
+      if (!this.#session.destroyed) this.#session.setLocalWindowSize(4 * window);
+    });
     // Each call says itself what became of it.
     this.#session.on("error", () => {});
   }

@@ -1,0 +1,158 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { Disturbance } from "./endpoint.ts";
+import { untilSeen } from "./patience.ts";
+import type { ProcessReport } from "./process-report.ts";
+import { Relay } from "./relay.ts";
+import { fields, type Replica, type ReplicaOptions } from "./replica.ts";
+import { resource } from "./wire.ts";
+
+const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+const report = new URL("process-report.ts", import.meta.url).href;
+
+/** A replica that is a process of its own: `watch-fanout serve`. It does not outlive this process. */
+export class ChildReplica implements Replica {
+  readonly name: string;
+  readonly relay: Relay;
+  readonly upstream: readonly Relay[];
+  readonly #options: ReplicaOptions;
+  readonly #folder: string;
+  readonly #disturbance = new Disturbance();
+  #child: ChildProcess | undefined;
+  #exited: Promise<unknown> = Promise.resolve();
+  #admin = "";
+  /** The end of its log, for messages. */
+  #log = "";
+
+  private constructor(
+    options: ReplicaOptions,
+    relay: Relay,
+    upstream: readonly Relay[],
+    folder: string,
+  ) {
+    this.name = options.name;
+    this.#options = options;
+    this.relay = relay;
+    this.upstream = upstream;
+    this.#folder = folder;
+  }
+
+  static async create(options: ReplicaOptions): Promise<ChildReplica> {
+    const upstream = await Promise.all(options.etcd.map((port) => Relay.to(port)));
+    const folder = await mkdtemp(join(tmpdir(), "watch-fanout-test-"));
+    const { prefix, historyEvents } = options;
+    const history = historyEvents === undefined ? {} : { history: { "max-events": historyEvents } };
+    const config = {
+      resources: [{ ...{ name: resource, prefix, codec: "json", fields }, ...history }],
+    };
+    // JSON is YAML.
+    await writeFile(join(folder, "config.yaml"), JSON.stringify(config));
+    return new ChildReplica(options, await Relay.to(0), upstream, folder);
+  }
+
+  get pid(): number | undefined {
+    return this.#child?.pid;
+  }
+
+  get log(): string {
+    return this.#log;
+  }
+
+  onDisturbed(listener: () => void): () => void {
+    return this.#disturbance.on(listener);
+  }
+
+  disturb(): void {
+    this.#disturbance.happened();
+  }
+
+  async start(): Promise<void> {
+    if (this.#child !== undefined) return;
+    const { auth, historyKey } = this.#options;
+    const options = [
+      ...["--config", join(this.#folder, "config.yaml")],
+      ...["--etcd", this.upstream.map(({ url }) => url).join(",")],
+      ...["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+      ...["--log-level", "warn", "--shutdown-timeout", "1s", "--consistency-interval", "0s"],
+      ...(historyKey === undefined ? [] : ["--etcd-history-key", historyKey]),
+      ...(auth === undefined ? [] : ["--etcd-username", auth.username]),
+    ];
+    const runtime = ["--disable-warning=ExperimentalWarning", "--expose-gc", "--import", report];
+    const child = spawn(process.execPath, [...runtime, main, "serve", ...options], {
+      env: { PATH: process.env["PATH"], WATCH_FANOUT_ETCD_PASSWORD: auth?.password },
+      stdio: ["ignore", "pipe", "pipe", "ipc"],
+    });
+    this.#child = child;
+    this.#exited = once(child, "exit");
+    let said = "";
+    child.stdout?.on("data", (chunk: Buffer) => {
+      said += chunk.toString();
+    });
+    child.stderr?.on("data", (chunk: Buffer) => {
+      this.#log = (this.#log + chunk.toString()).slice(-8_000);
+    });
+    const [grpc, admin] = await untilSeen(`${this.name} to listen`, async () => {
+      const [, port] = /serves gRPC on \S+:(\d+)/.exec(said) ?? [];
+      const [, url] = /admin +(\S+)\/readyz/.exec(said) ?? [];
+      return port === undefined || url === undefined ? undefined : [port, url];
+    });
+    this.#admin = admin;
+    await untilSeen(`${this.name} to be ready`, async () =>
+      (await fetch(`${this.#admin}/readyz`)).ok ? true : undefined,
+    );
+    this.relay.aimAt(Number(grpc));
+  }
+
+  /** What one of the paths of its admin port says. */
+  async admin(path: string): Promise<string> {
+    return (await fetch(`${this.#admin}${path}`, { signal: AbortSignal.timeout(5_000) })).text();
+  }
+
+  /** Kills it (-9) and waits until it is gone. */
+  async kill(): Promise<void> {
+    const child = this.#child;
+    if (child === undefined) return;
+    this.#child = undefined;
+    child.kill("SIGKILL");
+    await this.#exited;
+  }
+
+  /** Holds up its event loop, and all else of it (SIGSTOP). */
+  pause(): void {
+    this.#child?.kill("SIGSTOP");
+  }
+
+  resume(): void {
+    this.#child?.kill("SIGCONT");
+  }
+
+  /** What it takes of memory and handles, after its garbage has been collected. */
+  async report(): Promise<ProcessReport> {
+    const child = this.#child;
+    if (child === undefined) throw new Error(`${this.name} does not run.`);
+    const answer = once(child, "message");
+    child.send("report");
+    const [told] = await answer;
+    return told as ProcessReport;
+  }
+
+  async heal(): Promise<void> {
+    for (const relay of [this.relay, ...this.upstream]) relay.heal();
+    this.resume();
+    // Whether it ended by itself is not to be passed over.
+    if (this.#child !== undefined && this.#child.exitCode !== null) {
+      throw new Error(`${this.name} ended with ${this.#child.exitCode}:\n${this.#log}`);
+    }
+    await this.start();
+  }
+
+  async stop(): Promise<void> {
+    await this.kill();
+    for (const relay of [this.relay, ...this.upstream]) await relay.close();
+    await rm(this.#folder, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,43 @@
+import type { Endpoint } from "./endpoint.ts";
+import type { Changing } from "./patience.ts";
+import { type Manner, RecordedWatcher } from "./recorded-watcher.ts";
+import type { Seeded } from "./seeded.ts";
+import type { Wish } from "./wire.ts";
+
+/** What is known to all clients of a world. */
+export interface Surroundings {
+  readonly endpoints: readonly Endpoint[];
+  readonly random: Seeded;
+  readonly era: () => number;
+  readonly newestEra: () => number;
+  readonly acknowledged: () => number;
+  readonly writes: { readonly count: number; readonly changing: Changing };
+  /** Told at each response. */
+  readonly told: Changing;
+}
+
+/** Every kind of watch, and every way to behave, at least once. */
+const population: readonly (readonly [name: string, wish: Wish, manner: Manner])[] = [
+  ["all from now", {}, {}],
+  ["all from the state on", { sendInitialEvents: true, includePrevious: true }, {}],
+  ["a prefix, hopping", { prefix: "a/", includePrevious: true }, { hopsAfter: 15 }],
+  ["one key", { key: "a/1", includePrevious: true, sendInitialEvents: true }, {}],
+  ["a label", { labelSelector: "app=web", sendInitialEvents: true, includePrevious: true }, {}],
+  ["a field, hopping", { fieldSelector: "spec.node=n1", includePrevious: true }, { hopsAfter: 10 }],
+  ["all, slow", { includePrevious: true }, { slow: { writes: 4, window: 16_384 } }],
+  ["all, vanishing", { sendInitialEvents: true }, { vanishesAfter: 12 }],
+  ["a prefix, impatient", { prefix: "b/", sendInitialEvents: true }, { isImpatient: true }],
+  [
+    "both selectors, hopping and impatient",
+    { labelSelector: "app=db", fieldSelector: "spec.node=n2", includePrevious: true },
+    { isImpatient: true, hopsAfter: 25 },
+  ],
+  ["all, slow and hopping", {}, { slow: { writes: 9, window: 8_192 }, hopsAfter: 20 }],
+];
+
+export function watchersIn(surroundings: Surroundings): RecordedWatcher[] {
+  return population.map(([name, wish, manner]) => {
+    const random = surroundings.random.fork();
+    return new RecordedWatcher({ ...surroundings, name, wish, manner, random }, surroundings.told);
+  });
+}

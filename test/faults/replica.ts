@@ -1,0 +1,32 @@
+import type { Endpoint } from "./endpoint.ts";
+import type { Relay } from "./relay.ts";
+
+/** One replica of the service in front of a cluster, with a network of its own on both sides. */
+export interface Replica extends Endpoint {
+  /** Through which it reaches etcd: one for each member, in their order. */
+  readonly upstream: readonly Relay[];
+  /** Clients would notice: so those who have a keepalive are told. */
+  disturb(): void;
+  /** Starts it, on its relay's address, and resolves when it is ready. Harmless while it runs. */
+  start(): Promise<void>;
+  /** Ends its networks' faults, and lets it run on or starts it anew. */
+  heal(): Promise<void>;
+  /** Ends it for good. Harmless when called twice. */
+  stop(): Promise<void>;
+}
+
+/** How a replica is configured. */
+export interface ReplicaOptions {
+  readonly name: string;
+  /** The resource's prefix in etcd. */
+  readonly prefix: string;
+  /** The client ports of etcd's members. */
+  readonly etcd: readonly number[];
+  readonly auth?: { readonly username: string; readonly password: string } | undefined;
+  readonly historyKey?: string | undefined;
+  /** Events of history that are kept, at the most. Default 100,000. */
+  readonly historyEvents?: number | undefined;
+}
+
+/** The fields that objects can be selected by. */
+export const fields = ["spec.node"];

@@ -1,0 +1,81 @@
+import { honest } from "../guarantees/guarantees.ts";
+import {
+  type Eras,
+  explainRead,
+  explainSequence,
+  honestEnd,
+  oneHistoryEach,
+} from "../guarantees/histories.ts";
+import { faithful, WritesDone } from "../guarantees/writes.ts";
+import type { World } from "./world.ts";
+
+/** The checkers of all promises, over all that the clients of a world were told. Empty: all were kept. */
+export function wrongIn(world: World): string[] {
+  const eras = world.truth.eras.map(({ changes }) => changes);
+  const named: { historyId: string; eras: readonly number[] }[] = [];
+  return [
+    ...wrongInWatches(world, eras, named),
+    ...wrongInReads(world, eras, named),
+    ...oneHistoryEach(named),
+    ...wrongInWrites(world, eras),
+  ];
+}
+
+type Named = { historyId: string; eras: readonly number[] }[];
+
+function wrongInWatches(world: World, eras: Eras, named: Named): string[] {
+  const wrong: string[] = [];
+  for (const watcher of world.watchers) {
+    for (const recorded of watcher.sequences) {
+      const { fromEra, toEra, begins, historyId } = recorded;
+      const sequence = watcher.sequenceOf(recorded);
+      const told = { sequence, fromEra, toEra, notBefore: begins?.notBefore };
+      const explained = explainSequence(told, eras);
+      wrong.push(...explained.wrong.map((what) => `${watcher.name}: ${what}`));
+      named.push({ historyId, eras: explained.eras });
+    }
+    for (const end of watcher.ends) {
+      const said = `${watcher.name}, by ${end.endpoint}, "${end.message}"`;
+      wrong.push(...honestEnd(end, world.reasons).map((what) => `${said}: ${what}`));
+    }
+    const live = watcher.sequences.at(-1);
+    if (live === undefined) continue;
+    const { changes } = world.truth.era;
+    wrong.push(
+      ...honest(watcher.sequenceOf(live), changes, world.level).map(
+        (what) => `${watcher.name}: Honest: ${what}`,
+      ),
+    );
+  }
+  return wrong;
+}
+
+function wrongInReads(world: World, eras: Eras, named: Named): string[] {
+  const wrong: string[] = [];
+  for (const { historyId, what, ...told } of world.reader.reads) {
+    const explained = explainRead(told, eras);
+    wrong.push(...explained.wrong.map((broken) => `${what}: ${broken}`));
+    named.push({ historyId, eras: explained.eras });
+  }
+  for (const { what, code, reason, message } of world.reader.failed) {
+    const end = { code, reason, metadata: {}, resumePoint: undefined };
+    // A call that took too long was told so by gRPC.
+    if (code === 4) continue;
+    wrong.push(
+      ...honestEnd(end, world.reasons).map((broken) => `${what}, "${message}": ${broken}`),
+    );
+  }
+  return wrong;
+}
+
+function wrongInWrites(world: World, eras: Eras): string[] {
+  const done = eras.map((changes) => new WritesDone(changes));
+  return world.writers.flatMap(({ writes }) =>
+    writes.flatMap((write) => {
+      // What was under way when etcd was put back may have been done in either history.
+      const found = done[write.fromEra];
+      if (write.fromEra !== write.toEra || found === undefined) return [];
+      return faithful(write, found).map((what) => `Faithful: ${what}`);
+    }),
+  );
+}

@@ -1,0 +1,272 @@
+import { ChildReplica } from "./child-replica.ts";
+import { watchersIn } from "./clients.ts";
+import { type ClusterOptions, EtcdCluster } from "./etcd-cluster.ts";
+import { InProcessReplica } from "./in-process-replica.ts";
+import { Changing, inTime, patienceMs, untilSeen } from "./patience.ts";
+import { RecordedReader } from "./recorded-reader.ts";
+import type { RecordedWatcher } from "./recorded-watcher.ts";
+import { RecordedWriter } from "./recorded-writer.ts";
+import type { Replica, ReplicaOptions } from "./replica.ts";
+import { Seeded } from "./seeded.ts";
+import type { Snapshot } from "./snapshot-tool.ts";
+import { Truth } from "./truth.ts";
+import { wrongIn } from "./verdict.ts";
+
+export interface WorldOptions {
+  readonly cluster?: ClusterOptions;
+  /** How many replicas run within this process. Default 2. */
+  readonly replicas?: number;
+  /** How many are processes of their own. Default 0. */
+  readonly children?: number;
+  readonly replica?: Pick<ReplicaOptions, "auth" | "historyKey" | "historyEvents">;
+  /** How many write at once. Default 2. */
+  readonly writers?: number;
+  /** Bytes of filling in a value, at the most. Default 200. */
+  readonly filling?: number;
+  /** How often writes go through the service. Default 0.3. */
+  readonly throughService?: number;
+}
+
+/** Below which the resource's keys are in etcd. */
+export const prefix = "/things/";
+
+/** Why a stream may end whatever else has happened. */
+const usualReasons = ["UPSTREAM_UNAVAILABLE", "NOT_READY", "DRAINING", "REVISION_TOO_NEW"];
+
+/**
+ * etcd, replicas in front of it, and clients of all kinds, all of which write down what they see. Faults
+ * are done to it from outside; `settle` ends them and waits until every client has seen the end; `wrong`
+ * says which promises were broken meanwhile.
+ */
+export class World {
+  readonly random: Seeded;
+  readonly cluster: EtcdCluster;
+  readonly truth: Truth;
+  readonly replicas: readonly Replica[];
+  readonly inProcess: readonly InProcessReplica[];
+  readonly children: readonly ChildReplica[];
+  readonly watchers: readonly RecordedWatcher[];
+  readonly writers: readonly RecordedWriter[];
+  readonly reader: RecordedReader;
+  /** Why streams may end. */
+  readonly reasons = new Set(usualReasons);
+  /** Changes with each write that has ended. */
+  readonly writes: { count: number; readonly changing: Changing };
+  /** Changes with each response that any watcher is told. */
+  readonly told: Changing;
+  /** The first of etcd's histories that may still be told of. */
+  oldestEra = 0;
+  /** Everything up to this revision had been told when it was settled last. */
+  level = 0;
+  #acknowledged = 0;
+
+  private constructor(
+    cluster: EtcdCluster,
+    inProcess: readonly InProcessReplica[],
+    children: readonly ChildReplica[],
+    random: Seeded,
+    options: WorldOptions,
+  ) {
+    this.random = random;
+    this.cluster = cluster;
+    this.inProcess = inProcess;
+    this.children = children;
+    this.replicas = [...inProcess, ...children];
+    this.truth = new Truth(cluster, prefix);
+    const writeEnds = new Changing();
+    this.writes = { count: 0, changing: writeEnds };
+    this.told = new Changing();
+    const endpoints = this.replicas;
+    const common = { endpoints, era: () => this.oldestEra, acknowledged: () => this.#floor() };
+    const { throughService = 0.3, filling = 200 } = options;
+    this.writers = Array.from({ length: options.writers ?? 2 }, (_, i) => {
+      const name = `w${i}`;
+      return new RecordedWriter(
+        {
+          ...{ name, cluster, prefix, endpoints, throughService, filling, pauseMs: 6 },
+          random: random.fork(),
+          era: () => this.truth.era.index,
+        },
+        { changed: () => this.#wrote() },
+      );
+    });
+    this.watchers = watchersIn({
+      ...common,
+      newestEra: () => this.truth.era.index,
+      random: random.fork(),
+      writes: this.writes,
+      told: this.told,
+    });
+    this.reader = new RecordedReader({
+      ...{ ...common, newestEra: () => this.truth.era.index },
+      ...{ random: random.fork(), pauseMs: 15 },
+    });
+  }
+
+  /** Everything runs, every watcher has been told something, and writes are under way. */
+  static async open(seed: number, options: WorldOptions = {}): Promise<World> {
+    const random = new Seeded(seed);
+    const cluster = await EtcdCluster.start(options.cluster);
+    const etcd = cluster.members.map(({ clientPort }) => clientPort);
+    const of = (name: string): ReplicaOptions => ({ name, prefix, etcd, ...options.replica });
+    const inProcess: InProcessReplica[] = [];
+    const children: ChildReplica[] = [];
+    for (let i = 0; i < (options.replicas ?? 2); i++) {
+      inProcess.push(await InProcessReplica.create(of(`replica ${i}`)));
+    }
+    for (let i = 0; i < (options.children ?? 0); i++) {
+      children.push(await ChildReplica.create(of(`child ${i}`)));
+    }
+    const world = new World(cluster, inProcess, children, random, options);
+    try {
+      await Promise.all(world.replicas.map((replica) => replica.start()));
+      world.truth.start();
+      world.goOn();
+      world.reader.start();
+      for (const watcher of world.watchers) watcher.start();
+      await world.until("every watcher to have begun", () =>
+        world.watchers.every(({ level }) => level > 0),
+      );
+    } catch (error) {
+      await world.close();
+      throw error;
+    }
+    return world;
+  }
+
+  /** Resolves when so many more writes have ended, in whatever way. */
+  async afterWrites(count: number): Promise<void> {
+    const until = this.writes.count + count;
+    const reached = this.writes.changing.until(() => this.writes.count >= until);
+    await inTime(() => `${count} writes to end`, reached);
+  }
+
+  /** Resolves when it is so, which is asked whenever a watcher is told something. */
+  async until(what: string, reached: () => boolean): Promise<void> {
+    await inTime(() => what, this.told.until(reached));
+  }
+
+  /** Resolves when no write is under way any more, and none begins. */
+  async holdWrites(): Promise<void> {
+    await Promise.all(this.writers.map((writer) => writer.stop()));
+  }
+
+  /** Writes go on. */
+  goOn(): void {
+    for (const writer of this.writers) writer.start();
+  }
+
+  /** Saves what etcd holds, between writes. */
+  async snapshot(): Promise<Snapshot> {
+    await this.holdWrites();
+    const snapshot = await this.cluster.snapshot();
+    this.goOn();
+    return snapshot;
+  }
+
+  /** Puts etcd back to a snapshot, while nobody writes. */
+  async restore(snapshot: Snapshot): Promise<void> {
+    this.reasons.add("HISTORY_CHANGED");
+    await this.holdWrites();
+    await this.truth.through(await this.cluster.revision());
+    await this.truth.stop();
+    this.truth.beginEra(snapshot.revision);
+    this.#acknowledged = 0;
+    await this.cluster.restore(snapshot);
+    this.truth.start();
+    this.goOn();
+  }
+
+  /** Compacts etcd up to its own revision, after all of it has been taken down. */
+  async compact(): Promise<number> {
+    const revision = await this.cluster.revision();
+    await this.truth.through(revision);
+    await this.cluster.compact(revision);
+    return revision;
+  }
+
+  /**
+   * Ends all faults, writes once more to every key, and waits until every watcher has been told of that.
+   * Returns what is wrong: a client that is not told has gone quiet.
+   */
+  async settle(): Promise<string[]> {
+    await this.cluster.heal();
+    await Promise.all(this.replicas.map((replica) => replica.heal()));
+    await this.holdWrites();
+    const level = await this.#lastWrite();
+    await this.truth.through(level);
+    this.level = level;
+    for (const watcher of this.watchers) watcher.hurry(true);
+    const era = this.truth.era.index;
+    const isThere = (watcher: RecordedWatcher): boolean => watcher.isAt(level, era);
+    const quiet: string[] = [];
+    try {
+      await this.until("every watcher to be told of the last write", () =>
+        this.watchers.every(isThere),
+      );
+    } catch {
+      for (const watcher of this.watchers.filter((one) => !isThere(one))) {
+        const last = JSON.stringify(watcher.ends.at(-1) ?? null);
+        quiet.push(
+          `Honest: ${watcher.place} is at ${watcher.level} and was not told of ${level} within ` +
+            `${patienceMs} ms; its last stream ended with ${last}`,
+        );
+      }
+    }
+    for (const watcher of this.watchers) watcher.hurry(false);
+    return quiet;
+  }
+
+  /** Settles, and says all that was wrong since the beginning or since `forget`. */
+  async wrong(): Promise<string[]> {
+    const quiet = await this.settle();
+    await this.reader.stop();
+    const wrong = [...quiet, ...wrongIn(this)];
+    this.reader.start();
+    return wrong;
+  }
+
+  /** After all was right: goes on from here, and keeps nothing of what was. */
+  forget(): void {
+    this.oldestEra = this.truth.era.index;
+    for (const watcher of this.watchers) watcher.forget();
+    for (const writer of this.writers) writer.writes.splice(0);
+    this.reader.forget();
+    const lowest = Math.min(...this.watchers.map(({ level }) => level));
+    this.truth.era.forgetBefore(lowest);
+    this.reasons.clear();
+    for (const reason of usualReasons) this.reasons.add(reason);
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.watchers, this.reader].map((client) => client.stop()));
+    // What they wait for may be held up by a fault, and is let go of by the end of what it waits for.
+    const writersStopped = this.holdWrites();
+    await Promise.all(this.replicas.map((replica) => replica.stop()));
+    await writersStopped;
+    await this.truth.stop();
+    await this.cluster.stop();
+  }
+
+  /** What is acknowledged now is of no use to those who may still be told of an older history. */
+  #floor(): number {
+    return this.oldestEra === this.truth.era.index ? this.#acknowledged : 0;
+  }
+
+  #wrote(): void {
+    this.writes.count++;
+    for (const writer of this.writers) {
+      const { outcome, revision = 0, fromEra, toEra } = writer.writes.at(-1) ?? {};
+      const isOfNow = fromEra === this.truth.era.index && toEra === fromEra;
+      if (outcome !== "acknowledged" || !isOfNow) continue;
+      this.#acknowledged = Math.max(this.#acknowledged, revision);
+    }
+    this.writes.changing.changed();
+  }
+
+  async #lastWrite(): Promise<number> {
+    const [writer] = this.writers;
+    if (writer === undefined) throw new Error("Nobody writes.");
+    return untilSeen("the last write", () => writer.writeAll());
+  }
+}
