@@ -1,4 +1,3 @@
-import type { UntypedServiceImplementation } from "@grpc/grpc-js";
 import { objectNotFound } from "../errors.ts";
 import type { StoredObject } from "../storage/object.ts";
 import type { ListResult } from "../storage/storage.ts";
@@ -8,38 +7,38 @@ import type { ListRequest__Output } from "../wire/generated/watchfanout/v1/ListR
 import type { CallContext, ServedResource } from "./calls.ts";
 import { encodePageToken, pageTokenSize } from "./page-token.ts";
 import { checkHistory, listingOf, parseGet, parseList, resourceNamed } from "./requests.ts";
-import { unaryCall } from "./unary-call.ts";
-import type { WatchCalls } from "./watch-calls.ts";
+import type { Serving } from "./served-methods.ts";
+import { unary } from "./unary-call.ts";
+import { watching } from "./watching.ts";
+
+const service = "watchfanout.v1.ListWatchService";
 
 /** How large a page becomes, in bytes: below 4 MiB, the most that a gRPC client takes by default. */
 const maxPageBytes = 4 * 1024 ** 2 - 1024;
 
-/** The handlers of watchfanout.v1.ListWatchService. */
-export function listWatchHandlers(
-  context: CallContext,
-  watches: WatchCalls,
-): UntypedServiceImplementation {
+/** How the methods of watchfanout.v1.ListWatchService are served, by name. */
+export function listWatchMethods(context: CallContext): Serving {
   const { resources } = context;
   return {
-    Get: unaryCall<GetRequest__Output>(context, async (request, signal) => {
+    Get: unary<GetRequest__Output>(context, `${service}/Get`, async (request, signal) => {
       const resource = resourceNamed(resources, request.resource);
       const get = { ...parseGet(request), signal };
       const { revision, object } = await inHistory(resource, request.history_id, signal, () =>
         resource.get(get),
       );
       if (object === undefined) throw objectNotFound(request.key, revision);
-      return encodeObjectResponse(revision, object, resource.currentHistoryId);
+      return [encodeObjectResponse(revision, object, resource.currentHistoryId)];
     }),
-    List: unaryCall<ListRequest__Output>(context, async (request, signal) => {
+    List: unary<ListRequest__Output>(context, `${service}/List`, async (request, signal) => {
       const resource = resourceNamed(resources, request.resource);
       const selection = resource.select(request.label_selector, request.field_selector);
       const { list, historyId } = parseList(request, selection, maxPageBytes);
       const result = await inHistory(resource, historyId, signal, () =>
         resource.list({ ...list, signal }),
       );
-      return encodePage(result, request, resource.currentHistoryId);
+      return [encodePage(result, request, resource.currentHistoryId)];
     }),
-    Watch: watches.handler,
+    Watch: watching(context),
   };
 }
 

@@ -57,7 +57,8 @@ function faultOf(bytes: Buffer): WireStatus | undefined {
   if (bytes.length === 0) return refused(status.UNIMPLEMENTED, "Received no request message");
   const end = prefixSize + (bytes.length < prefixSize ? 0 : bytes.readUInt32BE(1));
   if (end > bytes.length) {
-    return refused(status.INTERNAL, `Received ${bytes.length} bytes of a request of ${end}`);
+    const parts = `${bytes.length} of ${end} bytes`;
+    return refused(status.UNIMPLEMENTED, `Received no whole request message: ${parts}`);
   }
   if (bytes[0] !== 0) {
     return refused(status.INTERNAL, "Received a compressed request without a grpc-encoding");

@@ -18,12 +18,13 @@ import {
   statusCodeOf,
 } from "./http2-stream.ts";
 import { defaultServerLimits, type ServerLimits } from "./limits.ts";
-import { listWatchHandlers } from "./list-watch-service.ts";
+import { listWatchMethods } from "./list-watch-service.ts";
+import { PlainCalls } from "./plain-calls.ts";
 import { ReflectionService } from "./reflection-service.ts";
 import { SendPatrol } from "./send-patrol.ts";
-import { encodedService, strictService } from "./strict-service.ts";
-import { WatchCalls } from "./watch-calls.ts";
-import { writeHandlers } from "./write-service.ts";
+import { addToGrpcJs, servedMethods } from "./served-methods.ts";
+import { strictService } from "./strict-service.ts";
+import { writeMethods } from "./write-service.ts";
 
 export type { RpcObserver, ServedResource } from "./calls.ts";
 
@@ -68,7 +69,7 @@ export class RunningServer {
   readonly #health: HealthService;
   readonly #reflection: ReflectionService;
   readonly #patrol: SendPatrol;
-  readonly #watches: WatchCalls;
+  readonly #plainCalls: PlainCalls;
   readonly #sockets = new Set<Socket>();
   readonly #endFlushMs: number;
   #openCalls = 0;
@@ -97,7 +98,6 @@ export class RunningServer {
       maxStreamAgeMs: limits.maxStreamAgeMs,
       random: options.random ?? Math.random,
     };
-    this.#watches = new WatchCalls(context, limits.maxRequestBytes);
     this.#health = new HealthService(this.#initialHealth());
     this.#reflection = new ReflectionService(descriptors, logger);
     this.#server = new Server({
@@ -115,11 +115,12 @@ export class RunningServer {
       burst: limits.maxStreamsPerConnection,
       perSecond: limits.maxCancelsPerSecond,
     });
-    this.#server.addService(
-      encodedService(listWatchService),
-      listWatchHandlers(context, this.#watches),
-    );
-    this.#server.addService(encodedService(writeService), writeHandlers(context));
+    const reading = servedMethods(listWatchService, listWatchMethods(context));
+    const writing = servedMethods(writeService, writeMethods(context));
+    const methods = new Map([...reading, ...writing]);
+    this.#plainCalls = new PlainCalls(methods, context, limits.maxRequestBytes);
+    addToGrpcJs(this.#server, listWatchService, methods, context);
+    addToGrpcJs(this.#server, writeService, methods, context);
     this.#server.addService(strictService(healthService), this.#health.handlers);
     for (const service of reflectionServices) {
       this.#server.addService(strictService(service), this.#reflection.handlers);
@@ -190,6 +191,7 @@ export class RunningServer {
       this.#server.forceShutdown();
       this.#cutConnections();
     }, withinMs);
+    const unread = clock.setTimeout(() => this.#plainCalls.refuseUnread(), this.#endFlushMs);
     // Whoever has said nothing, or not enough to be told of the end, would never close by itself.
     let flush: Timer | undefined;
     this.#onIdle = () => {
@@ -198,6 +200,7 @@ export class RunningServer {
     if (this.#openCalls === 0) this.#onIdle();
     await closed;
     bound.cancel();
+    unread.cancel();
     flush?.cancel();
   }
 
@@ -259,7 +262,7 @@ export class RunningServer {
       if (this.#openCalls === 0) this.#onIdle?.();
       onEnded?.();
     });
-    return this.#watches.take(stream, headers);
+    return this.#plainCalls.take(stream, headers);
   }
 
   /** Tells the observer of a call, and returns what is to be called when it is closed. */

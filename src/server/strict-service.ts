@@ -16,17 +16,3 @@ export function strictService(service: ServiceDefinition): ServiceDefinition {
   });
   return Object.fromEntries(methods);
 }
-
-/** The same, whose handlers give responses that are encoded already. */
-export function encodedService(service: ServiceDefinition): ServiceDefinition {
-  const methods = Object.entries(strictService(service));
-  return Object.fromEntries(
-    methods.map(([name, method]) => [name, { ...method, responseSerialize: asBuffer }] as const),
-  );
-}
-
-/** grpc-js copies what it sends with a method that only Buffers have. */
-function asBuffer(bytes: Uint8Array): Buffer {
-  if (Buffer.isBuffer(bytes)) return bytes;
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-}

@@ -5,7 +5,7 @@ import { statusOf } from "../wire/errors.ts";
 import { framesOf } from "../wire/frames.ts";
 import { type CallContext, presentError, type ServedResource } from "./calls.ts";
 import type { Sender } from "./send-patrol.ts";
-import type { WatchCall } from "./watch-call.ts";
+import type { ServerCall } from "./server-call.ts";
 
 /** What calls of Watch are called in logs and metrics. */
 export const watchMethod = "watchfanout.v1.ListWatchService/Watch";
@@ -18,7 +18,7 @@ const noFrames: readonly Uint8Array[] = [];
  * kept for it here. However the call ends, the watch is closed.
  */
 export class WatchSender implements Sender {
-  readonly #call: WatchCall;
+  readonly #call: ServerCall;
   readonly #watch: WatchStream;
   readonly #resource: Pick<ServedResource, "currentHistoryId">;
   readonly #context: CallContext;
@@ -33,7 +33,7 @@ export class WatchSender implements Sender {
   #ended = false;
 
   constructor(
-    call: WatchCall,
+    call: ServerCall,
     watch: WatchStream,
     resource: Pick<ServedResource, "currentHistoryId">,
     context: CallContext,

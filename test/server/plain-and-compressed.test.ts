@@ -109,8 +109,8 @@ describe("A call of Watch", () => {
       Buffer.from([0, 0xff, 0xff, 0xff, 0xff]),
       status.RESOURCE_EXHAUSTED,
     ],
-    ["sends less than it announced", framed(request).subarray(0, -1), status.INTERNAL],
-    ["ends within the prefix", Buffer.from([0, 0, 0]), status.INTERNAL],
+    ["sends less than it announced", framed(request).subarray(0, -1), status.UNIMPLEMENTED],
+    ["ends within the prefix", Buffer.from([0, 0, 0]), status.UNIMPLEMENTED],
     ["is compressed and does not say how", compressed(request), status.INTERNAL],
   ])("that %s is refused", async (_name, bytes, code) => {
     const { server } = await serveThings();

@@ -1,4 +1,5 @@
 import { createConnection } from "node:net";
+import { status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
 import { listWatchService } from "../../src/wire/services.ts";
 import { ManualTimers } from "./manual-timers.ts";
@@ -63,6 +64,19 @@ describe("Draining", () => {
     ).rejects.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
     refused.close();
     expect(clock.now()).toBe(0);
+  });
+
+  test("does not wait for those who have not said what they want", async () => {
+    const { server, clock, recorder } = await serveThings();
+    const raw = new RawConnection(server.port);
+    const calls = [raw.open(Watch.path), raw.open(List.path)];
+    for (const call of calls) call.stream.write(Buffer.of(0));
+    await recorder.untilStarted(2);
+    const drained = server.drain(10_000);
+    clock.advance(1_000);
+    for (const call of calls) expect((await call.drain().ended).code).toBe(status.UNAVAILABLE);
+    clock.advance(1_000);
+    await drained;
   });
 
   test("cuts off at its limit whatever is left", async () => {

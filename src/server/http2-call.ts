@@ -1,10 +1,10 @@
-import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { Metadata, status } from "@grpc/grpc-js";
 import type { Timer } from "../clock.ts";
 import type { WireStatus } from "../wire/errors.ts";
 import { type CallContext, resetUnlessClosed } from "./calls.ts";
 import { timeoutOf } from "./http2-stream.ts";
-import type { WatchCall } from "./watch-call.ts";
+import type { Frame, ServerCall } from "./server-call.ts";
 
 /*
  * What gRPC is over HTTP/2 is said in
@@ -24,10 +24,10 @@ const withTrailers = { waitForTrailers: true };
 const ignore = (): void => {};
 
 /**
- * A call of Watch straight on its HTTP/2 stream. A frame that thousands of streams get is handed to each
+ * A call straight on its HTTP/2 stream. A frame that thousands of streams get is handed to each
  * as it is, where grpc-js would copy it for each, and an idle stream takes half of the memory.
  */
-export class Http2WatchCall implements WatchCall {
+export class Http2Call implements ServerCall {
   readonly deadline: number | undefined;
   readonly #stream: ServerHttp2Stream;
   readonly #context: CallContext;
@@ -62,16 +62,30 @@ export class Http2WatchCall implements WatchCall {
     this.#stream.write(frame, onAccepted);
   }
 
+  answer(frame: Frame): void {
+    if (this.isOver) return;
+    const stream = this.#stream;
+    this.#respond();
+    stream.cork();
+    for (const part of frame) stream.write(part);
+    this.#endWith({ "grpc-status": status.OK }, this.#context.responseFlushMs);
+    stream.uncork();
+  }
+
   end({ code, details, metadata }: WireStatus): void {
     if (this.isOver) return;
-    this.#hasEnded = true;
-    this.#timer?.cancel();
     const trailers = {
       "grpc-status": code,
       // As grpc-js writes it: what may not stand in a header, percent-encoded.
       "grpc-message": encodeURI(details),
       ...metadata.toHttp2Headers(),
     };
+    this.#endWith(trailers, this.#context.endFlushMs);
+  }
+
+  #endWith(trailers: OutgoingHttpHeaders, flushMs: number): void {
+    this.#hasEnded = true;
+    this.#timer?.cancel();
     const stream = this.#stream;
     if (stream.headersSent) {
       stream.once("wantTrailers", () => stream.sendTrailers(trailers));
@@ -79,7 +93,7 @@ export class Http2WatchCall implements WatchCall {
     } else {
       stream.respond({ ...responseHeaders, ...trailers }, { endStream: true });
     }
-    resetUnlessClosed(stream, this.#context.endFlushMs, this.#context.clock);
+    resetUnlessClosed(stream, flushMs, this.#context.clock);
   }
 
   #respond(): void {

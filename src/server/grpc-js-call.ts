@@ -1,0 +1,140 @@
+import type { ServerHttp2Stream } from "node:http2";
+import type {
+  handleServerStreamingCall,
+  handleUnaryCall,
+  ServerUnaryCall,
+  ServerWritableStream,
+} from "@grpc/grpc-js";
+import type { Timer } from "../clock.ts";
+import type { Decoded } from "../wire/decode.ts";
+import { prefixSize } from "../wire/encode.ts";
+import type { WireStatus } from "../wire/errors.ts";
+import { type CallContext, resetUnlessClosed } from "./calls.ts";
+import { http2StreamOf } from "./http2-stream.ts";
+import type { Frame, ServedMethod, ServerCall } from "./server-call.ts";
+
+/** What grpc-js calls a call that is no stream, and one that is. */
+type Unary = ServerUnaryCall<Decoded<unknown>, Buffer>;
+type Streaming = ServerWritableStream<Decoded<unknown>, Buffer>;
+
+/** A method without a stream, as grpc-js wants it. */
+export function unaryHandler(
+  { serve }: ServedMethod,
+  context: CallContext,
+): handleUnaryCall<Decoded<unknown>, Buffer> {
+  return (call, callback) => {
+    const toGrpcJs = {
+      send: () => {
+        throw new Error("A call that is no stream has one answer.");
+      },
+      answer: (message: Buffer) => callback(null, message),
+      end: (status: WireStatus) => callback(status),
+    };
+    serve(new GrpcJsCall(call, toGrpcJs, context), call.request);
+  };
+}
+
+/** A method with a stream of responses, as grpc-js wants it. */
+export function streamingHandler(
+  { serve }: ServedMethod,
+  context: CallContext,
+): handleServerStreamingCall<Decoded<unknown>, Buffer> {
+  return (call) => {
+    const toGrpcJs = {
+      send: (message: Buffer, onAccepted: (error?: Error | null) => void) =>
+        void call.write(message, onAccepted),
+      answer: () => {
+        throw new Error("A stream has no one answer.");
+      },
+      end: (status: WireStatus) => void call.emit("error", status),
+    };
+    serve(new GrpcJsCall(call, toGrpcJs, context), call.request);
+  };
+}
+
+interface ToGrpcJs {
+  send(message: Buffer, onAccepted: (error?: Error | null) => void): void;
+  answer(message: Buffer): void;
+  end(status: WireStatus): void;
+}
+
+/**
+ * A call as grpc-js hands it to its handler: of a client that compresses its request, or where this
+ * version of grpc-js does not let its streams be taken over.
+ */
+class GrpcJsCall implements ServerCall {
+  readonly deadline: number | undefined;
+  readonly #call: Unary | Streaming;
+  readonly #toGrpcJs: ToGrpcJs;
+  readonly #context: CallContext;
+  readonly #stream: ServerHttp2Stream | undefined;
+  readonly #timer: Timer | undefined;
+  #onOver: (() => void) | undefined;
+  #hasEnded = false;
+
+  constructor(call: Unary | Streaming, toGrpcJs: ToGrpcJs, context: CallContext) {
+    this.#call = call;
+    this.#toGrpcJs = toGrpcJs;
+    this.#context = context;
+    this.#stream = http2StreamOf(call);
+    const { clock } = context;
+    const deadline = Number(call.getDeadline());
+    if (deadline !== Infinity) {
+      const delay = Math.max(0, deadline - Date.now());
+      this.deadline = clock.now() + delay;
+      this.#timer = clock.setTimeout(() => this.#deadlinePassed(), delay);
+    }
+    const over = (): void => this.#over();
+    call.once("cancelled", over);
+    // Of a call that is cancelled just before its handler runs grpc-js says nothing.
+    this.#stream?.once("close", over);
+  }
+
+  get isOver(): boolean {
+    return this.#hasEnded || this.#call.cancelled || this.#stream?.destroyed === true;
+  }
+
+  onOver(listener: () => void): void {
+    this.#onOver = listener;
+  }
+
+  send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void {
+    if (!this.isOver) this.#toGrpcJs.send(messageOf([frame]), onAccepted);
+  }
+
+  answer(frame: Frame): void {
+    if (this.isOver) return;
+    this.#finish(this.#context.responseFlushMs);
+    this.#toGrpcJs.answer(messageOf(frame));
+  }
+
+  end(status: WireStatus): void {
+    if (this.isOver) return;
+    this.#finish(this.#context.endFlushMs);
+    this.#toGrpcJs.end(status);
+  }
+
+  /** grpc-js ends the call, unless its client accepts nothing. */
+  #deadlinePassed(): void {
+    this.#finish(this.#context.endFlushMs);
+    this.#over();
+  }
+
+  #finish(flushMs: number): void {
+    this.#hasEnded = true;
+    this.#timer?.cancel();
+    resetUnlessClosed(this.#stream, flushMs, this.#context.clock);
+  }
+
+  #over(): void {
+    this.#timer?.cancel();
+    const onOver = this.#onOver;
+    this.#onOver = undefined;
+    onOver?.();
+  }
+}
+
+/** grpc-js writes the prefix itself, and copies what it sends with a method that only Buffers have. */
+function messageOf(frame: Frame): Buffer {
+  return Buffer.concat(frame).subarray(prefixSize);
+}

@@ -1,0 +1,52 @@
+import type { Decoded } from "../wire/decode.ts";
+import { prefixSize } from "../wire/encode.ts";
+import type { WireStatus } from "../wire/errors.ts";
+
+/** What is sent as one piece: a message with gRPC's prefix, in parts that follow one another. */
+export type Frame = readonly Uint8Array[];
+
+/** The frame of an encoded message, whose parts are not copied. */
+export function frameOf(...message: readonly Uint8Array[]): Frame {
+  const prefix = Buffer.alloc(prefixSize);
+  prefix.writeUInt32BE(sizeOf(message), 1);
+  return [prefix, ...message];
+}
+
+/** In bytes. */
+export function sizeOf(parts: Frame): number {
+  let size = 0;
+  for (const part of parts) size += part.byteLength;
+  return size;
+}
+
+/**
+ * A call whose request has been read: one message there; one, or a stream of them, back. There are two
+ * kinds: `Http2Call`, which costs little, and `GrpcJsCall`, which needs nothing but grpc-js's public API.
+ */
+export interface ServerCall {
+  /** When its client gives up, by the clock; undefined: never. The call ends itself then. */
+  readonly deadline: number | undefined;
+  /** Whether it has ended, or is about to without anybody's doing. */
+  readonly isOver: boolean;
+  /**
+   * Has `listener` called once when the client is gone or the deadline has passed, in place of the one
+   * that was given before.
+   */
+  onOver(listener: () => void): void;
+  /**
+   * Sends the next response of a stream. `onAccepted` is told when the client's flow control has let it
+   * pass, or why it never will; nothing is told of a call that is over.
+   */
+  send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void;
+  /** Sends the one response of a call that is no stream, and ends it. */
+  answer(frame: Frame): void;
+  /** Ends the call behind what is on its way, which a client that takes nothing loses after a while. */
+  end(status: WireStatus): void;
+}
+
+/** How one method is served. */
+export interface ServedMethod {
+  readonly decode: (message: Uint8Array) => Decoded<unknown>;
+  /** Never throws. */
+  readonly serve: (call: ServerCall, request: Decoded<unknown>) => void;
+}
