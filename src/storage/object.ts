@@ -1,11 +1,13 @@
 /**
  * One object as it stands at one revision. Immutable and shared by everyone who holds it: the cache,
  * its history, every watcher, every answer.
+ *
+ * Its value is a part of `content`, which may be a slab that it shares with others (see Slabs), and which
+ * then has its encoded form too.
  */
 export class StoredObject {
   /** Relative to the resource's prefix; never empty, never with a lone surrogate. */
   readonly key: string;
-  readonly value: Uint8Array;
   readonly createRevision: number;
   /** The revision that last changed it; of a deleted object, the one that removed it. */
   readonly modRevision: number;
@@ -15,33 +17,63 @@ export class StoredObject {
   readonly lease: bigint;
   /** What a codec has read out of the value, kept here by whoever asked first. Not part of what it is. */
   attributes: object | undefined;
+  /** Holds the value, from `valueStart` up to `valueEnd`. */
+  readonly content: Uint8Array;
+  readonly valueStart: number;
+  readonly valueEnd: number;
+  /**
+   * Where in `content` its encoded form begins, which ends with the value: the field 2 of a message, tag and
+   * length included, that is a watchfanout.v1.StoredObject. -1: there is none.
+   */
+  readonly encodedStart: number;
 
+  /** Without the last three, `content` is the value. */
   constructor(
     key: string,
-    value: Uint8Array,
+    content: Uint8Array,
     createRevision: number,
     modRevision: number,
     version: number,
     lease: bigint,
+    valueStart: number = 0,
+    valueEnd: number = content.byteLength,
+    encodedStart: number = -1,
   ) {
     this.key = key;
-    this.value = value;
     this.createRevision = createRevision;
     this.modRevision = modRevision;
     this.version = version;
     this.lease = lease;
     this.attributes = undefined;
+    this.content = content;
+    this.valueStart = valueStart;
+    this.valueEnd = valueEnd;
+    this.encodedStart = encodedStart;
+  }
+
+  /** Not to be changed. Where the object is in a slab, a view of it that is made for each who asks. */
+  get value(): Uint8Array {
+    const { content, valueStart, valueEnd } = this;
+    if (valueEnd - valueStart === content.byteLength) return content;
+    return new Uint8Array(content.buffer, content.byteOffset + valueStart, valueEnd - valueStart);
+  }
+
+  /** The value's length in bytes. */
+  get valueBytes(): number {
+    return this.valueEnd - this.valueStart;
   }
 
   /** The same object as removed at `revision`: all else is as it last was. */
   deletedAt(revision: number): StoredObject {
     const deleted = new StoredObject(
       this.key,
-      this.value,
+      this.content,
       this.createRevision,
       revision,
       this.version,
       this.lease,
+      this.valueStart,
+      this.valueEnd,
     );
     deleted.attributes = this.attributes;
     return deleted;
@@ -53,5 +85,5 @@ export class StoredObject {
  * its content and 64 bytes for the numbers and references around it.
  */
 export function weight(object: StoredObject): number {
-  return object.key.length + object.value.byteLength + 64;
+  return object.key.length + object.valueBytes + 64;
 }
