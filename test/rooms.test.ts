@@ -15,7 +15,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   reflector: ["storage"],
   codec: ["protobuf", "selector"],
   selector: [],
-  storage: [],
+  storage: ["protobuf"],
   protobuf: [],
 };
 

@@ -24,11 +24,11 @@ import type {
   LeaseGrantResponse,
   LeaseRevokeRequest,
   RangeRequest,
-  RangeResponse,
   TxnRequest,
   TxnResponse,
   WatchCall,
 } from "./messages.ts";
+import type { DecodedRange } from "./responses.ts";
 
 export interface EtcdClientOptions {
   /** As in "http://127.0.0.1:2379", at least one; `https:` for TLS. */
@@ -93,14 +93,14 @@ export class EtcdClient {
   }
 
   /** Rejects with what etcd says (see `says`) if the revision is compacted or not there yet. */
-  range(request: RangeRequest, signal: AbortSignal | undefined): Promise<RangeResponse> {
+  range(request: RangeRequest, signal: AbortSignal | undefined): Promise<DecodedRange> {
     return this.onSomeMember((member, limits) => this.rangeOn(member, request, limits), signal);
   }
 
   /** Reads from this member, with a new token if the one at hand has expired. */
-  rangeOn(member: Member, request: RangeRequest, limits: CallLimits): Promise<RangeResponse> {
+  rangeOn(member: Member, request: RangeRequest, limits: CallLimits): Promise<DecodedRange> {
     return this.#authenticated(member, limits, (metadata) =>
-      member.call("KV", (client) => client.range, request, metadata, limits),
+      member.range(request, metadata, limits),
     );
   }
 

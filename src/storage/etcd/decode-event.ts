@@ -1,8 +1,9 @@
 import { WatchEvent } from "../event.ts";
+import type { StoredObject } from "../object.ts";
 import type { WatchRequest } from "../storage.ts";
 import { transition } from "../transition.ts";
-import { deletedObject, safeNumber, storedObject } from "./decode.ts";
-import type { EtcdEvent } from "./messages.ts";
+import { deletedObject } from "./decode.ts";
+import type { DecodedEvent, DecodedKeyValue } from "./responses.ts";
 
 /**
  * etcd was asked for the objects before and left one out. It looks them up when it sends an event, and
@@ -15,22 +16,23 @@ export class PreviousLeftOut extends Error {}
 
 /**
  * The event of the object `key` (relative), as the request asks to see it; undefined if it does not.
+ * `stored` makes an object of what etcd tells of one.
  *
  * @throws PreviousLeftOut
  */
 export function decodeEvent(
-  event: EtcdEvent,
+  { isDelete, kv, previous: before }: DecodedEvent,
   key: string,
   { withPrevious, predicate }: WatchRequest,
+  stored: (key: string, kv: DecodedKeyValue) => StoredObject,
 ): WatchEvent | undefined {
-  const isCreation = event.type === "Put" && event.kv.create_revision === event.kv.mod_revision;
-  if (withPrevious && !isCreation && event.prev_kv === null) throw new PreviousLeftOut();
-  const previous = event.prev_kv === null ? undefined : storedObject(key, event.prev_kv);
-  const object =
-    event.type === "Put"
-      ? storedObject(key, event.kv)
-      : (previous?.deletedAt(safeNumber(event.kv.mod_revision)) ?? deletedObject(key, event.kv));
-  const type = event.type === "Delete" ? "DELETED" : isCreation ? "ADDED" : "MODIFIED";
+  const isCreation = !isDelete && kv.createRevision === kv.modRevision;
+  if (withPrevious && !isCreation && before === undefined) throw new PreviousLeftOut();
+  const previous = before === undefined ? undefined : stored(key, before);
+  const object = isDelete
+    ? (previous?.deletedAt(kv.modRevision) ?? deletedObject(key, kv))
+    : stored(key, kv);
+  const type = isDelete ? "DELETED" : isCreation ? "ADDED" : "MODIFIED";
   const decoded = new WatchEvent(type, object, withPrevious ? previous : undefined);
   return predicate === undefined ? decoded : transition(decoded, predicate);
 }

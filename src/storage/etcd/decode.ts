@@ -2,7 +2,9 @@ import { isUtf8 } from "node:buffer";
 import { WatchFanoutError } from "../../errors.ts";
 import { kept } from "../kept.ts";
 import { StoredObject } from "../object.ts";
+import type { Slabs } from "../slabs.ts";
 import type { KeyValue } from "./messages.ts";
+import type { DecodedKeyValue } from "./responses.ts";
 
 /** A revision, a version or a count: etcd's int64, as far as a number holds it exactly. */
 export function safeNumber(decimal: string): number {
@@ -18,13 +20,41 @@ export function safeNumber(decimal: string): number {
  * The key relative to a prefix of so many bytes, or undefined if it can't be part of a resource: it is
  * not UTF-8, or it is the prefix itself.
  */
-export function relativeKey(key: Buffer, prefixBytes: number): string | undefined {
-  const rest = key.subarray(prefixBytes);
-  return rest.byteLength > 0 && isUtf8(rest) ? rest.toString("utf8") : undefined;
+export function relativeKey(kv: DecodedKeyValue, prefixBytes: number): string | undefined {
+  const { message, keyEnd } = kv;
+  const start = kv.keyStart + prefixBytes;
+  if (start >= keyEnd) return undefined;
+  for (let i = start; i < keyEnd; i++) {
+    if ((message[i] as number) < 0x80) continue;
+    return isUtf8(message.subarray(start, keyEnd))
+      ? message.toString("utf8", start, keyEnd)
+      : undefined;
+  }
+  return message.toString("latin1", start, keyEnd);
 }
 
-/** `key` is the relative one. The value is copied where keeping it would keep the whole message. */
-export function storedObject(key: string, kv: KeyValue): StoredObject {
+/** `key` is the relative one, without a prefix of so many bytes. */
+export function storedObject(
+  key: string,
+  kv: DecodedKeyValue,
+  prefixBytes: number,
+  slabs: Slabs,
+): StoredObject {
+  return slabs.store(
+    key,
+    kv.keyEnd - kv.keyStart - prefixBytes,
+    kv.message,
+    kv.valueStart,
+    kv.valueEnd,
+    kv.createRevision,
+    kv.modRevision,
+    kv.version,
+    kv.lease,
+  );
+}
+
+/** As etcd3 has decoded it. The value holds no message that is larger than it. */
+export function loadedObject(key: string, kv: KeyValue): StoredObject {
   return new StoredObject(
     key,
     kept(kv.value),
@@ -35,9 +65,15 @@ export function storedObject(key: string, kv: KeyValue): StoredObject {
   );
 }
 
+/** All of an object but its value. */
+export function valuelessObject(key: string, kv: DecodedKeyValue): StoredObject {
+  const { createRevision, modRevision, version, lease } = kv;
+  return new StoredObject(key, noValue, createRevision, modRevision, version, lease);
+}
+
 /** What is known of a deleted object without the one before: its key and what removed it. */
-export function deletedObject(key: string, kv: KeyValue): StoredObject {
-  return new StoredObject(key, noValue, 0, safeNumber(kv.mod_revision), 0, 0n);
+export function deletedObject(key: string, { modRevision }: DecodedKeyValue): StoredObject {
+  return new StoredObject(key, noValue, 0, modRevision, 0, 0n);
 }
 
 const noValue = new Uint8Array();

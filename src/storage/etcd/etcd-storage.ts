@@ -6,6 +6,7 @@ import {
   type WatchFanoutError,
 } from "../../errors.ts";
 import { checkDelete, checkGet, checkList, checkPut, checkText, checkWatch } from "../checks.ts";
+import { Slabs } from "../slabs.ts";
 import type {
   DeleteRequest,
   GetRequest,
@@ -21,13 +22,14 @@ import type {
   WriteResult,
 } from "../storage.ts";
 import type { EtcdClient } from "./client.ts";
-import { relativeKey, safeNumber, storedObject } from "./decode.ts";
+import { relativeKey, storedObject } from "./decode.ts";
 import { compacted, futureRevision, isServiceError, says } from "./errors.ts";
 import { type KeyRange, prefixRange } from "./key-range.ts";
 import { LeftOutKeys } from "./left-out-keys.ts";
 import { Lister } from "./lister.ts";
-import type { RangeRequest, RangeResponse } from "./messages.ts";
+import type { RangeRequest } from "./messages.ts";
 import { PointReads } from "./point-reads.ts";
+import type { DecodedKeyValue, DecodedRange } from "./responses.ts";
 import { EtcdWatch } from "./watch.ts";
 import { Writer } from "./writer.ts";
 
@@ -70,7 +72,8 @@ export class EtcdStorage implements Storage {
     this.#writer = new Writer(client);
     this.#lister = new Lister({
       read: (request, at, signal) => this.#read(request, at, signal),
-      keyOf: (key) => this.#keyOf(key),
+      prefixBytes: this.#prefix.byteLength,
+      keyOf: (kv) => this.#keyOf(kv),
     });
   }
 
@@ -86,7 +89,9 @@ export class EtcdStorage implements Storage {
     const { revision, response } = await this.#read(read, request.at, request.signal);
     const [kv] = response.kvs;
     const isThere = kv !== undefined && !this.#isMarker(kv.key);
-    return { revision, object: isThere ? storedObject(request.key, kv) : undefined };
+    if (!isThere) return { revision, object: undefined };
+    const alone = new Slabs(0);
+    return { revision, object: storedObject(request.key, kv, this.#prefix.byteLength, alone) };
   }
 
   async list(request: ListRequest): Promise<ListResult> {
@@ -107,7 +112,8 @@ export class EtcdStorage implements Storage {
         client: this.#client,
         reads: this.#reads,
         range: this.#rangeOf(request.scope),
-        keyOf: (key) => this.#keyOf(key),
+        prefixBytes: this.#prefix.byteLength,
+        keyOf: (kv) => this.#keyOf(kv),
         onEnd: (ended) => this.#watches.delete(ended),
       },
       request,
@@ -190,12 +196,12 @@ export class EtcdStorage implements Storage {
     request: RangeRequest,
     at: RevisionRequirement,
     signal: AbortSignal | undefined,
-  ): Promise<{ revision: number; response: RangeResponse }> {
+  ): Promise<{ revision: number; response: DecodedRange }> {
     if (at.match === "EXACT") return this.#readAt(request, at.revision, signal);
     if (at.match === "ANY") {
       const response = await this.#client.range({ ...request, serializable: true }, signal);
       // Another member may be behind the one that answered before.
-      if (safeNumber(response.header.revision) >= this.#newest) {
+      if (response.revision >= this.#newest) {
         return { revision: this.#seen(response), response };
       }
     }
@@ -211,7 +217,7 @@ export class EtcdStorage implements Storage {
     request: RangeRequest,
     revision: number,
     signal: AbortSignal | undefined,
-  ): Promise<{ revision: number; response: RangeResponse }> {
+  ): Promise<{ revision: number; response: DecodedRange }> {
     try {
       // Linearizable: a member that is behind does not have the revision yet.
       const response = await this.#client.range({ ...request, revision }, signal);
@@ -229,8 +235,7 @@ export class EtcdStorage implements Storage {
   }
 
   /** The revision of an answer, noted as read. */
-  #seen({ header }: RangeResponse): number {
-    const revision = safeNumber(header.revision);
+  #seen({ revision }: DecodedRange): number {
     this.#newest = Math.max(this.#newest, revision);
     return revision;
   }
@@ -244,10 +249,10 @@ export class EtcdStorage implements Storage {
     return prefixRange(this.#absolute(scope.prefix));
   }
 
-  #keyOf(key: Buffer): string | undefined {
-    if (this.#hasMarker && this.#isMarker(key)) return undefined;
-    const relative = relativeKey(key, this.#prefix.byteLength);
-    if (relative === undefined) this.#leftOut.add(key);
+  #keyOf(kv: DecodedKeyValue): string | undefined {
+    if (this.#hasMarker && this.#isMarker(kv.key)) return undefined;
+    const relative = relativeKey(kv, this.#prefix.byteLength);
+    if (relative === undefined) this.#leftOut.add(kv.key);
     return relative;
   }
 }

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { abortable } from "../../abort.ts";
 import { hasReason, upstreamUnavailable } from "../../errors.ts";
 import type { EtcdClient } from "./client.ts";
-import type { Compare, KeyValue, RequestOp } from "./messages.ts";
+import type { Compare, RequestOp } from "./messages.ts";
 
 /** The key in etcd that holds the id, unless another is configured. */
 export const defaultHistoryKey = "/watchfanout/history";
@@ -50,7 +50,7 @@ export class HistoryMarker {
       const [kv] = kvs;
       if (kv === undefined) return this.#replace(undefined, signal);
       const id = kv.value.toString("latin1");
-      return id === this.#refuted && this.#mayRetry() ? this.#replace(id, signal) : this.#idOf(kv);
+      return id === this.#refuted && this.#mayRetry() ? this.#replace(id, signal) : this.#idOf(id);
     });
   }
 
@@ -106,7 +106,7 @@ export class HistoryMarker {
       return id;
     }
     const theirs = answer.responses[0]?.response_range?.kvs[0];
-    if (theirs !== undefined) return this.#idOf(theirs);
+    if (theirs !== undefined) return this.#idOf(theirs.value.toString("latin1"));
     throw upstreamUnavailable(
       `Someone has just deleted ${JSON.stringify(this.key.toString())}, which holds the id of etcd's ` +
         "history. Try again.",
@@ -126,8 +126,7 @@ export class HistoryMarker {
     }
   }
 
-  #idOf({ value }: KeyValue): string {
-    const id = value.toString("latin1");
+  #idOf(id: string): string {
     if (!idPattern.test(id)) return this.#unknown("it holds something else");
     // Never forgotten: who reads late may still see it after it was replaced.
     if (id === this.#refuted) return "";

@@ -1,11 +1,16 @@
 import { type StoredObject, weight } from "../object.ts";
+import { Slabs } from "../slabs.ts";
 import type { ListRequest, ListResult, RevisionRequirement } from "../storage.ts";
-import { storedObject } from "./decode.ts";
+import { storedObject, valuelessObject } from "./decode.ts";
 import { type KeyRange, rangeAfter } from "./key-range.ts";
-import type { KeyValue, RangeRequest, RangeResponse } from "./messages.ts";
+import type { RangeRequest } from "./messages.ts";
+import type { DecodedKeyValue, DecodedRange } from "./responses.ts";
 
 /** How many bytes of keys and values one answer of etcd is meant to have, about. */
 const answerBytes = 4 * 1024 * 1024;
+
+/** How large the slabs of what is listed become, in bytes. */
+const largestSlab = 64 * 1024;
 
 /** How many keys one answer of etcd may have. */
 const maxAnswerKeys = 10_000;
@@ -20,9 +25,11 @@ export interface ListSource {
     request: RangeRequest,
     at: RevisionRequirement,
     signal: AbortSignal | undefined,
-  ): Promise<{ readonly revision: number; readonly response: RangeResponse }>;
+  ): Promise<{ readonly revision: number; readonly response: DecodedRange }>;
+  /** How long the resource's prefix is, in bytes. */
+  readonly prefixBytes: number;
   /** The relative key; undefined if it is not part of the resource. */
-  keyOf(key: Buffer): string | undefined;
+  keyOf(kv: DecodedKeyValue): string | undefined;
 }
 
 /**
@@ -46,6 +53,7 @@ export class Lister {
     startAfter: Buffer | undefined,
   ): Promise<ListResult> {
     const page = new Page(request);
+    const slabs = new Slabs(largestSlab);
     let rest = startAfter === undefined ? range : rangeAfter(range, startAfter);
     if (rest === undefined) return this.#empty(request, range);
     let { at } = request;
@@ -61,7 +69,7 @@ export class Lister {
       at = { match: "EXACT", revision: atRevision };
       const { kvs, more } = response;
       this.#learn(page, kvs);
-      const taken = this.#fill(page, kvs);
+      const taken = this.#fill(page, kvs, slabs);
       if (taken < kvs.length || (page.isFull && more)) {
         return unfinished(page, atRevision);
       }
@@ -80,12 +88,19 @@ export class Lister {
   }
 
   /** Puts into the page what fits, and returns how many keys it has dealt with. */
-  #fill(page: Page, kvs: readonly KeyValue[]): number {
+  #fill(page: Page, kvs: readonly DecodedKeyValue[], slabs: Slabs): number {
+    const { prefixBytes } = this.#source;
     let taken = 0;
     for (const kv of kvs) {
       if (page.isFull) break;
-      const key = this.#source.keyOf(kv.key);
-      if (key !== undefined && !page.offer(storedObject(key, kv))) break;
+      const key = this.#source.keyOf(kv);
+      if (key !== undefined) {
+        const object =
+          page.unit === "key"
+            ? valuelessObject(key, kv)
+            : storedObject(key, kv, prefixBytes, slabs);
+        if (!page.offer(object)) break;
+      }
       taken++;
     }
     return taken;
@@ -97,10 +112,10 @@ export class Lister {
     return Math.max(1, Math.min(byBytes, page.roomCount, maxAnswerKeys));
   }
 
-  #learn(page: Page, kvs: readonly KeyValue[]): void {
+  #learn(page: Page, kvs: readonly DecodedKeyValue[]): void {
     if (kvs.length === 0) return;
     let bytes = 0;
-    for (const { key, value } of kvs) bytes += key.byteLength + value.byteLength;
+    for (const kv of kvs) bytes += kv.keyEnd - kv.keyStart + kv.valueEnd - kv.valueStart;
     this.#averageBytes[page.unit] = Math.max(1, bytes / kvs.length);
   }
 }

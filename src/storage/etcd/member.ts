@@ -2,7 +2,14 @@ import { type ChannelCredentials, connectivityState, credentials, Metadata } fro
 import { Host } from "etcd3/lib/connection-pool.js";
 import { abortable } from "../../abort.ts";
 import { oldestVersion, UnsupportedEtcdError } from "./errors.ts";
-import type { RawClients, StatusResponse, UnaryMethod, WatchCall } from "./messages.ts";
+import type {
+  RangeRequest,
+  RawClients,
+  StatusResponse,
+  UnaryMethod,
+  WatchCall,
+} from "./messages.ts";
+import { type DecodedRange, decodeRange, decodeWatch } from "./responses.ts";
 
 /** PEM. */
 export interface EtcdTls {
@@ -58,31 +65,49 @@ export class Member {
     metadata: Metadata,
     limits: CallLimits,
   ): Promise<Response> {
+    const client = this.#client(service);
+    return this.#send(method(client).bind(client), request, metadata, limits);
+  }
+
+  /** Asks for keys, and decodes the answer by hand. */
+  range(request: RangeRequest, metadata: Metadata, limits: CallLimits): Promise<DecodedRange> {
+    const client = this.#client("KV");
+    const { path, requestSerialize } = client.range;
+    return this.#send<RangeRequest, DecodedRange>(
+      (...call) => client.makeUnaryRequest(path, requestSerialize, decodeRange, ...call),
+      request,
+      metadata,
+      limits,
+    );
+  }
+
+  /** A stream of watches, whose answers are decoded by hand. */
+  watch(metadata: Metadata): WatchCall {
+    const client = this.#client("Watch");
+    const { path, requestSerialize } = client.watch;
+    return client.makeBidiStreamRequest(path, requestSerialize, decodeWatch, metadata);
+  }
+
+  #send<Request, Response>(
+    method: UnaryMethod<Request, Response>,
+    request: Request,
+    metadata: Metadata,
+    limits: CallLimits,
+  ): Promise<Response> {
     const { deadline, signal } = limits;
     return new Promise((resolve, reject) => {
       if (signal?.aborted === true) return reject(signal.reason);
-      const client = this.#client(service);
       const abort = (): void => {
         reject(signal?.reason);
         call.cancel();
       };
-      const call = method(client).call(
-        client,
-        request,
-        metadata,
-        { deadline },
-        (error, response) => {
-          signal?.removeEventListener("abort", abort);
-          if (response === undefined) reject(error);
-          else resolve(response);
-        },
-      );
+      const call = method(request, metadata, { deadline }, (error, response) => {
+        signal?.removeEventListener("abort", abort);
+        if (response === undefined) reject(error);
+        else resolve(response);
+      });
       signal?.addEventListener("abort", abort, { once: true });
     });
-  }
-
-  watch(metadata: Metadata): WatchCall {
-    return this.#client("Watch").watch(metadata);
   }
 
   /**

@@ -1,14 +1,18 @@
 import type {
   CallOptions,
+  Client,
   ClientDuplexStream,
   ClientUnaryCall,
   Metadata,
+  MethodDefinition,
   ServiceError,
 } from "@grpc/grpc-js";
+import type { DecodedWatch } from "./responses.ts";
 
 /*
  * etcd's messages as etcd3 loads them (int64 as decimal strings, enums by name, bytes as Buffers, every
- * field present), as far as they are used here. What they mean is said in etcd3's proto/rpc.proto.
+ * field present), as far as they are used here. What they mean is said in etcd3's proto/rpc.proto. The answers
+ * to Range and Watch are decoded by hand instead: see responses.ts.
  */
 
 export interface ResponseHeader {
@@ -80,12 +84,6 @@ export interface TxnResponse {
   readonly responses: readonly ResponseOp[];
 }
 
-export interface EtcdEvent {
-  readonly type: "Put" | "Delete";
-  readonly kv: KeyValue;
-  readonly prev_kv: KeyValue | null;
-}
-
 export interface WatchCreateRequest {
   readonly key: Buffer;
   readonly range_end?: Buffer;
@@ -98,17 +96,6 @@ export interface WatchCreateRequest {
 export type WatchRequest =
   | { readonly create_request: WatchCreateRequest }
   | { readonly progress_request: Record<string, never> };
-
-export interface WatchResponse {
-  readonly header: ResponseHeader;
-  readonly watch_id: string;
-  readonly created: boolean;
-  readonly canceled: boolean;
-  readonly compact_revision: string;
-  readonly cancel_reason: string;
-  readonly fragment: boolean;
-  readonly events: readonly EtcdEvent[];
-}
 
 export interface StatusResponse {
   readonly version: string;
@@ -131,7 +118,7 @@ export interface AuthenticateResponse {
   readonly token: string;
 }
 
-export type WatchCall = ClientDuplexStream<WatchRequest, WatchResponse>;
+export type WatchCall = ClientDuplexStream<WatchRequest, DecodedWatch>;
 
 /** A unary method of one of etcd3's raw clients. */
 export type UnaryMethod<Request, Response> = (
@@ -143,8 +130,8 @@ export type UnaryMethod<Request, Response> = (
 
 /** The raw clients, of which etcd3's types say nothing but that they are gRPC clients. */
 export interface RawClients {
-  readonly KV: {
-    range: UnaryMethod<RangeRequest, RangeResponse>;
+  readonly KV: Client & {
+    range: MethodDefinition<RangeRequest, unknown>;
     txn: UnaryMethod<TxnRequest, TxnResponse>;
   };
   readonly Lease: {
@@ -157,7 +144,7 @@ export interface RawClients {
   readonly Maintenance: {
     status: UnaryMethod<Record<string, never>, StatusResponse>;
   };
-  readonly Watch: {
-    watch(metadata: Metadata): WatchCall;
+  readonly Watch: Client & {
+    watch: MethodDefinition<WatchRequest, unknown>;
   };
 }

@@ -1,9 +1,8 @@
 import { revisionTooOld, upstreamUnavailable, type WatchFanoutError } from "../../errors.ts";
 import type { EtcdClient } from "./client.ts";
-import { safeNumber } from "./decode.ts";
 import { compacted, isServiceError, says } from "./errors.ts";
 import type { CallLimits, Member } from "./member.ts";
-import type { WatchResponse } from "./messages.ts";
+import type { DecodedWatch } from "./responses.ts";
 
 /** How long to look for the compacted revision, in milliseconds: it is only good to know. */
 const compactRevisionTimeoutMs = 2_000;
@@ -23,15 +22,15 @@ export class PointReads {
 
   /** etcd's own revision, linearizable. */
   async current(signal: AbortSignal | undefined): Promise<number> {
-    const { header } = await this.#client.range({ key: this.#key, count_only: true }, signal);
-    return safeNumber(header.revision);
+    const { revision } = await this.#client.range({ key: this.#key, count_only: true }, signal);
+    return revision;
   }
 
   /** The same, asked of this member. */
   async currentOn(member: Member, limits: CallLimits): Promise<number> {
     const request = { key: this.#key, count_only: true };
-    const { header } = await this.#client.rangeOn(member, request, limits);
-    return safeNumber(header.revision);
+    const { revision } = await this.#client.rangeOn(member, request, limits);
+    return revision;
   }
 
   /** Whether the state at this revision can still be read. */
@@ -89,8 +88,8 @@ export class PointReads {
         limits.signal?.addEventListener("abort", onAbort);
         call.on("error", reject);
         call.on("end", () => resolve(undefined));
-        call.on("data", (response: WatchResponse) => {
-          if (response.canceled) resolve(safeNumber(response.compact_revision) || undefined);
+        call.on("data", (response: DecodedWatch) => {
+          if (response.canceled) resolve(response.compactRevision || undefined);
           else if (!response.created) resolve(undefined); // nothing has been compacted
         });
         call.write({ create_request: { key: this.#key, start_revision: 1 } });

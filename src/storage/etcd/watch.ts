@@ -7,17 +7,20 @@ import {
   type WatchFanoutError,
 } from "../../errors.ts";
 import { WatchBatch, type WatchEvent } from "../event.ts";
+import type { StoredObject } from "../object.ts";
+import { Slabs } from "../slabs.ts";
 import type { WatchRequest, WatchStream } from "../storage.ts";
 import { BatchQueue } from "./batch-queue.ts";
 import type { EtcdClient } from "./client.ts";
-import { safeNumber } from "./decode.ts";
+import { storedObject } from "./decode.ts";
 import { decodeEvent, PreviousLeftOut } from "./decode-event.ts";
 import { cancelError, isStaleToken, readError } from "./errors.ts";
 import type { KeyRange } from "./key-range.ts";
 import type { Member } from "./member.ts";
-import type { WatchCall, WatchResponse } from "./messages.ts";
+import type { WatchCall } from "./messages.ts";
 import type { PointReads } from "./point-reads.ts";
 import { ProgressAsker } from "./progress-asker.ts";
+import type { DecodedKeyValue, DecodedWatch } from "./responses.ts";
 import { WholeRevisions } from "./whole-revisions.ts";
 
 /** How long etcd may take to say that it has created a watch, in milliseconds. */
@@ -27,7 +30,10 @@ const createTimeoutMs = 5_000;
 const maxOmissions = 3;
 
 /** etcd's watch id in answers to a manual progress request. */
-const wholeStream = "-1";
+const wholeStream = -1;
+
+/** How large the slabs of what is watched are, in bytes. */
+const slabBytes = 2 * 1024;
 
 /** What a watch needs to know of the storage that it belongs to. */
 export interface WatchSource {
@@ -35,8 +41,10 @@ export interface WatchSource {
   readonly reads: PointReads;
   /** The range in etcd of the request's scope. */
   readonly range: KeyRange;
+  /** How long the resource's prefix is, in bytes. */
+  readonly prefixBytes: number;
   /** The relative key; undefined if nobody is to be told of it. */
-  readonly keyOf: (key: Buffer) => string | undefined;
+  readonly keyOf: (kv: DecodedKeyValue) => string | undefined;
   /** Called once, when the watch needs nothing of the storage any more. */
   readonly onEnd: (watch: EtcdWatch) => void;
 }
@@ -54,6 +62,7 @@ export class EtcdWatch implements WatchStream {
   readonly #source: WatchSource;
   readonly #request: WatchRequest;
   readonly #queue = new BatchQueue();
+  readonly #slabs = new Slabs(slabBytes);
   #revisions = new WholeRevisions();
   readonly #progress: ProgressAsker;
   readonly #stopping = new AbortController();
@@ -170,7 +179,7 @@ export class EtcdWatch implements WatchStream {
     call.on("end", () => {
       if (!isOver()) this.#fail(this.#silent("ended a watch without a reason"));
     });
-    call.on("data", (response: WatchResponse) => {
+    call.on("data", (response: DecodedWatch) => {
       if (isOver()) return;
       try {
         this.#take(response);
@@ -197,7 +206,7 @@ export class EtcdWatch implements WatchStream {
     else await this.#endTooOld(this.#position);
   }
 
-  #take(response: WatchResponse): void {
+  #take(response: DecodedWatch): void {
     this.#progress.heard();
     if (response.canceled) {
       this.#cancelled(response);
@@ -215,25 +224,28 @@ export class EtcdWatch implements WatchStream {
     }
   }
 
-  #takeEvents({ events, fragment }: WatchResponse): void {
+  #takeEvents({ events, fragment }: DecodedWatch): void {
     for (const event of events) {
-      const revision = safeNumber(event.kv.mod_revision);
+      const revision = event.kv.modRevision;
       if (revision <= this.#position) {
         throw this.#silent(`sent revision ${revision} again, after ${this.#position}, on a watch`);
       }
-      const key = this.#source.keyOf(event.kv.key);
-      const decoded = key === undefined ? undefined : decodeEvent(event, key, this.#request);
+      const key = this.#source.keyOf(event.kv);
+      const decoded =
+        key === undefined ? undefined : decodeEvent(event, key, this.#request, this.#stored);
       this.#revisions.add(revision, decoded);
     }
     const whole = this.#revisions.endResponse(fragment);
     if (whole !== undefined) this.#deliver(whole.revision, whole.events);
   }
 
+  readonly #stored = (key: string, kv: DecodedKeyValue): StoredObject =>
+    storedObject(key, kv, this.#source.prefixBytes, this.#slabs);
+
   /** Progress says that everything up to its revision has been sent. */
-  #takeProgress({ header, watch_id }: WatchResponse): void {
-    const revision = safeNumber(header.revision);
+  #takeProgress({ revision, watchId }: DecodedWatch): void {
     if (!this.#revisions.isOpen && revision >= this.#position) this.#deliver(revision, []);
-    if (watch_id === wholeStream) this.#progress.answered();
+    if (watchId === wholeStream) this.#progress.answered();
   }
 
   #deliver(revision: number, events: readonly WatchEvent[]): void {
@@ -265,10 +277,9 @@ export class EtcdWatch implements WatchStream {
     this.#wake();
   }
 
-  #cancelled({ compact_revision, cancel_reason }: WatchResponse): void {
-    const compactRevision = safeNumber(compact_revision);
+  #cancelled({ compactRevision, cancelReason }: DecodedWatch): void {
     if (compactRevision > 0) this.#finish(revisionTooOld(this.#position, compactRevision));
-    else this.#fail(cancelError(cancel_reason, this.#member?.endpoint ?? ""));
+    else this.#fail(cancelError(cancelReason, this.#member?.endpoint ?? ""));
   }
 
   /** Ends with an error after what came before it has been read. */

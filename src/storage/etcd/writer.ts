@@ -9,7 +9,7 @@ import {
 import { StoredObject } from "../object.ts";
 import type { DeleteRequest, PutRequest, WriteResult } from "../storage.ts";
 import type { EtcdClient } from "./client.ts";
-import { safeNumber, storedObject } from "./decode.ts";
+import { loadedObject, safeNumber } from "./decode.ts";
 import type { Compare, KeyValue, RequestOp, TxnRequest, TxnResponse } from "./messages.ts";
 
 /** What a write wants to find. */
@@ -57,7 +57,7 @@ export class Writer {
     );
     const revision = safeNumber(answer.header.revision);
     const [deleted] = answer.responses[0]?.response_delete_range?.prev_kvs ?? [];
-    if (deleted !== undefined) return { revision, object: storedObject(request.key, deleted) };
+    if (deleted !== undefined) return { revision, object: loadedObject(request.key, deleted) };
     const state = answer.succeeded ? undefined : rangeIn(answer, 0);
     if (state === undefined) throw objectNotFound(request.key, revision);
     throw conflict(request, state);
@@ -90,7 +90,7 @@ export class Writer {
     if (!answer.succeeded) throw conflict(request, rangeIn(answer, 0));
     const state = rangeIn(answer, 1);
     if (state === undefined) throw new Error("etcd does not have what it has just been given.");
-    const { createRevision, modRevision, version } = storedObject(request.key, state);
+    const { createRevision, modRevision, version } = loadedObject(request.key, state);
     return {
       revision: safeNumber(answer.header.revision),
       object: new StoredObject(request.key, value, createRevision, modRevision, version, lease),

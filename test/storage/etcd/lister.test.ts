@@ -1,29 +1,25 @@
 import { describe, expect, test } from "vitest";
 import { prefixRange } from "../../../src/storage/etcd/key-range.ts";
 import { Lister } from "../../../src/storage/etcd/lister.ts";
-import type { KeyValue, RangeRequest } from "../../../src/storage/etcd/messages.ts";
+import type { RangeRequest } from "../../../src/storage/etcd/messages.ts";
+import { DecodedKeyValue } from "../../../src/storage/etcd/responses.ts";
 import type { ListRequest } from "../../../src/storage/storage.ts";
 import { linearizable } from "../conformance/opened.ts";
 
 /** A listing of ten objects of 4 KiB, and what it asks of etcd: "how many of what". */
 function open() {
   const asked: string[] = [];
-  const kvs = (request: RangeRequest): KeyValue[] =>
-    Array.from({ length: 10 }, (_, i) => ({
-      key: Buffer.from(`key-${i}`),
-      value: Buffer.alloc(request.keys_only === true ? 0 : 4096),
-      create_revision: "2",
-      mod_revision: "2",
-      version: "1",
-      lease: "0",
-    }));
+  const kvs = (request: RangeRequest): DecodedKeyValue[] =>
+    Array.from({ length: 10 }, (_, i) =>
+      keyValue(`key-${i}`, request.keys_only === true ? 0 : 4096),
+    );
   const lister = new Lister({
     read: async (request) => {
       asked.push(`${request.limit} ${request.keys_only === true ? "keys" : "whole"}`);
-      const answer = { header: { revision: "5" }, kvs: kvs(request), more: false, count: "10" };
-      return { revision: 5, response: answer };
+      return { revision: 5, response: { revision: 5, kvs: kvs(request), more: false } };
     },
-    keyOf: (key) => key.toString(),
+    prefixBytes: 0,
+    keyOf: ({ key }) => key.toString(),
   });
   const list = (part: Partial<ListRequest> = {}) =>
     lister.list(
@@ -40,12 +36,11 @@ async function pagesOf(count: number, picked: readonly string[]): Promise<string
   const lister = new Lister({
     read: async ({ key, limit = 0 }) => {
       const rest = keys.slice(keys.findIndex((one) => Buffer.from(one).compare(key) >= 0));
-      const kvs = rest.slice(0, limit).map((one) => ({ ...empty, key: Buffer.from(one) }));
-      const more = rest.length > limit;
-      const answer = { header: { revision: "5" }, kvs, more, count: `${rest.length}` };
-      return { revision: 5, response: answer };
+      const kvs = rest.slice(0, limit).map((one) => keyValue(one, 0));
+      return { revision: 5, response: { revision: 5, kvs, more: rest.length > limit } };
     },
-    keyOf: (key) => key.toString(),
+    prefixBytes: 0,
+    keyOf: ({ key }) => key.toString(),
   });
   const pages: string[] = [];
   let startAfter: string | undefined;
@@ -61,13 +56,12 @@ async function pagesOf(count: number, picked: readonly string[]): Promise<string
   return pages;
 }
 
-const empty = {
-  value: Buffer.alloc(0),
-  create_revision: "2",
-  mod_revision: "2",
-  version: "1",
-  lease: "0",
-};
+/** What etcd would tell of a key whose value is so many zeros. */
+function keyValue(key: string, valueBytes: number): DecodedKeyValue {
+  const start = Buffer.byteLength(key);
+  const message = Buffer.concat([Buffer.from(key), Buffer.alloc(valueBytes)]);
+  return new DecodedKeyValue(message, 0, start, start, start + valueBytes, 2, 2, 1, 0n);
+}
 
 describe("a page of etcd's objects that a predicate picks", () => {
   test("looks at 50,000 at the most, and is short or empty then", async () => {

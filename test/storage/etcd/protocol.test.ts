@@ -223,12 +223,12 @@ describe("a watch ends with", () => {
       { reason: "UPSTREAM_UNAVAILABLE", message: expect.stringContaining("revision 10 again") },
     ],
     [
-      "INTERNAL when a revision is more than a number can hold",
+      "UPSTREAM_UNAVAILABLE when a revision is more than a number can hold",
       (stream) => {
         stream.send(created);
         stream.send({ header: { revision: "9007199254740993" } });
       },
-      { reason: "INTERNAL", message: expect.stringContaining("9007199254740993") },
+      { reason: "UPSTREAM_UNAVAILABLE", message: expect.stringContaining("9007199254740993") },
     ],
   ];
   for (const [name, script, expected] of endings) {

@@ -13,7 +13,6 @@ import type {
   RangeRequest,
   RangeResponse,
   WatchRequest,
-  WatchResponse,
 } from "../../../src/storage/etcd/messages.ts";
 
 const require = createRequire(import.meta.url);
@@ -94,7 +93,7 @@ export async function startScriptedEtcd(script: Script): Promise<ScriptedEtcd> {
     leaseRevoke: unary("leaseRevoke", () => (script.leaseRevoke ?? (() => ({})))()),
   });
   server.addService(serviceOf("Watch"), {
-    watch: (call: ServerDuplexStream<WatchRequest, WatchResponse>) => {
+    watch: (call: ServerDuplexStream<WatchRequest, object>) => {
       calls.push("watch");
       answerWatch(call, script);
     },
@@ -107,7 +106,7 @@ export async function startScriptedEtcd(script: Script): Promise<ScriptedEtcd> {
   return { url: `http://127.0.0.1:${port}`, calls, close: () => server.forceShutdown() };
 }
 
-function answerWatch(call: ServerDuplexStream<WatchRequest, WatchResponse>, script: Script): void {
+function answerWatch(call: ServerDuplexStream<WatchRequest, object>, script: Script): void {
   let scripted: (ScriptedWatch & { progressRequests: number }) | undefined;
   call.on("error", () => undefined);
   call.on("data", (request: WatchRequest) => {
@@ -117,7 +116,7 @@ function answerWatch(call: ServerDuplexStream<WatchRequest, WatchResponse>, scri
         startRevision: Number(request.create_request.start_revision),
         progressRequests: 0,
         onProgressRequest: () => undefined,
-        send: (response) => call.write(response as WatchResponse),
+        send: (response) => call.write(response),
         fail: (error) => call.emit("error", error),
       };
       script.watch?.(scripted);
