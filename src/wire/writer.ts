@@ -32,6 +32,11 @@ export class WireWriter {
     this.bytes[this.#position++] = value;
   }
 
+  /** Where the next byte goes. */
+  get position(): number {
+    return this.#position;
+  }
+
   /** A number from 0 to 2^53-1. */
   varint(value: number): void {
     let rest = value;
@@ -83,6 +88,13 @@ export class WireWriter {
     this.varint(content.byteLength);
     this.bytes.set(content, this.#position);
     this.#position += content.byteLength;
+  }
+
+  /** Fields that are encoded already, as a part of what holds them. */
+  copy(content: Uint8Array, start: number, end: number): void {
+    // Takes any bytes, and spares a view of the part.
+    Buffer.prototype.copy.call(content, this.bytes, this.#position, start, end);
+    this.#position += end - start;
   }
 
   /** Fields that are encoded already. */

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { type EventType, WatchBatch, WatchEvent } from "../../src/storage/event.ts";
 import { StoredObject } from "../../src/storage/object.ts";
+import { Slabs } from "../../src/storage/slabs.ts";
 
 export const revisions = fc.oneof(
   fc.integer({ min: 1, max: 300 }),
@@ -21,7 +22,24 @@ const keys = fc.oneof(
 export function objectsAt(modRevision: fc.Arbitrary<number>): fc.Arbitrary<StoredObject> {
   return fc
     .tuple(keys, fc.uint8Array({ maxLength: 200 }), revisions, modRevision, revisions, leases)
-    .map((fields) => new StoredObject(...fields));
+    .map((fields) => new StoredObject(...fields))
+    .chain((object) => fc.constantFrom(object, inSlab(object, object.modRevision)));
+}
+
+const slabs = new Slabs(2048);
+
+/** The same object at this revision, with its encoded form. */
+function inSlab(object: StoredObject, modRevision: number): StoredObject {
+  const { key, createRevision, version, lease } = object;
+  const value = Buffer.from(object.value);
+  const size = Buffer.byteLength(key);
+  const end = value.byteLength;
+  return slabs.store(key, size, value, 0, end, createRevision, modRevision, version, lease);
+}
+
+/** The same object at this revision, encoded already if it is. */
+function at(object: StoredObject, modRevision: number): StoredObject {
+  return object.encodedStart < 0 ? object.deletedAt(modRevision) : inSlab(object, modRevision);
 }
 
 const types = fc.constantFrom<EventType>("ADDED", "MODIFIED", "DELETED");
@@ -40,7 +58,7 @@ export const liveBatches: fc.Arbitrary<WatchBatch> = fc
   .map(([groups, first]) => {
     const events = groups.flatMap((group, i) =>
       group.map(({ type, object, previous }) => {
-        return new WatchEvent(type, object.deletedAt(first + i), previous);
+        return new WatchEvent(type, at(object, first + i), previous);
       }),
     );
     return new WatchBatch(first + groups.length, events);

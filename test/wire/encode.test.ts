@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { WatchBatch, WatchEvent } from "../../src/storage/event.ts";
 import { StoredObject } from "../../src/storage/object.ts";
+import { Slabs } from "../../src/storage/slabs.ts";
 import {
   encodeListResponse,
   encodeObjectResponse,
@@ -131,8 +132,16 @@ describe("What is shared is encoded once", () => {
 });
 
 describe("What has been sent is held once", () => {
-  test("an object keeps no encoding of itself: a state would take twice its memory", () => {
-    const object = Object.seal(new StoredObject("a", Buffer.from("x"), 1, 2, 2, 0n));
+  const made = new StoredObject("a", Buffer.from("x"), 1, 2, 2, 0n);
+  const stored = new Slabs(0).store("a", 1, Buffer.from("x"), 0, 1, 1, 2, 2, 0n);
+  test.each([
+    [
+      "an object made of its fields is given no encoding: a state would take twice its memory",
+      made,
+    ],
+    ["an object that has its encoding from the beginning is given no other", stored],
+  ])("%s", (_, object) => {
+    Object.seal(object);
     const before = { ...object };
     framesOf(new WatchBatch(2, [new WatchEvent("ADDED", object, undefined)], true));
     encodeObjectResponse(2, object, "");
