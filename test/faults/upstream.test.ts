@@ -1,8 +1,16 @@
-import { describe } from "vitest";
+import { describe, expect } from "vitest";
 import { faultTest } from "./fault-test.ts";
+import { untilSeen } from "./patience.ts";
+import { toldBy } from "./wire.ts";
+import type { World } from "./world.ts";
+
+/** How often all replicas' watches of etcd have broken. */
+function reconnects({ inProcess }: World): number {
+  return inProcess.reduce((sum, { cacher }) => sum + cacher.stats().reconnects, 0);
+}
 
 describe("etcd killed and restarted", () => {
-  faultTest("keeps every promise, each time it is killed", 1, {}, async (world) => {
+  faultTest("loses nothing, each time it is killed", 1, {}, async (world) => {
     for (let i = 0; i < 3; i++) {
       await world.afterWrites(world.random.between(10, 60));
       for (const member of world.cluster.members) await world.cluster.kill(member);
@@ -10,5 +18,153 @@ describe("etcd killed and restarted", () => {
       await world.cluster.heal();
     }
     await world.afterWrites(20);
+    expect(reconnects(world)).toBeGreaterThan(2);
   });
+
+  const three = { cluster: { size: 3 } } as const;
+  faultTest("of three, each in its turn", 2, three, async (world) => {
+    for (const member of world.cluster.members) {
+      await world.afterWrites(world.random.between(5, 40));
+      await world.cluster.kill(member);
+      await world.afterWrites(world.random.between(10, 40));
+      await world.cluster.heal();
+    }
+    expect(reconnects(world)).toBeGreaterThan(1);
+  });
+});
+
+describe("etcd's leader moved", () => {
+  faultTest("loses nothing", 3, { cluster: { size: 3 } }, async (world) => {
+    for (let i = 0; i < 4; i++) {
+      await world.afterWrites(world.random.between(5, 40));
+      await world.cluster.moveLeader();
+    }
+    await world.afterWrites(20);
+  });
+});
+
+describe("a member of etcd cut off from the others", () => {
+  faultTest("is left for one that has a leader", 4, { cluster: { size: 3 } }, async (world) => {
+    for (const member of world.cluster.members) {
+      await world.afterWrites(world.random.between(5, 30));
+      const before = await world.cluster.revision();
+      world.cluster.cutOff(member);
+      await world.afterWrites(30);
+      const written = await world.cluster.revision();
+      expect(written).toBeGreaterThan(before);
+      // While it is still cut off.
+      await world.until("every replica's watches to be told of what was written", () =>
+        world.inProcess.every(({ cacher }) => cacher.stats().revision >= written),
+      );
+      await world.cluster.heal();
+    }
+  });
+});
+
+describe("the upstream stream reset at any byte", () => {
+  faultTest("loses nothing", 5, { replicas: 3 }, async (world) => {
+    const relays = world.replicas.flatMap(({ upstream }) => upstream);
+    for (let i = 0; i < 25; i++) {
+      const relay = world.random.pick(relays);
+      const { cuts } = relay;
+      relay.cutAfter(world.random.between(0, 3_000));
+      await untilSeen("the connection to be cut", async () =>
+        relay.cuts > cuts ? true : undefined,
+      );
+    }
+    await world.afterWrites(10);
+    expect(reconnects(world)).toBeGreaterThan(15);
+  });
+});
+
+describe("a member that is open and silent", () => {
+  faultTest(
+    "is noticed, and the others are gone on with",
+    6,
+    { cluster: { size: 3 } },
+    async (world) => {
+      await world.afterWrites(20);
+      const [replica] = world.inProcess;
+      const before = replica?.cacher.stats().reconnects ?? 0;
+      // Whichever member it watches, it is silent in the middle of it.
+      const [silent, ...others] = world.replicas[0]?.upstream ?? [];
+      for (const other of others) other.refuse();
+      await world.until("the replica to watch the member that is to be silent", () => {
+        return (silent?.connections ?? 0) > 0 && replica?.cacher.upstreamFailure === undefined;
+      });
+      silent?.hold();
+      for (const other of others) other.heal();
+      await world.afterWrites(10);
+      const written = await world.cluster.revision();
+      await world.until("what was written to come from another member", () => {
+        return (replica?.cacher.stats().revision ?? 0) >= written;
+      });
+      expect(replica?.cacher.stats().reconnects).toBeGreaterThan(before);
+    },
+  );
+});
+
+describe("etcd away", () => {
+  faultTest(
+    "serves what needs no etcd, and says of the rest that it can't",
+    7,
+    {},
+    async (world) => {
+      await world.afterWrites(30);
+      const [replica] = world.inProcess;
+      if (replica === undefined) throw new Error("There is no replica.");
+      const connection = world.connectionTo(replica);
+      for (const member of world.cluster.members) await world.cluster.kill(member);
+      const { revision } = replica.cacher.stats();
+      expect((await connection.list({}, 2, 0)).revision).toBe(revision);
+      expect((await connection.list({}, 3, revision)).revision).toBe(revision);
+      await expect(connection.list({}, 1, 0)).rejects.toMatchObject({
+        reason: "UPSTREAM_UNAVAILABLE",
+      });
+      // A watch is resumed, and has what is there.
+      const [first] = world.watchers;
+      const from = Math.max(1, (first?.level ?? 1) - 5);
+      for await (const told of connection.watch({}, { afterRevision: from })) {
+        const { revision: at } = toldBy(told);
+        if (at === revision) break;
+      }
+      const silence = replica.cacher.stats().upstreamSilenceMs;
+      await world.afterWrites(3);
+      expect(replica.cacher.stats().upstreamSilenceMs).toBeGreaterThan(silence);
+      expect(replica.cacher.upstreamFailure?.reason).toBe("UPSTREAM_UNAVAILABLE");
+      connection.close();
+      await world.cluster.heal();
+    },
+  );
+});
+
+describe("etcd's space quota reached", () => {
+  const small = { cluster: { quotaBytes: 4 * 1024 * 1024 }, filling: 60_000, throughService: 0.5 };
+  faultTest(
+    "refuses writes as STORAGE_FULL, and is read and watched on",
+    8,
+    small,
+    async (world) => {
+      const isFull = (): boolean =>
+        world.writers.some(({ writes }) => writes.some(({ reason }) => reason === "STORAGE_FULL"));
+      world.reasons.add("STORAGE_FULL");
+      while (!isFull()) await world.afterWrites(10);
+      const { answered } = world.reader;
+      await world.afterWrites(20);
+      const connection = world.connectionTo(world.replicas[0]);
+      const level = await world.cluster.revision();
+      expect((await connection.list({}, 1, 0)).revision).toBeGreaterThanOrEqual(level);
+      expect(world.reader.answered).toBeGreaterThan(answered);
+      connection.close();
+      await world.until("every watcher to be level with a full etcd", () =>
+        world.watchers.every((watcher) => watcher.level > 0),
+      );
+      await world.holdWrites();
+      await world.compact();
+      await world.cluster.defragment();
+      await world.cluster.disarm();
+      world.goOn();
+      await world.afterWrites(10);
+    },
+  );
 });

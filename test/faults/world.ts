@@ -11,6 +11,7 @@ import { Seeded } from "./seeded.ts";
 import type { Snapshot } from "./snapshot-tool.ts";
 import { Truth } from "./truth.ts";
 import { wrongIn } from "./verdict.ts";
+import { Connection } from "./wire.ts";
 
 export interface WorldOptions {
   readonly cluster?: ClusterOptions;
@@ -132,6 +133,12 @@ export class World {
       throw error;
     }
     return world;
+  }
+
+  /** Another client of a replica, who is to close it. */
+  connectionTo(replica: Replica | undefined): Connection {
+    if (replica === undefined) throw new Error("There is no such replica.");
+    return new Connection(replica.relay.url);
   }
 
   /** Resolves when so many more writes have ended, in whatever way. */
