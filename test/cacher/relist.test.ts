@@ -1,0 +1,293 @@
+import { describe, expect, it } from "vitest";
+import type { CacheWatcher } from "../../src/cacher/cache-watcher.ts";
+import type { CacheWatchRequest } from "../../src/cacher/request.ts";
+import { WatchFanoutError } from "../../src/errors.ts";
+import type { WatchStream } from "../../src/storage/storage.ts";
+import { CachedStore, read, readAll } from "./cached-store.ts";
+
+const everything = {
+  scope: { prefix: "" },
+  afterRevision: undefined,
+  withPrevious: false,
+} as const;
+const latest = { ...everything, delivery: "LATEST_STATE" } as const;
+
+type Entry = readonly [key: string, value: string | null];
+
+function reasonOf(stream: WatchStream): string | null | undefined {
+  const { ended } = stream;
+  return ended instanceof WatchFanoutError ? ended.reason : (ended as null | undefined);
+}
+
+/**
+ * Writes transactions, and compacts them before the cache's upstream watch gets its turn to read. Gives the
+ * cache no time to find out.
+ */
+async function writeUnseen(cached: CachedStore, ...writes: readonly Entry[][]): Promise<number> {
+  let revision = 0;
+  for (const entries of writes) {
+    revision = await cached.store.txn(
+      entries.map(([key, value]) =>
+        value === null
+          ? { type: "delete" as const, key }
+          : { type: "put" as const, key, value: Buffer.from(value) },
+      ),
+    );
+  }
+  await cached.store.compact(revision);
+  return revision;
+}
+
+/** The same, and the cache has listed anew. Returns the revision that it has then. */
+async function relist(cached: CachedStore, ...writes: readonly Entry[][]): Promise<number> {
+  const { relists } = cached.cacher.stats();
+  const revision = await writeUnseen(cached, ...writes);
+  await cached.clock.elapse(10_000);
+  expect(cached.cacher.stats()).toMatchObject({ relists: relists + 1, revision });
+  return revision;
+}
+
+/** A watch whose answer has been read. */
+async function watching(
+  cached: CachedStore,
+  request: Partial<CacheWatchRequest> = {},
+): Promise<CacheWatcher> {
+  const stream = cached.cacher.watch({ ...latest, ...request });
+  await cached.clock.settle();
+  readAll(stream);
+  return stream;
+}
+
+/** With a, b and c at revision 2. */
+async function ready(options: Parameters<typeof CachedStore.ready>[0] = {}): Promise<CachedStore> {
+  const cached = await CachedStore.ready({ consistencyIntervalMs: 0, ...options });
+  await cached.write(["a", "1"], ["b", "1"], ["c", "1"]);
+  return cached;
+}
+
+/** What is not seen, and how it is told of what stands at revision 2. */
+const unseen: Entry[][] = [
+  [["b", "2"]],
+  [["d", "1"]],
+  [["d", null]],
+  [
+    ["c", null],
+    ["e", "1"],
+  ],
+  [["a", "2"]],
+];
+const difference = "MODIFIED:b=2@3 ADDED:e=1@6 MODIFIED:a=2@7 DELETED:c=1@7 →7";
+
+describe("A relist, for a LATEST_STATE watch", () => {
+  it("that is live is one unit: what changed by mod_revision, then what is gone at R, closed by R", async () => {
+    const cached = await ready();
+    const stream = await watching(cached);
+    await relist(cached, ...unseen);
+    expect(readAll(stream)).toEqual([difference]);
+    await cached.write(["f", "1"]);
+    expect(readAll(stream)).toEqual(["ADDED:f=1@8 →8"]);
+    expect(stream.state).toBe("live");
+  });
+
+  it("tells a reader who waits, and all alike with the same batch", async () => {
+    const cached = await ready();
+    const streams = [await watching(cached), await watching(cached), await watching(cached)];
+    let told = 0;
+    for (const stream of streams) stream.onReadable(() => told++);
+    await relist(cached, ...unseen);
+    expect(told).toBe(3);
+    expect(new Set(streams.map((stream) => stream.read())).size).toBe(1);
+  });
+
+  it("ends one of EVERY_EVENT beside it, which has had all that came before", async () => {
+    const cached = await ready();
+    const stream = await watching(cached, { delivery: "EVERY_EVENT" });
+    await cached.store.put({ key: "f", value: Buffer.from("1") });
+    await cached.clock.settle();
+    await relist(cached, ...unseen);
+    expect(readAll(stream)).toEqual(["ADDED:f=1@3 →3"]);
+    expect(reasonOf(stream)).toBe("HISTORY_LOST");
+  });
+
+  it("shows a re-creation as MODIFIED, with another create_revision, and the object before", async () => {
+    const cached = await ready();
+    const stream = await watching(cached, { scope: { key: "a" }, withPrevious: true });
+    await relist(cached, [["a", null]], [["a", "2"]]);
+    const [event] = stream.read()?.events ?? [];
+    expect(event).toMatchObject({
+      type: "MODIFIED",
+      object: { createRevision: 4, modRevision: 4, version: 1 },
+      previous: { createRevision: 2, modRevision: 2, version: 1 },
+    });
+  });
+
+  it("looks through its filter: what enters, stays and leaves", async () => {
+    const cached = await CachedStore.ready({ consistencyIntervalMs: 0 });
+    await cached.write(["a", "yes"], ["b", "no"], ["c", "yes"], ["d", "yes"], ["e", "no"]);
+    const stream = await watching(cached, {
+      withPrevious: true,
+      predicate: ({ value }) => Buffer.from(value).toString().startsWith("yes"),
+    });
+    await relist(
+      cached,
+      [["a", "yes!"]],
+      [["b", "yes"]],
+      [["c", "no"]],
+      [
+        ["d", null],
+        ["e", null],
+      ],
+    );
+    expect(readAll(stream)).toEqual([
+      "MODIFIED:a=yes!(yes)@3 ADDED:b=yes(no)@4 DELETED:c=yes(yes)@5 DELETED:d=yes(yes)@6 →6",
+    ]);
+  });
+
+  it("moves its resume point to R also where nothing has changed for it", async () => {
+    const cached = await ready();
+    const stream = await watching(cached, { scope: { key: "x" } });
+    await relist(cached, ...unseen);
+    expect(readAll(stream)).toEqual(["→7"]);
+  });
+
+  it("makes resume points below R too old, and takes R", async () => {
+    const cached = await ready();
+    const revision = await relist(cached, ...unseen);
+    const streams = [revision - 1, revision].map((afterRevision) =>
+      cached.cacher.watch({ ...latest, afterRevision }),
+    );
+    await cached.clock.settle();
+    expect(streams.map(reasonOf)).toEqual(["REVISION_TOO_OLD", undefined]);
+  });
+
+  it("that is stalled comes as one with what it had missed before", async () => {
+    const cached = await ready({ watchers: { inputBatches: 1 } });
+    const stream = await watching(cached);
+    await cached.write(["f", "1"]);
+    await cached.write(["b", "1!"]);
+    await cached.write(["g", "1"]);
+    await cached.write(["g", null]);
+    await relist(cached, [["b", "2"]], [["f", null]]);
+    await cached.write(["h", "1"]);
+    expect(readAll(stream)).toEqual([
+      "ADDED:f=1@3 →3",
+      "MODIFIED:b=2@7 DELETED:f=1@8 ADDED:h=1@9 →9",
+    ]);
+  });
+
+  it("that has long fallen out of history does not matter either", async () => {
+    const cached = await ready({ watchers: { inputBatches: 1 }, history: { maxEvents: 2 } });
+    const stream = await watching(cached);
+    for (let i = 0; i < 9; i++) await cached.write(["f", `${i}`]);
+    await cached.clock.elapse(1_000);
+    await relist(cached, [["f", null]], [["g", "1"]]);
+    for (let i = 0; i < 9; i++) await cached.write(["h", `${i}`]);
+    await cached.clock.elapse(1_000);
+    expect(cached.cacher.stats().folds).toMatchObject({ held: 1, objects: 3 });
+    expect(readAll(stream)).toEqual([
+      "ADDED:f=0@3 →3",
+      "ADDED:g=1@13 DELETED:f=8@13 ADDED:h=8@22 →22",
+    ]);
+  });
+
+  it("in the middle of a unit comes after that", async () => {
+    const cached = await ready({ watchers: { inputBatches: 1, batchBytes: 100 } });
+    const stream = await watching(cached);
+    await cached.write(["z", "1"]);
+    for (const key of ["f", "g", "h"]) await cached.write([key, "1"]);
+    const began = [read(stream), read(stream)];
+    await relist(cached, [["f", "2"]], [["g", null]]);
+    expect([...began, ...readAll(stream)]).toEqual([
+      "ADDED:z=1@3 →3",
+      "ADDED:f=1@4 ADDED:g=1@5 …",
+      "ADDED:h=1@6 →6",
+      "MODIFIED:f=2@7 DELETED:g=1@8 →8",
+    ]);
+  });
+
+  it("in the middle of its initial state comes after that, which is as it was begun", async () => {
+    const cached = await ready({ watchers: { batchBytes: 100 } });
+    const stream = cached.cacher.watch({ ...latest, sendInitialEvents: true });
+    await cached.clock.settle();
+    const began = [read(stream), read(stream)];
+    await relist(cached, ...unseen);
+    expect([...began, ...readAll(stream)]).toEqual([
+      "…",
+      "ADDED:a=1@2 ADDED:b=1@2 …",
+      "ADDED:c=1@2 complete →2",
+      "MODIFIED:b=2@3 ADDED:e=1@6 …",
+      "MODIFIED:a=2@7 DELETED:c=1@7 →7",
+    ]);
+  });
+
+  it("while it resumes is part of what came since", async () => {
+    const cached = await ready();
+    await cached.write(["a", "1!"]);
+    const stream = cached.cacher.watch({ ...latest, afterRevision: 2 });
+    await cached.clock.settle();
+    expect(read(stream)).toBe("→2");
+    await relist(cached, [["b", "2"]], [["a", null]]);
+    expect(readAll(stream)).toEqual(["MODIFIED:b=2@4 DELETED:a=1!@5 →5"]);
+  });
+
+  it("more than once is one difference", async () => {
+    const cached = await ready();
+    const stream = await watching(cached);
+    await relist(cached, [["b", "2"]], [["d", "1"]]);
+    await relist(cached, [["d", "2"]], [["b", null]]);
+    expect(readAll(stream)).toEqual(["ADDED:d=2@5 DELETED:b=2@6 →6"]);
+  });
+
+  it("just when it begins from now leaves it to begin where history does", async () => {
+    const cached = await ready();
+    const asked = Promise.withResolvers<number>();
+    const currentRevision = cached.store.currentRevision.bind(cached.store);
+    cached.store.currentRevision = () => asked.promise;
+    const stream = cached.cacher.watch(latest);
+    cached.store.currentRevision = currentRevision;
+    const revision = await relist(cached, ...unseen);
+    asked.resolve(2);
+    await cached.clock.settle();
+    expect(readAll(stream)).toEqual([`→${revision}`]);
+  });
+
+  it("beyond what it waits for, which the cache never saw, is REVISION_TOO_OLD", async () => {
+    const cached = await ready();
+    // The cache is at 2, and does not hear of 3.
+    await cached.store.txn([{ type: "put", key: "f", value: Buffer.from("1") }]);
+    const stream = cached.cacher.watch({ ...latest, afterRevision: 3 });
+    await writeUnseen(cached, [["f", null]]);
+    await cached.clock.elapse(10_000);
+    expect(readAll(stream)).toEqual(["→3"]);
+    expect(reasonOf(stream)).toBe("REVISION_TOO_OLD");
+  });
+
+  it("that contradicts what the cache had ends it, as all others, with HISTORY_LOST", async () => {
+    const cached = await ready();
+    const streams = [await watching(cached), await watching(cached, everything)];
+    const list = cached.store.list.bind(cached.store);
+    // What is listed says that it was not there when it must have been.
+    cached.store.list = async (request) => {
+      const page = await list(request);
+      return { ...page, items: page.items.filter(({ key }) => key !== "a") };
+    };
+    await relist(cached, [["b", "2"]], [["d", "1"]]);
+    expect(readAll(streams[0] ?? cached.cacher.watch(latest))).toEqual([
+      "MODIFIED:b=2@3 ADDED:d=1@4 DELETED:a=1@4 →4",
+    ]);
+    cached.store.list = list;
+    await relist(cached, [["b", "3"]], [["d", "2"]]);
+    // Now it says that it was there all the time.
+    expect(streams.map(reasonOf)).toEqual(["HISTORY_LOST", "HISTORY_LOST"]);
+    expect(await watching(cached)).toMatchObject({ state: "live" });
+  });
+
+  it("for another history ends it", async () => {
+    const cached = await ready();
+    const stream = await watching(cached);
+    await cached.store.renewHistory(await cached.store.historyId());
+    await relist(cached, ...unseen);
+    expect(readAll(stream)).toEqual([]);
+    expect(reasonOf(stream)).toBe("HISTORY_CHANGED");
+  });
+});
