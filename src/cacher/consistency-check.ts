@@ -5,8 +5,11 @@ import type { StoredObject } from "../storage/object.ts";
 import type { Storage } from "../storage/storage.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
-/** Keys to a page of the storage's side of a comparison. */
-const pageSize = 1_000;
+/**
+ * Keys to a page of the storage's side of a comparison: so many that etcd, which counts for each page what
+ * follows it, is not asked often, and so few that the event loop is not held up for long.
+ */
+const pageSize = 10_000;
 
 /** The longest that Node's timers take, in milliseconds. */
 const longestTimerMs = 2 ** 31 - 1;

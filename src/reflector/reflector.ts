@@ -46,7 +46,7 @@ export interface ReflectorOptions {
    * delivered as history. As far as the store still has them. Default 0: the current state.
    */
   readonly historyRevisions?: number | undefined;
-  /** Objects to a page of a listing. Default 1,000. */
+  /** Objects to a page of a listing. Default 50,000: etcd answers few large ones for less. */
   readonly pageSize?: number | undefined;
   readonly backoff?: BackoffBounds | undefined;
 }
@@ -236,7 +236,7 @@ export class Reflector {
   }
 
   async #listAt(revision: number): Promise<readonly StoredObject[]> {
-    const { storage, pageSize = 1_000 } = this.#options;
+    const { storage, pageSize = 50_000 } = this.#options;
     const objects: StoredObject[] = [];
     let startAfter: string | undefined;
     do {

@@ -33,7 +33,7 @@ describe("A Reflector begins", () => {
     const storage = new ScriptedStorage();
     await new Reflected(storage, { scope: { prefix: "a/" } }).begin();
     expect(storage.calls.slice(1)).toEqual([
-      'list 1000 of "a/" at 5',
+      'list 50000 of "a/" at 5',
       'watch {"prefix":"a/"} after 5',
     ]);
   });
@@ -118,7 +118,7 @@ describe("A Reflector that is to bring history", () => {
     await reflected.begin();
     expect(storage.calls).toEqual([
       "current revision",
-      ...[5, 6, 7, 8].map((revision) => `list 1000 of "" at ${revision}`),
+      ...[5, 6, 7, 8].map((revision) => `list 50000 of "" at ${revision}`),
     ]);
     storage.onList = (request, revision) => storage.pageOf(request, revision);
     await reflected.clock.elapse(50);

@@ -6,14 +6,18 @@ import { type KeyRange, rangeAfter } from "./key-range.ts";
 import type { RangeRequest } from "./messages.ts";
 import type { DecodedKeyValue, DecodedRange } from "./responses.ts";
 
-/** How many bytes of keys and values one answer of etcd is meant to have, about. */
-const answerBytes = 4 * 1024 * 1024;
+/**
+ * How many bytes of keys and values one answer of etcd is meant to have, about. For each answer etcd walks
+ * over all keys of the range that are left, to count them: many small answers would cost it the square of
+ * how many there are.
+ */
+const answerBytes = 8 * 1024 * 1024;
 
 /** How large the slabs of what is listed become, in bytes. */
 const largestSlab = 64 * 1024;
 
 /** How many keys one answer of etcd may have. */
-const maxAnswerKeys = 10_000;
+const maxAnswerKeys = 50_000;
 
 /** How many objects a page looks at where a predicate picks them: then it is short, or empty. */
 const maxScanned = 50_000;
@@ -33,7 +37,7 @@ export interface ListSource {
 }
 
 /**
- * One page of the resource, of however many answers of etcd: all at one revision, each of about 4 MiB.
+ * One page of the resource, of however many answers of etcd: all at one revision, each of about 8 MiB.
  */
 export class Lister {
   readonly #source: ListSource;

@@ -78,12 +78,12 @@ describe("a page of etcd's objects that a predicate picks", () => {
 });
 
 describe("a listing of etcd asks at once for", () => {
-  test("as many objects as make 4 MiB, by what they were of late", async () => {
+  test("as many objects as make 8 MiB, by what they were of late", async () => {
     const { asked, list } = open();
     await list();
     await list();
     // 1 KiB each to begin with; then 4 KiB and a key of 5 bytes.
-    expect(asked).toEqual(["4097 whole", "1024 whole"]);
+    expect(asked).toEqual(["8193 whole", "2047 whole"]);
   });
 
   test("no values where it is of keys only, and many keys; of which objects learn nothing", async () => {
@@ -93,7 +93,7 @@ describe("a listing of etcd asks at once for", () => {
     await list();
     await list({ keysOnly: true });
     await list();
-    expect(asked).toEqual(["10000 keys", "4097 whole", "10000 keys", "1024 whole"]);
+    expect(asked).toEqual(["50000 keys", "8193 whole", "50000 keys", "2047 whole"]);
   });
 
   test("no more keys than fit the page", async () => {
