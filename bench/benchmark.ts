@@ -30,7 +30,8 @@ export interface Row {
   /** watch-fanout's number beside others'. */
   readonly ratios: readonly Ratio[];
   readonly goal: string;
-  readonly met: boolean;
+  /** undefined: what it would be compared with failed. */
+  readonly met: boolean | undefined;
 }
 
 export interface Ratio {
@@ -39,22 +40,27 @@ export interface Ratio {
   readonly value: number;
 }
 
-/** The options of one run. Each throws a UsageError for what is not a whole number above 0. */
+/** The options of one run: whole numbers above 0, of which some options take several. */
 export class Settings {
-  readonly #values: ReadonlyMap<string, string>;
+  readonly #values: ReadonlyMap<string, readonly number[]>;
 
+  /** Several are separated by commas. Throws a UsageError of anything else. */
   constructor(values: ReadonlyMap<string, string>) {
-    this.#values = values;
+    this.#values = new Map(
+      Array.from(values, ([name, text]) => [
+        name,
+        text.split(",").map((one) => wholeNumber(name, one)),
+      ]),
+    );
   }
 
+  /** The first, where several were given. */
   number(name: string): number {
-    return wholeNumber(name, this.#values.get(name) ?? "");
+    return this.#values.get(name)?.[0] ?? Number.NaN;
   }
 
-  /** Several, separated by commas. */
-  numbers(name: string): number[] {
-    const texts = (this.#values.get(name) ?? "").split(",");
-    return texts.map((text) => wholeNumber(name, text));
+  numbers(name: string): readonly number[] {
+    return this.#values.get(name) ?? [];
   }
 }
 

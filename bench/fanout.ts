@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Benchmark, Row, Settings } from "./benchmark.ts";
 import { type Load, withLoad } from "./load.ts";
 import { compare, tableLine } from "./report.ts";
-import { type Servers, type Target, targets, withServers } from "./servers.ts";
+import { attempt, type Servers, type Target, targets } from "./servers.ts";
 
 /** How many streams over how many connections. */
 interface Shape {
@@ -44,9 +44,9 @@ export const fanout: Benchmark = {
     );
     for (const shape of shapes(settings)) {
       for (const target of targets) {
-        const result = await withServers(target, (servers) => measure(servers, shape, settings));
-        results.push(result);
-        say(line(result));
+        const found = await attempt(target, say, (servers) => measure(servers, shape, settings));
+        results.push(...found);
+        for (const result of found) say(line(result));
       }
     }
     return { rows: rowsOf(results, settings), results };

@@ -2,7 +2,7 @@ import type { Benchmark, Row, Settings } from "./benchmark.ts";
 import { withLoad } from "./load.ts";
 import { residentBytes, settledResidentBytes } from "./process-usage.ts";
 import { compare, tableLine } from "./report.ts";
-import { type Servers, type Target, targets, withServers } from "./servers.ts";
+import { attempt, type Servers, type Target, targets } from "./servers.ts";
 
 /** What streams that wait cost the process that serves them. */
 interface IdleMemory {
@@ -36,15 +36,9 @@ export const idleMemory: Benchmark = {
     );
     for (const shape of shapes) {
       for (const target of targets) {
-        const result = await withServers(target, (servers) => measure(servers, shape));
-        results.push(result);
-        const { streams, connections, bytesPerStream, residentBefore, residentAfter } = result;
-        const figures = [
-          bytesPerStream / kibibyte,
-          residentBefore / kibibyte ** 2,
-          residentAfter / kibibyte ** 2,
-        ].map((figure) => figure.toFixed(1));
-        say(tableLine([String(streams), String(connections), target, ...figures], widths));
+        const found = await attempt(target, say, (servers) => measure(servers, shape));
+        results.push(...found);
+        for (const result of found) say(line(result));
       }
     }
     return { rows: shapes.map((shape) => rowOf(results, shape)), results };
@@ -59,6 +53,15 @@ function shapesOf(settings: Settings): Shape[] {
   return settings
     .numbers("idle-streams")
     .map((streams, i) => ({ streams, connections: connections[i] ?? connections.at(-1) ?? 1 }));
+}
+
+function line({ target, streams, connections, ...bytes }: IdleMemory): string {
+  const figures = [
+    bytes.bytesPerStream / kibibyte,
+    bytes.residentBefore / kibibyte ** 2,
+    bytes.residentAfter / kibibyte ** 2,
+  ].map((figure) => figure.toFixed(1));
+  return tableLine([String(streams), String(connections), target, ...figures], widths);
 }
 
 function measure(servers: Servers, shape: Shape): Promise<IdleMemory> {

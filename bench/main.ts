@@ -48,6 +48,8 @@ async function main(): Promise<void> {
     positionals.length === 0
       ? benchmarks.filter(({ onlyByName }) => !onlyByName)
       : positionals.map(benchmarkNamed);
+  // All at once, so that a mistake shows at the beginning.
+  const settings = new Map(wanted.map((benchmark) => [benchmark, settingsOf(benchmark, values)]));
   const json = values.json === true;
   const say = (line: string): void => {
     // A script gets the numbers; whoever looks on still sees that something happens.
@@ -57,12 +59,20 @@ async function main(): Promise<void> {
   say(machine);
   const rows: Row[] = [];
   const results: Record<string, unknown> = {};
-  for (const benchmark of wanted) {
+  for (const [benchmark, given] of settings) {
     say(`\n${benchmark.name}\n`);
     const started = performance.now();
-    const outcome = await benchmark.run(settingsOf(benchmark, values), say);
-    rows.push(...outcome.rows);
-    results[benchmark.name] = outcome.results;
+    try {
+      const outcome = await benchmark.run(given, say);
+      rows.push(...outcome.rows);
+      results[benchmark.name] = outcome.results;
+    } catch (error) {
+      // The others still have something to say.
+      const failure = error instanceof Error ? (error.stack ?? error.message) : String(error);
+      results[benchmark.name] = { failure };
+      say(`\n${benchmark.name} failed: ${failure}`);
+      process.exitCode = 1;
+    }
     say(`  (${((performance.now() - started) / 1_000).toFixed(0)} s)`);
   }
   if (rows.length > 0) for (const line of ["", ...finalTable(rows)]) say(line);

@@ -98,6 +98,7 @@ export class MessageScanner {
       if (field === this.#counted) this.count++;
       this.#contentLeft = value;
       this.#messageLeft -= value;
+      if (this.#messageLeft < 0) throw new RangeError("A field is longer than its message.");
       this.#reading = "content";
       if (value === 0) this.#tookContent();
       return;
@@ -133,7 +134,7 @@ export class MessageScanner {
       this.#reading = "tag";
       return;
     }
-    if (this.#messageLeft < 0) throw new RangeError("A field is longer than its message.");
+    if (this.#messageLeft < 0) throw new RangeError("A number is longer than its message.");
     this.#reading = "length";
     this.#prefixLeft = 5;
     this.#onMessage(this);

@@ -7,7 +7,7 @@ import { forgetPeak, peakResidentBytes, residentBytes } from "./process-usage.ts
 import type { Reconnected, ReconnectQuestion } from "./reconnect-load.ts";
 import { compare, tableLine } from "./report.ts";
 import { keyOf, putRequest } from "./requests.ts";
-import { type Servers, type Target, targets, withServers } from "./servers.ts";
+import { attempt, type Servers, type Target, targets } from "./servers.ts";
 
 /** What it takes until all clients have the state and follow what comes after it. */
 interface Reconnect extends Reconnected {
@@ -34,16 +34,20 @@ export const reconnect: Benchmark = {
       ),
     );
     for (const target of targets) {
-      const result = await withServers(target, (servers) => measure(servers, settings));
-      results.push(result);
-      const { cpuSeconds, halfSeconds, lastSeconds, peakBytes, loadCores } = result;
-      const figures = [cpuSeconds, halfSeconds, lastSeconds].map((figure) => figure.toFixed(2));
-      const peak = (peakBytes / mebibyte).toFixed(0);
-      say(tableLine([target, ...figures, peak, loadCores.toFixed(2)], widths));
+      const found = await attempt(target, say, (servers) => measure(servers, settings));
+      results.push(...found);
+      for (const result of found) say(line(result));
     }
     return { rows: rowsOf(results, settings), results };
   },
 };
+
+function line({ target, peakBytes, ...result }: Reconnect): string {
+  const { cpuSeconds, halfSeconds, lastSeconds, loadCores } = result;
+  const figures = [cpuSeconds, halfSeconds, lastSeconds].map((figure) => figure.toFixed(2));
+  const peak = (peakBytes / mebibyte).toFixed(0);
+  return tableLine([target, ...figures, peak, loadCores.toFixed(2)], widths);
+}
 
 async function measure(servers: Servers, settings: Settings): Promise<Reconnect> {
   const { target, url, etcd } = servers;

@@ -13,7 +13,7 @@ export function tableLine(cells: readonly string[], widths: readonly number[]): 
 
 /** Three digits, or all before the point. */
 export function digits(value: number | undefined): string {
-  if (value === undefined || Number.isNaN(value)) return "";
+  if (value === undefined || Number.isNaN(value)) return "-";
   if (Math.abs(value) >= 1_000) return Math.round(value).toLocaleString("en");
   return String(Number(value.toPrecision(3)));
 }
@@ -41,9 +41,17 @@ export function finalTable(rows: readonly Row[]): string[] {
 }
 
 function cellsOf(row: Row): string[] {
-  const ratios = row.ratios.map(({ of, value }) => `${times(value)} ${of}`).join(", ");
+  const known = row.ratios.filter(({ value }) => !Number.isNaN(value));
+  const ratios = known.map(({ of, value }) => `${times(value)} ${of}`).join(", ");
   const numbers = [row.watchFanout, row.etcd, row.grpcProxy].map(digits);
-  return [row.what, ratios, row.goal, row.met ? "yes" : "NO", ...numbers, row.unit];
+  return [
+    row.what,
+    ratios,
+    row.goal,
+    row.met === undefined ? "?" : row.met ? "yes" : "NO",
+    ...numbers,
+    row.unit,
+  ];
 }
 
 /** What a row says that compares watch-fanout with the others. */
@@ -64,19 +72,20 @@ export function compare({ what, unit, of, goals, goal }: Comparison): Row {
     const value = of(other);
     return value === undefined || Number.isNaN(value)
       ? []
-      : [{ other, of: other, value: watchFanout / value }];
+      : [{ of: other, value: watchFanout / value }];
   });
-  const met = Object.entries(goals).every(([other, most]) =>
-    others.some((ratio) => ratio.other === other && ratio.value <= most),
-  );
-  const ratios = others.map(({ of: name, value }) => ({ of: name, value }));
+  const compared = Object.entries(goals).map(([name, most]) => {
+    const ratio = others.find(({ of: other }) => other === name);
+    return ratio === undefined ? undefined : ratio.value <= most;
+  });
+  const met = compared.includes(undefined) ? undefined : !compared.includes(false);
   return {
     what,
     unit,
     watchFanout,
     etcd: of("etcd"),
     grpcProxy: of("grpc-proxy"),
-    ratios,
+    ratios: others,
     goal,
     met,
   };
