@@ -148,7 +148,10 @@ export class EtcdCluster {
 
   /** Ends the alarm that the space quota was reached, after the space has been won back. */
   async disarm(): Promise<void> {
-    await this.call("maintenance/alarm", { action: "DEACTIVATE", alarm: "NOSPACE" });
+    const { alarms = [] } = await this.call("maintenance/alarm", { action: "GET" });
+    for (const alarm of alarms as readonly object[]) {
+      await this.call("maintenance/alarm", { ...alarm, action: "DEACTIVATE" });
+    }
   }
 
   /** Gives the space of what was compacted back. */

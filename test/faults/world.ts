@@ -20,6 +20,8 @@ export interface WorldOptions {
   /** How many are processes of their own. Default 0. */
   readonly children?: number;
   readonly replica?: Pick<ReplicaOptions, "auth" | "historyKey" | "historyEvents">;
+  /** What stands in etcd before the replicas start, by absolute key. */
+  readonly before?: Readonly<Record<string, string>>;
   /** How many write at once. Default 2. */
   readonly writers?: number;
   /** Bytes of filling in a value, at the most. Default 200. */
@@ -109,6 +111,10 @@ export class World {
     const random = new Seeded(seed);
     const cluster = await EtcdCluster.start(options.cluster);
     const etcd = cluster.members.map(({ clientPort }) => clientPort);
+    for (const [key, value] of Object.entries(options.before ?? {})) {
+      const base64 = (text: string): string => Buffer.from(text).toString("base64");
+      await cluster.call("kv/put", { key: base64(key), value: base64(value) });
+    }
     const of = (name: string): ReplicaOptions => ({ name, prefix, etcd, ...options.replica });
     const inProcess: InProcessReplica[] = [];
     const children: ChildReplica[] = [];

@@ -1,0 +1,121 @@
+import { describe, expect } from "vitest";
+import { faultTest } from "./fault-test.ts";
+import { untilSeen } from "./patience.ts";
+import type { RecordedWatcher } from "./recorded-watcher.ts";
+import type { World } from "./world.ts";
+
+/** How often a watcher's streams have ended for this reason. */
+function ends({ ends }: RecordedWatcher, reason: string): number {
+  return ends.filter((end) => end.reason === reason).length;
+}
+
+/** Cuts every replica off from etcd, at the same moment. */
+function away({ replicas }: World): void {
+  for (const { upstream } of replicas) for (const relay of upstream) relay.refuse();
+}
+
+function back({ replicas }: World): void {
+  for (const { upstream } of replicas) for (const relay of upstream) relay.heal();
+}
+
+describe("compaction past the cache's revision while disconnected", () => {
+  faultTest(
+    "ends every EVERY_EVENT stream as HISTORY_LOST, and none is told of a jump",
+    21,
+    {},
+    async (world) => {
+      await world.afterWrites(40);
+      away(world);
+      await world.afterWrites(40);
+      world.reasons.add("HISTORY_LOST").add("REVISION_TOO_OLD");
+      await world.compact();
+      await world.afterWrites(10);
+      back(world);
+      await world.until("every watcher to have been told that history was lost", () =>
+        world.watchers.every(
+          (watcher) => ends(watcher, "HISTORY_LOST") + ends(watcher, "REVISION_TOO_OLD") > 0,
+        ),
+      );
+      await world.afterWrites(20);
+    },
+  );
+
+  faultTest("while connected costs nobody anything", 22, {}, async (world) => {
+    for (let i = 0; i < 3; i++) {
+      await world.afterWrites(20);
+      await untilSeen("the caches to be level", async () => {
+        const revision = await world.cluster.revision();
+        return world.inProcess.every(({ cacher }) => cacher.stats().revision >= revision - 20)
+          ? true
+          : undefined;
+      });
+      await world.compact();
+    }
+    await world.afterWrites(20);
+  });
+});
+
+describe("etcd restored from an older snapshot", () => {
+  const marker = [
+    ["with the marker key readable", {}],
+    // What can't be an id is left alone.
+    ["without a marker key", { before: { "/watchfanout/history": "not an id" } }],
+  ] as const;
+
+  for (const [what, options] of marker) {
+    faultTest(
+      `${what}: below where the replicas were, ends every stream`,
+      23,
+      options,
+      async (world) => {
+        expectMarker(world, !("before" in options));
+        await world.afterWrites(20);
+        const snapshot = await world.snapshot();
+        await world.afterWrites(60);
+        await world.restore(snapshot);
+        await allChanged(world);
+        await world.afterWrites(20);
+      },
+    );
+
+    faultTest(
+      `${what}: grown past where the replicas were, ends every stream`,
+      24,
+      options,
+      async (world) => {
+        expectMarker(world, !("before" in options));
+        await world.afterWrites(20);
+        const snapshot = await world.snapshot();
+        await world.afterWrites(30);
+        away(world);
+        const before = Math.max(...world.inProcess.map(({ cacher }) => cacher.stats().revision));
+        await world.restore(snapshot);
+        while ((await world.cluster.revision()) <= before + 20) await world.afterWrites(10);
+        back(world);
+        await allChanged(world);
+        await world.afterWrites(20);
+      },
+    );
+  }
+
+  faultTest("on all three members", 25, { cluster: { size: 3 } }, async (world) => {
+    await world.afterWrites(20);
+    const snapshot = await world.snapshot();
+    await world.afterWrites(40);
+    await world.restore(snapshot);
+    await allChanged(world);
+    await world.afterWrites(20);
+  });
+});
+
+function expectMarker({ inProcess }: World, isThere: boolean): void {
+  const ids = inProcess.map(({ cacher }) => cacher.currentHistoryId);
+  expect(new Set(ids).size).toBe(1);
+  expect(ids[0] !== "").toBe(isThere);
+}
+
+async function allChanged(world: World): Promise<void> {
+  await world.until("every watcher to have been told that history has changed", () =>
+    world.watchers.every((watcher) => ends(watcher, "HISTORY_CHANGED") > 0),
+  );
+}
