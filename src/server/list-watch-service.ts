@@ -36,7 +36,7 @@ export function listWatchMethods(context: CallContext): Serving {
       const result = await inHistory(resource, historyId, signal, () =>
         resource.list({ ...list, signal }),
       );
-      return [encodePage(result, request, resource.currentHistoryId)];
+      return encodePage(result, request, resource.currentHistoryId);
     }),
     Watch: watching(context),
   };
@@ -64,7 +64,11 @@ async function inHistory<T>(
  * The page, or as much of it as fits a message. A Storage bounds pages by what objects cost to hold,
  * which for long keys beyond ASCII may be less than their encoding.
  */
-function encodePage(result: ListResult, request: ListRequest__Output, historyId: string): Buffer {
+function encodePage(
+  result: ListResult,
+  request: ListRequest__Output,
+  historyId: string,
+): readonly Uint8Array[] {
   const { revision, items, remaining } = result;
   const kept = fittingItems(items);
   const cut = items.length - kept.length;

@@ -1,5 +1,6 @@
 import type { EventType, WatchEvent } from "../storage/event.ts";
 import type { StoredObject } from "../storage/object.ts";
+import { PartsWriter } from "./parts-writer.ts";
 import { bigVarintSize, varintSize, WireWriter } from "./writer.ts";
 
 /*
@@ -151,31 +152,36 @@ export function itemSize(object: StoredObject): number {
   return encodedStart < 0 ? contentSize(objectSize(object)) : valueEnd - encodedStart;
 }
 
-/** Encodes a watchfanout.v1.ListResponse. */
-export function encodeListResponse(page: PageHead, items: readonly StoredObject[]): Buffer {
+/**
+ * Encodes a watchfanout.v1.ListResponse, in parts that follow one another: most of a page lies encoded in
+ * slabs, and is sent from there.
+ */
+export function encodeListResponse(
+  page: PageHead,
+  items: readonly StoredObject[],
+): readonly Uint8Array[] {
   const { revision, nextPageToken, remaining, historyId } = page;
+  const parts = new PartsWriter();
+  const head = numberSize(revision);
+  parts.room(head).numberField(0x08, revision);
+  writeItems(parts, items);
   const texts = writeTexts([0x1a, nextPageToken], [0x2a, historyId]);
-  let size = numberSize(revision) + texts.byteLength;
-  for (const item of items) size += itemSize(item);
-  if (remaining !== undefined) size += 1 + varintSize(remaining);
-
-  const writer = new WireWriter(Buffer.allocUnsafe(size));
-  writer.numberField(0x08, revision);
-  writeItems(writer, items);
+  const rest = texts.byteLength + (remaining === undefined ? 0 : 1 + varintSize(remaining));
+  const writer = parts.room(rest);
   if (remaining !== undefined) {
     writer.byte(0x20);
     writer.varint(remaining);
   }
   writer.raw(texts);
-  return writer.bytes;
+  return parts.finish();
 }
 
-/** Those that lie one after another in a slab, as listed ones do, are copied together. */
-function writeItems(writer: WireWriter, items: readonly StoredObject[]): void {
+/** Those that lie one after another in a slab, as listed ones do, are taken together. */
+function writeItems(parts: PartsWriter, items: readonly StoredObject[]): void {
   for (let i = 0; i < items.length; ) {
     const first = items[i++] as StoredObject;
     if (first.encodedStart < 0) {
-      writeFields(writer, 0x12, first);
+      writeFields(parts.room(itemSize(first)), 0x12, first);
       continue;
     }
     const { content } = first;
@@ -185,7 +191,7 @@ function writeItems(writer: WireWriter, items: readonly StoredObject[]): void {
       if (next.content !== content || next.encodedStart !== end) break;
       end = next.valueEnd;
     }
-    writer.copy(content, first.encodedStart, end);
+    parts.add(content, first.encodedStart, end);
   }
 }
 

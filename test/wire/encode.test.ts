@@ -73,7 +73,7 @@ describe("Messages written by hand are read as they were meant", () => {
     });
     fc.assert(
       fc.property(pages, fc.array(objectsAt(revisions)), (page, items) => {
-        const bytes = encodeListResponse(page, items);
+        const bytes = Buffer.concat(encodeListResponse(page, items));
         const remaining =
           page.remaining === undefined
             ? {}
