@@ -12,7 +12,9 @@ const deadlineMs = 5 * 60_000;
 export class Child<Question extends string | object> {
   readonly #script: string;
   readonly #child: ChildProcess;
-  #fault: Error | undefined;
+  /** Why there will be no more answers. */
+  #lost: Error | undefined;
+  #asked: PromiseWithResolvers<unknown> | undefined;
 
   constructor(script: string, execArgv: readonly string[] = []) {
     this.#script = script;
@@ -20,29 +22,31 @@ export class Child<Question extends string | object> {
       execArgv: [...process.execArgv, "--disable-warning=ExperimentalWarning", ...execArgv],
     });
     this.#child.on("message", (said: Said) => {
-      if ("fault" in said) this.#fault = new Error(said.fault);
+      if ("fault" in said) this.#lose(new Error(said.fault));
+      else this.#asked?.resolve(said.answer);
     });
+    this.#child.on("exit", () => this.#lose(new Error(`${script} ended before its time.`)));
   }
 
-  /** Rejects when the process is lost or does not answer, with what it said last if it did. */
+  /**
+   * One question at a time. Rejects when the process is lost or does not answer, with what it ended of if
+   * it said so.
+   */
   async ask(question: Question): Promise<unknown> {
-    const failed = new AbortController();
-    const lost = once(this.#child, "exit", { signal: failed.signal }).then(() => {
-      throw this.#fault ?? new Error(`${this.#script} ended before its time.`);
-    });
-    const late = setTimeout(() => failed.abort(new Error(`${this.#script} hangs.`)), deadlineMs);
+    if (this.#lost !== undefined) throw this.#lost;
+    this.#asked = Promise.withResolvers();
+    const late = setTimeout(() => this.#lose(new Error(`${this.#script} hangs.`)), deadlineMs);
     try {
-      const answer = once(this.#child, "message", { signal: failed.signal });
-      if (this.#fault !== undefined) throw this.#fault;
       this.#child.send(question);
-      const [said] = (await Promise.race([answer, lost])) as [Said];
-      if ("fault" in said) throw new Error(said.fault);
-      return said.answer;
+      return await this.#asked.promise;
     } finally {
       clearTimeout(late);
-      lost.catch(() => {});
-      failed.abort();
     }
+  }
+
+  #lose(error: Error): void {
+    this.#lost ??= error;
+    this.#asked?.reject(this.#lost);
   }
 
   /** Has it exit in order, so that what Node.js was asked to profile is written. */
