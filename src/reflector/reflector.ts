@@ -5,6 +5,7 @@ import type { WatchBatch } from "../storage/event.ts";
 import type { StoredObject } from "../storage/object.ts";
 import type { Scope, Storage, WatchStream } from "../storage/storage.ts";
 import { Backoff, type BackoffBounds, defaultBackoffBounds } from "./backoff.ts";
+import { LastChange } from "./last-change.ts";
 
 /** The whole state at one revision, as a Reflector hands it over. */
 export interface ListedState {
@@ -77,6 +78,7 @@ export class Reflector {
   /** Where the last watch broke whose position was given up. */
   #lostAt = 0;
   #historyId = "";
+  readonly #lastChange = new LastChange();
   #failure: WatchFanoutError | undefined;
   #reconnects = 0;
   #relists = 0;
@@ -176,11 +178,13 @@ export class Reflector {
   }
 
   /**
-   * Rejects with HISTORY_CHANGED if someone has found out meanwhile that the history is another. An id
-   * that can't be read says nothing.
+   * Rejects with HISTORY_CHANGED if the history is another one by now: the change that came last is not
+   * there any more, or someone has found out and given the history another id. An id that can't be read says
+   * nothing.
    */
   async #checkHistory(signal: AbortSignal): Promise<void> {
     const { storage, target } = this.#options;
+    await this.#lastChange.check(storage, signal);
     const historyId = await storage.historyId(signal);
     if (historyId === "" || historyId === this.#historyId) return;
     if (this.#historyId !== "") throw otherHistory(this.#historyId, historyId);
@@ -216,6 +220,7 @@ export class Reflector {
     this.#historyId = historyId;
     const cause = this.#cause;
     this.#cause = "history lost";
+    this.#lastChange.ofState(state.objects);
     handOver(() => target.replace({ ...state, current, historyId }, cause));
     return state.revision;
   }
@@ -284,6 +289,7 @@ export class Reflector {
 
   #apply(batch: WatchBatch): void {
     const before = this.#position;
+    this.#lastChange.of(batch.events.at(-1));
     handOver(() => this.#options.target.apply(batch));
     // Unless the target has had it given up.
     if (this.#position === before) this.#position = batch.revision ?? before;

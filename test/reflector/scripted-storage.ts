@@ -1,6 +1,7 @@
 import type { WatchBatch } from "../../src/storage/event.ts";
 import type { StoredObject } from "../../src/storage/object.ts";
 import type {
+  GetRequest,
   GetResult,
   ListRequest,
   ListResult,
@@ -25,6 +26,10 @@ export class ScriptedStorage implements Storage {
     revision,
   ) => this.pageOf(request, revision);
   onWatch: (stream: ScriptedStream, request: WatchRequest) => void = () => {};
+
+  /** By default everything is still as it was told. */
+  onGet: (key: string, revision: number) => GetResult | Promise<GetResult> = (key, revision) =>
+    this.#told(key, revision);
 
   /** The stream of the newest watch. */
   get stream(): ScriptedStream {
@@ -75,8 +80,20 @@ export class ScriptedStorage implements Storage {
 
   async close(): Promise<void> {}
 
-  get(): Promise<GetResult> {
-    throw new Error("A Reflector gets no single object.");
+  async get({ key, at, signal }: GetRequest): Promise<GetResult> {
+    if (at.match !== "EXACT") throw new Error(`A Get ${at.match} is in no step of a Reflector.`);
+    return abortable(this.onGet(key, at.revision), signal);
+  }
+
+  /** What `key` was at `revision`, by what was listed and what the streams have told. */
+  #told(key: string, revision: number): GetResult {
+    const events = this.streams.flatMap(({ told }) => told).flatMap((batch) => batch.events);
+    const change = events.findLast(
+      ({ object }) => object.key === key && object.modRevision <= revision,
+    );
+    const listed = this.objects.find((object) => object.key === key);
+    const object = change === undefined ? listed : change.object;
+    return { revision, object: change?.type === "DELETED" ? undefined : object };
   }
 
   put(): Promise<WriteResult> {
@@ -90,6 +107,8 @@ export class ScriptedStorage implements Storage {
 
 /** A stream that its test fills and ends. */
 export class ScriptedStream implements WatchStream {
+  /** All that was ever pushed. */
+  readonly told: WatchBatch[] = [];
   readonly #batches: WatchBatch[] = [];
   #end: Error | null | undefined;
   #listener: () => void = () => {};
@@ -101,6 +120,7 @@ export class ScriptedStream implements WatchStream {
 
   push(...batches: readonly WatchBatch[]): void {
     if (this.#end !== undefined) return;
+    this.told.push(...batches);
     this.#batches.push(...batches);
     this.#notify();
   }
