@@ -5,6 +5,7 @@ import type { WatchBatch } from "../storage/event.ts";
 import type { StoredObject } from "../storage/object.ts";
 import type { Scope, Storage, WatchStream } from "../storage/storage.ts";
 import { Backoff, type BackoffBounds, defaultBackoffBounds } from "./backoff.ts";
+import { oldestWithin } from "./history-reach.ts";
 import { LastChange } from "./last-change.ts";
 
 /** The whole state at one revision, as a Reflector hands it over. */
@@ -44,7 +45,8 @@ export interface ReflectorOptions {
   readonly scope?: { readonly prefix: string } | undefined;
   /**
    * How many revisions before the current one the first state is to be, so that what came since is
-   * delivered as history. As far as the store still has them. Default 0: the current state.
+   * delivered as history. As far as the store still has them, and fewer where they made more objects than
+   * that. Default 0: the current state.
    */
   readonly historyRevisions?: number | undefined;
   /** Objects to a page of a listing. Default 50,000: etcd answers few large ones for less. */
@@ -214,7 +216,9 @@ export class Reflector {
     const current = await storage.currentRevision(signal);
     const historyId = await this.#findHistory(current, signal);
     const reach = this.#cause === "start" ? historyRevisions : 0;
-    const state = await this.#listFrom(Math.max(1, current - reach));
+    const source = { storage, prefix: this.#scope.prefix };
+    const oldest = Math.max(1, current - reach);
+    const state = await this.#listFrom(await oldestWithin(reach, source, oldest, current, signal));
     signal.throwIfAborted();
     this.#failure = undefined;
     this.#historyId = historyId;

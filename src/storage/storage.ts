@@ -20,6 +20,11 @@ export interface Storage {
   put(request: PutRequest): Promise<WriteResult>;
   /** Rejects with OBJECT_NOT_FOUND of an absent key, otherwise as `put`. */
   delete(request: DeleteRequest): Promise<WriteResult>;
+  /**
+   * About how many keys there were at a revision, where that takes less than to list them: those that can't be
+   * part of the resource may be among them. Absent where it does not.
+   */
+  count?(prefix: string, revision: number, signal?: AbortSignal): Promise<number>;
   /** The store's newest revision, linearizable. */
   currentRevision(signal?: AbortSignal): Promise<number>;
   /** The id of the history that revisions belong to; empty where it can't be known. */
@@ -85,6 +90,8 @@ export interface ListResult {
   readonly revision: number;
   /** In key order. */
   readonly items: readonly StoredObject[];
+  /** The same items in parts that answers share, so that whoever encodes these can do it once. */
+  readonly runs?: readonly (readonly StoredObject[])[] | undefined;
   /**
    * Where to start the next page after; undefined when this was the last. A page may be short or
    * empty and yet be followed by another.

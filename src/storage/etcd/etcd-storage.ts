@@ -106,6 +106,13 @@ export class EtcdStorage implements Storage {
     );
   }
 
+  async count(prefix: string, revision: number, signal?: AbortSignal): Promise<number> {
+    this.#enter(signal);
+    const request = { ...prefixRange(this.#absolute(prefix)), count_only: true };
+    const { response } = await this.#readAt(request, revision, signal);
+    return response.count;
+  }
+
   watch(request: WatchRequest): WatchStream {
     const watch = new EtcdWatch(
       {

@@ -56,6 +56,8 @@ export interface DecodedRange {
   readonly revision: number;
   readonly kvs: readonly DecodedKeyValue[];
   readonly more: boolean;
+  /** How many keys the range has, whatever the limit. */
+  readonly count: number;
 }
 
 export interface DecodedEvent {
@@ -103,13 +105,15 @@ function readRange(cursor: MessageCursor): DecodedRange {
   const kvs: DecodedKeyValue[] = [];
   let revision = 0;
   let more = false;
+  let count = 0;
   for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
     if (tag === 0x12) kvs.push(readKeyValue(cursor));
     else if (tag === 0x0a) revision = readHeader(cursor);
     else if (tag === 0x18) more = cursor.number() !== 0;
+    else if (tag === 0x20) count = cursor.natural();
     else cursor.skip(tag);
   }
-  return { revision, kvs, more };
+  return { revision, kvs, more, count };
 }
 
 function readWatch(cursor: MessageCursor): DecodedWatch {

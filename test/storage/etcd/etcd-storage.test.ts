@@ -242,6 +242,25 @@ describe("compacted history", () => {
   });
 });
 
+describe("a count", () => {
+  test("is of the keys at a revision, without reading them", async () => {
+    const { storage, source, prefix } = await open();
+    const one = await source.write(prefix, [put("a", "1")]);
+    const three = await source.write(prefix, [put("ab", "1"), put("b", "1")]);
+    const two = await source.write(prefix, [remove("ab")]);
+    const revisions = [one, three, two];
+    const counts = (within: string) =>
+      Promise.all(revisions.map((revision) => storage.count(within, revision)));
+    expect(await counts("")).toEqual([1, 3, 2]);
+    expect(await counts("a")).toEqual([1, 2, 1]);
+    await source.compact(two);
+    await expect(storage.count("", one)).rejects.toMatchObject({
+      reason: "REVISION_TOO_OLD",
+      metadata: { oldest_revision: String(two) },
+    });
+  });
+});
+
 describe("a lease", () => {
   test("of 63 bits is kept to the last bit, and takes its objects with it", async () => {
     const { storage, source } = await open();

@@ -16,7 +16,7 @@ function open() {
   const lister = new Lister({
     read: async (request) => {
       asked.push(`${request.limit} ${request.keys_only === true ? "keys" : "whole"}`);
-      return { revision: 5, response: { revision: 5, kvs: kvs(request), more: false } };
+      return { revision: 5, response: { revision: 5, kvs: kvs(request), more: false, count: 10 } };
     },
     prefixBytes: 0,
     keyOf: ({ key }) => key.toString(),
@@ -37,7 +37,10 @@ async function pagesOf(count: number, picked: readonly string[]): Promise<string
     read: async ({ key, limit = 0 }) => {
       const rest = keys.slice(keys.findIndex((one) => Buffer.from(one).compare(key) >= 0));
       const kvs = rest.slice(0, limit).map((one) => keyValue(one, 0));
-      return { revision: 5, response: { revision: 5, kvs, more: rest.length > limit } };
+      return {
+        revision: 5,
+        response: { revision: 5, kvs, more: rest.length > limit, count: rest.length },
+      };
     },
     prefixBytes: 0,
     keyOf: ({ key }) => key.toString(),

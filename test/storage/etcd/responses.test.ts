@@ -41,6 +41,7 @@ interface LoadedRange {
   readonly header: { readonly revision: string } | null;
   readonly kvs: readonly LoadedKeyValue[];
   readonly more: boolean;
+  readonly count: string;
 }
 
 interface LoadedWatch {
@@ -123,13 +124,13 @@ function plainLoaded(kv: LoadedKeyValue) {
 }
 
 function readRange(message: Buffer) {
-  const { revision, kvs, more } = decodeRange(message);
-  return { revision: String(revision), more, kvs: kvs.map(plainKeyValue) };
+  const { revision, kvs, more, count } = decodeRange(message);
+  return { revision: String(revision), more, count: String(count), kvs: kvs.map(plainKeyValue) };
 }
 
 function loadRange(message: Buffer) {
-  const { header, kvs, more } = range.decode(message) as LoadedRange;
-  return { revision: header?.revision ?? "0", more, kvs: kvs.map(plainLoaded) };
+  const { header, kvs, more, count } = range.decode(message) as LoadedRange;
+  return { revision: header?.revision ?? "0", more, count, kvs: kvs.map(plainLoaded) };
 }
 
 function readWatch(message: Buffer) {
