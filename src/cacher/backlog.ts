@@ -38,7 +38,8 @@ export class Backlog {
   readonly #fold = new Fold();
   readonly #awaiting = new Set<BacklogReader>();
   #reached: HistoryNode;
-  #spansRelist = false;
+  /** Whether anything has happened that those who are behind have to be told of. */
+  #isNews = false;
   /** Whether something is being folded right now, in slices. */
   #folding = false;
   #finished: (FinishedFold & { readonly at: number }) | undefined;
@@ -112,7 +113,7 @@ export class Backlog {
     yield* this.#foldUpTo(level);
     const events: WatchEvent[] = [];
     yield* this.#fold.tell(events);
-    const unit = new FoldedUnit(events, revision, this.#spansRelist, pieceBytes, kept);
+    const unit = new FoldedUnit(events, revision, this.#isNews, pieceBytes, kept);
     this.#finished = { unit, level, at: clock.now() };
     this.#folding = false;
     yield* this.#pokeAll();
@@ -131,11 +132,19 @@ export class Backlog {
 
   #take(node: HistoryNode): void {
     if (node.event === undefined) {
-      this.#spansRelist = true;
-    } else if (this.filter.includes(node.event.object.key)) {
-      const event = this.filter.select(node);
-      if (event !== undefined) this.#fold.add(event);
+      // Here the cache was filled anew, and resume points from before are no longer taken.
+      this.#isNews = true;
+      return;
     }
+    const { type, object } = node.event;
+    if (!this.filter.includes(object.key)) return;
+    const event = this.filter.select(node);
+    if (event !== undefined) {
+      // Also if nothing comes of it: what comes next is then after the revision that is told.
+      this.#isNews = true;
+      this.#fold.add(event);
+    }
+    if (type === "DELETED") this.#fold.gone(object.key);
   }
 
   *#pokeAll(): Generator<void, void, void> {

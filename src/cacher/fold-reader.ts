@@ -39,8 +39,7 @@ export class FoldReader implements Behind {
       const finished = this.#hold().finish(this.#watcher);
       if (finished === undefined) return undefined;
       this.#goOnAfter(finished);
-      const { unit } = finished;
-      if (unit.events.length > 0 || unit.spansRelist) return this.#begin(unit);
+      if (finished.unit.isNews) return this.#begin(finished.unit);
     }
   }
 

@@ -32,7 +32,10 @@ export class Fold {
     return this.#bytes;
   }
 
-  /** Takes in the next event. They come in the order of their revisions. */
+  /**
+   * Takes in the next event. They come in the order of their revisions. Where an object has left the view
+   * it may still stand: `gone` is to be told when it no longer does.
+   */
   add(event: WatchEvent): void {
     const { key } = event.object;
     const known = this.#entries.get(key);
@@ -40,14 +43,21 @@ export class Fold {
       this.#put(key, { first: event.type, previous: event.previous, last: event });
       return;
     }
-    this.#bytes -= cost(known);
     // Behind all others, as it is in the order of its newest event.
-    this.#entries.delete(key);
-    // It came and went. That is remembered only where something of before may yet have to be told: other
-    // objects that come and go add nothing, however many they are.
-    if (known.previous === undefined && isNothing(known.first, event.type)) return;
+    this.#drop(key, known);
     known.last = event;
     this.#put(key, known);
+  }
+
+  /**
+   * The object, whose events up to now have been added, does not stand any more. If nothing is to be told of
+   * it and it did not stand before the fold either, then it is forgotten: objects that come and go add
+   * nothing, however many they are.
+   */
+  gone(key: string): void {
+    const known = this.#entries.get(key);
+    if (known === undefined || known.previous !== undefined) return;
+    if (isNothing(known.first, known.last.type)) this.#drop(key, known);
   }
 
   /**
@@ -69,6 +79,11 @@ export class Fold {
   #put(key: string, entry: Entry): void {
     this.#entries.set(key, entry);
     this.#bytes += cost(entry);
+  }
+
+  #drop(key: string, entry: Entry): void {
+    this.#entries.delete(key);
+    this.#bytes -= cost(entry);
   }
 }
 

@@ -12,8 +12,11 @@ export class FoldedUnit {
   readonly events: readonly WatchEvent[];
   /** By weight. */
   readonly bytes: number;
-  /** Whether it leads over a relist: then it is told even if nothing has changed, for its revision. */
-  readonly spansRelist: boolean;
+  /**
+   * Whether it says anything: events, or only that its revision is reached, where something has come and
+   * gone or the cache was filled anew. Otherwise it need not be told.
+   */
+  readonly isNews: boolean;
   /** The index of each piece's first event. */
   readonly #starts: readonly number[];
   /** By their numbers. */
@@ -24,7 +27,7 @@ export class FoldedUnit {
   constructor(
     events: readonly WatchEvent[],
     revision: number,
-    spansRelist: boolean,
+    isNews: boolean,
     maxBytes: number,
     kept: KeptPieces,
   ) {
@@ -41,7 +44,7 @@ export class FoldedUnit {
     this.events = events;
     this.revision = revision;
     this.bytes = bytes;
-    this.spansRelist = spansRelist;
+    this.isNews = isNews;
     this.#starts = starts;
     this.#kept = kept;
   }

@@ -5,7 +5,6 @@ import type { WatchBatch } from "../storage/event.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { Folds } from "./folds.ts";
-import type { HistoryNode } from "./history.ts";
 import type { PastStates } from "./past-states.ts";
 import type { ProgressWish } from "./progress-wish.ts";
 import type { Readiness } from "./readiness.ts";
@@ -62,10 +61,14 @@ export class Intake implements ReflectorTarget {
     if (cause === "history lost") dispatcher.flush();
     const lastKnown = dispatcher.position;
     const difference = this.#difference(state, cause);
+    // Those who end are told while all is as it was: they may read from others' streams, or open new ones.
+    this.#endStreams(state, cause, difference !== undefined);
+    const goOn = difference === undefined ? [] : [...this.#parts.watchers].filter(isLatestState);
+    for (const watcher of goOn) watcher.stall(lastKnown);
+    // From here to where the dispatcher begins anew nobody is told of anything.
     cache.replace(state.objects, state.revision, state.historyId, difference);
     this.#parts.snapshots.clear();
     this.#parts.pastStates.clear();
-    const goOn = this.#endStreams(state, cause, difference === undefined ? undefined : lastKnown);
     dispatcher.reset();
     this.#parts.progressWish.forget();
     if (cause === "history changed") {
@@ -122,28 +125,17 @@ export class Intake implements ReflectorTarget {
     return difference;
   }
 
-  /**
-   * Ends those that can't go on after what was lost, and returns those that can: of LATEST_STATE, where
-   * history goes on after `lastKnown` with the difference.
-   */
+  /** Ends those that can't go on: all, or those that are not of LATEST_STATE. */
   #endStreams(
     { revision, historyId }: ListedState,
     cause: ReplaceCause,
-    lastKnown: HistoryNode | undefined,
-  ): CacheWatcher[] {
-    const goOn: CacheWatcher[] = [];
+    latestStateGoesOn: boolean,
+  ): void {
     const end = lost(cause, revision, historyId);
     for (const watcher of [...this.#parts.watchers]) {
-      if (!isLatestState(watcher) || cause !== "history lost") {
-        watcher.fail(end);
-      } else if (lastKnown === undefined) {
-        watcher.fail(cacheWrong(revision));
-      } else {
-        watcher.stall(lastKnown);
-        goOn.push(watcher);
-      }
+      if (!isLatestState(watcher) || cause !== "history lost") watcher.fail(end);
+      else if (!latestStateGoesOn) watcher.fail(cacheWrong(revision));
     }
-    return goOn;
   }
 }
 

@@ -96,8 +96,28 @@ describe("A fold of several objects' events", () => {
     for (let i = 1; i <= 1_000; i++) {
       fold.add(changed("ADDED", 2 * i, undefined, `short-lived/${i}`));
       fold.add(changed("DELETED", 2 * i + 1, 2 * i, `short-lived/${i}`));
+      fold.gone(`short-lived/${i}`);
     }
     expect([fold.size, fold.bytes]).toEqual([0, 0]);
+  });
+
+  it("remembers of one that has left the view what was before it came, for as long as it stands", () => {
+    const fold = folded([changed("ADDED", 2), changed("DELETED", 3, 2)]);
+    expect(fold.size).toBe(1);
+    fold.add(changed("ADDED", 4, 3));
+    expect(told(fold).map(short)).toEqual(["ADDED a=4@4"]);
+    fold.add(changed("DELETED", 5, 4));
+    fold.gone("a");
+    fold.add(changed("ADDED", 6));
+    expect(told(fold).map(short)).toEqual(["ADDED a=6@6"]);
+  });
+
+  it("remembers of one that stood before the fold what it was, though it is gone", () => {
+    const fold = folded([changed("ADDED", 3, 2), changed("DELETED", 4, 3)]);
+    fold.gone("a");
+    fold.add(changed("ADDED", 5));
+    expect(told(fold).map(short)).toEqual(["ADDED a=5@5 (2@2)"]);
+    fold.gone("unheard of");
   });
 
   it("counts the bytes of one event for each object", () => {
@@ -150,7 +170,11 @@ describe("A fold of any history", () => {
           state.set(key, object(key, revision, `${revision}`));
           events.push(new WatchEvent(type, object(key, revision, `${revision}`), previous));
         }
-        const fold = folded(events);
+        const fold = new Fold();
+        for (const event of events) {
+          fold.add(event);
+          if (event.type === "DELETED") fold.gone(event.object.key);
+        }
         expect(told(fold).map(short)).toEqual(naive(before, events));
         expect(fold.size).toBeLessThanOrEqual(before.size + state.size);
       }),

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import * as latest from "./latest-state.ts";
 import {
   type Change,
   inView,
@@ -6,15 +7,17 @@ import {
   type SeenEvent,
   type SeenObject,
   type Sequence,
+  shortEvent,
+  shortObject,
   stateAt,
   unitsOf,
   type View,
 } from "./recording.ts";
 
 /*
- * One checker for each promise about EVERY_EVENT streams that docs/semantics.md makes. A checker reads
- * what a sequence of streams was told and what really happened, knows nothing of how it was served, and
- * returns what is wrong in sentences: none, if the promise was kept.
+ * One checker for each promise about streams that docs/semantics.md makes. A checker reads what a sequence of
+ * streams was told and what really happened, knows nothing of how it was served, and returns what is wrong
+ * in sentences: none, if the promise was kept. Those that are others for LATEST_STATE are in latest-state.ts.
  */
 export type Checker = (sequence: Sequence, changes: readonly Change[]) => string[];
 
@@ -22,11 +25,11 @@ export type Checker = (sequence: Sequence, changes: readonly Change[]) => string
 export const filter: Checker = (sequence, changes) =>
   liveEvents(sequence).flatMap((event) => {
     const change = changeOf(event, changes);
-    if (change === undefined) return [`${short(event)} never happened`];
+    if (change === undefined) return [`${shortEvent(event)} never happened`];
     const { before, after } = inView(change, sequence.view);
-    if (!before && !after) return [`${short(event)} matches neither before nor after`];
+    if (!before && !after) return [`${shortEvent(event)} matches neither before nor after`];
     const told = after ? change.after : removed(change);
-    return isDeepStrictEqual(event.object, told) ? [] : [`${short(event)} has other content`];
+    return isDeepStrictEqual(event.object, told) ? [] : [`${shortEvent(event)} has other content`];
   });
 
 /** ADDED iff it did not match just before; DELETED iff it did and no longer does. */
@@ -36,7 +39,7 @@ export const typed: Checker = (sequence, changes) =>
     if (change === undefined) return [];
     const { before, after } = inView(change, sequence.view);
     const type = !after ? "DELETED" : before ? "MODIFIED" : "ADDED";
-    return type === event.type ? [] : [`${short(event)} is ${type}`];
+    return type === event.type ? [] : [`${shortEvent(event)} is ${type}`];
   });
 
 /** Revisions never go back: neither those of the events nor those of the resume points. */
@@ -44,7 +47,7 @@ export const ordered: Checker = (sequence) => {
   const units = closedUnits(sequence);
   const points = units.map(({ revision }) => ({ revision, what: `resume point ${revision}` }));
   const events = liveEvents(sequence).map((event) => {
-    return { revision: revisionOf(event), what: short(event) };
+    return { revision: revisionOf(event), what: shortEvent(event) };
   });
   return [points, events].flatMap((all) =>
     all.flatMap(({ revision, what }, i) => {
@@ -61,7 +64,7 @@ export const unique: Checker = (sequence) => {
     const change = JSON.stringify([event.object.key, revisionOf(event)]);
     const repeated = seen.has(change);
     seen.add(change);
-    return repeated ? [`${short(event)} comes twice`] : [];
+    return repeated ? [`${shortEvent(event)} comes twice`] : [];
   });
 };
 
@@ -79,7 +82,9 @@ export const atomic: Checker = (sequence) => {
     (initial ? [] : events).flatMap((event) => {
       const first = unitOf.get(revisionOf(event)) ?? unit;
       unitOf.set(revisionOf(event), first);
-      return first === unit ? [] : [`${short(event)} comes apart from the rest of its revision`];
+      return first === unit
+        ? []
+        : [`${shortEvent(event)} comes apart from the rest of its revision`];
     }),
   );
 };
@@ -102,7 +107,7 @@ export const bookmarkable: Checker = ({ streams }) =>
     let point = 0;
     for (const { revision, events } of responses) {
       for (const event of events) {
-        if (revisionOf(event) <= point) wrong.push(`${short(event)} comes after ${point}`);
+        if (revisionOf(event) <= point) wrong.push(`${shortEvent(event)} comes after ${point}`);
       }
       point = revision ?? point;
     }
@@ -116,7 +121,9 @@ export const previous: Checker = (sequence, changes) =>
       const wanted = sequence.view.includePrevious && !initial;
       const before = wanted ? changeOf(event, changes)?.before : undefined;
       const right = isDeepStrictEqual(event.previous, before);
-      return right ? [] : [`${short(event)} has another previous than ${JSON.stringify(before)}`];
+      return right
+        ? []
+        : [`${shortEvent(event)} has another previous than ${JSON.stringify(before)}`];
     }),
   );
 
@@ -132,9 +139,22 @@ export const guarantees: Readonly<Record<string, Checker>> = {
   Previous: previous,
 };
 
+/** The events of a revision need not come together where some of them are folded. */
+const latestStateGuarantees: Readonly<Record<string, Checker>> = {
+  Filter: latest.filter,
+  Typed: latest.typed,
+  Ordered: ordered,
+  Unique: unique,
+  Reliable: latest.reliable,
+  Resumable: resumable,
+  Bookmarkable: bookmarkable,
+  Previous: latest.previous,
+};
+
 /** All that is wrong with a sequence, each with the promise that it breaks. */
 export function brokenBy(sequence: Sequence, changes: readonly Change[]): string[] {
-  return Object.entries(guarantees).flatMap(([name, check]) =>
+  const promised = sequence.delivery === "LATEST_STATE" ? latestStateGuarantees : guarantees;
+  return Object.entries(promised).flatMap(([name, check]) =>
     check(sequence, changes).map((wrong) => `${name}: ${wrong}`),
   );
 }
@@ -168,6 +188,7 @@ export function linearizable(read: SeenRead, changes: readonly Change[]): string
  * so long ago that whoever lives and reads has been told of it.
  */
 export function honest(sequence: Sequence, changes: readonly Change[], level: number): string[] {
+  if (sequence.delivery === "LATEST_STATE") return latest.upTo(sequence, changes, level);
   const [first] = closedUnits(sequence);
   if (first === undefined) return ["the stream lives and has said nothing"];
   return missing(sequence, changes, first.revision, level);
@@ -213,12 +234,4 @@ function changeOf(event: SeenEvent, changes: readonly Change[]): Change | undefi
 /** The object as it last was, with the revision that removed it. */
 function removed({ before, revision }: Change): SeenObject | undefined {
   return before === undefined ? undefined : { ...before, modRevision: revision };
-}
-
-function short(event: SeenEvent): string {
-  return `${event.type} ${shortObject(event.object)}`;
-}
-
-function shortObject({ key, modRevision }: SeenObject): string {
-  return `${JSON.stringify(key)}@${modRevision}`;
 }

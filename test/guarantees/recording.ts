@@ -46,6 +46,8 @@ export interface View {
 /** Streams that were resumed from one another, each after the last resume point of the one before. */
 export interface Sequence {
   readonly view: View;
+  /** What they were asked for with. Default EVERY_EVENT. */
+  readonly delivery?: "EVERY_EVENT" | "LATEST_STATE";
   readonly streams: readonly (readonly SeenResponse[])[];
 }
 
@@ -91,4 +93,12 @@ export function inView(change: Change, view: View): { before: boolean; after: bo
   const sees = (object: SeenObject | undefined): boolean =>
     object !== undefined && view.includes(object.key) && view.matches(object);
   return { before: sees(change.before), after: sees(change.after) };
+}
+
+export function shortEvent({ type, object }: SeenEvent): string {
+  return `${type} ${shortObject(object)}`;
+}
+
+export function shortObject({ key, modRevision }: SeenObject): string {
+  return `${JSON.stringify(key)}@${modRevision}`;
 }

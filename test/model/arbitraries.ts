@@ -1,4 +1,5 @@
 import fc from "fast-check";
+import type { Delivery } from "../../src/cacher/request.ts";
 import type { View } from "../guarantees/recording.ts";
 import type { ModelRequirement } from "../selector/label-model.ts";
 import { type Entry, type ModelSelector, type ModelValue, modelFields, selects } from "./model.ts";
@@ -142,6 +143,7 @@ export interface WatchWish {
   /** After which revision, counted back from the newest; undefined: not said. */
   readonly back: number | undefined;
   readonly sendInitialEvents: boolean;
+  readonly delivery: Delivery;
   readonly bookmarkIntervalMs: number;
   readonly eagerBookmarks: boolean;
   /** After how many milliseconds it is to end, if at all. */
@@ -158,6 +160,7 @@ export const watchWish: fc.Arbitrary<WatchWish> = fc.record({
   includePrevious: fc.boolean(),
   back: fc.option(back, { freq: 3, nil: undefined }),
   sendInitialEvents: fc.boolean(),
+  delivery: fc.constantFrom<Delivery[]>("EVERY_EVENT", "LATEST_STATE"),
   bookmarkIntervalMs: fc.constantFrom(1_000, 2_500),
   eagerBookmarks: fc.boolean(),
   lifetimeMs: seldom(10, fc.integer({ min: 1_000, max: 10_000 })),

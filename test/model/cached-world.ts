@@ -8,6 +8,7 @@ import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import type { RevisionRequirement, WatchStream } from "../../src/storage/storage.ts";
 import { silent } from "../cacher/cached-store.ts";
 import { FakeClock } from "../fake-clock.ts";
+import type { Gap } from "../guarantees/latest-state.ts";
 import { fieldText, labelText, type ReadWish, type WatchWish } from "./arbitraries.ts";
 import { type AskPage, Listing, type Page } from "./listing.ts";
 import { type Entry, Model, modelFields } from "./model.ts";
@@ -23,7 +24,9 @@ const everything = 1_000;
 interface Replica {
   readonly cacher: Cacher;
   /** The revision that its history began after. */
-  readonly start: number;
+  start: number;
+  /** The times that it did not see. */
+  readonly gaps: Gap[];
   draining: boolean;
 }
 
@@ -40,7 +43,8 @@ export class CachedWorld {
     expiresAt: number;
   }[] = [];
   readonly #listings: { readonly listing: Listing; readonly replica: Replica }[] = [];
-  #replica: Replica | undefined;
+  /** The last one is the current one, all others drain. */
+  readonly #replicas: Replica[] = [];
   #settledAt = 1;
   #compacted = 1;
 
@@ -133,6 +137,8 @@ export class CachedWorld {
         return;
       case "compact":
         return this.#compact(step.back);
+      case "lose history":
+        return this.#loseHistory(step.writes, step.back);
       case "ask for progress":
         return this.#askForProgress();
       case "replace":
@@ -191,7 +197,7 @@ export class CachedWorld {
       consistencyIntervalMs: 2_000,
     });
     const start = Math.max(1, this.#model.revision - this.#setup.historyEvents, this.#compacted);
-    this.#replica = { cacher, start, draining: false };
+    this.#replicas.push({ cacher, start, gaps: [], draining: false });
     cacher.start();
     await this.#elapse(200);
     expect(cacher.ready).toBe(true);
@@ -228,6 +234,7 @@ export class CachedWorld {
           ...(wish.unusable ?? ([labelText(wish.selector), fieldText(wish.selector)] as const)),
         ),
         sendInitialEvents: wish.sendInitialEvents,
+        delivery: wish.delivery,
         bookmarkIntervalMs: wish.bookmarkIntervalMs,
         eagerBookmarks: wish.eagerBookmarks,
         historyId: history[wish.history],
@@ -242,7 +249,14 @@ export class CachedWorld {
       cachedAt: this.#settledAt,
       oldestThen: this.#oldestOf(replica),
     };
-    const watched = new WatchedStream(wish, afterRevision, sourceOf(stream), then, resumes);
+    const watched = new WatchedStream(
+      wish,
+      afterRevision,
+      sourceOf(stream),
+      then,
+      resumes,
+      replica.gaps,
+    );
     const i = this.#streams.push({ watched, replica, expiresAt }) - 1;
     const { entangled } = this.#setup;
     const takeAtOnce = () => (entangled ? this.#drainStreams() : this.#takeFrom(i, everything));
@@ -264,6 +278,25 @@ export class CachedWorld {
     const revision = Math.max(1, this.#model.revision - back);
     this.#compacted = Math.max(this.#compacted, revision);
     await this.#store.compact(revision);
+  }
+
+  /** It may not be lost after all, where that is not far enough back. */
+  async #loseHistory(writes: readonly (readonly Entry[])[], back: number): Promise<void> {
+    await this.#settle();
+    // Those that drain keep up with the store as well.
+    const before = this.#replicas.map((replica) => ({ replica, ...replica.cacher.stats() }));
+    for (const entries of writes) await this.#write(entries);
+    const compacted = Math.max(1, this.#model.revision - back);
+    this.#compacted = Math.max(this.#compacted, compacted);
+    await this.#store.compact(compacted);
+    await this.#clock.elapse(1_000);
+    for (const { replica, relists, revision: after } of before) {
+      const now = replica.cacher.stats();
+      if (now.relists === relists) continue;
+      replica.start = now.revision;
+      replica.gaps.push({ after, upTo: now.revision });
+    }
+    this.#hasSettled();
   }
 
   async #askForProgress(): Promise<void> {
@@ -297,8 +330,9 @@ export class CachedWorld {
   }
 
   get #current(): Replica {
-    if (this.#replica === undefined) throw new Error("There is no replica yet.");
-    return this.#replica;
+    const replica = this.#replicas.at(-1);
+    if (replica === undefined) throw new Error("There is no replica yet.");
+    return replica;
   }
 
   get #circumstances() {

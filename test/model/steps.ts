@@ -17,6 +17,12 @@ export type Step =
   | { readonly step: "read"; readonly wish: ReadWish }
   | { readonly step: "next page"; readonly listing: number }
   | { readonly step: "compact"; readonly back: number }
+  /** Writes what is compacted, up to so far back, before the cache has seen it: it has to list anew. */
+  | {
+      readonly step: "lose history";
+      readonly writes: readonly (readonly Entry[])[];
+      readonly back: number;
+    }
   | { readonly step: "ask for progress" }
   /** Another replica takes over: the one so far drains. */
   | { readonly step: "replace" };
@@ -50,6 +56,14 @@ export const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 8, arbitrary: fc.record({ step: fc.constant("read"), wish: readWish }) },
   { weight: 8, arbitrary: fc.record({ step: fc.constant("next page"), listing: one }) },
   { weight: 2, arbitrary: fc.record({ step: fc.constant("compact"), back: fc.nat(6) }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      step: fc.constant("lose history"),
+      writes: fc.array(transaction, { minLength: 2, maxLength: 6 }),
+      back: fc.nat(2),
+    }),
+  },
   { weight: 2, arbitrary: fc.record({ step: fc.constant("ask for progress") }) },
   { weight: 1, arbitrary: fc.record({ step: fc.constant("replace") }) },
 );

@@ -12,6 +12,7 @@ import type { Source, StreamError } from "./watched-stream.ts";
  */
 
 const service = "/watchfanout.v1.ListWatchService";
+const deliveries = ["", "EVERY_EVENT", "LATEST_STATE"];
 const matches = ["", "LINEARIZABLE", "ANY", "NOT_OLDER_THAN", "EXACT"];
 
 /** A client of one replica. */
@@ -58,7 +59,8 @@ export class WireClient {
     const request = encode({
       ...{ 1: this.#resource, 4: labels, 5: fields, 6: afterRevision, 11: historyId },
       ...("key" in scope ? { 2: scope.key } : { 3: scope.prefix }),
-      ...{ 7: wish.sendInitialEvents, 9: includePrevious, 12: true },
+      ...{ 7: wish.sendInitialEvents, 8: deliveries.indexOf(wish.delivery) },
+      ...{ 9: includePrevious, 12: true },
       10: encode({ 1: Math.ceil(wish.bookmarkIntervalMs / 1_000) }),
     });
     return new WireStream(this.#grpc.call(`${service}/Watch`, request));

@@ -1,0 +1,233 @@
+import { describe, expect, it } from "vitest";
+import { brokenBy, honest } from "./guarantees.ts";
+import { type Gap, knownChanges } from "./latest-state.ts";
+import type { Change, SeenEvent, SeenObject, SeenResponse, Sequence } from "./recording.ts";
+
+function object(
+  key: string,
+  value: string,
+  createRevision: number,
+  modRevision: number,
+): SeenObject {
+  return { key, value, createRevision, modRevision, version: 1 };
+}
+
+/**
+ * What happened: a comes and changes; b comes into view at 4; a goes and comes again; c comes and goes. Only
+ * what says "on" is in view.
+ */
+const a2 = object("a", "on", 2, 2);
+const b3 = object("b", "off", 3, 3);
+const b4 = object("b", "on", 3, 4);
+const a5 = object("a", "on!", 2, 5);
+const a7 = object("a", "on?", 7, 7);
+const c8 = object("c", "on", 8, 8);
+const b10 = object("b", "off", 3, 10);
+const changes: readonly Change[] = [
+  { revision: 2, key: "a", before: undefined, after: a2 },
+  { revision: 3, key: "b", before: undefined, after: b3 },
+  { revision: 4, key: "b", before: b3, after: b4 },
+  { revision: 5, key: "a", before: a2, after: a5 },
+  { revision: 6, key: "a", before: a5, after: undefined },
+  { revision: 7, key: "a", before: undefined, after: a7 },
+  { revision: 8, key: "c", before: undefined, after: c8 },
+  { revision: 9, key: "c", before: c8, after: undefined },
+  { revision: 10, key: "b", before: b4, after: b10 },
+];
+
+const view = {
+  includes: () => true,
+  matches: ({ value }: SeenObject) => value.startsWith("on"),
+  includePrevious: true,
+};
+
+function told(type: SeenEvent["type"], object: SeenObject, previous?: SeenObject): SeenEvent {
+  return { type, object, previous };
+}
+
+const addedA = told("ADDED", a2);
+const addedB = told("ADDED", b4, b3);
+const deletedB = told("DELETED", { ...b4, modRevision: 10 }, b4);
+const modifiedA = told("MODIFIED", a7, a2);
+
+function response(revision: number | undefined, ...events: SeenEvent[]): SeenResponse {
+  return { revision, events, initialEventsEnd: false };
+}
+
+function initial(revision: number, ...events: SeenEvent[]): SeenResponse {
+  return { revision, events, initialEventsEnd: true };
+}
+
+function sequence(...streams: (readonly SeenResponse[])[]): Sequence {
+  return { view, delivery: "LATEST_STATE", streams };
+}
+
+/** The promises that a sequence breaks, each once. */
+function broken(kept: Sequence, gaps: readonly Gap[] = []): string[] {
+  const known = knownChanges(changes, gaps);
+  return [...new Set(brokenBy(kept, known).map((wrong) => wrong.split(":")[0] ?? ""))];
+}
+
+describe("What every promise to LATEST_STATE is kept by", () => {
+  it.each<readonly [what: string, Sequence]>([
+    ["nothing at all", sequence()],
+    [
+      "every event",
+      sequence([
+        response(1),
+        response(2, addedA),
+        response(4, addedB),
+        response(5, told("MODIFIED", a5, a2)),
+        response(6, told("DELETED", { ...a5, modRevision: 6 }, a5)),
+        response(7, told("ADDED", a7)),
+        response(8, told("ADDED", c8)),
+        response(9, told("DELETED", { ...c8, modRevision: 9 }, c8)),
+        response(10, deletedB),
+      ]),
+    ],
+    [
+      "every event, in one response",
+      sequence([response(1), response(5, addedA, addedB, told("MODIFIED", a5, a2))]),
+    ],
+    ["a fold of all of it", sequence([response(1), response(10, told("ADDED", a7))])],
+    [
+      "a fold from the middle, a re-creation in it",
+      sequence([response(4), response(10, modifiedA, deletedB)]),
+    ],
+    [
+      "a fold in pieces",
+      sequence([response(4), response(undefined, modifiedA), response(10, deletedB)]),
+    ],
+    ["a fold of what comes and goes, which is a bookmark", sequence([response(7), response(9)])],
+    [
+      "a fold after the initial state",
+      sequence([
+        response(undefined),
+        initial(4, told("ADDED", a2), told("ADDED", b4)),
+        response(10, modifiedA, deletedB),
+      ]),
+    ],
+    [
+      "a stream that is resumed, with what it had left of an open unit",
+      sequence(
+        [response(4), response(undefined, modifiedA)],
+        [response(4), response(8, modifiedA, told("ADDED", c8))],
+      ),
+    ],
+  ])("%s", (_what, kept) => {
+    expect(broken(kept)).toEqual([]);
+  });
+});
+
+describe("Each promise to LATEST_STATE, and it alone, is broken by", () => {
+  it.each<readonly [promise: string, what: string, Sequence]>([
+    [
+      "Filter",
+      "content that the object never had",
+      sequence([response(4), response(7, told("MODIFIED", { ...a7, value: "on" }, a2))]),
+    ],
+    [
+      "Filter",
+      "a DELETED with the content that did not match",
+      sequence([response(9), response(10, told("DELETED", b10, b4))]),
+    ],
+    [
+      "Typed",
+      "ADDED of what was in view before",
+      sequence([response(4), response(7, { ...modifiedA, type: "ADDED" })]),
+    ],
+    [
+      "Typed",
+      "MODIFIED of what was not",
+      sequence([response(1), response(7, { ...addedB, type: "MODIFIED" }, told("ADDED", a7))]),
+    ],
+    [
+      "Typed",
+      "what came and went",
+      sequence([response(7), response(9, told("DELETED", { ...c8, modRevision: 9 }))]),
+    ],
+    [
+      "Ordered",
+      "a revision before the one that came first",
+      sequence([response(1), response(7, told("ADDED", a7), addedB)]),
+    ],
+    [
+      "Unique",
+      "the same change twice in one unit",
+      sequence([response(1), response(2, addedA, addedA)]),
+    ],
+    [
+      "Reliable",
+      "an older state than the newest",
+      sequence([response(4), response(7, told("MODIFIED", a5, a2))]),
+    ],
+    ["Reliable", "an object left out", sequence([response(4), response(10, modifiedA)])],
+    ["Reliable", "a bookmark beyond what was told", sequence([response(4), response(10)])],
+    [
+      "Resumable",
+      "a stream that begins beyond the one before",
+      sequence([response(2)], [response(3)]),
+    ],
+    [
+      "Bookmarkable",
+      "an event that was told of, in an open unit",
+      sequence([response(1), response(2, addedA), response(undefined, addedA)]),
+    ],
+    [
+      "Previous",
+      "the object just before, and not before the unit",
+      sequence([response(4), response(7, told("MODIFIED", a7, a5))]),
+    ],
+    [
+      "Previous",
+      "no object before",
+      sequence([response(9), response(10, { ...deletedB, previous: undefined })]),
+    ],
+    [
+      "Previous",
+      "an object before, in the initial state",
+      sequence([initial(2, told("ADDED", a2, a2))]),
+    ],
+  ])("%s: %s", (promise, _what, kept) => {
+    expect(broken(kept)).toEqual([promise]);
+  });
+});
+
+describe("A replica that did not see what happened", () => {
+  const gap = [{ after: 4, upTo: 10 }];
+  const goneB = told("DELETED", { ...b4, modRevision: 10 }, b4);
+
+  it.each<readonly [what: string, Sequence, readonly Gap[], readonly string[]]>([
+    [
+      "tells how the states before and after differ",
+      sequence([response(4), response(10, modifiedA, goneB)]),
+      gap,
+      [],
+    ],
+    ["leaves nothing out", sequence([response(4), response(10, modifiedA)]), gap, ["Reliable"]],
+    [
+      "deletes what is gone when it finds that",
+      sequence([response(8), response(9, told("DELETED", { ...c8, modRevision: 9 }, c8))]),
+      [{ after: 8, upTo: 9 }],
+      [],
+    ],
+    [
+      "can't know an object in between",
+      sequence([response(2), response(4, told("ADDED", b4, b3))]),
+      [{ after: 2, upTo: 4 }],
+      ["Previous"],
+    ],
+  ])("%s", (_what, kept, gaps, expected) => {
+    expect(broken(kept, gaps)).toEqual(expected);
+  });
+});
+
+describe("Honest, to LATEST_STATE", () => {
+  it.each<readonly [what: string, Sequence, number, number]>([
+    ["is kept by a stream that is behind by what has come and gone", sequence([response(7)]), 9, 0],
+    ["is broken by one that has gone quiet", sequence([response(4)]), 7, 1],
+    ["is broken by one that has never said anything", sequence([]), 1, 1],
+  ])("%s", (_what, kept, level, wrong) => {
+    expect(honest(kept, changes, level)).toHaveLength(wrong);
+  });
+});
