@@ -1,10 +1,15 @@
 import sortedBTree from "sorted-btree";
+import { bulkLoad } from "sorted-btree/extended/bulkLoad.js";
 import { compareKeys } from "../storage/key-order.ts";
 import type { StoredObject } from "../storage/object.ts";
 
 // The package is CommonJS, whose default export Node finds one level further down.
 const BTree = sortedBTree.default;
 type Tree = sortedBTree.default<string, StoredObject>;
+
+/** Entries to a node of the tree at the most, and how full a tree is built: changes find room in it. */
+const nodeSize = 32;
+const loadFactor = 0.9;
 
 /**
  * Objects in key order. A snapshot costs nothing: both share one copy-on-write tree, and whoever
@@ -13,8 +18,22 @@ type Tree = sortedBTree.default<string, StoredObject>;
 export class OrderedState {
   readonly #tree: Tree;
 
-  constructor(tree: Tree = new BTree<string, StoredObject>(undefined, compareKeys)) {
+  constructor(tree: Tree = new BTree<string, StoredObject>(undefined, compareKeys, nodeSize)) {
     this.#tree = tree;
+  }
+
+  /**
+   * The state of these objects. Where they come in key order, as storages list them, the tree is built from
+   * its leaves, which takes a fifth of what it does to set one after the other.
+   */
+  static of(objects: readonly StoredObject[]): OrderedState {
+    const keys = objects.map(({ key }) => key);
+    if (keys.every((key, i) => i === 0 || compareKeys(keys[i - 1] ?? "", key) < 0)) {
+      return new OrderedState(bulkLoad(keys, objects.slice(), nodeSize, compareKeys, loadFactor));
+    }
+    const state = new OrderedState();
+    for (const object of objects) state.set(object);
+    return state;
   }
 
   get size(): number {

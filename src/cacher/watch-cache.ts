@@ -95,12 +95,11 @@ export class WatchCache {
     historyId: string = "",
     difference?: readonly Difference[],
   ): void {
-    const state = new OrderedState();
+    const state = OrderedState.of(objects);
     const index = this.#makeIndex();
     let bytes = 0;
     for (const object of objects) {
       this.#attribution.of(object);
-      state.set(object);
       index.replace(undefined, object);
       bytes += weight(object);
     }

@@ -34,6 +34,28 @@ const keySets = fc.oneof(
 );
 
 describe("The ordered state", () => {
+  it("of objects in any order is what setting one after the other makes, and changes as that does", () => {
+    const changes = fc.array(fc.record({ key, isDelete: fc.boolean() }), { maxLength: 50 });
+    fc.assert(
+      fc.property(keySets, fc.boolean(), changes, (keys, isSorted, changed) => {
+        const listed = isSorted ? keys.toSorted(byBytes) : [...keys, ...keys.slice(0, 1)];
+        const built = OrderedState.of(listed.map((one, i) => object(one, i + 1)));
+        const set = stateOf(listed);
+        for (const { key: one, isDelete } of changed) {
+          for (const state of [built, set]) {
+            if (isDelete) state.delete(one);
+            else state.set(object(one, 1000));
+          }
+        }
+        const told = (state: OrderedState) =>
+          Array.from(state.range(""), (one) => [one.key, one.modRevision]);
+        expect(told(built)).toEqual(told(set));
+        expect(built.size).toBe(set.size);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
   it("ranges over, and counts, just the keys of a prefix that follow a key, in byte order", () => {
     const places = fc.array(
       fc.record({ prefix: cornerText(0, 3), startAfter: fc.option(cornerText(0, 4)) }),
