@@ -1,7 +1,6 @@
 import { abortable } from "../abort.ts";
 import { historyChanged, revisionTooNew } from "../errors.ts";
 import { checkGet, checkList } from "../storage/checks.ts";
-import { type StoredObject, weight } from "../storage/object.ts";
 import type {
   GetRequest,
   GetResult,
@@ -9,7 +8,9 @@ import type {
   RevisionRequirement,
   Storage,
 } from "../storage/storage.ts";
+import type { ListedRuns } from "./listed-runs.ts";
 import type { OrderedState } from "./ordered-state.ts";
+import { PageBuilder } from "./page-builder.ts";
 import type { PastStates } from "./past-states.ts";
 import type { CacheListRequest } from "./request.ts";
 import type { RevisionWaiters } from "./revision-waiters.ts";
@@ -36,6 +37,7 @@ export class CachedReads {
   readonly #upstream: SharedRevision;
   readonly #waiters: RevisionWaiters;
   readonly #pastStates: PastStates;
+  readonly #runs: ListedRuns;
 
   constructor(
     storage: Storage,
@@ -43,12 +45,14 @@ export class CachedReads {
     upstream: SharedRevision,
     waiters: RevisionWaiters,
     pastStates: PastStates,
+    runs: ListedRuns,
   ) {
     this.#storage = storage;
     this.#cache = cache;
     this.#upstream = upstream;
     this.#waiters = waiters;
     this.#pastStates = pastStates;
+    this.#runs = runs;
   }
 
   async get(request: GetRequest): Promise<GetResult> {
@@ -130,36 +134,19 @@ export class CachedReads {
   }
 
   #page(request: CacheListRequest, { revision, state }: Answer): ListResult {
-    const { prefix, startAfter, limit, maxBytes = 0, selection } = request;
-    const predicate = selection?.predicate ?? request.predicate;
-    const items: StoredObject[] = [];
-    let bytes = 0;
-    let before = startAfter;
-    let scanned = 0;
-    for (const object of state.range(prefix, startAfter)) {
-      if (++scanned > maxScanned && predicate !== undefined) {
-        this.#expectNext(revision);
-        return { revision, items, next: before, remaining: undefined };
-      }
-      before = object.key;
-      if (predicate !== undefined && !predicate(object)) continue;
-      const last = items.at(-1);
-      bytes += weight(object);
-      const full = (limit > 0 && items.length >= limit) || (maxBytes > 0 && bytes > maxBytes);
-      if (last !== undefined && full) {
-        this.#expectNext(revision);
-        const remaining =
-          predicate === undefined
-            ? this.#following(revision, state, request, items.length)
-            : undefined;
-        if (remaining !== undefined) {
-          this.#pastStates.expectPage(revision, prefix, last.key, remaining);
-        }
-        return { revision, items, next: last.key, remaining };
-      }
-      items.push(object);
-    }
-    return { revision, items, next: undefined, remaining: 0 };
+    const { prefix, selection, predicate } = request;
+    const page = new PageBuilder(request);
+    const picks = selection !== undefined || predicate !== undefined;
+    do {
+      if (!page.add(this.#runs.get(request, state, revision, page.next))) break;
+    } while (page.next !== undefined && !(picks && page.scanned >= maxScanned));
+    const { items, runs, next } = page;
+    if (next === undefined) return { revision, items, runs, next, remaining: 0 };
+    this.#expectNext(revision);
+    if (picks) return { revision, items, runs, next, remaining: undefined };
+    const remaining = this.#following(revision, state, request, items.length);
+    this.#pastStates.expectPage(revision, prefix, next, remaining);
+    return { revision, items, runs, next, remaining };
   }
 
   /** How many objects follow a page of so many. Counts them only where the page before is not known. */

@@ -23,6 +23,7 @@ import { Folds } from "./folds.ts";
 import { defaultHistoryBounds } from "./history.ts";
 import { Intake } from "./intake.ts";
 import { KeptPieces } from "./kept-pieces.ts";
+import { ListedRuns } from "./listed-runs.ts";
 import { PastStates } from "./past-states.ts";
 import { Patrol } from "./patrol.ts";
 import { ProgressWish } from "./progress-wish.ts";
@@ -91,6 +92,7 @@ export class Cacher implements Storage {
       this.#upstream,
       this.#waiters,
       this.#pastStates,
+      new ListedRuns(this.#cache, kept),
     );
     this.#dispatcher = new Dispatcher(this.#cache, clock, bounds);
     this.#folds = new Folds({

@@ -1,6 +1,10 @@
 import { WatchBatch, type WatchEvent } from "../storage/event.ts";
 import type { KeptPiece, KeptPieces } from "./kept-pieces.ts";
 
+interface Piece extends KeptPiece {
+  readonly batch: WatchBatch;
+}
+
 /**
  * A finished fold, cut into pieces that are one unit together: none has a revision but the last. All who
  * get it get the same pieces, so that these are encoded once. Pieces that nobody has taken for a while are
@@ -20,7 +24,7 @@ export class FoldedUnit {
   /** The index of each piece's first event. */
   readonly #starts: readonly number[];
   /** By their numbers. */
-  readonly #pieces = new Map<string, KeptPiece>();
+  readonly #pieces = new Map<string, Piece>();
   readonly #kept: KeptPieces;
 
   /** `maxBytes` is about how large a piece is. */
@@ -57,11 +61,11 @@ export class FoldedUnit {
     return piece.batch;
   }
 
-  #make(number: number, at: string): KeptPiece {
+  #make(number: number, at: string): Piece {
     const end = this.#starts[number + 1];
     const events = this.events.slice(this.#starts[number], end);
     const revision = end === undefined ? this.revision : undefined;
     const batch = new WatchBatch(revision, events, false, true);
-    return { batch, among: this.#pieces, at, isFresh: true };
+    return { batch, weight: batch.weight, among: this.#pieces, at, isFresh: true };
   }
 }

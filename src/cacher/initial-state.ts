@@ -16,6 +16,7 @@ const maxScanned = 50_000;
 
 /** A part of a state. */
 interface Piece extends KeptPiece {
+  readonly batch: WatchBatch;
   /** The key that the next piece begins after; undefined if this is the last. */
   readonly last: string | undefined;
 }
@@ -79,11 +80,11 @@ export class StateSnapshot {
       }
       if (bytes >= this.#maxBytes || scanned === maxScanned) {
         const batch = new WatchBatch(undefined, events);
-        return { batch, last: object.key, among, at, isFresh: true };
+        return { batch, weight: bytes, last: object.key, among, at, isFresh: true };
       }
     }
     const batch = new WatchBatch(this.revision, events, true);
-    return { batch, last: undefined, among, at, isFresh: true };
+    return { batch, weight: bytes, last: undefined, among, at, isFresh: true };
   }
 }
 

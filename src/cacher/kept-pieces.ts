@@ -1,20 +1,19 @@
-import type { WatchBatch } from "../storage/event.ts";
-
-/** How many bytes of pieces are kept, all snapshots and folds together. */
+/** How many bytes of pieces are kept, all snapshots, folds and listings together. */
 const keptBytes = 32 * 1024 * 1024;
 
-/** A part of a state or of a fold, as it looks through one filter. */
+/** A part of a state, of a fold or of a listing, as it looks through one filter. */
 export interface KeptPiece {
-  readonly batch: WatchBatch;
+  /** The weight of its objects, in bytes. */
+  readonly weight: number;
   /** Where it is kept, and under which key. */
-  readonly among: Map<string, KeptPiece>;
+  readonly among: { set(at: string, piece: unknown): unknown; delete(at: string): boolean };
   readonly at: string;
   /** Whether anyone has taken it since pieces were last let go. */
   isFresh: boolean;
 }
 
 /**
- * The pieces of all snapshots and folds that may yet be shared, within one bound: however many streams are
+ * The pieces of all snapshots, folds and listings that may yet be shared, within one bound: however many streams are
  * amidst one, and however slowly they take it, what is kept for them all does not grow.
  */
 export class KeptPieces {
@@ -32,7 +31,7 @@ export class KeptPieces {
     this.#pieces.add(piece);
     for (const oldest of this.#pieces) {
       if (this.#bytes <= keptBytes) return;
-      this.#letGo(oldest);
+      this.letGo(oldest);
     }
   }
 
@@ -40,18 +39,19 @@ export class KeptPieces {
   expire(): void {
     for (const piece of this.#pieces) {
       if (piece.isFresh) piece.isFresh = false;
-      else this.#letGo(piece);
+      else this.letGo(piece);
     }
   }
 
-  #letGo(piece: KeptPiece): void {
-    this.#pieces.delete(piece);
+  /** Harmless if it is not kept. */
+  letGo(piece: KeptPiece): void {
+    if (!this.#pieces.delete(piece)) return;
     piece.among.delete(piece.at);
     this.#bytes -= cost(piece);
   }
 }
 
-/** Its events and, as soon as someone sends it, its frames, which are about as large. */
-function cost({ batch }: KeptPiece): number {
-  return 2 * batch.weight;
+/** Its objects and, as soon as someone sends it, their encoding, which is about as large. */
+function cost({ weight }: KeptPiece): number {
+  return 2 * weight;
 }

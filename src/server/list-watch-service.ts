@@ -1,13 +1,20 @@
 import { objectNotFound } from "../errors.ts";
 import type { StoredObject } from "../storage/object.ts";
 import type { ListResult } from "../storage/storage.ts";
-import { encodeListResponse, encodeObjectResponse, itemSize } from "../wire/encode.ts";
+import {
+  encodeItems,
+  encodeListResponse,
+  encodeObjectResponse,
+  itemSize,
+  type PageHead,
+} from "../wire/encode.ts";
 import type { GetRequest__Output } from "../wire/generated/watchfanout/v1/GetRequest.ts";
 import type { ListRequest__Output } from "../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { CallContext, ServedResource } from "./calls.ts";
 import { encodePageToken, pageTokenSize } from "./page-token.ts";
 import { checkHistory, listingOf, parseGet, parseList, resourceNamed } from "./requests.ts";
 import type { Serving } from "./served-methods.ts";
+import { sizeOf } from "./server-call.ts";
 import { unary } from "./unary-call.ts";
 import { watching } from "./watching.ts";
 
@@ -69,23 +76,21 @@ function encodePage(
   request: ListRequest__Output,
   historyId: string,
 ): readonly Uint8Array[] {
-  const { revision, items, remaining } = result;
+  const { revision, items, runs = [items], remaining, next } = result;
+  const head = (startAfter: string | undefined, cut: number): PageHead => ({
+    revision,
+    nextPageToken:
+      startAfter === undefined
+        ? ""
+        : encodePageToken({ revision, historyId, startAfter }, listingOf(request)),
+    remaining: remaining === undefined ? undefined : remaining + cut,
+    historyId,
+  });
+  const whole = encodeListResponse(head(next, 0), runs.flatMap(encodeItems));
+  if (sizeOf(whole) <= maxPageBytes || items.length === 1) return whole;
   const kept = fittingItems(items);
   const cut = items.length - kept.length;
-  const startAfter = cut > 0 ? kept.at(-1)?.key : result.next;
-  const nextPageToken =
-    startAfter === undefined
-      ? ""
-      : encodePageToken({ revision, historyId, startAfter }, listingOf(request));
-  return encodeListResponse(
-    {
-      revision,
-      nextPageToken,
-      remaining: remaining === undefined ? undefined : remaining + cut,
-      historyId,
-    },
-    kept,
-  );
+  return encodeListResponse(head(cut > 0 ? kept.at(-1)?.key : next, cut), encodeItems(kept));
 }
 
 /** The items that fit one message, together with the token that follows them; at least the first. */

@@ -153,27 +153,42 @@ export function itemSize(object: StoredObject): number {
 }
 
 /**
- * Encodes a watchfanout.v1.ListResponse, in parts that follow one another: most of a page lies encoded in
- * slabs, and is sent from there.
+ * Encodes a watchfanout.v1.ListResponse, in parts that follow one another. `items` are encoded, by
+ * `encodeItems`.
  */
 export function encodeListResponse(
   page: PageHead,
-  items: readonly StoredObject[],
+  items: readonly Uint8Array[],
 ): readonly Uint8Array[] {
   const { revision, nextPageToken, remaining, historyId } = page;
-  const parts = new PartsWriter();
-  const head = numberSize(revision);
-  parts.room(head).numberField(0x08, revision);
-  writeItems(parts, items);
+  const head = new WireWriter(Buffer.allocUnsafe(numberSize(revision)));
+  head.numberField(0x08, revision);
   const texts = writeTexts([0x1a, nextPageToken], [0x2a, historyId]);
-  const rest = texts.byteLength + (remaining === undefined ? 0 : 1 + varintSize(remaining));
-  const writer = parts.room(rest);
+  const rest = remaining === undefined ? 0 : 1 + varintSize(remaining);
+  const tail = new WireWriter(Buffer.allocUnsafe(rest + texts.byteLength));
   if (remaining !== undefined) {
-    writer.byte(0x20);
-    writer.varint(remaining);
+    tail.byte(0x20);
+    tail.varint(remaining);
   }
-  writer.raw(texts);
-  return parts.finish();
+  tail.raw(texts);
+  return [head.bytes, ...items, tail.bytes];
+}
+
+/** Of those that are held on to anyway. */
+const encodedItems = new WeakMap<readonly StoredObject[], readonly Uint8Array[]>();
+
+/**
+ * Encodes objects as the items of a page, in parts that follow one another, and remembers them with this
+ * array, which answers may share. Most of a page lies encoded in slabs, and is sent from there.
+ */
+export function encodeItems(items: readonly StoredObject[]): readonly Uint8Array[] {
+  const known = encodedItems.get(items);
+  if (known !== undefined) return known;
+  const writer = new PartsWriter(items.reduce((sum, item) => sum + itemSize(item), 0));
+  writeItems(writer, items);
+  const parts = writer.finish();
+  encodedItems.set(items, parts);
+  return parts;
 }
 
 /** Those that lie one after another in a slab, as listed ones do, are taken together. */

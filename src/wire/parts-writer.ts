@@ -11,15 +11,24 @@ export class PartsWriter {
   #chunk = new WireWriter(Buffer.allocUnsafe(0));
   /** From here on the chunk is not among the parts yet. */
   #start = 0;
+  /** How much is yet to come. */
+  #rest: number;
+
+  /** `size` is that of all that is going to be written, in bytes. */
+  constructor(size: number) {
+    this.#rest = size;
+  }
 
   /** A writer that so many bytes are to be written with at once. */
   room(size: number): WireWriter {
     const chunk = this.#chunk;
     if (chunk.position + size > chunk.bytes.byteLength) {
       this.#endPart();
-      this.#chunk = new WireWriter(Buffer.allocUnsafe(Math.max(size, chunkBytes)));
+      const chunkSize = Math.max(size, Math.min(this.#rest, chunkBytes));
+      this.#chunk = new WireWriter(Buffer.allocUnsafe(chunkSize));
       this.#start = 0;
     }
+    this.#rest -= size;
     return this.#chunk;
   }
 
@@ -31,6 +40,7 @@ export class PartsWriter {
     }
     this.#endPart();
     this.#parts.push(content.subarray(start, end));
+    this.#rest -= end - start;
   }
 
   /** The parts of the message. */

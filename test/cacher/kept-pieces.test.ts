@@ -1,15 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { type KeptPiece, KeptPieces } from "../../src/cacher/kept-pieces.ts";
-import { WatchBatch, WatchEvent } from "../../src/storage/event.ts";
-import { object } from "./objects.ts";
 
 const mebibyte = 1024 * 1024;
 
 /** A piece of about so many MiB, of the snapshot that keeps its pieces in `among`. */
 function piece(among: Map<string, KeptPiece>, at: string, mebibytes: number): KeptPiece {
-  const large = object(at, 1, "x".repeat(mebibytes * mebibyte));
-  const batch = new WatchBatch(undefined, [new WatchEvent("ADDED", large, undefined)]);
-  return { batch, among, at, isFresh: true };
+  return { weight: mebibytes * mebibyte, among, at, isFresh: true };
 }
 
 describe("The pieces that are kept", () => {

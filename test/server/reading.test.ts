@@ -139,7 +139,8 @@ describe("List", () => {
     for (const key of keys) await put(storage, key, "");
     const all = await pages(client, { resource });
     expect(all.flatMap(keysOf)).toEqual(keys);
-    expect(all.map((page) => page.remaining_item_count)).toEqual(["5", "3", "1", "0"]);
+    // The last has no token, and so room for one more.
+    expect(all.map((page) => page.remaining_item_count)).toEqual(["5", "3", "0"]);
   });
 
   test("does not go on where the past has been compacted", async () => {

@@ -4,6 +4,7 @@ import { WatchBatch, WatchEvent } from "../../src/storage/event.ts";
 import { StoredObject } from "../../src/storage/object.ts";
 import { Slabs } from "../../src/storage/slabs.ts";
 import {
+  encodeItems,
   encodeListResponse,
   encodeObjectResponse,
   resumePointOf,
@@ -73,7 +74,7 @@ describe("Messages written by hand are read as they were meant", () => {
     });
     fc.assert(
       fc.property(pages, fc.array(objectsAt(revisions)), (page, items) => {
-        const bytes = Buffer.concat(encodeListResponse(page, items));
+        const bytes = Buffer.concat(encodeListResponse(page, encodeItems(items)));
         const remaining =
           page.remaining === undefined
             ? {}
@@ -145,7 +146,7 @@ describe("What has been sent is held once", () => {
     const before = { ...object };
     framesOf(new WatchBatch(2, [new WatchEvent("ADDED", object, undefined)], true));
     encodeObjectResponse(2, object, "");
-    encodeListResponse({ revision: 2, nextPageToken: "", remaining: 0, historyId: "" }, [object]);
+    encodeItems([object]);
     expect({ ...object }).toStrictEqual(before);
   });
 });
