@@ -62,6 +62,10 @@ export class ChildReplica implements Replica {
     return this.#log;
   }
 
+  get isWell(): boolean {
+    return this.#disturbance.isWell;
+  }
+
   onDisturbed(listener: () => void): () => void {
     return this.#disturbance.on(listener);
   }
@@ -105,6 +109,7 @@ export class ChildReplica implements Replica {
       (await fetch(`${this.#admin}/readyz`)).ok ? true : undefined,
     );
     this.relay.aimAt(Number(grpc));
+    this.#disturbance.isWell = true;
   }
 
   /** What one of the paths of its admin port says. */
@@ -127,6 +132,7 @@ export class ChildReplica implements Replica {
   }
 
   resume(): void {
+    this.#disturbance.isWell = true;
     this.#child?.kill("SIGCONT");
   }
 
@@ -142,6 +148,7 @@ export class ChildReplica implements Replica {
 
   async heal(): Promise<void> {
     for (const relay of [this.relay, ...this.upstream]) relay.heal();
+    this.#disturbance.isWell = true;
     this.resume();
     // Whether it ended by itself is not to be passed over.
     if (this.#child !== undefined && this.#child.exitCode !== null) {

@@ -4,12 +4,15 @@ import type { Relay } from "./relay.ts";
 export interface Endpoint {
   readonly name: string;
   readonly relay: Relay;
+  /** Whether nothing is known against asking it. */
+  readonly isWell: boolean;
   /** Told when something has happened that a client's keepalive would tell it. Returns what ends that. */
   onDisturbed(listener: () => void): () => void;
 }
 
-/** Those who want to know of a disturbance. */
+/** Whether something is the matter, and those who want to know of it. */
 export class Disturbance {
+  isWell = true;
   readonly #listeners = new Set<() => void>();
 
   on(listener: () => void): () => void {
@@ -18,6 +21,7 @@ export class Disturbance {
   }
 
   happened(): void {
+    this.isWell = false;
     for (const listener of [...this.#listeners]) listener();
   }
 }

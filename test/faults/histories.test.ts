@@ -27,6 +27,7 @@ describe("compaction past the cache's revision while disconnected", () => {
       await world.afterWrites(40);
       away(world);
       await world.afterWrites(40);
+      // LATEST_STATE streams go on; of the others, each has to be told.
       world.reasons.add("HISTORY_LOST").add("REVISION_TOO_OLD");
       await world.compact();
       await world.afterWrites(10);
@@ -58,51 +59,49 @@ describe("compaction past the cache's revision while disconnected", () => {
 describe("etcd restored from an older snapshot", () => {
   const marker = [
     ["with the marker key readable", {}],
-    // What can't be an id is left alone.
-    ["without a marker key", { before: { "/watchfanout/history": "not an id" } }],
+    // What can't be an id is left alone. Whoever then hops to a replica that has found out, while etcd has
+    // grown past them, could not be told: so there is one.
+    ["without a marker key", { replicas: 1, before: { "/watchfanout/history": "not an id" } }],
   ] as const;
 
-  for (const [what, options] of marker) {
-    faultTest(
-      `${what}: below where the replicas were, ends every stream`,
-      23,
-      options,
-      async (world) => {
-        expectMarker(world, !("before" in options));
-        await world.afterWrites(20);
-        const snapshot = await world.snapshot();
-        await world.afterWrites(60);
-        await world.restore(snapshot);
-        await allChanged(world);
-        await world.afterWrites(20);
-      },
-    );
+  describe.each(marker)("%s", (_what, options) => {
+    faultTest("below where the replicas were, ends every stream", 23, options, async (world) => {
+      expectMarker(world, !("before" in options));
+      await world.afterWrites(20);
+      const snapshot = await world.snapshot();
+      await world.afterWrites(60);
+      await world.restore(snapshot);
+      await allChanged(world);
+      world.goOn();
+      await world.afterWrites(20);
+    });
 
     faultTest(
-      `${what}: grown past where the replicas were, ends every stream`,
+      "grown past where the replicas were, ends every stream",
       24,
       options,
       async (world) => {
-        expectMarker(world, !("before" in options));
         await world.afterWrites(20);
         const snapshot = await world.snapshot();
         await world.afterWrites(30);
         away(world);
         const before = Math.max(...world.inProcess.map(({ cacher }) => cacher.stats().revision));
         await world.restore(snapshot);
+        world.goOn();
         while ((await world.cluster.revision()) <= before + 20) await world.afterWrites(10);
         back(world);
         await allChanged(world);
         await world.afterWrites(20);
       },
     );
-  }
+  });
 
   faultTest("on all three members", 25, { cluster: { size: 3 } }, async (world) => {
     await world.afterWrites(20);
     const snapshot = await world.snapshot();
     await world.afterWrites(40);
     await world.restore(snapshot);
+    world.goOn();
     await allChanged(world);
     await world.afterWrites(20);
   });
@@ -114,8 +113,11 @@ function expectMarker({ inProcess }: World, isThere: boolean): void {
   expect(ids[0] !== "").toBe(isThere);
 }
 
+/** Who resumes only after a replica has listed anew may come from before its history, too. */
 async function allChanged(world: World): Promise<void> {
+  const isChanged = (watcher: RecordedWatcher): boolean =>
+    ends(watcher, "HISTORY_CHANGED") + ends(watcher, "REVISION_TOO_OLD") > 0;
   await world.until("every watcher to have been told that history has changed", () =>
-    world.watchers.every((watcher) => ends(watcher, "HISTORY_CHANGED") > 0),
+    world.watchers.every(isChanged),
   );
 }

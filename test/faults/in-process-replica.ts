@@ -48,6 +48,10 @@ export class InProcessReplica implements Replica {
     return this.#running.cacher;
   }
 
+  get isWell(): boolean {
+    return this.#disturbance.isWell;
+  }
+
   onDisturbed(listener: () => void): () => void {
     return this.#disturbance.on(listener);
   }
@@ -98,6 +102,7 @@ export class InProcessReplica implements Replica {
 
   async heal(): Promise<void> {
     for (const relay of [this.relay, ...this.upstream]) relay.heal();
+    this.#disturbance.isWell = true;
     await this.start();
   }
 

@@ -94,7 +94,8 @@ export class RecordedReader {
 
   async #readOnce(): Promise<void> {
     const { random, endpoints, era, newestEra, acknowledged } = this.#options;
-    const endpoint = random.pick(endpoints);
+    const well = endpoints.filter(({ isWell }) => isWell);
+    const endpoint = random.pick(well.length > 0 ? well : endpoints);
     const match = random.pickWeighted<Match>({ LINEARIZABLE: 6, ANY: 2, NOT_OLDER_THAN: 2 });
     const wish = random.chance(0.5) ? { key: random.pick(keys) } : random.pick(wishes);
     const what = `${match} of ${JSON.stringify(wish)} by ${endpoint.name}`;

@@ -227,6 +227,8 @@ export class RecordedWatcher {
     } finally {
       unsettle();
       connection.close();
+      // A stream that has said nothing is none that others could be resumed from.
+      if (told.length === 0) sequence.streams.splice(sequence.streams.indexOf(told), 1);
       this.#changing.changed();
     }
   }

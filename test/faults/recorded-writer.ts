@@ -108,7 +108,9 @@ export class RecordedWriter {
   /** Put, and sometimes what only a certain state allows. */
   async #throughService(write: Write): Promise<Outcome> {
     const { random, endpoints } = this.#options;
-    const connection = new Connection(random.pick(endpoints).relay.url);
+    const endpoint = random.pick(endpoints.some(isWell) ? endpoints.filter(isWell) : endpoints);
+    const connection = new Connection(endpoint.relay.url);
+    const unsettle = endpoint.onDisturbed(() => connection.close());
     const [key = ""] = write.keys;
     try {
       const expected = random.chance(0.2) ? 0 : undefined;
@@ -120,6 +122,7 @@ export class RecordedWriter {
       const isKnown = reason !== "" && reason !== "OUTCOME_UNKNOWN" && reason !== "INTERNAL";
       return { outcome: isKnown ? "refused" : "unknown", reason };
     } finally {
+      unsettle();
       connection.close();
     }
   }
@@ -154,4 +157,8 @@ export class RecordedWriter {
     };
     return JSON.stringify(thing);
   }
+}
+
+function isWell(endpoint: Endpoint): boolean {
+  return endpoint.isWell;
 }

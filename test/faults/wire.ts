@@ -31,8 +31,9 @@ export interface Told extends SeenResponse {
 const listWatch = "/watchfanout.v1.ListWatchService";
 const write = "/watchfanout.v1.WriteService";
 
-/** How long any call but a watch may take, as gRPC writes it. */
-const deadline = { "grpc-timeout": "8S" };
+/** How long any call but a watch may take, in milliseconds, and as gRPC writes it. */
+const deadlineMs = 8_000;
+const deadline = { "grpc-timeout": `${deadlineMs}m` };
 
 /** One connection to one replica, over bare HTTP/2. The field numbers are those of the contract. */
 export class Connection {
@@ -129,10 +130,16 @@ export class Connection {
 
   async #unary(path: string, fields: Parameters<typeof encode>[0]): Promise<Message> {
     const call = this.#grpc.open(path, deadline);
+    // Who does not run can't keep the deadline either.
+    const late = setTimeout(() => this.close(), deadlineMs + 1_000);
     call.send(encode(fields));
     call.endRequest();
     let answer: Buffer | undefined;
-    for await (const received of call) answer = received;
+    try {
+      for await (const received of call) answer = received;
+    } finally {
+      clearTimeout(late);
+    }
     if (answer === undefined) throw new BareStatus(-1, "The call was OK and had no answer.");
     return new Message(answer);
   }

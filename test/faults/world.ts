@@ -22,6 +22,8 @@ export interface WorldOptions {
   readonly replica?: Pick<ReplicaOptions, "auth" | "historyKey" | "historyEvents">;
   /** What stands in etcd before the replicas start, by absolute key. */
   readonly before?: Readonly<Record<string, string>>;
+  /** Why streams may end throughout, besides what is usual. */
+  readonly reasons?: readonly string[];
   /** How many write at once. Default 2. */
   readonly writers?: number;
   /** Bytes of filling in a value, at the most. Default 200. */
@@ -32,6 +34,9 @@ export interface WorldOptions {
 
 /** Below which the resource's keys are in etcd. */
 export const prefix = "/things/";
+
+/** RevisionMatch: what the cache holds now. */
+const anyState = 2;
 
 /** Why a stream may end whatever else has happened. */
 const usualReasons = ["UPSTREAM_UNAVAILABLE", "NOT_READY", "DRAINING", "REVISION_TOO_NEW"];
@@ -52,7 +57,7 @@ export class World {
   readonly writers: readonly RecordedWriter[];
   readonly reader: RecordedReader;
   /** Why streams may end. */
-  readonly reasons = new Set(usualReasons);
+  readonly reasons: Set<string>;
   /** Changes with each write that has ended. */
   readonly writes: { count: number; readonly changing: Changing };
   /** Changes with each response that any watcher is told. */
@@ -62,6 +67,7 @@ export class World {
   /** Everything up to this revision had been told when it was settled last. */
   level = 0;
   #acknowledged = 0;
+  readonly #usualReasons: readonly string[];
 
   private constructor(
     cluster: EtcdCluster,
@@ -71,6 +77,8 @@ export class World {
     options: WorldOptions,
   ) {
     this.random = random;
+    this.#usualReasons = [...usualReasons, ...(options.reasons ?? [])];
+    this.reasons = new Set(this.#usualReasons);
     this.cluster = cluster;
     this.inProcess = inProcess;
     this.children = children;
@@ -141,10 +149,10 @@ export class World {
     return world;
   }
 
-  /** Another client of a replica, who is to close it. */
-  connectionTo(replica: Replica | undefined): Connection {
+  /** Another client of a replica, who is to close it; `window`: bytes that one call may have on its way. */
+  connectionTo(replica: Replica | undefined, window?: number): Connection {
     if (replica === undefined) throw new Error("There is no such replica.");
-    return new Connection(replica.relay.url);
+    return new Connection(replica.relay.url, window);
   }
 
   /** Resolves when so many more writes have ended, in whatever way. */
@@ -177,9 +185,10 @@ export class World {
     return snapshot;
   }
 
-  /** Puts etcd back to a snapshot, while nobody writes. */
+  /** Puts etcd back to a snapshot. Nobody writes then until they `goOn`. */
   async restore(snapshot: Snapshot): Promise<void> {
-    this.reasons.add("HISTORY_CHANGED");
+    // Each replica's history begins anew where it has listed.
+    this.reasons.add("HISTORY_CHANGED").add("REVISION_TOO_OLD");
     await this.holdWrites();
     await this.truth.through(await this.cluster.revision());
     await this.truth.stop();
@@ -187,7 +196,22 @@ export class World {
     this.#acknowledged = 0;
     await this.cluster.restore(snapshot);
     this.truth.start();
-    this.goOn();
+  }
+
+  /** After a restore, resolves when no replica tells of the history before any more. */
+  async untilReplicasFound(): Promise<void> {
+    const revision = await this.cluster.revision();
+    for (const replica of this.replicas) {
+      await untilSeen(`${replica.name} to have found the other history`, async () => {
+        const connection = this.connectionTo(replica);
+        try {
+          const told = await connection.list({}, anyState, 0);
+          return told.revision <= revision + this.replicas.length ? true : undefined;
+        } finally {
+          connection.close();
+        }
+      });
+    }
   }
 
   /** Compacts etcd up to its own revision, after all of it has been taken down. */
@@ -247,8 +271,9 @@ export class World {
     this.reader.forget();
     const lowest = Math.min(...this.watchers.map(({ level }) => level));
     this.truth.era.forgetBefore(lowest);
+    for (const era of this.truth.eras) if (era !== this.truth.era) era.changes = [];
     this.reasons.clear();
-    for (const reason of usualReasons) this.reasons.add(reason);
+    for (const reason of this.#usualReasons) this.reasons.add(reason);
   }
 
   async close(): Promise<void> {

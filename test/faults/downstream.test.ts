@@ -1,0 +1,148 @@
+import { describe, expect } from "vitest";
+import { faultTest } from "./fault-test.ts";
+import { untilSeen } from "./patience.ts";
+import type { World } from "./world.ts";
+
+const child = { replicas: 1, children: 1 } as const;
+
+/** The replica that is a process of its own. */
+function theChild({ children }: World) {
+  const [replica] = children;
+  if (replica === undefined) throw new Error("There is no such replica.");
+  return replica;
+}
+
+describe("this service killed and restarted", () => {
+  faultTest("is resumed at another replica, and at the same again", 41, child, async (world) => {
+    for (let i = 0; i < 2; i++) {
+      await world.afterWrites(world.random.between(5, 40));
+      await theChild(world).kill();
+      theChild(world).disturb();
+      await world.afterWrites(world.random.between(5, 40));
+      await theChild(world).start();
+      await world.afterWrites(10);
+    }
+    expect(world.watchers.reduce((sum, { resumed }) => sum + resumed, 0)).toBeGreaterThan(5);
+  });
+
+  faultTest("drained, every one of them in turn", 42, {}, async (world) => {
+    for (const replica of world.inProcess) {
+      await world.afterWrites(world.random.between(5, 30));
+      await replica.drain();
+      await world.afterWrites(world.random.between(5, 30));
+      await replica.start();
+    }
+    const drained = world.watchers
+      .flatMap(({ ends }) => ends)
+      .filter(({ reason }) => reason === "DRAINING");
+    expect(drained.length).toBeGreaterThan(3);
+  });
+
+  faultTest("all of it at once, and etcd with it", 43, child, async (world) => {
+    await world.afterWrites(20);
+    for (const member of world.cluster.members) await world.cluster.kill(member);
+    await theChild(world).kill();
+    for (const replica of world.inProcess) await replica.drain();
+    await world.afterWrites(3);
+    await world.cluster.heal();
+    await Promise.all(world.replicas.map((replica) => replica.start()));
+    await world.afterWrites(20);
+  });
+});
+
+describe("the event loop held up for seconds", () => {
+  faultTest(
+    "neither loses nor reorders, whether clients wait or leave",
+    44,
+    child,
+    async (world) => {
+      for (let i = 0; i < 2; i++) {
+        await world.afterWrites(world.random.between(5, 30));
+        theChild(world).pause();
+        theChild(world).disturb();
+        // What is written meanwhile fills its sockets, and is all there when it goes on.
+        await world.afterWrites(world.random.between(60, 120));
+        theChild(world).resume();
+      }
+      await world.afterWrites(10);
+    },
+  );
+});
+
+describe("downstream connections", () => {
+  faultTest("cut, and cut at any byte, lose nothing", 45, { replicas: 3 }, async (world) => {
+    for (let i = 0; i < 25; i++) {
+      const { relay } = world.random.pick(world.replicas);
+      if (world.random.chance(0.3)) {
+        relay.cut();
+        await world.afterWrites(1);
+        continue;
+      }
+      const { cuts } = relay;
+      relay.cutAfter(world.random.between(0, 5_000));
+      await untilSeen("the connection to be cut", async () =>
+        relay.cuts > cuts ? true : undefined,
+      );
+    }
+    expect(world.watchers.reduce((sum, { resumed }) => sum + resumed, 0)).toBeGreaterThan(25);
+  });
+
+  faultTest("held and delayed, lose nothing", 46, { replicas: 3 }, async (world) => {
+    for (let i = 0; i < 6; i++) {
+      const replica = world.random.pick(world.replicas);
+      if (world.random.chance(0.5)) replica.relay.hold();
+      else replica.relay.delay(world.random.between(1, 40));
+      replica.disturb();
+      await world.afterWrites(world.random.between(5, 30));
+      replica.relay.heal();
+    }
+  });
+});
+
+describe("clients that stop reading", () => {
+  const little = { replica: { historyEvents: 200 }, filling: 4_000 };
+  faultTest(
+    "hold nobody up, and are told when they have fallen out of history",
+    47,
+    little,
+    async (world) => {
+      world.reasons.add("SLOW_CONSUMER").add("REVISION_TOO_OLD");
+      const [replica] = world.inProcess;
+      if (replica === undefined) throw new Error("There is no replica.");
+      const connection = world.connectionTo(replica, 16_384);
+      const calls = Array.from({ length: 20 }, () =>
+        connection.watch({}, { afterRevision: undefined }),
+      );
+      const { slowConsumers } = replica.cacher.stats();
+      // Nobody reads these: what flow control lets in is all that they take.
+      while (replica.cacher.stats().slowConsumers < slowConsumers + calls.length) {
+        await world.afterWrites(50);
+      }
+      connection.close();
+    },
+  );
+});
+
+describe("clients that vanish", () => {
+  faultTest("without a word leave nothing behind", 48, {}, async (world) => {
+    const [replica] = world.inProcess;
+    if (replica === undefined) throw new Error("There is no replica.");
+    await world.afterWrites(10);
+    for (let i = 0; i < 20; i++) {
+      const connection = world.connectionTo(replica);
+      const calls = Array.from({ length: 20 }, () =>
+        connection.watch({ prefix: world.random.pick(["", "a/"]) }, { afterRevision: undefined }),
+      );
+      // Some have begun to be told something, and some have not.
+      for (const call of calls.slice(0, world.random.between(0, 3))) {
+        for await (const _ of call) break;
+      }
+      connection.close();
+    }
+    const most = world.watchers.length;
+    await untilSeen("the watches of those who vanished to be gone", async () => {
+      const open = Object.values(replica.cacher.stats().watchers);
+      return open.reduce((sum, count) => sum + count, 0) <= most ? true : undefined;
+    });
+  });
+});

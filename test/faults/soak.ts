@@ -1,0 +1,105 @@
+/**
+ * Random load and random faults for as long as one likes, under all checkers:
+ *
+ *     npm run soak -- --minutes 30 --seed 7 --json report.json
+ *
+ * Ends with 1 as soon as a promise was broken, and prints the seed that it began with. The order of faults
+ * follows from the seed; what they meet is as the machine has it.
+ */
+import { writeFile } from "node:fs/promises";
+import { parseArgs } from "node:util";
+import { etcdBinaries } from "../../scripts/etcd.ts";
+import { faultCatalogue } from "./fault-catalogue.ts";
+import type { ProcessReport } from "./process-report.ts";
+import { Seeded } from "./seeded.ts";
+import { growth, inWords, type SoakReport } from "./soak-report.ts";
+import { World } from "./world.ts";
+
+/** After so many faults all are ended, and the checkers look at what has been told. */
+const faultsPerVerdict = 15;
+
+const weights = Object.fromEntries(
+  Object.entries(faultCatalogue).map(([name, { weight }]) => [name, weight]),
+);
+
+/** What has been counted of clients that forget. */
+interface Counts {
+  writes: number;
+  readonly faults: Record<string, number>;
+  readonly violations: string[];
+  readonly process: ProcessReport[];
+  verdicts: number;
+}
+
+async function soak(minutes: number, seed: number): Promise<SoakReport> {
+  const { version } = await etcdBinaries();
+  const counts: Counts = { writes: 0, faults: {}, violations: [], process: [], verdicts: 0 };
+  const schedule = new Seeded(seed);
+  const world = await World.open(schedule.fork().seed, {
+    cluster: { size: 3 },
+    ...{ replicas: 0, children: 3 },
+    replica: { historyEvents: 2_000 },
+    // A replica that is started anew has no more of history than etcd has.
+    reasons: ["REVISION_TOO_OLD"],
+  });
+  const end = performance.now() + minutes * 60_000;
+  try {
+    while (performance.now() < end && counts.violations.length === 0) {
+      for (let i = 0; i < faultsPerVerdict; i++) await oneFault(world, schedule, counts);
+      await verdict(world, counts);
+    }
+    counts.violations.push(...growth(counts.process));
+  } catch (error) {
+    counts.violations.push(`Harness: ${error instanceof Error ? error.stack : String(error)}`);
+  }
+  const report: SoakReport = {
+    command: `npm run soak -- --minutes ${minutes} --seed ${seed}`,
+    ...{ seed, minutes, etcd: version },
+    ...counts,
+    writes: world.writes.count,
+    reads: world.reader.answered,
+    eventsDelivered: world.watchers.reduce((sum, { events }) => sum + events, 0),
+    streamsResumed: world.watchers.reduce((sum, { resumed }) => sum + resumed, 0),
+  };
+  await world.close();
+  return report;
+}
+
+async function oneFault(world: World, schedule: Seeded, { faults }: Counts): Promise<void> {
+  const name = schedule.pickWeighted(weights);
+  const fault = faultCatalogue[name]?.fault;
+  if (fault === undefined) throw new Error(`There is no fault ${name}.`);
+  const isReal = await fault(world).catch((error: unknown) => {
+    throw new Error(`While ${name}: ${error instanceof Error ? error.message : error}`, {
+      cause: error,
+    });
+  });
+  if (isReal) faults[name] = (faults[name] ?? 0) + 1;
+}
+
+async function verdict(world: World, counts: Counts): Promise<void> {
+  counts.violations.push(...(await world.wrong()));
+  counts.verdicts++;
+  const [lasting] = world.children;
+  if (lasting !== undefined) counts.process.push(await lasting.report());
+  world.forget();
+  world.goOn();
+  const total = Object.values(counts.faults).reduce((sum, count) => sum + count, 0);
+  process.stderr.write(
+    `${counts.verdicts} verdicts, ${total} faults, ${world.writes.count} writes\n`,
+  );
+}
+
+const { values } = parseArgs({
+  options: {
+    minutes: { type: "string", default: "30" },
+    seed: { type: "string" },
+    json: { type: "string" },
+  },
+});
+const seed = values.seed === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(values.seed);
+process.stderr.write(`seed ${seed}\n`);
+const report = await soak(Number(values.minutes), seed);
+if (values.json !== undefined) await writeFile(values.json, JSON.stringify(report, undefined, 2));
+process.stdout.write(inWords(report));
+process.exitCode = report.violations.length === 0 ? 0 : 1;
