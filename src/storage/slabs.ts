@@ -1,7 +1,10 @@
 import { StoredObject } from "./object.ts";
 
-/** The first slab is of so many bytes; each is twice as large as the one before it, up to the largest. */
-const smallestSlab = 2 * 1024;
+/**
+ * The first slab is of so many bytes; each is twice as large as the one before it, up to the largest. A good
+ * size for objects of which some stay much longer than others.
+ */
+export const smallestSlab = 2 * 1024;
 
 /** What does not fit so many times into the largest slab gets a buffer of its own. */
 const leastPerSlab = 4;
@@ -22,9 +25,9 @@ const leastPerSlab = 4;
  * it together, so whoever makes Slabs says how large they become:
  * - What is listed is put together in key order, and when all but one object of each slab have been written
  *   anew, the slabs still take what the list did. They never take more, so large ones are good.
- * - What is watched goes on forever: if of each slab one object is left that nobody writes again, then every
- *   object of the state holds a slab. So these are small, and all objects that share one hold no more than
- *   that each.
+ * - What is watched, or written, goes on forever: if of each slab one object is left that nobody writes
+ *   again, then every object of the state holds a slab. So these are as small as `smallestSlab`, and an
+ *   object holds no more than that in vain.
  */
 export class Slabs {
   readonly #largest: number;
@@ -46,7 +49,7 @@ export class Slabs {
   store(
     key: string,
     keyBytes: number,
-    source: Buffer,
+    source: Uint8Array,
     valueStart: number,
     valueEnd: number,
     createRevision: number,
@@ -74,7 +77,8 @@ export class Slabs {
     at = writeNumber(slab, at, 0x0a, keyBytes);
     at += slab.write(key, at, keyBytes, "utf8");
     if (valueBytes > 0) at = writeNumber(slab, at, 0x12, valueBytes);
-    source.copy(slab, at, valueStart, valueEnd);
+    // Takes any bytes, and spares a view of the part.
+    Buffer.prototype.copy.call(source, slab, at, valueStart, valueEnd);
     return new StoredObject(
       key,
       slab,

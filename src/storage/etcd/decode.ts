@@ -1,8 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import { WatchFanoutError } from "../../errors.ts";
-import { kept } from "../kept.ts";
 import { StoredObject } from "../object.ts";
-import type { Slabs } from "../slabs.ts";
+import { Slabs } from "../slabs.ts";
 import type { KeyValue } from "./messages.ts";
 import type { DecodedKeyValue } from "./responses.ts";
 
@@ -53,11 +52,14 @@ export function storedObject(
   );
 }
 
-/** As etcd3 has decoded it. The value holds no message that is larger than it. */
+/** As etcd3 has decoded it. */
 export function loadedObject(key: string, kv: KeyValue): StoredObject {
-  return new StoredObject(
+  return new Slabs(0).store(
     key,
-    kept(kv.value),
+    Buffer.byteLength(key),
+    kv.value,
+    0,
+    kv.value.byteLength,
     safeNumber(kv.create_revision),
     safeNumber(kv.mod_revision),
     safeNumber(kv.version),

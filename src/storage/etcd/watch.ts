@@ -8,7 +8,7 @@ import {
 } from "../../errors.ts";
 import { WatchBatch, type WatchEvent } from "../event.ts";
 import type { StoredObject } from "../object.ts";
-import { Slabs } from "../slabs.ts";
+import { Slabs, smallestSlab } from "../slabs.ts";
 import type { WatchRequest, WatchStream } from "../storage.ts";
 import { BatchQueue } from "./batch-queue.ts";
 import type { EtcdClient } from "./client.ts";
@@ -31,9 +31,6 @@ const maxOmissions = 3;
 
 /** etcd's watch id in answers to a manual progress request. */
 const wholeStream = -1;
-
-/** How large the slabs of what is watched are, in bytes. */
-const slabBytes = 2 * 1024;
 
 /** What a watch needs to know of the storage that it belongs to. */
 export interface WatchSource {
@@ -62,7 +59,7 @@ export class EtcdWatch implements WatchStream {
   readonly #source: WatchSource;
   readonly #request: WatchRequest;
   readonly #queue = new BatchQueue();
-  readonly #slabs = new Slabs(slabBytes);
+  readonly #slabs = new Slabs(smallestSlab);
   #revisions = new WholeRevisions();
   readonly #progress: ProgressAsker;
   readonly #stopping = new AbortController();

@@ -1,9 +1,9 @@
 import sortedBTree from "sorted-btree";
 import { historyChanged, revisionTooOld, WatchFanoutError } from "../../errors.ts";
 import { WatchEvent } from "../event.ts";
-import { kept } from "../kept.ts";
 import { compareKeys } from "../key-order.ts";
-import { StoredObject, weight } from "../object.ts";
+import { type StoredObject, weight } from "../object.ts";
+import { Slabs, smallestSlab } from "../slabs.ts";
 import type { ListRequest, ListResult, RevisionRequirement } from "../storage.ts";
 import { History, Transaction } from "./history.ts";
 import { KeyVersions, Tombstone } from "./key-versions.ts";
@@ -26,6 +26,7 @@ export interface Bounds {
 export class VersionedState {
   readonly history = new History();
   readonly #bounds: Bounds;
+  readonly #slabs = new Slabs(smallestSlab);
   readonly #keys: KeyIndex = new BTree<string, KeyVersions>(undefined, compareKeys);
   /** The sum of the weights of all objects as they stand now. */
   #stateBytes = 0;
@@ -65,7 +66,7 @@ export class VersionedState {
     const events: WatchEvent[] = [];
     let stateBytes = this.#stateBytes;
     for (const operation of operations) {
-      const event = apply(operation, this.#keys.get(operation.key)?.current, revision);
+      const event = apply(operation, this.#keys.get(operation.key)?.current, revision, this.#slabs);
       if (event === undefined) continue;
       events.push(event);
       if (event.previous !== undefined) stateBytes -= weight(event.previous);
@@ -126,14 +127,19 @@ function apply(
   operation: Operation,
   previous: StoredObject | undefined,
   revision: number,
+  slabs: Slabs,
 ): WatchEvent | undefined {
   if (operation.type === "delete") {
     if (previous === undefined) return undefined;
     return new WatchEvent("DELETED", previous.deletedAt(revision), previous);
   }
-  const object = new StoredObject(
-    operation.key,
-    kept(operation.value),
+  const { key, value } = operation;
+  const object = slabs.store(
+    key,
+    Buffer.byteLength(key),
+    value,
+    0,
+    value.byteLength,
     previous?.createRevision ?? revision,
     revision,
     (previous?.version ?? 0) + 1,

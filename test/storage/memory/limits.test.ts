@@ -339,14 +339,13 @@ describe("what a MemoryStorage holds", () => {
     expect(await storage.currentRevision()).toBe(6);
   });
 
-  test("is the writer's own buffer, unless that is cut from a larger one", async () => {
+  test("is nothing of the writer's buffer, which may change and may be a large one's part", async () => {
     const { storage } = open();
-    const own = bytes("own");
     const cut = Buffer.alloc(10_000, "x").subarray(5000, 5003);
-    expect((await storage.put({ key: "a", value: own })).object.value).toBe(own);
-    const { value } = (await storage.put({ key: "b", value: cut })).object;
+    const { value } = (await storage.put({ key: "a", value: cut })).object;
+    cut.fill("y");
     expect(Buffer.from(value).toString()).toBe("xxx");
-    expect(value.buffer.byteLength).toBe(3);
+    expect(value.buffer.byteLength).toBeLessThan(10_000);
   });
 
   test.each([{ maxHistoryRevisions: 0 }, { maxHistoryBytes: -1 }, { maxStateBytes: Number.NaN }])(
