@@ -18,6 +18,9 @@ interface CacheMemory {
   readonly residentEmpty: number;
   readonly resident: number;
   readonly readySeconds: number;
+  /** What of the CPU that took: of the service, and of etcd. */
+  readonly readyCpuSeconds: number;
+  readonly readyEtcdCpuSeconds: number;
   readonly etcdResident: number;
 }
 
@@ -43,7 +46,8 @@ export const cacheMemory: Benchmark = {
         `${bytesPerObject.toFixed(0)} bytes an object (${peakBytesPerObject.toFixed(0)} at the ` +
         `worst while filling), ${(result.resident / mebibyte).toFixed(0)} MiB in all, of which ` +
         `${(residentEmpty / mebibyte).toFixed(0)} without any; ready after ` +
-        `${readySeconds.toFixed(1)} s. etcd: ${(etcdResident / mebibyte).toFixed(0)} MiB.`,
+        `${readySeconds.toFixed(1)} s, for ${result.readyCpuSeconds.toFixed(1)} s of its CPU and ` +
+        `${result.readyEtcdCpuSeconds.toFixed(1)} s of etcd's. etcd: ${(etcdResident / mebibyte).toFixed(0)} MiB.`,
     );
     return { rows: rowsOf(result, valueBytes), results: result };
   },
@@ -59,8 +63,10 @@ async function measure(
     await fill(servers.etcd, objects, valueBytes);
     const etcdResident = residentBytes(servers.etcd.pid ?? 0);
     const started = performance.now();
+    const before = servers.cpu();
     await servers.startFront();
     const readySeconds = (performance.now() - started) / 1_000;
+    const after = servers.cpu();
     const peak = peakResidentBytes(servers.pid);
     forgetPeak(servers.pid);
     const resident = await settledResidentBytes(servers.pid, settleMs);
@@ -71,6 +77,8 @@ async function measure(
       residentEmpty,
       resident,
       readySeconds,
+      readyCpuSeconds: after.front,
+      readyEtcdCpuSeconds: after.etcd - before.etcd,
       etcdResident,
     };
   } finally {
