@@ -48,6 +48,16 @@ function put(key: string, revision: number, createRevision: number = revision): 
 
 const created = { created: true, header: { revision: 50 } };
 
+test("a read whose answer can't be right is UPSTREAM_UNAVAILABLE, and says what is wrong with it", async () => {
+  const numbers = { create_revision: "3", mod_revision: "-4", version: "1", lease: "0" };
+  const kv = { key: Buffer.from("p/a"), value: Buffer.from("1"), ...numbers };
+  const { storage } = await open({ range: () => ({ header: { revision: "50" }, kvs: [kv] }) });
+  await expect(storage.get({ key: "a", at: { match: "LINEARIZABLE" } })).rejects.toMatchObject({
+    reason: "UPSTREAM_UNAVAILABLE",
+    message: expect.stringContaining("has the number -4 where none is negative"),
+  });
+});
+
 /** Batches as "resume point: revision of each event". */
 async function batchesOf(reader: StreamReader, count: number): Promise<string[]> {
   const batches: string[] = [];
