@@ -1,3 +1,4 @@
+import { upstreamUnavailable } from "../../src/errors.ts";
 import type { WatchBatch } from "../../src/storage/event.ts";
 import type {
   DeleteRequest,
@@ -40,6 +41,13 @@ export class SlowStorage implements Storage {
   release(): void {
     this.#held = false;
     for (const stream of this.#streams) stream.wake();
+  }
+
+  /** Everything that streams breaks, with what was held up, as if the connection had. */
+  cut(): void {
+    this.#held = false;
+    for (const stream of this.#streams) stream.cut();
+    this.#streams.clear();
   }
 
   watch(request: WatchRequest): WatchStream {
@@ -90,6 +98,7 @@ class SlowStream implements WatchStream {
   readonly #inner: WatchStream;
   readonly #storage: SlowStorage;
   #listener = (): void => {};
+  #cut: Error | undefined;
 
   constructor(inner: WatchStream, storage: SlowStorage) {
     this.#inner = inner;
@@ -101,6 +110,7 @@ class SlowStream implements WatchStream {
   }
 
   get ended(): Error | null | undefined {
+    if (this.#cut !== undefined) return this.#cut;
     return this.#storage.held ? undefined : this.#inner.ended;
   }
 
@@ -111,6 +121,13 @@ class SlowStream implements WatchStream {
 
   wake(): void {
     if (!this.#storage.held) this.#listener();
+  }
+
+  cut(): void {
+    this.#cut = upstreamUnavailable("The connection broke.");
+    this.#inner.onReadable(() => {});
+    this.#inner.close();
+    this.#listener();
   }
 
   close(): void {

@@ -149,7 +149,8 @@ export class WireStream implements Source {
   }
 }
 
-function responseOf(response: Message): SeenResponse {
+/** A WatchResponse, written down. */
+export function responseOf(response: Message): SeenResponse {
   return {
     revision: response.has(1) ? response.number(1) : undefined,
     events: response.messages(2).map(eventOf),

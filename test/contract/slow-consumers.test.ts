@@ -1,0 +1,195 @@
+import { expect, test } from "vitest";
+import { brokenBy } from "../guarantees/guarantees.ts";
+import { type SeenEvent, unitsOf, type View } from "../guarantees/recording.ts";
+import { type Entry, Model } from "../model/model.ts";
+import { describeContract } from "./backends.ts";
+import { openWorld, resource, untilCached, type World } from "./replica.ts";
+import { type Delivery, large, SlowReader } from "./slow-reader.ts";
+import { eventsUntil } from "./telling.ts";
+
+const everything: View = { includes: () => true, matches: () => true, includePrevious: true };
+
+/** Inputs so small that who does not read stalls soon. */
+const tight = { minInputBatches: 1, inputBatches: 2 };
+
+/** What a reader was told that is wrong; nothing, if it was promised just that. */
+function wrongFor({ delivery, responses }: SlowReader, model: Model): string[] {
+  return brokenBy({ view: everything, delivery, streams: [responses] }, model.changes);
+}
+
+function eventsOf({ responses }: SlowReader): readonly SeenEvent[] {
+  return responses.flatMap(({ events }) => events);
+}
+
+/** `ADDED a@5 (2)` */
+function short({ type, object, previous }: SeenEvent): string {
+  const was = previous === undefined ? "" : ` (${previous.modRevision})`;
+  return `${type} ${object.key}@${object.modRevision}${was}`;
+}
+
+/** Writes, and notes down what that does. */
+async function write(world: World, model: Model, ...entries: readonly Entry[]): Promise<number> {
+  const revision = await world.write(...entries);
+  model.write(entries, revision);
+  return revision;
+}
+
+/** A reader that has been sent three large values of which it has read none: what comes now it misses. */
+async function stalled(world: World, model: Model, delivery: Delivery): Promise<SlowReader> {
+  const reader = await SlowReader.open(world, delivery);
+  for (let i = 0; i < 4; i++) await untilCached(world, await write(world, model, ["z", large]));
+  expect(world.cacher.stats().watchers.stalled).toBe(1);
+  return reader;
+}
+
+describeContract("With half of the clients not reading at all", (open) => {
+  const writes = 24;
+  const each = 8;
+
+  test.each([
+    ["history still has what they missed", 1_000],
+    ["history has long lost what they missed", 4],
+  ])(
+    "the others get every event before the next is written; %s",
+    async (_what, maxEvents) => {
+      const history = { ageMs: 0, minEvents: maxEvents, maxEvents };
+      const world = await openWorld(open, { cacher: { history, watchers: tight } });
+      const model = new Model();
+      const quick = Array.from({ length: 2 * each }, () => world.client.watch({ resource }));
+      for (const stream of quick) await stream.next();
+      const slow: SlowReader[] = [];
+      for (let i = 0; i < each; i++) {
+        slow.push(await SlowReader.open(world, "EVERY_EVENT"));
+        slow.push(await SlowReader.open(world, "LATEST_STATE"));
+      }
+      let last = 0;
+      for (let i = 0; i < writes; i++) {
+        last = await write(world, model, [`k${i % 3}`, `${i}${large}`]);
+        const told = await Promise.all(quick.map((stream) => eventsUntil(stream, last)));
+        expect(new Set(told.map((events) => events.join())).size).toBe(1);
+        expect(told[0]).toHaveLength(1);
+      }
+      // The patrol walks: history lets go of what it no longer keeps.
+      world.clock.advance(1_000);
+
+      // What they did not take is bounded by count, and what is kept for them is shared.
+      const stats = world.cacher.stats();
+      expect(stats.history.events).toBe(Math.min(maxEvents, writes));
+      expect(stats.input.batches).toBeLessThanOrEqual(slow.length * tight.inputBatches);
+      expect(stats.folds.held).toBeLessThanOrEqual(maxEvents < writes ? 2 : 0);
+      expect(stats.folds.objects).toBeLessThanOrEqual(3 * stats.folds.held);
+
+      for (const reader of slow) await reader.readUntil(last);
+      for (const reader of slow) {
+        expect(wrongFor(reader, model)).toEqual([]);
+        if (reader.delivery === "LATEST_STATE") {
+          expect(reader.resumePoint).toBe(last);
+          expect(eventsOf(reader).length).toBeLessThan(writes / 2);
+          // The last unit has each object once, however often it was written.
+          const unit = unitsOf(reader.responses).at(-1)?.events ?? [];
+          expect(unit.map(({ object }) => object.key).sort()).toEqual(["k0", "k1", "k2"]);
+        } else if (maxEvents >= writes) {
+          expect(eventsOf(reader)).toHaveLength(writes);
+        } else {
+          expect(reader.ended).toMatchObject({
+            reason: "SLOW_CONSUMER",
+            metadata: { resume_revision: String(reader.resumePoint) },
+          });
+        }
+      }
+    },
+    30_000,
+  );
+});
+
+describeContract("A LATEST_STATE stream that reads on", (open) => {
+  test.each<readonly [what: string, writes: readonly Entry[][], told: readonly string[]]>([
+    ["created", [[["a", "1"]]], ["ADDED a@1"]],
+    ["created and changed", [[["a", "1"]], [["a", "2"]]], ["ADDED a@2"]],
+    ["created and deleted", [[["a", "1"]], [["a", null]]], []],
+    ["changed", [[["old", "1"]], [["old", "2"]]], ["MODIFIED old@2 (0)"]],
+    ["deleted", [[["old", "1"]], [["old", null]]], ["DELETED old@2 (0)"]],
+    ["deleted and created again", [[["old", null]], [["old", "1"]]], ["MODIFIED old@2 (0)"]],
+    [
+      "changed in many ways, by mod_revision",
+      [
+        [
+          ["b", "1"],
+          ["a", "1"],
+        ],
+        [["old", "1"]],
+        [
+          ["b", "2"],
+          ["c", "1"],
+        ],
+        [["c", null]],
+      ],
+      ["ADDED a@1", "MODIFIED old@2 (0)", "ADDED b@3"],
+    ],
+  ])("is told of what was %s, by the difference that it makes", async (_what, writes, expected) => {
+    const world = await openWorld(open, { cacher: { watchers: tight } });
+    const model = new Model();
+    await write(world, model, ["old", ""]);
+    const reader = await stalled(world, model, "LATEST_STATE");
+    // Revisions are told as the number of the write; 0 is what was there before.
+    const numbers = new Map<number, number>();
+    let last = 0;
+    for (const [i, entries] of writes.entries()) {
+      last = await write(world, model, ...entries);
+      numbers.set(last, i + 1);
+    }
+    await untilCached(world, last);
+    await reader.readUntil(last);
+    const number = (revision: string): string => String(numbers.get(Number(revision)) ?? 0);
+    const unit = unitsOf(reader.responses).at(-1);
+    const told = unit?.events.filter(({ object }) => object.key !== "z").map(short);
+    expect(told?.map((line) => line.replace(/\d+/g, number))).toEqual(expected);
+    expect(unit?.revision).toBe(last);
+    expect(
+      brokenBy({ view: everything, delivery: "LATEST_STATE", streams: [reader.responses] }, [
+        ...model.changes,
+      ]),
+    ).toEqual([]);
+  });
+
+  test("gets a fold that is too large for a response as one unit of several", async () => {
+    const world = await openWorld(open, { cacher: { watchers: tight } });
+    const model = new Model();
+    const reader = await stalled(world, model, "LATEST_STATE");
+    let last = 0;
+    for (let i = 0; i < 90; i++) last = await write(world, model, [`k${i}`, large]);
+    await untilCached(world, last);
+    await reader.readUntil(last);
+    expect(wrongFor(reader, model)).toEqual([]);
+    const pieces = reader.responses.slice(
+      reader.responses.findIndex(({ events }) => events.length > 1),
+    );
+    expect(pieces.length).toBeGreaterThan(1);
+    expect(pieces.map(({ revision }) => revision)).toEqual([
+      ...Array<undefined>(pieces.length - 1).fill(undefined),
+      last,
+    ]);
+  });
+});
+
+describeContract("A stream that takes nothing for the stall timeout", (open) => {
+  test.each<Delivery>(["EVERY_EVENT", "LATEST_STATE"])(
+    "is ended as SLOW_CONSUMER, also if it is of %s",
+    async (delivery) => {
+      const world = await openWorld(open, { cacher: { watchers: tight } });
+      const model = new Model();
+      const reader = await stalled(world, model, delivery);
+      world.clock.advance(60_000);
+      expect(world.cacher.stats().watchers.stalled).toBe(1);
+      world.clock.advance(500);
+      expect(world.cacher.stats()).toMatchObject({ slowConsumers: 1, watchers: { stalled: 0 } });
+      // It can be told why as long as it has not been reset, which is a second later.
+      await reader.readUntil(Infinity);
+      expect(wrongFor(reader, model)).toEqual([]);
+      expect(reader.ended).toMatchObject({
+        reason: "SLOW_CONSUMER",
+        metadata: { resume_revision: String(reader.resumePoint) },
+      });
+    },
+  );
+});

@@ -1,0 +1,64 @@
+import { onTestFinished } from "vitest";
+import { type BareCall, BareGrpc, BareStatus } from "../foreign/bare-grpc.ts";
+import { encode, Message } from "../foreign/protobuf.ts";
+import { resumePointOf, type SeenResponse } from "../guarantees/recording.ts";
+import { responseOf } from "../model/wire.ts";
+import { type Replica, resource } from "./replica.ts";
+
+/** What a client is told before it reads on, at the most: a value of `large` is more than all that. */
+const windowBytes = 16 * 1024;
+
+/** More than what a client that does not read lets in. */
+export const large = "x".repeat(64 * 1024);
+
+export type Delivery = "EVERY_EVENT" | "LATEST_STATE";
+
+/**
+ * A watch on a connection of its own, whose client takes nothing unless it is told to: then flow control
+ * shuts, and the service can send it no more.
+ */
+export class SlowReader {
+  readonly delivery: Delivery;
+  /** All that it has been told so far. */
+  readonly responses: SeenResponse[] = [];
+  /** Why it has ended, if it has. */
+  ended: BareStatus | undefined;
+  readonly #messages: AsyncIterator<Buffer>;
+
+  private constructor(delivery: Delivery, call: BareCall) {
+    this.delivery = delivery;
+    this.#messages = call[Symbol.asyncIterator]();
+  }
+
+  /** From now on, with what was before each event. Resolves when it has been answered. */
+  static async open({ port }: Replica, delivery: Delivery): Promise<SlowReader> {
+    const grpc = new BareGrpc(`http://127.0.0.1:${port}`, windowBytes);
+    onTestFinished(() => grpc.close());
+    const asked = delivery === "EVERY_EVENT" ? 1 : 2;
+    const request = encode({ 1: resource, 8: asked, 9: true });
+    const call = grpc.call("/watchfanout.v1.ListWatchService/Watch", request);
+    const reader = new SlowReader(delivery, call);
+    await reader.#readOne();
+    return reader;
+  }
+
+  get resumePoint(): number {
+    return resumePointOf(this.responses) ?? 0;
+  }
+
+  /** Reads until its resume point has come to `revision`, or it has ended. */
+  async readUntil(revision: number): Promise<void> {
+    while (this.ended === undefined && this.resumePoint < revision) await this.#readOne();
+  }
+
+  async #readOne(): Promise<void> {
+    try {
+      const { value, done } = await this.#messages.next();
+      if (done === true) throw new Error("A watch has ended without a status.");
+      this.responses.push(responseOf(new Message(value)));
+    } catch (error) {
+      if (!(error instanceof BareStatus)) throw error;
+      this.ended = error;
+    }
+  }
+}
