@@ -121,6 +121,7 @@ export class RecordedWatcher {
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#connection?.close();
+    this.#options.writes.changing.changed();
     await this.#running;
   }
 
@@ -167,6 +168,7 @@ export class RecordedWatcher {
       if (this.#isStopped) return;
       sequence.toEra = this.#options.newestEra();
       if (end !== undefined) this.ends.push(end);
+      this.#changing.changed();
       if (end !== undefined && fresh.has(end.reason)) {
         this.#begin();
       } else if (resumePointOf(sequence.streams.flat()) === undefined) {
@@ -229,7 +231,6 @@ export class RecordedWatcher {
       connection.close();
       // A stream that has said nothing is none that others could be resumed from.
       if (told.length === 0) sequence.streams.splice(sequence.streams.indexOf(told), 1);
-      this.#changing.changed();
     }
   }
 

@@ -170,10 +170,13 @@ export class World {
   /** Resolves when no write is under way any more, and none begins. */
   async holdWrites(): Promise<void> {
     await Promise.all(this.writers.map((writer) => writer.stop()));
+    // Some read only while something is written.
+    for (const watcher of this.watchers) watcher.hurry(true);
   }
 
   /** Writes go on. */
   goOn(): void {
+    for (const watcher of this.watchers) watcher.hurry(false);
     for (const writer of this.writers) writer.start();
   }
 
@@ -233,7 +236,6 @@ export class World {
     const level = await this.#lastWrite();
     await this.truth.through(level);
     this.level = level;
-    for (const watcher of this.watchers) watcher.hurry(true);
     const era = this.truth.era.index;
     const isThere = (watcher: RecordedWatcher): boolean => watcher.isAt(level, era);
     const quiet: string[] = [];
@@ -250,7 +252,6 @@ export class World {
         );
       }
     }
-    for (const watcher of this.watchers) watcher.hurry(false);
     return quiet;
   }
 
