@@ -1,0 +1,71 @@
+import type { StoredObject } from "../storage/object.ts";
+import { counter } from "./metering.ts";
+import type { ValueCodec } from "./value-codec.ts";
+
+/** One object with its decoded value. Immutable, shared. */
+export interface TypedObject<T> {
+  readonly key: string;
+  readonly value: T;
+  readonly createRevision: number;
+  /** The revision that last changed it; of a deleted object, the one that removed it. */
+  readonly modRevision: number;
+  /** How often it was written since it was created, from 1. */
+  readonly version: number;
+  /** 0n: none. */
+  readonly lease: bigint;
+}
+
+/**
+ * A value that its codec can't decode. The object is there all the same: whoever keeps state keeps the last
+ * that could be decoded, or none.
+ */
+export class DecodeFailure extends Error {
+  override readonly name = "DecodeFailure";
+  /** As it is stored. */
+  readonly object: StoredObject;
+
+  constructor(object: StoredObject, cause: unknown) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    super(
+      `The value of ${JSON.stringify(object.key)} at revision ${object.modRevision} can't be decoded: ${why}`,
+      { cause },
+    );
+    this.object = object;
+  }
+
+  get key(): string {
+    return this.object.key;
+  }
+
+  get modRevision(): number {
+    return this.object.modRevision;
+  }
+}
+
+const failures = counter("watchfanout.client.decode_failures", {
+  description: "Values that the client's codec could not decode",
+  unit: "{value}",
+});
+
+/**
+ * The object with its value decoded, or why that can't be, which is counted under `resource`. Never throws.
+ */
+export function decodeTyped<T>(
+  object: StoredObject,
+  codec: ValueCodec<T>,
+  resource: string = "",
+): TypedObject<T> | DecodeFailure {
+  try {
+    return {
+      key: object.key,
+      value: codec.decode(object.value, object.key),
+      createRevision: object.createRevision,
+      modRevision: object.modRevision,
+      version: object.version,
+      lease: object.lease,
+    };
+  } catch (error) {
+    failures.add(1, { "watchfanout.resource": resource });
+    return new DecodeFailure(object, error);
+  }
+}
