@@ -1,0 +1,145 @@
+import { describe, expect, it } from "vitest";
+import {
+  type Ending,
+  explainRead,
+  explainSequence,
+  honestEnd,
+  oneHistoryEach,
+  type SequenceInTime,
+} from "./histories.ts";
+import type { Change, SeenEvent, SeenObject, SeenResponse } from "./recording.ts";
+
+const view = { includes: () => true, matches: () => true, includePrevious: false };
+
+function object(value: string, modRevision: number): SeenObject {
+  return { key: "a", value, createRevision: 2, modRevision, version: modRevision - 1 };
+}
+
+function change(value: string, revision: number): Change {
+  const before = revision === 2 ? undefined : object(value, revision - 1);
+  return { revision, key: "a", before, after: object(value, revision) };
+}
+
+/** Of two histories, the second begins at 2, where the store was put back to. */
+const old = [change("old", 2), change("old", 3), change("old", 4)];
+const anew = [...old.slice(0, 1), change("new", 3), change("new", 4)];
+const eras = [old, anew];
+
+function response(revision: number, ...events: SeenEvent[]): SeenResponse {
+  return { revision, events, initialEventsEnd: false };
+}
+
+function initial(revision: number, ...events: SeenEvent[]): SeenResponse {
+  return { ...response(revision, ...events), initialEventsEnd: true };
+}
+
+function modified(value: string, revision: number): SeenEvent {
+  return { type: "MODIFIED", object: object(value, revision), previous: undefined };
+}
+
+function added(value: string, revision: number): SeenEvent {
+  return { type: "ADDED", object: object(value, revision), previous: undefined };
+}
+
+function told(...responses: SeenResponse[]): SequenceInTime {
+  return { sequence: { view, streams: [responses] }, fromEra: 0, toEra: 1 };
+}
+
+describe("What streams have told", () => {
+  it.each<readonly [string, SequenceInTime, readonly number[]]>([
+    ["of the first history", told(response(2), response(3, modified("old", 3))), [0]],
+    ["of the second", told(response(2), response(4, modified("new", 3), modified("new", 4))), [1]],
+    ["of what both have", told(response(1), response(2, added("old", 2))), [0, 1]],
+    ["nothing", told(), [0, 1]],
+    ["the state of the second", told(initial(3, added("new", 3))), [1]],
+  ])("is explained: %s", (_what, sequence, expected) => {
+    expect(explainSequence(sequence, eras)).toEqual({ eras: expected, wrong: [] });
+  });
+
+  it.each<readonly [string, SequenceInTime]>([
+    [
+      "both histories as if they were one",
+      told(response(2), response(3, modified("old", 3)), response(4, modified("new", 4))),
+    ],
+    ["a jump from one to the other", told(response(2), response(4, modified("new", 4)))],
+    ["the state of neither", told(initial(4, added("old", 3)))],
+    ["a state of which something is MODIFIED", told(initial(3, modified("new", 3)))],
+    [
+      "a history that was over when it began",
+      { ...told(response(2), response(3, modified("old", 3))), fromEra: 1 },
+    ],
+    [
+      "a history that had not begun when it ended",
+      { ...told(response(2), response(3, modified("new", 3))), toEra: 0 },
+    ],
+    ["a state from before the call", { ...told(initial(3, added("old", 3))), notBefore: 4 }],
+    ["a beginning from before the call", { ...told(response(3)), toEra: 0, notBefore: 4 }],
+  ])("is not: %s", (_what, sequence) => {
+    const { eras: found, wrong } = explainSequence(sequence, eras);
+    expect(found).toEqual([]);
+    expect(wrong.length).toBeGreaterThan(0);
+  });
+});
+
+describe("What reads have told", () => {
+  const read = { view, notBefore: 0, revision: 3, objects: [object("new", 3)] };
+
+  it("is explained by the history that it is the state of", () => {
+    expect(explainRead({ read, fromEra: 0, toEra: 1 }, eras).eras).toEqual([1]);
+  });
+
+  it("has to be as new as what was acknowledged, in the history that this was acknowledged in", () => {
+    const late = { ...read, notBefore: 4 };
+    expect(explainRead({ read: late, fromEra: 0, toEra: 1 }, eras).eras).toEqual([1]);
+    expect(explainRead({ read: late, fromEra: 1, toEra: 1 }, eras).wrong).toHaveLength(1);
+  });
+});
+
+describe("The id of a history", () => {
+  it("may be of several, of which one explains all", () => {
+    const all = [
+      { historyId: "x", eras: [0, 1] },
+      { historyId: "x", eras: [1] },
+    ];
+    expect(oneHistoryEach([...all, { historyId: "y", eras: [1] }])).toEqual([]);
+  });
+
+  it("is of no two histories, if it is known", () => {
+    const unknown = [
+      { historyId: "", eras: [0] },
+      { historyId: "", eras: [1] },
+    ];
+    expect(oneHistoryEach(unknown)).toEqual([]);
+    const known = [
+      { historyId: "x", eras: [0] },
+      { historyId: "x", eras: [1] },
+    ];
+    expect(oneHistoryEach(known)).toHaveLength(1);
+  });
+});
+
+describe("The end of a stream", () => {
+  const reasons = new Set(["DRAINING"]);
+  const end: Ending = {
+    ...{ code: 14, reason: "DRAINING", resumePoint: 7 },
+    metadata: { resume_revision: "7" },
+  };
+
+  it.each<readonly [string, Ending]>([
+    ["for a reason that there was, at what it told last", end],
+    ["that names no revision", { ...end, metadata: {} }],
+    ["of the connection", { code: -1, reason: "", metadata: {}, resumePoint: undefined }],
+  ])("is honest: %s", (_what, honest) => {
+    expect(honestEnd(honest, reasons)).toEqual([]);
+  });
+
+  it.each<readonly [string, Ending]>([
+    ["without an error", { ...end, code: 0, reason: "" }],
+    ["with an error that says nothing", { ...end, reason: "" }],
+    ["for a reason that there was not", { ...end, reason: "HISTORY_LOST" }],
+    ["at what it has not told", { ...end, metadata: { resume_revision: "8" } }],
+    ["at something, having told nothing", { ...end, resumePoint: undefined }],
+  ])("is not: %s", (_what, wrong) => {
+    expect(honestEnd(wrong, reasons)).toHaveLength(1);
+  });
+});
