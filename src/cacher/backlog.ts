@@ -1,4 +1,3 @@
-import type { WatchEvent } from "../storage/event.ts";
 import type { Filter } from "./filter.ts";
 import { Fold } from "./fold.ts";
 import { FoldedUnit } from "./folded-unit.ts";
@@ -111,9 +110,8 @@ export class Backlog {
     this.#folding = true;
     this.#finished = undefined;
     yield* this.#foldUpTo(level);
-    const events: WatchEvent[] = [];
-    yield* this.#fold.tell(events);
-    const unit = new FoldedUnit(events, revision, this.#isNews, pieceBytes, kept);
+    const unit = new FoldedUnit(revision, this.#isNews, pieceBytes, kept);
+    yield* this.#fold.tell(unit);
     this.#finished = { unit, level, at: clock.now() };
     this.#folding = false;
     yield* this.#pokeAll();

@@ -61,16 +61,16 @@ export class Fold {
   }
 
   /**
-   * Appends to `events` what is to be told, one event for each object, in the order of revisions. Yields
-   * now and then.
+   * Puts into `to` what is to be told, one event for each object, in the order of revisions. Yields now and
+   * then.
    */
-  *tell(events: WatchEvent[]): Generator<void, void, void> {
+  *tell(to: { push(event: WatchEvent): unknown }): Generator<void, void, void> {
     let steps = 0;
     for (const { first, previous, last } of this.#entries.values()) {
       if (!isNothing(first, last.type)) {
         const type = foldedType(first, last.type);
         const same = type === last.type && previous === last.previous;
-        events.push(same ? last : new WatchEvent(type, last.object, previous));
+        to.push(same ? last : new WatchEvent(type, last.object, previous));
       }
       if (++steps % eventsPerStep === 0) yield;
     }

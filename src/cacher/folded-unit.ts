@@ -13,44 +13,46 @@ interface Piece extends KeptPiece {
 export class FoldedUnit {
   /** What the unit closes with. */
   readonly revision: number;
-  readonly events: readonly WatchEvent[];
-  /** By weight. */
-  readonly bytes: number;
   /**
    * Whether it says anything: events, or only that its revision is reached, where something has come and
    * gone or the cache was filled anew. Otherwise it need not be told.
    */
   readonly isNews: boolean;
-  /** The index of each piece's first event. */
-  readonly #starts: readonly number[];
+  readonly #events: WatchEvent[] = [];
+  #bytes = 0;
+  /** The index of each piece's first event, and how many bytes were before the last of them. */
+  readonly #starts = [0];
+  #bytesBefore = 0;
   /** By their numbers. */
   readonly #pieces = new Map<string, Piece>();
+  readonly #maxBytes: number;
   readonly #kept: KeptPieces;
 
-  /** `maxBytes` is about how large a piece is. */
-  constructor(
-    events: readonly WatchEvent[],
-    revision: number,
-    isNews: boolean,
-    maxBytes: number,
-    kept: KeptPieces,
-  ) {
-    const starts = [0];
-    let bytes = 0;
-    let before = 0;
-    for (let i = 0; i < events.length; i++) {
-      if (bytes - before >= maxBytes) {
-        starts.push(i);
-        before = bytes;
-      }
-      bytes += events[i]?.weight ?? 0;
-    }
-    this.events = events;
+  /** Empty at first. `maxBytes` is about how large a piece is. */
+  constructor(revision: number, isNews: boolean, maxBytes: number, kept: KeptPieces) {
     this.revision = revision;
-    this.bytes = bytes;
     this.isNews = isNews;
-    this.#starts = starts;
+    this.#maxBytes = maxBytes;
     this.#kept = kept;
+  }
+
+  get events(): readonly WatchEvent[] {
+    return this.#events;
+  }
+
+  /** By weight. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Puts an event at its end. Only before anyone gets it. */
+  push(event: WatchEvent): void {
+    if (this.#bytes - this.#bytesBefore >= this.#maxBytes) {
+      this.#starts.push(this.#events.length);
+      this.#bytesBefore = this.#bytes;
+    }
+    this.#events.push(event);
+    this.#bytes += event.weight;
   }
 
   /** Counted from 0. There is always one, and the last has the revision. */
@@ -63,7 +65,7 @@ export class FoldedUnit {
 
   #make(number: number, at: string): Piece {
     const end = this.#starts[number + 1];
-    const events = this.events.slice(this.#starts[number], end);
+    const events = this.#events.slice(this.#starts[number], end);
     const revision = end === undefined ? this.revision : undefined;
     const batch = new WatchBatch(revision, events, false, true);
     return { batch, weight: batch.weight, among: this.#pieces, at, isFresh: true };

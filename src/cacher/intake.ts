@@ -112,7 +112,8 @@ export class Intake implements ReflectorTarget {
    *
    * It is found in one go, without giving the event loop back, as everything here is one step: a cache that
    * is half of one state and half of another can't be read. It is one walk over both states side by side,
-   * which costs a fraction of putting the objects into a new state, as that has to be done in any case.
+   * which costs less than half of what putting the objects into a new state does, and that has to be done in
+   * any case.
    */
   #difference({ objects, revision }: ListedState, cause: ReplaceCause): Difference[] | undefined {
     const { cache, logger, name, watchers } = this.#parts;
