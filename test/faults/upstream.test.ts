@@ -168,3 +168,48 @@ describe("etcd's space quota reached", () => {
     },
   );
 });
+
+describe("the auth token expired", () => {
+  const password = "secret";
+  const authenticated = {
+    cluster: { rootPassword: password, args: ["--auth-token-ttl=1", "--bcrypt-cost=4"] },
+    replica: { auth: { username: "root", password } },
+  } as const;
+
+  faultTest("is renewed, for the watch too", 9, authenticated, async (world) => {
+    await world.afterWrites(20);
+    await world.holdWrites();
+    await world.reader.stop();
+    // Each is tried once, as trying it keeps it alive: when one is refused, so is every older one.
+    const [member] = world.cluster.members;
+    const tokens: (string | undefined)[] = [];
+    for (let i = 0; i < 80; i++) tokens.push(await member?.authenticate());
+    let triedAt = 0;
+    await untilSeen("the tokens to have expired", async () => {
+      if (performance.now() - triedAt < 100) return undefined;
+      triedAt = performance.now();
+      const answer = await fetch(`${member?.url}/v3/kv/range`, {
+        method: "POST",
+        body: JSON.stringify({ key: "AA==" }),
+        headers: { authorization: tokens.pop() ?? "" },
+      });
+      return (await answer.text()).includes("invalid auth token") ? true : undefined;
+    });
+    const before = reconnects(world);
+    for (const { upstream } of world.replicas) for (const relay of upstream) relay.cut();
+    world.reader.start();
+    world.goOn();
+    await world.afterWrites(20);
+    expect(reconnects(world)).toBeGreaterThan(before);
+  });
+
+  faultTest("with etcd killed, which forgets all tokens", 10, authenticated, async (world) => {
+    for (let i = 0; i < 2; i++) {
+      await world.afterWrites(20);
+      for (const one of world.cluster.members) await world.cluster.kill(one);
+      await world.afterWrites(2);
+      await world.cluster.heal();
+    }
+    await world.afterWrites(20);
+  });
+});
