@@ -1,7 +1,5 @@
-import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
-import type { Clock } from "../clock.ts";
-import { hasReason, WatchFanoutError } from "../errors.ts";
+import type { WatchFanoutError } from "../errors.ts";
 import { Reflector } from "../reflector/reflector.ts";
 import type {
   DeleteRequest,
@@ -13,19 +11,16 @@ import type {
   WriteResult,
 } from "../storage/storage.ts";
 import { Attribution } from "./attribution.ts";
-import { CacheWatcher } from "./cache-watcher.ts";
+import type { CacheWatcher } from "./cache-watcher.ts";
 import { CachedReads } from "./cached-reads.ts";
 import type { CacherOptions } from "./cacher-options.ts";
 import { ConsistencyCheck } from "./consistency-check.ts";
 import { Dispatcher } from "./dispatcher.ts";
-import { Filter } from "./filter.ts";
-import { Folds } from "./folds.ts";
 import { defaultHistoryBounds } from "./history.ts";
 import { Intake } from "./intake.ts";
 import { KeptPieces } from "./kept-pieces.ts";
 import { ListedRuns } from "./listed-runs.ts";
 import { PastStates } from "./past-states.ts";
-import { Patrol } from "./patrol.ts";
 import { ProgressWish } from "./progress-wish.ts";
 import { Readiness } from "./readiness.ts";
 import type { CacheListRequest, CacheWatchRequest } from "./request.ts";
@@ -34,10 +29,10 @@ import type { Selection } from "./selection.ts";
 import { SharedRevision } from "./shared-revision.ts";
 import { Snapshots } from "./snapshots.ts";
 import { type CacherStats, watcherStats } from "./stats.ts";
-import { cacheWrong, draining } from "./stream-errors.ts";
+import { cacheWrong } from "./stream-errors.ts";
 import { WatchCache } from "./watch-cache.ts";
-import { WatchOpening } from "./watch-opening.ts";
-import { defaultWatcherBounds, type WatcherBounds, type WatcherHost } from "./watcher-terms.ts";
+import { defaultWatcherBounds } from "./watcher-terms.ts";
+import { Watches } from "./watches.ts";
 
 /**
  * A Storage around a Storage: reads and watches are served from memory, which one upstream watch keeps
@@ -46,7 +41,6 @@ import { defaultWatcherBounds, type WatcherBounds, type WatcherHost } from "./wa
 export class Cacher implements Storage {
   readonly name: string;
   readonly #storage: Storage;
-  readonly #clock: Clock;
   readonly #logger: Logger;
   readonly #cache: WatchCache;
   readonly #reflector: Reflector;
@@ -54,21 +48,13 @@ export class Cacher implements Storage {
   readonly #waiters: RevisionWaiters;
   readonly #reads: CachedReads;
   readonly #dispatcher: Dispatcher;
-  readonly #patrol: Patrol;
-  readonly #opening: WatchOpening;
   readonly #attribution: Attribution;
-  readonly #snapshots: Snapshots;
-  readonly #pastStates: PastStates;
   readonly #consistency: ConsistencyCheck;
-  readonly #host: WatcherHost;
-  readonly #watchers = new Set<CacheWatcher>();
   readonly #readiness: Readiness;
   readonly #progressWish: ProgressWish;
   readonly #intake: Intake;
-  readonly #folds: Folds;
-  #draining = false;
+  readonly #watches: Watches;
   #closed: Promise<void> | undefined;
-  #slowConsumers = 0;
 
   constructor(options: CacherOptions) {
     const { storage, clock } = options;
@@ -76,38 +62,48 @@ export class Cacher implements Storage {
     this.name = options.name;
     this.#readiness = new Readiness(options.name);
     this.#storage = storage;
-    this.#clock = clock;
     this.#logger = options.logger;
     const bounds = { ...defaultWatcherBounds, ...options.watchers };
     const kept = new KeptPieces();
     this.#attribution = new Attribution(options.attributes, options.indexes);
     this.#cache = new WatchCache(history, clock, this.#attribution);
-    this.#snapshots = new Snapshots(this.#cache, clock, bounds.batchBytes, kept);
+    const snapshots = new Snapshots(this.#cache, clock, bounds.batchBytes, kept);
     this.#upstream = new SharedRevision(() => storage.currentRevision(), clock);
     this.#waiters = new RevisionWaiters(clock, () => storage.requestProgress());
-    this.#pastStates = new PastStates(this.#cache, clock);
+    const pastStates = new PastStates(this.#cache, clock);
     this.#reads = new CachedReads(
       storage,
       this.#cache,
       this.#upstream,
       this.#waiters,
-      this.#pastStates,
+      pastStates,
       new ListedRuns(this.#cache, kept),
     );
     this.#dispatcher = new Dispatcher(this.#cache, clock, bounds);
-    this.#folds = new Folds({
+    const watches = new Watches({
+      name: options.name,
+      storage,
       clock,
+      logger: options.logger,
+      bounds,
+      cache: this.#cache,
+      readiness: this.#readiness,
+      reads: this.#reads,
+      upstream: this.#upstream,
+      waiters: this.#waiters,
       dispatcher: this.#dispatcher,
+      snapshots,
+      pastStates,
       kept,
-      pieceBytes: bounds.batchBytes,
     });
+    this.#watches = watches;
     this.#progressWish = new ProgressWish({
       clock,
       cache: this.#cache,
       upstream: this.#upstream,
       waiters: this.#waiters,
       dispatcher: this.#dispatcher,
-      watchers: this.#watchers,
+      watchers: watches.all,
     });
     this.#intake = new Intake({
       name: options.name,
@@ -119,10 +115,10 @@ export class Cacher implements Storage {
       waiters: this.#waiters,
       progressWish: this.#progressWish,
       dispatcher: this.#dispatcher,
-      snapshots: this.#snapshots,
-      pastStates: this.#pastStates,
-      folds: this.#folds,
-      watchers: this.#watchers,
+      snapshots,
+      pastStates,
+      folds: watches.folds,
+      watchers: watches.all,
     });
     this.#reflector = new Reflector({
       storage,
@@ -131,30 +127,6 @@ export class Cacher implements Storage {
       logger: options.logger,
       random: options.random,
       historyRevisions: history.maxEvents,
-    });
-    this.#patrol = new Patrol(
-      {
-        watchers: this.#watchers,
-        cache: this.#cache,
-        snapshots: this.#snapshots,
-        pastStates: this.#pastStates,
-        dispatcher: this.#dispatcher,
-        folds: this.#folds,
-        bounds,
-        requestProgress: () => storage.requestProgress(),
-      },
-      clock,
-    );
-    this.#opening = new WatchOpening({
-      storage,
-      cache: this.#cache,
-      reads: this.#reads,
-      upstream: this.#upstream,
-      waiters: this.#waiters,
-      fail: (watcher, error) => {
-        if (watcher.state !== "ended") watcher.fail(this.#asFanoutError(error));
-      },
-      snapshots: this.#snapshots,
     });
     this.#consistency = new ConsistencyCheck({
       storage,
@@ -166,7 +138,6 @@ export class Cacher implements Storage {
       intervalMs: options.consistencyIntervalMs ?? 600_000,
       onDifference: () => this.#rebuild(),
     });
-    this.#host = this.#makeHost(bounds);
   }
 
   /**
@@ -176,7 +147,7 @@ export class Cacher implements Storage {
    */
   start(): void {
     void this.#reflector.run();
-    this.#patrol.start();
+    this.#watches.start();
     this.#consistency.start();
   }
 
@@ -250,28 +221,7 @@ export class Cacher implements Storage {
   }
 
   watch(request: CacheWatchRequest): CacheWatcher {
-    const watcher = new CacheWatcher(
-      new Filter(request),
-      {
-        delivery: request.delivery ?? "EVERY_EVENT",
-        bookmarkIntervalMs: request.bookmarkIntervalMs ?? 60_000,
-        deadline: request.deadline,
-        expiresAt: request.expiresAt,
-        eagerBookmarks: request.eagerBookmarks ?? false,
-      },
-      this.#host,
-      this.#clock.now(),
-    );
-    try {
-      if (this.#draining) throw draining();
-      this.#readiness.check();
-    } catch (error) {
-      watcher.fail(this.#asFanoutError(error));
-      return watcher;
-    }
-    this.#watchers.add(watcher);
-    this.#opening.begin(watcher, request);
-    return watcher;
+    return this.#watches.open(request);
   }
 
   /**
@@ -279,14 +229,7 @@ export class Cacher implements Storage {
    * Reads and writes go on.
    */
   drain(): void {
-    if (this.#draining) return;
-    this.#draining = true;
-    this.#dispatcher.flush();
-    const { bookmark } = this.#dispatcher;
-    for (const watcher of [...this.#watchers]) {
-      watcher.bookmark(bookmark);
-      watcher.fail(draining());
-    }
+    this.#watches.drain();
   }
 
   close(): Promise<void> {
@@ -309,13 +252,13 @@ export class Cacher implements Storage {
         oldestAgeMs: history.oldestAgeMs,
         oldestRevision: history.floor.revision,
       },
-      ...watcherStats(this.#watchers, this.#dispatcher),
-      folds: this.#folds.stats(),
+      ...watcherStats(this.#watches.all, this.#dispatcher),
+      folds: this.#watches.folds.stats(),
       waiting: this.#waiters.size,
       receivedEvents: this.#intake.receivedEvents,
       dispatchedEvents: this.#dispatcher.dispatchedEvents,
       dispatchedBatches: this.#dispatcher.dispatchedBatches,
-      slowConsumers: this.#slowConsumers,
+      slowConsumers: this.#watches.slowConsumers,
       reconnects: this.#reflector.reconnects,
       relists: this.#reflector.relists,
       consistencyChecks: this.#consistency.checks,
@@ -328,44 +271,14 @@ export class Cacher implements Storage {
   /** The cache was found to be wrong: nothing is served from it any more until it is filled anew. */
   #rebuild(): void {
     this.#readiness.lose();
-    const end = cacheWrong(this.#cache.revision);
-    for (const watcher of [...this.#watchers]) watcher.fail(end);
+    this.#watches.fail(cacheWrong(this.#cache.revision));
     this.#reflector.relist();
-  }
-
-  #makeHost(bounds: WatcherBounds): WatcherHost {
-    const cache = this.#cache;
-    return {
-      bounds,
-      dispatcher: this.#dispatcher,
-      get history() {
-        return cache.history;
-      },
-      folds: this.#folds,
-      forget: (watcher, end) => {
-        this.#watchers.delete(watcher);
-        this.#dispatcher.leave(watcher);
-        if (hasReason(end, "SLOW_CONSUMER")) this.#slowConsumers++;
-      },
-      listenerFailed: (error) => this.#asFanoutError(error),
-    };
-  }
-
-  #asFanoutError(error: unknown): WatchFanoutError {
-    if (error instanceof WatchFanoutError) return error;
-    const id = randomUUID();
-    this.#logger.error({ err: error, id, resource: this.name }, "a stream failed");
-    return new WatchFanoutError(
-      "INTERNAL",
-      `A fault of the service ended this stream; its log says more under ${id}.`,
-      { metadata: { id }, cause: error },
-    );
   }
 
   async #close(): Promise<void> {
     this.drain();
     this.#reflector.stop();
-    this.#patrol.stop();
+    this.#watches.stop();
     this.#consistency.stop();
     this.#waiters.close();
     this.#readiness.close();

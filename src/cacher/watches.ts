@@ -1,0 +1,154 @@
+import { randomUUID } from "node:crypto";
+import type { Logger } from "pino";
+import type { Clock } from "../clock.ts";
+import { hasReason, WatchFanoutError } from "../errors.ts";
+import type { Storage } from "../storage/storage.ts";
+import { CacheWatcher } from "./cache-watcher.ts";
+import type { CachedReads } from "./cached-reads.ts";
+import type { Dispatcher } from "./dispatcher.ts";
+import { Filter } from "./filter.ts";
+import { Folds } from "./folds.ts";
+import type { KeptPieces } from "./kept-pieces.ts";
+import type { PastStates } from "./past-states.ts";
+import { Patrol } from "./patrol.ts";
+import type { Readiness } from "./readiness.ts";
+import type { CacheWatchRequest } from "./request.ts";
+import type { RevisionWaiters } from "./revision-waiters.ts";
+import type { SharedRevision } from "./shared-revision.ts";
+import type { Snapshots } from "./snapshots.ts";
+import { draining } from "./stream-errors.ts";
+import type { WatchCache } from "./watch-cache.ts";
+import { WatchOpening } from "./watch-opening.ts";
+import type { WatcherBounds, WatcherHost } from "./watcher-terms.ts";
+
+export interface WatchesParts {
+  readonly name: string;
+  readonly storage: Storage;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly bounds: WatcherBounds;
+  readonly cache: WatchCache;
+  readonly readiness: Readiness;
+  readonly reads: CachedReads;
+  readonly upstream: SharedRevision;
+  readonly waiters: RevisionWaiters;
+  readonly dispatcher: Dispatcher;
+  readonly snapshots: Snapshots;
+  readonly pastStates: PastStates;
+  readonly kept: KeptPieces;
+}
+
+/** All watches on a Cacher: how they begin, what they share, who looks after them, and how they end. */
+export class Watches {
+  readonly #parts: WatchesParts;
+  readonly #watchers = new Set<CacheWatcher>();
+  readonly #host: WatcherHost;
+  readonly #opening: WatchOpening;
+  readonly #patrol: Patrol;
+  /** What those of LATEST_STATE that are behind have missed. */
+  readonly folds: Folds;
+  #draining = false;
+  #slowConsumers = 0;
+
+  constructor(parts: WatchesParts) {
+    const { bounds, cache, clock, dispatcher, kept, storage } = parts;
+    this.#parts = parts;
+    this.folds = new Folds({ clock, dispatcher, kept, pieceBytes: bounds.batchBytes });
+    this.#host = {
+      bounds,
+      dispatcher,
+      get history() {
+        return cache.history;
+      },
+      folds: this.folds,
+      forget: (watcher, end) => {
+        this.#watchers.delete(watcher);
+        dispatcher.leave(watcher);
+        if (hasReason(end, "SLOW_CONSUMER")) this.#slowConsumers++;
+      },
+      listenerFailed: (error) => this.#asFanoutError(error),
+    };
+    this.#opening = new WatchOpening({
+      ...parts,
+      fail: (watcher, error) => {
+        if (watcher.state !== "ended") watcher.fail(this.#asFanoutError(error));
+      },
+    });
+    const requestProgress = (): void => storage.requestProgress();
+    const terrain = { ...parts, watchers: this.#watchers, folds: this.folds, requestProgress };
+    this.#patrol = new Patrol(terrain, clock);
+  }
+
+  /** Those that have not ended. */
+  get all(): ReadonlySet<CacheWatcher> {
+    return this.#watchers;
+  }
+
+  /** How many were ended for not keeping up. */
+  get slowConsumers(): number {
+    return this.#slowConsumers;
+  }
+
+  /** Looks after them until it is stopped. */
+  start(): void {
+    this.#patrol.start();
+  }
+
+  stop(): void {
+    this.#patrol.stop();
+  }
+
+  open(request: CacheWatchRequest): CacheWatcher {
+    const watcher = new CacheWatcher(
+      new Filter(request),
+      {
+        delivery: request.delivery ?? "EVERY_EVENT",
+        bookmarkIntervalMs: request.bookmarkIntervalMs ?? 60_000,
+        deadline: request.deadline,
+        expiresAt: request.expiresAt,
+        eagerBookmarks: request.eagerBookmarks ?? false,
+      },
+      this.#host,
+      this.#parts.clock.now(),
+    );
+    try {
+      if (this.#draining) throw draining();
+      this.#parts.readiness.check();
+    } catch (error) {
+      watcher.fail(this.#asFanoutError(error));
+      return watcher;
+    }
+    this.#watchers.add(watcher);
+    this.#opening.begin(watcher, request);
+    return watcher;
+  }
+
+  /** Ends all. */
+  fail(error: WatchFanoutError): void {
+    for (const watcher of [...this.#watchers]) watcher.fail(error);
+  }
+
+  /** Ends all with DRAINING, after a last bookmark where nothing is owed, and refuses new ones. */
+  drain(): void {
+    if (this.#draining) return;
+    this.#draining = true;
+    const { dispatcher } = this.#parts;
+    dispatcher.flush();
+    const { bookmark } = dispatcher;
+    for (const watcher of [...this.#watchers]) {
+      watcher.bookmark(bookmark);
+      watcher.fail(draining());
+    }
+  }
+
+  #asFanoutError(error: unknown): WatchFanoutError {
+    if (error instanceof WatchFanoutError) return error;
+    const id = randomUUID();
+    this.#parts.logger.error({ err: error, id, resource: this.#parts.name }, "a stream failed");
+    return new WatchFanoutError(
+      "INTERNAL",
+      `A fault of the service ended this stream; its log says more under ${id}.`,
+      { metadata: { id }, cause: error },
+    );
+  }
+}
