@@ -378,8 +378,9 @@ async function askCacher(
   const selection = cacher.select(labels, fields);
   const { prefix } = scope;
   const startAfter = previous?.next;
-  const page = await cacher.list({ prefix, startAfter, limit, maxBytes, at, selection });
-  return { ...page, items: page.items.map(seenObject) };
+  const asked = { prefix, startAfter, limit, maxBytes, at, selection };
+  const { revision, items, next, remaining } = await cacher.list(asked);
+  return { revision, items: items.map(seenObject), next, remaining };
 }
 
 /** A watch that did not get as far as a stream. */
