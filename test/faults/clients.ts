@@ -1,6 +1,6 @@
 import type { Endpoint } from "./endpoint.ts";
 import type { Changing } from "./patience.ts";
-import { type Manner, RecordedWatcher } from "./recorded-watcher.ts";
+import { latestState, type Manner, RecordedWatcher } from "./recorded-watcher.ts";
 import type { Seeded } from "./seeded.ts";
 import type { Wish } from "./wire.ts";
 
@@ -31,6 +31,12 @@ const population: readonly (readonly [name: string, wish: Wish, manner: Manner])
     "both selectors, hopping and impatient",
     { labelSelector: "app=db", fieldSelector: "spec.node=n2", includePrevious: true },
     { isImpatient: true, hopsAfter: 25 },
+  ],
+  ["the latest of all", { delivery: latestState, sendInitialEvents: true }, {}],
+  [
+    "the latest of a label, slow and hopping",
+    { delivery: latestState, labelSelector: "app=web" },
+    { slow: { writes: 15, window: 8_192 }, hopsAfter: 20 },
   ],
   ["all, slow and hopping", {}, { slow: { writes: 9, window: 8_192 }, hopsAfter: 20 }],
 ];

@@ -59,6 +59,9 @@ export interface WatcherOptions {
   readonly writes: { readonly count: number; readonly changing: Changing };
 }
 
+/** DELIVERY_LATEST_STATE. */
+export const latestState = 2;
+
 /** Only listing anew helps after these. */
 const fresh: ReadonlySet<string> = new Set(["REVISION_TOO_OLD", "HISTORY_CHANGED", "HISTORY_LOST"]);
 
@@ -137,7 +140,8 @@ export class RecordedWatcher {
   }
 
   sequenceOf({ streams }: RecordedSequence): Sequence {
-    return { view: this.view, streams };
+    const delivery = this.wish.delivery === latestState ? "LATEST_STATE" : "EVERY_EVENT";
+    return { view: this.view, delivery, streams };
   }
 
   /** Forgets what has been checked: all but the resume point that it goes on from, and what came since. */

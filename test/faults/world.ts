@@ -201,20 +201,32 @@ export class World {
     this.truth.start();
   }
 
-  /** After a restore, resolves when no replica tells of the history before any more. */
+  /**
+   * After a restore, and while nobody writes: resolves when every replica is within the new history and
+   * names it as etcd does. One that was not beyond the snapshot goes on in the new history, and learns
+   * that it is one when it connects to etcd again: which it is made to do.
+   */
   async untilReplicasFound(): Promise<void> {
-    const revision = await this.cluster.revision();
-    for (const replica of this.replicas) {
-      await untilSeen(`${replica.name} to have found the other history`, async () => {
+    await untilSeen("every replica to have found the other history", async () => {
+      const [id, revision] = [await this.#historyId(), await this.cluster.revision()];
+      const missing: Replica[] = [];
+      for (const replica of this.replicas) {
         const connection = this.connectionTo(replica);
-        try {
-          const told = await connection.list({}, anyState, 0);
-          return told.revision <= revision + this.replicas.length ? true : undefined;
-        } finally {
-          connection.close();
-        }
-      });
-    }
+        const told = await connection.list({}, anyState, 0).finally(() => connection.close());
+        if (told.revision > revision) return undefined;
+        if (told.historyId !== id) missing.push(replica);
+      }
+      for (const { upstream } of missing) for (const relay of upstream) relay.cut();
+      return missing.length === 0 ? true : undefined;
+    });
+  }
+
+  /** As it stands in etcd. */
+  async #historyId(): Promise<string> {
+    const key = Buffer.from("/watchfanout/history").toString("base64");
+    const { kvs = [] } = await this.cluster.call("kv/range", { key });
+    const [kv] = kvs as readonly { readonly value: string }[];
+    return kv === undefined ? "" : Buffer.from(kv.value, "base64").toString();
   }
 
   /** Compacts etcd up to its own revision, after all of it has been taken down. */

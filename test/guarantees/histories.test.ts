@@ -4,6 +4,7 @@ import {
   explainRead,
   explainSequence,
   honestEnd,
+  type Named,
   oneHistoryEach,
   type SequenceInTime,
 } from "./histories.ts";
@@ -95,25 +96,20 @@ describe("What reads have told", () => {
   });
 });
 
+function named(historyId: string, ...eras: number[]): Named {
+  return { historyId, eras, what: "someone" };
+}
+
 describe("The id of a history", () => {
   it("may be of several, of which one explains all", () => {
-    const all = [
-      { historyId: "x", eras: [0, 1] },
-      { historyId: "x", eras: [1] },
-    ];
-    expect(oneHistoryEach([...all, { historyId: "y", eras: [1] }])).toEqual([]);
+    const all = [named("x", 0, 1), named("x", 1)];
+    expect(oneHistoryEach([...all, named("y", 1)])).toEqual([]);
   });
 
   it("is of no two histories, if it is known", () => {
-    const unknown = [
-      { historyId: "", eras: [0] },
-      { historyId: "", eras: [1] },
-    ];
+    const unknown = [named("", 0), named("", 1)];
     expect(oneHistoryEach(unknown)).toEqual([]);
-    const known = [
-      { historyId: "x", eras: [0] },
-      { historyId: "x", eras: [1] },
-    ];
+    const known = [named("x", 0), named("x", 1)];
     expect(oneHistoryEach(known)).toHaveLength(1);
   });
 });

@@ -85,22 +85,31 @@ function beginning(
   ];
 }
 
+/** Something that was told under the id of a history. */
+export interface Named {
+  readonly historyId: string;
+  /** The histories that explain it. */
+  readonly eras: readonly number[];
+  /** For messages. */
+  readonly what: string;
+}
+
 /**
  * What one id names is one history: all that was told under it is explained by the same one. An empty id
  * names none.
  */
-export function oneHistoryEach(
-  told: readonly { readonly historyId: string; readonly eras: readonly number[] }[],
-): string[] {
+export function oneHistoryEach(told: readonly Named[]): string[] {
   const possible = new Map<string, readonly number[]>();
   const wrong: string[] = [];
-  for (const { historyId, eras } of told) {
+  for (const { historyId, eras, what } of told) {
     if (historyId === "" || eras.length === 0) continue;
     const before = possible.get(historyId) ?? eras;
     const both = before.filter((era) => eras.includes(era));
     possible.set(historyId, both.length > 0 ? both : before);
     if (both.length === 0) {
-      wrong.push(`OneHistory: ${historyId} names history ${eras} and also history ${before}`);
+      wrong.push(
+        `OneHistory: ${historyId} names history ${eras} to ${what} and also history ${before}`,
+      );
     }
   }
   return wrong;
