@@ -34,6 +34,17 @@ export interface ReflectorTarget {
   apply(batch: WatchBatch): void;
 }
 
+/** What went wrong, and what is done about it. */
+export interface ReflectorFailure {
+  readonly error: WatchFanoutError;
+  /** What comes next: the watch goes on after what was delivered, or the whole state is listed again. */
+  readonly next: "resume" | "list";
+  /** How long until then, in milliseconds. */
+  readonly pauseMs: number;
+  /** Where the watch was; undefined where a listing failed. */
+  readonly revision: number | undefined;
+}
+
 export interface ReflectorOptions {
   readonly storage: Storage;
   readonly target: ReflectorTarget;
@@ -52,6 +63,8 @@ export interface ReflectorOptions {
   /** Objects to a page of a listing. Default 50,000: etcd answers few large ones for less. */
   readonly pageSize?: number | undefined;
   readonly backoff?: BackoffBounds | undefined;
+  /** Told of each failure, once it is known what is done about it. What it throws, `run` rejects with. */
+  readonly onFailure?: ((failure: ReflectorFailure) => void) | undefined;
 }
 
 /** How often to begin a listing anew within one attempt when compaction overtakes it. */
@@ -176,6 +189,8 @@ export class Reflector {
       { err: error, reason: error.reason, from, pauseMs: Math.round(pauseMs) },
       this.#position === undefined ? "listing anew" : "resuming the watch",
     );
+    const next = this.#position === undefined ? "list" : "resume";
+    this.#options.onFailure?.({ error, next, pauseMs, revision: from });
     await this.#pause(pauseMs);
   }
 

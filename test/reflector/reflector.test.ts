@@ -234,6 +234,36 @@ describe("A watch that breaks", () => {
   });
 });
 
+describe("Whoever wants to know of failures", () => {
+  it("is told of each, and of what is done about it", async () => {
+    const storage = new ScriptedStorage();
+    const told: string[] = [];
+    storage.onCurrentRevision = () => Promise.reject(failure("NOT_READY"));
+    const { clock, begin } = reporting(storage, told);
+    await begin();
+    storage.onCurrentRevision = () => 5;
+    await clock.elapse(1_000);
+    storage.stream.end(failure("DRAINING"));
+    await clock.elapse(1_000);
+    storage.stream.end(revisionTooOld(5, 7));
+    await clock.elapse(1_000);
+    expect(told).toEqual([
+      "NOT_READY: list in 50 ms from undefined",
+      "DRAINING: resume in 100 ms from 5",
+      "REVISION_TOO_OLD: list in 200 ms from 5",
+    ]);
+  });
+});
+
+/** A Reflector that writes down what it says of its failures. */
+function reporting(storage: ScriptedStorage, told: string[]) {
+  const reflected = new Reflected(storage, {
+    onFailure: ({ error, next, pauseMs, revision }) =>
+      told.push(`${error.reason}: ${next} in ${pauseMs} ms from ${revision}`),
+  });
+  return { clock: reflected.clock, begin: () => reflected.begin() };
+}
+
 describe("The pauses of a Reflector", () => {
   /** When each watch was opened, where all of them break at once. */
   async function openings(deliver: readonly boolean[], random: () => number): Promise<number[]> {
