@@ -13,7 +13,7 @@ import type { SharedRevision } from "./shared-revision.ts";
 import { inSlices } from "./sliced.ts";
 import type { Snapshots } from "./snapshots.ts";
 import { type Difference, stateDifference } from "./state-difference.ts";
-import { cacheWrong, lost } from "./stream-errors.ts";
+import { lost } from "./stream-errors.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
 export interface IntakeParts {
@@ -32,11 +32,15 @@ export interface IntakeParts {
   readonly watchers: ReadonlySet<CacheWatcher>;
 }
 
+type Listed = Pick<ListedState, "objects" | "revision">;
+
 /** Where a Cacher takes in what its Reflector hands over, and has everyone learn of it. */
 export class Intake implements ReflectorTarget {
   readonly #parts: IntakeParts;
   #heardAt: number;
   #receivedEvents = 0;
+  /** What leads to the state that is about to be handed over, where something does. */
+  #difference: readonly Difference[] | undefined;
   /** Stops asking for the progress that the cache needs to become ready. */
   #stopAsking = (): void => {};
 
@@ -54,19 +58,30 @@ export class Intake implements ReflectorTarget {
     return this.#receivedEvents;
   }
 
+  contradicts(state: Listed): boolean {
+    // A cache that was found to be wrong says nothing, and has nobody to be told of a difference.
+    if (!this.#parts.readiness.ready) return false;
+    this.#difference = this.#differenceTo(state);
+    return this.#difference === undefined;
+  }
+
   replace(state: ListedState, cause: ReplaceCause): void {
     const { cache, dispatcher, readiness, upstream, waiters } = this.#parts;
     this.#heardAt = this.#parts.clock.now();
     // Whoever is live is to have had all that is known of what was.
     if (cause === "history lost") dispatcher.flush();
     const lastKnown = dispatcher.position;
-    const difference = this.#difference(state, cause);
+    const difference = cause === "history lost" ? this.#difference : undefined;
     // Those who end are told while all is as it was: they may read from others' streams, or open new ones.
-    this.#endStreams(state, cause, difference !== undefined);
-    const goOn = difference === undefined ? [] : [...this.#parts.watchers].filter(isLatestState);
+    const end = lost(cause, state.revision, state.historyId);
+    for (const watcher of [...this.#parts.watchers]) {
+      if (difference === undefined || !isLatestState(watcher)) watcher.fail(end);
+    }
+    const goOn = difference === undefined ? [] : [...this.#parts.watchers];
     for (const watcher of goOn) watcher.stall(lastKnown);
     // From here to where the dispatcher begins anew nobody is told of anything.
     cache.replace(state.objects, state.revision, state.historyId, difference);
+    this.#difference = undefined;
     this.#parts.snapshots.clear();
     this.#parts.pastStates.clear();
     dispatcher.reset();
@@ -107,36 +122,18 @@ export class Intake implements ReflectorTarget {
   }
 
   /**
-   * What leads from what the cache holds to `state`, if there is anyone to be told of it; undefined if
-   * there is not, or nothing does.
+   * What leads from what the cache holds to `state`, which was listed after history was lost; undefined if
+   * nothing does.
    *
    * It is found in one go, without giving the event loop back, as everything here is one step: a cache that
    * is half of one state and half of another can't be read. It is one walk over both states side by side,
    * which costs less than half of what putting the objects into a new state does, and that has to be done in
    * any case.
    */
-  #difference({ objects, revision }: ListedState, cause: ReplaceCause): Difference[] | undefined {
-    const { cache, logger, name, watchers } = this.#parts;
-    if (cause !== "history lost" || ![...watchers].some(isLatestState)) return undefined;
+  #differenceTo({ objects, revision }: Listed): readonly Difference[] | undefined {
+    const { cache } = this.#parts;
     const before = { objects: cache.state.range(""), revision: cache.revision };
-    const difference = stateDifference(before, { objects, revision });
-    if (difference === undefined) {
-      logger.error({ resource: name, revision }, "the new listing contradicts the cache");
-    }
-    return difference;
-  }
-
-  /** Ends those that can't go on: all, or those that are not of LATEST_STATE. */
-  #endStreams(
-    { revision, historyId }: ListedState,
-    cause: ReplaceCause,
-    latestStateGoesOn: boolean,
-  ): void {
-    const end = lost(cause, revision, historyId);
-    for (const watcher of [...this.#parts.watchers]) {
-      if (!isLatestState(watcher) || cause !== "history lost") watcher.fail(end);
-      else if (!latestStateGoesOn) watcher.fail(cacheWrong(revision));
-    }
+    return stateDifference(before, { objects, revision });
   }
 }
 

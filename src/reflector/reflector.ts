@@ -27,6 +27,11 @@ export type ReplaceCause = "start" | "history lost" | "history changed";
 
 /** What a Reflector writes into. */
 export interface ReflectorTarget {
+  /**
+   * Whether a state that was listed after history was lost can't have come from what the target has, so that
+   * it is of another history. Default: it can.
+   */
+  contradicts?(state: Pick<ListedState, "objects" | "revision">): boolean;
   replace(state: ListedState, cause: ReplaceCause): void;
   /** The id of the history that was handed over has become known. */
   identify?(historyId: string): void;
@@ -229,12 +234,17 @@ export class Reflector {
     const { storage, target, historyRevisions = 0 } = this.#options;
     const { signal } = this.#stopping;
     const current = await storage.currentRevision(signal);
-    const historyId = await this.#findHistory(current, signal);
+    let historyId = await this.#findHistory(current, signal);
     const reach = this.#cause === "start" ? historyRevisions : 0;
     const source = { storage, prefix: this.#scope.prefix };
     const oldest = Math.max(1, current - reach);
     const state = await this.#listFrom(await oldestWithin(reach, source, oldest, current, signal));
     signal.throwIfAborted();
+    if (this.#cause === "history lost" && handOver(() => target.contradicts?.(state)) === true) {
+      this.#cause = "history changed";
+      historyId = await storage.renewHistory(this.#historyId, signal);
+      signal.throwIfAborted();
+    }
     this.#failure = undefined;
     this.#historyId = historyId;
     const cause = this.#cause;
@@ -330,9 +340,9 @@ export class Reflector {
   }
 }
 
-function handOver(call: () => void): void {
+function handOver<T>(call: () => T): T {
   try {
-    call();
+    return call();
   } catch (error) {
     throw new TargetFault("The target failed.", { cause: error });
   }

@@ -262,25 +262,35 @@ describe("A relist, for a LATEST_STATE watch", () => {
     expect(reasonOf(stream)).toBe("REVISION_TOO_OLD");
   });
 
-  it("that contradicts what the cache had ends it, as all others, with HISTORY_LOST", async () => {
-    const cached = await ready();
-    const streams = [await watching(cached), await watching(cached, everything)];
-    const list = cached.store.list.bind(cached.store);
-    // What is listed says that it was not there when it must have been.
-    cached.store.list = async (request) => {
-      const page = await list(request);
-      return { ...page, items: page.items.filter(({ key }) => key !== "a") };
-    };
-    await relist(cached, [["b", "2"]], [["d", "1"]]);
-    expect(readAll(streams[0] ?? cached.cacher.watch(latest))).toEqual([
-      "MODIFIED:b=2@3 ADDED:d=1@4 DELETED:a=1@4 →4",
-    ]);
-    cached.store.list = list;
-    await relist(cached, [["b", "3"]], [["d", "2"]]);
-    // Now it says that it was there all the time.
-    expect(streams.map(reasonOf)).toEqual(["HISTORY_LOST", "HISTORY_LOST"]);
-    expect(await watching(cached)).toMatchObject({ state: "live" });
-  });
+  it.each<readonly [what: string, Partial<CacheWatchRequest>]>([
+    ["LATEST_STATE", {}],
+    ["EVERY_EVENT", everything],
+  ])(
+    "that contradicts what the cache had is of another history: it ends one of %s",
+    async (_what, request) => {
+      const cached = await ready();
+      const old = await cached.store.historyId();
+      const list = cached.store.list.bind(cached.store);
+      // What is listed leaves out an object, as if it were gone.
+      cached.store.list = async (asked) => {
+        const page = await list(asked);
+        return { ...page, items: page.items.filter(({ key }) => key !== "a") };
+      };
+      await relist(cached, [["b", "2"]], [["d", "1"]]);
+      expect(await cached.store.historyId()).toBe(old);
+      const stream = await watching(cached, request);
+      cached.store.list = list;
+      // And now says that it was there all the time.
+      await relist(cached, [["b", "3"]], [["d", "2"]]);
+      const anew = await cached.store.historyId();
+      expect(anew).not.toBe(old);
+      expect(stream.ended).toMatchObject({
+        reason: "HISTORY_CHANGED",
+        metadata: { history_id: anew },
+      });
+      expect(readAll(await watching(cached))).toEqual([]);
+    },
+  );
 
   it("for another history ends it", async () => {
     const cached = await ready();
