@@ -3,7 +3,7 @@ import { seedOr } from "./seeded.ts";
 import { World, type WorldOptions } from "./world.ts";
 
 /** How long one fault test may take, in milliseconds. What it waits for has limits of its own. */
-const timeoutMs = 90_000;
+const timeoutMs = 180_000;
 
 /**
  * A test that opens a world, does something to it, and demands in the end that every promise was kept to

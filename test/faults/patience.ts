@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 
 /** How long the harness waits for anything before it says that it does not come, in milliseconds. */
-export const patienceMs = 30_000;
+export const patienceMs = 60_000;
 
 /**
  * Looks again and again until `look` gives something: for the state of other processes, which tell nobody

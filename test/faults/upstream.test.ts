@@ -20,45 +20,6 @@ describe("etcd killed and restarted", () => {
     await world.afterWrites(20);
     expect(reconnects(world)).toBeGreaterThan(2);
   });
-
-  const three = { cluster: { size: 3 } } as const;
-  faultTest("of three, each in its turn", 2, three, async (world) => {
-    for (const member of world.cluster.members) {
-      await world.afterWrites(world.random.between(5, 40));
-      await world.cluster.kill(member);
-      await world.afterWrites(world.random.between(10, 40));
-      await world.cluster.heal();
-    }
-    expect(reconnects(world)).toBeGreaterThan(1);
-  });
-});
-
-describe("etcd's leader moved", () => {
-  faultTest("loses nothing", 3, { cluster: { size: 3 } }, async (world) => {
-    for (let i = 0; i < 4; i++) {
-      await world.afterWrites(world.random.between(5, 40));
-      await world.cluster.moveLeader();
-    }
-    await world.afterWrites(20);
-  });
-});
-
-describe("a member of etcd cut off from the others", () => {
-  faultTest("is left for one that has a leader", 4, { cluster: { size: 3 } }, async (world) => {
-    for (const member of world.cluster.members) {
-      await world.afterWrites(world.random.between(5, 30));
-      const before = await world.cluster.revision();
-      world.cluster.cutOff(member);
-      await world.afterWrites(30);
-      const written = await world.cluster.revision();
-      expect(written).toBeGreaterThan(before);
-      // While it is still cut off.
-      await world.until("every replica's watches to be told of what was written", () =>
-        world.inProcess.every(({ cacher }) => cacher.stats().revision >= written),
-      );
-      await world.cluster.heal();
-    }
-  });
 });
 
 describe("the upstream stream reset at any byte", () => {
@@ -75,33 +36,6 @@ describe("the upstream stream reset at any byte", () => {
     await world.afterWrites(10);
     expect(reconnects(world)).toBeGreaterThan(15);
   });
-});
-
-describe("a member that is open and silent", () => {
-  faultTest(
-    "is noticed, and the others are gone on with",
-    6,
-    { cluster: { size: 3 } },
-    async (world) => {
-      await world.afterWrites(20);
-      const [replica] = world.inProcess;
-      const before = replica?.cacher.stats().reconnects ?? 0;
-      // Whichever member it watches, it is silent in the middle of it.
-      const [silent, ...others] = world.replicas[0]?.upstream ?? [];
-      for (const other of others) other.refuse();
-      await world.until("the replica to watch the member that is to be silent", () => {
-        return (silent?.connections ?? 0) > 0 && replica?.cacher.upstreamFailure === undefined;
-      });
-      silent?.hold();
-      for (const other of others) other.heal();
-      await world.afterWrites(10);
-      const written = await world.cluster.revision();
-      await world.until("what was written to come from another member", () => {
-        return (replica?.cacher.stats().revision ?? 0) >= written;
-      });
-      expect(replica?.cacher.stats().reconnects).toBeGreaterThan(before);
-    },
-  );
 });
 
 describe("etcd away", () => {
