@@ -6,8 +6,8 @@ import type { OrderedState } from "./ordered-state.ts";
 import type { CacheListRequest } from "./request.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
-/** About how heavy a run is, in bytes. */
-const runWeight = 256 * 1024;
+/** About how heavy a run is, in bytes: what one write has to be made anew for. */
+const runWeight = 64 * 1024;
 /** How many objects are looked at for one, most of which a selector may leave out. */
 const maxScanned = 10_000;
 /** Past how many events to look whether a run still is what it was. */

@@ -14,7 +14,7 @@ import { event, object } from "./objects.ts";
 const all: CacheListRequest = { prefix: "", limit: 0, at: { match: "ANY" } };
 
 /** A run holds three of these, or a few more. */
-const value = "x".repeat(100_000);
+const value = "x".repeat(25_000);
 
 function key(i: number): string {
   return `k${String(i).padStart(3, "0")}`;
@@ -79,7 +79,7 @@ describe("The runs that a listing is put together from", () => {
       [3, "k008"],
       [1, undefined],
     ]);
-    expect(runs[3]?.weight).toBe(100_000 + 4 + 64);
+    expect(runs[3]?.weight).toBe(25_000 + 4 + 64);
   });
 
   it("are the same for everybody who lists the same", () => {
@@ -148,7 +148,7 @@ describe("The runs that a listing is put together from", () => {
     expect(anew(before, world.list()).length).toBe(1);
     for (const letter of "defgh") world.write(`k001${letter}`);
     const after = world.list();
-    expect(Math.max(...after.map(({ weight }) => weight))).toBeLessThan(700_000);
+    expect(Math.max(...after.map(({ weight }) => weight))).toBeLessThan(175_000);
     expect(objectsOf(after)).toEqual([...world.cache.state.range("")]);
   });
 
