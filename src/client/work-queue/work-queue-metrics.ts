@@ -1,0 +1,103 @@
+import {
+  type Attributes,
+  type BatchObservableCallback,
+  type Counter,
+  type Histogram,
+  type Meter,
+  metrics,
+  type Observable,
+} from "@opentelemetry/api";
+
+/** What is read of a queue when metrics are collected. */
+interface QueueState {
+  /** How many keys wait to be handed out. */
+  readonly length: number;
+  /** For how long the keys that are being worked on have been, in milliseconds, the longest first. */
+  runningMs(): Iterable<number>;
+}
+
+/** In seconds: from what takes no time to what takes a quarter of an hour. */
+const boundaries = [
+  0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900,
+];
+
+/**
+ * The metrics of one queue, at the meter provider that is the global one when the queue is made. Without one
+ * they cost nothing and go nowhere. A collector holds on to the queue until `close`.
+ */
+export class WorkQueueMetrics {
+  readonly #meter: Meter;
+  readonly #attributes: Attributes;
+  readonly #adds: Counter;
+  readonly #retries: Counter;
+  readonly #queueDuration: Histogram;
+  readonly #workDuration: Histogram;
+  readonly #observables: Observable[];
+  readonly #observe: BatchObservableCallback;
+
+  constructor(name: string, queue: QueueState) {
+    const meter = metrics.getMeter("watch-fanout");
+    const prefix = "watchfanout.client.work_queue";
+    this.#meter = meter;
+    this.#attributes = { "watchfanout.work_queue.name": name };
+    this.#adds = meter.createCounter(`${prefix}.adds`, {
+      description: "Keys that were added and did not wait in the queue already",
+      unit: "{key}",
+    });
+    this.#retries = meter.createCounter(`${prefix}.retries`, {
+      description: "Keys that were added again by the rate limiter, mostly after a failure",
+      unit: "{key}",
+    });
+    this.#queueDuration = meter.createHistogram(`${prefix}.queue_duration`, {
+      description: "How long a key waited until a worker took it",
+      unit: "s",
+      advice: { explicitBucketBoundaries: boundaries },
+    });
+    this.#workDuration = meter.createHistogram(`${prefix}.work_duration`, {
+      description: "How long a worker had a key until it was done",
+      unit: "s",
+      advice: { explicitBucketBoundaries: boundaries },
+    });
+    const depth = meter.createObservableGauge(`${prefix}.depth`, {
+      description: "Keys that wait for a worker",
+      unit: "{key}",
+    });
+    const longest = meter.createObservableGauge(`${prefix}.longest_running`, {
+      description: "How long the worker that has had its key longest has had it; 0 if none has one",
+      unit: "s",
+    });
+    const unfinished = meter.createObservableGauge(`${prefix}.unfinished_work`, {
+      description: "How long all workers together have had the keys that they have",
+      unit: "s",
+    });
+    this.#observables = [depth, longest, unfinished];
+    this.#observe = (result) => {
+      const running = [...queue.runningMs()];
+      const totalMs = running.reduce((sum, ms) => sum + ms, 0);
+      result.observe(depth, queue.length, this.#attributes);
+      result.observe(longest, (running[0] ?? 0) / 1_000, this.#attributes);
+      result.observe(unfinished, totalMs / 1_000, this.#attributes);
+    };
+    meter.addBatchObservableCallback(this.#observe, this.#observables);
+  }
+
+  added(): void {
+    this.#adds.add(1, this.#attributes);
+  }
+
+  retried(): void {
+    this.#retries.add(1, this.#attributes);
+  }
+
+  taken(waitedMs: number): void {
+    this.#queueDuration.record(waitedMs / 1_000, this.#attributes);
+  }
+
+  done(workedMs: number): void {
+    this.#workDuration.record(workedMs / 1_000, this.#attributes);
+  }
+
+  close(): void {
+    this.#meter.removeBatchObservableCallback(this.#observe, this.#observables);
+  }
+}
