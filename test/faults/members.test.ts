@@ -52,8 +52,9 @@ describe("a member that is open and silent", () => {
     // Whichever member it watches, it is silent in the middle of it.
     const [silent, ...others] = world.replicas[0]?.upstream ?? [];
     for (const other of others) other.refuse();
+    const reached = await world.cluster.revision();
     await world.until("the replica to watch the member that is to be silent", () => {
-      return (silent?.connections ?? 0) > 0 && replica?.cacher.upstreamFailure === undefined;
+      return (replica?.cacher.stats().revision ?? 0) > reached;
     });
     silent?.hold();
     for (const other of others) other.heal();
