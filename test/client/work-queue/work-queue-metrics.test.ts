@@ -1,0 +1,70 @@
+import { expect, it } from "vitest";
+import { WorkQueue } from "../../../src/client/work-queue/work-queue.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { setUpMetrics } from "./metered.ts";
+
+const prefix = "watchfanout.client.work_queue";
+
+it("A named queue has metrics: what came, what waits, for how long, and how long it takes.", async () => {
+  const read = setUpMetrics();
+  const clock = new FakeClock();
+  const queue = new WorkQueue<string>({ name: "pods", clock });
+  for (const key of ["a", "b", "a", "c"]) queue.add(key);
+  clock.advance(2_000);
+  await queue.get();
+  clock.advance(1_000);
+  await queue.get();
+  clock.advance(4_000);
+  queue.addRateLimited("b");
+  queue.done("b");
+  expect(await read()).toEqual({
+    [`${prefix}.adds`]: [["pods", 3]],
+    [`${prefix}.retries`]: [["pods", 1]],
+    [`${prefix}.queue_duration`]: [["pods", { count: 2, sum: 5 }]],
+    [`${prefix}.work_duration`]: [["pods", { count: 1, sum: 4 }]],
+    [`${prefix}.depth`]: [["pods", 1]],
+    [`${prefix}.longest_running`]: [["pods", 5]],
+    [`${prefix}.unfinished_work`]: [["pods", 5]],
+  });
+  queue.shutDown();
+});
+
+it("The longest running work is that of the worker that has had its key longest.", async () => {
+  const read = setUpMetrics();
+  const clock = new FakeClock();
+  const queue = new WorkQueue<string>({ name: "pods", clock });
+  for (const key of ["a", "b"]) queue.add(key);
+  await queue.get();
+  clock.advance(3_000);
+  await queue.get();
+  clock.advance(1_000);
+  const longest = async () => (await read())[`${prefix}.longest_running`];
+  expect(await longest()).toEqual([["pods", 4]]);
+  expect((await read())[`${prefix}.unfinished_work`]).toEqual([["pods", 5]]);
+  queue.done("a");
+  expect(await longest()).toEqual([["pods", 1]]);
+  queue.done("b");
+  expect(await longest()).toEqual([["pods", 0]]);
+  queue.shutDown();
+});
+
+it("A queue that is shut down is observed until its last key is done, and then let go.", async () => {
+  const read = setUpMetrics();
+  const queue = new WorkQueue<string>({ name: "pods", clock: new FakeClock() });
+  const observed = async () => `${prefix}.depth` in (await read());
+  queue.add("a");
+  await queue.get();
+  queue.shutDown();
+  expect(await observed()).toBe(true);
+  queue.done("a");
+  expect(await observed()).toBe(false);
+});
+
+it("A queue without a name has none.", async () => {
+  const read = setUpMetrics();
+  const queue = new WorkQueue<string>();
+  queue.add("a");
+  await queue.get();
+  queue.done("a");
+  expect(await read()).toEqual({});
+});
