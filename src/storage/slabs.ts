@@ -1,3 +1,4 @@
+import { bigVarintSize, varintSize, WireWriter } from "../protobuf/wire-writer.ts";
 import { StoredObject } from "./object.ts";
 
 /**
@@ -36,6 +37,7 @@ export class Slabs {
   /** What has been reserved last is in this: the slab, or a buffer of the object's own. */
   #target: Buffer = none;
   #next = smallestSlab;
+  readonly #writer = new WireWriter(none);
 
   /** `largest`, in bytes: 2 KiB or more; or 0, and every object gets a buffer of its own. */
   constructor(largest: number) {
@@ -62,26 +64,32 @@ export class Slabs {
       numberField(createRevision) +
       numberField(modRevision) +
       numberField(version) +
-      (lease === 0n ? 0 : 1 + bigSize(lease)) +
+      (lease === 0n ? 0 : 1 + bigVarintSize(lease)) +
       contentField(keyBytes) +
       (valueBytes === 0 ? 0 : contentField(valueBytes));
     const size = contentField(fields);
     const start = this.#reserve(size);
-    const slab = this.#target;
-
-    let at = writeNumber(slab, start, 0x12, fields);
-    if (createRevision !== 0) at = writeNumber(slab, at, 0x18, createRevision);
-    if (modRevision !== 0) at = writeNumber(slab, at, 0x20, modRevision);
-    if (version !== 0) at = writeNumber(slab, at, 0x28, version);
-    if (lease !== 0n) at = writeBig(slab, at, 0x30, lease);
-    at = writeNumber(slab, at, 0x0a, keyBytes);
-    at += slab.write(key, at, keyBytes, "utf8");
-    if (valueBytes > 0) at = writeNumber(slab, at, 0x12, valueBytes);
-    // Takes any bytes, and spares a view of the part.
-    Buffer.prototype.copy.call(source, slab, at, valueStart, valueEnd);
+    const writer = this.#writer;
+    writer.moveTo(this.#target, start);
+    writer.byte(0x12);
+    writer.varint(fields);
+    writer.numberField(0x18, createRevision);
+    writer.numberField(0x20, modRevision);
+    writer.numberField(0x28, version);
+    if (lease !== 0n) {
+      writer.byte(0x30);
+      writer.bigVarint(lease);
+    }
+    writer.textField(0x0a, key, keyBytes);
+    if (valueBytes > 0) {
+      writer.byte(0x12);
+      writer.varint(valueBytes);
+    }
+    const at = writer.position;
+    writer.copy(source, valueStart, valueEnd);
     return new StoredObject(
       key,
-      slab,
+      this.#target,
       createRevision,
       modRevision,
       version,
@@ -112,52 +120,10 @@ export class Slabs {
 
 const none = Buffer.alloc(0);
 
-/** How many bytes a number from 0 to 2^53-1 takes as a varint. */
-function numberSize(value: number): number {
-  let size = 1;
-  for (let rest = value; rest >= 0x80; rest = Math.floor(rest / 0x80)) size++;
-  return size;
-}
-
-function bigSize(value: bigint): number {
-  let size = 1;
-  for (let rest = value >> 7n; rest > 0n; rest >>= 7n) size++;
-  return size;
-}
-
 function numberField(value: number): number {
-  return value === 0 ? 0 : 1 + numberSize(value);
+  return value === 0 ? 0 : 1 + varintSize(value);
 }
 
 function contentField(length: number): number {
-  return 1 + numberSize(length) + length;
-}
-
-/** Writes the tag and the number, and returns where they end. */
-function writeNumber(bytes: Buffer, position: number, tag: number, value: number): number {
-  let at = position;
-  let rest = value;
-  bytes[at++] = tag;
-  while (rest >= 0x8000_0000) {
-    bytes[at++] = (rest % 0x80) | 0x80;
-    rest = Math.floor(rest / 0x80);
-  }
-  while (rest >= 0x80) {
-    bytes[at++] = (rest & 0x7f) | 0x80;
-    rest >>>= 7;
-  }
-  bytes[at++] = rest;
-  return at;
-}
-
-function writeBig(bytes: Buffer, position: number, tag: number, value: bigint): number {
-  let at = position;
-  let rest = value;
-  bytes[at++] = tag;
-  while (rest >= 0x80n) {
-    bytes[at++] = Number(rest & 0x7fn) | 0x80;
-    rest >>= 7n;
-  }
-  bytes[at++] = Number(rest);
-  return at;
+  return 1 + varintSize(length) + length;
 }

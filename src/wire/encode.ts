@@ -1,7 +1,7 @@
+import { bigVarintSize, varintSize, WireWriter } from "../protobuf/wire-writer.ts";
 import type { EventType, WatchEvent } from "../storage/event.ts";
 import type { StoredObject } from "../storage/object.ts";
 import { PartsWriter } from "./parts-writer.ts";
-import { bigVarintSize, varintSize, WireWriter } from "./writer.ts";
 
 /*
  * The messages that are sent often, written by hand. Each tag is the field's number in the proto, shifted by three, and its wire type.

@@ -1,4 +1,4 @@
-import { WireWriter } from "./writer.ts";
+import { WireWriter } from "../protobuf/wire-writer.ts";
 
 /** What is at least so long, in bytes, is a part as it lies; the rest is copied together. */
 const leastInPlace = 8 * 1024;

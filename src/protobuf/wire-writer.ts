@@ -21,15 +21,25 @@ export function bigVarintSize(value: bigint): number {
  * one byte that they are for the fields 1 to 15: `number << 3 | wireType`.
  */
 export class WireWriter {
-  readonly bytes: Buffer;
+  #bytes: Buffer;
   #position = 0;
 
   constructor(bytes: Buffer) {
-    this.bytes = bytes;
+    this.#bytes = bytes;
+  }
+
+  get bytes(): Buffer {
+    return this.#bytes;
+  }
+
+  /** Goes on in these bytes, from this position on. */
+  moveTo(bytes: Buffer, position: number): void {
+    this.#bytes = bytes;
+    this.#position = position;
   }
 
   byte(value: number): void {
-    this.bytes[this.#position++] = value;
+    this.#bytes[this.#position++] = value;
   }
 
   /** Where the next byte goes. */
@@ -64,7 +74,7 @@ export class WireWriter {
   /** gRPC's prefix of a message that is so long and not compressed. */
   prefix(size: number): void {
     this.byte(0);
-    this.bytes.writeUInt32BE(size, this.#position);
+    this.#bytes.writeUInt32BE(size, this.#position);
     this.#position += 4;
   }
 
@@ -79,27 +89,27 @@ export class WireWriter {
   textField(tag: number, text: string, size: number): void {
     this.byte(tag);
     this.varint(size);
-    this.#position += this.bytes.write(text, this.#position, size, "utf8");
+    this.#position += this.#bytes.write(text, this.#position, size, "utf8");
   }
 
   /** A field of bytes, or of a message that is encoded already. */
   bytesField(tag: number, content: Uint8Array): void {
     this.byte(tag);
     this.varint(content.byteLength);
-    this.bytes.set(content, this.#position);
+    this.#bytes.set(content, this.#position);
     this.#position += content.byteLength;
   }
 
   /** Fields that are encoded already, as a part of what holds them. */
   copy(content: Uint8Array, start: number, end: number): void {
     // Takes any bytes, and spares a view of the part.
-    Buffer.prototype.copy.call(content, this.bytes, this.#position, start, end);
+    Buffer.prototype.copy.call(content, this.#bytes, this.#position, start, end);
     this.#position += end - start;
   }
 
   /** Fields that are encoded already. */
   raw(fields: Uint8Array): void {
-    this.bytes.set(fields, this.#position);
+    this.#bytes.set(fields, this.#position);
     this.#position += fields.byteLength;
   }
 }
