@@ -1,0 +1,33 @@
+/** Whatever has a key is an object here. */
+export interface Keyed {
+  readonly key: string;
+}
+
+/**
+ * What happened to an object.
+ *
+ * - `Added`, `Updated`: it was written.
+ * - `Replaced`: it is part of a state that was listed as a whole; it may be new, changed, or as it was.
+ * - `Sync`: nothing happened to it; it is handed out again because someone wants to look at all there is.
+ * - `Deleted`: it is gone, and `object` is what is known of it last.
+ */
+export type Delta<T extends Keyed> =
+  | { readonly type: "Added" | "Updated" | "Replaced" | "Sync"; readonly object: T }
+  | { readonly type: "Deleted"; readonly object: T | DeletedFinalStateUnknown<T> };
+
+/** What happened to one object, oldest first; never empty. */
+export type Deltas<T extends Keyed> = readonly Delta<T>[];
+
+/**
+ * An object that is gone, found out by listing: nobody saw it being deleted, so its final state may be a
+ * later one than `object`, the last that was seen. It may even have been deleted and made anew in between.
+ */
+export class DeletedFinalStateUnknown<T extends Keyed> {
+  readonly key: string;
+  readonly object: T;
+
+  constructor(object: T) {
+    this.key = object.key;
+    this.object = object;
+  }
+}

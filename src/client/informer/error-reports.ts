@@ -1,0 +1,33 @@
+import type { Logger } from "pino";
+import type { InformerError } from "./informer-errors.ts";
+
+/** Hands errors to whom the user has named for it, and never throws. */
+export class ErrorReports {
+  readonly #onError: ((error: InformerError) => void) | undefined;
+  readonly #logger: Logger | undefined;
+
+  constructor(onError: ((error: InformerError) => void) | undefined, logger: Logger | undefined) {
+    this.#onError = onError;
+    this.#logger = logger;
+  }
+
+  /** Calls what the user has given to be told of something. */
+  tell(listener: () => void): void {
+    try {
+      listener();
+    } catch (error) {
+      this.#fallBack(error, "a listener of the informer threw");
+    }
+  }
+
+  report(error: InformerError): void {
+    const onError = this.#onError;
+    if (onError === undefined) this.#fallBack(error, error.message);
+    else this.tell(() => onError(error));
+  }
+
+  #fallBack(error: unknown, message: string): void {
+    if (this.#logger !== undefined) this.#logger.error({ err: error }, message);
+    else process.emitWarning(error instanceof Error ? error : String(error));
+  }
+}

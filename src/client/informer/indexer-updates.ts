@@ -1,0 +1,126 @@
+import { StoredObject } from "../../storage/object.ts";
+import type { TypedObject } from "../typed-object.ts";
+import { DeletedFinalStateUnknown, type Delta, type Deltas } from "./delta.ts";
+import { Notification } from "./handler-queue.ts";
+import type { Indexer } from "./indexer.ts";
+import type { InformerError } from "./informer-errors.ts";
+import { IndexError } from "./object-index.ts";
+import type { ObjectIntake } from "./object-intake.ts";
+
+/** An object on its way into the Indexer: as it came, or as it is there already. */
+export type Arriving<T> = StoredObject | TypedObject<T>;
+
+export interface UpdateListener<T> {
+  /** What the Indexer has become. `isSync`: nothing has changed, someone wants to look at all there is. */
+  onChange(notification: Notification<T>, isSync: boolean): void;
+  /** An object could not be taken in, and what was there before stays. Must not throw. */
+  onRejected(error: InformerError): void;
+}
+
+/** Makes deltas into changes of an Indexer, and says what changed. */
+export class IndexerUpdates<T> {
+  readonly #indexer: Indexer<TypedObject<T>>;
+  readonly #intake: ObjectIntake<T>;
+  readonly #listener: UpdateListener<T>;
+  /** The keys of listed objects which may have changed although their revisions have not. */
+  readonly #suspects = new Set<string>();
+
+  constructor(
+    indexer: Indexer<TypedObject<T>>,
+    intake: ObjectIntake<T>,
+    listener: UpdateListener<T>,
+  ) {
+    this.#indexer = indexer;
+    this.#intake = intake;
+    this.#listener = listener;
+  }
+
+  /** Says that these come from another history, where the same revision does not mean the same object. */
+  suspect(objects: Iterable<StoredObject>): void {
+    for (const { key } of objects) this.#suspects.add(key);
+  }
+
+  /** All of one key. */
+  apply(deltas: Deltas<Arriving<T>>, isInInitialList: boolean): void {
+    for (const delta of deltas) {
+      if (delta.type === "Deleted") this.#delete(delta.object);
+      else this.#put(delta, isInInitialList);
+    }
+    const [first] = deltas;
+    if (first !== undefined) this.#suspects.delete(first.object.key);
+  }
+
+  #put({ type, object }: Delta<Arriving<T>> & { object: Arriving<T> }, isInitial: boolean): void {
+    const before = this.#indexer.get(object.key);
+    if (!(object instanceof StoredObject)) {
+      // It is from the Indexer itself, and in there still unless something else became of it.
+      if (before !== undefined) this.#listener.onChange(Notification.updated(before, before), true);
+      return;
+    }
+    if (type === "Replaced" && before !== undefined && this.#isSame(before, object)) return;
+    const after = this.#take(object);
+    if (after === undefined) return;
+    this.#listener.onChange(
+      before === undefined
+        ? Notification.added(after, isInitial)
+        : Notification.updated(before, after),
+      false,
+    );
+  }
+
+  /** The object as it is in the Indexer from now on; undefined if it can't be. */
+  #take(stored: StoredObject): TypedObject<T> | undefined {
+    const taken = this.#intake.take(stored);
+    if (taken instanceof Error) {
+      this.#listener.onRejected(taken);
+      return undefined;
+    }
+    try {
+      this.#indexer.set(taken);
+      return taken;
+    } catch (error) {
+      // Whatever else it throws is a fault of ours.
+      if (!(error instanceof IndexError)) throw error;
+      this.#listener.onRejected(error);
+      return undefined;
+    }
+  }
+
+  #delete(deleted: Arriving<T> | DeletedFinalStateUnknown<Arriving<T>>): void {
+    const before = this.#indexer.get(deleted.key);
+    // One that never could be taken in.
+    if (before === undefined) return;
+    this.#indexer.delete(deleted.key);
+    const last = deleted instanceof DeletedFinalStateUnknown ? deleted.object : deleted;
+    const object = this.#lastState(before, last);
+    this.#listener.onChange(
+      Notification.deleted(
+        before,
+        last === deleted ? object : new DeletedFinalStateUnknown(object),
+      ),
+      false,
+    );
+  }
+
+  /** `last` for the user's eyes. It is a later state than `before` only where those between were folded away. */
+  #lastState(before: TypedObject<T>, last: Arriving<T>): TypedObject<T> {
+    if (!(last instanceof StoredObject)) return last;
+    const { modRevision } = last;
+    if (last.createRevision === before.createRevision && last.version === before.version) {
+      return modRevision === before.modRevision ? before : { ...before, modRevision };
+    }
+    const taken = this.#intake.take(last);
+    if (!(taken instanceof Error)) return taken;
+    this.#listener.onRejected(taken);
+    return before;
+  }
+
+  /** Whether a listed object is the one that is there already. */
+  #isSame(before: TypedObject<T>, listed: StoredObject): boolean {
+    return (
+      before.modRevision === listed.modRevision &&
+      before.createRevision === listed.createRevision &&
+      !this.#suspects.has(listed.key)
+    );
+  }
+}

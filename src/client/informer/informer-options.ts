@@ -1,0 +1,58 @@
+import type { Logger } from "pino";
+import type { Clock } from "../../clock.ts";
+import type { BackoffBounds } from "../../reflector/backoff.ts";
+import type { ReflectorFailure } from "../../reflector/reflector.ts";
+import type { Storage } from "../../storage/storage.ts";
+import type { TypedObject } from "../typed-object.ts";
+import type { ValueCodec } from "../value-codec.ts";
+import type { Indexers } from "./indexer.ts";
+import type { InformerError } from "./informer-errors.ts";
+
+export interface SharedInformerOptions<T> {
+  /** Where the objects are: a RemoteStorage, as a rule. It is the user's to close, after the informer. */
+  readonly storage: Storage;
+  readonly codec: ValueCodec<T>;
+  /** What it is called in errors and metrics: the resource, for instance. Default: "informer". */
+  readonly name?: string | undefined;
+  /** Which keys to follow. Default: all. */
+  readonly scope?: { readonly prefix: string } | undefined;
+  /**
+   * Changes an object before it is stored and told of: leaves out what nobody needs, for instance. May return
+   * another object, of the same key.
+   */
+  readonly transform?: ((object: TypedObject<T>) => TypedObject<T>) | undefined;
+  /** Index functions of the informer's Indexer, by name. More can be added later. */
+  readonly indexers?: Indexers<TypedObject<T>> | undefined;
+  /** How often handlers are told of all objects again, in milliseconds. Default: never. */
+  readonly resyncMs?: number | undefined;
+  /**
+   * How many changes wait one by one for the Indexer; beyond that they fold by key. The Indexer is made
+   * to wait only by what its index functions, the transform and the codec take. Default 10,000.
+   */
+  readonly queueSize?: number | undefined;
+  /**
+   * Told of what went wrong in the codec, transform, index functions and handlers. Default: it is logged, and
+   * without a logger it becomes a warning of the process (`process.emitWarning`).
+   */
+  readonly onError?: ((error: InformerError) => void) | undefined;
+  /**
+   * Told of each failure of listing and watching, and of what is done about it. The informer tries again for
+   * ever: whoever wants to give up at a reason (PERMISSION_DENIED, UNKNOWN_RESOURCE) stops it here.
+   */
+  readonly onWatchError?: ((failure: ReflectorFailure) => void) | undefined;
+  /** How long to wait before listing or watching is tried again. Default 100 ms, growing to 5 s. */
+  readonly backoff?: BackoffBounds | undefined;
+  /** Default: the machine's own time. */
+  readonly clock?: Clock | undefined;
+  /** Default: nothing is logged. */
+  readonly logger?: Logger | undefined;
+  /** Numbers from 0 up to 1, for jitter. Default: Math.random. */
+  readonly random?: (() => number) | undefined;
+}
+
+export interface StopOptions {
+  /** Whether handlers are still told of what has arrived. Default: no; only calls that are being made end. */
+  readonly drain?: boolean | undefined;
+  /** For how long to wait for handlers: `AbortSignal.timeout(5_000)`, for instance. Default: without end. */
+  readonly signal?: AbortSignal | undefined;
+}

@@ -1,0 +1,261 @@
+import { pino } from "pino";
+import { abortable } from "../../abort.ts";
+import { type Clock, systemClock, type Timer } from "../../clock.ts";
+import type { WatchFanoutError } from "../../errors.ts";
+import { Reflector } from "../../reflector/reflector.ts";
+import type { TypedObject } from "../typed-object.ts";
+import { ErrorReports } from "./error-reports.ts";
+import type {
+  EventHandler,
+  EventHandlerOptions,
+  EventHandlerRegistration,
+} from "./event-handler.ts";
+import { Notification } from "./handler-queue.ts";
+import { HandlerRegistration } from "./handler-registration.ts";
+import { Indexer, type Indexers, type ReadonlyIndexer } from "./indexer.ts";
+import { IndexerFeed } from "./indexer-feed.ts";
+import { IndexerUpdates } from "./indexer-updates.ts";
+import { InformerStopped } from "./informer-errors.ts";
+import { InformerMetrics, type InformerStats } from "./informer-metrics.ts";
+import type { SharedInformerOptions, StopOptions } from "./informer-options.ts";
+import { ObjectIntake } from "./object-intake.ts";
+
+const defaultHandlerQueueSize = 1_000;
+
+/**
+ * Keeps all objects of a storage at hand, and tells handlers of every change. One list and one watch serve
+ * any number of handlers and readers.
+ *
+ *     const informer = new SharedInformer({ storage, codec: jsonValues<Pod>() });
+ *     informer.addEventHandler({ onAdd: (pod) => …, onUpdate: (before, pod) => …, onDelete: (pod) => … });
+ *     informer.start();
+ *     await informer.waitForSync(signal);
+ *
+ * It goes on through whatever happens to the server and to the network: a watch that breaks is resumed, and
+ * only when what came meanwhile is lost is the state listed again, and handlers are told the difference. What
+ * they are told:
+ *
+ * - of each object, that it is there, then its changes, then that it is gone; never a state older than one
+ *   before, and in the end the newest one;
+ * - every change, as long as the handler keeps up. Changes fold by key where it does not, and where the server
+ *   folds them (a LATEST_STATE watch that is slow, a relist);
+ * - only what the Indexer holds already, or a newer state.
+ *
+ * The Indexer is brought up to date one key at a time: of a revision that wrote several, some may be there
+ * before the others.
+ */
+export class SharedInformer<T> {
+  readonly name: string;
+  readonly #indexer: Indexer<TypedObject<T>>;
+  readonly #clock: Clock;
+  readonly #reports: ErrorReports;
+  readonly #feed: IndexerFeed<T>;
+  readonly #reflector: Reflector;
+  readonly #metrics: InformerMetrics;
+  readonly #resyncMs: number | undefined;
+  readonly #handlers = new Set<HandlerRegistration<T>>();
+  readonly #synced = Promise.withResolvers<void>();
+  #state: "new" | "running" | "stopped" = "new";
+  #resyncTimer: Timer | undefined;
+  /** Resolves when all removed handlers have ended. */
+  #ended: Promise<unknown> = Promise.resolve();
+  #rejected = 0;
+  #handlersAdded = 0;
+
+  constructor(options: SharedInformerOptions<T>) {
+    const { name = "informer", codec, logger, onWatchError } = options;
+    this.name = name;
+    this.#clock = options.clock ?? systemClock;
+    this.#resyncMs = options.resyncMs;
+    this.#reports = new ErrorReports(options.onError, logger);
+    this.#indexer = new Indexer(options.indexers);
+    const intake = new ObjectIntake(codec, name, options.transform);
+    const updates = new IndexerUpdates(this.#indexer, intake, {
+      onChange: (notification, isSync) => this.#distribute(notification, isSync),
+      onRejected: (error) => {
+        this.#rejected++;
+        this.#reports.report(error);
+      },
+    });
+    this.#feed = new IndexerFeed({
+      known: this.#indexer,
+      updates,
+      clock: this.#clock,
+      queueSize: options.queueSize,
+      onSynced: () => this.#onSynced(),
+      onFault: (error) => this.#fail(error),
+    });
+    this.#metrics = new InformerMetrics(name, () => this.stats());
+    this.#reflector = new Reflector({
+      storage: options.storage,
+      target: this.#feed,
+      clock: this.#clock,
+      logger: logger ?? pino({ level: "silent" }),
+      random: options.random,
+      scope: options.scope,
+      backoff: options.backoff,
+      onFailure: (failure) => this.#reports.tell(() => onWatchError?.(failure)),
+    });
+    // Not everyone waits for it.
+    this.#synced.promise.catch(() => {});
+  }
+
+  /** The objects, for reading. Those who look up by anything else than the key add indexes (`addIndexers`). */
+  get indexer(): ReadonlyIndexer<TypedObject<T>> {
+    return this.#indexer;
+  }
+
+  /** Whether the first state is in the Indexer, wholly. */
+  get hasSynced(): boolean {
+    return this.#feed.hasSynced;
+  }
+
+  /** Everything up to this revision is in the Indexer; undefined before it has synced. */
+  get revision(): number | undefined {
+    return this.#feed.revision;
+  }
+
+  /** Why listing or watching failed the last time; undefined once anything has come since. */
+  get failure(): WatchFanoutError | undefined {
+    return this.#reflector.failure;
+  }
+
+  get isStopped(): boolean {
+    return this.#state === "stopped";
+  }
+
+  stats(): InformerStats {
+    return {
+      objects: this.#indexer.size,
+      pendingKeys: this.#feed.pendingKeys,
+      relists: this.#reflector.relists,
+      reconnects: this.#reflector.reconnects,
+      rejected: this.#rejected,
+      handlers: [...this.#handlers],
+    };
+  }
+
+  /** Begins to list and to watch. Harmless when called twice; throws an InformerStopped after `stop`. */
+  start(): void {
+    if (this.#state === "stopped") throw this.#stoppedError();
+    if (this.#state === "running") return;
+    this.#state = "running";
+    this.#metrics.register();
+    this.#setResyncTimer();
+    this.#reflector.run().catch((error: unknown) => this.#fail(error));
+  }
+
+  /**
+   * Resolves once it has synced. Rejects with the signal's reason, or with an InformerStopped if it is stopped
+   * before. As long as the server can't be reached it waits: `onWatchError` and `failure` tell why.
+   */
+  waitForSync(signal?: AbortSignal): Promise<void> {
+    return abortable(this.#synced.promise, signal);
+  }
+
+  /**
+   * Adds a handler, at any time: it is told of the objects that are there now, then of what comes. No call is
+   * made before this returns. Throws an InformerStopped after `stop`.
+   */
+  addEventHandler(
+    handler: EventHandler<T>,
+    options: EventHandlerOptions = {},
+  ): EventHandlerRegistration {
+    if (this.#state === "stopped") throw this.#stoppedError();
+    const { name = `handler-${++this.#handlersAdded}` } = options;
+    const registration = new HandlerRegistration<T>({
+      handler,
+      name,
+      queueSize: options.queueSize ?? defaultHandlerQueueSize,
+      resync: options.resync ?? true,
+      clock: this.#clock,
+      isInitialListComplete: () => this.#feed.hasSynced,
+      onError: (error) => this.#reports.report(error),
+      onCalled: (ms) => this.#metrics.called(name, ms),
+      onRemoved: () => this.#handlers.delete(registration),
+    });
+    this.#handlers.add(registration);
+    registration.notifyState(
+      this.#indexer.list().map((object) => Notification.added(object, true)),
+    );
+    registration.checkSynced();
+    return registration;
+  }
+
+  /** Adds index functions, over the objects that are there and those to come. Throws as the Indexer does. */
+  addIndexers(indexers: Indexers<TypedObject<T>>): void {
+    this.#indexer.addIndexers(indexers);
+  }
+
+  /**
+   * Ends listing and watching, removes all handlers, and waits for the calls of them that are being made. With
+   * `drain`, they are first told of what has arrived. Rejects with the signal's reason if that comes first, and
+   * is stopped then all the same. The objects stay to be read. Harmless when called twice.
+   *
+   * A handler that calls this must not wait for it: that would be to wait for itself.
+   */
+  async stop({ drain = false, signal }: StopOptions = {}): Promise<void> {
+    this.#halt();
+    try {
+      if (drain) await abortable(this.#drain(), signal);
+    } finally {
+      this.#removeHandlers();
+    }
+    await abortable(this.#ended, signal);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  /** Nothing arrives any more. */
+  #halt(): void {
+    if (this.#state === "running") this.#metrics.unregister();
+    this.#state = "stopped";
+    this.#reflector.stop();
+    this.#resyncTimer?.cancel();
+    this.#synced.reject(this.#stoppedError());
+  }
+
+  async #drain(): Promise<void> {
+    await this.#feed.drain();
+    await Promise.all([...this.#handlers].map((handler) => handler.drain()));
+  }
+
+  #removeHandlers(): void {
+    this.#feed.close();
+    const endings = [...this.#handlers].map((handler) => handler.remove());
+    this.#ended = Promise.all([this.#ended, ...endings]);
+  }
+
+  /** What can't be gone on after: a fault of ours, or a Storage that fails with what no Storage may. */
+  #fail(error: unknown): void {
+    this.#synced.reject(error);
+    this.#halt();
+    this.#removeHandlers();
+    throw error;
+  }
+
+  #onSynced(): void {
+    this.#synced.resolve();
+    for (const handler of [...this.#handlers]) handler.checkSynced();
+  }
+
+  #distribute(notification: Notification<T>, isSync: boolean): void {
+    for (const handler of this.#handlers) {
+      if (!isSync || handler.resync) handler.notify(notification);
+    }
+  }
+
+  #setResyncTimer(): void {
+    if (this.#resyncMs === undefined) return;
+    this.#resyncTimer = this.#clock.setTimeout(() => {
+      if (this.#feed.hasSynced) this.#feed.resync();
+      this.#setResyncTimer();
+    }, this.#resyncMs);
+  }
+
+  #stoppedError(): InformerStopped {
+    return new InformerStopped(`The informer ${JSON.stringify(this.name)} was stopped.`);
+  }
+}
