@@ -69,6 +69,8 @@ export async function runSession(
       address: options.address,
       tls: await readTls(options),
       timeoutMs: options.timeout,
+      // Who sits at a terminal asks again himself. Each server is asked once.
+      maxAttempts: options.address.length,
     });
     const output = new Output(io.stdout);
     await work({ client, output, io, say });

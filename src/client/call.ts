@@ -1,8 +1,32 @@
-import type { CallOptions, Client as GrpcClient } from "@grpc/grpc-js";
+import { type CallOptions, connectivityState, type Client as GrpcClient } from "@grpc/grpc-js";
 import type { MethodDefinition } from "@grpc/proto-loader";
 
 /** A method as the service definitions describe it: what goes in, what comes out. */
 export type Method<Request, Response> = MethodDefinition<Request, object, object, Response>;
+
+/**
+ * From here on a call has no deadline, in milliseconds. Timers overflow at 2^31, and gRPC rounds up on its way
+ * there.
+ */
+const endlessMs = 20 * 86_400_000;
+
+/**
+ * Resolves to whether it is decided within `timeoutMs` if there is a connection: a call then goes out, or fails
+ * at once. Calls wait for that as long as they have time, however many other servers would answer.
+ */
+export async function isDecided(client: GrpcClient, timeoutMs: number): Promise<boolean> {
+  const channel = client.getChannel();
+  const deadline = Date.now() + Math.min(timeoutMs, endlessMs);
+  for (;;) {
+    const state = channel.getConnectivityState(true);
+    const { READY, TRANSIENT_FAILURE, SHUTDOWN } = connectivityState;
+    if (state === READY || state === TRANSIENT_FAILURE || state === SHUTDOWN) return true;
+    const isLate = await new Promise<boolean>((resolve) => {
+      channel.watchConnectivityState(state, deadline, (late) => resolve(late !== undefined));
+    });
+    if (isLate) return false;
+  }
+}
 
 /**
  * One call with one answer. Rejects with gRPC's own ServiceError, or with the signal's reason once it
@@ -17,7 +41,8 @@ export function callUnary<Request, Response>(
 ): Promise<Response> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted === true) return reject(signal.reason);
-    const options: CallOptions = { deadline: Date.now() + timeoutMs };
+    const deadline = timeoutMs < endlessMs ? Date.now() + timeoutMs : Infinity;
+    const options: CallOptions = { deadline };
     const call = client.makeUnaryRequest(
       method.path,
       method.requestSerialize,

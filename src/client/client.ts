@@ -3,23 +3,24 @@ import type { StoredObject } from "../storage/object.ts";
 import type { ListRequest as WireListRequest } from "../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { StoredObject__Output as WireObject } from "../wire/generated/watchfanout/v1/StoredObject.ts";
 import type { WatchRequest as WireWatchRequest } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
-import type { WatchResponse__Output as WireWatchResponse } from "../wire/generated/watchfanout/v1/WatchResponse.ts";
 import { listWatchService, writeService } from "../wire/services.ts";
-import { callStreaming, callUnary, type Method } from "./call.ts";
+import { Connection } from "./connection.ts";
 import { decodeObject, decodeRevision } from "./decode.ts";
-import { Endpoints } from "./endpoints.ts";
-import { CallFailure, failureOf, streamEndedEarly } from "./failure.ts";
+import type { Endpoint } from "./endpoints.ts";
 import type {
   ConnectOptions,
   DeleteOptions,
   ListOptions,
+  PageOptions,
   PutOptions,
   ReadOptions,
   SelectorOptions,
   WatchOptions,
 } from "./options.ts";
-import { resumingWatch } from "./resuming-watch.ts";
+import { type OpenStream, resumingWatch } from "./resuming-watch.ts";
+import { TypedResource, type TypedResourceOptions } from "./typed-resource.ts";
 import type { WatchUnit } from "./unit-assembler.ts";
+import type { ValueCodec } from "./value-codec.ts";
 
 /** The answer to a call about one object. */
 export interface ObjectResult {
@@ -42,7 +43,6 @@ export interface Page {
   readonly historyId: string;
 }
 
-const defaultTimeoutMs = 10_000;
 const defaultMaxUnitBytes = 1024 ** 3;
 
 /**
@@ -58,51 +58,65 @@ export function connect(options: ConnectOptions): Client {
  *
  * Every call that fails rejects with a WatchFanoutError, whose reason is the one to decide by; a call
  * whose signal is aborted rejects with the signal's reason. A server that can't be reached or gives no
- * answer in time is UPSTREAM_UNAVAILABLE, for a write that was sent OUTCOME_UNKNOWN.
+ * answer in time is UPSTREAM_UNAVAILABLE, for a write that was sent OUTCOME_UNKNOWN. What was refused for a
+ * reason that passes is tried again within the call's time, a write only where nothing was written.
  */
 export class Client {
-  readonly #endpoints: Endpoints;
-  readonly #timeoutMs: number;
+  readonly #connection: Connection;
   readonly #clock: Clock;
   readonly #random: () => number;
 
   constructor(options: ConnectOptions) {
-    const addresses = typeof options.address === "string" ? [options.address] : options.address;
-    this.#endpoints = new Endpoints(addresses, options.tls);
-    this.#timeoutMs = options.timeoutMs ?? defaultTimeoutMs;
     this.#clock = options.clock ?? systemClock;
     this.#random = options.random ?? Math.random;
+    this.#connection = new Connection(options, this.#clock, this.#random);
+  }
+
+  /** The same calls for one resource, with its values decoded. */
+  resource<T>(
+    name: string,
+    codec: ValueCodec<T>,
+    options: TypedResourceOptions = {},
+  ): TypedResource<T> {
+    const { clock = this.#clock, random = this.#random } = options;
+    return new TypedResource(this, name, codec, { ...options, clock, random });
   }
 
   /** Rejects with OBJECT_NOT_FOUND of an absent key. */
   async get(resource: string, key: string, options: ReadOptions = {}): Promise<ObjectResult> {
     const request = { resource, key, ...position(options) };
-    return objectResult(await this.#read(listWatchService.Get, request, options.signal));
+    return objectResult(await this.#connection.read(listWatchService.Get, request, options));
   }
 
   /** The pages of one listing, each asked for when the loop comes to it. */
   async *list(resource: string, options: ListOptions = {}): AsyncGenerator<Page, void, void> {
+    let pageToken = "";
+    do {
+      const page = await this.page(resource, { ...options, pageToken });
+      yield page;
+      pageToken = page.nextPageToken;
+    } while (pageToken !== "");
+  }
+
+  /** One page of a listing, for who pages by hand. */
+  async page(resource: string, options: PageOptions = {}): Promise<Page> {
     const request: WireListRequest = {
       resource,
       prefix: options.prefix ?? "",
       page_size: options.pageSize ?? 0,
+      page_token: options.pageToken ?? "",
       ...selectors(options),
       ...position(options),
     };
-    let token = "";
-    do {
-      const page = { ...request, page_token: token };
-      const response = await this.#read(listWatchService.List, page, options.signal);
-      token = response.next_page_token;
-      const remaining = response.remaining_item_count;
-      yield {
-        revision: decodeRevision(response.revision),
-        items: response.items.map(decodeObject),
-        remainingItemCount: remaining === undefined ? undefined : decodeRevision(remaining),
-        nextPageToken: token,
-        historyId: response.history_id,
-      };
-    } while (token !== "");
+    const response = await this.#connection.read(listWatchService.List, request, options);
+    const remaining = response.remaining_item_count;
+    return {
+      revision: decodeRevision(response.revision),
+      items: response.items.map(decodeObject),
+      remainingItemCount: remaining === undefined ? undefined : decodeRevision(remaining),
+      nextPageToken: response.next_page_token,
+      historyId: response.history_id,
+    };
   }
 
   /**
@@ -123,17 +137,25 @@ export class Client {
       history_id: options.historyId ?? "",
       ...selectors(options),
     };
-    return resumingWatch((wire, signal) => this.#openStream(wire, signal), request, {
+    let server: Endpoint | undefined;
+    const open: OpenStream = (wire, signal) =>
+      this.#connection.stream(listWatchService.Watch, wire, signal, (endpoint) => {
+        server = endpoint;
+      });
+    return resumingWatch(open, request, {
       clock: this.#clock,
       random: this.#random,
       signal: options.signal,
+      resume: options.resume,
       maxUnitBytes: options.maxUnitBytes ?? defaultMaxUnitBytes,
-      onOpened: options.onOpened,
+      onOpened: () => {
+        if (server !== undefined) options.onOpened?.(server);
+      },
       onInterruption: options.onInterruption,
     });
   }
 
-  /** Creates or replaces. Sent once and never again, whatever comes back. */
+  /** Creates or replaces. */
   async put(
     resource: string,
     key: string,
@@ -149,10 +171,10 @@ export class Client {
       history_id: options.historyId ?? "",
       ...expectation(options.expectedModRevision),
     };
-    return objectResult(await this.#write(writeService.Put, request, options.signal));
+    return objectResult(await this.#connection.write(writeService.Put, request, options));
   }
 
-  /** Rejects with OBJECT_NOT_FOUND of an absent key. Sent once and never again. */
+  /** Rejects with OBJECT_NOT_FOUND of an absent key. */
   async delete(resource: string, key: string, options: DeleteOptions = {}): Promise<ObjectResult> {
     const request = {
       resource,
@@ -160,71 +182,16 @@ export class Client {
       history_id: options.historyId ?? "",
       ...expectation(options.expectedModRevision),
     };
-    return objectResult(await this.#write(writeService.Delete, request, options.signal));
+    return objectResult(await this.#connection.write(writeService.Delete, request, options));
   }
 
   /** Ends what is open. Harmless when called twice. */
   close(): void {
-    this.#endpoints.close();
+    this.#connection.close();
   }
 
-  /** One answer, asked of each server once at the most. */
-  async #read<Request, Response>(
-    method: Method<Request, Response>,
-    request: Request,
-    signal: AbortSignal | undefined,
-  ): Promise<Response> {
-    for (let left = this.#endpoints.count; ; ) {
-      const failure = await this.#call(method, request, signal, false);
-      if (!(failure instanceof CallFailure)) return failure;
-      left--;
-      if (!failure.elsewhere || left === 0) throw failure.error;
-    }
-  }
-
-  async #write<Request, Response>(
-    method: Method<Request, Response>,
-    request: Request,
-    signal: AbortSignal | undefined,
-  ): Promise<Response> {
-    const response = await this.#call(method, request, signal, true);
-    if (response instanceof CallFailure) throw response.error;
-    return response;
-  }
-
-  /** After a failure that is this server's alone, the next call goes to the next one. */
-  async #call<Request, Response>(
-    method: Method<Request, Response>,
-    request: Request,
-    signal: AbortSignal | undefined,
-    write: boolean,
-  ): Promise<Response | CallFailure> {
-    const { grpc, address } = this.#endpoints.current();
-    try {
-      return await callUnary(grpc, method, request, this.#timeoutMs, signal);
-    } catch (error) {
-      if (signal?.aborted === true) throw error;
-      const failure = failureOf(error, { address, write });
-      if (failure.elsewhere) this.#endpoints.leave(grpc);
-      return failure;
-    }
-  }
-
-  async *#openStream(
-    request: WireWatchRequest,
-    signal: AbortSignal,
-  ): AsyncGenerator<WireWatchResponse, void, void> {
-    const { grpc, address } = this.#endpoints.current();
-    let failure: CallFailure;
-    try {
-      yield* callStreaming(grpc, listWatchService.Watch, request, signal);
-      if (signal.aborted) return;
-      failure = streamEndedEarly(address);
-    } catch (error) {
-      failure = failureOf(error, { address, write: false });
-    }
-    if (failure.elsewhere) this.#endpoints.leave(grpc);
-    throw failure;
+  [Symbol.dispose](): void {
+    this.close();
   }
 }
 

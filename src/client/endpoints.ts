@@ -1,5 +1,7 @@
 import { credentials, Client as GrpcClient } from "@grpc/grpc-js";
+import type { Clock } from "../clock.ts";
 import { WatchFanoutError } from "../errors.ts";
+import { Backoff } from "../reflector/backoff.ts";
 import { type Address, parseAddress } from "./address.ts";
 
 /** How to prove who one is and whom one talks to. All are PEM. */
@@ -13,59 +15,113 @@ export interface ClientTls {
   readonly serverName?: string | undefined;
 }
 
-/** A server, and the connection to it. */
-export interface Endpoint {
-  readonly grpc: GrpcClient;
+/** How long a server that has failed is passed over, where there are others. */
+const asideBounds = { initialMs: 200, maxMs: 10_000 };
+
+/** One server that a client may turn to, and the connection to it, which is opened when first needed. */
+export class Endpoint {
   /** As it was written. */
   readonly address: string;
-}
-
-/**
- * The servers that a client may turn to, one connection each, opened when first needed. One of them is
- * current; when it fails the next one becomes so.
- */
-export class Endpoints {
-  readonly #addresses: readonly Address[];
+  /** How many calls wait for its answer, and how many watches are open on it. */
+  readonly open = { calls: 0, watches: 0 };
+  readonly #target: Address;
   readonly #tls: ClientTls | undefined;
-  readonly #open: (Endpoint | undefined)[] = [];
-  #current = 0;
-  #closed = false;
+  readonly #clock: Clock;
+  readonly #backoff: Backoff;
+  #grpc: GrpcClient | undefined;
+  #asideUntil = 0;
 
-  /** Throws INVALID_REQUEST of addresses that are none, and of a certificate without its key. */
-  constructor(addresses: readonly string[], tls: ClientTls | undefined) {
-    this.#addresses = addresses.map(parseAddress);
+  constructor(target: Address, tls: ClientTls | undefined, clock: Clock, random: () => number) {
+    this.address = target.text;
+    this.#target = target;
     this.#tls = tls;
-    if (this.#addresses.length === 0) throw parseError("No address is given.");
-    if (tls !== undefined && (tls.cert === undefined) !== (tls.key === undefined)) {
-      throw parseError("A client certificate and its key go together: give both or neither.");
-    }
+    this.#clock = clock;
+    this.#backoff = new Backoff(asideBounds, random);
   }
 
-  get count(): number {
-    return this.#addresses.length;
+  get grpc(): GrpcClient {
+    this.#grpc ??= open(this.#target, this.#tls);
+    return this.#grpc;
   }
 
-  /** The server to turn to now. Throws when closed. */
-  current(): Endpoint {
-    if (this.#closed) throw new WatchFanoutError("INVALID_REQUEST", "This client is closed.");
-    const known = this.#open[this.#current];
-    if (known !== undefined) return known;
-    const address = this.#addresses[this.#current];
-    if (address === undefined) throw parseError("No address is given.");
-    const endpoint = { grpc: open(address, this.#tls), address: address.text };
-    this.#open[this.#current] = endpoint;
-    return endpoint;
+  /** How much longer to turn to others, in milliseconds; 0: it is as good as any. */
+  get asideMs(): number {
+    return Math.max(0, this.#asideUntil - this.#clock.now());
   }
 
-  /** Turns to the next server, unless another call that failed at `failed` has done so already. */
-  leave(failed: GrpcClient): void {
-    if (this.#open[this.#current]?.grpc !== failed) return;
-    this.#current = (this.#current + 1) % this.#addresses.length;
+  /** It can't answer now, and has asked to be left alone for so long. */
+  failed(retryDelayMs: number): void {
+    this.#asideUntil = this.#clock.now() + Math.max(this.#backoff.next(), retryDelayMs);
+  }
+
+  answered(): void {
+    this.#asideUntil = 0;
+    this.#backoff.reset();
   }
 
   close(): void {
-    this.#closed = true;
-    for (const endpoint of this.#open) endpoint?.grpc.close();
+    this.#grpc?.close();
+  }
+}
+
+/**
+ * The servers that a client may turn to, all replicas of one service, with one connection each. Calls and
+ * watches are spread: each goes to the one that has the fewest of its kind open, and of these to the next in
+ * turn. One that has failed is passed over for a while, unless all have.
+ */
+export class Endpoints {
+  readonly #all: readonly Endpoint[];
+  #next: number;
+  #isClosed = false;
+
+  /** Throws INVALID_REQUEST of addresses that are none, and of a certificate without its key. */
+  constructor(
+    addresses: readonly string[],
+    tls: ClientTls | undefined,
+    clock: Clock,
+    random: () => number,
+  ) {
+    if (addresses.length === 0) throw parseError("No address is given.");
+    if (tls !== undefined && (tls.cert === undefined) !== (tls.key === undefined)) {
+      throw parseError("A client certificate and its key go together: give both or neither.");
+    }
+    this.#all = addresses.map((text) => new Endpoint(parseAddress(text), tls, clock, random));
+    // Many clients that were given the same list are not to begin at the same server.
+    this.#next = Math.floor(random() * addresses.length);
+  }
+
+  get count(): number {
+    return this.#all.length;
+  }
+
+  /** The server to turn to now, other than those in `tried` while there are others. Throws when closed. */
+  pick(kind: "calls" | "watches", tried: ReadonlySet<Endpoint> = new Set()): Endpoint {
+    this.#checkOpen();
+    const inTurn = [...this.#all.slice(this.#next), ...this.#all.slice(0, this.#next)];
+    const left = inTurn.filter((endpoint) => !tried.has(endpoint));
+    const [first, ...others] = left.length > 0 ? left : inTurn;
+    if (first === undefined) throw parseError("No address is given.");
+    let best = first;
+    for (const other of others) {
+      const before = other.asideMs - best.asideMs || other.open[kind] - best.open[kind];
+      if (before < 0) best = other;
+    }
+    this.#next = (this.#all.indexOf(best) + 1) % this.#all.length;
+    return best;
+  }
+
+  /** Whether there is another server than this one that has not failed lately. */
+  hasOther(than: Endpoint): boolean {
+    return this.#all.some((endpoint) => endpoint !== than && endpoint.asideMs === 0);
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    for (const endpoint of this.#all) endpoint.close();
+  }
+
+  #checkOpen(): void {
+    if (this.#isClosed) throw new WatchFanoutError("INVALID_REQUEST", "This client is closed.");
   }
 }
 
@@ -83,6 +139,10 @@ function open(address: Address, tls: ClientTls | undefined): GrpcClient {
     "grpc.keepalive_timeout_ms": 10_000,
     // What is retried is for this client to say, not for a TXT record.
     "grpc.service_config_disable_resolution": 1,
+    // Of the addresses behind one name each client takes another.
+    "grpc.service_config": JSON.stringify({
+      loadBalancingConfig: [{ pick_first: { shuffleAddressList: true } }],
+    }),
     "grpc.initial_reconnect_backoff_ms": 200,
     "grpc.max_reconnect_backoff_ms": 10_000,
     // A proxy for the outside is no way to this machine.

@@ -21,30 +21,68 @@ export class CallFailure extends Error {
 
   /** Whether a new stream can go on where this one ended. */
   get resumable(): boolean {
-    return resumable.has(this.error.reason);
+    return afterFailure[this.error.reason] !== "never";
   }
 
-  /** Whether it is this one server that can't answer now. */
+  /** Whether to try a read again, here or elsewhere, can give another answer. */
+  get readAgain(): boolean {
+    const retry = afterFailure[this.error.reason];
+    return retry === "any call" || retry === "reads";
+  }
+
+  /** Whether it is known that nothing was written, and to try again can end otherwise. */
+  get writeAgain(): boolean {
+    return afterFailure[this.error.reason] === "any call";
+  }
+
+  /** Whether calls had better go to another server for a while. */
   get elsewhere(): boolean {
-    return elsewhere.has(this.error.reason);
+    return this.writeAgain;
+  }
+
+  /** The same where there is another server to turn to, which has not asked for any delay. */
+  withoutDelay(): CallFailure {
+    return new CallFailure(this.error);
   }
 }
 
-const elsewhere: ReadonlySet<Reason> = new Set<Reason>([
-  "UPSTREAM_UNAVAILABLE",
-  "NOT_READY",
-  "DRAINING",
-  "TOO_MANY_STREAMS",
-  "REVISION_TOO_NEW",
-]);
+/**
+ * What is tried again by itself after a failure.
+ *
+ * - `any call`: the server has refused before it did anything, or the call has not reached one: writes too.
+ * - `reads`: the answer may be another soon. Reads and streams.
+ * - `streams`: what broke is the stream. A new one goes on where it ended.
+ * - `never`: it would fail in the same way, or only who called knows what is right now.
+ */
+type Retry = "any call" | "reads" | "streams" | "never";
 
-/** A fault in the server (INTERNAL) may be gone with a new stream, and is reported each time. */
-const resumable: ReadonlySet<Reason> = new Set<Reason>([
-  ...elsewhere,
-  "SLOW_CONSUMER",
-  "INTERNAL",
-  "OUTCOME_UNKNOWN",
-]);
+const afterFailure: Readonly<Record<Reason, Retry>> = {
+  // Of etcd, the service says so only of what it has not sent; this client, only without a connection.
+  UPSTREAM_UNAVAILABLE: "any call",
+  NOT_READY: "any call",
+  DRAINING: "any call",
+  TOO_MANY_STREAMS: "any call",
+  REVISION_TOO_NEW: "reads",
+  SLOW_CONSUMER: "streams",
+  // A fault in the server may be gone with a new stream, and is reported each time.
+  INTERNAL: "streams",
+  // The write may have been applied. Of a stream it is something between that says so.
+  OUTCOME_UNKNOWN: "streams",
+  // Nothing was written, but somebody has to make room first.
+  STORAGE_FULL: "never",
+  REVISION_CONFLICT: "never",
+  INVALID_REQUEST: "never",
+  UNKNOWN_RESOURCE: "never",
+  OBJECT_NOT_FOUND: "never",
+  REVISION_TOO_OLD: "never",
+  HISTORY_CHANGED: "never",
+  HISTORY_LOST: "never",
+  LEASE_NOT_FOUND: "never",
+  VALUE_TOO_LARGE: "never",
+  UPSTREAM_DENIED: "never",
+  UNAUTHENTICATED: "never",
+  PERMISSION_DENIED: "never",
+};
 
 /** The call that failed. */
 interface Call {
@@ -60,6 +98,11 @@ export function failureOf(error: unknown, call: Call): CallFailure {
   return carriesReason(error)
     ? new CallFailure(said, retryDelayMs(error))
     : new CallFailure(bareError(error, said.reason, call));
+}
+
+/** A server that gave no connection in time, and no refusal either. */
+export function notConnected(address: string, waitedMs: number): CallFailure {
+  return new CallFailure(unavailable(address, `no connection within ${waitedMs} ms`));
 }
 
 /** A stream that the server ended as if all were said, which a watch never is. */

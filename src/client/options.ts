@@ -1,22 +1,37 @@
 import type { Clock } from "../clock.ts";
 import type { RevisionRequirement, Scope } from "../storage/storage.ts";
-import type { ClientTls } from "./endpoints.ts";
+import type { ClientTls, Endpoint } from "./endpoints.ts";
 import type { Interruption } from "./resuming-watch.ts";
 
 export interface ConnectOptions {
-  /** Where the service is: HOST:PORT. Of several, all replicas of one service, one is used at a time. */
+  /**
+   * Where the service is: HOST:PORT. Of several, all replicas of one service: calls and watches are spread
+   * over them, and those of one that fails go to the others.
+   */
   readonly address: string | readonly string[];
   /** Undefined: without TLS. */
   readonly tls?: ClientTls | undefined;
-  /** How long one call may take, in milliseconds; a watch has no such bound. Default 10,000. */
+  /**
+   * How long one call may take, in milliseconds, with all that is tried anew for it; a watch has no such
+   * bound. Default 10,000.
+   */
   readonly timeoutMs?: number | undefined;
+  /**
+   * How long to wait for a connection, in milliseconds, until another server is turned to. Default 3,000.
+   */
+  readonly connectTimeoutMs?: number | undefined;
+  /**
+   * How often one call is tried at the most, over all servers. A write is tried again only where it is
+   * certain that nothing was written. Default 4; 1: never again.
+   */
+  readonly maxAttempts?: number | undefined;
   readonly clock?: Clock | undefined;
   /** Numbers from 0 to below 1, for jitter. Default `Math.random`. */
   readonly random?: (() => number) | undefined;
 }
 
-/** What every call takes. */
-interface CallOptions {
+/** What every call takes, and a watch. */
+interface CommonOptions {
   /**
    * The history that the revisions come from, as an earlier answer named it: if it is another now, the
    * call is HISTORY_CHANGED and nothing is done. Default: not checked.
@@ -26,9 +41,17 @@ interface CallOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** What every call takes that has one answer. */
+interface CallOptions extends CommonOptions {
+  /** How long this call may take, in milliseconds; of a listing, each of its pages. Default: the client's. */
+  readonly timeoutMs?: number | undefined;
+}
+
 export interface ReadOptions extends CallOptions {
   /** How new the answer has to be. Default: LINEARIZABLE. */
   readonly at?: RevisionRequirement | undefined;
+  /** Asks this server and no other: one that `onOpened` of a watch was called with. Default: any. */
+  readonly server?: Endpoint | undefined;
 }
 
 /** Which objects are picked by what is in them; both selectors have to match. */
@@ -46,7 +69,12 @@ export interface ListOptions extends ReadOptions, SelectorOptions {
   readonly pageSize?: number | undefined;
 }
 
-export interface WatchOptions extends CallOptions, SelectorOptions {
+export interface PageOptions extends ListOptions {
+  /** The `nextPageToken` of the page before, whose other options have to be the same. Default: the first. */
+  readonly pageToken?: string | undefined;
+}
+
+export interface WatchOptions extends CommonOptions, SelectorOptions {
   /** Which keys to follow. Default: all. */
   readonly scope?: Scope | undefined;
   /** Delivers what came after this revision. Default: what comes from now on. */
@@ -69,8 +97,10 @@ export interface WatchOptions extends CallOptions, SelectorOptions {
   readonly eagerBookmarks?: boolean | undefined;
   /** How many bytes are held back until a unit is whole. Default 1 GiB; more ends the watch. */
   readonly maxUnitBytes?: number | undefined;
+  /** Whether the watch goes on by itself when it is cut off; otherwise it throws why. Default true. */
+  readonly resume?: boolean | undefined;
   /** Called when a stream has begun to answer: the first one, and each that continues it. */
-  readonly onOpened?: (() => void) | undefined;
+  readonly onOpened?: ((server: Endpoint) => void) | undefined;
   /** Called when the watch was cut off and before it goes on. */
   readonly onInterruption?: ((interruption: Interruption) => void) | undefined;
 }

@@ -4,6 +4,7 @@ import { Backoff } from "../reflector/backoff.ts";
 import type { WatchRequest as WireRequest } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output as WireResponse } from "../wire/generated/watchfanout/v1/WatchResponse.ts";
 import { CallFailure } from "./failure.ts";
+import { pause } from "./pause.ts";
 import { UnitAssembler, type WatchUnit } from "./unit-assembler.ts";
 
 /** A watch was cut off and goes on by itself. */
@@ -20,6 +21,8 @@ export interface ResumingWatchOptions {
   /** Numbers from 0 to below 1, for jitter. */
   readonly random: () => number;
   readonly signal?: AbortSignal | undefined;
+  /** Whether another stream follows on one that breaks. Default true. */
+  readonly resume?: boolean | undefined;
   /** How many bytes of one unit are held back at the most until it is whole. */
   readonly maxUnitBytes: number;
   readonly onOpened?: (() => void) | undefined;
@@ -43,7 +46,7 @@ export async function* resumingWatch(
   request: WireRequest,
   options: ResumingWatchOptions,
 ): AsyncGenerator<WatchUnit, void, void> {
-  const { clock, signal, onInterruption } = options;
+  const { clock, signal, resume = true, onInterruption } = options;
   const backoff = new Backoff(backoffBounds, options.random);
   let next = request;
   let last: WatchUnit | undefined;
@@ -73,7 +76,7 @@ export async function* resumingWatch(
     } catch (error) {
       if (!(error instanceof CallFailure)) throw error;
       if (aborted()) return;
-      if (!error.resumable) throw error.error;
+      if (!resume || !error.resumable) throw error.error;
       const delayMs = Math.max(backoff.next(), error.retryDelayMs);
       onInterruption?.({ error: error.error, delayMs, resumeRevision: last?.revision });
       await pause(clock, delayMs, signal);
@@ -92,18 +95,4 @@ function resumeAfter(request: WireRequest, unit: WatchUnit): WireRequest {
     after_revision: unit.revision,
     history_id: unit.historyId,
   };
-}
-
-/** Resolves after `delayMs`, or at once when the signal is aborted. */
-function pause(clock: Clock, delayMs: number, signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal?.aborted === true) return resolve();
-    const done = (): void => {
-      timer.cancel();
-      signal?.removeEventListener("abort", done);
-      resolve();
-    };
-    const timer = clock.setTimeout(done, delayMs);
-    signal?.addEventListener("abort", done);
-  });
 }

@@ -42,8 +42,8 @@ export class DecodeFailure extends Error {
   }
 }
 
-const failures = counter("watchfanout.client.decode_failures", {
-  description: "Values that the client's codec could not decode",
+const failures = counter("watch_fanout_client_undecodable_values", {
+  description: "Values that the client's codec could not decode.",
   unit: "{value}",
 });
 
@@ -56,16 +56,15 @@ export function decodeTyped<T>(
   resource: string = "",
 ): TypedObject<T> | DecodeFailure {
   try {
-    return {
-      key: object.key,
-      value: codec.decode(object.value, object.key),
-      createRevision: object.createRevision,
-      modRevision: object.modRevision,
-      version: object.version,
-      lease: object.lease,
-    };
+    return typed(object, codec.decode(object.value, object.key));
   } catch (error) {
-    failures.add(1, { "watchfanout.resource": resource });
+    failures.add(1, { resource });
     return new DecodeFailure(object, error);
   }
+}
+
+/** The object with its value, decoded already. */
+export function typed<T>(object: StoredObject, value: T): TypedObject<T> {
+  const { key, createRevision, modRevision, version, lease } = object;
+  return { key, value, createRevision, modRevision, version, lease };
 }

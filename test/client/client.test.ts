@@ -1,43 +1,19 @@
 import { status } from "@grpc/grpc-js";
-import { afterEach, describe, expect, test } from "vitest";
-import { type Client, connect } from "../../src/client/client.ts";
+import { describe, expect, test } from "vitest";
+import type { Client } from "../../src/client/client.ts";
 import type { ConnectOptions } from "../../src/client/options.ts";
-import { revisionConflict, revisionTooOld, WatchFanoutError } from "../../src/errors.ts";
+import { revisionConflict, revisionTooOld } from "../../src/errors.ts";
 import { statusOf } from "../../src/wire/errors.ts";
 import type { ListRequest__Output } from "../../src/wire/generated/watchfanout/v1/ListRequest.ts";
+import { client, deadAddress, server } from "./opened.ts";
 import { endWith, type Script, startScriptedServer } from "./scripted-server.ts";
 import { wireEvent, wireObject, wireResponse } from "./wire-messages.ts";
-
-const cleanups: (() => void)[] = [];
-afterEach(() => {
-  for (const cleanup of cleanups.splice(0)) cleanup();
-});
-
-async function server(script: Script): Promise<string> {
-  const { address, stop } = await startScriptedServer(script);
-  cleanups.push(stop);
-  return address;
-}
-
-function client(address: string | string[], options: Partial<ConnectOptions> = {}): Client {
-  const opened = connect({ address, random: () => 0, ...options });
-  cleanups.push(() => opened.close());
-  return opened;
-}
 
 async function serving(script: Script, options?: Partial<ConnectOptions>): Promise<Client> {
   return client(await server(script), options);
 }
 
-/** A port on which nothing listens: one that a server had until now. */
-async function deadAddress(): Promise<string> {
-  const { address, stop } = await startScriptedServer({});
-  stop();
-  return address;
-}
-
 const found = { revision: "9", object: wireObject("k", 5, "hello"), history_id: "h" };
-const unavailable = statusOf(new WatchFanoutError("NOT_READY", "Not yet."));
 
 describe("get", () => {
   test("gives the object, its revision and the history.", async () => {
@@ -200,28 +176,6 @@ describe("put and delete", () => {
     });
   });
 
-  test("are sent once, even where the server says that a retry helps.", async () => {
-    let puts = 0;
-    const failing: Script = {
-      put: (_, callback) => {
-        puts++;
-        callback(unavailable);
-      },
-    };
-    const db = client([await server(failing), await server(failing)]);
-    await expect(db.put("r", "k", Buffer.of())).rejects.toMatchObject({ reason: "NOT_READY" });
-    expect(puts).toBe(1);
-  });
-
-  test("go to the next server after the one that said that it can't.", async () => {
-    const ok: Script = { put: (_, callback) => callback(null, found) };
-    const db = client([await deadAddress(), await server(ok)]);
-    await expect(db.put("r", "k", Buffer.of())).rejects.toMatchObject({
-      reason: "UPSTREAM_UNAVAILABLE",
-    });
-    expect((await db.put("r", "k", Buffer.of())).revision).toBe(9);
-  });
-
   test("have an unknown outcome when the connection breaks before the answer.", async () => {
     const { address, stop } = await startScriptedServer({ put: () => stop() });
     await expect(client(address).put("r", "k", Buffer.of())).rejects.toMatchObject({
@@ -241,42 +195,6 @@ describe("put and delete", () => {
       reason: "UPSTREAM_UNAVAILABLE",
       message: `No answer from watch-fanout at ${address}: connect ECONNREFUSED ${address}. Is it running there?`,
     });
-  });
-});
-
-describe("A read that one server can't answer", () => {
-  const failing: Script = { get: (_, callback) => callback(unavailable) };
-
-  test("is asked of the next one, and so is what follows.", async () => {
-    let asked = 0;
-    const working: Script = {
-      get: (_, callback) => {
-        asked++;
-        callback(null, found);
-      },
-    };
-    const db = client([await deadAddress(), await server(failing), await server(working)]);
-    expect((await db.get("r", "k")).revision).toBe(9);
-    expect((await db.get("r", "k")).revision).toBe(9);
-    expect(asked).toBe(2);
-  });
-
-  test("is asked of each once and fails as the last one did.", async () => {
-    const db = client([await deadAddress(), await server(failing)]);
-    await expect(db.get("r", "k")).rejects.toMatchObject({ reason: "NOT_READY" });
-  });
-
-  test("is not asked elsewhere when the request is what is wrong.", async () => {
-    let asked = 0;
-    const wrong: Script = {
-      get: (_, callback) => {
-        asked++;
-        callback(statusOf(revisionTooOld(3, undefined)));
-      },
-    };
-    const db = client([await server(wrong), await server(wrong)]);
-    await expect(db.get("r", "k")).rejects.toMatchObject({ reason: "REVISION_TOO_OLD" });
-    expect(asked).toBe(1);
   });
 });
 

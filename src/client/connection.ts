@@ -1,0 +1,170 @@
+import { abortable } from "../abort.ts";
+import type { Clock } from "../clock.ts";
+import { invalidRequest } from "../errors.ts";
+import { Backoff } from "../reflector/backoff.ts";
+import { callStreaming, callUnary, isDecided, type Method } from "./call.ts";
+import { type Endpoint, Endpoints } from "./endpoints.ts";
+import { CallFailure, failureOf, notConnected, streamEndedEarly } from "./failure.ts";
+import type { ConnectOptions } from "./options.ts";
+import { pause } from "./pause.ts";
+
+/** What one call is given besides its request. */
+interface CallTerms {
+  readonly signal?: AbortSignal | undefined;
+  readonly timeoutMs?: number | undefined;
+  /** The only server to ask. */
+  readonly server?: Endpoint | undefined;
+}
+
+const retryBounds = { initialMs: 100, maxMs: 5_000 };
+const defaultTimeoutMs = 10_000;
+const defaultConnectTimeoutMs = 3_000;
+const defaultMaxAttempts = 4;
+
+/** Makes calls, at whichever server is good for it, and again where that is right and can help. */
+export class Connection {
+  readonly #endpoints: Endpoints;
+  readonly #timeoutMs: number;
+  readonly #connectTimeoutMs: number;
+  readonly #maxAttempts: number;
+  readonly #clock: Clock;
+  readonly #random: () => number;
+
+  constructor(options: ConnectOptions, clock: Clock, random: () => number) {
+    const addresses = typeof options.address === "string" ? [options.address] : options.address;
+    this.#clock = clock;
+    this.#random = random;
+    this.#timeoutMs = positive("timeoutMs", options.timeoutMs ?? defaultTimeoutMs);
+    this.#connectTimeoutMs = positive(
+      "connectTimeoutMs",
+      options.connectTimeoutMs ?? defaultConnectTimeoutMs,
+    );
+    this.#maxAttempts = positive("maxAttempts", options.maxAttempts ?? defaultMaxAttempts);
+    this.#endpoints = new Endpoints(addresses, options.tls, clock, random);
+  }
+
+  read<Request, Response>(
+    method: Method<Request, Response>,
+    request: Request,
+    terms: CallTerms,
+  ): Promise<Response> {
+    return this.#call(method, request, terms, false);
+  }
+
+  write<Request, Response>(
+    method: Method<Request, Response>,
+    request: Request,
+    terms: CallTerms,
+  ): Promise<Response> {
+    return this.#call(method, request, terms, true);
+  }
+
+  /**
+   * One stream, at the server with the fewest. Throws a CallFailure when it ends, unless the signal is
+   * aborted. `onServer` is called before anything comes.
+   */
+  async *stream<Request, Response>(
+    method: Method<Request, Response>,
+    request: Request,
+    signal: AbortSignal,
+    onServer: (server: Endpoint) => void,
+  ): AsyncGenerator<Response, void, void> {
+    const endpoint = this.#endpoints.pick("watches");
+    const { address, open } = endpoint;
+    open.watches++;
+    try {
+      await this.#connect(endpoint, this.#connectTimeoutMs, signal);
+      onServer(endpoint);
+      for await (const response of callStreaming(endpoint.grpc, method, request, signal)) {
+        endpoint.answered();
+        yield response;
+      }
+      if (!signal.aborted) throw streamEndedEarly(address);
+    } catch (error) {
+      if (signal.aborted) return;
+      const failure = failureOf(error, { address, write: false });
+      if (failure.elsewhere) endpoint.failed(failure.retryDelayMs);
+      throw this.#endpoints.hasOther(endpoint) ? failure.withoutDelay() : failure;
+    } finally {
+      open.watches--;
+    }
+  }
+
+  close(): void {
+    this.#endpoints.close();
+  }
+
+  /**
+   * Asks each server once, and after a pause again, until there is an answer, or what no other attempt
+   * mends, or no more time or attempts are left: then it fails as the last attempt did.
+   */
+  async #call<Request, Response>(
+    method: Method<Request, Response>,
+    request: Request,
+    terms: CallTerms,
+    write: boolean,
+  ): Promise<Response> {
+    const { signal, server } = terms;
+    const end = this.#clock.now() + positive("timeoutMs", terms.timeoutMs ?? this.#timeoutMs);
+    const left = (): number => end - this.#clock.now();
+    const backoff = new Backoff(retryBounds, this.#random);
+    const tried = new Set<Endpoint>();
+    for (let attempt = 1; ; attempt++) {
+      const endpoint = server ?? this.#endpoints.pick("calls", tried);
+      const result = await this.#attempt(endpoint, method, request, left(), signal, write);
+      if (!(result instanceof CallFailure)) return result;
+      const again = write ? result.writeAgain : result.readAgain;
+      if (!again || attempt >= this.#maxAttempts) throw result.error;
+      tried.add(endpoint);
+      const others = server === undefined && tried.size < this.#endpoints.count;
+      const delayMs = others ? 0 : Math.max(backoff.next(), result.retryDelayMs);
+      if (delayMs >= left()) throw result.error;
+      if (others) continue;
+      tried.clear();
+      await pause(this.#clock, delayMs, signal);
+      signal?.throwIfAborted();
+    }
+  }
+
+  async #attempt<Request, Response>(
+    endpoint: Endpoint,
+    method: Method<Request, Response>,
+    request: Request,
+    timeoutMs: number,
+    signal: AbortSignal | undefined,
+    write: boolean,
+  ): Promise<Response | CallFailure> {
+    const { address, open } = endpoint;
+    const end = this.#clock.now() + timeoutMs;
+    open.calls++;
+    try {
+      await this.#connect(endpoint, Math.min(timeoutMs, this.#connectTimeoutMs), signal);
+      const left = end - this.#clock.now();
+      const answer = await callUnary(endpoint.grpc, method, request, left, signal);
+      endpoint.answered();
+      return answer;
+    } catch (error) {
+      if (signal?.aborted === true) throw signal.reason;
+      const failure = failureOf(error, { address, write });
+      if (failure.elsewhere) endpoint.failed(failure.retryDelayMs);
+      return failure;
+    } finally {
+      open.calls--;
+    }
+  }
+
+  /** Rejects with a CallFailure if there is neither a connection in time nor a reason why not. */
+  async #connect(
+    { grpc, address }: Endpoint,
+    timeoutMs: number,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    if (await abortable(isDecided(grpc, timeoutMs), signal)) return;
+    throw notConnected(address, timeoutMs);
+  }
+}
+
+function positive(field: string, value: number): number {
+  if (value > 0) return value;
+  throw invalidRequest(field, `${field} is ${value}: it has to be above 0.`);
+}

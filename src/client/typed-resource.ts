@@ -1,0 +1,212 @@
+import type { Clock } from "../clock.ts";
+import type { WatchEvent } from "../storage/event.ts";
+import type { StoredObject } from "../storage/object.ts";
+import type { Client } from "./client.ts";
+import type {
+  DeleteOptions,
+  ListOptions,
+  PutOptions,
+  ReadOptions,
+  WatchOptions,
+} from "./options.ts";
+import { DecodeFailure, decodeTyped, type TypedObject, typed } from "./typed-object.ts";
+import type { WatchUnit } from "./unit-assembler.ts";
+import { type Change, type UpdateOptions, update } from "./update.ts";
+import type { ValueCodec } from "./value-codec.ts";
+
+export interface TypedResourceOptions {
+  /**
+   * Called of each object in a list or a watch whose value can't be decoded. They are counted in any case,
+   * and in `undecodable` of the page or batch.
+   */
+  readonly onUndecodable?: ((failure: DecodeFailure) => void) | undefined;
+  /** Default: the client's. */
+  readonly clock?: Clock | undefined;
+  /** Numbers from 0 to below 1, for jitter. Default: the client's. */
+  readonly random?: (() => number) | undefined;
+}
+
+export interface TypedPage<T> {
+  /** The same on every page of one listing. A watch after it continues the listing without a gap. */
+  readonly revision: number;
+  /** In key order. */
+  readonly items: readonly TypedObject<T>[];
+  /** What else is on the page. */
+  readonly undecodable: readonly DecodeFailure[];
+  /** How many objects follow this page, where the server knows. */
+  readonly remainingItemCount: number | undefined;
+  readonly historyId: string;
+}
+
+/** A change of one object. Where nothing else could be decoded, of a DELETED one the key is all there is. */
+export type TypedEvent<T> =
+  | {
+      readonly type: "ADDED" | "MODIFIED";
+      readonly key: string;
+      readonly revision: number;
+      readonly object: TypedObject<T>;
+      /** As it stood just before, with `includePrevious`, if that can be decoded. */
+      readonly previous: TypedObject<T> | undefined;
+    }
+  | {
+      readonly type: "DELETED";
+      readonly key: string;
+      readonly revision: number;
+      /** As it last was. */
+      readonly object: TypedObject<T> | undefined;
+      readonly previous: TypedObject<T> | undefined;
+    };
+
+/** Changes that belong together, and the resume point that they lead to. */
+export interface TypedBatch<T> {
+  /** Everything the watch asks for, up to and including this revision, has been delivered. */
+  readonly revision: number;
+  /**
+   * In the order of their revisions; the initial state in key order. Empty in a bookmark. An object may be
+   * MODIFIED without having been ADDED, if its first value was undecodable.
+   */
+  readonly events: readonly TypedEvent<T>[];
+  /** The objects that were added or modified to what can't be decoded. Who keeps state keeps the old ones. */
+  readonly undecodable: readonly DecodeFailure[];
+  /** Whether these events are the initial state. */
+  readonly initial: boolean;
+  readonly historyId: string;
+}
+
+/** What a delete has deleted. */
+export interface Deleted<T> {
+  /** The revision of the deletion. */
+  readonly revision: number;
+  /** As it stood; undefined if that can't be decoded. */
+  readonly object: TypedObject<T> | undefined;
+}
+
+/** One resource, with its values as objects of the user's own. */
+export class TypedResource<T> {
+  readonly name: string;
+  readonly codec: ValueCodec<T>;
+  readonly #client: Client;
+  readonly #onUndecodable: (failure: DecodeFailure) => void;
+  readonly #clock: Clock;
+  readonly #random: () => number;
+
+  constructor(
+    client: Client,
+    name: string,
+    codec: ValueCodec<T>,
+    options: TypedResourceOptions & { readonly clock: Clock; readonly random: () => number },
+  ) {
+    this.name = name;
+    this.codec = codec;
+    this.#client = client;
+    this.#onUndecodable = options.onUndecodable ?? (() => {});
+    this.#clock = options.clock;
+    this.#random = options.random;
+  }
+
+  /**
+   * Rejects with OBJECT_NOT_FOUND of an absent key, and with a DecodeFailure of a value that can't be
+   * decoded.
+   */
+  async get(key: string, options: ReadOptions = {}): Promise<TypedObject<T>> {
+    const { object } = await this.#client.get(this.name, key, options);
+    const decoded = decodeTyped(object, this.codec, this.name);
+    if (decoded instanceof DecodeFailure) throw decoded;
+    return decoded;
+  }
+
+  /** The pages of one listing, each asked for when the loop comes to it. */
+  async *list(options: ListOptions = {}): AsyncGenerator<TypedPage<T>, void, void> {
+    for await (const page of this.#client.list(this.name, options)) {
+      const { revision, remainingItemCount, historyId } = page;
+      const items: TypedObject<T>[] = [];
+      const undecodable: DecodeFailure[] = [];
+      for (const object of page.items) {
+        const decoded = this.#decode(object, undecodable);
+        if (decoded !== undefined) items.push(decoded);
+      }
+      yield { revision, items, undecodable, remainingItemCount, historyId };
+    }
+  }
+
+  /** The objects of one listing, in key order, without those that can't be decoded. */
+  async *objects(options: ListOptions = {}): AsyncGenerator<TypedObject<T>, void, void> {
+    for await (const page of this.list(options)) yield* page.items;
+  }
+
+  /**
+   * Changes in whole batches, for ever: a stream that breaks is opened again where the last batch ended.
+   * Finishes when the signal is aborted, throws when only listing anew helps (REVISION_TOO_OLD,
+   * HISTORY_CHANGED, HISTORY_LOST) or the request is wrong or not allowed.
+   */
+  async *watch(options: WatchOptions = {}): AsyncGenerator<TypedBatch<T>, void, void> {
+    for await (const unit of this.#client.watch(this.name, options)) yield this.#batch(unit);
+  }
+
+  /** Creates or replaces, and resolves to the object as it then stands. Throws what the codec throws. */
+  async put(key: string, value: T, options: PutOptions = {}): Promise<TypedObject<T>> {
+    const encoded = this.codec.encode(value);
+    const { object } = await this.#client.put(this.name, key, encoded, options);
+    return typed(object, value);
+  }
+
+  /** Rejects with OBJECT_NOT_FOUND of an absent key. */
+  async delete(key: string, options: DeleteOptions = {}): Promise<Deleted<T>> {
+    const { revision, object } = await this.#client.delete(this.name, key, options);
+    return { revision, object: this.#decode(object, []) };
+  }
+
+  /**
+   * Reads the object, has `change` make its new value of it, and writes that if nobody else has written
+   * meanwhile: otherwise all over again. See `update` for what becomes of absent objects, leases and
+   * failures.
+   */
+  update(
+    key: string,
+    change: Change<T>,
+    options: UpdateOptions = {},
+  ): Promise<TypedObject<T> | undefined> {
+    const parts = { client: this.#client, clock: this.#clock, random: this.#random };
+    return update({ ...parts, resource: this.name, codec: this.codec }, key, change, options);
+  }
+
+  #batch({ revision, events, initial, historyId }: WatchUnit): TypedBatch<T> {
+    const undecodable: DecodeFailure[] = [];
+    const decoded: TypedEvent<T>[] = [];
+    for (const event of events) {
+      const told = this.#event(event, undecodable);
+      if (told !== undefined) decoded.push(told);
+    }
+    return { revision, events: decoded, undecodable, initial, historyId };
+  }
+
+  #event(event: WatchEvent, undecodable: DecodeFailure[]): TypedEvent<T> | undefined {
+    const { type, revision } = event;
+    const { key } = event.object;
+    const previous = this.#quietly(event.previous);
+    // That it is gone matters more than how it was, which was told before.
+    if (type === "DELETED") {
+      return { type, key, revision, object: this.#quietly(event.object), previous };
+    }
+    const object = this.#decode(event.object, undecodable);
+    return object === undefined ? undefined : { type, key, revision, object, previous };
+  }
+
+  #decode(object: StoredObject, undecodable: DecodeFailure[]): TypedObject<T> | undefined {
+    const decoded = decodeTyped(object, this.codec, this.name);
+    if (!(decoded instanceof DecodeFailure)) return decoded;
+    undecodable.push(decoded);
+    this.#onUndecodable(decoded);
+    return undefined;
+  }
+
+  /** Decodes what has been told of before, and was counted then if it can't be decoded. */
+  #quietly(object: StoredObject | undefined): TypedObject<T> | undefined {
+    if (object === undefined) return undefined;
+    try {
+      return typed(object, this.codec.decode(object.value, object.key));
+    } catch {
+      return undefined;
+    }
+  }
+}

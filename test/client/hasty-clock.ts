@@ -1,0 +1,28 @@
+import type { Clock, Timer } from "../../src/clock.ts";
+
+/** A clock on which every wait is over at once: time passes by what is waited for, and that is written down. */
+export class HastyClock implements Clock {
+  readonly waits: number[] = [];
+  #now = 0;
+
+  now(): number {
+    return this.#now;
+  }
+
+  setTimeout(callback: () => void, delayMs: number): Timer {
+    this.waits.push(delayMs);
+    return this.#soon(() => {
+      this.#now += delayMs;
+      callback();
+    });
+  }
+
+  setImmediate(callback: () => void): Timer {
+    return this.#soon(callback);
+  }
+
+  #soon(callback: () => void): Timer {
+    const immediate = setImmediate(callback);
+    return { cancel: () => clearImmediate(immediate) };
+  }
+}

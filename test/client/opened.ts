@@ -1,0 +1,45 @@
+import { createServer, type Server } from "node:net";
+import { onTestFinished } from "vitest";
+import { type Client, connect } from "../../src/client/client.ts";
+import type { ConnectOptions } from "../../src/client/options.ts";
+import { type Script, startScriptedServer } from "./scripted-server.ts";
+
+/** A scripted server that is there for as long as the test. */
+export async function server(script: Script): Promise<string> {
+  const { address, stop } = await startScriptedServer(script);
+  onTestFinished(stop);
+  return address;
+}
+
+/** A client that is there for as long as the test. Its jitter is the least there is. */
+export function client(
+  address: string | readonly string[],
+  options: Partial<ConnectOptions> = {},
+): Client {
+  const opened = connect({ address, random: () => 0, ...options });
+  onTestFinished(() => opened.close());
+  return opened;
+}
+
+/** A port on which nothing listens: one that a server had until now. */
+export async function deadAddress(): Promise<string> {
+  const { address, stop } = await startScriptedServer({});
+  stop();
+  return address;
+}
+
+/** Something that takes connections, and says nothing on them. */
+export async function muteAddress(): Promise<string> {
+  const mute: Server = createServer((socket) => {
+    onTestFinished(() => {
+      socket.destroy();
+    });
+  });
+  await new Promise<void>((resolve) => mute.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    mute.close();
+  });
+  const address = mute.address();
+  if (address === null || typeof address === "string") throw new Error("It has no port.");
+  return `127.0.0.1:${address.port}`;
+}
