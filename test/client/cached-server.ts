@@ -1,0 +1,51 @@
+import { pino } from "pino";
+import { Cacher } from "../../src/cacher/cacher.ts";
+import type { CacherOptions } from "../../src/cacher/cacher-options.ts";
+import { systemClock } from "../../src/clock.ts";
+import { type RunningServer, startServer } from "../../src/server/server.ts";
+import type { Storage } from "../../src/storage/storage.ts";
+import { startReady } from "../cacher/ready.ts";
+
+const logger = pino({ level: "silent" });
+
+/** A storage, cached and served as the resource `things` on a port of its own. */
+export class CachedServer {
+  readonly cacher: Cacher;
+  readonly #server: RunningServer;
+
+  private constructor(cacher: Cacher, server: RunningServer) {
+    this.cacher = cacher;
+    this.#server = server;
+  }
+
+  /** The Cacher closes the storage. */
+  static async over(
+    storage: Storage,
+    options: Partial<CacherOptions> = {},
+    port: number = 0,
+  ): Promise<CachedServer> {
+    const clock = systemClock;
+    const cacher = new Cacher({ storage, clock, logger, name: "things", ...options });
+    const server = await startServer({
+      resources: new Map([["things", cacher]]),
+      listen: { host: "127.0.0.1", port },
+      clock,
+      logger,
+    });
+    await startReady(cacher);
+    return new CachedServer(cacher, server);
+  }
+
+  get port(): number {
+    return this.#server.port;
+  }
+
+  get address(): string {
+    return `127.0.0.1:${this.port}`;
+  }
+
+  async close(): Promise<void> {
+    await this.#server.drain(0);
+    await this.cacher.close();
+  }
+}
