@@ -6,11 +6,11 @@ import {
   upstreamUnavailable,
   type WatchFanoutError,
 } from "../../errors.ts";
+import { BatchQueue } from "../batch-queue.ts";
 import { WatchBatch, type WatchEvent } from "../event.ts";
 import type { StoredObject } from "../object.ts";
 import { Slabs, smallestSlab } from "../slabs.ts";
 import type { WatchRequest, WatchStream } from "../storage.ts";
-import { BatchQueue } from "./batch-queue.ts";
 import type { EtcdClient } from "./client.ts";
 import { storedObject } from "./decode.ts";
 import { decodeEvent, PreviousLeftOut } from "./decode-event.ts";

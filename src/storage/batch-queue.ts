@@ -1,14 +1,14 @@
-import type { WatchBatch } from "../event.ts";
-import { Fifo } from "../fifo.ts";
+import type { WatchBatch } from "./event.ts";
+import { Fifo } from "./fifo.ts";
 
-/** Above either, the stream from etcd is paused until the reader has taken half of it. */
+/** Above either, the stream from the source is paused until the reader has taken half of it. */
 const maxBatches = 256;
 const maxBytes = 16 * 1024 * 1024;
 
 /** What a batch costs to hold besides its events, in bytes. */
 const batchOverhead = 128;
 
-/** What came from etcd and has not been read yet, with the bounds at which no more is to come. */
+/** What came from a source and has not been read yet, with the bounds at which no more is to come. */
 export class BatchQueue {
   #batches = new Fifo<WatchBatch>();
   #bytes = 0;
