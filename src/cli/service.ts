@@ -131,6 +131,7 @@ function readiness(
   const checks = [...caches].map(([name, cacher]) => ({
     name: `resource/${name}`,
     failure: cacher.ready ? undefined : notReadyReason(cacher),
+    warning: cacher.ready ? staleness(cacher) : undefined,
   }));
   const failure = draining ? "the service is shutting down" : undefined;
   return [{ name: "serving", failure }, ...checks];
@@ -141,6 +142,15 @@ function notReadyReason(cacher: Cacher): string {
   const still = "the cache has not been filled from the store yet";
   const failure = cacher.upstreamFailure;
   return failure === undefined ? still : `${still}: ${failure.message}`;
+}
+
+/** How old what the cache answers may be, while the store is away; undefined while it is not. */
+function staleness(cacher: Cacher): string | undefined {
+  const failure = cacher.upstreamFailure;
+  if (failure === undefined) return undefined;
+  const { revision, upstreamSilenceMs } = cacher.stats();
+  const seconds = (upstreamSilenceMs / 1_000).toFixed(1);
+  return `stale: at revision ${revision}, nothing has come for ${seconds} s: ${failure.message}`;
 }
 
 const reasons: Readonly<Record<string, string>> = {

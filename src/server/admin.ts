@@ -9,6 +9,8 @@ export interface ReadinessCheck {
   readonly name: string;
   /** Why it is not right; undefined when it is. */
   readonly failure: string | undefined;
+  /** What is to be known of it although it is right, such as how old its answers may be. */
+  readonly warning?: string | undefined;
 }
 
 /** All metrics, for Prometheus. */
@@ -49,7 +51,8 @@ const maxHeaderBytes = 8 * 1024;
  * Serves what operators and orchestrators ask over HTTP:
  *
  * - `/livez`: 200 while the process answers at all;
- * - `/readyz`: 200 when every check is right, otherwise 503 and why; with `?verbose` every check;
+ * - `/readyz`: 200 when every check is right, otherwise 503 and why; and what is to be known besides. With
+ *   `?verbose` every check;
  * - `/metrics`: for Prometheus.
  *
  * Rejects with what Node.js says if the address can't be listened on.
@@ -140,11 +143,9 @@ async function answerTo(request: IncomingMessage, options: AdminOptions): Promis
 }
 
 function readiness(checks: readonly ReadinessCheck[], verbose: boolean): Answer {
-  const failing = checks.filter(({ failure }) => failure !== undefined);
-  const status = failing.length === 0 ? 200 : 503;
-  if (!verbose && status === 200) return { status, body: "ok\n" };
-  const lines = (verbose ? checks : failing).map(
-    ({ name, failure }) => `${name}: ${failure ?? "ok"}\n`,
-  );
-  return { status, body: (status === 200 ? "ok\n" : "not ready\n") + lines.join("") };
+  const isReady = checks.every(({ failure }) => failure === undefined);
+  const lines = checks
+    .filter(({ failure, warning }) => verbose || failure !== undefined || warning !== undefined)
+    .map(({ name, failure, warning }) => `${name}: ${failure ?? warning ?? "ok"}\n`);
+  return { status: isReady ? 200 : 503, body: (isReady ? "ok\n" : "not ready\n") + lines.join("") };
 }

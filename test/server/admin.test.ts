@@ -65,6 +65,13 @@ describe("/readyz", () => {
       503,
       "not ready\nresource/a: the cache is empty\n",
     ],
+    [
+      "is 200 with what is to be known besides",
+      [good, { ...good, name: "resource/a", warning: "stale for 3 s" }],
+      "/readyz",
+      200,
+      "ok\nresource/a: stale for 3 s\n",
+    ],
     ["tells every check if asked to", [good], "/readyz?verbose", 200, "ok\nserving: ok\n"],
     [
       "tells every check if asked to, also when it is not ready",
