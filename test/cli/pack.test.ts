@@ -14,6 +14,7 @@ import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import * as clientSources from "../../src/client/index.ts";
 import * as sources from "../../src/index.ts";
 
 const run = promisify(execFile);
@@ -89,15 +90,18 @@ describe("The package that npm pack makes", () => {
     expect({ stdout, stderr }).toEqual({ stdout: `${manifest.version}\n`, stderr: "" });
   });
 
-  test("exports what src/index.ts does, its protos and its manifest", async () => {
+  test("exports what src/index.ts and src/client/index.ts do, its protos and its manifest", async () => {
     const found = await evaluate(`
       import * as exported from "watch-fanout";
+      import * as client from "watch-fanout/client";
       import manifest from "watch-fanout/package.json" with { type: "json" };
       const proto = import.meta.resolve("watch-fanout/proto/watchfanout/v1/write_service.proto");
-      console.log(JSON.stringify({ names: Object.keys(exported), version: manifest.version, proto }));
+      const [names, clientNames] = [exported, client].map(Object.keys);
+      console.log(JSON.stringify({ names, clientNames, version: manifest.version, proto }));
     `);
     expect(found).toEqual({
       names: Object.keys(sources).sort(),
+      clientNames: Object.keys(clientSources).sort(),
       version: manifest.version,
       proto: expect.stringMatching(/watch-fanout\/proto\/watchfanout\/v1\/write_service\.proto$/),
     });
@@ -127,13 +131,47 @@ describe("The package that npm pack makes", () => {
     expect(code).toBe(5);
   });
 
+  test("has a client that needs nothing else", async () => {
+    const seen = await evaluate(`
+      import { Cacher, MemoryStorage, startServer, systemClock } from "watch-fanout";
+      import { connect, hasReason, jsonValues } from "watch-fanout/client";
+      import { pino } from "pino";
+      const clock = systemClock, logger = pino({ level: "silent" });
+      const storage = new MemoryStorage({ clock });
+      const cacher = new Cacher({ storage, clock, logger, name: "things" });
+      cacher.start();
+      const listen = { host: "127.0.0.1", port: 0 };
+      const server = await startServer({ resources: new Map([["things", cacher]]), listen, clock, logger });
+      const client = connect({ address: "127.0.0.1:" + server.port });
+      const things = client.resource("things", jsonValues());
+      const put = await things.put("a", { n: 1 });
+      const updated = await things.update("a", ({ n }) => ({ n: n + 1 }));
+      const absent = await things.get("b").catch((error) => hasReason(error, "OBJECT_NOT_FOUND"));
+      const told = [];
+      for await (const { events } of things.watch({ afterRevision: put.modRevision })) {
+        for (const { type, object } of events) told.push([type, object.value]);
+        if (events.length > 0) break;
+      }
+      client.close();
+      await server.drain(0);
+      await cacher.close();
+      console.log(JSON.stringify({ value: updated.value, absent, told }));
+    `);
+    expect(seen).toEqual({ value: { n: 2 }, absent: true, told: [["MODIFIED", { n: 2 }]] });
+  });
+
   test("has types that check, with no more than those of Node.js beside them", async () => {
     link("@types/node");
     await writeFile(
       join(app, "use.ts"),
       'import { type Storage, startServer } from "watch-fanout";\n' +
         "export const revision = (storage: Storage): Promise<number> => storage.currentRevision();\n" +
-        "export const wrong: string = startServer;\n",
+        "export const wrong: string = startServer;\n" +
+        'import { connect, jsonValues } from "watch-fanout/client";\n' +
+        "interface Pod { readonly node: string }\n" +
+        'const pods = connect({ address: "127.0.0.1:1" }).resource("pods", jsonValues<Pod>());\n' +
+        "export const pod: Promise<string> = pods.get('a').then(({ value }) => value.node);\n" +
+        "export const noPod: number = pods;\n",
     );
     const options = ["--noEmit", "--strict", "--module", "nodenext", "--target", "es2024"];
     const tsc = join(checkout, "node_modules", ".bin", "tsc");
@@ -143,6 +181,7 @@ describe("The package that npm pack makes", () => {
       expect.stringMatching(
         /^use\.ts\(3,14\): error TS2322: .* is not assignable to type 'string'/,
       ),
+      expect.stringMatching(/^use\.ts\(8,14\): error TS2322: .*'TypedResource<Pod>'/),
     ]);
   });
 });
