@@ -9,7 +9,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   config: ["cacher", "codec"],
   telemetry: ["cacher", "server", "storage"],
   server: ["cacher", "selector", "storage", "wire"],
-  client: ["reflector", "storage", "wire"],
+  client: ["codec", "reflector", "selector", "storage", "wire"],
   wire: ["protobuf", "storage"],
   cacher: ["codec", "reflector", "selector", "storage"],
   reflector: ["storage"],

@@ -75,8 +75,11 @@ export class JsonCodec implements Codec {
 
 const arrayIndex = /^(?:0|[1-9]\d*)$/;
 
-/** Own members only: neither `__proto__` nor `length` leads anywhere that the value does not say. */
-function memberAt(root: unknown, steps: readonly string[]): unknown {
+/**
+ * The part of a parsed value that a path leads to; undefined if there is none. Own members only: neither
+ * `__proto__` nor `length` leads anywhere that the value does not say.
+ */
+export function memberAt(root: unknown, steps: readonly string[]): unknown {
   let value = root;
   for (const step of steps) {
     if (typeof value !== "object" || value === null) return undefined;
@@ -87,7 +90,8 @@ function memberAt(root: unknown, steps: readonly string[]): unknown {
   return value;
 }
 
-function labelsIn(value: unknown): ReadonlyMap<string, string> {
+/** The members that are strings. */
+export function labelsIn(value: unknown): ReadonlyMap<string, string> {
   const labels = new Map<string, string>();
   if (typeof value !== "object" || value === null || Array.isArray(value)) return labels;
   for (const [key, label] of Object.entries(value)) {

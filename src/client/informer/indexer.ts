@@ -5,11 +5,8 @@ import { type IndexFunction, ObjectIndex } from "./object-index.ts";
 /** Index functions by the names of their indexes. */
 export type Indexers<T extends Keyed> = Readonly<Record<string, IndexFunction<T>>>;
 
-/** An Indexer for those who look things up. */
-export type ReadonlyIndexer<T extends Keyed> = Omit<
-  Indexer<T>,
-  "set" | "delete" | "replace" | "addIndexers"
->;
+/** An Indexer for those who look things up: others keep its objects. */
+export type ReadonlyIndexer<T extends Keyed> = Omit<Indexer<T>, "set" | "delete" | "replace">;
 
 /**
  * Objects by key, and by whatever else its index functions say. What is looked up is found, not searched for:

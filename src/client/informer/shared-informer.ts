@@ -12,12 +12,13 @@ import type {
 } from "./event-handler.ts";
 import { Notification } from "./handler-queue.ts";
 import { HandlerRegistration } from "./handler-registration.ts";
-import { Indexer, type Indexers, type ReadonlyIndexer } from "./indexer.ts";
+import { Indexer, type ReadonlyIndexer } from "./indexer.ts";
 import { IndexerFeed } from "./indexer-feed.ts";
 import { IndexerUpdates } from "./indexer-updates.ts";
 import { InformerStopped } from "./informer-errors.ts";
 import { InformerMetrics, type InformerStats } from "./informer-metrics.ts";
 import type { SharedInformerOptions, StopOptions } from "./informer-options.ts";
+import { Lister, type ListerOptions } from "./lister.ts";
 import { ObjectIntake } from "./object-intake.ts";
 
 const defaultHandlerQueueSize = 1_000;
@@ -100,7 +101,7 @@ export class SharedInformer<T> {
     this.#synced.promise.catch(() => {});
   }
 
-  /** The objects, for reading. Those who look up by anything else than the key add indexes (`addIndexers`). */
+  /** The objects, for reading. Who looks up by something else than the key adds an index, at any time. */
   get indexer(): ReadonlyIndexer<TypedObject<T>> {
     return this.#indexer;
   }
@@ -182,9 +183,9 @@ export class SharedInformer<T> {
     return registration;
   }
 
-  /** Adds index functions, over the objects that are there and those to come. Throws as the Indexer does. */
-  addIndexers(indexers: Indexers<TypedObject<T>>): void {
-    this.#indexer.addIndexers(indexers);
+  /** The objects by namespace and selector. */
+  lister(options?: ListerOptions<T>): Lister<T> {
+    return new Lister(this.#indexer, options);
   }
 
   /**
