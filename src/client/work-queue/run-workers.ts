@@ -109,8 +109,8 @@ async function workOn<K extends NonNullable<unknown>>(
 
 function inSpan(name: string, key: unknown, work: () => unknown): Promise<unknown> {
   const attributes = {
-    "watchfanout.work_queue.name": name,
-    ...(typeof key === "string" ? { "watchfanout.key": key } : {}),
+    queue: name,
+    ...(typeof key === "string" ? { key } : {}),
   };
   const tracer = trace.getTracer("watch-fanout");
   return tracer.startActiveSpan("work on a key", { attributes }, async (span) => {

@@ -37,37 +37,38 @@ export class WorkQueueMetrics {
 
   constructor(name: string, queue: QueueState) {
     const meter = metrics.getMeter("watch-fanout");
-    const prefix = "watchfanout.client.work_queue";
+    const prefix = "watch_fanout_client_work_queue";
     this.#meter = meter;
-    this.#attributes = { "watchfanout.work_queue.name": name };
-    this.#adds = meter.createCounter(`${prefix}.adds`, {
-      description: "Keys that were added and did not wait in the queue already",
+    this.#attributes = { queue: name };
+    this.#adds = meter.createCounter(`${prefix}_adds`, {
+      description: "Keys that were added and did not wait in the queue already.",
       unit: "{key}",
     });
-    this.#retries = meter.createCounter(`${prefix}.retries`, {
-      description: "Keys that were added again by the rate limiter, mostly after a failure",
+    this.#retries = meter.createCounter(`${prefix}_retries`, {
+      description: "Keys that were added again by the rate limiter, mostly after a failure.",
       unit: "{key}",
     });
-    this.#queueDuration = meter.createHistogram(`${prefix}.queue_duration`, {
-      description: "How long a key waited until a worker took it",
+    this.#queueDuration = meter.createHistogram(`${prefix}_queue_duration_seconds`, {
+      description: "How long a key waited until a worker took it.",
       unit: "s",
       advice: { explicitBucketBoundaries: boundaries },
     });
-    this.#workDuration = meter.createHistogram(`${prefix}.work_duration`, {
-      description: "How long a worker had a key until it was done",
+    this.#workDuration = meter.createHistogram(`${prefix}_work_duration_seconds`, {
+      description: "How long a worker had a key until it was done.",
       unit: "s",
       advice: { explicitBucketBoundaries: boundaries },
     });
-    const depth = meter.createObservableGauge(`${prefix}.depth`, {
-      description: "Keys that wait for a worker",
+    const depth = meter.createObservableGauge(`${prefix}_depth`, {
+      description: "Keys that wait for a worker.",
       unit: "{key}",
     });
-    const longest = meter.createObservableGauge(`${prefix}.longest_running`, {
-      description: "How long the worker that has had its key longest has had it; 0 if none has one",
+    const longest = meter.createObservableGauge(`${prefix}_longest_running_seconds`, {
+      description:
+        "How long the worker that has had its key longest has had it; 0 if none has one.",
       unit: "s",
     });
-    const unfinished = meter.createObservableGauge(`${prefix}.unfinished_work`, {
-      description: "How long all workers together have had the keys that they have",
+    const unfinished = meter.createObservableGauge(`${prefix}_unfinished_work_seconds`, {
+      description: "How long all workers together have had the keys that they have.",
       unit: "s",
     });
     this.#observables = [depth, longest, unfinished];

@@ -263,7 +263,7 @@ describe("Spans", () => {
     await queue.shutDownWithDrain();
     await running;
     const about = (key: string) => ({
-      attributes: { "watchfanout.work_queue.name": "pods", "watchfanout.key": key },
+      attributes: { queue: "pods", key },
     });
     expect(spans).toEqual([
       ["work on a key", about("a"), "end"],

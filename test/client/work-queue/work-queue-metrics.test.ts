@@ -3,7 +3,7 @@ import { WorkQueue } from "../../../src/client/work-queue/work-queue.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { setUpMetrics } from "./metered.ts";
 
-const prefix = "watchfanout.client.work_queue";
+const prefix = "watch_fanout_client_work_queue";
 
 it("A named queue has metrics: what came, what waits, for how long, and how long it takes.", async () => {
   const read = setUpMetrics();
@@ -18,13 +18,13 @@ it("A named queue has metrics: what came, what waits, for how long, and how long
   queue.addRateLimited("b");
   queue.done("b");
   expect(await read()).toEqual({
-    [`${prefix}.adds`]: [["pods", 3]],
-    [`${prefix}.retries`]: [["pods", 1]],
-    [`${prefix}.queue_duration`]: [["pods", { count: 2, sum: 5 }]],
-    [`${prefix}.work_duration`]: [["pods", { count: 1, sum: 4 }]],
-    [`${prefix}.depth`]: [["pods", 1]],
-    [`${prefix}.longest_running`]: [["pods", 5]],
-    [`${prefix}.unfinished_work`]: [["pods", 5]],
+    [`${prefix}_adds`]: [["pods", 3]],
+    [`${prefix}_retries`]: [["pods", 1]],
+    [`${prefix}_queue_duration_seconds`]: [["pods", { count: 2, sum: 5 }]],
+    [`${prefix}_work_duration_seconds`]: [["pods", { count: 1, sum: 4 }]],
+    [`${prefix}_depth`]: [["pods", 1]],
+    [`${prefix}_longest_running_seconds`]: [["pods", 5]],
+    [`${prefix}_unfinished_work_seconds`]: [["pods", 5]],
   });
   queue.shutDown();
 });
@@ -38,9 +38,9 @@ it("The longest running work is that of the worker that has had its key longest.
   clock.advance(3_000);
   await queue.get();
   clock.advance(1_000);
-  const longest = async () => (await read())[`${prefix}.longest_running`];
+  const longest = async () => (await read())[`${prefix}_longest_running_seconds`];
   expect(await longest()).toEqual([["pods", 4]]);
-  expect((await read())[`${prefix}.unfinished_work`]).toEqual([["pods", 5]]);
+  expect((await read())[`${prefix}_unfinished_work_seconds`]).toEqual([["pods", 5]]);
   queue.done("a");
   expect(await longest()).toEqual([["pods", 1]]);
   queue.done("b");
@@ -51,7 +51,7 @@ it("The longest running work is that of the worker that has had its key longest.
 it("A queue that is shut down is observed until its last key is done, and then let go.", async () => {
   const read = setUpMetrics();
   const queue = new WorkQueue<string>({ name: "pods", clock: new FakeClock() });
-  const observed = async () => `${prefix}.depth` in (await read());
+  const observed = async () => `${prefix}_depth` in (await read());
   queue.add("a");
   await queue.get();
   queue.shutDown();
