@@ -2,10 +2,10 @@ import type { Keyed } from "./delta.ts";
 import { KeySet } from "./key-set.ts";
 
 /**
- * The values that an object is found by in one index: none, one or several. Depends on nothing but the object,
- * whose members it may not change.
+ * The values that an object is found by in one index: one, several, or none. Depends on nothing but the object,
+ * and changes nothing of it.
  */
-export type IndexFunction<T extends Keyed> = (object: T) => Iterable<string>;
+export type IndexFunction<T extends Keyed> = (object: T) => string | Iterable<string> | undefined;
 
 const noKeys = new KeySet();
 
@@ -30,7 +30,10 @@ export class ObjectIndex<T extends Keyed> {
   /** Each value once. Throws an IndexError if the function throws, or gives what is no text. */
   valuesOf(object: T): readonly string[] {
     try {
-      const values = [...new Set(this.#valuesOf(object))];
+      const given = this.#valuesOf(object);
+      // A text is an iterable of its characters, too, which is never what is meant.
+      if (typeof given === "string") return [given];
+      const values = [...new Set(given)];
       const wrong = values.find((value) => typeof value !== "string");
       if (wrong === undefined) return values;
       throw new TypeError(`It gave a ${typeof wrong}, and a value has to be a string.`);

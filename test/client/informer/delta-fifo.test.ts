@@ -1,0 +1,357 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { DeltaFIFO } from "../../../src/client/informer/delta-fifo.ts";
+import { Indexer } from "../../../src/client/informer/indexer.ts";
+import { DeltaModel, type Thing, wordsOf } from "./delta-model.ts";
+
+/** A DeltaFIFO whose consumer keeps what it takes in an Indexer, as long as `take` is its only consumer. */
+function open(capacity?: number) {
+  const known = new Indexer<Thing>();
+  const fifo = new DeltaFIFO<Thing>({ known, capacity });
+  const take = (): string | undefined => {
+    const popped = fifo.popNow((deltas, isInitial) => {
+      const newest = deltas.at(-1);
+      const key = newest?.object.key ?? "";
+      if (newest === undefined || newest.type === "Deleted") known.delete(key);
+      else known.set(newest.object);
+      return `${key}: ${wordsOf(deltas)}${isInitial ? " (initial)" : ""}`;
+    });
+    return popped?.result;
+  };
+  return { known, fifo, take };
+}
+
+function thing(key: string, state: number): Thing {
+  return { key, state };
+}
+
+describe("A DeltaFIFO", () => {
+  it("hands out all that happened to a key at once, in order, and keys in the order they came", () => {
+    const { fifo, take } = open();
+    fifo.add(thing("a", 1));
+    fifo.add(thing("b", 2));
+    fifo.update(thing("a", 3));
+    fifo.delete(thing("a", 4));
+    fifo.add(thing("a", 5));
+    expect([take(), take(), take()]).toEqual([
+      "a: Added 1, Updated 3, Deleted 4, Added 5",
+      "b: Added 2",
+      undefined,
+    ]);
+  });
+
+  it.each([
+    ["of which the second knows the final state, that", [4, undefined], "a: Added 1, Deleted 4"],
+    ["of which neither does, the first", [undefined, undefined], "a: Added 1, Deleted ?1"],
+  ])("keeps of two deletions in a row one: %s", (_what, [first], expected) => {
+    const { fifo, take } = open();
+    fifo.add(thing("a", 1));
+    if (first === undefined) fifo.replace([]);
+    else fifo.delete(thing("a", first));
+    fifo.replace([]);
+    fifo.delete(thing("a", 9));
+    expect(take()).toContain(expected);
+  });
+
+  it("passes over the deletion of what nobody knows", () => {
+    const { fifo } = open();
+    fifo.delete(thing("a", 1));
+    expect(fifo.length).toBe(0);
+  });
+
+  it("finds out what vanished in a gap, whether the consumer has it, holds it, or it waits", async () => {
+    const { fifo, take } = open();
+    fifo.add(thing("known", 1));
+    take();
+    fifo.add(thing("held", 2));
+    const held = Promise.withResolvers<void>();
+    const holding = fifo.pop(() => held.promise);
+    fifo.add(thing("waiting", 3));
+    fifo.replace([thing("new", 4)]);
+    held.resolve();
+    await holding;
+    expect([take(), take(), take(), take(), take()]).toEqual([
+      "waiting: Added 3, Deleted ?3 (initial)",
+      "new: Replaced 4 (initial)",
+      "known: Deleted ?1 (initial)",
+      "held: Deleted ?2 (initial)",
+      undefined,
+    ]);
+  });
+
+  it("hands out all there is on a resync, but what is under way anyway", () => {
+    const { fifo, take } = open();
+    fifo.replace([thing("a", 1), thing("b", 2)]);
+    take();
+    take();
+    fifo.update(thing("b", 3));
+    fifo.resync();
+    fifo.resync();
+    expect([take(), take(), take()]).toEqual(["b: Updated 3", "a: Sync 1", undefined]);
+  });
+
+  it.each([
+    ["once the last object of the first state has been dealt with", [1, 2]],
+    ["at once, where that is empty", []],
+  ])("has synced %s", (_what, states) => {
+    const { fifo, take } = open();
+    fifo.add(thing("before", 9));
+    take();
+    fifo.delete(thing("before", 10));
+    take();
+    expect(fifo.hasSynced).toBe(false);
+    fifo.replace(states.map((state) => thing(`${state}`, state)));
+    fifo.add(thing("after", 7));
+    for (const _ of states) {
+      expect(fifo.hasSynced).toBe(false);
+      take();
+    }
+    expect(fifo.hasSynced).toBe(true);
+  });
+
+  it("gives a key to one consumer at a time", async () => {
+    const { fifo } = open();
+    fifo.add(thing("a", 1));
+    const first = Promise.withResolvers<void>();
+    const seen: string[] = [];
+    const popping = fifo.pop((deltas) => {
+      seen.push(wordsOf(deltas));
+      return first.promise;
+    });
+    fifo.update(thing("a", 2));
+    expect(fifo.popNow((deltas) => seen.push(wordsOf(deltas)))).toBeUndefined();
+    first.resolve();
+    await popping;
+    fifo.popNow((deltas) => seen.push(wordsOf(deltas)));
+    expect(seen).toEqual(["Added 1", "Updated 2"]);
+  });
+
+  it("takes back what its consumer fails at, before what came since and behind all others", async () => {
+    const { fifo, take } = open();
+    fifo.add(thing("a", 1));
+    const consumer = Promise.withResolvers<void>();
+    const popping = fifo.pop(() => consumer.promise);
+    fifo.add(thing("b", 2));
+    fifo.update(thing("a", 3));
+    consumer.reject(new Error("not now"));
+    await expect(popping).rejects.toThrow("not now");
+    expect([take(), take()]).toEqual(["b: Added 2", "a: Added 1, Updated 3"]);
+  });
+
+  it("takes back what its consumer throws at, too", () => {
+    const { fifo, take } = open();
+    fifo.replace([thing("a", 1)]);
+    const fail = (): never => {
+      throw new Error("not now");
+    };
+    expect(() => fifo.popNow(fail)).toThrow("not now");
+    expect(fifo.hasSynced).toBe(false);
+    expect(take()).toBe("a: Replaced 1 (initial)");
+    expect(fifo.hasSynced).toBe(true);
+  });
+
+  it("has consumers wait for a key, and lets them go when they are told to", async () => {
+    const { fifo } = open();
+    const leaving = new AbortController();
+    const left = fifo.pop(() => "left", leaving.signal);
+    const one = fifo.pop(wordsOf);
+    const other = fifo.pop(wordsOf);
+    leaving.abort(new Error("enough"));
+    await expect(left).rejects.toThrow("enough");
+    fifo.add(thing("a", 1));
+    fifo.add(thing("b", 2));
+    expect(await Promise.all([one, other])).toEqual(["Added 1", "Added 2"]);
+    await expect(fifo.pop(wordsOf, leaving.signal)).rejects.toThrow("enough");
+  });
+
+  it("holds nothing any more once it is cleared", async () => {
+    const { fifo, take } = open();
+    fifo.add(thing("a", 1));
+    const consumer = Promise.withResolvers<void>();
+    const popping = fifo.pop(() => consumer.promise);
+    fifo.update(thing("a", 2));
+    fifo.add(thing("b", 3));
+    fifo.clear();
+    consumer.resolve();
+    await popping;
+    expect([fifo.length, fifo.pendingDeltas, take()]).toEqual([0, 0, undefined]);
+  });
+});
+
+describe("A DeltaFIFO without room", () => {
+  it("keeps of a key how it began, its last deletion and what followed, and the newest", () => {
+    const { fifo, take } = open(0);
+    fifo.add(thing("a", 0));
+    take();
+    for (const state of [1, 2, 3]) fifo.update(thing("a", state));
+    fifo.delete(thing("a", 4));
+    fifo.add(thing("a", 5));
+    fifo.delete(thing("a", 6));
+    for (const state of [7, 8, 9]) fifo.update(thing("a", state));
+    expect(fifo.pendingDeltas).toBe(4);
+    expect(take()).toBe("a: Updated 1, Deleted 6, Updated 7, Updated 9");
+    expect(fifo.foldedDeltas).toBe(5);
+  });
+
+  it("keeps nothing of what came and went unseen", () => {
+    const { fifo, take } = open(0);
+    for (let i = 0; i < 1_000; i++) {
+      fifo.add(thing(`a${i}`, i));
+      fifo.delete(thing(`a${i}`, i));
+    }
+    expect([fifo.length, fifo.pendingDeltas, take()]).toEqual([0, 0, undefined]);
+  });
+
+  it("has synced when all of the first state has gone unseen", () => {
+    const { fifo } = open(0);
+    fifo.replace([thing("a", 1)]);
+    fifo.delete(thing("a", 2));
+    expect(fifo.hasSynced).toBe(true);
+  });
+});
+
+type Step =
+  | { readonly do: "add" | "update" | "delete"; readonly key: string }
+  | { readonly do: "replace"; readonly keys: readonly string[] }
+  | { readonly do: "resync" | "take" | "finish" | "fail" };
+
+const key = fc.constantFrom("a", "b", "c", "d", "é");
+const step: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 5, arbitrary: fc.record({ do: fc.constantFrom("add", "update", "delete"), key }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({ do: fc.constant("replace" as const), keys: fc.uniqueArray(key) }),
+  },
+  { weight: 5, arbitrary: fc.record({ do: fc.constantFrom("take", "finish") }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constantFrom("resync", "fail") }) },
+);
+
+/** A DeltaFIFO with consumers that hold what they take until they are told to finish or to fail. */
+class Driven {
+  readonly known = new Indexer<Thing>();
+  readonly fifo: DeltaFIFO<Thing>;
+  readonly #held: { settle: PromiseWithResolvers<void>; popping: Promise<void> }[] = [];
+  #states = 0;
+
+  constructor(capacity: number) {
+    this.fifo = new DeltaFIFO({ known: this.known, capacity });
+  }
+
+  get held(): number {
+    return this.#held.length;
+  }
+
+  /** Does one step, and the same with a model, if there is one. Returns what was taken. */
+  async do(step: Step, model?: DeltaModel): Promise<string | undefined> {
+    switch (step.do) {
+      case "add":
+      case "update": {
+        const object = thing(step.key, ++this.#states);
+        this.fifo[step.do](object);
+        model?.put(step.do === "add" ? "Added" : "Updated", object);
+        return undefined;
+      }
+      case "delete": {
+        const object = thing(step.key, ++this.#states);
+        this.fifo.delete(object);
+        model?.delete(object);
+        return undefined;
+      }
+      case "replace": {
+        const objects = step.keys.map((key) => thing(key, ++this.#states));
+        this.fifo.replace(objects);
+        model?.replace(objects);
+        return undefined;
+      }
+      case "resync":
+        this.fifo.resync();
+        model?.resync();
+        return undefined;
+      case "take":
+        return this.fifo.length === 0 ? undefined : this.#take();
+      default:
+        await this.#finish(step.do === "fail");
+        model?.finish(step.do === "fail");
+        return undefined;
+    }
+  }
+
+  #take(): Promise<string> {
+    const settle = Promise.withResolvers<void>();
+    return new Promise((resolve) => {
+      const popping = this.fifo.pop(async (deltas, isInitial) => {
+        const newest = deltas.at(-1);
+        const key = newest?.object.key ?? "";
+        resolve(`${key}: ${wordsOf(deltas)}${isInitial ? " (initial)" : ""}`);
+        await settle.promise;
+        if (newest === undefined || newest.type === "Deleted") this.known.delete(key);
+        else this.known.set(newest.object);
+      });
+      this.#held.push({ settle, popping });
+    });
+  }
+
+  async #finish(fails: boolean): Promise<void> {
+    const held = this.#held.shift();
+    if (held === undefined) return;
+    if (fails) held.settle.reject(new Error("failed"));
+    else held.settle.resolve();
+    await held.popping.catch(() => {});
+  }
+}
+
+describe("Whatever happens, and however consumers take, finish and fail", () => {
+  it("a DeltaFIFO does what lists that are searched would do", async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
+        const driven = new Driven(Number.POSITIVE_INFINITY);
+        const model = new DeltaModel(new Map());
+        for (const next of steps) {
+          const taken = await driven.do(next, model);
+          if (next.do === "take") expect(taken).toBe(model.take());
+          expect(driven.fifo.hasSynced).toBe(model.hasSynced);
+          expect(driven.fifo.length).toBe(model.queue.length);
+          expect(driven.fifo.pendingDeltas).toBe(pendingOf(model));
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it("a DeltaFIFO with little room leads to the same state, within its bound", async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(step, { maxLength: 80 }),
+        fc.integer({ min: 0, max: 6 }),
+        async (steps, capacity) => {
+          const driven = new Driven(capacity);
+          const state = new Set<string>();
+          for (const next of steps) {
+            await driven.do(next);
+            if (next.do === "add" || next.do === "update") state.add(next.key);
+            if (next.do === "delete") state.delete(next.key);
+            if (next.do === "replace") {
+              state.clear();
+              for (const key of next.keys) state.add(key);
+            }
+            const bound = capacity + 4 * (5 + driven.held);
+            expect(driven.fifo.pendingDeltas).toBeLessThanOrEqual(bound);
+          }
+          while (driven.held > 0) await driven.do({ do: "finish" });
+          while (driven.fifo.length > 0) {
+            await driven.do({ do: "take" });
+            await driven.do({ do: "finish" });
+          }
+          expect([...driven.known.keys()]).toEqual([...state].sort());
+          expect(driven.fifo.pendingDeltas).toBe(0);
+        },
+      ),
+      { numRuns: 500 },
+    );
+  });
+});
+
+function pendingOf({ queue, taken }: DeltaModel): number {
+  const waiting = [...queue, ...taken.flatMap(({ since }) => since ?? [])];
+  return waiting.reduce((sum, { deltas }) => sum + deltas.length, 0);
+}
