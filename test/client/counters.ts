@@ -1,0 +1,43 @@
+import { onTestFinished } from "vitest";
+import { connect } from "../../src/client/client.ts";
+import type { ConnectOptions } from "../../src/client/options.ts";
+import type { DecodeFailure } from "../../src/client/typed-object.ts";
+import { jsonValues } from "../../src/client/value-codec.ts";
+import { systemClock } from "../../src/clock.ts";
+import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
+import { CachedServer } from "./cached-server.ts";
+
+export interface Counter {
+  readonly n: number;
+}
+
+export const counters = jsonValues<Counter>((parsed) => {
+  const { n } = parsed as Partial<Counter>;
+  if (typeof n !== "number") throw new TypeError("It has no n.");
+  return { n };
+});
+
+export const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
+
+/** The resource `things` of a service of its own, typed, and the store below the service. */
+export async function serveCounters(options: Partial<ConnectOptions> = {}) {
+  const store = new MemoryStorage({ clock: systemClock });
+  const server = await CachedServer.over(store);
+  const client = connect({ address: server.address, ...options });
+  onTestFinished(async () => {
+    client.close();
+    await server.close();
+  });
+  const failures: DecodeFailure[] = [];
+  const things = client.resource("things", counters, {
+    onUndecodable: (failure) => failures.push(failure),
+  });
+  return { store, client, things, failures };
+}
+
+/** All that comes of an iteration that ends. */
+export async function all<T>(iterable: AsyncIterable<T>): Promise<T[]> {
+  const items: T[] = [];
+  for await (const item of iterable) items.push(item);
+  return items;
+}
