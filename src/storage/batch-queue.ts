@@ -30,6 +30,11 @@ export class BatchQueue {
     this.#bytes += batch.weight + batchOverhead;
   }
 
+  /** The batch at `position` from the front. */
+  at(position: number): WatchBatch | undefined {
+    return this.#batches.at(position);
+  }
+
   shift(): WatchBatch | undefined {
     const batch = this.#batches.shift();
     if (batch !== undefined) this.#bytes -= batch.weight + batchOverhead;

@@ -6,12 +6,12 @@ import {
   upstreamUnavailable,
   type WatchFanoutError,
 } from "../../errors.ts";
-import { BatchQueue } from "../batch-queue.ts";
 import { WatchBatch, type WatchEvent } from "../event.ts";
 import type { StoredObject } from "../object.ts";
 import { Slabs, smallestSlab } from "../slabs.ts";
 import type { WatchRequest, WatchStream } from "../storage.ts";
 import type { EtcdClient } from "./client.ts";
+import { ConfirmedQueue } from "./confirmed-queue.ts";
 import { storedObject } from "./decode.ts";
 import { decodeEvent, PreviousLeftOut } from "./decode-event.ts";
 import { cancelError, isStaleToken, readError } from "./errors.ts";
@@ -58,7 +58,7 @@ export interface WatchSource {
 export class EtcdWatch implements WatchStream {
   readonly #source: WatchSource;
   readonly #request: WatchRequest;
-  readonly #queue = new BatchQueue();
+  readonly #queue: ConfirmedQueue;
   readonly #slabs = new Slabs(smallestSlab);
   #revisions = new WholeRevisions();
   readonly #progress: ProgressAsker;
@@ -72,11 +72,8 @@ export class EtcdWatch implements WatchStream {
   #isPaused = false;
   /** How often in a row etcd has left out what an object was before. */
   #omissions = 0;
-  /**
-   * Whether what has come may be read. Undefined until the first of it came, which is then checked: see
-   * `#confirm`.
-   */
-  #isConfirmed: boolean | undefined;
+  /** What comes up to this revision is history: etcd reads it from its store, which may be compacted. */
+  #level = Infinity;
   /** Whether the stream from etcd is over: what still comes from it does not count. */
   #isHungUp = false;
   /** Why it ends, once all that came before has been read. */
@@ -90,6 +87,14 @@ export class EtcdWatch implements WatchStream {
     this.#source = source;
     this.#request = request;
     const { clock } = source.client;
+    this.#queue = new ConfirmedQueue({
+      isKept: (revision) => source.reads.isKept(revision, this.#stopping.signal),
+      onReadable: () => this.#wake(),
+      onLost: (after) => {
+        this.#endTooOld(after).catch((error: unknown) => this.#fail(error));
+      },
+      onError: (error) => this.#fail(error),
+    });
     this.#progress = new ProgressAsker(
       clock,
       () => this.#call?.write({ progress_request: {} }),
@@ -107,7 +112,7 @@ export class EtcdWatch implements WatchStream {
   }
 
   read(): WatchBatch | undefined {
-    const batch = this.#isConfirmed === true ? this.#queue.shift() : undefined;
+    const batch = this.#queue.shift();
     this.#isWaiting = batch === undefined && this.#end === undefined;
     if (this.#isPaused && this.#queue.isHalfEmpty) this.#resume();
     return batch;
@@ -210,6 +215,7 @@ export class EtcdWatch implements WatchStream {
     } else if (response.created) {
       this.#creating?.cancel();
       this.#isCreated = true;
+      this.#level = response.revision;
       this.#progress.ready();
     } else if (!this.#isCreated) {
       // Progress that overtook `created` may have overtaken events too, which etcd keeps for after it.
@@ -246,32 +252,13 @@ export class EtcdWatch implements WatchStream {
   }
 
   #deliver(revision: number, events: readonly WatchEvent[]): void {
+    const after = this.#position;
     this.#position = revision;
     this.#omissions = 0;
-    this.#queue.push(new WatchBatch(revision, events));
+    // The first too where nothing seems to be missing: there may have been writes before it was created.
+    const isHistory = after < this.#level || after === this.#request.afterRevision;
+    this.#queue.push(new WatchBatch(revision, events), after, isHistory);
     if (this.#queue.isFull) this.#pause();
-    if (this.#isConfirmed === undefined) {
-      this.#isConfirmed = false;
-      this.#confirm().catch((error: unknown) => this.#fail(error));
-    }
-    this.#wake();
-  }
-
-  /**
-   * Makes sure that nothing is missing from the first of what came.
-   *
-   * A watch from C+1 on, C being the compacted revision, has everything. etcd accepts one from C on too,
-   * but several versions may have dropped the deletions made at C (etcd issues 18089, 19179). So where our
-   * own position can't be read any more once the watch has caught up, it was too old.
-   */
-  async #confirm(): Promise<void> {
-    const after = this.#request.afterRevision ?? 0;
-    const { reads } = this.#source;
-    const isKept = after === 0 || (await reads.isKept(after, this.#stopping.signal));
-    if (this.#isHungUp) return;
-    if (!isKept) return this.#endTooOld(after);
-    this.#isConfirmed = true;
-    this.#wake();
   }
 
   #cancelled({ compactRevision, cancelReason }: DecodedWatch): void {
@@ -308,8 +295,7 @@ export class EtcdWatch implements WatchStream {
   #finish(end: Error | null): void {
     if (this.#end === undefined) this.#source.onEnd(this);
     this.#end = end;
-    // Nobody can tell any more whether it is complete.
-    if (this.#isConfirmed !== true) this.#queue.clear();
+    this.#queue.close();
     this.#hangUp();
     this.#wake();
   }
@@ -341,8 +327,7 @@ export class EtcdWatch implements WatchStream {
     this.#isWaking = true;
     queueMicrotask(() => {
       this.#isWaking = false;
-      const isNews = this.#isConfirmed === true && !this.#queue.isEmpty;
-      if (!this.#isWaiting || !(isNews || this.ended !== undefined)) return;
+      if (!this.#isWaiting || (this.#queue.isEmpty && this.ended === undefined)) return;
       this.#isWaiting = false;
       this.#listener();
     });
