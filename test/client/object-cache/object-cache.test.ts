@@ -1,0 +1,508 @@
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import {
+  ObjectCache,
+  type ObjectCacheOptions,
+} from "../../../src/client/object-cache/object-cache.ts";
+import type { Interruption } from "../../../src/client/resuming-watch.ts";
+import { DecodeFailure } from "../../../src/client/typed-object.ts";
+import { jsonValues } from "../../../src/client/value-codec.ts";
+import { historyChanged, revisionTooOld, WatchFanoutError } from "../../../src/errors.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { ScriptedClient } from "./scripted-client.ts";
+
+interface Settings {
+  readonly name: string;
+  readonly frozen?: boolean;
+}
+
+function cached(options: Partial<ObjectCacheOptions<Settings>> = {}) {
+  const clock = new FakeClock();
+  const client = new ScriptedClient();
+  const errors: [string, Error][] = [];
+  const cache = new ObjectCache<Settings>({
+    client,
+    resource: "settings",
+    codec: jsonValues<Settings>(),
+    isImmutable: ({ value }) => value.frozen === true,
+    clock,
+    random: () => 0,
+    onError: (error, key) => errors.push([key, error]),
+    ...options,
+  });
+  onTestFinished(() => cache.close());
+  return { clock, client, errors, cache };
+}
+
+const json = (name: string, more: object = {}) => JSON.stringify({ name, ...more });
+const nameOf = async (cache: ObjectCache<Settings>, key: string) =>
+  (await cache.get(key)).value.name;
+const reason = (expected: string) => expect.objectContaining({ reason: expected });
+
+describe("The watch of an object", () => {
+  it("begins with the first reference and ends with the last", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    cache.addReference("a");
+    await clock.settle();
+    expect([client.open, cache.size, cache.watching]).toEqual([["a"], 1, 1]);
+    cache.deleteReference("a");
+    await clock.settle();
+    expect(client.open).toEqual(["a"]);
+    cache.deleteReference("a");
+    await clock.settle();
+    expect([client.open, client.watches.length, cache.size]).toEqual([[], 1, 0]);
+  });
+
+  it("asks for the current state of that one key and for the latest of what follows", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("ns/a");
+    await clock.settle();
+    expect(client.of("ns/a").options).toMatchObject({
+      scope: { key: "ns/a" },
+      sendInitialEvents: true,
+      delivery: "LATEST_STATE",
+    });
+  });
+
+  it("begins again with a reference that comes after the last was deleted", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    cache.deleteReference("a");
+    cache.addReference("a");
+    await clock.settle();
+    expect(client.open).toEqual(["a"]);
+    client.of("a").initial(5, json("new"));
+    expect(await nameOf(cache, "a")).toBe("new");
+  });
+
+  it.each(["", "\ud800"])("does not begin for %j, which can't be a key", (key) => {
+    const { cache, client } = cached();
+    expect(() => cache.addReference(key)).toThrow(reason("INVALID_REQUEST"));
+    expect([cache.size, client.watches.length]).toEqual([0, 0]);
+  });
+
+  it("is not ended by taking back a reference that there is not", () => {
+    const { cache } = cached();
+    cache.deleteReference("a");
+    cache.addReference("a");
+    expect(cache.size).toBe(1);
+  });
+});
+
+describe("get", () => {
+  it("gives the object as it was last known to be", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    await clock.settle();
+    client.of("a").initial(5, json("one"));
+    expect(await cache.get("a")).toEqual({
+      key: "a",
+      value: { name: "one" },
+      createRevision: 1,
+      modRevision: 5,
+      version: 1,
+      lease: 0n,
+    });
+    client.of("a").change("MODIFIED", 7, json("two"));
+    client.of("a").bookmark(9);
+    await clock.settle();
+    expect(await nameOf(cache, "a")).toBe("two");
+  });
+
+  it("waits for the first state", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    const both = Promise.all([nameOf(cache, "a"), nameOf(cache, "a")]);
+    await clock.elapse(999);
+    client.of("a").initial(5, json("one"));
+    expect(await both).toEqual(["one", "one"]);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it("is NOT_READY after a second without one, and goes well once it comes", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    const outcome = expect(cache.get("a")).rejects.toEqual(reason("NOT_READY"));
+    await clock.elapse(1_000);
+    await outcome;
+    client.of("a").initial(5, json("one"));
+    await clock.settle();
+    expect(await nameOf(cache, "a")).toBe("one");
+  });
+
+  it.each([0, 30, 5_000])("waits for %i ms where it is told so", async (syncTimeoutMs) => {
+    const { clock, cache } = cached({ syncTimeoutMs });
+    cache.addReference("a");
+    let at: number | undefined;
+    const outcome = cache.get("a").catch(() => {
+      at = clock.now();
+    });
+    await clock.elapse(syncTimeoutMs);
+    await outcome;
+    expect(at).toBe(syncTimeoutMs);
+  });
+
+  it("that is not ready says why the watch has failed", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    const denied = new WatchFanoutError("PERMISSION_DENIED", "You may not read this.");
+    const outcome = expect(cache.get("a")).rejects.toMatchObject({
+      reason: "NOT_READY",
+      message: expect.stringContaining("You may not read this."),
+      cause: denied,
+    });
+    await clock.settle();
+    client.of("a").fail(denied);
+    await clock.elapse(1_000);
+    await outcome;
+  });
+
+  it("that is not ready says why the watch was cut off", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    const outcome = expect(cache.get("a")).rejects.toThrow("No answer from there.");
+    await clock.settle();
+    const error = new WatchFanoutError("UPSTREAM_UNAVAILABLE", "No answer from there.");
+    client.of("a").options.onInterruption?.({ error, delayMs: 9, resumeRevision: undefined });
+    await clock.elapse(1_000);
+    await outcome;
+  });
+
+  it("is OBJECT_NOT_FOUND of an object that there is not", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    await clock.settle();
+    client.of("a").initial(5);
+    await expect(cache.get("a")).rejects.toMatchObject({
+      reason: "OBJECT_NOT_FOUND",
+      metadata: { revision: "5" },
+    });
+  });
+
+  it("is OBJECT_NOT_FOUND once the object is deleted, until it is created again", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    await clock.settle();
+    client.of("a").initial(5, json("one"));
+    client.of("a").change("DELETED", 6);
+    await clock.settle();
+    await expect(cache.get("a")).rejects.toEqual(reason("OBJECT_NOT_FOUND"));
+    client.of("a").change("ADDED", 7, json("two"));
+    await clock.settle();
+    expect(await nameOf(cache, "a")).toBe("two");
+  });
+
+  it("is INVALID_REQUEST of a key that nothing refers to", async () => {
+    const { cache } = cached();
+    await expect(cache.get("a")).rejects.toEqual(reason("INVALID_REQUEST"));
+    cache.addReference("a");
+    cache.deleteReference("a");
+    await expect(cache.get("a")).rejects.toEqual(reason("INVALID_REQUEST"));
+  });
+
+  it("is INVALID_REQUEST once the last reference goes while it waits", async () => {
+    const { clock, cache } = cached();
+    cache.addReference("a");
+    const outcome = expect(cache.get("a")).rejects.toEqual(reason("INVALID_REQUEST"));
+    cache.deleteReference("a");
+    await outcome;
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it("ends with the signal's reason, and leaves nothing behind", async () => {
+    const { clock, cache } = cached();
+    cache.addReference("a");
+    await clock.settle();
+    const abort = new AbortController();
+    const outcome = expect(cache.get("a", { signal: abort.signal })).rejects.toThrow("enough");
+    abort.abort(new Error("enough"));
+    await outcome;
+    expect(clock.pendingTimers).toBe(0);
+    await expect(cache.get("a", { signal: abort.signal })).rejects.toThrow("enough");
+  });
+});
+
+describe("A watch that can't go on", () => {
+  it.each([
+    ["REVISION_TOO_OLD", revisionTooOld(5, 90)],
+    ["HISTORY_CHANGED", historyChanged(5, 2)],
+    ["HISTORY_LOST", new WatchFanoutError("HISTORY_LOST", "Lost.")],
+  ])("for %s begins anew, while the last known object is served", async (_reason, error) => {
+    const { clock, client, cache, errors } = cached();
+    cache.addReference("a");
+    await clock.settle();
+    client.of("a").initial(5, json("one"));
+    client.of("a").fail(error);
+    await clock.settle();
+    expect(errors).toEqual([["a", error]]);
+    expect(await nameOf(cache, "a")).toBe("one");
+    await clock.elapse(100);
+    expect(client.watches.length).toBe(2);
+    expect(client.of("a").options).toMatchObject({ sendInitialEvents: true });
+    expect(await nameOf(cache, "a")).toBe("one");
+    client.of("a").initial(99, json("two"));
+    await clock.settle();
+    expect(await nameOf(cache, "a")).toBe("two");
+  });
+
+  it("and begins anew shows that the object has gone meanwhile", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    await clock.settle();
+    client.of("a").initial(5, json("one"));
+    client.of("a").fail(revisionTooOld(5, 90));
+    await clock.elapse(100);
+    client.of("a").initial(99);
+    await clock.settle();
+    await expect(cache.get("a")).rejects.toEqual(reason("OBJECT_NOT_FOUND"));
+  });
+
+  it("is tried again after pauses that double up to 30 s, and are short again after success", async () => {
+    const { clock, client, cache } = cached();
+    const pauses: number[] = [];
+    let failedAt = 0;
+    client.onWatch = () => pauses.push(clock.now() - failedAt);
+    cache.addReference("a");
+    const denied = new WatchFanoutError("PERMISSION_DENIED", "No.");
+    for (let failures = 0; failures < 10; failures++) {
+      await clock.settle();
+      failedAt = clock.now();
+      client.of("a").fail(denied);
+      await clock.elapse(30_000);
+    }
+    expect(pauses).toEqual([0, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 15_000, 15_000]);
+    client.of("a").initial(5, json("one"));
+    client.of("a").fail(denied);
+    await clock.settle();
+    const before = client.watches.length;
+    await clock.elapse(99);
+    expect(client.watches.length).toBe(before);
+    await clock.elapse(1);
+    expect(client.watches.length).toBe(before + 1);
+  });
+
+  it("is tried again by each object at its own time", async () => {
+    const draws = [0, 0.5].values();
+    const { clock, client, cache } = cached({ random: () => draws.next().value ?? 0 });
+    for (const key of "ab") cache.addReference(key);
+    await clock.settle();
+    for (const key of "ab") client.of(key).fail(revisionTooOld(1, 2));
+    await clock.elapse(100);
+    expect(client.open).toEqual(["a"]);
+    await clock.elapse(50);
+    expect(client.open).toEqual(["a", "b"]);
+  });
+
+  it("tells of interruptions that it gets over by itself, apart from errors", async () => {
+    const told: [string, Interruption][] = [];
+    const { clock, client, cache, errors } = cached({
+      onInterruption: (interruption, key) => told.push([key, interruption]),
+    });
+    cache.addReference("a");
+    await clock.settle();
+    const error = new WatchFanoutError("DRAINING", "Bye.");
+    const interruption = { error, delayMs: 200, resumeRevision: 5 };
+    client.of("a").options.onInterruption?.(interruption);
+    expect([told, errors]).toEqual([[["a", interruption]], []]);
+  });
+
+  it("is begun anew also where it just finishes", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    await clock.settle();
+    client.of("a").finish();
+    await clock.elapse(100);
+    expect([client.watches.length, client.open]).toEqual([2, ["a"]]);
+  });
+});
+
+describe("A value that can't be decoded", () => {
+  it("is counted and reported, and the old object stays", async () => {
+    const { clock, client, cache, errors } = cached();
+    cache.addReference("a");
+    await clock.settle();
+    client.of("a").initial(5, json("one"));
+    client.of("a").change("MODIFIED", 6, "{");
+    await clock.settle();
+    expect(await nameOf(cache, "a")).toBe("one");
+    expect(cache.undecodable).toBe(1);
+    expect(errors).toEqual([["a", expect.any(DecodeFailure)]]);
+    expect(errors[0]?.[1]).toMatchObject({ key: "a", modRevision: 6 });
+    client.of("a").change("MODIFIED", 7, json("three"));
+    await clock.settle();
+    expect(await nameOf(cache, "a")).toBe("three");
+  });
+
+  it("leaves the old object also where a watch begins anew with it", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    await clock.settle();
+    client.of("a").initial(5, json("one"));
+    client.of("a").fail(revisionTooOld(5, 90));
+    await clock.elapse(100);
+    client.of("a").initial(99, "{");
+    await clock.settle();
+    expect(await nameOf(cache, "a")).toBe("one");
+  });
+
+  it("is NOT_READY at once where there was none before that could be", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    await clock.settle();
+    client.of("a").initial(5, "{");
+    await expect(cache.get("a")).rejects.toMatchObject({
+      reason: "NOT_READY",
+      cause: expect.any(DecodeFailure),
+    });
+    expect(clock.now()).toBe(0);
+    client.of("a").change("DELETED", 6);
+    await clock.settle();
+    await expect(cache.get("a")).rejects.toEqual(reason("OBJECT_NOT_FOUND"));
+    client.of("a").change("ADDED", 7, "{");
+    await clock.settle();
+    await expect(cache.get("a")).rejects.toEqual(reason("NOT_READY"));
+  });
+});
+
+describe("An immutable object", () => {
+  it("ends its watch and is served until its last reference goes", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    cache.addReference("a");
+    await clock.settle();
+    client.of("a").initial(5, json("one", { frozen: true }));
+    await clock.settle();
+    expect([client.open, cache.size, cache.watching]).toEqual([[], 1, 0]);
+    await clock.elapse(100_000);
+    expect(await nameOf(cache, "a")).toBe("one");
+    cache.deleteReference("a");
+    expect(await nameOf(cache, "a")).toBe("one");
+    cache.deleteReference("a");
+    await expect(cache.get("a")).rejects.toEqual(reason("INVALID_REQUEST"));
+    expect([client.watches.length, clock.pendingTimers]).toEqual([1, 0]);
+  });
+
+  it("may become so later", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    await clock.settle();
+    client.of("a").initial(5, json("one"));
+    await clock.settle();
+    expect(client.open).toEqual(["a"]);
+    client.of("a").change("MODIFIED", 6, json("two", { frozen: true }));
+    await clock.settle();
+    expect([client.open, await nameOf(cache, "a")]).toEqual([[], "two"]);
+  });
+
+  it("is watched again by a first reference after the last", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    await clock.settle();
+    client.of("a").initial(5, json("one", { frozen: true }));
+    await clock.settle();
+    cache.deleteReference("a");
+    cache.addReference("a");
+    await clock.settle();
+    expect(client.open).toEqual(["a"]);
+  });
+
+  it("is one that may change where the predicate throws, which is reported", async () => {
+    const { clock, client, cache, errors } = cached({
+      isImmutable: () => {
+        throw new TypeError("undefined is not a function");
+      },
+    });
+    cache.addReference("a");
+    await clock.settle();
+    client.of("a").initial(5, json("one"));
+    await clock.settle();
+    expect([client.open, await nameOf(cache, "a")]).toEqual([["a"], "one"]);
+    expect(errors).toEqual([["a", new TypeError("undefined is not a function")]]);
+  });
+});
+
+describe("An error", () => {
+  it("is a warning of the process where nobody wants to be told", async () => {
+    const warn = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+    onTestFinished(() => warn.mockRestore());
+    const { clock, client, cache } = cached({ onError: undefined });
+    cache.addReference("a");
+    await clock.settle();
+    client.of("a").initial(5, "{");
+    await clock.settle();
+    expect(warn.mock.calls).toEqual([[expect.any(DecodeFailure)]]);
+  });
+
+  it("of whoever is told of errors ends nothing", async () => {
+    const warn = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+    onTestFinished(() => warn.mockRestore());
+    const thrown = new Error("the log is full");
+    const { clock, client, cache } = cached({
+      onError: () => {
+        throw thrown;
+      },
+    });
+    cache.addReference("a");
+    await clock.settle();
+    client.of("a").initial(5, "{");
+    client.of("a").change("MODIFIED", 6, json("two"));
+    await clock.settle();
+    expect(await nameOf(cache, "a")).toBe("two");
+    expect(warn.mock.calls).toEqual([[thrown]]);
+  });
+});
+
+describe("A cache that is closed", () => {
+  it("leaves no watch, no timer and nobody who waits", async () => {
+    const { clock, client, cache } = cached();
+    for (const key of "abcd") cache.addReference(key);
+    await clock.settle();
+    client.of("a").initial(5, json("one"));
+    client.of("b").fail(revisionTooOld(1, 2));
+    const waiting = expect(cache.get("c")).rejects.toEqual(reason("INVALID_REQUEST"));
+    await clock.settle();
+    await cache.close();
+    await waiting;
+    expect([client.open, clock.pendingTimers, cache.size, cache.watching]).toEqual([[], 0, 0, 0]);
+    await clock.elapse(100_000);
+    expect(client.watches.length).toBe(4);
+  });
+
+  it("waits for watches that were ended before, too", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    await clock.settle();
+    cache.deleteReference("a");
+    expect(client.open).toEqual([]);
+    let ended = false;
+    const watch = client.of("a");
+    await cache.close().then(() => {
+      ended = true;
+    });
+    expect([ended, watch.open]).toEqual([true, false]);
+  });
+
+  it("takes no more references, and answers nothing", async () => {
+    const { cache } = cached();
+    cache.addReference("a");
+    await cache.close();
+    await cache.close();
+    expect(() => cache.addReference("b")).toThrow("closed");
+    cache.deleteReference("a");
+    await expect(cache.get("a")).rejects.toThrow("closed");
+  });
+
+  it("is what `await using` leaves behind", async () => {
+    const { clock, client, cache } = cached();
+    {
+      await using used = cache;
+      used.addReference("a");
+      await clock.settle();
+    }
+    expect(client.open).toEqual([]);
+  });
+});
+
+it.each([-1, Number.NaN, 2 ** 31])("A time to wait of %d ms is refused", (syncTimeoutMs) => {
+  expect(() => cached({ syncTimeoutMs })).toThrow(reason("INVALID_REQUEST"));
+});

@@ -1,0 +1,169 @@
+import fc from "fast-check";
+import { expect, it } from "vitest";
+import { ObjectCache } from "../../../src/client/object-cache/object-cache.ts";
+import { ObjectManager } from "../../../src/client/object-cache/object-manager.ts";
+import { jsonValues } from "../../../src/client/value-codec.ts";
+import { revisionTooOld } from "../../../src/errors.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { ScriptedClient } from "./scripted-client.ts";
+
+interface Value {
+  readonly n: number;
+  readonly frozen: boolean;
+}
+
+interface Consumer {
+  readonly id: string;
+  readonly keys: readonly string[];
+}
+
+type Step =
+  | { readonly do: "add" | "delete" | "break"; readonly key: string }
+  | { readonly do: "deliver"; readonly key: string; readonly frozen: boolean }
+  | { readonly do: "register"; readonly consumer: Consumer }
+  | { readonly do: "unregister"; readonly id: string };
+
+const key = fc.constantFrom("a", "b", "c", "d", "e", "f");
+const id = fc.constantFrom("x", "y", "z");
+const consumer = fc.record({ id, keys: fc.array(key, { maxLength: 6 }) });
+
+const step: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 3, arbitrary: fc.record({ do: fc.constant("add"), key }) },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant("delete"), key }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("break"), key }) },
+  { weight: 5, arbitrary: fc.record({ do: fc.constant("deliver"), key, frozen: fc.boolean() }) },
+  { weight: 5, arbitrary: fc.record({ do: fc.constant("register"), consumer }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant("unregister"), id }) },
+);
+
+/** What has to be true of one key that is referred to. */
+interface Known {
+  references: number;
+  served: Value | undefined;
+}
+
+/** Counts references in the plainest way there is. */
+class Model {
+  readonly known = new Map<string, Known>();
+  readonly consumers = new Map<string, Set<string>>();
+  watches = 0;
+
+  add(key: string): void {
+    const known = this.known.get(key) ?? { references: 0, served: undefined };
+    if (known.references === 0) this.watches++;
+    known.references++;
+    this.known.set(key, known);
+  }
+
+  delete(key: string): void {
+    const known = this.known.get(key);
+    if (known === undefined) return;
+    known.references--;
+    if (known.references === 0) this.known.delete(key);
+  }
+
+  register({ id, keys }: Consumer): void {
+    const old = this.consumers.get(id) ?? new Set();
+    const now = new Set(keys);
+    for (const each of now) if (!old.has(each)) this.add(each);
+    for (const each of old) if (!now.has(each)) this.delete(each);
+    this.consumers.set(id, now);
+  }
+
+  unregister(id: string): void {
+    for (const each of this.consumers.get(id) ?? []) this.delete(each);
+    this.consumers.delete(id);
+  }
+
+  watched(key: string): boolean {
+    const known = this.known.get(key);
+    return known !== undefined && known.served?.frozen !== true;
+  }
+
+  get open(): string[] {
+    return [...this.known.keys()].filter((each) => this.watched(each)).sort();
+  }
+}
+
+function twins() {
+  const clock = new FakeClock();
+  const client = new ScriptedClient();
+  const cache = new ObjectCache<Value>({
+    client,
+    resource: "things",
+    codec: jsonValues<Value>(),
+    isImmutable: ({ value }) => value.frozen,
+    clock,
+    random: () => 0.5,
+    onError: () => {},
+  });
+  const manager = new ObjectManager<Consumer, Value>({
+    cache,
+    consumerId: (registered) => registered.id,
+    referencedKeys: (registered) => registered.keys,
+  });
+  return { clock, client, cache, manager, model: new Model() };
+}
+
+type Twins = ReturnType<typeof twins>;
+
+function take(next: Step, n: number, { client, cache, manager, model }: Twins): void {
+  switch (next.do) {
+    case "add":
+      cache.addReference(next.key);
+      model.add(next.key);
+      break;
+    case "delete":
+      // What consumers hold is theirs to take back.
+      if (![...model.consumers.values()].some((keys) => keys.has(next.key))) {
+        cache.deleteReference(next.key);
+        model.delete(next.key);
+      }
+      break;
+    case "break":
+      if (!model.watched(next.key)) break;
+      client.of(next.key).fail(revisionTooOld(1, 2));
+      model.watches++;
+      break;
+    case "deliver": {
+      const known = model.known.get(next.key);
+      if (known === undefined || !model.watched(next.key)) break;
+      known.served = { n, frozen: next.frozen };
+      client.of(next.key).initial(n, JSON.stringify(known.served));
+      break;
+    }
+    case "register":
+      manager.registerConsumer(next.consumer);
+      model.register(next.consumer);
+      break;
+    case "unregister":
+      manager.unregisterConsumer({ id: next.id, keys: [] });
+      model.unregister(next.id);
+      break;
+  }
+}
+
+it("Open are exactly the watches of what is referred to and not immutable, each once.", async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 50 }), async (todo) => {
+      const both = twins();
+      const { clock, client, cache, manager, model } = both;
+      for (const [n, next] of todo.entries()) {
+        take(next, n + 1, both);
+        // Longer than any pause before a watch that has failed is begun anew.
+        await clock.elapse(30_000);
+        expect(client.open).toEqual(model.open);
+        expect([cache.size, cache.watching]).toEqual([model.known.size, model.open.length]);
+        expect(manager.consumers).toBe(model.consumers.size);
+        // None was ended and begun again that was needed throughout.
+        expect(client.watches.length).toBe(model.watches);
+        for (const [known, { served }] of model.known) {
+          if (served !== undefined) expect((await cache.get(known)).value).toEqual(served);
+        }
+      }
+      await cache.close();
+      expect([client.open, clock.pendingTimers]).toEqual([[], 0]);
+    }),
+    { numRuns: 300 },
+  );
+});

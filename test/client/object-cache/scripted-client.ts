@@ -1,0 +1,112 @@
+import type { WatchOptions } from "../../../src/client/options.ts";
+import type { WatchUnit } from "../../../src/client/unit-assembler.ts";
+import { type EventType, WatchEvent } from "../../../src/storage/event.ts";
+import { StoredObject } from "../../../src/storage/object.ts";
+
+export function objectAt(key: string, modRevision: number, value: string): StoredObject {
+  return new StoredObject(key, Buffer.from(value), 1, modRevision, 1, 0n);
+}
+
+/** One watch as a test tells it what to deliver. */
+export class ScriptedWatch {
+  readonly key: string;
+  readonly options: WatchOptions;
+  /** Whether it has neither failed nor been ended by who watches. */
+  open = true;
+  readonly #units: WatchUnit[] = [];
+  #failure: Error | undefined;
+  #wake: () => void = () => {};
+
+  constructor(options: WatchOptions) {
+    const { scope = { prefix: "" } } = options;
+    this.key = "key" in scope ? scope.key : "";
+    this.options = options;
+    options.signal?.addEventListener("abort", () => {
+      this.open = false;
+      this.#wake();
+    });
+  }
+
+  /** The whole state at a revision: the object with this value, or none. */
+  initial(revision: number, value?: string): void {
+    const object = value === undefined ? [] : [objectAt(this.key, revision, value)];
+    const events = object.map((each) => new WatchEvent("ADDED", each, undefined));
+    this.#push({ revision, events, initial: true, historyId: "h" });
+  }
+
+  change(type: EventType, revision: number, value = ""): void {
+    const events = [new WatchEvent(type, objectAt(this.key, revision, value), undefined)];
+    this.#push({ revision, events, initial: false, historyId: "h" });
+  }
+
+  bookmark(revision: number): void {
+    this.#push({ revision, events: [], initial: false, historyId: "h" });
+  }
+
+  fail(error: Error): void {
+    this.#failure = error;
+    this.open = false;
+    this.#wake();
+  }
+
+  /** Ends as if all were said, which no watch should. */
+  finish(): void {
+    this.open = false;
+    this.#wake();
+  }
+
+  async *units(): AsyncGenerator<WatchUnit, void, void> {
+    try {
+      for (;;) {
+        const next = this.#units.shift();
+        if (next !== undefined) yield next;
+        else if (this.#failure !== undefined) throw this.#failure;
+        else if (!this.open) return;
+        else {
+          await new Promise<void>((resolve) => {
+            this.#wake = resolve;
+          });
+        }
+      }
+    } finally {
+      this.open = false;
+    }
+  }
+
+  #push(unit: WatchUnit): void {
+    this.#units.push(unit);
+    this.#wake();
+  }
+}
+
+/** A client whose watches deliver what the test says. */
+export class ScriptedClient {
+  readonly watches: ScriptedWatch[] = [];
+  /** Called of each watch that is opened. */
+  onWatch: (watch: ScriptedWatch) => void = () => {};
+
+  readonly watch = (
+    _resource: string,
+    options: WatchOptions = {},
+  ): AsyncGenerator<WatchUnit, void, void> => {
+    const watch = new ScriptedWatch(options);
+    this.watches.push(watch);
+    this.onWatch(watch);
+    return watch.units();
+  };
+
+  /** The newest watch of `key`. */
+  of(key: string): ScriptedWatch {
+    const watch = this.watches.findLast((each) => each.key === key);
+    if (watch === undefined) throw new Error(`Nobody watches ${key}.`);
+    return watch;
+  }
+
+  /** The keys of the open watches, in order; one that is watched twice is there twice. */
+  get open(): string[] {
+    return this.watches
+      .filter(({ open }) => open)
+      .map(({ key }) => key)
+      .sort();
+  }
+}
