@@ -42,7 +42,7 @@ export class WatchedObject<T> {
   #state: TypedObject<T> | DecodeFailure | undefined;
   /** Up to where that is true; undefined: nothing is known yet. */
   #revision: number | undefined;
-  /** Why the watch broke last, until more has come. */
+  /** Why the watch broke last: what whoever has waited in vain for a first state is told. */
   #failure: WatchFanoutError | undefined;
   #immutable = false;
   /** Whoever waits for something to be known. Called once it is, or nothing will be any more. */
@@ -115,7 +115,6 @@ export class WatchedObject<T> {
     // It says all there is, so that what it does not have is gone.
     if (initial && events.length === 0) this.#state = undefined;
     for (const event of events) this.#apply(event);
-    this.#failure = undefined;
     this.#backoff.reset();
     this.#revision = revision;
     this.#wake();

@@ -168,6 +168,17 @@ describe("get", () => {
     await outcome;
   });
 
+  it("waits on where a watch says something before its first state, which says nothing of that", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    const found = nameOf(cache, "a");
+    await clock.settle();
+    client.of("a").bookmark(4);
+    await clock.settle();
+    client.of("a").initial(5, json("one"));
+    expect(await found).toBe("one");
+  });
+
   it("is OBJECT_NOT_FOUND of an object that there is not", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("a");
@@ -207,6 +218,22 @@ describe("get", () => {
     cache.deleteReference("a");
     await outcome;
     expect(clock.pendingTimers).toBe(0);
+  });
+
+  it("leaves nothing on the signal when the wait is over", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    const { signal } = new AbortController();
+    const remove = vi.spyOn(signal, "removeEventListener");
+    const add = vi.spyOn(signal, "addEventListener");
+    const found = cache.get("a", { signal });
+    await clock.settle();
+    client.of("a").initial(5, json("one"));
+    await found;
+    expect(add.mock.calls.length).toBe(1);
+    expect(remove.mock.calls.map(([type, listener]) => [type, listener])).toEqual(
+      add.mock.calls.map(([type, listener]) => [type, listener]),
+    );
   });
 
   it("ends with the signal's reason, and leaves nothing behind", async () => {
@@ -394,6 +421,17 @@ describe("An immutable object", () => {
     expect([client.open, await nameOf(cache, "a")]).toEqual([[], "two"]);
   });
 
+  it("that was deleted in the same moment is watched on, and is not served", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    await clock.settle();
+    client.of("a").initial(5, json("one"));
+    client.of("a").changes(6, json("two", { frozen: true }), undefined);
+    await clock.settle();
+    expect(client.open).toEqual(["a"]);
+    await expect(cache.get("a")).rejects.toEqual(reason("OBJECT_NOT_FOUND"));
+  });
+
   it("is watched again by a first reference after the last", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("a");
@@ -468,18 +506,24 @@ describe("A cache that is closed", () => {
     expect(client.watches.length).toBe(4);
   });
 
-  it("waits for watches that were ended before, too", async () => {
+  it("waits for the end of all watches, those that were told to end before included", async () => {
     const { clock, client, cache } = cached();
-    cache.addReference("a");
+    for (const key of "ab") cache.addReference(key);
     await clock.settle();
+    const rites = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    for (const [n, rite] of rites.entries())
+      client.of(n === 0 ? "a" : "b").lastRites = rite.promise;
     cache.deleteReference("a");
-    expect(client.open).toEqual([]);
-    let ended = false;
-    const watch = client.of("a");
-    await cache.close().then(() => {
-      ended = true;
+    let closed = false;
+    const closing = cache.close().then(() => {
+      closed = true;
     });
-    expect([ended, watch.open]).toEqual([true, false]);
+    for (const rite of rites) {
+      await clock.settle();
+      expect(closed).toBe(false);
+      rite.resolve();
+    }
+    await closing;
   });
 
   it("takes no more references, and answers nothing", async () => {

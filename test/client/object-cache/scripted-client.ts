@@ -13,6 +13,8 @@ export class ScriptedWatch {
   readonly options: WatchOptions;
   /** Whether it has neither failed nor been ended by who watches. */
   open = true;
+  /** What has to happen before its end is over. */
+  lastRites: Promise<void> | undefined;
   readonly #units: WatchUnit[] = [];
   #failure: Error | undefined;
   #wake: () => void = () => {};
@@ -37,6 +39,15 @@ export class ScriptedWatch {
   change(type: EventType, revision: number, value = ""): void {
     const events = [new WatchEvent(type, objectAt(this.key, revision, value), undefined)];
     this.#push({ revision, events, initial: false, historyId: "h" });
+  }
+
+  /** Several changes in one unit: what the object becomes each time; undefined: deleted. */
+  changes(revision: number, ...values: readonly (string | undefined)[]): void {
+    const events = values.map((value, n) => {
+      const type = value === undefined ? "DELETED" : "MODIFIED";
+      return new WatchEvent(type, objectAt(this.key, revision + n, value ?? ""), undefined);
+    });
+    this.#push({ revision: revision + values.length, events, initial: false, historyId: "h" });
   }
 
   bookmark(revision: number): void {
@@ -70,6 +81,7 @@ export class ScriptedWatch {
       }
     } finally {
       this.open = false;
+      await this.lastRites;
     }
   }
 
