@@ -1,0 +1,160 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import type { Page } from "../../src/client/client.ts";
+import { type AskPage, RemoteLister } from "../../src/client/remote-lister.ts";
+import { compareKeys } from "../../src/storage/key-order.ts";
+import { StoredObject } from "../../src/storage/object.ts";
+import type { ListRequest, ListResult } from "../../src/storage/storage.ts";
+
+const revision = 9;
+const exact = { match: "EXACT", revision } as const;
+const linearizable = { match: "LINEARIZABLE" } as const;
+
+/** A service whose pages hold at most `most` objects, and which is strict about its tokens. */
+class Service {
+  readonly asked: { readonly pageSize: number; readonly pageToken: string }[] = [];
+  readonly ask: AskPage;
+
+  constructor(keys: readonly string[], most: number, bytes: number = 1) {
+    const objects = [...keys]
+      .sort(compareKeys)
+      .map((key) => new StoredObject(key, new Uint8Array(bytes), 1, 1, 1, 0n));
+    this.ask = async ({ prefix, pageSize, pageToken, at }): Promise<Page> => {
+      this.asked.push({ pageSize, pageToken });
+      const listing = `${prefix}|${at.match}|`;
+      if (!pageToken.startsWith(pageToken === "" ? "" : listing))
+        throw new Error("Another's token.");
+      const after = pageToken.slice(listing.length);
+      const left = objects.filter(
+        ({ key }) => key.startsWith(prefix) && (pageToken === "" || compareKeys(key, after) > 0),
+      );
+      const items = left.slice(0, pageSize === 0 ? most : Math.min(pageSize, most));
+      const remainingItemCount = left.length - items.length;
+      const nextPageToken = remainingItemCount === 0 ? "" : `${listing}${items.at(-1)?.key}`;
+      return { revision, items, remainingItemCount, nextPageToken, historyId: "h" };
+    };
+  }
+}
+
+const keysOf = ({ items }: ListResult): string[] => items.map(({ key }) => key);
+
+/** All pages, the later ones at the revision of the first. */
+async function pages(lister: RemoteLister, request: ListRequest): Promise<ListResult[]> {
+  const all = [await lister.list(request)];
+  for (let last = all.at(-1); last?.next !== undefined; last = all.at(-1)) {
+    all.push(await lister.list({ ...request, at: exact, startAfter: last.next }));
+  }
+  return all;
+}
+
+const letters = [..."abcdefghij"];
+
+describe("A listing over a connection", () => {
+  test("has all that is asked for, in order, whatever the bounds on either side.", async () => {
+    const key = fc.string({ unit: fc.constantFrom("a", "b", "\uffff", "\u{1f600}"), minLength: 1 });
+    await fc.assert(
+      fc.asyncProperty(
+        fc.uniqueArray(key, { maxLength: 20 }),
+        fc.constantFrom("", "a", "ab", "\u{1f600}"),
+        fc.record({ limit: fc.nat(5), maxBytes: fc.constantFrom(0, 1, 150, 400) }),
+        fc.integer({ min: 1, max: 7 }),
+        fc.option(fc.constantFrom("a", "b"), { nil: undefined }),
+        fc.option(key, { nil: undefined }),
+        async (keys, prefix, bounds, most, ending, startAfter) => {
+          const predicate =
+            ending === undefined
+              ? undefined
+              : (object: StoredObject) => object.key.endsWith(ending);
+          const lister = new RemoteLister(new Service(keys, most).ask);
+          const request = { prefix, ...bounds, predicate, startAfter, at: linearizable };
+          const listed = await pages(lister, request);
+          const expected = keys
+            .filter((one) => one.startsWith(prefix) && one.endsWith(ending ?? ""))
+            .filter((one) => startAfter === undefined || compareKeys(one, startAfter) > 0)
+            .sort(compareKeys);
+          expect(listed.flatMap(keysOf)).toEqual(expected);
+          let left = expected.length;
+          for (const { items, remaining } of listed) {
+            left -= items.length;
+            if (bounds.limit > 0) expect(items.length).toBeLessThanOrEqual(bounds.limit);
+            if (remaining !== undefined) expect(remaining).toBe(left);
+          }
+        },
+      ),
+    );
+  });
+
+  test("goes on where it stopped, and asks for nothing twice.", async () => {
+    const service = new Service(letters, 3);
+    const request = { prefix: "", limit: 4, at: linearizable };
+    const listed = await pages(new RemoteLister(service.ask), request);
+    expect(listed.map((page) => keysOf(page).join(""))).toEqual(["abcd", "efgh", "ij"]);
+    expect(service.asked).toEqual([
+      { pageSize: 4, pageToken: "" },
+      { pageSize: 1, pageToken: "|LINEARIZABLE|c" },
+      { pageSize: 4, pageToken: "|LINEARIZABLE|d" },
+      { pageSize: 1, pageToken: "|LINEARIZABLE|g" },
+      { pageSize: 4, pageToken: "|LINEARIZABLE|h" },
+    ]);
+  });
+
+  test("keeps what came with a page that it had to cut.", async () => {
+    const service = new Service(letters, 10, 100);
+    const request = { prefix: "", limit: 0, maxBytes: 400, at: linearizable };
+    const listed = await pages(new RemoteLister(service.ask), request);
+    expect(listed.map((page) => keysOf(page).join(""))).toEqual(["ab", "cd", "ef", "gh", "ij"]);
+    expect(listed.map(({ remaining }) => remaining)).toEqual([8, 6, 4, 2, 0]);
+    expect(service.asked).toHaveLength(1);
+  });
+
+  test("asks for a page anew as often as its reader does.", async () => {
+    const lister = new RemoteLister(new Service(letters, 3).ask);
+    const request = { prefix: "", limit: 4, at: linearizable };
+    const { next } = await lister.list(request);
+    for (let i = 0; i < 3; i++) {
+      const again = await lister.list({ ...request, at: exact, startAfter: next });
+      expect(keysOf(again).join("")).toBe("efgh");
+    }
+  });
+
+  test("begins anew after a key that it does not know.", async () => {
+    const service = new Service(letters, 3);
+    const lister = new RemoteLister(service.ask);
+    for (const at of [exact, linearizable]) {
+      service.asked.splice(0);
+      const page = await lister.list({ prefix: "", limit: 2, at, startAfter: "c" });
+      expect(keysOf(page).join("")).toBe("de");
+      expect(service.asked[0]).toEqual({ pageSize: 0, pageToken: "" });
+    }
+  });
+
+  test("begins anew after a key that it has forgotten, of 256 that came after it.", async () => {
+    const keys = Array.from({ length: 300 }, (_, i) => `${100 + i}`);
+    const service = new Service(keys, 1_000);
+    const lister = new RemoteLister(service.ask);
+    const request = { prefix: "", limit: 1, at: exact };
+    const listed = [await lister.list(request)];
+    for (let i = 0; i < 256; i++) {
+      listed.push(await lister.list({ ...request, startAfter: listed.at(-1)?.next }));
+    }
+    service.asked.splice(0);
+    expect(keysOf(await lister.list({ ...request, startAfter: "101" }))).toEqual(["102"]);
+    expect(service.asked).toEqual([{ pageSize: 1, pageToken: "|EXACT|101" }]);
+    service.asked.splice(0);
+    expect(keysOf(await lister.list({ ...request, startAfter: "100" }))).toEqual(["101"]);
+    expect(service.asked).toEqual([{ pageSize: 0, pageToken: "" }]);
+  });
+
+  test("keeps no more than 16 MiB of pages that it had to cut.", async () => {
+    const service = new Service(letters, 10, 1024 ** 2);
+    const lister = new RemoteLister(service.ask);
+    const request = { prefix: "", limit: 0, maxBytes: 1, at: exact };
+    expect(keysOf(await lister.list(request))).toEqual(["a"]);
+    // What follows on both, 9 MiB and 8, is too much: the first is dropped.
+    expect(keysOf(await lister.list({ ...request, startAfter: "a" }))).toEqual(["b"]);
+    expect(keysOf(await lister.list({ ...request, startAfter: "b" }))).toEqual(["c"]);
+    expect(service.asked).toHaveLength(1);
+    expect(keysOf(await lister.list({ ...request, startAfter: "a" }))).toEqual(["b"]);
+    expect(service.asked).toHaveLength(2);
+  });
+});
