@@ -2,12 +2,12 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { defaultHistoryBounds } from "../../src/cacher/history.ts";
 import { WatchCache } from "../../src/cacher/watch-cache.ts";
-import { upstreamUnavailable } from "../../src/errors.ts";
 import type { ListedState, ReflectorTarget, ReplaceCause } from "../../src/reflector/reflector.ts";
 import type { WatchBatch, WatchEvent } from "../../src/storage/event.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
-import type { Storage, WatchRequest, WatchStream } from "../../src/storage/storage.ts";
+import type { Storage } from "../../src/storage/storage.ts";
 import { FakeClock } from "../fake-clock.ts";
+import { BreakingStorage } from "./breaking-storage.ts";
 import { Reflected } from "./reflected.ts";
 
 const value = Buffer.from("");
@@ -90,41 +90,6 @@ describe("A Reflector over the embedded store", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 });
-
-/** The embedded store with streams that can be broken, dropping what they hold. */
-class BreakingStorage extends MemoryStorage {
-  #breaks: (() => void)[] = [];
-
-  override watch(request: WatchRequest): WatchStream {
-    const stream = super.watch(request);
-    let broken: Error | undefined;
-    let listener = (): void => {};
-    stream.onReadable(() => {
-      if (broken === undefined) listener();
-    });
-    this.#breaks.push(() => {
-      broken = upstreamUnavailable("The stream was broken.");
-      stream.close();
-      listener();
-    });
-    return {
-      read: () => (broken === undefined ? stream.read() : undefined),
-      get ended() {
-        return broken ?? stream.ended;
-      },
-      onReadable: (told) => {
-        listener = told;
-      },
-      close: () => stream.close(),
-    };
-  }
-
-  break(): void {
-    const breaks = this.#breaks;
-    this.#breaks = [];
-    for (const each of breaks) each();
-  }
-}
 
 /** A target that is checked as a cache is: it refuses what was repeated or came out of order. */
 class CheckedTarget implements ReflectorTarget {

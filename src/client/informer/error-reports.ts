@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import type { InformerError } from "./informer-errors.ts";
+import type { InformerError, InformerFault } from "./informer-errors.ts";
 
 /** Hands errors to whom the user has named for it, and never throws. */
 export class ErrorReports {
@@ -24,6 +24,13 @@ export class ErrorReports {
     const onError = this.#onError;
     if (onError === undefined) this.#fallBack(error, error.message);
     else this.tell(() => onError(error));
+  }
+
+  /** Whether there is someone who wants to be told. */
+  tellFault(fault: InformerFault): boolean {
+    const onError = this.#onError;
+    if (onError !== undefined) this.tell(() => onError(fault));
+    return onError !== undefined;
   }
 
   #fallBack(error: unknown, message: string): void {

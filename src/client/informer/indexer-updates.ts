@@ -3,7 +3,7 @@ import type { TypedObject } from "../typed-object.ts";
 import { DeletedFinalStateUnknown, type Delta, type Deltas } from "./delta.ts";
 import { Notification } from "./handler-queue.ts";
 import type { Indexer } from "./indexer.ts";
-import type { InformerError } from "./informer-errors.ts";
+import type { IntakeError } from "./informer-errors.ts";
 import { IndexError } from "./object-index.ts";
 import type { ObjectIntake } from "./object-intake.ts";
 
@@ -14,7 +14,7 @@ export interface UpdateListener<T> {
   /** What the Indexer has become. `isSync`: nothing has changed, someone wants to look at all there is. */
   onChange(notification: Notification<T>, isSync: boolean): void;
   /** An object could not be taken in, and what was there before stays. Must not throw. */
-  onRejected(error: InformerError): void;
+  onRejected(error: IntakeError): void;
 }
 
 /** Makes deltas into changes of an Indexer, and says what changed. */

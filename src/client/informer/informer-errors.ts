@@ -1,11 +1,11 @@
 import type { DecodeFailure } from "../typed-object.ts";
 import type { IndexError } from "./object-index.ts";
 
-/**
- * What went wrong in what the user has given an informer. It goes on: of an object that could not be taken
- * in (its value can't be decoded, or its transform or an index function failed) it keeps the one that it had.
- */
-export type InformerError = DecodeFailure | TransformFailure | IndexError | HandlerError;
+/** An object could not be taken in. If the informer had it before, it keeps it as it was. */
+export type IntakeError = DecodeFailure | TransformFailure | IndexError;
+
+/** What went wrong in an informer. It goes on, but after an InformerFault. */
+export type InformerError = IntakeError | HandlerError | InformerFault;
 
 /** A transform failed. */
 export class TransformFailure extends Error {
@@ -30,6 +30,18 @@ export class HandlerError extends Error {
     super(`The handler ${quoted(handler)} failed at ${quoted(key)}: ${textOf(cause)}`, { cause });
     this.handler = handler;
     this.key = key;
+  }
+}
+
+/**
+ * A fault in watch-fanout, or a Storage that failed with what no Storage may fail with. The informer has stopped
+ * at it.
+ */
+export class InformerFault extends Error {
+  override readonly name = "InformerFault";
+
+  constructor(informer: string, cause: unknown) {
+    super(`The informer ${quoted(informer)} can't go on: ${textOf(cause)}`, { cause });
   }
 }
 

@@ -32,7 +32,8 @@ export interface SharedInformerOptions<T> {
   readonly queueSize?: number | undefined;
   /**
    * Told of what went wrong in the codec, transform, index functions and handlers. Default: it is logged, and
-   * without a logger it becomes a warning of the process (`process.emitWarning`).
+   * without a logger it becomes a warning of the process (`process.emitWarning`); an InformerFault is thrown
+   * where nobody catches it.
    */
   readonly onError?: ((error: InformerError) => void) | undefined;
   /**

@@ -1,7 +1,7 @@
 import type { StoredObject } from "../../storage/object.ts";
 import { DecodeFailure, decodeTyped, type TypedObject } from "../typed-object.ts";
 import type { ValueCodec } from "../value-codec.ts";
-import { type InformerError, TransformFailure } from "./informer-errors.ts";
+import { type IntakeError, TransformFailure } from "./informer-errors.ts";
 
 /** Makes an informer's objects of stored ones: decodes, and lets the user's transform have its way. */
 export class ObjectIntake<T> {
@@ -20,7 +20,7 @@ export class ObjectIntake<T> {
   }
 
   /** The object, or why there is none. Never throws. */
-  take(stored: StoredObject): TypedObject<T> | InformerError {
+  take(stored: StoredObject): TypedObject<T> | IntakeError {
     const object = decodeTyped(stored, this.#codec, this.#resource);
     if (object instanceof DecodeFailure || this.#transform === undefined) return object;
     try {

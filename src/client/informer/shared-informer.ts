@@ -15,7 +15,7 @@ import { HandlerRegistration } from "./handler-registration.ts";
 import { Indexer, type ReadonlyIndexer } from "./indexer.ts";
 import { IndexerFeed } from "./indexer-feed.ts";
 import { IndexerUpdates } from "./indexer-updates.ts";
-import { InformerStopped } from "./informer-errors.ts";
+import { InformerFault, InformerStopped } from "./informer-errors.ts";
 import { InformerMetrics, type InformerStats } from "./informer-metrics.ts";
 import type { SharedInformerOptions, StopOptions } from "./informer-options.ts";
 import { Lister, type ListerOptions } from "./lister.ts";
@@ -230,11 +230,13 @@ export class SharedInformer<T> {
   }
 
   /** What can't be gone on after: a fault of ours, or a Storage that fails with what no Storage may. */
-  #fail(error: unknown): void {
-    this.#synced.reject(error);
+  #fail(cause: unknown): void {
+    const fault = new InformerFault(this.name, cause);
+    this.#synced.reject(fault);
     this.#halt();
     this.#removeHandlers();
-    throw error;
+    // Objects that nobody brings up to date any more are not to go unnoticed.
+    if (!this.#reports.tellFault(fault)) throw fault;
   }
 
   #onSynced(): void {

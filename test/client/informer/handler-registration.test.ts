@@ -1,0 +1,66 @@
+import { describe, expect, it } from "vitest";
+import { Notification } from "../../../src/client/informer/handler-queue.ts";
+import { HandlerRegistration } from "../../../src/client/informer/handler-registration.ts";
+import type { TypedObject } from "../../../src/client/typed-object.ts";
+import type { Clock } from "../../../src/clock.ts";
+import { FakeClock } from "../../fake-clock.ts";
+
+function object(key: string): TypedObject<string> {
+  return { key, value: "", createRevision: 1, modRevision: 1, version: 1, lease: 0n };
+}
+
+/** A handler of an informer that has synced. */
+function register(onAdd: (object: TypedObject<string>) => void, clock: Clock) {
+  return new HandlerRegistration<string>({
+    handler: { onAdd },
+    name: "handler",
+    queueSize: 10,
+    resync: true,
+    clock,
+    isInitialListComplete: () => true,
+    onError: () => {},
+    onCalled: () => {},
+    onRemoved: () => {},
+  });
+}
+
+describe("A handler's registration", () => {
+  it("has synced also where the last initial object went before it was told", async () => {
+    const clock = new FakeClock();
+    const calls: string[] = [];
+    const registration = register(({ key }) => calls.push(key), clock);
+    registration.notifyState([Notification.added(object("a"), true)]);
+    registration.checkSynced();
+    expect(registration.hasSynced).toBe(false);
+    registration.notify(Notification.deleted(object("a"), object("a")));
+    await clock.settle();
+    expect([calls, registration.hasSynced]).toEqual([[], true]);
+  });
+
+  it("gives the event loop its turn while there is more to tell", async () => {
+    const clock = new FakeClock();
+    const turns: string[] = [];
+    let now = 0;
+    const registration = register(
+      ({ key }) => {
+        turns.push(key);
+        now += 2;
+      },
+      {
+        now: () => now,
+        setTimeout: (callback, ms) => clock.setTimeout(callback, ms),
+        setImmediate: (callback) => {
+          turns.push("turn");
+          return clock.setImmediate(callback);
+        },
+      },
+    );
+    for (const key of ["a", "b", "c", "d"]) {
+      registration.notify(Notification.added(object(key), false));
+    }
+    const drained = registration.drain();
+    await clock.settle();
+    await drained;
+    expect(turns).toEqual(["turn", "a", "b", "c", "turn", "d"]);
+  });
+});

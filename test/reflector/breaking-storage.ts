@@ -1,0 +1,39 @@
+import { upstreamUnavailable } from "../../src/errors.ts";
+import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
+import type { WatchRequest, WatchStream } from "../../src/storage/storage.ts";
+
+/** The embedded store with streams that can be broken, dropping what they hold. */
+export class BreakingStorage extends MemoryStorage {
+  #breaks: (() => void)[] = [];
+
+  override watch(request: WatchRequest): WatchStream {
+    const stream = super.watch(request);
+    let broken: Error | undefined;
+    let listener = (): void => {};
+    stream.onReadable(() => {
+      if (broken === undefined) listener();
+    });
+    this.#breaks.push(() => {
+      broken = upstreamUnavailable("The stream was broken.");
+      stream.close();
+      listener();
+    });
+    return {
+      read: () => (broken === undefined ? stream.read() : undefined),
+      get ended() {
+        return broken ?? stream.ended;
+      },
+      onReadable: (told) => {
+        listener = told;
+      },
+      close: () => stream.close(),
+    };
+  }
+
+  /** Breaks all streams that are open. */
+  break(): void {
+    const breaks = this.#breaks;
+    this.#breaks = [];
+    for (const each of breaks) each();
+  }
+}
