@@ -1,13 +1,7 @@
 import { abortable } from "../abort.ts";
 import { historyChanged, revisionTooNew } from "../errors.ts";
 import { checkGet, checkList } from "../storage/checks.ts";
-import type {
-  GetRequest,
-  GetResult,
-  ListResult,
-  RevisionRequirement,
-  Storage,
-} from "../storage/storage.ts";
+import type { GetRequest, GetResult, ListResult, RevisionRequirement } from "../storage/storage.ts";
 import type { ListedRuns } from "./listed-runs.ts";
 import type { OrderedState } from "./ordered-state.ts";
 import { PageBuilder } from "./page-builder.ts";
@@ -16,6 +10,7 @@ import type { CacheListRequest } from "./request.ts";
 import type { RevisionWaiters } from "./revision-waiters.ts";
 import type { Selection } from "./selection.ts";
 import type { SharedRevision } from "./shared-revision.ts";
+import type { StoredReads } from "./stored-reads.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
 /** How long a read waits for the cache to become new enough, in milliseconds. */
@@ -32,7 +27,7 @@ const maxScanned = 50_000;
 
 /** Reads from the cache where it has the answer, and from the storage where it does not. */
 export class CachedReads {
-  readonly #storage: Storage;
+  readonly #stored: StoredReads;
   readonly #cache: WatchCache;
   readonly #upstream: SharedRevision;
   readonly #waiters: RevisionWaiters;
@@ -40,14 +35,14 @@ export class CachedReads {
   readonly #runs: ListedRuns;
 
   constructor(
-    storage: Storage,
+    stored: StoredReads,
     cache: WatchCache,
     upstream: SharedRevision,
     waiters: RevisionWaiters,
     pastStates: PastStates,
     runs: ListedRuns,
   ) {
-    this.#storage = storage;
+    this.#stored = stored;
     this.#cache = cache;
     this.#upstream = upstream;
     this.#waiters = waiters;
@@ -59,7 +54,7 @@ export class CachedReads {
     checkGet(request);
     const reached = await this.reach(request.at, request.signal);
     const answer = reached === undefined ? undefined : this.#stateFor(request.at);
-    if (answer === undefined) return this.#storage.get(request);
+    if (answer === undefined) return this.#stored.get(request);
     return { revision: answer.revision, object: answer.state.get(request.key) };
   }
 
@@ -71,7 +66,7 @@ export class CachedReads {
       const answer = reached === undefined ? undefined : this.#stateFor(request.at, selection);
       if (answer !== undefined) return this.#page(request, answer);
     }
-    return this.#storage.list({ ...rest, predicate: selection?.predicate ?? rest.predicate });
+    return this.#stored.list({ ...rest, predicate: selection?.predicate ?? rest.predicate });
   }
 
   /**

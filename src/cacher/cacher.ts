@@ -29,6 +29,7 @@ import type { Selection } from "./selection.ts";
 import { SharedRevision } from "./shared-revision.ts";
 import { Snapshots } from "./snapshots.ts";
 import { type CacherStats, watcherStats } from "./stats.ts";
+import { StoredReads } from "./stored-reads.ts";
 import { cacheWrong } from "./stream-errors.ts";
 import { WatchCache } from "./watch-cache.ts";
 import { defaultWatcherBounds } from "./watcher-terms.ts";
@@ -68,11 +69,12 @@ export class Cacher implements Storage {
     this.#attribution = new Attribution(options.attributes, options.indexes);
     this.#cache = new WatchCache(history, clock, this.#attribution);
     const snapshots = new Snapshots(this.#cache, clock, bounds.batchBytes, kept);
-    this.#upstream = new SharedRevision(() => storage.currentRevision(), clock);
+    const stored = new StoredReads(storage, this.#cache, () => this.#reflector.confirmHistory());
+    this.#upstream = new SharedRevision(() => stored.currentRevision(), clock);
     this.#waiters = new RevisionWaiters(clock, () => storage.requestProgress());
     const pastStates = new PastStates(this.#cache, clock);
     this.#reads = new CachedReads(
-      storage,
+      stored,
       this.#cache,
       this.#upstream,
       this.#waiters,
@@ -83,6 +85,7 @@ export class Cacher implements Storage {
     const watches = new Watches({
       name: options.name,
       storage,
+      stored,
       clock,
       logger: options.logger,
       bounds,

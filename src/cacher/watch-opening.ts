@@ -1,7 +1,7 @@
 import { otherHistory, revisionTooOld, type WatchFanoutError } from "../errors.ts";
 import { checkWatch } from "../storage/checks.ts";
 import { WatchBatch } from "../storage/event.ts";
-import type { ListResult, RevisionRequirement, Storage } from "../storage/storage.ts";
+import type { ListResult, RevisionRequirement } from "../storage/storage.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { CachedReads } from "./cached-reads.ts";
 import { PagedState, SnapshotState } from "./initial-state.ts";
@@ -9,13 +9,14 @@ import type { CacheWatchRequest } from "./request.ts";
 import type { RevisionWaiters } from "./revision-waiters.ts";
 import type { SharedRevision } from "./shared-revision.ts";
 import type { Snapshots } from "./snapshots.ts";
+import type { StoredReads } from "./stored-reads.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
 /** How large a page is where an initial state comes from the storage. */
 const storedPage = { limit: 500, maxBytes: 4 * 1024 * 1024 };
 
 export interface WatchOpeningParts {
-  readonly storage: Storage;
+  readonly stored: StoredReads;
   readonly cache: WatchCache;
   readonly reads: CachedReads;
   readonly upstream: SharedRevision;
@@ -97,10 +98,10 @@ export class WatchOpening {
     at: RevisionRequirement,
     signal: AbortSignal,
   ): Promise<void> {
-    const { storage } = this.#parts;
+    const { stored } = this.#parts;
     const { key, prefix, predicate } = watcher.filter;
     if (key !== undefined) {
-      const { revision, object } = await storage.get({ key, at, signal });
+      const { revision, object } = await stored.get({ key, at, signal });
       const items = object !== undefined && watcher.filter.matches(object) ? [object] : [];
       const page = { revision, items, next: undefined, remaining: 0 };
       watcher.beginInitial(new PagedState(page, neverAsked, () => {}));
@@ -108,7 +109,7 @@ export class WatchOpening {
       return;
     }
     const list = (where: RevisionRequirement, startAfter?: string): Promise<ListResult> =>
-      storage.list({ prefix, startAfter, ...storedPage, at: where, predicate, signal });
+      stored.list({ prefix, startAfter, ...storedPage, at: where, predicate, signal });
     const first = await list(at);
     const exactly: RevisionRequirement = { match: "EXACT", revision: first.revision };
     const following = (startAfter: string): Promise<ListResult> => list(exactly, startAfter);

@@ -16,6 +16,7 @@ import type { CacheWatchRequest } from "./request.ts";
 import type { RevisionWaiters } from "./revision-waiters.ts";
 import type { SharedRevision } from "./shared-revision.ts";
 import type { Snapshots } from "./snapshots.ts";
+import type { StoredReads } from "./stored-reads.ts";
 import { draining } from "./stream-errors.ts";
 import type { WatchCache } from "./watch-cache.ts";
 import { WatchOpening } from "./watch-opening.ts";
@@ -24,6 +25,7 @@ import type { WatcherBounds, WatcherHost } from "./watcher-terms.ts";
 export interface WatchesParts {
   readonly name: string;
   readonly storage: Storage;
+  readonly stored: StoredReads;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly bounds: WatcherBounds;

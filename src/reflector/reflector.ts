@@ -128,6 +128,15 @@ export class Reflector {
   }
 
   /**
+   * Makes sure that what the target has is of the history that the store has now. Rejects with
+   * HISTORY_CHANGED if it is not, and as the storage does if that can't be found out. As long as a watch goes
+   * on that is beyond doubt, and nothing is asked.
+   */
+  async confirmHistory(signal: AbortSignal = this.#stopping.signal): Promise<void> {
+    if (this.#failure !== undefined) await this.#checkHistory(signal);
+  }
+
+  /**
    * Runs until told to stop. Rejects only with what is a fault of ours: anything that the target
    * throws, and what no storage may fail with. What a storage may fail with is tried again.
    */
@@ -295,6 +304,8 @@ export class Reflector {
       withPrevious: false,
     });
     this.#stream = stream;
+    // If nothing is written, only progress tells that all is well again.
+    if (this.#failure !== undefined) this.#options.storage.requestProgress();
     return new Promise<void>((resolve, reject) => {
       this.#leave = resolve;
       const deliver = (): void => {
