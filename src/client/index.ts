@@ -7,6 +7,7 @@
  */
 export { type Clock, systemClock, type Timer } from "../clock.ts";
 export { hasReason, type Reason, WatchFanoutError } from "../errors.ts";
+export type { ReflectorFailure } from "../reflector/reflector.ts";
 export { type EventType, WatchBatch, WatchEvent } from "../storage/event.ts";
 export { StoredObject } from "../storage/object.ts";
 export type {
@@ -18,6 +19,45 @@ export type {
 } from "../storage/storage.ts";
 export { type Client, connect, type ObjectResult, type Page } from "./client.ts";
 export type { ClientTls, Endpoint } from "./endpoints.ts";
+export {
+  DeletedFinalStateUnknown,
+  type Delta,
+  type Deltas,
+  type Keyed,
+} from "./informer/delta.ts";
+export {
+  DeltaFIFO,
+  type DeltaFIFOOptions,
+  type KnownObjects,
+  type ProcessDeltas,
+} from "./informer/delta-fifo.ts";
+export type {
+  EventHandler,
+  EventHandlerOptions,
+  EventHandlerRegistration,
+} from "./informer/event-handler.ts";
+export { Indexer, type Indexers, type ReadonlyIndexer } from "./informer/indexer.ts";
+export {
+  HandlerError,
+  type InformerError,
+  InformerFault,
+  InformerStopped,
+  type IntakeError,
+  TransformFailure,
+} from "./informer/informer-errors.ts";
+export type { InformerStats } from "./informer/informer-metrics.ts";
+export type { SharedInformerOptions, StopOptions } from "./informer/informer-options.ts";
+export {
+  Lister,
+  type ListerOptions,
+  type ListerQuery,
+  type NamespaceLister,
+  namespaceIndex,
+  namespaceOf,
+} from "./informer/lister.ts";
+export type { ObjectAttributes } from "./informer/local-selection.ts";
+export { IndexError, type IndexFunction } from "./informer/object-index.ts";
+export { SharedInformer } from "./informer/shared-informer.ts";
 export type {
   ConnectOptions,
   DeleteOptions,

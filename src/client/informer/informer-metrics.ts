@@ -50,7 +50,7 @@ export class InformerMetrics {
 
   register(): void {
     const meter = metrics.getMeter("watch-fanout");
-    const named = (name: string): string => `watchfanout.client.informer.${name}`;
+    const named = (name: string): string => `watch_fanout_client_informer_${name}`;
     const gauge = (name: string, unit: string, description: string): Observable =>
       meter.createObservableGauge(named(name), { unit, description });
     const counter = (name: string, unit: string, description: string): Observable =>
@@ -59,18 +59,18 @@ export class InformerMetrics {
       ...gauges.map(([name, unit, text, key]) => [gauge(name, unit, text), key] as const),
       ...counters.map(([name, unit, text, key]) => [counter(name, unit, text), key] as const),
     ];
-    const pending = gauge("handler.queue", "{notification}", "Notifications that wait.");
+    const pending = gauge("handler_queue", "{notification}", "Notifications that wait.");
     const folded = counter(
-      "handler.folded",
+      "handler_folded",
       "{notification}",
       "Notifications that a handler which did not keep up was spared.",
     );
-    this.#duration = meter.createHistogram(named("handler.duration"), {
+    this.#duration = meter.createHistogram(named("handler_duration"), {
       unit: "s",
       description: "How long a call of a handler took.",
     });
     const observed = [...readings.map(([instrument]) => instrument), pending, folded];
-    const attributes = { "watchfanout.informer": this.#name };
+    const attributes = { informer: this.#name };
     const observe = (result: {
       observe(instrument: Observable, value: number, attributes: Attributes): void;
     }): void => {
@@ -97,6 +97,6 @@ export class InformerMetrics {
   }
 
   #attributesOf(handler: string): Attributes {
-    return { "watchfanout.informer": this.#name, "watchfanout.handler": handler };
+    return { informer: this.#name, handler };
   }
 }
