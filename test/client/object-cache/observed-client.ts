@@ -1,0 +1,42 @@
+import type { Client } from "../../../src/client/client.ts";
+import type { WatchOptions } from "../../../src/client/options.ts";
+import type { WatchUnit } from "../../../src/client/unit-assembler.ts";
+
+/** A client that knows what those who watch through it have taken in. */
+export class ObservedClient {
+  readonly #client: Client;
+  /** Up to which revision each key's watch has been taken in. */
+  readonly #taken = new Map<string, number>();
+  #wake = Promise.withResolvers<void>();
+
+  constructor(client: Client) {
+    this.#client = client;
+  }
+
+  readonly watch = (
+    resource: string,
+    options: WatchOptions = {},
+  ): AsyncGenerator<WatchUnit, void, void> => this.#watch(resource, options);
+
+  /** Resolves once all up to `revision` that is of `key` has been taken in. */
+  async untilTaken(key: string, revision: number): Promise<void> {
+    while ((this.#taken.get(key) ?? 0) < revision) await this.#wake.promise;
+  }
+
+  /** A watch of another history may be at any revision. */
+  forget(): void {
+    this.#taken.clear();
+  }
+
+  async *#watch(resource: string, options: WatchOptions): AsyncGenerator<WatchUnit, void, void> {
+    const { scope = { prefix: "" } } = options;
+    const key = "key" in scope ? scope.key : "";
+    for await (const unit of this.#client.watch(resource, options)) {
+      yield unit;
+      // Whoever asks for the next unit is through with this one.
+      this.#taken.set(key, unit.revision);
+      this.#wake.resolve();
+      this.#wake = Promise.withResolvers();
+    }
+  }
+}
