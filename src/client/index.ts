@@ -58,6 +58,8 @@ export {
 export type { ObjectAttributes } from "./informer/local-selection.ts";
 export { IndexError, type IndexFunction } from "./informer/object-index.ts";
 export { SharedInformer } from "./informer/shared-informer.ts";
+export { ObjectCache, type ObjectCacheOptions } from "./object-cache/object-cache.ts";
+export { ObjectManager, type ObjectManagerOptions } from "./object-cache/object-manager.ts";
 export type {
   ConnectOptions,
   DeleteOptions,
@@ -82,3 +84,14 @@ export type {
 export type { WatchUnit } from "./unit-assembler.ts";
 export type { Change, UpdateOptions } from "./update.ts";
 export { bytes, jsonValues, protobufValues, type ValueCodec } from "./value-codec.ts";
+export { WorkQueueFullError, type WorkQueueOptions } from "./work-queue/options.ts";
+export {
+  type BucketOptions,
+  BucketRateLimiter,
+  defaultControllerRateLimiter,
+  ItemExponentialFailureRateLimiter,
+  MaxOfRateLimiter,
+  type RateLimiter,
+} from "./work-queue/rate-limiter.ts";
+export { type RunWorkersOptions, runWorkers } from "./work-queue/run-workers.ts";
+export { WorkQueue } from "./work-queue/work-queue.ts";
