@@ -30,3 +30,17 @@ export const systemClock: Clock = {
     return { cancel: () => clearImmediate(immediate) };
   },
 };
+
+/** Resolves after `ms` milliseconds, or at once when the signal is aborted. */
+export function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal?.aborted === true) return resolve();
+    const done = (): void => {
+      timer.cancel();
+      signal?.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = clock.setTimeout(done, ms);
+    signal?.addEventListener("abort", done);
+  });
+}

@@ -1,12 +1,12 @@
 import type { Logger } from "pino";
-import type { Clock } from "../clock.ts";
-import { hasReason, otherHistory, upstreamUnavailable, WatchFanoutError } from "../errors.ts";
+import { type Clock, pause } from "../clock.ts";
+import { hasReason, upstreamUnavailable, WatchFanoutError } from "../errors.ts";
 import type { WatchBatch } from "../storage/event.ts";
 import type { StoredObject } from "../storage/object.ts";
 import type { Scope, Storage, WatchStream } from "../storage/storage.ts";
 import { Backoff, type BackoffBounds, defaultBackoffBounds } from "./backoff.ts";
+import { FollowedHistory } from "./followed-history.ts";
 import { oldestWithin } from "./history-reach.ts";
-import { LastChange } from "./last-change.ts";
 
 /** The whole state at one revision, as a Reflector hands it over. */
 export interface ListedState {
@@ -97,14 +97,16 @@ export class Reflector {
   #cause: ReplaceCause = "start";
   /** Where the last watch broke whose position was given up. */
   #lostAt = 0;
-  #historyId = "";
-  readonly #lastChange = new LastChange();
+  readonly #history: FollowedHistory;
   #failure: WatchFanoutError | undefined;
   #reconnects = 0;
   #relists = 0;
 
   constructor(options: ReflectorOptions) {
     this.#options = options;
+    this.#history = new FollowedHistory(options.storage, (historyId) =>
+      handOver(() => options.target.identify?.(historyId)),
+    );
     this.#scope = options.scope ?? { prefix: "" };
     this.#backoff = new Backoff(
       options.backoff ?? defaultBackoffBounds,
@@ -133,7 +135,7 @@ export class Reflector {
    * on that is beyond doubt, and nothing is asked.
    */
   async confirmHistory(signal: AbortSignal = this.#stopping.signal): Promise<void> {
-    if (this.#failure !== undefined) await this.#checkHistory(signal);
+    if (this.#failure !== undefined) await this.#history.check(signal);
   }
 
   /**
@@ -166,7 +168,7 @@ export class Reflector {
     while (!signal.aborted) {
       try {
         if (this.#position === undefined) this.#position = await this.#list();
-        else await this.#checkHistory(signal);
+        else await this.#history.check(signal);
         // Either may have been told so meanwhile: to stop, or to list anew.
         if (signal.aborted) return;
         if (this.#position !== undefined) await this.#follow(this.#position);
@@ -205,22 +207,7 @@ export class Reflector {
     );
     const next = this.#position === undefined ? "list" : "resume";
     this.#options.onFailure?.({ error, next, pauseMs, revision: from });
-    await this.#pause(pauseMs);
-  }
-
-  /**
-   * Rejects with HISTORY_CHANGED if the history is another one by now: the change that came last is not
-   * there any more, or someone has found out and given the history another id. An id that can't be read says
-   * nothing.
-   */
-  async #checkHistory(signal: AbortSignal): Promise<void> {
-    const { storage, target } = this.#options;
-    await this.#lastChange.check(storage, signal);
-    const historyId = await storage.historyId(signal);
-    if (historyId === "" || historyId === this.#historyId) return;
-    if (this.#historyId !== "") throw otherHistory(this.#historyId, historyId);
-    this.#historyId = historyId;
-    handOver(() => target.identify?.(historyId));
+    await pause(this.#options.clock, pauseMs, this.#stopping.signal);
   }
 
   /**
@@ -230,11 +217,11 @@ export class Reflector {
   async #findHistory(current: number, signal: AbortSignal): Promise<string> {
     const { storage } = this.#options;
     if (this.#cause === "history lost" && current < this.#lostAt) this.#cause = "history changed";
-    if (this.#cause === "history changed") return storage.renewHistory(this.#historyId, signal);
+    if (this.#cause === "history changed") return storage.renewHistory(this.#history.id, signal);
     const historyId = await storage.historyId(signal);
-    if (historyId === "") return this.#historyId;
+    if (historyId === "") return this.#history.id;
     // Someone else has found out, and given it its id.
-    if (this.#historyId !== "" && historyId !== this.#historyId) this.#cause = "history changed";
+    if (this.#history.id !== "" && historyId !== this.#history.id) this.#cause = "history changed";
     return historyId;
   }
 
@@ -251,14 +238,13 @@ export class Reflector {
     signal.throwIfAborted();
     if (this.#cause === "history lost" && handOver(() => target.contradicts?.(state)) === true) {
       this.#cause = "history changed";
-      historyId = await storage.renewHistory(this.#historyId, signal);
+      historyId = await storage.renewHistory(this.#history.id, signal);
       signal.throwIfAborted();
     }
     this.#failure = undefined;
-    this.#historyId = historyId;
     const cause = this.#cause;
     this.#cause = "history lost";
-    this.#lastChange.ofState(state.objects);
+    this.#history.begin(historyId, state.objects);
     handOver(() => target.replace({ ...state, current, historyId }, cause));
     return state.revision;
   }
@@ -306,16 +292,20 @@ export class Reflector {
     this.#stream = stream;
     // If nothing is written, only progress tells that all is well again.
     if (this.#failure !== undefined) this.#options.storage.requestProgress();
-    return new Promise<void>((resolve, reject) => {
+    const ending = new AbortController();
+    const followed = new Promise<void>((resolve, reject) => {
       this.#leave = resolve;
+      const fail = (error: unknown): void => {
+        stream.close();
+        reject(error);
+      };
       const deliver = (): void => {
         try {
           for (let batch = stream.read(); batch !== undefined; batch = stream.read()) {
             this.#apply(batch);
           }
         } catch (error) {
-          stream.close();
-          reject(error);
+          fail(error);
           return;
         }
         if (stream.ended === undefined) return;
@@ -324,30 +314,19 @@ export class Reflector {
       };
       stream.onReadable(deliver);
       deliver();
+      this.#history.keepAsking(this.#options.clock, ending.signal).catch(fail);
     });
+    return followed.finally(() => ending.abort());
   }
 
   #apply(batch: WatchBatch): void {
     const before = this.#position;
-    this.#lastChange.of(batch.events.at(-1));
+    this.#history.goOn(batch.events.at(-1));
     handOver(() => this.#options.target.apply(batch));
     // Unless the target has had it given up.
     if (this.#position === before) this.#position = batch.revision ?? before;
     this.#backoff.reset();
     this.#failure = undefined;
-  }
-
-  #pause(ms: number): Promise<void> {
-    const { signal } = this.#stopping;
-    return new Promise((resolve) => {
-      const timer = this.#options.clock.setTimeout(done, ms);
-      function done(): void {
-        timer.cancel();
-        signal.removeEventListener("abort", done);
-        resolve();
-      }
-      signal.addEventListener("abort", done);
-    });
   }
 }
 

@@ -49,6 +49,31 @@ describe("A cache whose upstream watch breaks", () => {
     expect(cached.cacher.currentHistoryId).toBe(anew);
   });
 
+  it("learns of that within ten seconds also while its watch goes on as if nothing had happened", async () => {
+    const { cached, stream } = await watched();
+    const anew = await cached.store.renewHistory(await cached.store.historyId());
+    await cached.clock.elapse(9_000);
+    expect(stream.ended).toBeUndefined();
+    await cached.clock.elapse(2_000);
+    expect(stream.ended).toMatchObject({
+      reason: "HISTORY_CHANGED",
+      metadata: { history_id: anew },
+    });
+    expect(cached.cacher.currentHistoryId).toBe(anew);
+  });
+
+  it("asks on when nobody answers that", async () => {
+    const { cached, stream } = await watched();
+    const historyId = cached.store.historyId.bind(cached.store);
+    cached.store.historyId = () => Promise.reject(upstreamUnavailable("No answer."));
+    await cached.clock.elapse(30_000);
+    expect(stream.ended).toBeUndefined();
+    cached.store.historyId = historyId;
+    await cached.store.renewHistory(await historyId());
+    await cached.clock.elapse(10_000);
+    expect(stream.ended).toMatchObject({ reason: "HISTORY_CHANGED" });
+  });
+
   it("gives the history another id when it finds that by itself", async () => {
     const { cached, stream, breakUpstream } = await watched();
     const old = await cached.store.historyId();
