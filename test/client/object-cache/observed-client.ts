@@ -7,6 +7,8 @@ export class ObservedClient {
   readonly #client: Client;
   /** Up to which revision each key's watch has been taken in. */
   readonly #taken = new Map<string, number>();
+  /** How many initial states of each key have been taken in. */
+  readonly #begun = new Map<string, number>();
   #wake = Promise.withResolvers<void>();
 
   constructor(client: Client) {
@@ -23,9 +25,9 @@ export class ObservedClient {
     while ((this.#taken.get(key) ?? 0) < revision) await this.#wake.promise;
   }
 
-  /** A watch of another history may be at any revision. */
-  forget(): void {
-    this.#taken.clear();
+  /** Resolves once so many initial states of `key` have been taken in, whatever revisions they are at. */
+  async untilBegun(key: string, times: number): Promise<void> {
+    while ((this.#begun.get(key) ?? 0) < times) await this.#wake.promise;
   }
 
   async *#watch(resource: string, options: WatchOptions): AsyncGenerator<WatchUnit, void, void> {
@@ -35,6 +37,7 @@ export class ObservedClient {
       yield unit;
       // Whoever asks for the next unit is through with this one.
       this.#taken.set(key, unit.revision);
+      if (unit.initial) this.#begun.set(key, (this.#begun.get(key) ?? 0) + 1);
       this.#wake.resolve();
       this.#wake = Promise.withResolvers();
     }

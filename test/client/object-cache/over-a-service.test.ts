@@ -112,12 +112,11 @@ it("A service that comes back with another history is gone on with, and until th
   expect((await cache.get("gone")).value.n).toBe(4);
   await before.close();
   expect((await cache.get("a")).value.n).toBe(3);
-  observed.forget();
   const second = new MemoryStorage({ clock: systemClock });
-  const { revision } = await second.put({ key: "a", value: json({ n: 30 }) });
+  await second.put({ key: "a", value: json({ n: 30 }) });
   const after = await CachedServer.over(second, {}, port);
   onTestFinished(() => after.close());
-  await Promise.all(["a", "gone"].map((key) => observed.untilTaken(key, revision)));
+  await Promise.all(["a", "gone"].map((key) => observed.untilBegun(key, 2)));
   expect((await cache.get("a")).value.n).toBe(30);
   await expect(cache.get("gone")).rejects.toEqual(absent);
   expect(errors).toEqual(["HISTORY_CHANGED", "HISTORY_CHANGED"]);
