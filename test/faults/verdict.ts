@@ -58,9 +58,7 @@ function wrongInReads(world: World, eras: Eras, named: Named[]): string[] {
   for (const { historyId, what, ...told } of world.reader.reads) {
     const explained = explainRead(told, eras);
     wrong.push(...explained.wrong.map((broken) => `${what}: ${broken}`));
-    // What etcd itself answers, where the cache is too far behind, is named as the cache is: while a replica
-    // has not found out yet that its history is over, this says nothing of the answer.
-    if (told.fromEra === told.toEra) named.push({ historyId, eras: explained.eras, what });
+    named.push({ historyId, eras: explained.eras, what });
   }
   for (const { what, code, reason, message } of world.reader.failed) {
     const end = { code, reason, metadata: {}, resumePoint: undefined };
