@@ -47,6 +47,14 @@ export class DelayHeap<T extends Delayed> {
     return first;
   }
 
+  /** Takes out everything, in no order. */
+  clear(): readonly T[] {
+    const items = this.#items;
+    this.#items = [];
+    for (const item of items) item.position = -1;
+    return items;
+  }
+
   #rise(item: T): void {
     while (item.position > 0) {
       const above = this.#items[(item.position - 1) >> 1];

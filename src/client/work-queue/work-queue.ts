@@ -34,7 +34,7 @@ export class WorkQueue<K extends NonNullable<unknown>> {
   #ready = new Fifo<Entry<K>>();
   /** Those that workers have, the one that was handed out first in front. */
   readonly #processing = new Set<Entry<K>>();
-  #delayed = new DelayHeap<Entry<K>>();
+  readonly #delayed = new DelayHeap<Entry<K>>();
   #timer: { readonly due: number; readonly timer: Timer } | undefined;
   /** Who waits for a key, first come first served. Not empty only while `#ready` is. */
   readonly #waiting = new Set<(entry: Entry<K> | undefined) => void>();
@@ -287,9 +287,7 @@ export class WorkQueue<K extends NonNullable<unknown>> {
   }
 
   #dropDelayed(): void {
-    for (let entry = this.#delayed.shift(); entry !== undefined; entry = this.#delayed.shift()) {
-      this.#forgetIdle(entry);
-    }
+    for (const entry of this.#delayed.clear()) this.#forgetIdle(entry);
     this.#setTimer();
   }
 

@@ -13,9 +13,15 @@ class Thing extends Delayed {
 
 it("A DelayHeap gives what is due first, first come first served, at the earliest of its times.", () => {
   const put = fc.record({ name: fc.nat(15), due: fc.nat(30) });
-  const steps = fc.array(fc.oneof({ weight: 3, arbitrary: put }, fc.constant("shift" as const)), {
-    maxLength: 100,
-  });
+  const steps = fc.array(
+    fc.oneof(
+      { weight: 3, arbitrary: put },
+      fc.constantFrom("shift" as const, "shift" as const, "clear" as const),
+    ),
+    {
+      maxLength: 100,
+    },
+  );
   fc.assert(
     fc.property(steps, (todo) => {
       const things = Array.from({ length: 16 }, (_, name) => new Thing(name));
@@ -30,6 +36,12 @@ it("A DelayHeap gives what is due first, first come first served, at the earlies
       for (const step of todo) {
         if (step === "shift") {
           shift();
+          continue;
+        }
+        if (step === "clear") {
+          const cleared = heap.clear().map(({ name }) => name);
+          expect(cleared.sort()).toEqual(model.map(({ name }) => name).sort());
+          model = [];
           continue;
         }
         const thing = things[step.name];
