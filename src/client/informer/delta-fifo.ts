@@ -1,6 +1,6 @@
 import { abortable } from "../../abort.ts";
 import { DeletedFinalStateUnknown, type Delta, type Deltas, type Keyed } from "./delta.ts";
-import { foldDeltas, joinDelta } from "./fold-deltas.ts";
+import { foldDeltas } from "./fold-deltas.ts";
 import { KeyedQueue } from "./keyed-queue.ts";
 
 /** What the consumer has made of the deltas that it took: an Indexer, for instance. */
@@ -48,7 +48,7 @@ const defaultCapacity = 10_000;
  * that has gathered, to one consumer: what comes of it meanwhile waits until that one is done. If that one
  * fails, the deltas go back, before what came since, and the key to the end of the queue.
  *
- * Two deletions in a row are one. Above `capacity` deltas, each further one folds what waits of its key: to
+ * What is gone is not deleted twice. Above `capacity` deltas, each further one folds what waits of its key: to
  * four at the most, and to nothing if the consumer never knew the object and it is gone again. So what is held
  * is no more than `capacity`, and four deltas for each object that is there or that the consumer knows,
  * however many changes come and however slow the consumer is. What is lost by that is states in between.
@@ -205,9 +205,8 @@ export class DeltaFIFO<T extends Keyed> {
       gathered.isInitial = true;
       this.#initial++;
     }
-    const before = gathered.deltas.length;
-    joinDelta(gathered.deltas, delta);
-    this.#pendingDeltas += gathered.deltas.length - before;
+    gathered.deltas.push(delta);
+    this.#pendingDeltas++;
     this.#makeRoom(gathered);
   }
 
@@ -262,17 +261,10 @@ export class DeltaFIFO<T extends Keyed> {
     const { key } = gathered;
     const since = this.#taken.get(key)?.since;
     this.#taken.delete(key);
-    const before = since?.deltas.length ?? 0;
+    this.#pendingDeltas += gathered.deltas.length;
     // Whoever failed may have kept what it was handed.
-    const deltas = [...gathered.deltas];
-    for (const delta of since?.deltas ?? []) joinDelta(deltas, delta);
-    gathered.deltas = deltas;
-    if (since?.isInitial === true) {
-      // Both are one key of the first state now.
-      if (gathered.isInitial) this.#initial--;
-      gathered.isInitial = true;
-    }
-    this.#pendingDeltas += deltas.length - before;
+    gathered.deltas = [...gathered.deltas, ...(since?.deltas ?? [])];
+    if (since?.isInitial === true) gathered.isInitial = true;
     this.#enqueue(gathered);
     this.#makeRoom(gathered);
   }

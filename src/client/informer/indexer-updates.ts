@@ -91,19 +91,22 @@ export class IndexerUpdates<T> {
     // One that never could be taken in.
     if (before === undefined) return;
     this.#indexer.delete(deleted.key);
-    const last = deleted instanceof DeletedFinalStateUnknown ? deleted.object : deleted;
-    const object = this.#lastState(before, last);
     this.#listener.onChange(
       Notification.deleted(
         before,
-        last === deleted ? object : new DeletedFinalStateUnknown(object),
+        deleted instanceof DeletedFinalStateUnknown
+          ? new DeletedFinalStateUnknown(this.#lastState(before, deleted.object) ?? before)
+          : (this.#lastState(before, deleted) ?? { ...before, modRevision: deleted.modRevision }),
       ),
       false,
     );
   }
 
-  /** `last` for the user's eyes. It is a later state than `before` only where those between were folded away. */
-  #lastState(before: TypedObject<T>, last: Arriving<T>): TypedObject<T> {
+  /**
+   * `last` for the user's eyes; undefined if it can't be had. It is a later state than `before` only where those
+   * between were folded away.
+   */
+  #lastState(before: TypedObject<T>, last: Arriving<T>): TypedObject<T> | undefined {
     if (!(last instanceof StoredObject)) return last;
     const { modRevision } = last;
     if (last.createRevision === before.createRevision && last.version === before.version) {
@@ -112,15 +115,11 @@ export class IndexerUpdates<T> {
     const taken = this.#intake.take(last);
     if (!(taken instanceof Error)) return taken;
     this.#listener.onRejected(taken);
-    return before;
+    return undefined;
   }
 
   /** Whether a listed object is the one that is there already. */
   #isSame(before: TypedObject<T>, listed: StoredObject): boolean {
-    return (
-      before.modRevision === listed.modRevision &&
-      before.createRevision === listed.createRevision &&
-      !this.#suspects.has(listed.key)
-    );
+    return before.modRevision === listed.modRevision && !this.#suspects.has(listed.key);
   }
 }

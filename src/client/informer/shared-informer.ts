@@ -253,7 +253,7 @@ export class SharedInformer<T> {
   #setResyncTimer(): void {
     if (this.#resyncMs === undefined) return;
     this.#resyncTimer = this.#clock.setTimeout(() => {
-      if (this.#feed.hasSynced) this.#feed.resync();
+      this.#feed.resync();
       this.#setResyncTimer();
     }, this.#resyncMs);
   }

@@ -123,10 +123,7 @@ export class DeltaModel {
   }
 }
 
-/** Two deletions in a row are one: the one that knows the final state. */
 function join(entry: Entry, delta: string, newest: Thing | undefined): void {
   entry.newest = newest;
-  const isTwice = delta.startsWith("Deleted") && entry.deltas.at(-1)?.startsWith("Deleted");
-  if (isTwice !== true) entry.deltas.push(delta);
-  else if (!delta.includes("?")) entry.deltas[entry.deltas.length - 1] = delta;
+  entry.deltas.push(delta);
 }

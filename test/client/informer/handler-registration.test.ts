@@ -10,7 +10,7 @@ function object(key: string): TypedObject<string> {
 }
 
 /** A handler of an informer that has synced. */
-function register(onAdd: (object: TypedObject<string>) => void, clock: Clock) {
+function register(onAdd: (object: TypedObject<string>) => unknown, clock: Clock) {
   return new HandlerRegistration<string>({
     handler: { onAdd },
     name: "handler",
@@ -35,6 +35,19 @@ describe("A handler's registration", () => {
     registration.notify(Notification.deleted(object("a"), object("a")));
     await clock.settle();
     expect([calls, registration.hasSynced]).toEqual([[], true]);
+  });
+
+  it("has not synced while it is called for the last initial object", async () => {
+    const clock = new FakeClock();
+    const call = Promise.withResolvers<void>();
+    const registration = register(() => call.promise, clock);
+    registration.notify(Notification.added(object("a"), true));
+    await clock.settle();
+    // Its informer finds out that no more will come.
+    registration.checkSynced();
+    expect(registration.hasSynced).toBe(false);
+    call.resolve();
+    await registration.waitForSync();
   });
 
   it("gives the event loop its turn while there is more to tell", async () => {

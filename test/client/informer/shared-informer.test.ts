@@ -1,6 +1,9 @@
 import { describe, expect, it } from "vitest";
+import { SharedInformer } from "../../../src/client/informer/shared-informer.ts";
 import { jsonValues } from "../../../src/client/value-codec.ts";
 import { WatchFanoutError } from "../../../src/errors.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { batch, object } from "../../reflector/reflected.ts";
 import { ScriptedStorage } from "../../reflector/scripted-storage.ts";
 import { Informed } from "./informed.ts";
 
@@ -106,7 +109,10 @@ describe("An informer has synced", () => {
     await informed.start();
     await informed.informer.waitForSync();
     await registration.waitForSync();
-    expect(registration.hasSynced).toBe(true);
+    expect([registration.hasSynced, informed.listen().registration.hasSynced]).toEqual([
+      true,
+      true,
+    ]);
   });
 
   it("or is not waited for any longer: by a signal, or as it is stopped", async () => {
@@ -225,6 +231,72 @@ describe("An object that can't be taken in", () => {
   });
 });
 
+describe("An informer that does not keep up", () => {
+  it("tells what it folds to the newest state, and what went as it last was", async () => {
+    const informed = await Informed.start({ queueSize: 0 });
+    await informed.write({ a: "0", b: "0" });
+    const told = informed.listen();
+    await informed.clock.settle();
+    told.take();
+    for (const text of ["1", "2", "3"]) {
+      const value = Buffer.from(text);
+      for (const key of ["a", "b", "brief"]) await informed.store.put({ key, value });
+    }
+    for (const key of ["b", "brief"]) await informed.store.delete({ key });
+    await informed.clock.settle();
+    expect(told.lines).toEqual([
+      "a=0@2 is a=1@3",
+      "a=1@3 is a=3@9",
+      "b=0@2 is b=1@4",
+      "deleted b=3@12",
+    ]);
+  });
+
+  it("tells of what went as it was known, where its last state can't be decoded", async () => {
+    const informed = await Informed.start({ queueSize: 0 });
+    const told = informed.listen();
+    await informed.write({ a: "0" });
+    for (const text of ["1", "2", "?"]) {
+      await informed.store.put({ key: "a", value: Buffer.from(text) });
+    }
+    await informed.store.delete({ key: "a" });
+    await informed.clock.settle();
+    expect(told.lines).toEqual(["added a=0@2", "a=0@2 is a=1@3", "deleted a=1@6"]);
+    expect(informed.errors).toHaveLength(1);
+  });
+
+  it("gives the event loop its turn, and has synced when it is through", async () => {
+    const storage = new ScriptedStorage();
+    storage.objects = ["a", "b", "c", "d"].map((key) => object(key, 5));
+    const turns: string[] = [];
+    let now = 0;
+    const fake = new FakeClock();
+    const informer: SharedInformer<string> = new SharedInformer({
+      storage,
+      codec: {
+        decode: (_value, key) => {
+          turns.push(`${key}, ${informer.hasSynced}`);
+          now += 2;
+          return key;
+        },
+        encode: (text: string) => Buffer.from(text),
+      },
+      clock: {
+        now: () => now,
+        setTimeout: (callback, ms) => fake.setTimeout(callback, ms),
+        setImmediate: (callback) => {
+          turns.push("turn");
+          return fake.setImmediate(callback);
+        },
+      },
+    });
+    informer.start();
+    await fake.settle();
+    expect(turns).toEqual(["turn", "a, false", "b, false", "c, false", "turn", "d, false"]);
+    expect([informer.hasSynced, informer.revision]).toEqual([true, 5]);
+  });
+});
+
 describe("A gap in history", () => {
   it("is made up for by what changed, what is new and what vanished, and by nothing else", async () => {
     const informed = await Informed.start();
@@ -282,14 +354,16 @@ describe("A gap in history", () => {
     informed.store.break();
     await informed.clock.elapse(1_000);
     expect(told.take()).toEqual(["a=one@2 is a=one@2", "b=one@2 is b=one@2"]);
-    await informed.gap();
-    expect(told.take()).toEqual([]);
+    // From then on revisions mean again what they say.
+    await informed.gap({ b: "two" });
+    expect(told.take()).toEqual(["b=one@2 is b=two@3"]);
   });
 });
 
 describe("A resync", () => {
   it("tells handlers of all objects again, each time that the period is over", async () => {
     const informed = await Informed.start({ resyncMs: 60_000 });
+    informed.informer.start();
     await informed.write({ a: "one", b: "two" });
     const told = informed.listen();
     const spared = informed.listen({ resync: false });
@@ -364,6 +438,17 @@ describe("An informer that is stopped", () => {
     expect([informed.clock.pendingTimers, informed.clock.pendingImmediates]).toEqual([0, 0]);
   });
 
+  it("takes in nothing that has arrived but is not in yet", async () => {
+    const storage = new ScriptedStorage();
+    const informed = await Informed.start({ storage });
+    storage.stream.push(batch(6, ["ADDED", "a", 6]));
+    expect(informed.informer.stats().pendingKeys).toBe(1);
+    await informed.informer.stop();
+    expect(informed.informer.stats().pendingKeys).toBe(0);
+    expect(informed.clock.pendingImmediates).toBe(0);
+    expect(informed.informer.revision).toBe(5);
+  });
+
   it("before it was started, never begins", async () => {
     const informed = new Informed();
     await informed.informer[Symbol.asyncDispose]();
@@ -403,7 +488,18 @@ describe("An informer that is stopped", () => {
     expect(informed.informer.isStopped).toBe(true);
   });
 
-  it("tells first what has arrived, if it is to drain", async () => {
+  it("takes in and tells first what has arrived, if it is to drain", async () => {
+    const storage = new ScriptedStorage();
+    const informed = await Informed.start({ storage });
+    const told = informed.listen();
+    storage.stream.push(batch(6, ["ADDED", "a", 6]));
+    const stop = informed.informer.stop({ drain: true });
+    await informed.clock.settle();
+    await stop;
+    expect(told.lines).toEqual(["added a=@6"]);
+  });
+
+  it("tells first what its handlers have not been told yet, if it is to drain", async () => {
     const informed = await Informed.start();
     const told = informed.listen();
     for (const value of ["one", "two"]) {
