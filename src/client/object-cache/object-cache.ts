@@ -40,11 +40,16 @@ export interface ObjectCacheOptions<T> {
  * what one needs that uses a few objects out of very many. All watches share the client's connections. Who
  * needs most of a resource, or to be told of changes, is better off with a SharedInformer.
  *
- * The first reference to a key begins its watch, and the last one that is deleted ends it. What is served is
- * some state that the object has had, and never goes back to an older one; while a watch is broken it may be
- * old, however long that takes. Only another history (an etcd that was restored) may take it back.
+ *     await using cache = new ObjectCache({ client, resource: "configs", codec: jsonValues<Config>() });
+ *     cache.addReference("ns-1/web");
+ *     const { value } = await cache.get("ns-1/web");
  *
- * What was cut off goes on by itself, after pauses that grow and are never in step.
+ * The first reference to a key begins its watch, and the last one that is deleted ends it. What is served is
+ * some state that the object has had: the first is as new as any write that completed before the first
+ * reference, and none is older than one before. While a watch is broken what is served grows old, however long
+ * that takes. Only another history (an etcd that was restored) may take an object back.
+ *
+ * What was cut off goes on by itself, after pauses that grow and are never in step. Close it before its client.
  */
 export class ObjectCache<T> {
   readonly #terms: WatchedObjectTerms<T>;

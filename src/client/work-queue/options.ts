@@ -17,6 +17,7 @@ export interface WorkQueueOptions<K> {
    * a worker can always put its own back. Default 1,000,000.
    */
   readonly maxKeys?: number | undefined;
+  /** Default: the machine's, whose timers do not keep the process alive. */
   readonly clock?: Clock | undefined;
 }
 

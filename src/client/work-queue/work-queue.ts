@@ -19,7 +19,15 @@ const longestTimerMs = 2 ** 31 - 1;
  * - `addAfter` is an `add` at a later time. Of two for one key the earlier holds; an `add` in between stands
  *   beside it.
  *
- * `runWorkers` is the loop over it that most need.
+ * `runWorkers` is the loop over it that most need:
+ *
+ *     const queue = new WorkQueue<string>({ name: "pods" });
+ *     informer.addEventHandler({
+ *       onAdd: ({ key }) => queue.add(key),
+ *       onUpdate: (_, { key }) => queue.add(key),
+ *       onDelete: ({ key }) => queue.add(key),
+ *     });
+ *     await runWorkers(4, queue, (key, signal) => reconcile(key, signal), { signal });
  */
 export class WorkQueue<K extends NonNullable<unknown>> {
   readonly name: string;

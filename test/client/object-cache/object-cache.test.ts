@@ -62,6 +62,8 @@ describe("The watch of an object", () => {
       sendInitialEvents: true,
       delivery: "LATEST_STATE",
     });
+    // With a revision, and be it 0, the state would not have to be linearizable.
+    expect(client.of("ns/a").options.afterRevision).toBe(undefined);
   });
 
   it("begins again with a reference that comes after the last was deleted", async () => {
