@@ -75,6 +75,7 @@ export type { Interruption } from "./resuming-watch.ts";
 export { DecodeFailure, decodeTyped, type TypedObject } from "./typed-object.ts";
 export type {
   Deleted,
+  ResourceInformerOptions,
   TypedBatch,
   TypedEvent,
   TypedPage,

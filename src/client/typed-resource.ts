@@ -2,6 +2,8 @@ import type { Clock } from "../clock.ts";
 import type { WatchEvent } from "../storage/event.ts";
 import type { StoredObject } from "../storage/object.ts";
 import type { Client } from "./client.ts";
+import type { SharedInformerOptions } from "./informer/informer-options.ts";
+import { SharedInformer } from "./informer/shared-informer.ts";
 import type {
   DeleteOptions,
   ListOptions,
@@ -9,6 +11,7 @@ import type {
   ReadOptions,
   WatchOptions,
 } from "./options.ts";
+import { RemoteStorage, type RemoteStorageOptions } from "./remote-storage.ts";
 import { DecodeFailure, decodeTyped, type TypedObject, typed } from "./typed-object.ts";
 import type { WatchUnit } from "./unit-assembler.ts";
 import { type Change, type UpdateOptions, update } from "./update.ts";
@@ -25,6 +28,11 @@ export interface TypedResourceOptions {
   /** Numbers from 0 to below 1, for jitter. Default: the client's. */
   readonly random?: (() => number) | undefined;
 }
+
+/** Which objects an informer is of, and the rest of its options. */
+export interface ResourceInformerOptions<T>
+  extends Pick<RemoteStorageOptions, "labelSelector" | "fieldSelector" | "delivery">,
+    Omit<SharedInformerOptions<T>, "storage" | "codec"> {}
 
 export interface TypedPage<T> {
   /** The same on every page of one listing. A watch after it continues the listing without a gap. */
@@ -168,6 +176,22 @@ export class TypedResource<T> {
   ): Promise<TypedObject<T> | undefined> {
     const parts = { client: this.#client, clock: this.#clock, random: this.#random };
     return update({ ...parts, resource: this.name, codec: this.codec }, key, change, options);
+  }
+
+  /**
+   * Keeps all objects at hand, or those that selectors pick, and tells handlers of their changes. It has not
+   * begun yet: add handlers to it, then `start`. By LATEST_STATE it need not list anew when the service has lost
+   * history, but hears less of what was between states whenever it was cut off for a moment.
+   */
+  informer(options: ResourceInformerOptions<T> = {}): SharedInformer<T> {
+    const { labelSelector, fieldSelector, delivery, ...others } = options;
+    const selected = { client: this.#client, resource: this.name, labelSelector, fieldSelector };
+    return new SharedInformer<T>({
+      ...{ name: this.name, clock: this.#clock, random: this.#random },
+      ...others,
+      storage: new RemoteStorage({ ...selected, delivery }),
+      codec: this.codec,
+    });
   }
 
   #batch({ revision, events, initial, historyId }: WatchUnit): TypedBatch<T> {

@@ -25,7 +25,7 @@ export interface EventHandlerOptions {
   readonly name?: string | undefined;
   /**
    * How many notifications wait one by one for the handler. If more come, then what waits beyond that is
-   * folded by key: the handler then hears of an object's newest state, and not of those before. Default 1,000.
+   * folded by key: the handler then hears of an object's newest state, and not of those before. Default 10,000.
    */
   readonly queueSize?: number | undefined;
   /** Whether it takes part in resyncs. Default true. */

@@ -21,7 +21,7 @@ import type { SharedInformerOptions, StopOptions } from "./informer-options.ts";
 import { Lister, type ListerOptions } from "./lister.ts";
 import { ObjectIntake } from "./object-intake.ts";
 
-const defaultHandlerQueueSize = 1_000;
+const defaultHandlerQueueSize = 10_000;
 
 /**
  * Keeps all objects of a storage at hand, and tells handlers of every change. One list and one watch serve

@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { connect } from "../../../src/client/client.ts";
-import { SharedInformer } from "../../../src/client/informer/shared-informer.ts";
-import { RemoteStorage } from "../../../src/client/remote-storage.ts";
+import type { SharedInformer } from "../../../src/client/informer/shared-informer.ts";
+import type { ResourceInformerOptions } from "../../../src/client/typed-resource.ts";
 import { batches } from "../../../src/storage/batches.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
 import type { Storage } from "../../../src/storage/storage.ts";
@@ -44,6 +44,13 @@ class Watching extends CheckedHandler {
   }
 }
 
+interface Options {
+  readonly seed: number;
+  /** How much the service keeps. */
+  readonly historyEvents?: number;
+  readonly delivery?: ResourceInformerOptions<string>["delivery"];
+}
+
 /** A real etcd, a service in front of it, an informer over a connection to that, and who writes to etcd. */
 class Informing {
   readonly replica: InProcessReplica;
@@ -55,23 +62,27 @@ class Informing {
   readonly account: Storage;
   readonly #source: Source;
   readonly #prefix: string;
+  readonly #delivery: Options["delivery"];
   /** Etcd's revision when the informer had synced, of nothing. */
   #from = 0;
   #written = 0;
 
-  private constructor(etcd: Etcd, prefix: string, replica: InProcessReplica, seed: number) {
+  private constructor(
+    etcd: Etcd,
+    prefix: string,
+    replica: InProcessReplica,
+    { seed, delivery }: Options,
+  ) {
     this.replica = replica;
     this.random = new Seeded(seed);
     this.#source = new Source(etcd);
     this.#prefix = prefix;
+    this.#delivery = delivery;
     const etcdClient = clientOf(etcd);
     this.account = new EtcdStorage(etcdClient, { prefix });
     const client = connect({ address: `127.0.0.1:${replica.relay.port}` });
-    this.informer = new SharedInformer({
-      storage: new RemoteStorage({ client, resource: "things" }),
-      codec: texts,
-      backoff: { initialMs: 5, maxMs: 50 },
-    });
+    const backoff = { initialMs: 5, maxMs: 50 };
+    this.informer = client.resource("things", texts).informer({ delivery, backoff });
     this.quick.registration = this.informer.addEventHandler(this.quick);
     this.slow.registration = this.informer.addEventHandler(this.slow, { queueSize: 2 });
     onTestFinished(async () => {
@@ -82,17 +93,17 @@ class Informing {
     });
   }
 
-  static async open(seed: number, historyEvents?: number): Promise<Informing> {
+  static async open(options: Options): Promise<Informing> {
     const etcd = await etcdOf();
     const prefix = newPrefix();
     const replica = await InProcessReplica.create({
       name: "replica",
       prefix,
       etcd: [Number(new URL(etcd.url).port)],
-      historyEvents,
+      historyEvents: options.historyEvents,
     });
     await replica.start();
-    const informing = new Informing(etcd, prefix, replica, seed);
+    const informing = new Informing(etcd, prefix, replica, options);
     informing.informer.start();
     await inTime(() => "the informer to sync", informing.informer.waitForSync());
     informing.#from = informing.informer.revision ?? 0;
@@ -147,9 +158,10 @@ class Informing {
     expect(informer.stats()).toMatchObject({ pendingKeys: 0, rejected: 0, handlers: [] });
   }
 
-  /** That there was never a gap: the quick handler was told of each change once. */
-  async checkEveryChange(): Promise<void> {
+  /** That there was never a gap: by EVERY_EVENT the quick handler was told of each change once. */
+  async checkNoGap(): Promise<void> {
     expect(this.informer.stats().relists).toBe(0);
+    if (this.#delivery === "LATEST_STATE") return;
     expect(byKey(this.quick.told)).toEqual(byKey(await this.#history()));
   }
 
@@ -180,17 +192,19 @@ function byKey(lines: readonly string[]): string[] {
   return lines.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : keyOf(a) > keyOf(b) ? 1 : 0));
 }
 
-describe("An informer over the service", () => {
-  it("has what etcd has, and tells of each change once", async () => {
-    const informing = await Informing.open(1);
+const both = [{ delivery: "EVERY_EVENT" }, { delivery: "LATEST_STATE" }] as const;
+
+describe.each(both)("An informer over the service, by $delivery,", ({ delivery }) => {
+  it("has what etcd has, and tells of each change", async () => {
+    const informing = await Informing.open({ seed: 1, delivery });
     await informing.write(50);
     await informing.check();
-    await informing.checkEveryChange();
+    await informing.checkNoGap();
   });
 
   it("goes on when etcd has been killed and is back, without listing anew", async () => {
     const etcd = await etcdOf();
-    const informing = await Informing.open(2);
+    const informing = await Informing.open({ seed: 2, delivery });
     for (let i = 0; i < 2; i++) {
       await informing.write(10);
       await etcd.kill();
@@ -198,11 +212,11 @@ describe("An informer over the service", () => {
       await informing.write(10);
     }
     await informing.check();
-    await informing.checkEveryChange();
+    await informing.checkNoGap();
   });
 
   it("goes on when the service has been restarted, without listing anew", async () => {
-    const informing = await Informing.open(3);
+    const informing = await Informing.open({ seed: 3, delivery });
     for (let i = 0; i < 3; i++) {
       await informing.write(10);
       await informing.replica.drain();
@@ -212,39 +226,24 @@ describe("An informer over the service", () => {
     }
     await informing.check();
     expect(informing.informer.stats().reconnects).toBeGreaterThan(0);
-    await informing.checkEveryChange();
+    await informing.checkNoGap();
   });
 
   it("goes on when its connection is cut at any byte, without listing anew", async () => {
-    const informing = await Informing.open(4);
+    const informing = await Informing.open({ seed: 4, delivery });
     const { relay } = informing.replica;
-    for (let i = 0; i < 25; i++) {
+    for (let i = 0; i < 15; i++) {
       const { cuts } = relay;
       relay.cutAfter(informing.random.between(0, 600));
       while (relay.cuts === cuts) await informing.write(1);
     }
     await informing.check();
     expect(informing.informer.stats().reconnects).toBeGreaterThan(5);
-    await informing.checkEveryChange();
-  });
-
-  it("makes up for history that was compacted while the service was cut off from etcd", async () => {
-    const informing = await Informing.open(5);
-    const [upstream] = informing.replica.upstream;
-    for (let i = 1; i <= 3; i++) {
-      await informing.write(10);
-      await informing.arrived();
-      upstream?.refuse();
-      await informing.compact(await informing.write(20));
-      upstream?.heal();
-      await informing.arrived();
-      expect(informing.informer.stats().relists).toBe(i);
-    }
-    await informing.check();
+    await informing.checkNoGap();
   });
 
   it("makes up for history that the service no longer keeps when it comes back", async () => {
-    const informing = await Informing.open(6, 5);
+    const informing = await Informing.open({ seed: 6, historyEvents: 5, delivery });
     const { relay } = informing.replica;
     for (let i = 1; i <= 3; i++) {
       await informing.write(3);
@@ -260,7 +259,7 @@ describe("An informer over the service", () => {
 
   it("survives all of it at once", async () => {
     const etcd = await etcdOf();
-    const informing = await Informing.open(7, 20);
+    const informing = await Informing.open({ seed: 7, historyEvents: 20, delivery });
     const { relay, upstream } = informing.replica;
     const faults: readonly (() => unknown)[] = [
       () => relay.cut(),
@@ -271,9 +270,33 @@ describe("An informer over the service", () => {
       async () => informing.compact(await informing.write(1)),
       () => informing.arrived(),
     ];
-    for (let i = 0; i < 25; i++) {
+    for (let i = 0; i < 15; i++) {
       await informing.write(informing.random.between(1, 15));
       await informing.random.pick(faults)();
+    }
+    await informing.check();
+  });
+});
+
+describe("History that is compacted while the service is cut off from etcd", () => {
+  it.each([
+    ["has an informer by EVERY_EVENT list anew", "EVERY_EVENT", 1],
+    [
+      "does not have one by LATEST_STATE do so: the service tells it the difference",
+      "LATEST_STATE",
+      0,
+    ],
+  ] as const)("%s", async (_what, delivery, relists) => {
+    const informing = await Informing.open({ seed: 5, delivery });
+    const [upstream] = informing.replica.upstream;
+    for (let i = 1; i <= 3; i++) {
+      await informing.write(10);
+      await informing.arrived();
+      upstream?.refuse();
+      await informing.compact(await informing.write(20));
+      upstream?.heal();
+      await informing.arrived();
+      expect(informing.informer.stats().relists).toBe(relists * i);
     }
     await informing.check();
   });
