@@ -3,6 +3,7 @@ import type { Clock } from "../clock.ts";
 import { invalidRequest } from "../errors.ts";
 import { Backoff } from "../reflector/backoff.ts";
 import { callStreaming, callUnary, isDecided, type Method } from "./call.ts";
+import { CallTelemetry, watchOpened } from "./call-telemetry.ts";
 import { type Endpoint, Endpoints } from "./endpoints.ts";
 import { CallFailure, failureOf, notConnected, streamEndedEarly } from "./failure.ts";
 import type { ConnectOptions } from "./options.ts";
@@ -71,6 +72,8 @@ export class Connection {
   ): AsyncGenerator<Response, void, void> {
     const endpoint = this.#endpoints.pick("watches");
     const { address, open } = endpoint;
+    const ended = watchOpened(address);
+    let failure: CallFailure | undefined;
     open.watches++;
     try {
       await this.#connect(endpoint, this.#connectTimeoutMs, signal);
@@ -82,11 +85,12 @@ export class Connection {
       if (!signal.aborted) throw streamEndedEarly(address);
     } catch (error) {
       if (signal.aborted) return;
-      const failure = failureOf(error, { address, write: false });
+      failure = failureOf(error, { address, write: false });
       if (failure.elsewhere) endpoint.failed(failure.retryDelayMs);
       throw this.#endpoints.hasOther(endpoint) ? failure.withoutDelay() : failure;
     } finally {
       open.watches--;
+      ended(failure);
     }
   }
 
@@ -94,25 +98,46 @@ export class Connection {
     this.#endpoints.close();
   }
 
-  /**
-   * Asks each server once, and after a pause again, until there is an answer, or what no other attempt
-   * mends, or no more time or attempts are left: then it fails as the last attempt did.
-   */
   async #call<Request, Response>(
     method: Method<Request, Response>,
     request: Request,
     terms: CallTerms,
     write: boolean,
   ): Promise<Response> {
+    const telemetry = new CallTelemetry(this.#clock, method.path);
+    try {
+      const answer = await this.#persist(method, request, terms, write, telemetry);
+      telemetry.answered();
+      return answer;
+    } catch (error) {
+      telemetry.failed(error);
+      throw error;
+    }
+  }
+
+  /**
+   * Asks each server once, and after a pause again, until there is an answer, or what no other attempt
+   * mends, or no more time or attempts are left: then it fails as the last attempt did.
+   */
+  async #persist<Request, Response>(
+    method: Method<Request, Response>,
+    request: Request,
+    terms: CallTerms,
+    write: boolean,
+    telemetry: CallTelemetry,
+  ): Promise<Response> {
     const { signal, server } = terms;
     const end = this.#clock.now() + positive("timeoutMs", terms.timeoutMs ?? this.#timeoutMs);
     const left = (): number => end - this.#clock.now();
     const backoff = new Backoff(retryBounds, this.#random);
     const tried = new Set<Endpoint>();
+    let before: CallFailure | undefined;
     for (let attempt = 1; ; attempt++) {
       const endpoint = server ?? this.#endpoints.pick("calls", tried);
+      telemetry.attempt(endpoint.address, before);
       const result = await this.#attempt(endpoint, method, request, left(), signal, write);
       if (!(result instanceof CallFailure)) return result;
+      before = result;
       const again = write ? result.writeAgain : result.readAgain;
       if (!again || attempt >= this.#maxAttempts) throw result.error;
       tried.add(endpoint);
