@@ -31,6 +31,18 @@ export const systemClock: Clock = {
   },
 };
 
+/**
+ * The machine's own time, with timers that keep the process alive. For clients: while the server is away there may
+ * be nothing but such a timer, and a program that waits for its server is not to end of that.
+ */
+export const keepAliveClock: Clock = {
+  ...systemClock,
+  setTimeout: (callback, delayMs) => {
+    const timeout = setTimeout(callback, delayMs);
+    return { cancel: () => clearTimeout(timeout) };
+  },
+};
+
 /** Resolves after `ms` milliseconds, or at once when the signal is aborted. */
 export function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {

@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from "../clock.ts";
+import { type Clock, keepAliveClock } from "../clock.ts";
 import type { StoredObject } from "../storage/object.ts";
 import type { ListRequest as WireListRequest } from "../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { StoredObject__Output as WireObject } from "../wire/generated/watchfanout/v1/StoredObject.ts";
@@ -67,7 +67,7 @@ export class Client {
   readonly #random: () => number;
 
   constructor(options: ConnectOptions) {
-    this.#clock = options.clock ?? systemClock;
+    this.#clock = options.clock ?? keepAliveClock;
     this.#random = options.random ?? Math.random;
     this.#connection = new Connection(options, this.#clock, this.#random);
   }

@@ -5,7 +5,7 @@
  *     const pods = client.resource("pods", jsonValues<Pod>());
  *     for await (const { events } of pods.watch({ sendInitialEvents: true })) { … }
  */
-export { type Clock, systemClock, type Timer } from "../clock.ts";
+export { type Clock, keepAliveClock, systemClock, type Timer } from "../clock.ts";
 export { hasReason, type Reason, WatchFanoutError } from "../errors.ts";
 export type { ReflectorFailure } from "../reflector/reflector.ts";
 export { type EventType, WatchBatch, WatchEvent } from "../storage/event.ts";

@@ -1,6 +1,6 @@
 import { pino } from "pino";
 import { abortable } from "../../abort.ts";
-import { type Clock, systemClock, type Timer } from "../../clock.ts";
+import { type Clock, keepAliveClock, type Timer } from "../../clock.ts";
 import type { WatchFanoutError } from "../../errors.ts";
 import { Reflector } from "../../reflector/reflector.ts";
 import type { TypedObject } from "../typed-object.ts";
@@ -66,7 +66,7 @@ export class SharedInformer<T> {
   constructor(options: SharedInformerOptions<T>) {
     const { name = "informer", codec, logger, onWatchError } = options;
     this.name = name;
-    this.#clock = options.clock ?? systemClock;
+    this.#clock = options.clock ?? keepAliveClock;
     this.#resyncMs = options.resyncMs;
     this.#reports = new ErrorReports(options.onError, logger);
     this.#indexer = new Indexer(options.indexers);

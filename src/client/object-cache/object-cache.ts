@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from "../../clock.ts";
+import { type Clock, keepAliveClock } from "../../clock.ts";
 import { invalidRequest, type WatchFanoutError } from "../../errors.ts";
 import { checkKey } from "../../storage/checks.ts";
 import type { Client } from "../client.ts";
@@ -75,7 +75,7 @@ export class ObjectCache<T> {
       codec: options.codec,
       isImmutable: options.isImmutable ?? (() => false),
       syncTimeoutMs,
-      clock: options.clock ?? systemClock,
+      clock: options.clock ?? keepAliveClock,
       random: options.random ?? Math.random,
       onError: (error, key) => {
         if (error instanceof DecodeFailure) this.#undecodable++;
