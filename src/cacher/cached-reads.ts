@@ -132,8 +132,9 @@ export class CachedReads {
     const { prefix, selection, predicate } = request;
     const page = new PageBuilder(request);
     const picks = selection !== undefined || predicate !== undefined;
+    const runAfter = this.#runs.read(request, state, revision);
     do {
-      if (!page.add(this.#runs.get(request, state, revision, page.next))) break;
+      if (!page.add(runAfter(page.next))) break;
     } while (page.next !== undefined && !(picks && page.scanned >= maxScanned));
     const { items, runs, next } = page;
     if (next === undefined) return { revision, items, runs, next, remaining: 0 };

@@ -1,5 +1,5 @@
 import { WatchBatch, type WatchEvent } from "../storage/event.ts";
-import type { KeptPiece, KeptPieces } from "./kept-pieces.ts";
+import { costOf, type KeptPiece, type KeptPieces } from "./kept-pieces.ts";
 
 interface Piece extends KeptPiece {
   readonly batch: WatchBatch;
@@ -68,6 +68,6 @@ export class FoldedUnit {
     const events = this.#events.slice(this.#starts[number], end);
     const revision = end === undefined ? this.revision : undefined;
     const batch = new WatchBatch(revision, events, false, true);
-    return { batch, weight: batch.weight, among: this.#pieces, at, isFresh: true };
+    return { batch, cost: costOf(batch.weight), among: this.#pieces, at, isFresh: true };
   }
 }

@@ -3,7 +3,7 @@ import { type StoredObject, weight } from "../storage/object.ts";
 import type { ListResult } from "../storage/storage.ts";
 import type { Filter } from "./filter.ts";
 import type { HistoryNode } from "./history.ts";
-import { type KeptPiece, KeptPieces } from "./kept-pieces.ts";
+import { costOf, type KeptPiece, KeptPieces } from "./kept-pieces.ts";
 
 /** The state that a watch begins with, handed out piece by piece as its reader takes it. */
 export interface InitialState {
@@ -80,11 +80,11 @@ export class StateSnapshot {
       }
       if (bytes >= this.#maxBytes || scanned === maxScanned) {
         const batch = new WatchBatch(undefined, events);
-        return { batch, weight: bytes, last: object.key, among, at, isFresh: true };
+        return { batch, cost: costOf(bytes), last: object.key, among, at, isFresh: true };
       }
     }
     const batch = new WatchBatch(this.revision, events, true);
-    return { batch, weight: bytes, last: undefined, among, at, isFresh: true };
+    return { batch, cost: costOf(bytes), last: undefined, among, at, isFresh: true };
   }
 }
 

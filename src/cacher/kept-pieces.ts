@@ -3,8 +3,8 @@ const keptBytes = 32 * 1024 * 1024;
 
 /** A part of a state, of a fold or of a listing, as it looks through one filter. */
 export interface KeptPiece {
-  /** The weight of its objects, in bytes. */
-  readonly weight: number;
+  /** What it takes to keep it, in bytes: see `costOf`. */
+  readonly cost: number;
   /** Where it is kept, and under which key. */
   readonly among: { set(at: string, piece: unknown): unknown; delete(at: string): boolean };
   readonly at: string;
@@ -13,8 +13,8 @@ export interface KeptPiece {
 }
 
 /**
- * The pieces of all snapshots, folds and listings that may yet be shared, within one bound: however many streams are
- * amidst one, and however slowly they take it, what is kept for them all does not grow.
+ * The pieces of all snapshots, folds and listings that may yet be shared, within one bound: however many
+ * streams are amidst one, and however slowly they take it, what is kept for them all does not grow.
  */
 export class KeptPieces {
   /** The one taken longest ago first. */
@@ -26,32 +26,40 @@ export class KeptPieces {
     piece.isFresh = true;
     if (!this.#pieces.delete(piece)) {
       piece.among.set(piece.at, piece);
-      this.#bytes += cost(piece);
+      this.#bytes += piece.cost;
     }
     this.#pieces.add(piece);
     for (const oldest of this.#pieces) {
       if (this.#bytes <= keptBytes) return;
-      this.letGo(oldest);
+      this.#letGo(oldest);
     }
+  }
+
+  /** The piece takes the place of another, under the same key. */
+  replace(before: KeptPiece, piece: KeptPiece): void {
+    if (this.#pieces.delete(before)) this.#bytes -= before.cost;
+    this.touch(piece);
   }
 
   /** Lets go of what nobody has taken since this was last called. */
   expire(): void {
     for (const piece of this.#pieces) {
       if (piece.isFresh) piece.isFresh = false;
-      else this.letGo(piece);
+      else this.#letGo(piece);
     }
   }
 
-  /** Harmless if it is not kept. */
-  letGo(piece: KeptPiece): void {
-    if (!this.#pieces.delete(piece)) return;
+  #letGo(piece: KeptPiece): void {
+    this.#pieces.delete(piece);
     piece.among.delete(piece.at);
-    this.#bytes -= cost(piece);
+    this.#bytes -= piece.cost;
   }
 }
 
-/** Its objects and, as soon as someone sends it, their encoding, which is about as large. */
-function cost({ weight }: KeptPiece): number {
-  return 2 * weight;
+/**
+ * What objects of this weight take, with their encoding, which is about as large and kept with them as soon as
+ * someone sends it, and with what is around them.
+ */
+export function costOf(weight: number): number {
+  return 2 * weight + 200;
 }

@@ -1,34 +1,17 @@
 import { compareKeys } from "../storage/key-order.ts";
-import { type StoredObject, weight } from "../storage/object.ts";
 import type { History, HistoryNode } from "./history.ts";
-import type { KeptPiece, KeptPieces } from "./kept-pieces.ts";
+import type { KeptPieces } from "./kept-pieces.ts";
+import { Listing } from "./listing.ts";
 import type { OrderedState } from "./ordered-state.ts";
 import type { CacheListRequest } from "./request.ts";
+import { type Run, takeRun } from "./run.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
-/** About how heavy a run is, in bytes: what one write has to be made anew for. */
-const runWeight = 64 * 1024;
-/** How many objects are looked at for one, most of which a selector may leave out. */
-const maxScanned = 10_000;
-/** Past how many events to look whether a run still is what it was. */
-const maxEvents = 1_000;
+/** A past state that is further away than this has runs of its own. */
+const maxEventsBack = 1_000;
 
-/** Objects that follow one another in a listing. */
-export interface Run {
-  /** Always the same array for the same objects, so that whoever encodes them can do it once. */
-  readonly items: readonly StoredObject[];
-  /** The sum of their weights, in bytes. */
-  readonly weight: number;
-  /** How many objects were looked at. */
-  readonly scanned: number;
-  /** The key that the next run begins after; undefined if nothing follows. */
-  readonly last: string | undefined;
-}
-
-interface KeptRun extends Run, KeptPiece {
-  /** The state as of this event has these objects. */
-  node: HistoryNode;
-}
+/** What follows a key; undefined: what comes first. */
+export type ReadRun = (after: string | undefined) => Run;
 
 /**
  * The runs that listings are put together from. Those that list the same share them, and a write takes
@@ -38,8 +21,9 @@ interface KeptRun extends Run, KeptPiece {
 export class ListedRuns {
   readonly #cache: WatchCache;
   readonly #kept: KeptPieces;
-  #runs = new Map<string, KeptRun>();
-  /** What the kept runs' nodes are of. */
+  /** By what is asked for. */
+  #listings = new Map<string, Listing>();
+  /** What they are of. */
   #history: History;
 
   constructor(cache: WatchCache, kept: KeptPieces) {
@@ -48,83 +32,43 @@ export class ListedRuns {
     this.#history = cache.history;
   }
 
-  /** What follows `startAfter` in `state`, which is that of `revision`, in the listing that is asked for. */
-  get(
-    { prefix, selection, predicate }: CacheListRequest,
-    state: OrderedState,
-    revision: number,
-    startAfter: string | undefined,
-  ): Run {
-    // What a function picks can't be told from what another one does.
-    if (predicate !== undefined) return take(state.range(prefix, startAfter), predicate, undefined);
+  /** Reads `state`, which is that of `revision`, as the listing that is asked for. For use in one go. */
+  read(request: CacheListRequest, state: OrderedState, revision: number): ReadRun {
+    const { prefix, selection } = request;
+    const predicate = selection?.predicate ?? request.predicate;
+    const take = (after: string | undefined, end?: string): Run =>
+      takeRun(state.range(prefix, after), predicate, end);
     const { history } = this.#cache;
-    if (history !== this.#history) this.#runs = new Map();
+    if (history !== this.#history) this.#listings = new Map();
     this.#history = history;
     const node = history.find(revision);
-    const at = JSON.stringify([prefix, selection?.canonical ?? "", startAfter ?? ""]);
-    const before = this.#runs.get(at);
-    if (before !== undefined && node !== undefined && isSame(before, startAfter, node)) {
-      this.#kept.touch(before);
-      return before;
-    }
-    const objects = state.range(prefix, startAfter);
-    // Ends where the one before did, so that those behind it still follow.
-    const run = take(objects, selection?.predicate, before?.last);
-    if (node === undefined || (before !== undefined && before.node.sequence > node.sequence)) {
-      return run;
-    }
-    if (before !== undefined) this.#kept.letGo(before);
-    const kept = { ...run, node, among: this.#runs, at, isFresh: true };
-    this.#kept.touch(kept);
-    return kept;
+    const touched = node === undefined ? undefined : touchedAfter(node);
+    // What a function picks can't be told from what another one does.
+    if (request.predicate !== undefined || touched === undefined) return (after) => take(after);
+    const listing = this.#listingOf(request);
+    listing.catchUp(history.newest);
+    if (touched.length === 0) return (after) => listing.get(after, take, this.#kept);
+    return (after) => listing.getPast(after, touched, take, this.#kept);
+  }
+
+  #listingOf({ prefix, selection }: CacheListRequest): Listing {
+    const name = JSON.stringify([prefix, selection?.canonical ?? ""]);
+    const known = this.#listings.get(name);
+    if (known !== undefined) return known;
+    const among = this.#listings;
+    const listing = new Listing(name, this.#history.newest, () => among.delete(name));
+    among.set(name, listing);
+    return listing;
   }
 }
 
-/** Whether the objects of the run, which begins after a key, are those that there were at `node`. */
-function isSame(run: KeptRun, startAfter: string | undefined, node: HistoryNode): boolean {
-  const isNewer = run.node.sequence <= node.sequence;
-  const end = isNewer ? node : run.node;
+/** The keys that have changed since, in order; undefined if that is too many. */
+function touchedAfter(node: HistoryNode): readonly string[] | undefined {
+  const keys = new Set<string>();
   let events = 0;
-  for (let at = isNewer ? run.node : node; at !== end; ) {
-    const next = at.next;
-    if (next === undefined || ++events > maxEvents) return false;
-    if (next.event !== undefined && isWithin(run, startAfter, next.event.object.key)) return false;
-    at = next;
+  for (let next = node.next; next !== undefined; next = next.next) {
+    if (++events > maxEventsBack) return undefined;
+    if (next.event !== undefined) keys.add(next.event.object.key);
   }
-  if (isNewer) run.node = node;
-  return true;
-}
-
-function isWithin({ last }: Run, startAfter: string | undefined, key: string): boolean {
-  if (startAfter !== undefined && compareKeys(key, startAfter) <= 0) return false;
-  return last === undefined || compareKeys(key, last) <= 0;
-}
-
-/** Up to and including the key `end`, unless that has become too far away. */
-function take(
-  objects: Iterable<StoredObject>,
-  predicate: ((object: StoredObject) => boolean) | undefined,
-  end: string | undefined,
-): Run {
-  const times = end === undefined ? 1 : 2;
-  const mostWeight = times * runWeight;
-  const mostScanned = times * maxScanned;
-  const items: StoredObject[] = [];
-  let bytes = 0;
-  let scanned = 0;
-  let last: string | undefined;
-  for (const object of objects) {
-    if (end !== undefined && compareKeys(object.key, end) > 0) {
-      return { items, weight: bytes, scanned, last: end };
-    }
-    if (last !== undefined && (bytes >= mostWeight || scanned >= mostScanned)) {
-      return { items, weight: bytes, scanned, last };
-    }
-    scanned++;
-    last = object.key;
-    if (predicate !== undefined && !predicate(object)) continue;
-    items.push(object);
-    bytes += weight(object);
-  }
-  return { items, weight: bytes, scanned, last: undefined };
+  return [...keys].sort(compareKeys);
 }

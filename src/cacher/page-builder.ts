@@ -1,6 +1,6 @@
 import { type StoredObject, weight } from "../storage/object.ts";
-import type { Run } from "./listed-runs.ts";
 import type { CacheListRequest } from "./request.ts";
+import type { Run } from "./run.ts";
 
 /** Puts a page together out of runs, within the bounds that were asked for. */
 export class PageBuilder {

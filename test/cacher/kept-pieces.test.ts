@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { type KeptPiece, KeptPieces } from "../../src/cacher/kept-pieces.ts";
+import { costOf, type KeptPiece, KeptPieces } from "../../src/cacher/kept-pieces.ts";
 
 const mebibyte = 1024 * 1024;
 
 /** A piece of about so many MiB, of the snapshot that keeps its pieces in `among`. */
 function piece(among: Map<string, KeptPiece>, at: string, mebibytes: number): KeptPiece {
-  return { weight: mebibytes * mebibyte, among, at, isFresh: true };
+  return { cost: costOf(mebibytes * mebibyte), among, at, isFresh: true };
 }
 
 describe("The pieces that are kept", () => {

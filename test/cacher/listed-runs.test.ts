@@ -2,11 +2,13 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { defaultHistoryBounds } from "../../src/cacher/history.ts";
 import { KeptPieces } from "../../src/cacher/kept-pieces.ts";
-import { ListedRuns, type Run } from "../../src/cacher/listed-runs.ts";
+import { ListedRuns } from "../../src/cacher/listed-runs.ts";
 import type { OrderedState } from "../../src/cacher/ordered-state.ts";
 import type { CacheListRequest } from "../../src/cacher/request.ts";
+import type { Run } from "../../src/cacher/run.ts";
 import { WatchCache } from "../../src/cacher/watch-cache.ts";
 import { WatchBatch } from "../../src/storage/event.ts";
+import { compareKeys } from "../../src/storage/key-order.ts";
 import type { StoredObject } from "../../src/storage/object.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { event, object } from "./objects.ts";
@@ -49,8 +51,9 @@ class World {
   ): Run[] {
     const runs: Run[] = [];
     let next: string | undefined;
+    const runAfter = this.runs.read(request, state, revision);
     do {
-      const run = this.runs.get(request, state, revision, next);
+      const run = runAfter(next);
       runs.push(run);
       next = run.last;
     } while (next !== undefined);
@@ -158,16 +161,26 @@ describe("The runs that a listing is put together from", () => {
       fc.record({ do: fc.constant("write" as const), name: names }),
       fc.record({ do: fc.constant("delete" as const), name: names }),
       fc.record({ do: fc.constantFrom("list" as const, "keep" as const, "past" as const) }),
+      fc.record({ do: fc.constant("from" as const), name: names, past: fc.boolean() }),
     );
     fc.assert(
-      fc.property(fc.array(steps, { maxLength: 40 }), (all) => {
+      fc.property(fc.array(steps, { maxLength: 40 }), (taken) => {
         const world = new World(6);
         let past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
-        for (const step of all) {
+        for (const step of taken) {
           if (step.do === "write") world.write(step.name);
           else if (step.do === "delete") world.delete(step.name);
           else if (step.do === "keep") {
             past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
+          } else if (step.do === "from") {
+            const { state, revision } = step.past ? past : world.cache;
+            const { items, last } = world.runs.read(all, state, revision)(step.name);
+            const following = [...state.range("", step.name)];
+            expect(items).toEqual(following.slice(0, items.length));
+            const next = following[items.length];
+            // What follows begins behind the run, and nothing follows that ends all.
+            if (last === undefined) expect(next).toBeUndefined();
+            else if (next !== undefined) expect(compareKeys(last, next.key)).toBeLessThan(0);
           } else {
             const { state, revision } = step.do === "past" ? past : world.cache;
             const told = objectsOf(world.list(undefined, state, revision));
