@@ -146,6 +146,7 @@ export class Client {
       clock: this.#clock,
       random: this.#random,
       signal: options.signal,
+      closing: this.#connection.closing,
       resume: options.resume,
       maxUnitBytes: options.maxUnitBytes ?? defaultMaxUnitBytes,
       onOpened: () => {
@@ -185,7 +186,7 @@ export class Client {
     return objectResult(await this.#connection.write(writeService.Delete, request, options));
   }
 
-  /** Ends what is open. Harmless when called twice. */
+  /** Ends what is open: calls and watches fail. Harmless when called twice. */
   close(): void {
     this.#connection.close();
   }

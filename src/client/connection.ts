@@ -30,6 +30,7 @@ export class Connection {
   readonly #maxAttempts: number;
   readonly #clock: Clock;
   readonly #random: () => number;
+  readonly #closing = new AbortController();
 
   constructor(options: ConnectOptions, clock: Clock, random: () => number) {
     const addresses = typeof options.address === "string" ? [options.address] : options.address;
@@ -94,7 +95,13 @@ export class Connection {
     }
   }
 
+  /** Aborted when it is closed: whoever waits to try again need not. */
+  get closing(): AbortSignal {
+    return this.#closing.signal;
+  }
+
   close(): void {
+    this.#closing.abort();
     this.#endpoints.close();
   }
 
@@ -146,7 +153,7 @@ export class Connection {
       if (delayMs >= left()) throw result.error;
       if (others) continue;
       tried.clear();
-      await pause(this.#clock, delayMs, signal);
+      await pause(this.#clock, delayMs, signal, this.closing);
       signal?.throwIfAborted();
     }
   }

@@ -1,19 +1,19 @@
 import type { Clock } from "../clock.ts";
 
-/** Resolves after `delayMs`, or at once when the signal is aborted. */
+/** Resolves after `delayMs`, or at once when one of the signals is aborted. */
 export function pause(
   clock: Clock,
   delayMs: number,
-  signal: AbortSignal | undefined,
+  ...signals: readonly (AbortSignal | undefined)[]
 ): Promise<void> {
   return new Promise((resolve) => {
-    if (signal?.aborted === true) return resolve();
+    if (signals.some((signal) => signal?.aborted === true)) return resolve();
     const done = (): void => {
       timer.cancel();
-      signal?.removeEventListener("abort", done);
+      for (const signal of signals) signal?.removeEventListener("abort", done);
       resolve();
     };
     const timer = clock.setTimeout(done, delayMs);
-    signal?.addEventListener("abort", done);
+    for (const signal of signals) signal?.addEventListener("abort", done);
   });
 }

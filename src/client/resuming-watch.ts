@@ -21,6 +21,8 @@ export interface ResumingWatchOptions {
   /** Numbers from 0 to below 1, for jitter. */
   readonly random: () => number;
   readonly signal?: AbortSignal | undefined;
+  /** Ends pauses, once it is aborted: what opens streams then says what there is to say. */
+  readonly closing?: AbortSignal | undefined;
   /** Whether another stream follows on one that breaks. Default true. */
   readonly resume?: boolean | undefined;
   /** How many bytes of one unit are held back at the most until it is whole. */
@@ -79,7 +81,7 @@ export async function* resumingWatch(
       if (!resume || !error.resumable) throw error.error;
       const delayMs = Math.max(backoff.next(), error.retryDelayMs);
       onInterruption?.({ error: error.error, delayMs, resumeRevision: last?.revision });
-      await pause(clock, delayMs, signal);
+      await pause(clock, delayMs, signal, options.closing);
     } finally {
       signal?.removeEventListener("abort", stop);
       stream.abort();

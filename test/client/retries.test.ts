@@ -4,6 +4,7 @@ import type { Client } from "../../src/client/client.ts";
 import type { Endpoint } from "../../src/client/endpoints.ts";
 import { type Reason, WatchFanoutError } from "../../src/errors.ts";
 import { statusOf, type WireStatus } from "../../src/wire/errors.ts";
+import { FakeClock } from "../fake-clock.ts";
 import { HastyClock } from "./hasty-clock.ts";
 import { client, deadAddress, muteAddress, server } from "./opened.ts";
 import { endWith, type Script, startScriptedServer } from "./scripted-server.ts";
@@ -294,6 +295,30 @@ describe("Of several servers", () => {
       }
     }
   });
+});
+
+test.each<[string, (db: Client) => Promise<unknown>]>([
+  ["a call", get],
+  ["a watch", (db) => db.watch("r").next()],
+])("Closing the client ends %s that waits to be tried again.", async (_, begin) => {
+  const busy = new WatchFanoutError("NOT_READY", "scripted");
+  const refusing: Script = {
+    get: (_call, callback) => callback(statusOf(busy)),
+    watch: (call) => endWith(call, busy),
+  };
+  const clock = new FakeClock();
+  const waiting = Promise.withResolvers<void>();
+  const setTimeout = clock.setTimeout.bind(clock);
+  clock.setTimeout = (callback, delayMs) => {
+    waiting.resolve();
+    return setTimeout(callback, delayMs);
+  };
+  const db = client(await server(refusing), { clock });
+  const begun = begin(db);
+  await waiting.promise;
+  db.close();
+  await expect(begun).rejects.toThrow("This client is closed.");
+  expect(clock.pendingTimers).toBe(0);
 });
 
 test.each([
