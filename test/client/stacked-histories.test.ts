@@ -1,0 +1,126 @@
+import { describe, expect, onTestFinished, test } from "vitest";
+import { type Client, connect } from "../../src/client/client.ts";
+import type { WatchOptions } from "../../src/client/options.ts";
+import { RemoteStorage } from "../../src/client/remote-storage.ts";
+import { systemClock } from "../../src/clock.ts";
+import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
+import type { Storage } from "../../src/storage/storage.ts";
+import { put, remove } from "../storage/conformance/opened.ts";
+import { CachedServer } from "./cached-server.ts";
+
+/** What closing leaves open, so that another can stand on it. */
+function keptOpen(store: MemoryStorage): Storage {
+  return {
+    get: (request) => store.get(request),
+    list: (request) => store.list(request),
+    watch: (request) => store.watch(request),
+    put: (request) => store.put(request),
+    delete: (request) => store.delete(request),
+    currentRevision: (signal) => store.currentRevision(signal),
+    historyId: (signal) => store.historyId(signal),
+    renewHistory: (known, signal) => store.renewHistory(known, signal),
+    requestProgress: () => store.requestProgress(),
+    close: async () => {},
+  };
+}
+
+/** A service over a store, and a service over that, of which the first can be put in another's place. */
+class Two {
+  middle: CachedServer;
+  readonly leaf: CachedServer;
+  readonly client: Client;
+
+  private constructor(middle: CachedServer, leaf: CachedServer) {
+    this.middle = middle;
+    this.leaf = leaf;
+    this.client = connect({ address: leaf.address });
+  }
+
+  static async over(store: MemoryStorage): Promise<Two> {
+    const middle = await CachedServer.over(keptOpen(store));
+    const connection = connect({ address: middle.address });
+    const storage = new RemoteStorage({ client: connection, resource: "things" });
+    const leaf = await CachedServer.over(storage);
+    const two = new Two(middle, leaf);
+    onTestFinished(async () => {
+      two.client.close();
+      await leaf.close();
+      connection.close();
+      await two.middle.close();
+    });
+    return two;
+  }
+
+  /** Restarts the first, over this store; what happens meanwhile nobody sees. */
+  async restart(store: MemoryStorage, meanwhile: () => Promise<unknown>): Promise<void> {
+    const { port } = this.middle;
+    await this.middle.close();
+    await meanwhile();
+    this.middle = await CachedServer.over(keptOpen(store), {}, port);
+  }
+
+  /** A watch of the leaf that is under way, as lines of what it is told, and how it ends. */
+  async watch(options: WatchOptions) {
+    const told: string[] = [];
+    const units = this.client.watch("things", options);
+    await units.next();
+    const ended = (async () => {
+      for await (const { events, revision } of units) {
+        for (const { type, object } of events) told.push(`${type} ${object.key}`);
+        if (told.at(-1)?.endsWith("last") === true) return revision;
+      }
+      return undefined;
+    })();
+    // Whoever waits for it sees how it failed.
+    ended.catch(() => {});
+    return { told, ended };
+  }
+}
+
+function newStore(): MemoryStorage {
+  return new MemoryStorage({ clock: systemClock });
+}
+
+describe("When the service below comes back with another history", () => {
+  test("every stream is told so, and where the store's revisions are of another meaning.", async () => {
+    const store = newStore();
+    for (const key of ["a", "b", "c"]) await store.txn([put(key)]);
+    const two = await Two.over(store);
+    const before = two.leaf.cacher.currentHistoryId;
+    const every = await two.watch({});
+    const latest = await two.watch({ delivery: "LATEST_STATE" });
+    const other = newStore();
+    await two.restart(other, () => other.txn([put("d")]));
+    for (const { ended, told } of [every, latest]) {
+      await expect(ended).rejects.toMatchObject({ reason: "HISTORY_CHANGED" });
+      expect(told).toEqual([]);
+    }
+    const after = await two.client.page("things");
+    expect(after.items.map(({ key }) => key)).toEqual(["d"]);
+    expect(after.historyId).toBe(await other.historyId());
+    expect(after.historyId).not.toBe(before);
+    expect(two.leaf.cacher.currentHistoryId).toBe(after.historyId);
+    const write = two.client.put("things", "e", Buffer.of(), { historyId: before });
+    await expect(write).rejects.toMatchObject({ reason: "HISTORY_CHANGED" });
+  });
+});
+
+describe("When the service below has lost what came meanwhile", () => {
+  test("EVERY_EVENT is told so, and LATEST_STATE what has changed.", async () => {
+    const store = newStore();
+    for (const key of ["a", "b"]) await store.txn([put(key)]);
+    const two = await Two.over(store);
+    const every = await two.watch({});
+    const latest = await two.watch({ delivery: "LATEST_STATE" });
+    await two.restart(store, async () => {
+      await store.txn([put("a"), put("c")]);
+      await store.txn([remove("b"), remove("c")]);
+      store.compact(await store.currentRevision());
+    });
+    await expect(every.ended).rejects.toMatchObject({ reason: "HISTORY_LOST" });
+    const revision = await store.txn([put("last")]);
+    expect(await latest.ended).toBe(revision);
+    expect(latest.told).toEqual(["MODIFIED a", "DELETED b", "ADDED last"]);
+    expect(two.leaf.cacher.stats().relists).toBe(1);
+  });
+});
