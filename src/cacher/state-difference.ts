@@ -1,6 +1,6 @@
 import { WatchEvent } from "../storage/event.ts";
 import { compareKeys } from "../storage/key-order.ts";
-import type { StoredObject } from "../storage/object.ts";
+import { isSameObject, type StoredObject } from "../storage/object.ts";
 
 /** What happened to one object between two states, as far as these can tell. */
 export interface Difference {
@@ -19,8 +19,8 @@ interface State {
  * What leads from `before` to `after`: what has changed, by mod_revision and then by key, and after that
  * what is gone, as DELETED at the revision of `after`, as it is not known when it was deleted.
  *
- * Undefined if one can't have come from the other: an object of `after` says that it has not been written
- * since `before`, and yet stood otherwise then, or not at all.
+ * Undefined if one can't have come from the other: an object of `after` says of what it was at the time of
+ * `before` something else than `before` does.
  */
 export function stateDifference(before: State, after: State): Difference[] | undefined {
   const changed: Difference[] = [];
@@ -36,8 +36,8 @@ export function stateDifference(before: State, after: State): Difference[] | und
     while (was !== undefined && compareKeys(was.key, object.key) < 0) isGone(was);
     const previous = was?.key === object.key ? was : undefined;
     if (previous !== undefined) was = nextOf(old);
+    if (!canFollow(previous, object, before.revision)) return undefined;
     if (previous?.modRevision === object.modRevision) continue;
-    if (object.modRevision <= before.revision) return undefined;
     const type = previous === undefined ? "ADDED" : "MODIFIED";
     changed.push({ event: new WatchEvent(type, object, undefined), previous });
   }
@@ -46,6 +46,21 @@ export function stateDifference(before: State, after: State): Difference[] | und
   changed.sort((a, b) => a.event.revision - b.event.revision);
   for (const difference of gone) changed.push(difference);
   return changed;
+}
+
+/** Whether an object may be what has become of `previous`, which is how it stood at `revision`. */
+function canFollow(
+  previous: StoredObject | undefined,
+  object: StoredObject,
+  revision: number,
+): boolean {
+  if (object.modRevision <= revision) {
+    return previous !== undefined && isSameObject(previous, object);
+  }
+  // Deleted and made anew since, or made for the first time.
+  if (object.createRevision > revision) return true;
+  const isSameLife = previous?.createRevision === object.createRevision;
+  return isSameLife && previous.version < object.version;
 }
 
 function nextOf(objects: Iterator<StoredObject>): StoredObject | undefined {

@@ -1,6 +1,6 @@
 import { hasReason, WatchFanoutError } from "../errors.ts";
 import type { WatchEvent } from "../storage/event.ts";
-import type { StoredObject } from "../storage/object.ts";
+import { isSameObject, type StoredObject } from "../storage/object.ts";
 import type { Storage } from "../storage/storage.ts";
 
 /**
@@ -32,7 +32,9 @@ export class LastChange {
    * if it has, and if it can't be told because that revision is compacted.
    */
   async check(storage: Storage, signal: AbortSignal): Promise<void> {
+    // Both of the same change: others may come while the store is asked.
     const object = this.#object;
+    const isDeletion = this.#isDeletion;
     if (object === undefined) return;
     const { key, modRevision } = object;
     const at = async (revision: number): Promise<StoredObject | undefined> => {
@@ -41,7 +43,7 @@ export class LastChange {
     };
     try {
       const now = await at(modRevision);
-      const isSame = this.#isDeletion
+      const isSame = isDeletion
         ? now === undefined && (await at(modRevision - 1)) !== undefined
         : now !== undefined && isSameObject(now, object);
       if (!isSame) throw notThisHistory(object);
@@ -49,16 +51,6 @@ export class LastChange {
       if (!hasReason(error, "REVISION_TOO_OLD")) throw error;
     }
   }
-}
-
-function isSameObject(one: StoredObject, other: StoredObject): boolean {
-  return (
-    one.modRevision === other.modRevision &&
-    one.createRevision === other.createRevision &&
-    one.version === other.version &&
-    one.lease === other.lease &&
-    Buffer.compare(one.value, other.value) === 0
-  );
 }
 
 function notThisHistory({ key, modRevision }: StoredObject): WatchFanoutError {

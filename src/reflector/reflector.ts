@@ -193,12 +193,12 @@ export class Reflector {
     const from = this.#position;
     const lost = hasReason(error, "REVISION_TOO_OLD") || hasReason(error, "HISTORY_LOST");
     const changed = hasReason(error, "HISTORY_CHANGED");
+    // Also where the position has been given up meanwhile.
+    if (changed && (from ?? this.#lostAt) > 0) this.#cause = "history changed";
     if (from !== undefined) {
       this.#reconnects++;
-      if (lost || changed) {
-        this.#cause = changed ? "history changed" : "history lost";
-        this.#giveUpPosition();
-      }
+      if (lost && !changed) this.#cause = "history lost";
+      if (lost || changed) this.#giveUpPosition();
     }
     const pauseMs = this.#backoff.next();
     logger.warn(

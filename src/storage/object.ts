@@ -87,3 +87,25 @@ export class StoredObject {
 export function weight(object: StoredObject): number {
   return object.key.length + object.valueBytes + 64;
 }
+
+/** Whether both are the same object at the same revision, in everything that a store says of it. */
+export function isSameObject(one: StoredObject, other: StoredObject): boolean {
+  return (
+    one.key === other.key &&
+    one.modRevision === other.modRevision &&
+    one.createRevision === other.createRevision &&
+    one.version === other.version &&
+    one.lease === other.lease &&
+    hasSameValue(one, other)
+  );
+}
+
+/** Without a view of either, as a whole state may have to be compared with another. */
+function hasSameValue(one: StoredObject, other: StoredObject): boolean {
+  if (one.content === other.content && one.valueStart === other.valueStart) {
+    return one.valueEnd === other.valueEnd;
+  }
+  const { content, valueStart, valueEnd } = other;
+  const ranges = [valueStart, valueEnd, one.valueStart, one.valueEnd] as const;
+  return Buffer.prototype.compare.call(one.content, content, ...ranges) === 0;
+}

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { stateDifference } from "../../src/cacher/state-difference.ts";
 import { compareKeys } from "../../src/storage/key-order.ts";
-import type { StoredObject } from "../../src/storage/object.ts";
+import { StoredObject } from "../../src/storage/object.ts";
 import { cornerText, object } from "./objects.ts";
 
 /** Each object in short, `a@5`, with its content the revision. */
@@ -59,6 +59,39 @@ describe("What leads from one state to a later one", () => {
     ["an object that was older then", state(5, "a@4"), state(9, "a@3")],
   ])("is not known where the later one has, from before the first, %s", (_what, before, after) => {
     expect(difference(before, after)).toBeUndefined();
+  });
+
+  /** An object `a`, created at 3 and written again at 4, of which both states may say something. */
+  const a = { value: "x", created: 3, written: 4, version: 2, lease: 7n };
+
+  function stateOf(revision: number, { value, created, written, version, lease }: typeof a) {
+    const one = new StoredObject("a", Buffer.from(value), created, written, version, lease);
+    return { objects: [one], revision };
+  }
+
+  it.each<[what: string, later: Partial<typeof a>, follows: boolean]>([
+    ["the very same", {}, true],
+    ["other content at the same revision", { value: "y" }, false],
+    ["content of another length", { value: "xy" }, false],
+    ["another version at the same revision", { version: 3 }, false],
+    ["another lease at the same revision", { lease: 8n }, false],
+    ["another creation at the same revision", { created: 2 }, false],
+    ["written again since", { written: 8, version: 3, value: "z", lease: 0n }, true],
+    ["written since, as if for the first time", { written: 8, version: 2 }, false],
+    [
+      "written since, and created at another time before",
+      { written: 8, version: 9, created: 2 },
+      false,
+    ],
+    ["deleted and created anew since", { written: 8, created: 7, version: 2 }, true],
+  ])("where the later one has an object that is %s: %o, follows: %s", (_what, later, follows) => {
+    const found = stateDifference(stateOf(5, a), stateOf(9, { ...a, ...later }));
+    expect(found !== undefined).toBe(follows);
+  });
+
+  it("is not known where the later one has an object that was created before, and was not there", () => {
+    expect(stateDifference(state(5), stateOf(9, { ...a, written: 8 }))).toBeUndefined();
+    expect(stateDifference(state(5), stateOf(9, { ...a, created: 6, written: 8 }))).toHaveLength(1);
   });
 
   it("leads to it for any two states", () => {

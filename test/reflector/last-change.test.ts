@@ -5,6 +5,7 @@ import {
   revisionTooOld,
   upstreamUnavailable,
 } from "../../src/errors.ts";
+import { LastChange } from "../../src/reflector/last-change.ts";
 import { StoredObject } from "../../src/storage/object.ts";
 import { batch, object, Reflected } from "./reflected.ts";
 import { ScriptedStorage } from "./scripted-storage.ts";
@@ -94,5 +95,22 @@ describe("A Reflector that resumes", () => {
     await reflected.clock.elapse(10_000);
     expect(asked).toEqual(["b at 4"]);
     expect(hasReason(reflected.reflector.failure, "UPSTREAM_UNAVAILABLE")).toBe(true);
+  });
+});
+
+describe("The last change", () => {
+  it("is looked for as what it was when the question was put, whatever comes meanwhile", async () => {
+    const storage = new ScriptedStorage();
+    const last = new LastChange();
+    const [added, deleted] = [batch(7, ["ADDED", "a", 7]), batch(8, ["DELETED", "a", 8])];
+    last.of(added.events[0]);
+    const asked: number[] = [];
+    storage.onGet = (_key, revision) => {
+      asked.push(revision);
+      last.of(deleted.events[0]);
+      return { revision, object: object("a", revision) };
+    };
+    await last.check(storage, new AbortController().signal);
+    expect(asked).toEqual([7]);
   });
 });
