@@ -1,0 +1,88 @@
+/**
+ * Keeps a file up to date by one key, and runs a command after each change. The file always has a whole content: the
+ * newest one that is known, also while the service is away or the key is gone. In three terminals:
+ *
+ *     npm start
+ *
+ *     npm run example examples/config-file/main.ts web/config /tmp/web.json 'echo the config has changed'
+ *
+ *     bin/watch-fanout put web/config '{"workers":4}'
+ */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmod, readFile, realpath, rename, rm, stat, writeFile } from "node:fs/promises";
+import { bytes, connect, WatchFanoutError } from "watch-fanout/client";
+
+const [key, path, hook] = process.argv.slice(2);
+if (key === undefined || path === undefined) {
+  console.error("Usage: npm run example examples/config-file/main.ts KEY FILE [COMMAND]");
+  process.exit(2);
+}
+
+const stopping = new AbortController();
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => stopping.abort());
+
+const client = connect({ address: process.env["WATCH_FANOUT_ADDRESS"] ?? "127.0.0.1:50051" });
+try {
+  while (!stopping.signal.aborted) await follow(key, path).catch(beginAnewOrThrow);
+} finally {
+  client.close();
+}
+
+/** Writes the file whenever the key is written, for as long as one watch goes. */
+async function follow(key: string, path: string): Promise<void> {
+  const watch = client.resource("default", bytes).watch({
+    scope: { key },
+    sendInitialEvents: true,
+    // If the command takes long, what has been overtaken meanwhile need not be written.
+    delivery: "LATEST_STATE",
+    signal: stopping.signal,
+    onInterruption: ({ error }) => console.error(`${path} stays as it is: ${error.message}`),
+  });
+  for await (const { events, initial } of watch) {
+    const last = events.at(-1);
+    if (last?.type === "DELETED" || (initial && last === undefined)) {
+      console.error(`${path} stays as it is: there is no ${key}.`);
+    } else if (last !== undefined && (await replace(path, last.object.value))) {
+      console.log(`${path} is ${key} at revision ${last.revision}.`);
+      if (hook !== undefined) await run(hook);
+    }
+  }
+}
+
+/** A watch ends by itself only where it can't go on after what it was told last: it then begins with what is now. */
+function beginAnewOrThrow(error: unknown): void {
+  const anew = ["REVISION_TOO_OLD", "HISTORY_CHANGED", "HISTORY_LOST"];
+  if (!(error instanceof WatchFanoutError && anew.includes(error.reason))) throw error;
+}
+
+/**
+ * Puts a new file in the place of the old one, in one step: whoever opens it has either the old content or the new
+ * one. Resolves to whether that was needed.
+ */
+async function replace(path: string, content: Uint8Array): Promise<boolean> {
+  const file = await realpath(path).catch(absent);
+  if (file !== undefined && (await readFile(file)).equals(content)) return false;
+  const target = file ?? path;
+  const temporary = `${target}.${process.pid}.tmp`;
+  try {
+    await writeFile(temporary, content, { mode: 0o600, flush: true });
+    // Who may read it is for whoever made it to say.
+    await chmod(temporary, file === undefined ? 0o644 : (await stat(file)).mode & 0o7777);
+    await rename(temporary, target);
+  } finally {
+    await rm(temporary, { force: true });
+  }
+  return true;
+}
+
+function absent(error: NodeJS.ErrnoException): undefined {
+  if (error.code !== "ENOENT") throw error;
+}
+
+/** The service keeps the newest content for when the command is done. */
+async function run(command: string): Promise<void> {
+  const child = spawn(command, { shell: true, stdio: "inherit", timeout: 30_000 });
+  const [code, signal] = await once(child, "close");
+  if (code !== 0) console.error(`${command} ended with ${signal ?? code}.`);
+}

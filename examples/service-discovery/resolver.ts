@@ -1,0 +1,89 @@
+/**
+ * A resolver for grpc-js: channels to `watchfanout:///NAMESPACE/NAME` go to the addresses in the object of that key
+ * in `endpoints`, and follow it when it changes. grpc-js calls the interface experimental; this is of 1.14.
+ */
+import { experimental } from "@grpc/grpc-js";
+import { type Client, jsonValues, type SharedInformer } from "watch-fanout/client";
+import { z } from "zod";
+
+const Endpoints = z.object({ addresses: z.array(z.string()) });
+
+type Informer = SharedInformer<z.infer<typeof Endpoints>>;
+
+/** Makes `watchfanout:///KEY` a name for channels of this process. The client is to be closed after these. */
+export function registerWatchFanoutResolver(client: Client, resource: string = "endpoints"): void {
+  const endpoints = client.resource(resource, jsonValues(Endpoints.parse));
+
+  class EndpointsResolver implements experimental.Resolver {
+    readonly #key: string;
+    readonly #listener: experimental.ResolverListener;
+    #informer: Informer | undefined;
+
+    static getDefaultAuthority(target: experimental.GrpcUri): string {
+      return nameOf(target.path);
+    }
+
+    constructor(target: experimental.GrpcUri, listener: experimental.ResolverListener) {
+      this.#key = target.path;
+      this.#listener = listener;
+    }
+
+    /** Begins to follow the endpoints. While it does, there is nothing newer to be had by asking. */
+    updateResolution(): void {
+      if (this.#informer !== undefined) return;
+      const informer = endpoints.informer({
+        // Other keys may begin in the same way: they come too, and are passed over.
+        scope: { prefix: this.#key },
+        delivery: "LATEST_STATE",
+        onError: (error) => process.emitWarning(error),
+        // The channel goes on with the addresses that it has.
+        onWatchError: ({ error }) => process.emitWarning(error.message),
+      });
+      this.#informer = informer;
+      const look = ({ key }: { readonly key: string }): void => {
+        if (key === this.#key) this.#tell(informer);
+      };
+      informer.addEventHandler({
+        onAdd: look,
+        onUpdate: (_before, object) => look(object),
+        onDelete: look,
+      });
+      informer.start();
+      // That there are none is known only then.
+      informer.waitForSync().then(
+        () => this.#tell(informer),
+        () => {},
+      );
+    }
+
+    destroy(): void {
+      const informer = this.#informer;
+      this.#informer = undefined;
+      void informer?.stop();
+    }
+
+    #tell(informer: Informer): void {
+      if (informer !== this.#informer) return;
+      const found = informer.indexer.get(this.#key);
+      const addresses = (found?.value.addresses ?? []).flatMap(addressOf);
+      const note = found === undefined ? `There is no ${this.#key} in ${resource}.` : "";
+      const list = addresses.map((address) => ({ addresses: [address] }));
+      this.#listener(experimental.statusOrFromValue(list), {}, null, note);
+    }
+  }
+
+  experimental.registerResolver("watchfanout", EndpointsResolver);
+}
+
+/** What comes after the namespace. */
+function nameOf(key: string): string {
+  return key.slice(key.indexOf("/") + 1);
+}
+
+/** Passes over what is not HOST:PORT, with a warning: the other addresses are as good as before. */
+function addressOf(text: string): { host: string; port: number }[] {
+  const { host, port } = experimental.splitHostPort(text) ?? {};
+  if (host !== undefined && port !== undefined) return [{ host, port }];
+  process.emitWarning(`${JSON.stringify(text)} is no HOST:PORT.`);
+  return [];
+}
