@@ -20,6 +20,7 @@ interface CallTerms {
 const retryBounds = { initialMs: 100, maxMs: 5_000 };
 const defaultTimeoutMs = 10_000;
 const defaultConnectTimeoutMs = 3_000;
+const defaultKeepaliveMs = 30_000;
 const defaultMaxAttempts = 4;
 
 /** Makes calls, at whichever server is good for it, and again where that is right and can help. */
@@ -42,7 +43,12 @@ export class Connection {
       options.connectTimeoutMs ?? defaultConnectTimeoutMs,
     );
     this.#maxAttempts = positive("maxAttempts", options.maxAttempts ?? defaultMaxAttempts);
-    this.#endpoints = new Endpoints(addresses, options.tls, clock, random);
+    const keepaliveMs = positive(
+      "keepaliveIntervalMs",
+      options.keepaliveIntervalMs ?? defaultKeepaliveMs,
+    );
+    const settings = { tls: options.tls, keepaliveMs, clock, random };
+    this.#endpoints = new Endpoints(addresses, settings);
   }
 
   read<Request, Response>(

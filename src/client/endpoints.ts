@@ -18,6 +18,19 @@ export interface ClientTls {
 /** How long a server that has failed is passed over, where there are others. */
 const asideBounds = { initialMs: 200, maxMs: 10_000 };
 
+/** How servers are connected to. */
+export interface EndpointSettings {
+  readonly tls: ClientTls | undefined;
+  /** How often a connection that is in use is asked for a sign of life, in milliseconds. */
+  readonly keepaliveMs: number;
+  readonly clock: Clock;
+  /** Numbers from 0 to below 1, for jitter. */
+  readonly random: () => number;
+}
+
+/** The longest that a sign of life may take, in milliseconds. */
+const maxKeepaliveTimeoutMs = 10_000;
+
 /** One server that a client may turn to, and the connection to it, which is opened when first needed. */
 export class Endpoint {
   /** As it was written. */
@@ -25,33 +38,32 @@ export class Endpoint {
   /** How many calls wait for its answer, and how many watches are open on it. */
   readonly open = { calls: 0, watches: 0 };
   readonly #target: Address;
-  readonly #tls: ClientTls | undefined;
-  readonly #clock: Clock;
+  readonly #settings: EndpointSettings;
   readonly #backoff: Backoff;
   #grpc: GrpcClient | undefined;
   #asideUntil = 0;
 
-  constructor(target: Address, tls: ClientTls | undefined, clock: Clock, random: () => number) {
+  constructor(target: Address, settings: EndpointSettings) {
     this.address = target.text;
     this.#target = target;
-    this.#tls = tls;
-    this.#clock = clock;
-    this.#backoff = new Backoff(asideBounds, random);
+    this.#settings = settings;
+    this.#backoff = new Backoff(asideBounds, settings.random);
   }
 
   get grpc(): GrpcClient {
-    this.#grpc ??= open(this.#target, this.#tls);
+    this.#grpc ??= open(this.#target, this.#settings);
     return this.#grpc;
   }
 
   /** How much longer to turn to others, in milliseconds; 0: it is as good as any. */
   get asideMs(): number {
-    return Math.max(0, this.#asideUntil - this.#clock.now());
+    return Math.max(0, this.#asideUntil - this.#settings.clock.now());
   }
 
   /** It can't answer now, and has asked to be left alone for so long. */
   failed(retryDelayMs: number): void {
-    this.#asideUntil = this.#clock.now() + Math.max(this.#backoff.next(), retryDelayMs);
+    const delayMs = Math.max(this.#backoff.next(), retryDelayMs);
+    this.#asideUntil = this.#settings.clock.now() + delayMs;
   }
 
   answered(): void {
@@ -75,17 +87,13 @@ export class Endpoints {
   #isClosed = false;
 
   /** Throws INVALID_REQUEST of addresses that are none, and of a certificate without its key. */
-  constructor(
-    addresses: readonly string[],
-    tls: ClientTls | undefined,
-    clock: Clock,
-    random: () => number,
-  ) {
+  constructor(addresses: readonly string[], settings: EndpointSettings) {
+    const { tls, random } = settings;
     if (addresses.length === 0) throw parseError("No address is given.");
     if (tls !== undefined && (tls.cert === undefined) !== (tls.key === undefined)) {
       throw parseError("A client certificate and its key go together: give both or neither.");
     }
-    this.#all = addresses.map((text) => new Endpoint(parseAddress(text), tls, clock, random));
+    this.#all = addresses.map((text) => new Endpoint(parseAddress(text), settings));
     // Many clients that were given the same list are not to begin at the same server.
     this.#next = Math.floor(random() * addresses.length);
   }
@@ -125,7 +133,7 @@ export class Endpoints {
   }
 }
 
-function open(address: Address, tls: ClientTls | undefined): GrpcClient {
+function open(address: Address, { tls, keepaliveMs }: EndpointSettings): GrpcClient {
   const channelCredentials =
     tls === undefined
       ? credentials.createInsecure()
@@ -135,8 +143,8 @@ function open(address: Address, tls: ClientTls | undefined): GrpcClient {
     "grpc.max_receive_message_length": -1,
     "grpc.max_send_message_length": -1,
     // A connection that died without a word is noticed while a watch is open on it.
-    "grpc.keepalive_time_ms": 30_000,
-    "grpc.keepalive_timeout_ms": 10_000,
+    "grpc.keepalive_time_ms": keepaliveMs,
+    "grpc.keepalive_timeout_ms": Math.min(keepaliveMs, maxKeepaliveTimeoutMs),
     // What is retried is for this client to say, not for a TXT record.
     "grpc.service_config_disable_resolution": 1,
     // Of the addresses behind one name each client takes another.

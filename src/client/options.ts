@@ -21,6 +21,11 @@ export interface ConnectOptions {
    */
   readonly connectTimeoutMs?: number | undefined;
   /**
+   * How often a connection with calls or watches on it is asked for a sign of life, in milliseconds; one that
+   * gives none within 10 s, or within this time if it is shorter, is given up. Default 30,000.
+   */
+  readonly keepaliveIntervalMs?: number | undefined;
+  /**
    * How often one call is tried at the most, over all servers. A write is tried again only where it is
    * certain that nothing was written. Default 4; 1: never again.
    */

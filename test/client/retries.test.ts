@@ -325,6 +325,7 @@ test.each([
   ["timeoutMs", 0],
   ["timeoutMs", Number.NaN],
   ["connectTimeoutMs", -1],
+  ["keepaliveIntervalMs", 0],
   ["maxAttempts", 0],
 ])("connect() with %s of %d throws INVALID_REQUEST of that field.", (field, value) => {
   expect(() => client("127.0.0.1:1", { [field]: value })).toThrow(

@@ -4,25 +4,9 @@ import type { WatchOptions } from "../../src/client/options.ts";
 import { RemoteStorage } from "../../src/client/remote-storage.ts";
 import { systemClock } from "../../src/clock.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
-import type { Storage } from "../../src/storage/storage.ts";
 import { put, remove } from "../storage/conformance/opened.ts";
 import { CachedServer } from "./cached-server.ts";
-
-/** What closing leaves open, so that another can stand on it. */
-function keptOpen(store: MemoryStorage): Storage {
-  return {
-    get: (request) => store.get(request),
-    list: (request) => store.list(request),
-    watch: (request) => store.watch(request),
-    put: (request) => store.put(request),
-    delete: (request) => store.delete(request),
-    currentRevision: (signal) => store.currentRevision(signal),
-    historyId: (signal) => store.historyId(signal),
-    renewHistory: (known, signal) => store.renewHistory(known, signal),
-    requestProgress: () => store.requestProgress(),
-    close: async () => {},
-  };
-}
+import { keptOpen } from "./kept-open.ts";
 
 /** A service over a store, and a service over that, of which the first can be put in another's place. */
 class Two {
