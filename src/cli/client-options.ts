@@ -32,7 +32,10 @@ export function addClientOptions(command: Command): Command {
         .default("table"),
     )
     .addOption(
-      fromEnvironment("--address <host:port,...>", "where the service is; of several, one is used")
+      fromEnvironment(
+        "--address <host:port,...>",
+        "where the service is; of several, any may be used",
+      )
         .argParser(addresses)
         .default(["127.0.0.1:50051"], "127.0.0.1:50051"),
     )

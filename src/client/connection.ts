@@ -176,7 +176,9 @@ export class Connection {
     const end = this.#clock.now() + timeoutMs;
     open.calls++;
     try {
-      await this.#connect(endpoint, Math.min(timeoutMs, this.#connectTimeoutMs), signal);
+      const others = this.#endpoints.count > 1;
+      const connectMs = others ? Math.min(timeoutMs, this.#connectTimeoutMs) : timeoutMs;
+      await this.#connect(endpoint, connectMs, signal);
       const left = end - this.#clock.now();
       const answer = await callUnary(endpoint.grpc, method, request, left, signal);
       endpoint.answered();

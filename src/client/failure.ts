@@ -102,7 +102,7 @@ export function failureOf(error: unknown, call: Call): CallFailure {
 
 /** A server that gave no connection in time, and no refusal either. */
 export function notConnected(address: string, waitedMs: number): CallFailure {
-  return new CallFailure(unavailable(address, `no connection within ${waitedMs} ms`));
+  return new CallFailure(unavailable(address, `no connection within ${Math.ceil(waitedMs)} ms`));
 }
 
 /** A stream that the server ended as if all were said, which a watch never is. */

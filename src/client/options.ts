@@ -17,7 +17,8 @@ export interface ConnectOptions {
    */
   readonly timeoutMs?: number | undefined;
   /**
-   * How long to wait for a connection, in milliseconds, until another server is turned to. Default 3,000.
+   * How long to wait for a connection, in milliseconds, until another server is turned to, or a watch says that
+   * it can't go on. Default 3,000.
    */
   readonly connectTimeoutMs?: number | undefined;
   /**
