@@ -86,10 +86,9 @@ export class Intake implements ReflectorTarget {
     this.#parts.pastStates.clear();
     dispatcher.reset();
     this.#parts.progressWish.forget();
-    if (cause === "history changed") {
-      upstream.forget();
-      this.#parts.folds.clear();
-    }
+    // Nothing leads on from what was: no fold of it is for anyone who begins now.
+    if (difference === undefined) this.#parts.folds.clear();
+    if (cause === "history changed") upstream.forget();
     const readyAt = readiness.listed(state.current);
     this.#advanced();
     this.#stopAsking();

@@ -108,6 +108,26 @@ describe("The comparison of the cache with the store", () => {
     expect(cached.cacher.stats()).toMatchObject({ ready: true, relists: 1 });
   });
 
+  it("that rebuilds leaves no fold of before to those who come a moment later", async () => {
+    const cached = await CachedStore.ready({ consistencyIntervalMs: 10_000 });
+    const { restore } = misreport(cached, () => []);
+    const latest = { ...everything, delivery: "LATEST_STATE" } as const;
+    const before = cached.cacher.watch(latest);
+    await cached.clock.settle();
+    await cached.write(["a", "1"]);
+    await cached.clock.elapse(9_700);
+    expect(readAll(before)).toEqual(["→1", "ADDED:a=1@2 →2"]);
+    await cached.clock.elapse(100);
+    restore();
+    await cached.clock.elapse(100);
+    expect(cached.cacher.stats()).toMatchObject({ ready: true, inconsistencies: 1, relists: 1 });
+    // Not a second after it was folded, at the same place of a history that has begun anew.
+    const after = cached.cacher.watch(latest);
+    await cached.clock.settle();
+    await cached.write(["b", "1"]);
+    expect(readAll(after)).toEqual(["→2", "ADDED:b=1@3 →3"]);
+  });
+
   it("that the store can't answer says nothing about the cache", async () => {
     const cached = await CachedStore.ready({ consistencyIntervalMs: minute });
     await cached.write(["a", "1"]);
