@@ -1,6 +1,6 @@
 import { abortable } from "../../abort.ts";
 import { DeletedFinalStateUnknown, type Delta, type Deltas, type Keyed } from "./delta.ts";
-import { foldDeltas } from "./fold-deltas.ts";
+import { foldDeltas, foldedLength } from "./fold-deltas.ts";
 import { KeyedQueue } from "./keyed-queue.ts";
 
 /** What the consumer has made of the deltas that it took: an Indexer, for instance. */
@@ -227,7 +227,8 @@ export class DeltaFIFO<T extends Keyed> {
     const taken = this.#taken.get(key);
     const isGone = deltas.at(-1)?.type === "Deleted";
     const wasThere = taken !== undefined || this.#known.get(key) !== undefined;
-    gathered.deltas = isGone && !wasThere ? [] : foldDeltas(deltas);
+    if (isGone && !wasThere) gathered.deltas = [];
+    else if (deltas.length > foldedLength) gathered.deltas = foldDeltas(deltas);
     const folded = deltas.length - gathered.deltas.length;
     this.#pendingDeltas -= folded;
     this.#foldedDeltas += folded;

@@ -1,7 +1,10 @@
 import type { Delta, Deltas, Keyed } from "./delta.ts";
 
+/** How many deltas of a key are never too many. */
+export const foldedLength = 4;
+
 /**
- * The same history with no more than four deltas, which ends as it did: the first, the last deletion and what
+ * The same history with no more than `foldedLength` deltas, which ends as it did: the first, the last deletion and what
  * came right after it, and the newest. Two deletions are never in a row.
  */
 export function foldDeltas<T extends Keyed>(deltas: Deltas<T>): Delta<T>[] {

@@ -208,8 +208,10 @@ describe("A DeltaFIFO without room", () => {
     take();
     fifo.delete(thing("a", 2));
     fifo.add(thing("a", 3));
-    fifo.delete(thing("a", 4));
-    expect(take()).toBe("a: Deleted 4");
+    fifo.update(thing("a", 4));
+    fifo.update(thing("a", 5));
+    fifo.delete(thing("a", 6));
+    expect(take()).toBe("a: Deleted 6");
   });
 
   it("keeps nothing of what came and went unseen", () => {

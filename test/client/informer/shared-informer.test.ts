@@ -238,17 +238,18 @@ describe("An informer that does not keep up", () => {
     const told = informed.listen();
     await informed.clock.settle();
     told.take();
-    for (const text of ["1", "2", "3"]) {
+    for (const text of ["1", "2", "3", "4"]) {
       const value = Buffer.from(text);
       for (const key of ["a", "b", "brief"]) await informed.store.put({ key, value });
     }
+    await informed.store.put({ key: "a", value: Buffer.from("5") });
     for (const key of ["b", "brief"]) await informed.store.delete({ key });
     await informed.clock.settle();
     expect(told.lines).toEqual([
       "a=0@2 is a=1@3",
-      "a=1@3 is a=3@9",
+      "a=1@3 is a=5@15",
       "b=0@2 is b=1@4",
-      "deleted b=3@12",
+      "deleted b=4@16",
     ]);
   });
 
@@ -256,12 +257,12 @@ describe("An informer that does not keep up", () => {
     const informed = await Informed.start({ queueSize: 0 });
     const told = informed.listen();
     await informed.write({ a: "0" });
-    for (const text of ["1", "2", "?"]) {
+    for (const text of ["1", "2", "3", "?"]) {
       await informed.store.put({ key: "a", value: Buffer.from(text) });
     }
     await informed.store.delete({ key: "a" });
     await informed.clock.settle();
-    expect(told.lines).toEqual(["added a=0@2", "a=0@2 is a=1@3", "deleted a=1@6"]);
+    expect(told.lines).toEqual(["added a=0@2", "a=0@2 is a=1@3", "deleted a=1@7"]);
     expect(informed.errors).toHaveLength(1);
   });
 
