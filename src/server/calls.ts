@@ -43,6 +43,8 @@ export interface CallContext {
   readonly endFlushMs: number;
   /** How long a client may take to accept a single response before the call is reset. */
   readonly responseFlushMs: number;
+  /** How long a client may take to send its request before the call is ended. */
+  readonly requestMs: number;
   /** Has every watch that is open. */
   readonly patrol: SendPatrol;
   /** How many watches may be open. */

@@ -5,13 +5,13 @@ import type {
   ServerUnaryCall,
   ServerWritableStream,
 } from "@grpc/grpc-js";
-import type { Timer } from "../clock.ts";
 import type { Decoded } from "../wire/decode.ts";
 import { prefixSize } from "../wire/encode.ts";
 import type { WireStatus } from "../wire/errors.ts";
+import { CallLife } from "./call-life.ts";
 import { type CallContext, resetUnlessClosed } from "./calls.ts";
 import { http2StreamOf } from "./http2-stream.ts";
-import type { Frame, ServedMethod, ServerCall } from "./server-call.ts";
+import type { FrameParts, ServedMethod, ServerCall } from "./server-call.ts";
 
 /** What grpc-js calls a call that is no stream, and one that is. */
 type Unary = ServerUnaryCall<Decoded<unknown>, Buffer>;
@@ -63,46 +63,43 @@ interface ToGrpcJs {
  * version of grpc-js does not let its streams be taken over.
  */
 class GrpcJsCall implements ServerCall {
-  readonly deadline: number | undefined;
   readonly #call: Unary | Streaming;
   readonly #toGrpcJs: ToGrpcJs;
   readonly #context: CallContext;
   readonly #stream: ServerHttp2Stream | undefined;
-  readonly #timer: Timer | undefined;
-  #onOver: (() => void) | undefined;
-  #hasEnded = false;
+  readonly #life: CallLife;
 
   constructor(call: Unary | Streaming, toGrpcJs: ToGrpcJs, context: CallContext) {
     this.#call = call;
     this.#toGrpcJs = toGrpcJs;
     this.#context = context;
     this.#stream = http2StreamOf(call);
-    const { clock } = context;
     const deadline = Number(call.getDeadline());
-    if (deadline !== Infinity) {
-      const delay = Math.max(0, deadline - Date.now());
-      this.deadline = clock.now() + delay;
-      this.#timer = clock.setTimeout(() => this.#deadlinePassed(), delay);
-    }
-    const over = (): void => this.#over();
+    const timeoutMs = deadline === Infinity ? undefined : Math.max(0, deadline - Date.now());
+    this.#life = new CallLife(context.clock, timeoutMs, () => this.#deadlinePassed());
+    const over = (): void => this.#life.over();
     call.once("cancelled", over);
     // Of a call that is cancelled just before its handler runs grpc-js says nothing.
     this.#stream?.once("close", over);
   }
 
+  get deadline(): number | undefined {
+    return this.#life.deadline;
+  }
+
   get isOver(): boolean {
-    return this.#hasEnded || this.#call.cancelled || this.#stream?.destroyed === true;
+    return this.#life.hasEnded || this.#call.cancelled || this.#stream?.destroyed === true;
   }
 
   onOver(listener: () => void): void {
-    this.#onOver = listener;
+    this.#life.onOver(listener);
   }
 
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void {
     if (!this.isOver) this.#toGrpcJs.send(messageOf([frame]), onAccepted);
   }
 
-  answer(frame: Frame): void {
+  answer(frame: FrameParts): void {
     if (this.isOver) return;
     this.#finish(this.#context.responseFlushMs);
     this.#toGrpcJs.answer(messageOf(frame));
@@ -117,24 +114,16 @@ class GrpcJsCall implements ServerCall {
   /** grpc-js ends the call, unless its client accepts nothing. */
   #deadlinePassed(): void {
     this.#finish(this.#context.endFlushMs);
-    this.#over();
+    this.#life.over();
   }
 
   #finish(flushMs: number): void {
-    this.#hasEnded = true;
-    this.#timer?.cancel();
+    this.#life.end();
     resetUnlessClosed(this.#stream, flushMs, this.#context.clock);
-  }
-
-  #over(): void {
-    this.#timer?.cancel();
-    const onOver = this.#onOver;
-    this.#onOver = undefined;
-    onOver?.();
   }
 }
 
 /** grpc-js writes the prefix itself, and copies what it sends with a method that only Buffers have. */
-function messageOf(frame: Frame): Buffer {
+function messageOf(frame: FrameParts): Buffer {
   return Buffer.concat(frame).subarray(prefixSize);
 }

@@ -1,10 +1,15 @@
-import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import {
+  constants,
+  type IncomingHttpHeaders,
+  type OutgoingHttpHeaders,
+  type ServerHttp2Stream,
+} from "node:http2";
 import { Metadata, status } from "@grpc/grpc-js";
-import type { Timer } from "../clock.ts";
 import type { WireStatus } from "../wire/errors.ts";
+import { CallLife } from "./call-life.ts";
 import { type CallContext, resetUnlessClosed } from "./calls.ts";
-import { timeoutOf } from "./http2-stream.ts";
-import type { Frame, ServerCall } from "./server-call.ts";
+import { timeoutOf } from "./request-headers.ts";
+import type { FrameParts, ServerCall } from "./server-call.ts";
 
 /*
  * What gRPC is over HTTP/2 is said in
@@ -28,32 +33,28 @@ const ignore = (): void => {};
  * as it is, where grpc-js would copy it for each, and an idle stream takes half of the memory.
  */
 export class Http2Call implements ServerCall {
-  readonly deadline: number | undefined;
   readonly #stream: ServerHttp2Stream;
   readonly #context: CallContext;
-  readonly #timer: Timer | undefined;
-  #onOver: (() => void) | undefined;
-  #hasEnded = false;
+  readonly #life: CallLife;
 
   constructor(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, context: CallContext) {
     this.#stream = stream;
     this.#context = context;
-    const timeoutMs = timeoutOf(headers);
-    if (timeoutMs !== undefined) {
-      const { clock } = context;
-      this.deadline = clock.now() + timeoutMs;
-      this.#timer = clock.setTimeout(() => this.#deadlinePassed(), timeoutMs);
-    }
+    this.#life = new CallLife(context.clock, timeoutOf(headers), () => this.#deadlinePassed());
     stream.on("error", ignore);
-    stream.on("close", () => this.#over());
+    stream.on("close", () => this.#life.over());
+  }
+
+  get deadline(): number | undefined {
+    return this.#life.deadline;
   }
 
   get isOver(): boolean {
-    return this.#hasEnded || this.#stream.destroyed || this.#stream.closed;
+    return this.#life.hasEnded || this.#stream.destroyed || this.#stream.closed;
   }
 
   onOver(listener: () => void): void {
-    this.#onOver = listener;
+    this.#life.onOver(listener);
   }
 
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void {
@@ -62,12 +63,12 @@ export class Http2Call implements ServerCall {
     this.#stream.write(frame, onAccepted);
   }
 
-  answer(frame: Frame): void {
+  answer(parts: FrameParts): void {
     if (this.isOver) return;
     const stream = this.#stream;
     this.#respond();
     stream.cork();
-    for (const part of frame) stream.write(part);
+    for (const part of parts) stream.write(part);
     this.#endWith({ "grpc-status": status.OK }, this.#context.responseFlushMs);
     stream.uncork();
   }
@@ -84,16 +85,24 @@ export class Http2Call implements ServerCall {
   }
 
   #endWith(trailers: OutgoingHttpHeaders, flushMs: number): void {
-    this.#hasEnded = true;
-    this.#timer?.cancel();
+    this.#life.end();
     const stream = this.#stream;
     if (stream.headersSent) {
-      stream.once("wantTrailers", () => stream.sendTrailers(trailers));
+      stream.once("wantTrailers", () => {
+        stream.sendTrailers(trailers);
+        this.#refuseRest();
+      });
       stream.end();
     } else {
       stream.respond({ ...responseHeaders, ...trailers }, { endStream: true });
+      this.#refuseRest();
     }
     resetUnlessClosed(stream, flushMs, this.#context.clock);
+  }
+
+  /** All is said, and what the client may still send is not wanted (RFC 9113, 8.1). */
+  #refuseRest(): void {
+    if (!this.#stream.readableEnded) this.#stream.close(constants.NGHTTP2_NO_ERROR);
   }
 
   #respond(): void {
@@ -103,13 +112,6 @@ export class Http2Call implements ServerCall {
   #deadlinePassed(): void {
     const details = "Deadline exceeded";
     this.end({ code: status.DEADLINE_EXCEEDED, details, metadata: new Metadata() });
-    this.#over();
-  }
-
-  #over(): void {
-    this.#timer?.cancel();
-    const onOver = this.#onOver;
-    this.#onOver = undefined;
-    onOver?.();
+    this.#life.over();
   }
 }

@@ -5,7 +5,7 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import type { Socket } from "node:net";
-import type { Server } from "@grpc/grpc-js";
+import { type Server, status } from "@grpc/grpc-js";
 
 /*
  * The one file that reaches below grpc-js to the HTTP/2 that it stands on, which its public API does not
@@ -60,7 +60,9 @@ function takeStreams(http2Server: Http2Server, takes: Http2Listeners["stream"]):
   const others = http2Server.listeners("stream");
   http2Server.removeAllListeners("stream");
   http2Server.on("stream", (stream, headers, ...more) => {
-    if (takes(stream, headers)) return;
+    // Under TLS a stream may be over before it is told of, and grpc-js answers some without looking: what that
+    // throws nobody would catch.
+    if (takes(stream, headers) || stream.destroyed || stream.closed) return;
     for (const other of others) Reflect.apply(other, http2Server, [stream, headers, ...more]);
   });
 }
@@ -103,46 +105,7 @@ export function statusCodeOf(stream: ServerHttp2Stream): number | undefined {
   // Without any message the status is in the headers.
   const sent = stream.sentTrailers?.["grpc-status"] ?? stream.sentHeaders?.["grpc-status"];
   if (sent !== undefined) return Number(sent);
-  return stream.rstCode === constants.NGHTTP2_ENHANCE_YOUR_CALM ? 8 : undefined;
-}
-
-/** The longest that a timer of Node.js can run, in milliseconds; almost 25 days. */
-export const maxTimerMs = 2 ** 31 - 1;
-
-const unitMs: Readonly<Record<string, number>> = {
-  H: 3_600_000,
-  M: 60_000,
-  S: 1_000,
-  m: 1,
-  u: 1e-3,
-  n: 1e-6,
-};
-
-/**
- * After how many milliseconds a call's client gives up; undefined: never. NaN for what is no timeout.
- */
-export function timeoutOf(headers: IncomingHttpHeaders): number | undefined {
-  const given = headers["grpc-timeout"];
-  if (given === undefined) return undefined;
-  const [, digits = "", unit = ""] = /^(\d{1,8})\s*([HMSmun])$/.exec(String(given)) ?? [];
-  return digits === "" ? Number.NaN : Number(digits) * (unitMs[unit] ?? Number.NaN);
-}
-
-/**
- * Drops a deadline that is too far away for a timer. grpc-js reckons in 32 bits, so that such a call
- * would end at any time, mostly at once. A client keeps its own time besides.
- */
-export function dropDistantDeadline(headers: IncomingHttpHeaders): void {
-  const timeoutMs = timeoutOf(headers);
-  if (timeoutMs !== undefined && timeoutMs > maxTimerMs) delete headers["grpc-timeout"];
-}
-
-/**
- * Whether a call can be served without grpc-js: what is compressed, what is not gRPC and what has a
- * timeout that is none are left to it.
- */
-export function isPlainGrpc(headers: IncomingHttpHeaders): boolean {
-  const encoding = headers["grpc-encoding"] ?? "identity";
-  const isGrpc = headers["content-type"]?.startsWith("application/grpc") === true;
-  return isGrpc && encoding === "identity" && !Number.isNaN(timeoutOf(headers));
+  return stream.rstCode === constants.NGHTTP2_ENHANCE_YOUR_CALM
+    ? status.RESOURCE_EXHAUSTED
+    : undefined;
 }

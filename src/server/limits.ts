@@ -27,6 +27,8 @@ export interface ServerLimits {
   readonly keepaliveTimeoutMs: number;
   /** How long a client may take to accept one response before its call is ended. Default 60 s. */
   readonly responseFlushMs: number;
+  /** How long a client may take to send its request. Default 60 s. */
+  readonly requestMs: number;
   /**
    * How long a client may take to accept the end of a stream before it is reset, and to close a
    * connection without calls when the server shuts down. Default 1 s.
@@ -48,6 +50,7 @@ export const defaultServerLimits: ServerLimits = {
   keepaliveTimeMs: 30_000,
   keepaliveTimeoutMs: 20_000,
   responseFlushMs: 60_000,
+  requestMs: 60_000,
   maxStreamAgeMs: 60 * 60_000,
   endFlushMs: 1_000,
 };

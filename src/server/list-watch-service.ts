@@ -87,20 +87,22 @@ function encodePage(
     historyId,
   });
   const whole = encodeListResponse(head(next, 0), runs.flatMap(encodeItems));
-  if (sizeOf(whole) <= maxPageBytes || items.length === 1) return whole;
-  const kept = fittingItems(items);
-  const cut = items.length - kept.length;
-  return encodeListResponse(head(cut > 0 ? kept.at(-1)?.key : next, cut), encodeItems(kept));
+  if (sizeOf(whole) <= maxPageBytes || items.length <= 1) return whole;
+  const kept = fittingItems(items, historyId);
+  return encodeListResponse(head(kept.at(-1)?.key, items.length - kept.length), encodeItems(kept));
 }
 
-/** The items that fit one message, together with the token that follows them; at least the first. */
-function fittingItems(items: readonly StoredObject[]): readonly StoredObject[] {
+/** Of items that do not all fit one message, those that do, with the token that follows; the first at least. */
+function fittingItems(items: readonly StoredObject[], historyId: string): readonly StoredObject[] {
+  const historyBytes = Buffer.byteLength(historyId);
   let bytes = 0;
-  for (let i = 0; i < items.length; i++) {
-    const item = items[i] as StoredObject;
+  let count = 0;
+  for (const item of items) {
     bytes += itemSize(item);
-    const token = pageTokenSize(Buffer.byteLength(item.key), 0);
-    if (i > 0 && bytes + token > maxPageBytes) return items.slice(0, i);
+    const token = pageTokenSize(Buffer.byteLength(item.key), historyBytes);
+    if (count > 0 && bytes + token > maxPageBytes) break;
+    count++;
   }
-  return items;
+  // Where the token is what does not fit, one item less makes another.
+  return items.slice(0, Math.min(count, items.length - 1));
 }

@@ -16,8 +16,8 @@ import type { PutRequest__Output } from "../wire/generated/watchfanout/v1/PutReq
 import type { RevisionMatch__Output } from "../wire/generated/watchfanout/v1/RevisionMatch.ts";
 import type { WatchRequest__Output } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { countOf, durationOf, keyOf, leaseOf, optionalCountOf } from "./field-values.ts";
-import { maxTimerMs } from "./http2-stream.ts";
 import { decodePageToken } from "./page-token.ts";
+import { maxTimerMs } from "./request-headers.ts";
 
 /*
  * From requests as they come over the wire to those that a Storage takes. What is wrong with a request

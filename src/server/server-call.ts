@@ -3,17 +3,17 @@ import { prefixSize } from "../wire/encode.ts";
 import type { WireStatus } from "../wire/errors.ts";
 
 /** What is sent as one piece: a message with gRPC's prefix, in parts that follow one another. */
-export type Frame = readonly Uint8Array[];
+export type FrameParts = readonly Uint8Array[];
 
 /** The frame of an encoded message, whose parts are not copied. */
-export function frameOf(...message: readonly Uint8Array[]): Frame {
+export function frameOf(...message: readonly Uint8Array[]): FrameParts {
   const prefix = Buffer.alloc(prefixSize);
   prefix.writeUInt32BE(sizeOf(message), 1);
   return [prefix, ...message];
 }
 
 /** In bytes. */
-export function sizeOf(parts: Frame): number {
+export function sizeOf(parts: FrameParts): number {
   let size = 0;
   for (const part of parts) size += part.byteLength;
   return size;
@@ -39,7 +39,7 @@ export interface ServerCall {
    */
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void;
   /** Sends the one response of a call that is no stream, and ends it. */
-  answer(frame: Frame): void;
+  answer(parts: FrameParts): void;
   /** Ends the call behind what is on its way, which a client that takes nothing loses after a while. */
   end(status: WireStatus): void;
 }

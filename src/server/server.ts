@@ -10,17 +10,12 @@ import { listWatchService, writeService } from "../wire/services.ts";
 import { healthService, reflectionServices } from "../wire/standard-services.ts";
 import { type CallContext, methodOf, type RpcObserver, type ServedResource } from "./calls.ts";
 import { HealthService, type ServingStatus } from "./health-service.ts";
-import {
-  boundResets,
-  dropDistantDeadline,
-  listenToHttp2,
-  maxTimerMs,
-  statusCodeOf,
-} from "./http2-stream.ts";
+import { boundResets, listenToHttp2, resetStream, statusCodeOf } from "./http2-stream.ts";
 import { defaultServerLimits, type ServerLimits } from "./limits.ts";
 import { listWatchMethods } from "./list-watch-service.ts";
 import { PlainCalls } from "./plain-calls.ts";
 import { ReflectionService } from "./reflection-service.ts";
+import { dropDistantDeadline, maxTimerMs } from "./request-headers.ts";
 import { SendPatrol } from "./send-patrol.ts";
 import { addToGrpcJs, servedMethods } from "./served-methods.ts";
 import { strictService } from "./strict-service.ts";
@@ -70,6 +65,8 @@ export class RunningServer {
   readonly #reflection: ReflectionService;
   readonly #patrol: SendPatrol;
   readonly #plainCalls: PlainCalls;
+  /** Those of grpc-js whose request has not come whole. */
+  readonly #unreadElsewhere = new Set<ServerHttp2Stream>();
   readonly #sockets = new Set<Socket>();
   readonly #endFlushMs: number;
   #openCalls = 0;
@@ -93,6 +90,7 @@ export class RunningServer {
       observer,
       endFlushMs: limits.endFlushMs,
       responseFlushMs: limits.responseFlushMs,
+      requestMs: limits.requestMs,
       patrol: this.#patrol,
       maxStreams: limits.maxStreams,
       maxStreamAgeMs: limits.maxStreamAgeMs,
@@ -191,7 +189,10 @@ export class RunningServer {
       this.#server.forceShutdown();
       this.#cutConnections();
     }, withinMs);
-    const unread = clock.setTimeout(() => this.#plainCalls.refuseUnread(), this.#endFlushMs);
+    const unread = clock.setTimeout(() => {
+      this.#plainCalls.refuseUnread();
+      for (const stream of this.#unreadElsewhere) resetStream(stream);
+    }, this.#endFlushMs);
     // Whoever has said nothing, or not enough to be told of the end, would never close by itself.
     let flush: Timer | undefined;
     this.#onIdle = () => {
@@ -262,7 +263,11 @@ export class RunningServer {
       if (this.#openCalls === 0) this.#onIdle?.();
       onEnded?.();
     });
-    return this.#plainCalls.take(stream, headers);
+    if (this.#plainCalls.take(stream, headers)) return true;
+    this.#unreadElsewhere.add(stream);
+    const read = (): void => void this.#unreadElsewhere.delete(stream);
+    stream.on("end", read).on("close", read);
+    return false;
   }
 
   /** Tells the observer of a call, and returns what is to be called when it is closed. */

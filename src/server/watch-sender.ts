@@ -92,6 +92,10 @@ export class WatchSender implements Sender {
   }
 
   #send(frame: Uint8Array): void {
+    if (this.#call.isOver) {
+      this.#close();
+      return;
+    }
     const isFirst = this.sent === 0;
     this.sent++;
     this.#next++;

@@ -1,6 +1,6 @@
 import { status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
-import { dropDistantDeadline } from "../../src/server/http2-stream.ts";
+import { dropDistantDeadline } from "../../src/server/request-headers.ts";
 import { listWatchService } from "../../src/wire/services.ts";
 import { RawConnection } from "./raw-connection.ts";
 import { serveThings } from "./served.ts";

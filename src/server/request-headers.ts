@@ -1,0 +1,42 @@
+import type { IncomingHttpHeaders } from "node:http2";
+
+/** The longest that a timer of Node.js can run, in milliseconds; almost 25 days. */
+export const maxTimerMs = 2 ** 31 - 1;
+
+const unitMs: Readonly<Record<string, number>> = {
+  H: 3_600_000,
+  M: 60_000,
+  S: 1_000,
+  m: 1,
+  u: 1e-3,
+  n: 1e-6,
+};
+
+/**
+ * After how many milliseconds a call's client gives up; undefined: never. NaN for what is no timeout.
+ */
+export function timeoutOf(headers: IncomingHttpHeaders): number | undefined {
+  const given = headers["grpc-timeout"];
+  if (given === undefined) return undefined;
+  const [, digits = "", unit = ""] = /^(\d{1,8})\s*([HMSmun])$/.exec(String(given)) ?? [];
+  return digits === "" ? Number.NaN : Number(digits) * (unitMs[unit] ?? Number.NaN);
+}
+
+/**
+ * Drops a deadline that is too far away for a timer. grpc-js reckons in 32 bits, so that such a call
+ * would end at any time, mostly at once. A client keeps its own time besides.
+ */
+export function dropDistantDeadline(headers: IncomingHttpHeaders): void {
+  const timeoutMs = timeoutOf(headers);
+  if (timeoutMs !== undefined && timeoutMs > maxTimerMs) delete headers["grpc-timeout"];
+}
+
+/**
+ * Whether a call can be served without grpc-js: what is compressed, what is not gRPC and what has a
+ * timeout that is none are left to it.
+ */
+export function isPlainGrpc(headers: IncomingHttpHeaders): boolean {
+  const encoding = headers["grpc-encoding"] ?? "identity";
+  const isGrpc = headers["content-type"]?.startsWith("application/grpc") === true;
+  return isGrpc && encoding === "identity" && !Number.isNaN(timeoutOf(headers));
+}
