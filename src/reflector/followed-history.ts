@@ -1,12 +1,12 @@
 import { type Clock, pause } from "../clock.ts";
 import { hasReason, otherHistory, WatchFanoutError } from "../errors.ts";
-import type { WatchEvent } from "../storage/event.ts";
+import type { WatchBatch } from "../storage/event.ts";
 import type { StoredObject } from "../storage/object.ts";
 import type { Storage } from "../storage/storage.ts";
 import { LastChange } from "./last-change.ts";
 
 /** How often to ask whether others have found another history meanwhile, in milliseconds. */
-const askAgainMs = 10_000;
+const askAgainMs = 2_000;
 
 /** The history of a storage that a Reflector follows, and how it is told from another one. */
 export class FollowedHistory {
@@ -32,9 +32,12 @@ export class FollowedHistory {
     this.#lastChange.ofState(objects);
   }
 
-  /** The last of what has come. */
-  goOn(event: WatchEvent | undefined): void {
-    this.#lastChange.of(event);
+  /**
+   * What has come. A unit may say of an object that it is gone at a revision at which that was only found out:
+   * it was not deleted there, so that is no change to tell a history by.
+   */
+  goOn({ events, isUnit }: WatchBatch): void {
+    this.#lastChange.of(isUnit ? events.findLast(({ type }) => type !== "DELETED") : events.at(-1));
   }
 
   /**

@@ -321,7 +321,7 @@ export class Reflector {
 
   #apply(batch: WatchBatch): void {
     const before = this.#position;
-    this.#history.goOn(batch.events.at(-1));
+    this.#history.goOn(batch);
     handOver(() => this.#options.target.apply(batch));
     // Unless the target has had it given up.
     if (this.#position === before) this.#position = batch.revision ?? before;

@@ -2,8 +2,11 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { type Client, connect } from "../../src/client/client.ts";
 import type { WatchOptions } from "../../src/client/options.ts";
 import { RemoteStorage } from "../../src/client/remote-storage.ts";
+import { bytes } from "../../src/client/value-codec.ts";
 import { systemClock } from "../../src/clock.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
+import { Changing } from "../faults/patience.ts";
+import { Relay } from "../faults/relay.ts";
 import { put, remove } from "../storage/conformance/opened.ts";
 import { CachedServer } from "./cached-server.ts";
 import { keptOpen } from "./kept-open.ts";
@@ -106,5 +109,38 @@ describe("When the service below has lost what came meanwhile", () => {
     expect(await latest.ended).toBe(revision);
     expect(latest.told).toEqual(["MODIFIED a", "DELETED b", "ADDED last"]);
     expect(two.leaf.cacher.stats().relists).toBe(1);
+  });
+
+  test("an informer by LATEST_STATE does not list anew for it, then or later.", async () => {
+    const store = newStore();
+    for (const key of ["a", "b"]) await store.txn([put(key)]);
+    const two = await Two.over(store);
+    const relay = await Relay.to(two.leaf.port);
+    const client = connect({ address: `127.0.0.1:${relay.port}` });
+    const informer = client.resource("things", bytes).informer({ delivery: "LATEST_STATE" });
+    const told = new Changing();
+    informer.addEventHandler({
+      onAdd: () => told.changed(),
+      onDelete: () => told.changed(),
+    });
+    informer.start();
+    onTestFinished(async () => {
+      await informer.stop();
+      client.close();
+      await relay.close();
+    });
+    await informer.waitForSync();
+    await two.restart(store, async () => {
+      await store.txn([remove("b")]);
+      store.compact(await store.currentRevision());
+      // So that the revision before the one at which it is found gone can be asked for.
+      for (let i = 0; i < 3; i++) await store.txn([put("other"), remove("b")]);
+      await store.txn([remove("other")]);
+    });
+    await told.until(() => informer.indexer.size === 1);
+    relay.cut();
+    await store.txn([put("last")]);
+    await told.until(() => informer.indexer.get("last") !== undefined);
+    expect(informer.stats()).toMatchObject({ objects: 2, relists: 0, reconnects: 1 });
   });
 });
