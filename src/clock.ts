@@ -43,16 +43,20 @@ export const keepAliveClock: Clock = {
   },
 };
 
-/** Resolves after `ms` milliseconds, or at once when the signal is aborted. */
-export function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
+/** Resolves after `ms` milliseconds, or at once when one of the signals is aborted. */
+export function pause(
+  clock: Clock,
+  ms: number,
+  ...signals: readonly (AbortSignal | undefined)[]
+): Promise<void> {
   return new Promise((resolve) => {
-    if (signal?.aborted === true) return resolve();
+    if (signals.some((signal) => signal?.aborted === true)) return resolve();
     const done = (): void => {
       timer.cancel();
-      signal?.removeEventListener("abort", done);
+      for (const signal of signals) signal?.removeEventListener("abort", done);
       resolve();
     };
     const timer = clock.setTimeout(done, ms);
-    signal?.addEventListener("abort", done);
+    for (const signal of signals) signal?.addEventListener("abort", done);
   });
 }

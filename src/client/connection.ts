@@ -1,5 +1,5 @@
 import { abortable } from "../abort.ts";
-import type { Clock } from "../clock.ts";
+import { type Clock, pause } from "../clock.ts";
 import { invalidRequest } from "../errors.ts";
 import { Backoff } from "../reflector/backoff.ts";
 import { callStreaming, callUnary, isDecided, type Method } from "./call.ts";
@@ -7,7 +7,6 @@ import { CallTelemetry, watchOpened } from "./call-telemetry.ts";
 import { type Endpoint, Endpoints } from "./endpoints.ts";
 import { CallFailure, failureOf, notConnected, streamEndedEarly } from "./failure.ts";
 import type { ConnectOptions } from "./options.ts";
-import { pause } from "./pause.ts";
 
 /** What one call is given besides its request. */
 interface CallTerms {

@@ -1,10 +1,9 @@
-import type { Clock } from "../clock.ts";
+import { type Clock, pause } from "../clock.ts";
 import type { WatchFanoutError } from "../errors.ts";
 import { Backoff } from "../reflector/backoff.ts";
 import type { WatchRequest as WireRequest } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output as WireResponse } from "../wire/generated/watchfanout/v1/WatchResponse.ts";
 import { CallFailure } from "./failure.ts";
-import { pause } from "./pause.ts";
 import { UnitAssembler, type WatchUnit } from "./unit-assembler.ts";
 
 /** A watch was cut off and goes on by itself. */

@@ -1,8 +1,7 @@
-import type { Clock } from "../clock.ts";
+import { type Clock, pause } from "../clock.ts";
 import { hasReason, invalidRequest, type Reason, WatchFanoutError } from "../errors.ts";
 import { Backoff } from "../reflector/backoff.ts";
 import type { Client, ObjectResult } from "./client.ts";
-import { pause } from "./pause.ts";
 import { DecodeFailure, decodeTyped, type TypedObject, typed } from "./typed-object.ts";
 import type { ValueCodec } from "./value-codec.ts";
 

@@ -1,9 +1,8 @@
-import type { Clock } from "../../clock.ts";
+import { type Clock, pause } from "../../clock.ts";
 import { invalidRequest, objectNotFound, WatchFanoutError } from "../../errors.ts";
 import { Backoff } from "../../reflector/backoff.ts";
 import type { WatchEvent } from "../../storage/event.ts";
 import type { Client } from "../client.ts";
-import { pause } from "../pause.ts";
 import type { Interruption } from "../resuming-watch.ts";
 import { DecodeFailure, decodeTyped, type TypedObject } from "../typed-object.ts";
 import type { WatchUnit } from "../unit-assembler.ts";
