@@ -58,7 +58,9 @@ function wrongInReads(world: World, eras: Eras, named: Named[]): string[] {
   for (const { historyId, what, ...told } of world.reader.reads) {
     const explained = explainRead(told, eras);
     wrong.push(...explained.wrong.map((broken) => `${what}: ${broken}`));
-    named.push({ historyId, eras: explained.eras, what });
+    // A replica that had not come to the snapshot follows the new history under the old id, until whoever had
+    // come further has found out and told it.
+    if (told.fromEra === told.toEra) named.push({ historyId, eras: explained.eras, what });
   }
   for (const { what, code, reason, message } of world.reader.failed) {
     const end = { code, reason, metadata: {}, resumePoint: undefined };
