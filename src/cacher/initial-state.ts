@@ -2,7 +2,6 @@ import { WatchBatch, WatchEvent } from "../storage/event.ts";
 import { type StoredObject, weight } from "../storage/object.ts";
 import type { ListResult } from "../storage/storage.ts";
 import type { Filter } from "./filter.ts";
-import type { HistoryNode } from "./history.ts";
 import { costOf, type KeptPiece, KeptPieces } from "./kept-pieces.ts";
 
 /** The state that a watch begins with, handed out piece by piece as its reader takes it. */
@@ -28,9 +27,6 @@ interface Piece extends KeptPiece {
  */
 export class StateSnapshot {
   readonly revision: number;
-  /** The newest event that is part of the state. */
-  readonly node: HistoryNode;
-  readonly takenAt: number;
   readonly #objects: (startAfter: string | undefined) => Iterable<StoredObject>;
   readonly #filter: Filter;
   readonly #maxBytes: number;
@@ -40,16 +36,14 @@ export class StateSnapshot {
 
   /** `objects` yields those after a key, in key order. `maxBytes` is about how large a piece is. */
   constructor(
-    at: { readonly revision: number; readonly node: HistoryNode; readonly takenAt: number },
+    revision: number,
     objects: (startAfter: string | undefined) => Iterable<StoredObject>,
     filter: Filter,
     maxBytes: number,
     kept: KeptPieces = new KeptPieces(),
   ) {
     this.#kept = kept;
-    this.revision = at.revision;
-    this.node = at.node;
-    this.takenAt = at.takenAt;
+    this.revision = revision;
     this.#objects = objects;
     this.#filter = filter;
     this.#maxBytes = maxBytes;

@@ -1,5 +1,6 @@
 import type { Clock } from "../clock.ts";
 import type { Filter } from "./filter.ts";
+import type { HistoryNode } from "./history.ts";
 import { StateSnapshot } from "./initial-state.ts";
 import type { KeptPieces } from "./kept-pieces.ts";
 import type { WatchCache } from "./watch-cache.ts";
@@ -12,6 +13,17 @@ const gatherMs = 50;
 const maxSnapshots = 16;
 
 /**
+ * A state, and where in history it was taken. They are apart, as whoever takes the state piece by piece must
+ * not hold the node: all that comes after it would then be kept for as long as that takes.
+ */
+export interface TakenState {
+  readonly state: StateSnapshot;
+  /** The newest event that is part of the state. */
+  readonly node: HistoryNode;
+  readonly takenAt: number;
+}
+
+/**
  * The states that watches begin with. Those who begin in the same moment with the same filter share one,
  * also if something is written meanwhile: what came since follows from history.
  */
@@ -21,7 +33,7 @@ export class Snapshots {
   readonly #pieceBytes: number;
   readonly #kept: KeptPieces;
   /** By the filters' identity, the oldest first. */
-  readonly #recent = new Map<string, StateSnapshot>();
+  readonly #recent = new Map<string, TakenState>();
 
   constructor(cache: WatchCache, clock: Clock, pieceBytes: number, kept: KeptPieces) {
     this.#cache = cache;
@@ -35,19 +47,21 @@ export class Snapshots {
    * is one that is older than that and not of few objects, those who come gather for the next, so that a
    * crowd does not get as many states as there are writes meanwhile.
    */
-  async get(filter: Filter, revision: number): Promise<StateSnapshot> {
+  async get(filter: Filter, revision: number): Promise<TakenState> {
     for (;;) {
       const recent = this.#recent.get(filter.identity);
       if (recent === undefined || !this.#isRecent(recent)) return this.#takeNew(filter);
-      if (recent.revision >= revision) return recent;
+      if (recent.state.revision >= revision) return recent;
       const waitMs = recent.takenAt + gatherMs - this.#clock.now();
-      if (waitMs <= 0 || !recent.isLarge) return this.#takeNew(filter);
+      if (waitMs <= 0 || !recent.state.isLarge) return this.#takeNew(filter);
       await new Promise<void>((resolve) => this.#clock.setTimeout(resolve, waitMs));
     }
   }
 
-  #takeNew(filter: Filter): StateSnapshot {
-    const snapshot = this.#take(filter);
+  #takeNew(filter: Filter): TakenState {
+    const { history } = this.#cache;
+    const state = this.#take(filter);
+    const snapshot = { state, node: history.newest, takenAt: this.#clock.now() };
     this.#recent.delete(filter.identity);
     this.#recent.set(filter.identity, snapshot);
     for (const identity of this.#recent.keys()) {
@@ -65,7 +79,7 @@ export class Snapshots {
     this.#kept.expire();
   }
 
-  #isRecent({ takenAt }: StateSnapshot): boolean {
+  #isRecent({ takenAt }: TakenState): boolean {
     return this.#clock.now() - takenAt <= sharedForMs;
   }
 
@@ -75,16 +89,15 @@ export class Snapshots {
   }
 
   #take(filter: Filter): StateSnapshot {
-    const { history, revision, state } = this.#cache;
-    const at = { revision, node: history.newest, takenAt: this.#clock.now() };
+    const { revision, state } = this.#cache;
     const { key, prefix, selection } = filter;
     if (key !== undefined) {
       const object = state.get(key);
       const objects = object === undefined ? [] : [object];
-      return new StateSnapshot(at, () => objects, filter, Infinity, this.#kept);
+      return new StateSnapshot(revision, () => objects, filter, Infinity, this.#kept);
     }
     const snapshot = this.#cache.stateFor(selection).snapshot();
     const objects = (startAfter: string | undefined) => snapshot.range(prefix, startAfter);
-    return new StateSnapshot(at, objects, filter, this.#pieceBytes, this.#kept);
+    return new StateSnapshot(revision, objects, filter, this.#pieceBytes, this.#kept);
   }
 }

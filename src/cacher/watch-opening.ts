@@ -87,9 +87,9 @@ export class WatchOpening {
     const at = newness(newerThan);
     const required = await reads.reach(at, signal);
     if (required === undefined) return this.#withStoredState(watcher, at, signal);
-    const snapshot = await snapshots.get(watcher.filter, required);
-    watcher.beginInitial(new SnapshotState(snapshot));
-    watcher.follow(snapshot.node);
+    const { state, node } = await snapshots.get(watcher.filter, required);
+    watcher.beginInitial(new SnapshotState(state));
+    watcher.follow(node);
   }
 
   /** The same where the cache is not new enough: the storage has the state, the cache what follows. */

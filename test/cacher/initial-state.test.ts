@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Filter } from "../../src/cacher/filter.ts";
-import { HistoryNode } from "../../src/cacher/history.ts";
 import {
   type InitialState,
   PagedState,
@@ -22,11 +21,6 @@ function snapshot(
   maxBytes: number,
   predicate?: Predicate,
 ): StateSnapshot {
-  const at = {
-    revision: 9,
-    node: new HistoryNode(undefined, undefined, 9, 0, 0, 0),
-    takenAt: 0,
-  };
   const after = function* (startAfter: string | undefined): Generator<StoredObject, void, void> {
     let found = startAfter === undefined;
     for (const each of all) {
@@ -35,7 +29,7 @@ function snapshot(
     }
   };
   const filter = new Filter({ scope: { prefix: "" }, withPrevious: true, predicate });
-  return new StateSnapshot(at, after, filter, maxBytes);
+  return new StateSnapshot(9, after, filter, maxBytes);
 }
 
 /** The next piece, written short: `"a b …"` while more follows, `"c →9"` at the end. */
