@@ -2,7 +2,7 @@
  * A resolver for grpc-js: channels to `watchfanout:///NAMESPACE/NAME` go to the addresses in the object of that key
  * in `endpoints`, and follow it when it changes. grpc-js calls the interface experimental; this is of 1.14.
  */
-import { experimental } from "@grpc/grpc-js";
+import { experimental, status } from "@grpc/grpc-js";
 import { type Client, jsonValues, type SharedInformer } from "watch-fanout/client";
 import { z } from "zod";
 
@@ -64,11 +64,17 @@ export function registerWatchFanoutResolver(client: Client, resource: string = "
 
     #tell(informer: Informer): void {
       if (informer !== this.#informer) return;
-      const found = informer.indexer.get(this.#key);
-      const addresses = (found?.value.addresses ?? []).flatMap(addressOf);
-      const note = found === undefined ? `There is no ${this.#key} in ${resource}.` : "";
-      const list = addresses.map((address) => ({ addresses: [address] }));
-      this.#listener(experimental.statusOrFromValue(list), {}, null, note);
+      const addresses = informer.indexer.get(this.#key)?.value.addresses ?? [];
+      const list = addresses.flatMap(addressOf).map((address) => ({ addresses: [address] }));
+      this.#listener(experimental.statusOrFromValue(list), {}, null, "");
+      if (list.length > 0) return;
+      // With an empty list alone, calls would wait for their deadline: now they fail, unless they wait for ready.
+      const details = `There are no addresses in ${resource} ${JSON.stringify(this.#key)}.`;
+      const none = experimental.statusOrFromError<experimental.Endpoint[]>({
+        code: status.UNAVAILABLE,
+        details,
+      });
+      this.#listener(none, {}, null, "");
     }
   }
 

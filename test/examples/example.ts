@@ -1,0 +1,111 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { isDeepStrictEqual } from "node:util";
+import { onTestFinished } from "vitest";
+import { untilSeen } from "../faults/patience.ts";
+
+const checkout = fileURLToPath(new URL("../..", import.meta.url));
+const manifest = JSON.parse(readFileSync(`${checkout}/package.json`, "utf8"));
+/** As `npm run example` has it. */
+const [, ...flags] = manifest.scripts.example.split(" ");
+
+/** The command line of an example, but for npm. */
+export function exampleCommand(script: string, args: readonly string[]): readonly string[] {
+  return [process.execPath, ...flags, `examples/${script}`, ...args];
+}
+
+/** Any program as a process of its own that ends with the test. */
+export class Example {
+  readonly #child: ChildProcess;
+  readonly #closed: Promise<number | null>;
+  #output = "";
+  #closedWith: string | undefined;
+
+  /** `service`: the address of the one that it is a client of. */
+  constructor(command: readonly string[], service: string = "") {
+    const [program = "", ...args] = command;
+    this.#child = spawn(program, args, {
+      cwd: checkout,
+      env: { PATH: process.env["PATH"], TERM: "xterm", WATCH_FANOUT_ADDRESS: service },
+      stdio: "pipe",
+    });
+    for (const stream of [this.#child.stdout, this.#child.stderr]) {
+      stream?.setEncoding("utf8").on("data", (text: string) => {
+        this.#output += text;
+      });
+    }
+    this.#closed = once(this.#child, "close").then(([code, signal]) => {
+      this.#closedWith = `${signal ?? code}`;
+      return code;
+    });
+    onTestFinished(() => this.kill());
+  }
+
+  static start(script: string, args: readonly string[], service?: string): Example {
+    return new Example(exampleCommand(script, args), service);
+  }
+
+  /** What it has written, to both of its streams. */
+  get output(): string {
+    return this.#output;
+  }
+
+  get lines(): readonly string[] {
+    return this.#output.split("\n").slice(0, -1);
+  }
+
+  /** Resolves once its output has this in it. */
+  said(what: RegExp): Promise<RegExpExecArray> {
+    return this.until(`it to say ${what}`, () => what.exec(this.#output) ?? undefined);
+  }
+
+  /** Resolves once `look` gives something; rejects if it ends before. */
+  async until<T>(what: string, look: () => T | undefined): Promise<T> {
+    try {
+      const seen = await untilSeen(what, async () => {
+        const found = look();
+        return found !== undefined || this.#closedWith !== undefined ? { found } : undefined;
+      });
+      if (seen.found !== undefined) return seen.found;
+    } catch (error) {
+      throw new Error(`Waited in vain for ${what}. It said: ${this.#output}`, { cause: error });
+    }
+    throw new Error(`It ended with ${this.#closedWith} before ${what}. It said: ${this.#output}`);
+  }
+
+  type(keys: string): void {
+    this.#child.stdin?.write(keys);
+  }
+
+  /** Tells it to end as a supervisor does, and resolves to its exit code. */
+  stop(): Promise<number | null> {
+    this.#child.kill("SIGTERM");
+    return this.#closed;
+  }
+
+  /** Resolves to its exit code once it has ended of its own accord. */
+  ended(): Promise<number | null> {
+    return this.#closed;
+  }
+
+  async kill(): Promise<void> {
+    this.#child.kill("SIGKILL");
+    await this.#closed;
+  }
+}
+
+/** Resolves once `look` gives what is expected, as it is sure to in the end. */
+export async function eventually<T>(look: () => T | Promise<T>, expected: T): Promise<void> {
+  let seen: T | undefined;
+  try {
+    await untilSeen("what is expected", async () => {
+      seen = await look();
+      return isDeepStrictEqual(seen, expected) ? true : undefined;
+    });
+  } catch (error) {
+    const is = `Expected ${JSON.stringify(expected)}, and it is ${JSON.stringify(seen)}.`;
+    throw new Error(is, { cause: error });
+  }
+}
