@@ -9,6 +9,7 @@ import { cacheMemory } from "./cache-memory.ts";
 import { eventCost } from "./event-cost.ts";
 import { fanout } from "./fanout.ts";
 import { idleMemory } from "./idle-memory.ts";
+import { informer } from "./informer.ts";
 import { initialState } from "./initial-state.ts";
 import { latency } from "./latency.ts";
 import { listCost } from "./list-cost.ts";
@@ -21,7 +22,7 @@ import { upstreamCost } from "./upstream-cost.ts";
 
 const benchmarks: readonly Benchmark[] = [
   ...[fanout, upstreamCost, latency, listCost, reconnect, idleMemory, cacheMemory, eventCost],
-  ...[manyStreams, slowConsumers, initialState, pages],
+  ...[informer, manyStreams, slowConsumers, initialState, pages],
 ];
 
 try {
