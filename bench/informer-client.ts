@@ -1,4 +1,7 @@
-/** An informer over a connection in a process of its own. Started by informer.ts and spoken to over IPC. */
+/**
+ * An informer over a connection in a process of its own. Started by informer.ts and spoken to over IPC. Needs
+ * `--expose-gc`.
+ */
 import { connect } from "../src/client/client.ts";
 import type { SharedInformer } from "../src/client/informer/shared-informer.ts";
 import { bytes } from "../src/client/value-codec.ts";
@@ -10,7 +13,9 @@ export type InformerQuestion =
   /** Connects, lists one object, and says who it is: what is loaded by then is not measured. */
   | { readonly do: "begin"; readonly address: string }
   /** Starts the informer and waits until it has synced, and its handler too. */
-  | { readonly do: "sync" };
+  | { readonly do: "sync" }
+  /** Collects garbage, and says how many bytes are held then. */
+  | { readonly do: "held" };
 
 /** What the informer's process says of a sync. */
 export interface Synced {
@@ -27,6 +32,7 @@ let informer: SharedInformer<Uint8Array> | undefined;
 
 answerParent<InformerQuestion>(async (question) => {
   if (question.do === "begin") return begin(question.address);
+  if (question.do === "held") return held();
   if (informer === undefined) throw new Error("It has not begun.");
   return sync(informer);
 });
@@ -40,6 +46,12 @@ async function begin(address: string): Promise<number> {
   });
   for await (const _page of objects.list({ prefix: "0000000", pageSize: 1 })) break;
   return process.pid;
+}
+
+function held(): number {
+  globalThis.gc?.();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
 }
 
 async function sync(informer: SharedInformer<Uint8Array>): Promise<Synced> {

@@ -2,21 +2,20 @@ import type { Benchmark, Row } from "./benchmark.ts";
 import { Child } from "./child.ts";
 import { fill } from "./fill.ts";
 import type { InformerQuestion, Synced } from "./informer-client.ts";
-import { forgetPeak, peakResidentBytes, settledResidentBytes } from "./process-usage.ts";
+import { forgetPeak, peakResidentBytes, residentBytes } from "./process-usage.ts";
 import { type Servers, withServers } from "./servers.ts";
 import { median } from "./statistics.ts";
 
 /** What it takes an informer to have all objects. */
 interface Informed extends Synced {
-  /** What the client's process grew by, for each object, in bytes. */
-  readonly bytesPerObject: number;
-  /** The same at the worst until it had synced. */
+  /** What is alive in the client's process more than before, for each object, in bytes. */
+  readonly heldPerObject: number;
+  /** What its resident set grew by at the worst, garbage and all, for each object, in bytes. */
   readonly peakBytesPerObject: number;
   /** The service's CPU meanwhile. */
   readonly serviceCpuSeconds: number;
 }
 
-const settleMs = 20_000;
 const goalSeconds = 10;
 
 /** A SharedInformer that begins with many objects, through the service and over a connection. */
@@ -44,18 +43,19 @@ function line(result: Informed): string {
   return (
     `  synced in ${result.seconds.toFixed(2)} s, the handler in ${result.handlerSeconds.toFixed(2)} s, ` +
     `for ${result.cpuSeconds.toFixed(2)} s of the client's CPU and ${result.serviceCpuSeconds.toFixed(2)} s ` +
-    `of the service's; ${result.bytesPerObject.toFixed(0)} bytes an object ` +
-    `(${result.peakBytesPerObject.toFixed(0)} at the worst)`
+    `of the service's; ${result.heldPerObject.toFixed(0)} bytes held an object ` +
+    `(${result.peakBytesPerObject.toFixed(0)} of resident memory at the worst)`
   );
 }
 
 /** With a client of its own, which has nothing left of the one before. */
 async function measure(servers: Servers, objects: number): Promise<Informed> {
-  const client = new Child<InformerQuestion>("informer-client.ts");
+  const client = new Child<InformerQuestion>("informer-client.ts", ["--expose-gc"]);
   try {
     const address = new URL(servers.url).host;
     const pid = (await client.ask({ do: "begin", address })) as number;
-    const before = await settledResidentBytes(pid, settleMs);
+    const held = (await client.ask({ do: "held" })) as number;
+    const resident = residentBytes(pid);
     forgetPeak(pid);
     const cpuBefore = servers.cpu();
     const synced = (await client.ask({ do: "sync" })) as Synced;
@@ -64,12 +64,12 @@ async function measure(servers: Servers, objects: number): Promise<Informed> {
     if (synced.objects !== objects || synced.told !== objects) {
       throw new Error(`The informer has ${synced.objects} objects and told of ${synced.told}.`);
     }
-    const after = await settledResidentBytes(pid, settleMs);
+    const heldAfter = (await client.ask({ do: "held" })) as number;
     return {
       ...synced,
       serviceCpuSeconds,
-      bytesPerObject: (after - before) / objects,
-      peakBytesPerObject: (peak - before) / objects,
+      heldPerObject: (heldAfter - held) / objects,
+      peakBytesPerObject: (peak - resident) / objects,
     };
   } finally {
     await client.stop();
