@@ -43,7 +43,7 @@ export interface SharedInformerOptions<T> {
   readonly onWatchError?: ((failure: ReflectorFailure) => void) | undefined;
   /** How long to wait before listing or watching is tried again. Default 100 ms, growing to 5 s. */
   readonly backoff?: BackoffBounds | undefined;
-  /** Default: the machine's own time. */
+  /** Default: the machine's own time, which keeps the process alive until the informer is stopped. */
   readonly clock?: Clock | undefined;
   /** Default: nothing is logged. */
   readonly logger?: Logger | undefined;
