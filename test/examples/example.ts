@@ -11,9 +11,12 @@ const manifest = JSON.parse(readFileSync(`${checkout}/package.json`, "utf8"));
 /** As `npm run example` has it. */
 const [, ...flags] = manifest.scripts.example.split(" ");
 
-/** The command line of an example, but for npm. */
+/** How examples are run, but for npm. */
+export const node: readonly string[] = [process.execPath, ...flags];
+
+/** The command line of an example. */
 export function exampleCommand(script: string, args: readonly string[]): readonly string[] {
-  return [process.execPath, ...flags, `examples/${script}`, ...args];
+  return [...node, `examples/${script}`, ...args];
 }
 
 /** Any program as a process of its own that ends with the test. */
