@@ -113,6 +113,19 @@ describe("A DeltaFIFO", () => {
     expect(fifo.hasSynced).toBe(true);
   });
 
+  it("has not synced while an object of the first state is back, as its consumer failed", async () => {
+    const { fifo, take } = open();
+    fifo.add(thing("a", 1));
+    const consumer = Promise.withResolvers<void>();
+    const popping = fifo.pop(() => consumer.promise);
+    fifo.replace([thing("a", 2)]);
+    consumer.reject(new Error("not now"));
+    await expect(popping).rejects.toThrow("not now");
+    expect(fifo.hasSynced).toBe(false);
+    expect(take()).toBe("a: Added 1, Replaced 2 (initial)");
+    expect(fifo.hasSynced).toBe(true);
+  });
+
   it("gives a key to one consumer at a time", async () => {
     const { fifo } = open();
     fifo.add(thing("a", 1));

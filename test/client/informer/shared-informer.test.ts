@@ -500,6 +500,15 @@ describe("An informer that is stopped", () => {
     expect(told.lines).toEqual(["added a=@6"]);
   });
 
+  it("drains no longer once it is stopped without", async () => {
+    const storage = new ScriptedStorage();
+    const informed = await Informed.start({ storage });
+    const told = informed.listen();
+    storage.stream.push(batch(6, ["ADDED", "a", 6]));
+    await Promise.all([informed.informer.stop({ drain: true }), informed.informer.stop()]);
+    expect(told.lines).toEqual([]);
+  });
+
   it("tells first what its handlers have not been told yet, if it is to drain", async () => {
     const informed = await Informed.start();
     const told = informed.listen();
