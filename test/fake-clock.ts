@@ -69,6 +69,11 @@ export class FakeClock implements Clock {
     }
   }
 
+  /** One turn of the event loop: runs the immediates that wait now, and not those that they set. */
+  runTurn(): void {
+    for (const waiting of [...this.#immediates]) waiting.fire();
+  }
+
   /**
    * Runs immediates and lets promises run until neither is left. What waits for the outside (a
    * socket, a file) is not waited for.

@@ -1,9 +1,10 @@
+import type { WatchFanoutError } from "../errors.ts";
 import type { Filter } from "./filter.ts";
 import { Fold } from "./fold.ts";
 import { FoldedUnit } from "./folded-unit.ts";
 import type { FoldsParts } from "./folds.ts";
 import type { HistoryNode } from "./history.ts";
-import { inSlices } from "./sliced.ts";
+import type { Pokable, Steps } from "./sliced.ts";
 
 /** How many events of history are folded between two looks at the clock. */
 const eventsPerStep = 256;
@@ -16,10 +17,15 @@ export interface FinishedFold {
   readonly level: HistoryNode;
 }
 
-/** Whoever waits for a backlog to be folded. */
-export interface BacklogReader {
-  /** There is something now. */
-  poke(): void;
+/** Whoever a backlog is held for, and who waits for it to be folded. */
+export interface BacklogReader extends Pokable {
+  /** More is kept for all who are behind than may be. */
+  fail(error: WatchFanoutError): void;
+}
+
+export interface BacklogParts extends FoldsParts {
+  /** Is called when more has been folded. */
+  readonly onFolded: () => void;
 }
 
 /**
@@ -33,21 +39,23 @@ export class Backlog {
   readonly filter: Filter;
   /** The sequence of the node that it begins after. */
   readonly after: number;
-  readonly #parts: FoldsParts;
-  readonly #fold = new Fold();
+  readonly #parts: BacklogParts;
+  readonly #fold: Fold;
+  readonly #holders = new Set<BacklogReader>();
   readonly #awaiting = new Set<BacklogReader>();
   #reached: HistoryNode;
   /** Whether anything has happened that those who are behind have to be told of. */
   #isNews = false;
-  /** Whether something is being folded right now, in slices. */
+  /** Whether something is being folded, or is to be as soon as it is its turn. */
   #folding = false;
+  /** Whether a reader has come for it, since that began. */
+  #wanted = false;
   #finished: (FinishedFold & { readonly at: number }) | undefined;
-  /** How many watchers are behind with it. */
-  holders = 0;
 
-  constructor(filter: Filter, after: HistoryNode, parts: FoldsParts) {
+  constructor(filter: Filter, after: HistoryNode, parts: BacklogParts) {
     this.filter = filter;
     this.after = after.sequence;
+    this.#fold = new Fold();
     this.#reached = after;
     this.#parts = parts;
   }
@@ -67,35 +75,42 @@ export class Backlog {
     return this.#fold.bytes;
   }
 
+  /** Those who are behind with it. */
+  get holders(): ReadonlySet<BacklogReader> {
+    return this.#holders;
+  }
+
   /** Whether there is no use in keeping it any longer for those who may come. */
   get isStale(): boolean {
-    return this.holders === 0 && !this.#folding && !this.#isFresh;
+    return this.#holders.size === 0 && !this.#folding && !this.#isFresh;
+  }
+
+  held(by: BacklogReader): void {
+    this.#holders.add(by);
+  }
+
+  /** Who held it does so no longer, and does not wait either. Harmless if it did not. */
+  released(by: BacklogReader): void {
+    this.#holders.delete(by);
+    this.#awaiting.delete(by);
   }
 
   /**
-   * Everything up to where the dispatcher is, or was a moment ago. Undefined if to fold it takes longer
-   * than a slice: then `reader` is poked when that is done.
+   * Everything up to where the dispatcher is, or was a moment ago. Undefined if that takes a while, as it is
+   * much or others come first: then `reader` is poked when it is done.
    */
   finish(reader: BacklogReader): FinishedFold | undefined {
-    if (!this.#isFresh && !this.#folding) inSlices(this.#parts.clock, this.#finish());
+    if (this.#isFresh) return this.#finished;
+    this.#wanted = true;
+    this.#beginToFold();
     if (!this.#folding) return this.#finished;
     this.#awaiting.add(reader);
     return undefined;
   }
 
-  /** The reader does not wait any longer. Harmless if it did not. */
-  leave(reader: BacklogReader): void {
-    this.#awaiting.delete(reader);
-  }
-
-  /** Folds everything up to where the dispatcher is, so that nothing before that is held any longer. */
-  *catchUp(): Generator<void, void, void> {
-    if (this.#folding) return;
-    this.#folding = true;
-    this.#finished = undefined;
-    yield* this.#foldUpTo(this.#parts.dispatcher.position);
-    this.#folding = false;
-    yield* this.#pokeAll();
+  /** Has everything up to where the dispatcher is folded, so that nothing before that is held any longer. */
+  catchUp(): void {
+    this.#beginToFold();
   }
 
   get #isFresh(): boolean {
@@ -103,29 +118,43 @@ export class Backlog {
     return this.#finished !== undefined && clock.now() - this.#finished.at <= sharedForMs;
   }
 
-  *#finish(): Generator<void, void, void> {
-    const { dispatcher, clock, pieceBytes, kept } = this.#parts;
-    // Taken together: nothing at or below the revision comes after the position.
-    const { position: level, revision } = dispatcher;
+  #beginToFold(): void {
+    if (this.#folding) return;
     this.#folding = true;
     this.#finished = undefined;
+    this.#parts.queue.add(this.#foldAll());
+  }
+
+  *#foldAll(): Steps {
+    // Taken together: nothing at or below the revision comes after the position.
+    const { position: level, revision } = this.#parts.dispatcher;
     yield* this.#foldUpTo(level);
-    const unit = new FoldedUnit(revision, this.#isNews, pieceBytes, kept);
-    yield* this.#fold.tell(unit);
-    this.#finished = { unit, level, at: clock.now() };
+    if (this.#wanted) yield* this.#makeUnit(revision, level);
     this.#folding = false;
+    this.#parts.onFolded();
     yield* this.#pokeAll();
   }
 
-  *#foldUpTo(level: HistoryNode): Generator<void, void, void> {
+  *#foldUpTo(level: HistoryNode): Steps {
     let steps = 0;
     while (this.#reached.sequence < level.sequence) {
+      // Whoever needed it may have gone since.
+      if (this.#holders.size === 0) return;
       const { next } = this.#reached;
       if (next === undefined) throw new Error("History ends before where the dispatcher is.");
       this.#take(next);
       this.#reached = next;
       if (++steps % eventsPerStep === 0) yield;
     }
+  }
+
+  *#makeUnit(revision: number, level: HistoryNode): Steps {
+    if (this.#holders.size === 0) return;
+    const { clock, pieceBytes, kept } = this.#parts;
+    const unit = new FoldedUnit(revision, this.#isNews, pieceBytes, kept);
+    yield* this.#fold.tell(unit);
+    this.#finished = { unit, level, at: clock.now() };
+    this.#wanted = false;
   }
 
   #take(node: HistoryNode): void {
@@ -145,7 +174,7 @@ export class Backlog {
     if (type === "DELETED") this.#fold.gone(object.key);
   }
 
-  *#pokeAll(): Generator<void, void, void> {
+  *#pokeAll(): Steps {
     // They may come to wait again when they are told.
     const readers = [...this.#awaiting];
     this.#awaiting.clear();

@@ -1,5 +1,4 @@
 import { WatchBatch, type WatchEvent } from "../storage/event.ts";
-import type { Backlog } from "./backlog.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { HistoryNode } from "./history.ts";
 import { slowConsumer } from "./stream-errors.ts";
@@ -18,17 +17,21 @@ export interface Behind {
   /** What comes next; undefined if that takes a while: then the watcher is poked when it is there. */
   next(): Taken | undefined;
   /**
-   * Looks whether more is kept for it than may be. If so it either ends the watcher or returns what has to
-   * be folded, so that less is.
+   * Looks whether more is kept for it than may be. If so it either ends the watcher or has it folded, so that
+   * less is.
    */
-  checkWindow(): Backlog | undefined;
+  checkWindow(): void;
   /** It is no longer needed. Harmless when called twice. */
   drop(): void;
 }
 
+/** How many events are looked at between two looks at the clock. */
+const eventsPerLook = 256;
+
 /**
  * How an EVERY_EVENT watcher catches up: it holds the last node of history that it has dealt with, and goes
- * on from there at its reader's pace, as long as history has what comes next.
+ * on from there at its reader's pace, as long as history has what comes next. All who do so share one slice of
+ * each turn of the event loop; for whom there is no time left in it is poked in another.
  */
 export class HistoryReader implements Behind {
   readonly #watcher: CacheWatcher;
@@ -36,6 +39,8 @@ export class HistoryReader implements Behind {
   /** Whether history is kept for it beyond the window, as it has not been level since it began. */
   readonly #owed: boolean;
   #cursor: HistoryNode;
+  /** How many events have been looked at since it last had something to tell. */
+  #scanned = 0;
 
   constructor(watcher: CacheWatcher, host: WatcherHost, cursor: HistoryNode, owed: boolean) {
     this.#watcher = watcher;
@@ -47,14 +52,22 @@ export class HistoryReader implements Behind {
   next(): Taken | undefined {
     this.checkWindow();
     if (this.#watcher.state === "ended") return undefined;
-    const { dispatcher } = this.#host;
+    const { dispatcher, queue, bounds } = this.#host;
     const level = dispatcher.position;
     if (this.#cursor.sequence > level.sequence) {
       dispatcher.awaitRound(this.#watcher);
       return undefined;
     }
     const events: WatchEvent[] = [];
-    this.#collect(level, events);
+    // Who is level has nothing to look at, which takes no time.
+    if (this.#cursor !== level) {
+      if (queue.mayBegin()) this.#collect(level, events);
+      if (this.#cursor !== level && events.length === 0 && this.#scanned < bounds.scanEvents) {
+        queue.awaitTurn(this.#watcher);
+        return undefined;
+      }
+      this.#scanned = 0;
+    }
     const { position } = this.#watcher;
     if (this.#cursor !== level) {
       const revision = Math.max(position, this.#cursor.revision);
@@ -65,7 +78,7 @@ export class HistoryReader implements Behind {
     return { batch: new WatchBatch(revision, events), isLevel: true };
   }
 
-  checkWindow(): undefined {
+  checkWindow(): void {
     if (this.#watcher.state === "ended") return;
     const { history, bounds } = this.#host;
     if (history.holdsAfter(this.#cursor)) return;
@@ -83,17 +96,21 @@ export class HistoryReader implements Behind {
 
   drop(): void {}
 
-  /** Gathers what matches, up to `level` or a bound. */
+  /** Gathers what matches, up to `level`, a bound, or the end of the slice. */
   #collect(level: HistoryNode, events: WatchEvent[]): void {
-    const { batchBytes, scanEvents } = this.#host.bounds;
+    const { queue, bounds } = this.#host;
+    const { batchBytes, scanEvents } = bounds;
     const { filter } = this.#watcher;
     let node = this.#cursor;
     let bytes = 0;
-    let scanned = 0;
+    let looked = 0;
+    let full = false;
     while (node !== level) {
       const { next } = node;
       if (next?.event === undefined) break;
-      const full = bytes >= batchBytes || scanned >= scanEvents;
+      full ||= bytes >= batchBytes || this.#scanned >= scanEvents;
+      // A look at the clock costs more than most events do.
+      if (!full && ++looked % eventsPerLook === 0) full = queue.isOver;
       if (full && next.revision !== node.revision) break;
       if (filter.includes(next.event.object.key)) {
         const event = filter.select(next);
@@ -103,7 +120,7 @@ export class HistoryReader implements Behind {
         }
       }
       node = next;
-      scanned++;
+      this.#scanned++;
     }
     this.#cursor = node;
   }

@@ -1,7 +1,6 @@
 import type { WatchFanoutError } from "../errors.ts";
 import { WatchBatch } from "../storage/event.ts";
 import type { WatchStream } from "../storage/storage.ts";
-import type { Backlog } from "./backlog.ts";
 import { type Behind, HistoryReader } from "./behind.ts";
 import type { Filter } from "./filter.ts";
 import { FoldReader } from "./fold-reader.ts";
@@ -197,11 +196,11 @@ export class CacheWatcher implements WatchStream {
   }
 
   /**
-   * Ends the stream if it is further behind than is kept for it. One of LATEST_STATE is not ended: it may
-   * return what has to be folded, so that history can let go of it.
+   * Ends the stream if it is further behind than is kept for it. One of LATEST_STATE is not ended: what it has
+   * missed is folded, so that history can let go of it.
    */
-  checkWindow(): Backlog | undefined {
-    return this.#behind?.checkWindow();
+  checkWindow(): void {
+    this.#behind?.checkWindow();
   }
 
   #make(): WatchBatch | undefined {

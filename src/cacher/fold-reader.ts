@@ -43,16 +43,16 @@ export class FoldReader implements Behind {
     }
   }
 
-  checkWindow(): Backlog | undefined {
+  checkWindow(): void {
     const reached = this.#backlog?.reached ?? this.#cursor;
-    if (reached === undefined || this.#host.history.holdsAfter(reached)) return undefined;
-    return this.#hold();
+    if (reached === undefined || this.#host.history.holdsAfter(reached)) return;
+    this.#hold().catchUp();
   }
 
   drop(): void {
     this.#release();
     this.#cursor = undefined;
-    if (this.#unit !== undefined) this.#host.folds.done(this.#unit);
+    if (this.#unit !== undefined) this.#host.folds.done(this.#unit, this.#watcher);
     this.#unit = undefined;
   }
 
@@ -64,16 +64,15 @@ export class FoldReader implements Behind {
   #hold(): Backlog {
     if (this.#backlog === undefined) {
       if (this.#cursor === undefined) throw new Error("There is nothing to go on from.");
-      this.#backlog = this.#host.folds.hold(this.#watcher.filter, this.#cursor);
+      const { folds } = this.#host;
+      this.#backlog = folds.hold(this.#watcher.filter, this.#cursor, this.#watcher);
       this.#cursor = undefined;
     }
     return this.#backlog;
   }
 
   #release(): void {
-    if (this.#backlog === undefined) return;
-    this.#backlog.leave(this.#watcher);
-    this.#host.folds.release(this.#backlog);
+    this.#backlog?.released(this.#watcher);
     this.#backlog = undefined;
   }
 
@@ -83,7 +82,7 @@ export class FoldReader implements Behind {
   }
 
   #begin(unit: FoldedUnit): Taken {
-    this.#host.folds.begin(unit);
+    this.#host.folds.begin(unit, this.#watcher);
     this.#unit = unit;
     this.#piece = 0;
     return this.#tell(unit);
@@ -92,7 +91,7 @@ export class FoldReader implements Behind {
   #tell(unit: FoldedUnit): Taken {
     const batch = unit.piece(this.#piece++);
     if (batch.revision === undefined) return { batch, isLevel: false };
-    this.#host.folds.done(unit);
+    this.#host.folds.done(unit, this.#watcher);
     this.#unit = undefined;
     return { batch, isLevel: this.#isLevel };
   }

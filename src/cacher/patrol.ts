@@ -32,7 +32,8 @@ export interface PatrolTerrain {
 /**
  * Walks over all watchers at an interval and does what time demands: bookmarks where nothing has moved
  * the resume point for long, one before a call's deadline, an end for those who take nothing or have
- * fallen out of history, a fold for those who may, and history itself is trimmed. One timer serves all; a watcher costs none.
+ * fallen out of history, a fold for those who may, and history itself is trimmed. One timer serves all; a
+ * watcher costs none.
  */
 export class Patrol {
   readonly #terrain: PatrolTerrain;
@@ -62,16 +63,16 @@ export class Patrol {
 
   *#walk(): Generator<void, void, void> {
     const { watchers, cache, snapshots, folds, pastStates } = this.#terrain;
-    const now = this.#clock.now();
-    cache.history.trim(now);
+    cache.history.trim(this.#clock.now());
     snapshots.expire();
     folds.expire();
     pastStates.expire();
     this.#walking = true;
     let soon = false;
     for (const watcher of watchers) {
-      const backlog = watcher.checkWindow();
-      if (backlog !== undefined) yield* backlog.catchUp();
+      // The walk may take long.
+      const now = this.#clock.now();
+      watcher.checkWindow();
       this.#checkStall(watcher, now);
       if (this.#bookmark(watcher, now)) soon = true;
       this.#checkAge(watcher, now);

@@ -4,6 +4,7 @@ import type { Dispatcher } from "./dispatcher.ts";
 import type { Folds } from "./folds.ts";
 import type { History } from "./history.ts";
 import type { Delivery } from "./request.ts";
+import type { SlicedQueue } from "./sliced.ts";
 
 /**
  * Where a watcher is.
@@ -34,6 +35,8 @@ export interface WatcherBounds {
   readonly scanEvents: number;
   /** Bytes that are kept beyond the history window for a watcher that takes its initial state. */
   readonly owedBytes: number;
+  /** Bytes that are kept for all LATEST_STATE watchers together that are behind, by weight. */
+  readonly foldedBytes: number;
   /** How long a watcher may take nothing of what waits for it, in milliseconds. */
   readonly stallTimeoutMs: number;
 }
@@ -46,6 +49,7 @@ export const defaultWatcherBounds: WatcherBounds = {
   batchBytes: 256 * 1024,
   scanEvents: 20_000,
   owedBytes: 64 * 1024 * 1024,
+  foldedBytes: 512 * 1024 * 1024,
   stallTimeoutMs: 60_000,
 };
 
@@ -55,6 +59,8 @@ export interface WatcherHost {
   readonly dispatcher: Dispatcher;
   readonly history: History;
   readonly folds: Folds;
+  /** What is done for those who are behind. */
+  readonly queue: SlicedQueue;
   /** Is told once when a watcher has ended: with which error, or null if its reader closed it. */
   forget(watcher: CacheWatcher, end: Error | null): void;
   /** What a watcher ends with whose reader's listener threw this. */

@@ -15,6 +15,7 @@ import type { Readiness } from "./readiness.ts";
 import type { CacheWatchRequest } from "./request.ts";
 import type { RevisionWaiters } from "./revision-waiters.ts";
 import type { SharedRevision } from "./shared-revision.ts";
+import { SlicedQueue } from "./sliced.ts";
 import type { Snapshots } from "./snapshots.ts";
 import type { StoredReads } from "./stored-reads.ts";
 import { draining } from "./stream-errors.ts";
@@ -55,7 +56,16 @@ export class Watches {
   constructor(parts: WatchesParts) {
     const { bounds, cache, clock, dispatcher, kept, storage } = parts;
     this.#parts = parts;
-    this.folds = new Folds({ clock, dispatcher, kept, pieceBytes: bounds.batchBytes });
+    const queue = new SlicedQueue(clock);
+    this.folds = new Folds({
+      clock,
+      cache,
+      dispatcher,
+      kept,
+      queue,
+      pieceBytes: bounds.batchBytes,
+      maxBytes: bounds.foldedBytes,
+    });
     this.#host = {
       bounds,
       dispatcher,
@@ -63,6 +73,7 @@ export class Watches {
         return cache.history;
       },
       folds: this.folds,
+      queue,
       forget: (watcher, end) => {
         this.#watchers.delete(watcher);
         dispatcher.leave(watcher);

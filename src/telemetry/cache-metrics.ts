@@ -144,6 +144,13 @@ const cacheMetrics: readonly CacheMetric[] = [
     read: (stats) => stats.folds.told,
   },
   {
+    name: "watch_fanout_folds_ended_streams",
+    kind: "counter",
+    unit: "{stream}",
+    description: "LATEST_STATE streams that were ended, as all folds together took too much.",
+    read: (stats) => stats.folds.ended,
+  },
+  {
     name: "watch_fanout_cache_waiting_requests",
     kind: "gauge",
     unit: "{request}",

@@ -108,7 +108,13 @@ describe("A LATEST_STATE watch that falls behind", () => {
     ]);
     expect(slow.state).toBe("live");
     await cached.clock.elapse(2_000);
-    expect(cached.cacher.stats().folds).toEqual({ held: 0, objects: 0, bytes: 0, told: 1 });
+    expect(cached.cacher.stats().folds).toEqual({
+      held: 0,
+      objects: 0,
+      bytes: 0,
+      told: 1,
+      ended: 0,
+    });
   });
 
   it("gets a large fold in pieces, of which only the last has the revision, and what came meanwhile after", async () => {
@@ -178,6 +184,32 @@ describe("A LATEST_STATE watch that falls behind", () => {
     expect(reasonOf(stuck)).toBe("SLOW_CONSUMER");
     await cached.clock.elapse(2_000);
     expect(cached.cacher.stats().folds).toMatchObject({ held: 0, objects: 0 });
+  });
+
+  it("is ended where all folds together take more than they may and its own takes the most", async () => {
+    const watchers = { inputBatches: 1, foldedBytes: 3_000 };
+    const cached = await CachedStore.ready({ watchers, history: { maxEvents: 1 } });
+    const large = [cached.cacher.watch(latest), cached.cacher.watch(latest)];
+    const small = cached.cacher.watch({ ...latest, scope: { prefix: "small/" } });
+    await cached.clock.settle();
+    for (const stream of [...large, small]) readAll(stream);
+    for (let i = 0; i < 60; i++) {
+      await cached.write([`large/${i}`, ""], [`small/${i % 3}`, `${i}`]);
+      await cached.clock.elapse(500);
+      const { bytes, ended } = cached.cacher.stats().folds;
+      expect(bytes).toBeLessThanOrEqual(3_000);
+      expect(ended).toBe(large.filter((stream) => stream.state === "ended").length);
+    }
+    for (const stream of large) {
+      expect(readAll(stream)).toEqual(["ADDED:large/0=@2 ADDED:small/0=0@2 →2"]);
+      expect(reasonOf(stream)).toBe("SLOW_CONSUMER");
+      expect(String(stream.ended)).toContain("more than the 3000 bytes");
+    }
+    expect(cached.cacher.stats()).toMatchObject({ slowConsumers: 2, folds: { held: 1, ended: 2 } });
+    expect(readAll(small)).toEqual([
+      "ADDED:small/0=0@2 →2",
+      "MODIFIED:small/0=57@59 ADDED:small/1=58@60 ADDED:small/2=59@61 →61",
+    ]);
   });
 
   it("shares its fold with all that fell behind at the same point with the same filter", async () => {

@@ -6,6 +6,7 @@ import { Filter } from "../../src/cacher/filter.ts";
 import { Folds } from "../../src/cacher/folds.ts";
 import { defaultHistoryBounds, HistoryNode } from "../../src/cacher/history.ts";
 import { KeptPieces } from "../../src/cacher/kept-pieces.ts";
+import { SlicedQueue } from "../../src/cacher/sliced.ts";
 import { WatchCache } from "../../src/cacher/watch-cache.ts";
 import { WatcherGroup, WatcherIndex } from "../../src/cacher/watcher-index.ts";
 import { defaultWatcherBounds, type WatcherHost } from "../../src/cacher/watcher-terms.ts";
@@ -19,11 +20,14 @@ function makeHost(): WatcherHost {
   const clock = new FakeClock();
   const cache = new WatchCache(defaultHistoryBounds, clock);
   const dispatcher = new Dispatcher(cache, clock, defaultWatcherBounds);
+  const queue = new SlicedQueue(clock);
+  const kept = new KeptPieces();
   return {
     bounds: defaultWatcherBounds,
     dispatcher,
     history: cache.history,
-    folds: new Folds({ clock, dispatcher, kept: new KeptPieces(), pieceBytes: 1 }),
+    folds: new Folds({ clock, cache, dispatcher, kept, queue, pieceBytes: 1, maxBytes: 1 }),
+    queue,
     forget: () => {},
     listenerFailed: () => new WatchFanoutError("INTERNAL", "A listener threw."),
   };

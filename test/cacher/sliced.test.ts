@@ -1,0 +1,106 @@
+import { describe, expect, it } from "vitest";
+import { inSlices, SlicedQueue, type Steps } from "../../src/cacher/sliced.ts";
+import { BusyClock } from "./busy-clock.ts";
+
+/** So many steps, each of which is noted under a name. */
+function* steps(name: string, count: number, log: string[]): Steps {
+  for (let i = 1; i <= count; i++) {
+    log.push(`${name}${i}`);
+    yield;
+  }
+}
+
+/** What is noted in each turn of the event loop, the first of which has been. */
+function turns(clock: BusyClock, log: string[]): string[] {
+  const all: string[] = [];
+  do {
+    all.push(log.splice(0).join(" "));
+    clock.runTurn();
+  } while (log.length > 0);
+  return all;
+}
+
+describe("Work in slices", () => {
+  it("begins at once, and goes on in the next turn when it has taken four milliseconds", () => {
+    const clock = new BusyClock();
+    const log: string[] = [];
+    inSlices(clock, steps("a", 9, log));
+    expect(turns(clock, log)).toEqual(["a1 a2 a3 a4", "a5 a6 a7 a8", "a9"]);
+  });
+});
+
+describe("A queue of work in slices", () => {
+  it("begins at once where there is time, and takes what comes one after another", () => {
+    const clock = new BusyClock();
+    const queue = new SlicedQueue(clock);
+    const log: string[] = [];
+    for (const name of ["a", "b", "c"]) queue.add(steps(name, 4, log));
+    expect(turns(clock, log)).toEqual(["a1 a2 a3", "a4 b1 b2", "b3 b4 c1", "c2 c3 c4"]);
+  });
+
+  it("takes one slice of a turn for all that come in it, also when nobody waits", () => {
+    const clock = new BusyClock();
+    const queue = new SlicedQueue(clock);
+    const log: string[] = [];
+    for (const name of ["a", "b", "c"]) queue.add(steps(name, 1, log));
+    expect(turns(clock, log)).toEqual(["a1 b1", "c1"]);
+  });
+
+  it("goes on with the others when work throws, which is for who began it", () => {
+    const clock = new BusyClock();
+    const queue = new SlicedQueue(clock);
+    const log: string[] = [];
+    const failing = function* (): Steps {
+      yield* steps("a", 1, log);
+      throw new Error("A fault.");
+    };
+    expect(() => queue.add(failing())).toThrow("A fault.");
+    queue.add(steps("b", 1, log));
+    expect(turns(clock, log)).toEqual(["a1 b1"]);
+  });
+
+  it("forgets what is still to be done", () => {
+    const clock = new BusyClock();
+    const queue = new SlicedQueue(clock);
+    const log: string[] = [];
+    queue.add(steps("a", 9, log));
+    queue.clear();
+    expect(turns(clock, log)).toEqual(["a1 a2 a3"]);
+    queue.add(steps("b", 1, log));
+    expect(turns(clock, log)).toEqual(["b1"]);
+  });
+
+  it("lets readers begin while there is time in a turn, and pokes the others when it is theirs", () => {
+    const clock = new BusyClock();
+    const queue = new SlicedQueue(clock);
+    const log: string[] = [];
+    const readers = ["a", "b", "c", "d", "e", "f", "g"].map((name) => ({
+      poke(): void {
+        if (queue.mayBegin()) log.push(name);
+        else queue.awaitTurn(this);
+      },
+    }));
+    for (const reader of readers) reader.poke();
+    queue.add(steps("fold", 2, log));
+    // Comes back while others wait, and so behind them.
+    readers[0]?.poke();
+    expect(turns(clock, log).join(" ")).toBe("a b c d e f g a fold1 fold2");
+    expect(log).toEqual([]);
+  });
+
+  it("gets on however slow the clock is", () => {
+    class SlowClock extends BusyClock {
+      override now(): number {
+        return 10 * super.now();
+      }
+    }
+    const clock = new SlowClock();
+    const queue = new SlicedQueue(clock);
+    const log: string[] = [];
+    const reader = { poke: () => log.push(queue.mayBegin() ? "taken" : "refused") };
+    queue.add(steps("a", 2, log));
+    queue.awaitTurn(reader);
+    clock.runImmediates();
+    expect(log).toEqual(["a1", "a2", "taken"]);
+  });
+});
