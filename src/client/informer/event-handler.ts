@@ -48,7 +48,8 @@ export interface EventHandlerRegistration {
   waitForSync(signal?: AbortSignal): Promise<void>;
   /**
    * Removes the handler: no call is made any more. Resolves when the one that is being made, if any, is over;
-   * rejects with the signal's reason if that comes first. Harmless when called twice.
+   * rejects with the signal's reason if that comes first. Harmless when called twice. A handler that calls this
+   * must not wait for it: that would be to wait for itself.
    */
   remove(signal?: AbortSignal): Promise<void>;
 }

@@ -1,8 +1,9 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { connect } from "../../../src/client/client.ts";
+import { type Client, connect } from "../../../src/client/client.ts";
 import type { SharedInformer } from "../../../src/client/informer/shared-informer.ts";
 import type { ResourceInformerOptions } from "../../../src/client/typed-resource.ts";
+import { jsonValues } from "../../../src/client/value-codec.ts";
 import { batches } from "../../../src/storage/batches.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
 import type { Storage } from "../../../src/storage/storage.ts";
@@ -54,6 +55,7 @@ interface Options {
 /** A real etcd, a service in front of it, an informer over a connection to that, and who writes to etcd. */
 class Informing {
   readonly replica: InProcessReplica;
+  readonly client: Client;
   readonly informer: SharedInformer<string>;
   readonly quick = new Watching("quick");
   readonly slow = new Watching("slow");
@@ -80,14 +82,14 @@ class Informing {
     this.#delivery = delivery;
     const etcdClient = clientOf(etcd);
     this.account = new EtcdStorage(etcdClient, { prefix });
-    const client = connect({ address: `127.0.0.1:${replica.relay.port}` });
+    this.client = connect({ address: `127.0.0.1:${replica.relay.port}` });
     const backoff = { initialMs: 5, maxMs: 50 };
-    this.informer = client.resource("things", texts).informer({ delivery, backoff });
+    this.informer = this.client.resource("things", texts).informer({ delivery, backoff });
     this.quick.registration = this.informer.addEventHandler(this.quick);
     this.slow.registration = this.informer.addEventHandler(this.slow, { queueSize: 2 });
     onTestFinished(async () => {
       await this.informer.stop();
-      client.close();
+      this.client.close();
       await replica.stop();
       await etcdClient.close();
     });
@@ -299,5 +301,39 @@ describe("History that is compacted while the service is cut off from etcd", () 
       expect(informing.informer.stats().relists).toBe(relists * i);
     }
     await informing.check();
+  });
+});
+
+describe("An informer of what a selector picks", () => {
+  it("tells what enters and leaves it as added and deleted", async () => {
+    const informing = await Informing.open({ seed: 8 });
+    const things = informing.client.resource("things", jsonValues<{ spec: { node: string } }>());
+    const on = (node: string) => ({ spec: { node } });
+    const informer = things.informer({ fieldSelector: "spec.node=n1" });
+    const told: string[] = [];
+    const changing = new Changing();
+    const tell = (what: string) => (object: { readonly key: string }) => {
+      told.push(`${what} ${object.key}`);
+      changing.changed();
+    };
+    informer.addEventHandler({
+      onAdd: tell("added"),
+      onUpdate: tell("updated"),
+      onDelete: tell("deleted"),
+    });
+    await things.put("a", on("n1"));
+    informer.start();
+    await informer.waitForSync();
+    await things.put("b", on("n2"));
+    await things.put("a", on("n2"));
+    await things.put("b", on("n1"));
+    await things.put("b", on("n1"));
+    await inTime(
+      () => `four calls, not ${told}`,
+      changing.until(() => told.length === 4),
+    );
+    await informer.stop();
+    expect(told).toEqual(["added a", "deleted a", "added b", "updated b"]);
+    expect(informer.indexer.list()).toMatchObject([{ key: "b", value: on("n1") }]);
   });
 });
