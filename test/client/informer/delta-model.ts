@@ -10,6 +10,10 @@ export interface Thing {
   readonly state: number;
 }
 
+export function thing(key: string, state: number): Thing {
+  return { key, state };
+}
+
 interface Entry {
   readonly key: string;
   deltas: string[];

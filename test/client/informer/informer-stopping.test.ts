@@ -1,0 +1,105 @@
+import { describe, expect, it } from "vitest";
+import { batch } from "../../reflector/reflected.ts";
+import { ScriptedStorage } from "../../reflector/scripted-storage.ts";
+import { Informed } from "./informed.ts";
+import { outcome } from "./outcome.ts";
+
+describe("An informer that is stopped", () => {
+  it("tells nothing more, takes no handlers, and keeps its objects", async () => {
+    const informed = await Informed.start();
+    const told = informed.listen();
+    await informed.write({ a: "one" });
+    await informed.informer.stop();
+    await informed.informer.stop();
+    await informed.write({ a: "two" });
+    expect(told.lines).toEqual(["added a=one@2"]);
+    expect(informed.state).toEqual({ a: "one" });
+    expect(() => informed.listen()).toThrow('The informer "informer" was stopped.');
+    expect(() => informed.informer.start()).toThrow('The informer "informer" was stopped.');
+    expect([informed.clock.pendingTimers, informed.clock.pendingImmediates]).toEqual([0, 0]);
+  });
+
+  it("takes in nothing that has arrived but is not in yet", async () => {
+    const storage = new ScriptedStorage();
+    const informed = await Informed.start({ storage });
+    storage.stream.push(batch(6, ["ADDED", "a", 6]));
+    expect(informed.informer.stats().pendingKeys).toBe(1);
+    await informed.informer.stop();
+    expect(informed.informer.stats().pendingKeys).toBe(0);
+    expect(informed.clock.pendingImmediates).toBe(0);
+    expect(informed.informer.revision).toBe(5);
+  });
+
+  it("before it was started, never begins", async () => {
+    const informed = new Informed();
+    await informed.informer[Symbol.asyncDispose]();
+    expect(() => informed.informer.start()).toThrow("was stopped");
+  });
+
+  it("waits for calls that are being made, however often it is stopped", async () => {
+    const informed = await Informed.start();
+    const call = Promise.withResolvers<void>();
+    const calls: string[] = [];
+    informed.informer.addEventHandler({
+      onAdd: ({ key }) => {
+        calls.push(key);
+        return call.promise;
+      },
+    });
+    await informed.write({ a: "one", b: "two" });
+    const stops = [informed.informer.stop(), informed.informer.stop()];
+    for (const each of stops) expect(await outcome(each)).toBe("pending");
+    call.resolve();
+    await Promise.all(stops);
+    await informed.clock.settle();
+    expect(calls).toEqual(["a"]);
+  });
+
+  it("does not wait for a handler that hangs for longer than it is told", async () => {
+    const informed = await Informed.start();
+    informed.informer.addEventHandler({ onAdd: () => new Promise(() => {}) });
+    await informed.write({ a: "one" });
+    for (const drain of [true, false]) {
+      const patience = new AbortController();
+      const stop = informed.informer.stop({ drain, signal: patience.signal });
+      expect(await outcome(stop)).toBe("pending");
+      patience.abort(new Error("enough"));
+      await expect(stop).rejects.toThrow("enough");
+    }
+    expect(informed.informer.isStopped).toBe(true);
+  });
+
+  it("takes in and tells first what has arrived, if it is to drain", async () => {
+    const storage = new ScriptedStorage();
+    const informed = await Informed.start({ storage });
+    const told = informed.listen();
+    storage.stream.push(batch(6, ["ADDED", "a", 6]));
+    const stop = informed.informer.stop({ drain: true });
+    await informed.clock.settle();
+    await stop;
+    expect(told.lines).toEqual(["added a=@6"]);
+  });
+
+  it("drains no longer once it is stopped without", async () => {
+    const storage = new ScriptedStorage();
+    const informed = await Informed.start({ storage });
+    const told = informed.listen();
+    storage.stream.push(batch(6, ["ADDED", "a", 6]));
+    await Promise.all([informed.informer.stop({ drain: true }), informed.informer.stop()]);
+    expect(told.lines).toEqual([]);
+  });
+
+  it("tells first what its handlers have not been told yet, if it is to drain", async () => {
+    const informed = await Informed.start();
+    const told = informed.listen();
+    for (const value of ["one", "two"]) {
+      await informed.store.put({ key: "a", value: Buffer.from(value) });
+    }
+    informed.clock.runImmediates();
+    const stop = informed.informer.stop({ drain: true });
+    await informed.store.put({ key: "b", value: Buffer.from("late") });
+    await informed.clock.settle();
+    await stop;
+    expect(told.lines).toEqual(["added a=one@2", "a=one@2 is a=two@3"]);
+  });
+});

@@ -1,0 +1,11 @@
+/** A promise that has not come to anything yet, and how it does. */
+export async function outcome(promise: Promise<unknown>): Promise<unknown> {
+  const pending = Symbol("pending");
+  const first = await Promise.race([promise.catch((error: unknown) => error), turns(pending)]);
+  return first === pending ? "pending" : first;
+}
+
+async function turns<T>(value: T): Promise<T> {
+  for (let i = 0; i < 10; i++) await Promise.resolve();
+  return value;
+}
