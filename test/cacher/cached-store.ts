@@ -9,15 +9,16 @@ import { FakeClock } from "../fake-clock.ts";
 
 export const silent = pino({ level: "silent" });
 
-/** A Cacher over an embedded store, on a clock that stands still unless it is told. */
+/** A Cacher over an embedded store, on a clock that stands still unless it is told, if no other is given. */
 export class CachedStore {
-  readonly clock = new FakeClock();
+  readonly clock: FakeClock;
   readonly store: MemoryStorage;
   readonly cacher: Cacher;
   /** The watches that were opened on the store, which a test may break. */
   readonly upstream: MemoryWatch[] = [];
 
-  constructor(options: Partial<CacherOptions> = {}) {
+  constructor(options: Partial<CacherOptions> = {}, clock: FakeClock = new FakeClock()) {
+    this.clock = clock;
     this.store = new MemoryStorage({ clock: this.clock });
     const watch = this.store.watch.bind(this.store);
     this.store.watch = (request) => {
@@ -36,8 +37,8 @@ export class CachedStore {
   }
 
   /** Started, and level with the store. */
-  static async ready(options: Partial<CacherOptions> = {}): Promise<CachedStore> {
-    const cached = new CachedStore(options);
+  static async ready(options?: Partial<CacherOptions>, clock?: FakeClock): Promise<CachedStore> {
+    const cached = new CachedStore(options, clock);
     cached.cacher.start();
     await cached.clock.elapse(200);
     return cached;
