@@ -20,7 +20,7 @@ export interface ResumingWatchOptions {
   /** Numbers from 0 to below 1, for jitter. */
   readonly random: () => number;
   readonly signal?: AbortSignal | undefined;
-  /** Ends pauses, once it is aborted: what opens streams then says what there is to say. */
+  /** Ends the stream and pauses, once it is aborted: what opens streams then says what there is to say. */
   readonly closing?: AbortSignal | undefined;
   /** Whether another stream follows on one that breaks. Default true. */
   readonly resume?: boolean | undefined;
@@ -47,7 +47,7 @@ export async function* resumingWatch(
   request: WireRequest,
   options: ResumingWatchOptions,
 ): AsyncGenerator<WatchUnit, void, void> {
-  const { clock, signal, resume = true, onInterruption } = options;
+  const { clock, signal, closing, resume = true, onInterruption } = options;
   const backoff = new Backoff(backoffBounds, options.random);
   let next = request;
   let last: WatchUnit | undefined;
@@ -55,7 +55,7 @@ export async function* resumingWatch(
   while (!aborted()) {
     const stream = new AbortController();
     const stop = (): void => stream.abort();
-    signal?.addEventListener("abort", stop);
+    for (const end of [signal, closing]) end?.addEventListener("abort", stop);
     try {
       const units = new UnitAssembler(
         options.maxUnitBytes,
@@ -73,16 +73,16 @@ export async function* resumingWatch(
         yield unit;
         if (aborted()) return;
       }
-      return;
+      if (closing?.aborted !== true) return;
     } catch (error) {
       if (!(error instanceof CallFailure)) throw error;
       if (aborted()) return;
       if (!resume || !error.resumable) throw error.error;
       const delayMs = Math.max(backoff.next(), error.retryDelayMs);
       onInterruption?.({ error: error.error, delayMs, resumeRevision: last?.revision });
-      await pause(clock, delayMs, signal, options.closing);
+      await pause(clock, delayMs, signal, closing);
     } finally {
-      signal?.removeEventListener("abort", stop);
+      for (const end of [signal, closing]) end?.removeEventListener("abort", stop);
       stream.abort();
     }
   }

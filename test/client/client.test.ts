@@ -331,6 +331,22 @@ describe("watch", () => {
   });
 });
 
+test("Closing the client ends what is open, and says so.", async () => {
+  const cancelled = Promise.withResolvers<void>();
+  const db = await serving({
+    watch: (call) => {
+      call.write(wireResponse(1));
+      call.on("cancelled", cancelled.resolve);
+    },
+  });
+  const watch = db.watch("r");
+  await watch.next();
+  const following = watch.next();
+  db.close();
+  await expect(following).rejects.toThrow("This client is closed.");
+  await cancelled.promise;
+});
+
 test("A closed client says so.", async () => {
   const db = client(await deadAddress());
   db.close();
