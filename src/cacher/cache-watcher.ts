@@ -36,7 +36,7 @@ export class CacheWatcher implements WatchStream {
 
   /** The resume point of the last batch that was put in or handed out; 0 before the first. */
   position = 0;
-  /** Counts what the reader has taken. */
+  /** Grows with what the reader takes and passes on. */
   taken = 0;
   /** The round of the dispatcher in which it became live, of which it has had everything. */
   joinedRound = 0;
@@ -61,14 +61,9 @@ export class CacheWatcher implements WatchStream {
     return this.#state;
   }
 
-  /** Batches in the input. */
-  get inputBatches(): number {
-    return this.#input.length;
-  }
-
-  /** Weight of what is in the input, in bytes. */
-  get inputBytes(): number {
-    return this.#input.bytes;
+  /** How much waits for its reader: in batches, and in bytes by weight. */
+  get input(): Pick<WatcherInput, "length" | "bytes"> {
+    return this.#input;
   }
 
   get ended(): Error | null | undefined {
@@ -92,6 +87,10 @@ export class CacheWatcher implements WatchStream {
     if (batch === undefined) this.#armed = true;
     else this.taken++;
     return batch;
+  }
+
+  accepted(): void {
+    this.taken++;
   }
 
   close(): void {

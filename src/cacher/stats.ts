@@ -66,12 +66,12 @@ export function watcherStats(
   const input = { batches: 0, bytes: 0, fullest: 0, mostBatches };
   for (const watcher of all) {
     if (watcher.state !== "ended") watchers[watcher.state]++;
-    input.batches += watcher.inputBatches;
-    input.bytes += watcher.inputBytes;
+    input.batches += watcher.input.length;
+    input.bytes += watcher.input.bytes;
     const bounds = dispatcher.inputBounds(watcher);
     const fullness = Math.max(
-      watcher.inputBatches / bounds.batches,
-      watcher.inputBytes / bounds.bytes,
+      watcher.input.length / bounds.batches,
+      watcher.input.bytes / bounds.bytes,
     );
     // Fuller than full is one whose bound has become less, or that holds one large batch.
     input.fullest = Math.max(input.fullest, Math.min(1, fullness));

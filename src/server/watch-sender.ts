@@ -114,8 +114,12 @@ export class WatchSender implements Sender {
 
   readonly #onAccepted = (error?: Error | null): void => {
     this.outstanding = false;
-    if (error === undefined || error === null) this.#pump();
-    else this.#close();
+    if (error !== undefined && error !== null) {
+      this.#close();
+      return;
+    }
+    this.#watch.accepted?.();
+    this.#pump();
   };
 
   /** Ends the call with what `error` says, behind what is on its way. */

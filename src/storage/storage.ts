@@ -143,6 +143,11 @@ export interface WatchStream {
    * there is something new to read or the stream has ended since a `read` that returned undefined.
    */
   onReadable(listener: () => void): void;
+  /**
+   * The reader has passed on a part of what it took last. A stream that ends readers who take nothing is to
+   * hear of this from one who takes long over a single batch.
+   */
+  accepted?(): void;
   /** No more is delivered and all that waits is dropped. Harmless when called twice. */
   close(): void;
 }

@@ -51,9 +51,10 @@ it.each<Delivery>(["EVERY_EVENT", "LATEST_STATE"])(
     const watchers = Array.from({ length: streams }, (_, i) => open(i, delivery));
     await cached.clock.settle();
     const told = watchers.map(follow);
-    for (let turns = 0; cached.clock.pendingImmediates > 0; turns++) {
-      expect(turns).toBeLessThan(streams * events);
+    for (let turns = 0; ; turns++) {
       expect(seen.looks).toBeLessThanOrEqual(mostInOneTurn);
+      if (cached.clock.pendingImmediates === 0) break;
+      expect(turns).toBeLessThan(streams * events);
       seen.looks = 0;
       cached.clock.runTurn();
     }

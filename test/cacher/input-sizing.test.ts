@@ -65,7 +65,7 @@ describe("The input of a live watcher", () => {
     expect(cached.cacher.stats().input.mostBatches).toBe(8);
     for (let i = 0; i < 5; i++) await cached.write(["a", String(i)]);
     expect([narrow.state, wide.state]).toEqual(["stalled", "live"]);
-    expect([narrow.inputBatches, wide.inputBatches]).toEqual([2, 5]);
+    expect([narrow.input.length, wide.input.length]).toEqual([2, 5]);
     expect(cached.cacher.stats().input.fullest).toBe(1);
   });
 });
