@@ -38,7 +38,8 @@ export interface SharedInformerOptions<T> {
   readonly onError?: ((error: InformerError) => void) | undefined;
   /**
    * Told of each failure of listing and watching, and of what is done about it. The informer tries again for
-   * ever: whoever wants to give up at a reason (PERMISSION_DENIED, UNKNOWN_RESOURCE) stops it here.
+   * ever: whoever wants to give up at a reason (PERMISSION_DENIED, UNKNOWN_RESOURCE) stops it here. Default: they
+   * are logged, and without a logger it becomes a warning of the process that the informer does not get on.
    */
   readonly onWatchError?: ((failure: ReflectorFailure) => void) | undefined;
   /** How long to wait before listing or watching is tried again. Default 100 ms, growing to 5 s. */

@@ -1,8 +1,8 @@
-import { pino } from "pino";
+import { type Logger, pino } from "pino";
 import { abortable } from "../../abort.ts";
 import { type Clock, keepAliveClock, type Timer } from "../../clock.ts";
 import type { WatchFanoutError } from "../../errors.ts";
-import { Reflector } from "../../reflector/reflector.ts";
+import { Reflector, type ReflectorFailure } from "../../reflector/reflector.ts";
 import type { TypedObject } from "../typed-object.ts";
 import { ErrorReports } from "./error-reports.ts";
 import type {
@@ -20,6 +20,7 @@ import { InformerMetrics, type InformerStats } from "./informer-metrics.ts";
 import type { SharedInformerOptions, StopOptions } from "./informer-options.ts";
 import { Lister, type ListerOptions } from "./lister.ts";
 import { ObjectIntake } from "./object-intake.ts";
+import { WatchWarnings } from "./watch-warnings.ts";
 
 const defaultHandlerQueueSize = 10_000;
 
@@ -64,7 +65,8 @@ export class SharedInformer<T> {
   #handlersAdded = 0;
 
   constructor(options: SharedInformerOptions<T>) {
-    const { name = "informer", codec, logger, onWatchError } = options;
+    const { name = "informer", codec, logger } = options;
+    const { onWatchError = watchErrors(name, logger) } = options;
     this.name = name;
     this.#clock = options.clock ?? keepAliveClock;
     this.#resyncMs = options.resyncMs;
@@ -95,7 +97,7 @@ export class SharedInformer<T> {
       random: options.random,
       scope: options.scope,
       backoff: options.backoff,
-      onFailure: (failure) => this.#reports.tell(() => onWatchError?.(failure)),
+      onFailure: (failure) => this.#reports.tell(() => onWatchError(failure)),
     });
     // Not everyone waits for it.
     this.#synced.promise.catch(() => {});
@@ -261,4 +263,12 @@ export class SharedInformer<T> {
   #stoppedError(): InformerStopped {
     return new InformerStopped(`The informer ${JSON.stringify(this.name)} was stopped.`);
   }
+}
+
+/** Who is told of failures to list and watch where the user has named nobody: the logger knows of them anyway. */
+function watchErrors(name: string, logger: Logger | undefined) {
+  const warnings = new WatchWarnings(name);
+  return (failure: ReflectorFailure): void => {
+    if (logger === undefined) warnings.failed(failure);
+  };
 }
