@@ -39,11 +39,7 @@ answerParent<InformerQuestion>(async (question) => {
 
 async function begin(address: string): Promise<number> {
   const objects = connect({ address }).resource(resource, bytes);
-  informer = objects.informer({
-    onWatchError: ({ error }) => {
-      throw error;
-    },
-  });
+  informer = objects.informer();
   for await (const _page of objects.list({ prefix: "0000000", pageSize: 1 })) break;
   return process.pid;
 }

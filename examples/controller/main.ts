@@ -19,7 +19,6 @@ import {
   jsonValues,
   namespaceOf,
   runWorkers,
-  type TypedResource,
   WorkQueue,
 } from "watch-fanout/client";
 import { z } from "zod";
@@ -34,9 +33,9 @@ const Endpoints = z.object({ addresses: z.array(z.string()) });
 
 const client = connect({ address: process.env["WATCH_FANOUT_ADDRESS"] ?? "127.0.0.1:50051" });
 const endpoints = client.resource("endpoints", jsonValues(Endpoints.parse));
-const services = informerOf(client.resource("services", jsonValues(Service.parse)));
-const pods = informerOf(client.resource("pods", jsonValues(Pod.parse)));
-const written = informerOf(endpoints);
+const services = client.resource("services", jsonValues(Service.parse)).informer();
+const pods = client.resource("pods", jsonValues(Pod.parse)).informer();
+const written = endpoints.informer();
 const informers = [services, pods, written];
 
 /** The keys of services: those of their endpoints are the same. */
@@ -97,13 +96,6 @@ async function remove(key: string, signal: AbortSignal): Promise<void> {
   } catch (error) {
     if (!hasReason(error, "OBJECT_NOT_FOUND")) throw error;
   }
-}
-
-function informerOf<T>(resource: TypedResource<T>) {
-  return resource.informer({
-    onError: (error) => console.error(error.message),
-    onWatchError: ({ error }) => console.error(`${resource.name}: ${error.message}`),
-  });
 }
 
 function onAnyChange(look: (key: string) => void) {

@@ -1,6 +1,7 @@
 /**
  * A resolver for grpc-js: channels to `watchfanout:///NAMESPACE/NAME` go to the addresses in the object of that key
- * in `endpoints`, and follow it when it changes. grpc-js calls the interface experimental; this is of 1.14.
+ * in `endpoints`, and follow it when it changes. While the service is away they keep the addresses that they have.
+ * grpc-js calls the interface experimental; this is of 1.14.
  */
 import { experimental, status } from "@grpc/grpc-js";
 import { type Client, jsonValues, type SharedInformer } from "watch-fanout/client";
@@ -35,9 +36,6 @@ export function registerWatchFanoutResolver(client: Client, resource: string = "
         // Other keys may begin in the same way: they come too, and are passed over.
         scope: { prefix: this.#key },
         delivery: "LATEST_STATE",
-        onError: (error) => process.emitWarning(error),
-        // The channel goes on with the addresses that it has.
-        onWatchError: ({ error }) => process.emitWarning(error.message),
       });
       this.#informer = informer;
       const look = ({ key }: { readonly key: string }): void => {
