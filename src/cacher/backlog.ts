@@ -55,7 +55,7 @@ export class Backlog {
   constructor(filter: Filter, after: HistoryNode, parts: BacklogParts) {
     this.filter = filter;
     this.after = after.sequence;
-    this.#fold = new Fold();
+    this.#fold = new Fold(after.revision);
     this.#reached = after;
     this.#parts = parts;
   }

@@ -5,7 +5,7 @@ import { type StoredObject, weight } from "../storage/object.ts";
 interface Entry {
   /** The type of its first event, which says whether it was in view before. */
   readonly first: EventType;
-  /** The previous of its first event. */
+  /** The previous of its first event, if that stood before the fold began. */
   readonly previous: StoredObject | undefined;
   last: WatchEvent;
 }
@@ -18,9 +18,15 @@ const eventsPerStep = 512;
  * newest state. So it never holds more than one entry for an object, however many events it takes in.
  */
 export class Fold {
+  readonly #after: number;
   /** In the order of their last events. */
   readonly #entries = new Map<string, Entry>();
   #bytes = 0;
+
+  /** Of what comes after the revision `after`. */
+  constructor(after: number) {
+    this.#after = after;
+  }
 
   /** How many objects it holds something of. */
   get size(): number {
@@ -40,7 +46,8 @@ export class Fold {
     const { key } = event.object;
     const known = this.#entries.get(key);
     if (known === undefined) {
-      this.#put(key, { first: event.type, previous: event.previous, last: event });
+      const previous = this.#stoodBefore(event.previous) ? event.previous : undefined;
+      this.#put(key, { first: event.type, previous, last: event });
       return;
     }
     // Behind all others, as it is in the order of its newest event.
@@ -74,6 +81,11 @@ export class Fold {
       }
       if (++steps % eventsPerStep === 0) yield;
     }
+  }
+
+  /** What was only made out of view since is no more what was before the fold than what was made in view. */
+  #stoodBefore(object: StoredObject | undefined): boolean {
+    return object !== undefined && object.createRevision <= this.#after;
   }
 
   #put(key: string, entry: Entry): void {

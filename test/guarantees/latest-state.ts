@@ -19,6 +19,8 @@ import {
 interface Folded {
   readonly event: SeenEvent;
   readonly changes: readonly Change[];
+  /** The revision that its unit began after. */
+  readonly began: number;
 }
 
 /** All events of closed units but those of the initial state, each with what it stands for. */
@@ -41,7 +43,7 @@ function folded({ streams, view }: Sequence, changes: readonly Change[]): Folded
           const then = change.revision > since && change.revision <= modRevision;
           return change.key === key && then && (before || now);
         });
-        return { event, changes: own };
+        return { event, changes: own, began };
       });
     });
   });
@@ -72,11 +74,16 @@ export function typed(sequence: Sequence, changes: readonly Change[]): string[] 
   });
 }
 
-/** `previous` is the object before the first change that the event stands for, where that was asked for. */
+/**
+ * `previous` is the object before the first change that the event stands for, where that was asked for. What
+ * was only made in the course of the unit, out of view, need not be told: it was not there before the unit.
+ */
 export function previous(sequence: Sequence, changes: readonly Change[]): string[] {
-  const live = folded(sequence, changes).flatMap(({ event, changes: [first] }) => {
+  const live = folded(sequence, changes).flatMap(({ event, changes: [first], began }) => {
     const before = sequence.view.includePrevious ? first?.before : undefined;
-    const right = isDeepStrictEqual(event.previous, before);
+    const madeSince = before !== undefined && before.createRevision > began;
+    const right =
+      isDeepStrictEqual(event.previous, before) || (madeSince && event.previous === undefined);
     return right
       ? []
       : [`${shortEvent(event)} has another previous than ${JSON.stringify(before)}`];
