@@ -8,8 +8,10 @@ import type { WatchCache } from "./watch-cache.ts";
 import type { WatcherGroup, WatcherIndex } from "./watcher-index.ts";
 import type { WatcherBounds } from "./watcher-terms.ts";
 
-/** How many groups are asked about events in one round, at the least. */
+/** How many groups are asked about events in one round at the most, but for the rest of a revision. */
 const asksPerRound = 50_000;
+/** How many of them are asked between two looks at the clock. */
+const asksPerLook = 512;
 /** How many offers are made between two looks at the clock. */
 const offersPerLook = 64;
 
@@ -210,11 +212,16 @@ export class Dispatcher {
 
   /** Moves on past the next events, and has every group that they concern take them up. */
   #collect(touched: WatcherGroup[]): void {
+    const until = this.#clock.now() + sliceMs;
     let node = this.#position;
     let asks = 0;
+    let nextLook = asksPerLook;
     for (let next = node.next; next !== undefined; next = node.next) {
-      // Between revisions, and without a turn for the event loop: so not too much at once.
-      if (asks >= asksPerRound && next.revision !== node.revision) break;
+      // Without a turn for the event loop, so not too much at once; what a selector takes is not known.
+      if (asks >= nextLook && next.revision !== node.revision) {
+        if (asks >= asksPerRound || this.#clock.now() >= until) break;
+        nextLook = asks + asksPerLook;
+      }
       asks += 1 + this.#index.collect(next, touched);
       node = next;
     }
