@@ -16,6 +16,8 @@ export class RevisionWaiters {
   readonly #requestProgress: () => void;
   readonly #intervalMs: number;
   readonly #waiters = new Set<Waiter>();
+  /** Nobody waits for less. */
+  #lowest = Infinity;
   #asking: Timer | undefined;
   #timer: Timer | undefined;
   #closed = false;
@@ -41,6 +43,7 @@ export class RevisionWaiters {
     }
     const waiter: Waiter = { revision, onReached, onClosed };
     this.#waiters.add(waiter);
+    this.#lowest = Math.min(this.#lowest, revision);
     this.#ask();
     return () => this.#remove(waiter);
   }
@@ -68,7 +71,14 @@ export class RevisionWaiters {
 
   /** Wakes whoever waited for `revision` or less. */
   reached(revision: number): void {
-    for (const waiter of [...this.#waiters]) {
+    // Most of what comes wakes nobody.
+    if (revision < this.#lowest) return;
+    const waiters = [...this.#waiters];
+    this.#lowest = Infinity;
+    for (const { revision: other } of waiters) {
+      if (other > revision) this.#lowest = Math.min(this.#lowest, other);
+    }
+    for (const waiter of waiters) {
       if (waiter.revision > revision || !this.#waiters.has(waiter)) continue;
       this.#remove(waiter);
       waiter.onReached();
