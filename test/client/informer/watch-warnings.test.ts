@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { WatchWarnings } from "../../../src/client/informer/watch-warnings.ts";
-import { upstreamUnavailable } from "../../../src/errors.ts";
+import { upstreamUnavailable, WatchFanoutError } from "../../../src/errors.ts";
 
 /** What is said when these come one after the other: the message, and where the watch was. */
 function saidOf(failures: readonly (readonly [message: string, revision: number | undefined])[]) {
@@ -60,5 +60,13 @@ describe("What an informer warns of where nobody has asked to be told", () => {
     ],
   ])("%s", (_what, failures, said) => {
     expect(saidOf(failures)).toEqual(said);
+  });
+
+  it("is not that a server goes away in order, which each does by its stream's maximum age", () => {
+    const warnings = new WatchWarnings("pods", (message) => expect.fail(message));
+    const error = new WatchFanoutError("DRAINING", "The stream has reached its maximum age.");
+    for (let i = 0; i < 9; i++) {
+      warnings.failed({ error, revision: 5, next: "resume", pauseMs: 1 });
+    }
   });
 });
