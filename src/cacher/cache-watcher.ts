@@ -106,6 +106,11 @@ export class CacheWatcher implements WatchStream {
     this.#notify();
   }
 
+  /** As `fail`, but for its reader, who hears of it when it is poked. */
+  failUntold(error: WatchFanoutError): void {
+    this.#finish(error);
+  }
+
   /**
    * Ends the stream with `error` and drops what the reader has not taken. Tells the reader in any case:
    * it may be stuck with what it took last, and has to know that there will be no more.
@@ -142,18 +147,12 @@ export class CacheWatcher implements WatchStream {
 
   /** Has `listener` called when the stream ends, after those before it; at once if it has. */
   whenEnded(listener: () => void): void {
-    if (this.#state === "ended") {
-      listener();
-      return;
-    }
+    if (this.#state === "ended") return listener();
     const before = this.#onEnd;
-    this.#onEnd =
-      before === undefined
-        ? listener
-        : () => {
-            before();
-            listener();
-          };
+    this.#onEnd = () => {
+      before?.();
+      listener();
+    };
   }
 
   /** Is called when there may be more to take: a page of the state, a round of the dispatcher. */

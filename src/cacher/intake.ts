@@ -72,13 +72,12 @@ export class Intake implements ReflectorTarget {
     if (cause === "history lost") dispatcher.flush();
     const lastKnown = dispatcher.position;
     const difference = cause === "history lost" ? this.#difference : undefined;
-    // Those who end are told while all is as it was: they may read from others' streams, or open new ones.
     const end = lost(cause, state.revision, state.historyId);
-    for (const watcher of [...this.#parts.watchers]) {
-      if (difference === undefined || !isLatestState(watcher)) watcher.fail(end);
+    const all = [...this.#parts.watchers];
+    for (const watcher of all) {
+      if (difference === undefined || !isLatestState(watcher)) watcher.failUntold(end);
+      else watcher.stall(lastKnown);
     }
-    const goOn = difference === undefined ? [] : [...this.#parts.watchers];
-    for (const watcher of goOn) watcher.stall(lastKnown);
     // From here to where the dispatcher begins anew nobody is told of anything.
     cache.replace(state.objects, state.revision, state.historyId, difference);
     this.#difference = undefined;
@@ -96,7 +95,8 @@ export class Intake implements ReflectorTarget {
     if (readyAt !== undefined && !readiness.ready) {
       this.#stopAsking = waiters.add(readyAt, () => {});
     }
-    if (goOn.length > 0) inSlices(this.#parts.clock, pokeEach(goOn));
+    // Not before all is as it will be: they may read from others' streams, or open new ones.
+    inSlices(this.#parts.clock, pokeEach(all));
   }
 
   identify(historyId: string): void {
