@@ -213,6 +213,7 @@ export const faultCatalogue: Readonly<Record<string, Catalogued>> = {
     fault: async (world) => {
       const snapshot = await world.snapshot();
       await meanwhile(world);
+      await world.untilReplicasBeyond(snapshot.revision);
       await world.restore(snapshot);
       // Until every replica has found out, nobody writes: so that nobody is told of two histories as one.
       await world.untilReplicasFound();

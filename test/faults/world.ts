@@ -201,6 +201,18 @@ export class World {
     this.truth.start();
   }
 
+  /** Resolves when every replica has come further than this revision: those that have not can't know a restore. */
+  async untilReplicasBeyond(revision: number): Promise<void> {
+    await untilSeen(`every replica to be beyond ${revision}`, async () => {
+      for (const replica of this.replicas) {
+        const connection = this.connectionTo(replica);
+        const told = await connection.list({}, anyState, 0).finally(() => connection.close());
+        if (told.revision <= revision) return undefined;
+      }
+      return true;
+    });
+  }
+
   /**
    * After a restore, and while nobody writes: resolves when every replica is within the new history and
    * names it as etcd does. One that was not beyond the snapshot goes on in the new history, and learns
