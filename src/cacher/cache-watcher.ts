@@ -118,8 +118,8 @@ export class CacheWatcher implements WatchStream {
   abandon(error: WatchFanoutError): void {
     this.#input.clear();
     this.#armed = true;
-    if (this.#state === "ended") this.#notify();
-    else this.fail(error);
+    this.#finish(error);
+    this.#notify();
   }
 
   /** Puts `batch` in front of all else: the answer that a watch begins with. */
@@ -147,12 +147,12 @@ export class CacheWatcher implements WatchStream {
 
   /** Has `listener` called when the stream ends, after those before it; at once if it has. */
   whenEnded(listener: () => void): void {
-    if (this.#state === "ended") return listener();
     const before = this.#onEnd;
     this.#onEnd = () => {
       before?.();
       listener();
     };
+    if (this.#state === "ended") listener();
   }
 
   /** Is called when there may be more to take: a page of the state, a round of the dispatcher. */

@@ -9,9 +9,9 @@ import type {
 import type { WatchCache } from "./watch-cache.ts";
 
 /**
- * Reads that the store itself has to answer, with answers that are certain to be of the history that the cache
- * holds. While nothing comes from the store, it may have been put back to an older state, of which its answers
- * say nothing: whoever read on from them would mix two histories.
+ * Reads that the store itself has to answer, with answers that are certain to be of the history that the
+ * cache holds. While nothing comes from the store, it may have been put back to an older state, of which its
+ * answers say nothing: whoever read on from them would mix two histories.
  */
 export class StoredReads implements Pick<Storage, "get" | "list" | "currentRevision"> {
   readonly #storage: Storage;

@@ -32,8 +32,8 @@ interface Replica {
 
 /** A store, a Cacher over it, its clients, and the model that knows better. */
 export class CachedWorld {
-  readonly #clock = new FakeClock();
-  readonly #store = new MemoryStorage({ clock: this.#clock });
+  readonly #clock: FakeClock;
+  readonly #store: MemoryStorage;
   readonly #model = new Model();
   readonly #setup: Setup;
   readonly #indexes: readonly string[];
@@ -48,7 +48,9 @@ export class CachedWorld {
   #settledAt = 1;
   #compacted = 1;
 
-  constructor(setup: Setup, indexes: readonly string[]) {
+  constructor(setup: Setup, indexes: readonly string[], clock: FakeClock = new FakeClock()) {
+    this.#clock = clock;
+    this.#store = new MemoryStorage({ clock });
     this.#setup = setup;
     this.#indexes = indexes;
   }
@@ -259,7 +261,7 @@ export class CachedWorld {
     );
     const i = this.#streams.push({ watched, replica, expiresAt }) - 1;
     const { entangled } = this.#setup;
-    const takeAtOnce = () => (entangled ? this.#drainStreams() : this.#takeFrom(i, everything));
+    const takeAtOnce = () => (entangled ? this.#takeFromAll() : this.#takeFrom(i, everything));
     if (wish.takesAtOnce) stream.onReadable(takeAtOnce);
   }
 
@@ -304,7 +306,7 @@ export class CachedWorld {
     await this.#settle();
     for (const [i, { watched, replica }] of this.#streams.entries()) {
       if (replica !== this.#current) continue;
-      this.#takeFrom(i, everything);
+      this.#takeAll(i);
       if (watched.live) expect(watched.resumePoint).toBe(this.#settledAt);
     }
   }
@@ -320,9 +322,23 @@ export class CachedWorld {
     expect(taken, "batches without an end").toBeLessThan(everything);
   }
 
-  /** Takes all there is. */
-  #drainStreams(): void {
+  /** Takes all there is now. */
+  #takeFromAll(): void {
     for (const i of this.#streams.keys()) this.#takeFrom(i, everything);
+  }
+
+  /** Takes all there is, also what comes only when it is a stream's turn. */
+  #drainStreams(): void {
+    for (const i of this.#streams.keys()) this.#takeAll(i);
+  }
+
+  /** Takes all there is, also what comes only when it is the stream's turn. */
+  #takeAll(i: number): void {
+    this.#takeFrom(i, everything);
+    while (this.#clock.pendingImmediates > 0) {
+      this.#clock.runImmediates();
+      this.#takeFrom(i, everything);
+    }
   }
 
   #streamAt(number: number, act: (i: number) => void): void {

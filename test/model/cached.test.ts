@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { BusyClock } from "../cacher/busy-clock.ts";
 import { CachedWorld } from "./cached-world.ts";
 import { setup, step } from "./steps.ts";
 
@@ -14,5 +15,14 @@ test("A Cacher answers any requests about any history as the model does, with in
       if (!how.entangled) expect(indexed.outcome).toEqual(plain.outcome);
     }),
     { numRuns: 300 },
+  );
+}, 60_000);
+
+test("It does so also where work is cut into the smallest slices.", async () => {
+  await fc.assert(
+    fc.asyncProperty(setup, fc.array(step, { maxLength: 80, size: "max" }), async (how, steps) => {
+      await new CachedWorld(how, [], new BusyClock()).live(steps);
+    }),
+    { numRuns: 200 },
   );
 }, 60_000);
