@@ -26,19 +26,22 @@ export interface Pokable {
 }
 
 /**
- * What is done for those who are behind: one after another, and all together no longer than a slice in each
- * turn of the event loop. So however many come at once, and however much there is to do for each, others
- * get their turn, and of half-done work there is only one.
+ * What is done for those who are behind: work, one after another, and readers, who are poked to help
+ * themselves. All together take no longer than a slice in each turn of the event loop. So however many come
+ * at once, and however much there is to do for each, others get their turn, and of half-done work there is
+ * only one. Turns belong to work and to readers by turns, so that neither waits for all of the other.
  */
 export class SlicedQueue {
   readonly #clock: Clock;
   readonly #queue: Steps[] = [];
+  readonly #readers = new Set<Pokable>();
+  /** Whether this turn is the readers', and work only gets what they leave of it. */
+  #isReaders = false;
   #isWorking = false;
   /** Whether nobody has begun anything in the step that is being worked on. */
   #isFirst = false;
   /** When this turn's slice ends; undefined while nothing has been done in this turn. */
   #until: number | undefined;
-  #waiting = new Set<Pokable>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -46,8 +49,11 @@ export class SlicedQueue {
 
   /** Works through `steps` when all before them are done, which may be right now. */
   add(steps: Steps): void {
+    const mayBegin = !this.#isWorking && !this.#isBusy;
     this.#queue.push(steps);
-    if (!this.#isWorking && this.#queue.length === 1) this.#work();
+    if (!mayBegin) return;
+    const end = this.#sliceEnd;
+    while (this.#isBusy && this.#clock.now() < end) this.#step();
   }
 
   /** Whether this turn's slice is over. */
@@ -60,27 +66,29 @@ export class SlicedQueue {
    * is poked here may do one thing in any case, and more if the slice is not over then.
    */
   mayBegin(): boolean {
-    if (!this.#isWorking && this.#queue.length > 0) return false;
+    if (!this.#isWorking && this.#isBusy) return false;
     const isFirst = this.#isWorking && this.#isFirst;
     this.#isFirst = false;
     return isFirst || !this.isOver;
   }
 
-  /** Pokes the reader, once, when it is its turn. */
+  /** Pokes the reader, once, when it is its turn, which is not now. */
   awaitTurn(reader: Pokable): void {
-    this.#waiting.add(reader);
-    if (this.#waiting.size === 1) this.#queue.push(this.#pokeWaiting());
-    // Not now: there was no time for it.
+    this.#readers.add(reader);
     void this.#sliceEnd;
   }
 
   /** Forgets all that is still to be done. */
   clear(): void {
     this.#queue.length = 0;
-    this.#waiting.clear();
+    this.#readers.clear();
   }
 
-  /** The slice begins with the first who needs it. */
+  get #isBusy(): boolean {
+    return this.#queue.length > 0 || this.#readers.size > 0;
+  }
+
+  /** The slice begins with the first who needs it, and another follows in the next turn. */
   get #sliceEnd(): number {
     if (this.#until === undefined) {
       this.#until = this.#clock.now() + sliceMs;
@@ -91,38 +99,35 @@ export class SlicedQueue {
 
   readonly #nextTurn = (): void => {
     this.#until = undefined;
-    if (this.#queue.length === 0) return;
+    if (!this.#isBusy) return;
+    this.#isReaders = !this.#isReaders;
     // However long it takes to look at the clock, a turn gets on by one step.
     const end = this.#sliceEnd;
     do this.#step();
-    while (this.#queue.length > 0 && this.#clock.now() < end);
+    while (this.#isBusy && this.#clock.now() < end);
   };
-
-  #work(): void {
-    const end = this.#sliceEnd;
-    while (this.#queue.length > 0 && this.#clock.now() < end) this.#step();
-  }
 
   #step(): void {
     const [steps] = this.#queue;
+    const isReaders = this.#readers.size > 0 && (this.#isReaders || steps === undefined);
     let done: boolean | undefined = true;
     this.#isWorking = true;
     this.#isFirst = true;
     try {
-      done = steps?.next().done;
+      if (isReaders) this.#pokeNext();
+      else done = steps?.next().done;
     } finally {
       this.#isWorking = false;
-      if (done !== false && this.#queue[0] === steps) this.#queue.shift();
+      if (!isReaders && done !== false && this.#queue[0] === steps) this.#queue.shift();
     }
   }
 
-  *#pokeWaiting(): Steps {
-    // Who has to wait again does so behind all that has come meanwhile.
-    const readers = this.#waiting;
-    this.#waiting = new Set();
-    for (const reader of readers) {
+  /** Who has to wait again does so behind all others. */
+  #pokeNext(): void {
+    for (const reader of this.#readers) {
+      this.#readers.delete(reader);
       reader.poke();
-      yield;
+      return;
     }
   }
 }
