@@ -58,7 +58,7 @@ export interface ReflectorOptions {
   /** Numbers from 0 up to 1. Default: Math.random. */
   readonly random?: (() => number) | undefined;
   /** Which keys to reflect. Default: all. */
-  readonly scope?: { readonly prefix: string } | undefined;
+  readonly scope?: Scope | undefined;
   /**
    * How many revisions before the current one the first state is to be, so that what came since is
    * delivered as history. As far as the store still has them, and fewer where they made more objects than
@@ -84,7 +84,7 @@ class TargetFault extends Error {}
  */
 export class Reflector {
   readonly #options: ReflectorOptions;
-  readonly #scope: { readonly prefix: string } & Scope;
+  readonly #scope: Scope;
   readonly #backoff: Backoff;
   readonly #stopping = new AbortController();
   #running: Promise<void> | undefined;
@@ -232,7 +232,7 @@ export class Reflector {
     const current = await storage.currentRevision(signal);
     let historyId = await this.#findHistory(current, signal);
     const reach = this.#cause === "start" ? historyRevisions : 0;
-    const source = { storage, prefix: this.#scope.prefix };
+    const source = { storage, prefix: "key" in this.#scope ? this.#scope.key : this.#scope.prefix };
     const oldest = Math.max(1, current - reach);
     const state = await this.#listFrom(await oldestWithin(reach, source, oldest, current, signal));
     signal.throwIfAborted();
@@ -266,16 +266,17 @@ export class Reflector {
 
   async #listAt(revision: number): Promise<readonly StoredObject[]> {
     const { storage, pageSize = 50_000 } = this.#options;
+    const { signal } = this.#stopping;
+    const at = { match: "EXACT", revision } as const;
+    if ("key" in this.#scope) {
+      const { object } = await storage.get({ key: this.#scope.key, at, signal });
+      return object === undefined ? [] : [object];
+    }
+    const { prefix } = this.#scope;
     const objects: StoredObject[] = [];
     let startAfter: string | undefined;
     do {
-      const page = await storage.list({
-        prefix: this.#scope.prefix,
-        startAfter,
-        limit: pageSize,
-        at: { match: "EXACT", revision },
-        signal: this.#stopping.signal,
-      });
+      const page = await storage.list({ prefix, startAfter, limit: pageSize, at, signal });
       for (const object of page.items) objects.push(object);
       startAfter = page.next;
     } while (startAfter !== undefined);

@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import type { Clock } from "../../clock.ts";
 import type { BackoffBounds } from "../../reflector/backoff.ts";
 import type { ReflectorFailure } from "../../reflector/reflector.ts";
-import type { Storage } from "../../storage/storage.ts";
+import type { Scope, Storage } from "../../storage/storage.ts";
 import type { TypedObject } from "../typed-object.ts";
 import type { ValueCodec } from "../value-codec.ts";
 import type { Indexers } from "./indexer.ts";
@@ -14,8 +14,8 @@ export interface SharedInformerOptions<T> {
   readonly codec: ValueCodec<T>;
   /** What it is called in errors and metrics: the resource, for instance. Default: "informer". */
   readonly name?: string | undefined;
-  /** Which keys to follow. Default: all. */
-  readonly scope?: { readonly prefix: string } | undefined;
+  /** Which keys to follow: those that begin with a prefix, or a single one. Default: all. */
+  readonly scope?: Scope | undefined;
   /**
    * Changes an object before it is stored and told of: leaves out what nobody needs, for instance. May return
    * another object, of the same key.

@@ -3,6 +3,7 @@ import { abortable } from "../../abort.ts";
 import { type Clock, keepAliveClock, type Timer } from "../../clock.ts";
 import type { WatchFanoutError } from "../../errors.ts";
 import { Reflector, type ReflectorFailure } from "../../reflector/reflector.ts";
+import { checkKey } from "../../storage/checks.ts";
 import type { TypedObject } from "../typed-object.ts";
 import { ErrorReports } from "./error-reports.ts";
 import type {
@@ -64,8 +65,10 @@ export class SharedInformer<T> {
   #rejected = 0;
   #handlersAdded = 0;
 
+  /** Throws INVALID_REQUEST of a scope whose key can't be one. */
   constructor(options: SharedInformerOptions<T>) {
-    const { name = "informer", codec, logger } = options;
+    const { name = "informer", codec, logger, scope } = options;
+    if (scope !== undefined && "key" in scope) checkKey(scope.key);
     const { onWatchError = watchErrors(name, logger) } = options;
     this.name = name;
     this.#clock = options.clock ?? keepAliveClock;
@@ -95,7 +98,7 @@ export class SharedInformer<T> {
       clock: this.#clock,
       logger: logger ?? pino({ level: "silent" }),
       random: options.random,
-      scope: options.scope,
+      scope,
       backoff: options.backoff,
       onFailure: (failure) => this.#reports.tell(() => onWatchError(failure)),
     });

@@ -44,6 +44,31 @@ describe("An informer", () => {
     expect(informed.state).toEqual({ "x/1": "in" });
   });
 
+  it("follows one key to wherever that goes, and nothing that only begins with it", async () => {
+    const informed = new Informed({ scope: { key: "a" } });
+    await informed.write({ a: "one", "a/1": "out" });
+    const told = informed.listen();
+    await informed.start();
+    await informed.write({ a: "two", "a/1": "out", b: "out" });
+    await informed.gap({ a: "three", "a/2": "out" });
+    expect(informed.state).toEqual({ a: "three" });
+    await informed.gap({ a: null });
+    await informed.write({ a: "four" });
+    expect(told.lines).toEqual([
+      "initially added a=one@2",
+      "a=one@2 is a=two@3",
+      "a=two@3 is a=three@4",
+      "vanished a=three@4",
+      "added a=four@6",
+    ]);
+  });
+
+  it("is none of a key that can't be one", () => {
+    expect(() => new Informed({ scope: { key: "" } })).toThrow(
+      "The key is empty: name the object.",
+    );
+  });
+
   it("does not pass over what came and went in one go", async () => {
     const informed = await Informed.start();
     const told = informed.listen();
