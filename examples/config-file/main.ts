@@ -11,7 +11,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmod, readFile, realpath, rename, rm, stat, writeFile } from "node:fs/promises";
-import { bytes, connect, WatchFanoutError } from "watch-fanout/client";
+import { bytes, connect } from "watch-fanout/client";
 
 const [key, path, hook] = process.argv.slice(2);
 if (key === undefined || path === undefined) {
@@ -23,37 +23,21 @@ const stopping = new AbortController();
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => stopping.abort());
 
 const client = connect({ address: process.env["WATCH_FANOUT_ADDRESS"] ?? "127.0.0.1:50051" });
+const resource = client.resource("default", bytes);
 try {
-  while (!stopping.signal.aborted) await follow(key, path).catch(beginAnewOrThrow);
-} finally {
-  client.close();
-}
-
-/** Writes the file whenever the key is written, for as long as one watch goes. */
-async function follow(key: string, path: string): Promise<void> {
-  const watch = client.resource("default", bytes).watch({
-    scope: { key },
-    sendInitialEvents: true,
-    // If the command takes long, what has been overtaken meanwhile need not be written.
-    delivery: "LATEST_STATE",
+  // If the command takes long, what has been overtaken meanwhile is not written.
+  for await (const object of resource.follow(key, {
     signal: stopping.signal,
     onInterruption: ({ error }) => console.error(`${path} stays as it is: ${error.message}`),
-  });
-  for await (const { events, initial } of watch) {
-    const last = events.at(-1);
-    if (last?.type === "DELETED" || (initial && last === undefined)) {
-      console.error(`${path} stays as it is: there is no ${key}.`);
-    } else if (last !== undefined && (await replace(path, last.object.value))) {
-      console.log(`${path} is ${key} at revision ${last.revision}.`);
+  })) {
+    if (object === undefined) console.error(`${path} stays as it is: there is no ${key}.`);
+    else if (await replace(path, object.value)) {
+      console.log(`${path} is ${key} at revision ${object.modRevision}.`);
       if (hook !== undefined) await run(hook);
     }
   }
-}
-
-/** A watch ends by itself only where it can't go on after what it was told last: it then begins with what is now. */
-function beginAnewOrThrow(error: unknown): void {
-  const anew = ["REVISION_TOO_OLD", "HISTORY_CHANGED", "HISTORY_LOST"];
-  if (!(error instanceof WatchFanoutError && anew.includes(error.reason))) throw error;
+} finally {
+  client.close();
 }
 
 /**

@@ -122,7 +122,7 @@ export class Client {
   /**
    * Changes in whole units, for ever: a stream that breaks is opened again after the last whole unit.
    * Finishes when the signal is aborted, throws when only listing anew helps (REVISION_TOO_OLD,
-   * HISTORY_CHANGED, HISTORY_LOST) or the request is wrong or not allowed.
+   * HISTORY_CHANGED, HISTORY_LOST: see `mustBeginAnew`) or the request is wrong or not allowed.
    */
   watch(resource: string, options: WatchOptions = {}): AsyncGenerator<WatchUnit, void, void> {
     const request: WireWatchRequest = {

@@ -17,8 +17,10 @@ export type {
   Storage,
   WatchStream,
 } from "../storage/storage.ts";
+export { mustBeginAnew } from "./begin-anew.ts";
 export { type Client, connect, type ObjectResult, type Page } from "./client.ts";
 export type { ClientTls, Endpoint } from "./endpoints.ts";
+export type { FollowOptions } from "./follow.ts";
 export {
   DeletedFinalStateUnknown,
   type Delta,

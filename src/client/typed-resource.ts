@@ -2,6 +2,7 @@ import type { Clock } from "../clock.ts";
 import type { WatchEvent } from "../storage/event.ts";
 import type { StoredObject } from "../storage/object.ts";
 import type { Client } from "./client.ts";
+import { type FollowOptions, follow } from "./follow.ts";
 import type { SharedInformerOptions } from "./informer/informer-options.ts";
 import { SharedInformer } from "./informer/shared-informer.ts";
 import type {
@@ -144,11 +145,28 @@ export class TypedResource<T> {
 
   /**
    * Changes in whole batches, for ever: a stream that breaks is opened again where the last batch ended.
-   * Finishes when the signal is aborted, throws when only listing anew helps (REVISION_TOO_OLD,
-   * HISTORY_CHANGED, HISTORY_LOST) or the request is wrong or not allowed.
+   * Finishes when the signal is aborted, throws when only listing anew helps (see `mustBeginAnew`; an informer and
+   * `follow` do so by themselves) or the request is wrong or not allowed.
    */
   async *watch(options: WatchOptions = {}): AsyncGenerator<TypedBatch<T>, void, void> {
     for await (const unit of this.#client.watch(this.name, options)) yield this.#batch(unit);
+  }
+
+  /**
+   * One object, for ever: as it stands, then as it stands after each change; undefined: there is none. Who is slow
+   * hears of the newest state only. Where a watch must begin anew this does so by itself, and gives again what stands
+   * then. A value that can't be decoded is handed to `onUndecodable`, and what was given before stays.
+   *
+   *     for await (const config of configs.follow("web/config", { signal })) apply(config?.value);
+   *
+   * Finishes when the signal is aborted, throws when the request is wrong or not allowed, or the client is closed.
+   */
+  follow(
+    key: string,
+    options: FollowOptions = {},
+  ): AsyncGenerator<TypedObject<T> | undefined, void, void> {
+    const watch = (terms: WatchOptions) => this.watch(terms);
+    return follow({ watch, clock: this.#clock, random: this.#random }, key, options);
   }
 
   /** Creates or replaces, and resolves to the object as it then stands. Throws what the codec throws. */
