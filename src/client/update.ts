@@ -6,7 +6,8 @@ import { DecodeFailure, decodeTyped, type TypedObject, typed } from "./typed-obj
 import type { ValueCodec } from "./value-codec.ts";
 
 /**
- * Makes the new value of an object from the one that it has, both undefined where there is none. Undefined:
+ * Makes the new value of an object from the one that it has, both undefined where there is none (or none that can be
+ * decoded, with `replaceUndecodable`). Undefined:
  * the object stays as it is. May be called several times, each time with what then stands, and must not change
  * what it is given.
  */
@@ -25,6 +26,13 @@ export interface UpdateOptions {
   readonly lease?: bigint | undefined;
   /** As of a put: a new lease of this many milliseconds. Not with `lease`. */
   readonly ttlMs?: number | undefined;
+  /**
+   * Whether a value that can't be decoded is as none to `change`, which may then make one to take its place: written
+   * only if the object still stands where it was read, and on its lease, as ever. For who is the only one to say what
+   * the object is, and would else be stopped for ever by what somebody has put there by mistake. Default: the update
+   * rejects with a DecodeFailure.
+   */
+  readonly replaceUndecodable?: boolean | undefined;
   /** How long each read and each write may take, in milliseconds. Default: the client's. */
   readonly timeoutMs?: number | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -50,8 +58,8 @@ const overtaken: readonly Reason[] = ["REVISION_CONFLICT", "HISTORY_CHANGED"];
  * otherwise begins anew after a pause that grows and varies, at most `maxAttempts` times. An object that is
  * not there is created if `change` makes a value of nothing.
  *
- * Resolves to the object as it then stands; undefined: there is none. Rejects with what `change` throws; with a
- * DecodeFailure, without calling it, where what stands can't be decoded; with REVISION_CONFLICT when all
+ * Resolves to the object as it then stands; undefined: `change` has found none and made none. Rejects with what `change` throws; with a
+ * DecodeFailure, without calling it, where what stands can't be decoded (unless `replaceUndecodable`); with REVISION_CONFLICT when all
  * attempts were overtaken; and with OUTCOME_UNKNOWN at once, as a change that is made twice may be wrong.
  */
 export async function update<T>(
@@ -67,7 +75,7 @@ export async function update<T>(
   const backoff = new Backoff(backoffBounds, site.random);
   for (let attempt = 1; ; attempt++) {
     const found = await read(site, key, options);
-    const object = found && decoded(site, found);
+    const object = found && decoded(site, found, options);
     const value = await change(object?.value, object);
     if (value === undefined) return object;
     signal?.throwIfAborted();
@@ -94,10 +102,15 @@ async function read<T>(
   }
 }
 
-function decoded<T>({ codec, resource }: UpdateSite<T>, { object }: ObjectResult): TypedObject<T> {
+function decoded<T>(
+  { codec, resource }: UpdateSite<T>,
+  { object }: ObjectResult,
+  { replaceUndecodable = false }: UpdateOptions,
+): TypedObject<T> | undefined {
   const result = decodeTyped(object, codec, resource);
-  if (result instanceof DecodeFailure) throw result;
-  return result;
+  if (!(result instanceof DecodeFailure)) return result;
+  if (replaceUndecodable) return undefined;
+  throw result;
 }
 
 async function write<T>(

@@ -158,6 +158,31 @@ describe("update", () => {
     expect(await store.currentRevision()).toBe(revision);
   });
 
+  test("has a new value take the place of what can't be decoded, if it is told to.", async () => {
+    const { store, things } = await serveCounters();
+    const { revision } = await store.put({ key: "a", value: utf8("{}"), ttlSeconds: 600 });
+    const options = { replaceUndecodable: true };
+    const before: unknown[] = [];
+    const kept = await things.update("a", (...given) => void before.push(...given), options);
+    expect([kept, before]).toEqual([undefined, [undefined, undefined]]);
+    expect(await store.currentRevision()).toBe(revision);
+    const after = await things.update("a", increment, options);
+    expect(after).toMatchObject({ value: { n: 1 }, version: 2, createRevision: revision });
+    expect(after?.lease).toBeGreaterThan(0n);
+  });
+
+  test("does not have a value take the place of another than it has found undecodable.", async () => {
+    const { store, things } = await serveCounters({ clock: new HastyClock() });
+    await store.put({ key: "a", value: utf8("{}") });
+    let calls = 0;
+    const change = async (value: Counter | undefined): Promise<Counter> => {
+      if (calls++ === 0) await things.put("a", { n: 10 });
+      return increment(value);
+    };
+    const after = await things.update("a", change, { replaceUndecodable: true });
+    expect([after?.value, calls]).toEqual([{ n: 11 }, 2]);
+  });
+
   test("writes nothing once its signal is aborted.", async () => {
     const { store, things } = await serveCounters();
     const before = await store.currentRevision();
