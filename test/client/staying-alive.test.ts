@@ -21,13 +21,18 @@ const programs = {
     const cache = new ObjectCache(options);
     cache.addReference("a");
     await new Promise(() => {});`,
+  "key that waits for its time": `
+    const queue = new WorkQueue();
+    queue.addAfter("a", 100);
+    await queue.get();
+    process.exit(42);`,
 };
 
 it.each(Object.entries(programs))(
   "A program that has nothing but one %s does not end while the server is away.",
   async (_what, program) => {
     const source = `
-      import { connect, jsonValues, ObjectCache } from ${JSON.stringify(client)};
+      import { connect, jsonValues, ObjectCache, WorkQueue } from ${JSON.stringify(client)};
       const client = connect({ address: ${JSON.stringify(await deadAddress())} });
       const things = client.resource("things", jsonValues());
       let failures = 0;

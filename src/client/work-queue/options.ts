@@ -17,7 +17,7 @@ export interface WorkQueueOptions<K> {
    * a worker can always put its own back. Default 1,000,000.
    */
   readonly maxKeys?: number | undefined;
-  /** Default: the machine's, whose timers do not keep the process alive. */
+  /** Default: the machine's own time, which keeps the process alive while a key waits for its time. */
   readonly clock?: Clock | undefined;
 }
 

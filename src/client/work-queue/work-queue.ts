@@ -1,4 +1,4 @@
-import { type Clock, systemClock, type Timer } from "../../clock.ts";
+import { type Clock, keepAliveClock, type Timer } from "../../clock.ts";
 import { invalidRequest } from "../../errors.ts";
 import { Fifo } from "../../storage/fifo.ts";
 import { DelayHeap } from "./delay-heap.ts";
@@ -22,11 +22,7 @@ const longestTimerMs = 2 ** 31 - 1;
  * `runWorkers` is the loop over it that most need:
  *
  *     const queue = new WorkQueue<string>({ name: "pods" });
- *     informer.addEventHandler({
- *       onAdd: ({ key }) => queue.add(key),
- *       onUpdate: (_, { key }) => queue.add(key),
- *       onDelete: ({ key }) => queue.add(key),
- *     });
+ *     informer.addEventHandler({ onChange: (key) => queue.add(key) });
  *     await runWorkers(4, queue, (key, signal) => reconcile(key, signal), { signal });
  */
 export class WorkQueue<K extends NonNullable<unknown>> {
@@ -54,7 +50,7 @@ export class WorkQueue<K extends NonNullable<unknown>> {
   constructor(options: WorkQueueOptions<K> = {}) {
     this.name = options.name ?? "";
     this.#keyOf = options.keyOf;
-    this.#clock = options.clock ?? systemClock;
+    this.#clock = options.clock ?? keepAliveClock;
     this.#rateLimiter = options.rateLimiter ?? defaultControllerRateLimiter(this.#clock);
     this.#maxKeys = options.maxKeys ?? 1_000_000;
     if (!(this.#maxKeys >= 1)) {
