@@ -26,6 +26,7 @@ export {
   type Delta,
   type Deltas,
   type Keyed,
+  lastKnown,
 } from "./informer/delta.ts";
 export {
   DeltaFIFO,

@@ -31,3 +31,8 @@ export class DeletedFinalStateUnknown<T extends Keyed> {
     this.object = object;
   }
 }
+
+/** The object as it last was, or as it was last seen: what most want of one that is gone, however that was found out. */
+export function lastKnown<T extends Keyed>(gone: T | DeletedFinalStateUnknown<T>): T {
+  return gone instanceof DeletedFinalStateUnknown ? gone.object : gone;
+}

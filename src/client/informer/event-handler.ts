@@ -16,8 +16,18 @@ export interface EventHandler<T> {
    * object that was deleted and made anew in between has another `createRevision`.
    */
   onUpdate?(before: TypedObject<T>, object: TypedObject<T>): unknown;
-  /** With the object as it last was, or as it was last seen if it went while nobody was looking. */
+  /**
+   * With the object as it last was, or as it was last seen if it went while nobody was looking: `lastKnown(object)` is
+   * the object in both cases.
+   */
   onDelete?(object: TypedObject<T> | DeletedFinalStateUnknown<TypedObject<T>>): unknown;
+  /**
+   * Takes the place of each of the others that is not there, with the key: for who looks only at what is, as a
+   * controller does.
+   *
+   *     informer.addEventHandler({ onChange: (key) => queue.add(key) });
+   */
+  onChange?(key: string): unknown;
 }
 
 export interface EventHandlerOptions {

@@ -152,12 +152,18 @@ export class HandlerRegistration<T> implements EventHandlerRegistration {
     }
   }
 
-  #call({ before, after, deleted, isInInitialList }: Notification<T>): unknown {
+  #call({ key, before, after, deleted, isInInitialList }: Notification<T>): unknown {
     const { handler } = this.#options;
-    if (after === undefined) return deleted === undefined ? undefined : handler.onDelete?.(deleted);
-    return before === undefined
-      ? handler.onAdd?.(after, isInInitialList)
-      : handler.onUpdate?.(before, after);
+    if (after === undefined) {
+      if (deleted === undefined) return undefined;
+      return handler.onDelete === undefined ? handler.onChange?.(key) : handler.onDelete(deleted);
+    }
+    if (before === undefined) {
+      if (handler.onAdd === undefined) return handler.onChange?.(key);
+      return handler.onAdd(after, isInInitialList);
+    }
+    if (handler.onUpdate === undefined) return handler.onChange?.(key);
+    return handler.onUpdate(before, after);
   }
 }
 

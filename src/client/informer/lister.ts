@@ -10,8 +10,9 @@ import { LocalSelection, type ObjectAttributes } from "./local-selection.ts";
  */
 export const namespaceIndex = "namespace";
 
-/** The namespace that a key is in: the part up to its first `/`; empty for a key without one. */
-export function namespaceOf({ key }: { readonly key: string }): string {
+/** The namespace that a key is in, or an object by its key: the part up to the first `/`; empty where there is none. */
+export function namespaceOf(of: string | { readonly key: string }): string {
+  const key = typeof of === "string" ? of : of.key;
   return key.slice(0, Math.max(0, key.indexOf("/")));
 }
 

@@ -1,5 +1,6 @@
 import { pino } from "pino";
 import { afterEach, describe, expect, it, vi } from "vitest";
+import { lastKnown } from "../../../src/client/informer/delta.ts";
 import type { EventHandler } from "../../../src/client/informer/event-handler.ts";
 import { Informed } from "./informed.ts";
 
@@ -49,6 +50,54 @@ class Slow implements EventHandler<string> {
 }
 
 describe("A handler", () => {
+  it("that looks at keys only is told of each change by its key", async () => {
+    const informed = await Informed.start();
+    await informed.write({ a: "one" });
+    const keys: string[] = [];
+    informed.informer.addEventHandler({ onChange: (key) => keys.push(key) });
+    await informed.write({ b: "one" });
+    await informed.write({ a: "two" });
+    await informed.write({ b: null });
+    await informed.gap({ a: null });
+    expect(keys).toEqual(["a", "b", "a", "b", "a"]);
+  });
+
+  it.each<[string, readonly string[]]>([
+    ["onAdd", ["onAdd", "a", "a"]],
+    ["onUpdate", ["a", "onUpdate", "a"]],
+    ["onDelete", ["a", "a", "onDelete"]],
+  ])("is told by %s, where it has that, and by key of the rest", async (method, expected) => {
+    const informed = await Informed.start();
+    const told: string[] = [];
+    const onChange = (key: string) => told.push(key);
+    informed.informer.addEventHandler({ onChange, [method]: () => told.push(method) });
+    for (const value of ["one", "two", null]) await informed.write({ a: value });
+    expect(told).toEqual(expected);
+  });
+
+  it("that takes its time over a key is told of the next one afterwards", async () => {
+    const informed = await Informed.start();
+    const first = Promise.withResolvers<void>();
+    const keys: string[] = [];
+    const onChange = (key: string) => (keys.push(key) === 1 ? first.promise : undefined);
+    informed.informer.addEventHandler({ onChange });
+    await informed.write({ a: "one", b: "one" });
+    expect(keys).toEqual(["a"]);
+    first.resolve();
+    await informed.clock.settle();
+    expect(keys).toEqual(["a", "b"]);
+  });
+
+  it("finds what is gone as it was last known, however that was found out", async () => {
+    const informed = await Informed.start();
+    await informed.write({ a: "one", b: "two" });
+    const values: string[] = [];
+    informed.informer.addEventHandler({ onDelete: (gone) => values.push(lastKnown(gone).value) });
+    await informed.write({ a: null });
+    await informed.gap({ b: null });
+    expect(values).toEqual(["one", "two"]);
+  });
+
   it("that is added late is told of the objects that are there, then of what comes", async () => {
     const informed = await Informed.start();
     await informed.write({ a: "one", b: "one", c: "one" });

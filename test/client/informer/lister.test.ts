@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Indexer } from "../../../src/client/informer/indexer.ts";
-import { Lister, namespaceIndex } from "../../../src/client/informer/lister.ts";
+import { Lister, namespaceIndex, namespaceOf } from "../../../src/client/informer/lister.ts";
 import type { TypedObject } from "../../../src/client/typed-object.ts";
 import { Informed } from "./informed.ts";
 
@@ -149,4 +149,12 @@ describe("Whatever the keys are", () => {
       }),
     );
   });
+});
+
+it.each([
+  ["ns-1", "ns-1/deep/c"],
+  ["", "alone"],
+  ["", "/x"],
+])("The namespace is %j of the key %j, and of an object with it.", (namespace, key) => {
+  expect([namespaceOf(key), namespaceOf({ key })]).toEqual([namespace, namespace]);
 });
