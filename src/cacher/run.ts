@@ -47,7 +47,8 @@ export function takeRun(
     items.push(object);
     bytes += weight(object);
   }
-  return { items, weight: bytes, scanned, last: undefined };
+  // What may come behind the end is the next one's, also where there is nothing now.
+  return { items, weight: bytes, scanned, last: end };
 }
 
 /** What of the run follows a key. */

@@ -155,6 +155,15 @@ describe("The runs that a listing is put together from", () => {
     expect(objectsOf(after)).toEqual([...world.cache.state.range("")]);
   });
 
+  it("leave what comes behind the last object to the one that begins there", () => {
+    const world = new World(6);
+    // Somebody asks for what follows the last, and that is kept as a run of its own.
+    world.runs.read(all, world.cache.state, world.cache.revision)(key(5));
+    world.list();
+    world.write(key(6));
+    expect(objectsOf(world.list()).at(-1)?.key).toBe(key(6));
+  });
+
   it("never tell anything but the state, whatever is written between listings", () => {
     const names = fc.integer({ min: 0, max: 12 }).map(key);
     const steps = fc.oneof(
@@ -188,6 +197,7 @@ describe("The runs that a listing is put together from", () => {
           }
         }
       }),
+      { numRuns: 300 },
     );
   });
 });
