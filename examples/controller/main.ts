@@ -15,6 +15,7 @@
 import { isDeepStrictEqual } from "node:util";
 import {
   connect,
+  DecodeFailure,
   hasReason,
   jsonValues,
   namespaceOf,
@@ -35,22 +36,28 @@ const client = connect({ address: process.env["WATCH_FANOUT_ADDRESS"] ?? "127.0.
 const endpoints = client.resource("endpoints", jsonValues(Endpoints.parse));
 const services = client.resource("services", jsonValues(Service.parse)).informer();
 const pods = client.resource("pods", jsonValues(Pod.parse)).informer();
-const written = endpoints.informer();
+const written = endpoints.informer({
+  onError(error) {
+    console.error(error.message);
+    // What others have written may be no endpoints at all, and is to be put right as well.
+    if (error instanceof DecodeFailure) queue.add(error.key);
+  },
+});
 const informers = [services, pods, written];
 
 /** The keys of services: those of their endpoints are the same. */
 const queue = new WorkQueue<string>({ name: "services" });
 
-services.addEventHandler(onAnyChange((key) => queue.add(key)));
+services.addEventHandler({ onChange: (key) => queue.add(key) });
 // Finds what was left behind by a service that went while no controller ran, and what others have written.
-written.addEventHandler(onAnyChange((key) => queue.add(key)));
-pods.addEventHandler(
-  onAnyChange((key) => {
+written.addEventHandler({ onChange: (key) => queue.add(key) });
+pods.addEventHandler({
+  onChange(key) {
     // A pod may have just left a service, so it is not enough to ask which ones select it now.
-    const around = services.lister().list({ namespace: namespaceOf({ key }) });
+    const around = services.lister().list({ namespace: namespaceOf(key) });
     for (const service of around) queue.add(service.key);
-  }),
-);
+  },
+});
 
 const stopping = new AbortController();
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => stopping.abort());
@@ -76,32 +83,22 @@ async function reconcile(key: string, signal: AbortSignal): Promise<void> {
   const service = services.indexer.get(key);
   if (service === undefined) return remove(key, signal);
   const { selector } = service.value;
-  const selected = pods.lister().list({ namespace: namespaceOf({ key }), labelSelector: selector });
+  const selected = pods.lister().list({ namespace: namespaceOf(key), labelSelector: selector });
   const ready = selected.filter(({ value }) => value.ready);
   const addresses = ready.map(({ value }) => value.address).sort();
   await endpoints.update(
     key,
     // Undefined: they are right as they are, and nothing is written.
     (current) => (isDeepStrictEqual(current?.addresses, addresses) ? undefined : { addresses }),
-    { signal },
+    { signal, replaceUndecodable: true },
   );
 }
 
+/** Should the service come back meanwhile, so does its key, and its endpoints are made anew. */
 async function remove(key: string, signal: AbortSignal): Promise<void> {
-  const found = written.indexer.get(key);
-  if (found === undefined) return;
   try {
-    // If somebody has written them meanwhile, this fails, and the key comes again.
-    await endpoints.delete(key, { expectedModRevision: found.modRevision, signal });
+    await endpoints.delete(key, { signal });
   } catch (error) {
     if (!hasReason(error, "OBJECT_NOT_FOUND")) throw error;
   }
-}
-
-function onAnyChange(look: (key: string) => void) {
-  return {
-    onAdd: ({ key }: { readonly key: string }) => look(key),
-    onUpdate: (_before: unknown, { key }: { readonly key: string }) => look(key),
-    onDelete: ({ key }: { readonly key: string }) => look(key),
-  };
 }

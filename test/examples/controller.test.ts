@@ -69,6 +69,8 @@ describe("The controller", { timeout: 70_000 }, () => {
     await eventually(() => addressesOf("ns-1/web"), ["10.0.0.1:80"]);
     await endpoints.delete("ns-1/web");
     await eventually(() => addressesOf("ns-1/web"), ["10.0.0.1:80"]);
+    await service.client.put("endpoints", "ns-1/web", Buffer.from("no endpoints"));
+    await eventually(() => addressesOf("ns-1/web"), ["10.0.0.1:80"]);
     await endpoints.put("ns-1/nobodys", { addresses: ["6.6.6.6:80"] });
     await eventually(() => addressesOf("ns-1/nobodys"), undefined);
   });
