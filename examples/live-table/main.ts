@@ -10,6 +10,7 @@
  */
 import {
   connect,
+  lastKnown,
   type SharedInformer,
   type TypedObject,
   type ValueCodec,
@@ -52,7 +53,7 @@ function printLines(informer: SharedInformer<string>): () => void {
   informer.addEventHandler({
     onAdd: (object) => print("ADDED", object),
     onUpdate: (_before, object) => print("MODIFIED", object),
-    onDelete: (gone) => print("DELETED", "object" in gone ? gone.object : gone),
+    onDelete: (gone) => print("DELETED", lastKnown(gone)),
   });
   return () => {};
 }
@@ -73,7 +74,7 @@ function showTable(informer: SharedInformer<string>): () => void {
   const changed = (): void => {
     soon ??= setTimeout(draw, 50);
   };
-  informer.addEventHandler({ onAdd: changed, onUpdate: changed, onDelete: changed });
+  informer.addEventHandler({ onChange: changed });
   stdout.on("resize", draw);
   const every = setInterval(draw, 1_000);
   draw();
