@@ -3,6 +3,7 @@ import type { Clock } from "../clock.ts";
 import { WatchFanoutError } from "../errors.ts";
 import { Backoff } from "../reflector/backoff.ts";
 import { type Address, parseAddress } from "./address.ts";
+import { ClosedError } from "./closed.ts";
 
 /** How to prove who one is and whom one talks to. All are PEM. */
 export interface ClientTls {
@@ -129,7 +130,7 @@ export class Endpoints {
   }
 
   #checkOpen(): void {
-    if (this.#isClosed) throw new WatchFanoutError("INVALID_REQUEST", "This client is closed.");
+    if (this.#isClosed) throw new ClosedError("INVALID_REQUEST", "This client is closed.");
   }
 }
 

@@ -1,4 +1,4 @@
-import { hasReason, upstreamUnavailable, type WatchFanoutError } from "../errors.ts";
+import { hasReason } from "../errors.ts";
 import { checkDelete, checkGet, checkList, checkPut, checkWatch } from "../storage/checks.ts";
 import type {
   DeleteRequest,
@@ -14,6 +14,7 @@ import type {
   WriteResult,
 } from "../storage/storage.ts";
 import type { Client, Page } from "./client.ts";
+import { ClosedError } from "./closed.ts";
 import { decodeRevision } from "./decode.ts";
 import type { Endpoint } from "./endpoints.ts";
 import { HistoryAlias } from "./history-alias.ts";
@@ -279,6 +280,6 @@ export class RemoteStorage implements Storage {
   }
 }
 
-function closed(): WatchFanoutError {
-  return upstreamUnavailable("This storage of another watch-fanout is closed.");
+function closed(): ClosedError {
+  return new ClosedError("UPSTREAM_UNAVAILABLE", "This storage of another watch-fanout is closed.");
 }

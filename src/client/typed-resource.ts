@@ -33,7 +33,7 @@ export interface TypedResourceOptions {
 /** Which objects an informer is of, and the rest of its options. */
 export interface ResourceInformerOptions<T>
   extends Pick<RemoteStorageOptions, "labelSelector" | "fieldSelector" | "delivery">,
-    Omit<SharedInformerOptions<T>, "storage" | "codec"> {}
+    Omit<SharedInformerOptions<T>, "storage" | "closesStorage" | "codec"> {}
 
 export interface TypedPage<T> {
   /** The same on every page of one listing. A watch after it continues the listing without a gap. */
@@ -208,6 +208,7 @@ export class TypedResource<T> {
       ...{ name: this.name, clock: this.#clock, random: this.#random },
       ...others,
       storage: new RemoteStorage({ ...selected, delivery }),
+      closesStorage: true,
       codec: this.codec,
     });
   }

@@ -70,6 +70,8 @@ export interface ReflectorOptions {
   readonly backoff?: BackoffBounds | undefined;
   /** Told of each failure, once it is known what is done about it. What it throws, `run` rejects with. */
   readonly onFailure?: ((failure: ReflectorFailure) => void) | undefined;
+  /** Told once anything has come again after failures, and been handed over. What it throws, `run` rejects with. */
+  readonly onRecovered?: (() => void) | undefined;
 }
 
 /** How often to begin a listing anew within one attempt when compaction overtakes it. */
@@ -227,7 +229,7 @@ export class Reflector {
 
   /** Hands the whole state over and returns its revision. */
   async #list(): Promise<number> {
-    const { storage, target, historyRevisions = 0 } = this.#options;
+    const { storage, target, historyRevisions = 0, onRecovered } = this.#options;
     const { signal } = this.#stopping;
     const current = await storage.currentRevision(signal);
     let historyId = await this.#findHistory(current, signal);
@@ -241,11 +243,13 @@ export class Reflector {
       historyId = await storage.renewHistory(this.#history.id, signal);
       signal.throwIfAborted();
     }
-    this.#failure = undefined;
     const cause = this.#cause;
     this.#cause = "history lost";
     this.#history.begin(historyId, state.objects);
+    const hadFailed = this.#failure !== undefined;
+    this.#failure = undefined;
     handOver(() => target.replace({ ...state, current, historyId }, cause));
+    if (hadFailed) handOver(() => onRecovered?.());
     return state.revision;
   }
 
@@ -327,7 +331,9 @@ export class Reflector {
     // Unless the target has had it given up.
     if (this.#position === before) this.#position = batch.revision ?? before;
     this.#backoff.reset();
+    if (this.#failure === undefined) return;
     this.#failure = undefined;
+    handOver(() => this.#options.onRecovered?.());
   }
 }
 

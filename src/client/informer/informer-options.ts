@@ -9,8 +9,10 @@ import type { Indexers } from "./indexer.ts";
 import type { InformerError } from "./informer-errors.ts";
 
 export interface SharedInformerOptions<T> {
-  /** Where the objects are: a RemoteStorage, as a rule. It is the user's to close, after the informer. */
+  /** Where the objects are: a RemoteStorage, as a rule. It is the user's to close, after the informer, unless: */
   readonly storage: Storage;
+  /** Whether the informer closes the storage when it stops. Default: no. */
+  readonly closesStorage?: boolean | undefined;
   readonly codec: ValueCodec<T>;
   /** What it is called in errors and metrics: the resource, for instance. Default: "informer". */
   readonly name?: string | undefined;
@@ -38,10 +40,17 @@ export interface SharedInformerOptions<T> {
   readonly onError?: ((error: InformerError) => void) | undefined;
   /**
    * Told of each failure of listing and watching, and of what is done about it. The informer tries again for
-   * ever: whoever wants to give up at a reason (PERMISSION_DENIED, UNKNOWN_RESOURCE) stops it here. Default: they
-   * are logged, and without a logger it becomes a warning of the process that the informer does not get on.
+   * ever: whoever wants to give up at a reason (PERMISSION_DENIED, UNKNOWN_RESOURCE) stops it here. Only where the
+   * client or the storage was closed before the informer has it stopped by itself (`isStopped`), and this is the last
+   * call. Default: they are logged, and without a logger it becomes a warning of the process that the informer does
+   * not get on.
    */
   readonly onWatchError?: ((failure: ReflectorFailure) => void) | undefined;
+  /**
+   * Told when the informer gets on again after one or more failures: something has come, be it only that nothing has
+   * changed meanwhile. The Indexer may have yet to take it in. Default: nobody is.
+   */
+  readonly onRecovered?: (() => void) | undefined;
   /** How long to wait before listing or watching is tried again. Default 100 ms, growing to 5 s. */
   readonly backoff?: BackoffBounds | undefined;
   /** Default: the machine's own time, which keeps the process alive until the informer is stopped. */

@@ -4,6 +4,8 @@ import { type Clock, keepAliveClock, type Timer } from "../../clock.ts";
 import type { WatchFanoutError } from "../../errors.ts";
 import { Reflector, type ReflectorFailure } from "../../reflector/reflector.ts";
 import { checkKey } from "../../storage/checks.ts";
+import type { Storage } from "../../storage/storage.ts";
+import { ClosedError } from "../closed.ts";
 import type { TypedObject } from "../typed-object.ts";
 import { ErrorReports } from "./error-reports.ts";
 import type {
@@ -35,8 +37,8 @@ const defaultHandlerQueueSize = 10_000;
  *     await informer.waitForSync(signal);
  *
  * It goes on through whatever happens to the server and to the network: a watch that breaks is resumed, and
- * only when what came meanwhile is lost is the state listed again, and handlers are told the difference. What
- * they are told:
+ * only when what came meanwhile is lost is the state listed again, and handlers are told the difference. It ends when
+ * it is stopped, or when what it stands on is closed. What handlers are told:
  *
  * - of each object, that it is there, then its changes, then that it is gone; never a state older than one
  *   before, and in the end the newest one;
@@ -58,10 +60,16 @@ export class SharedInformer<T> {
   readonly #resyncMs: number | undefined;
   readonly #handlers = new Set<HandlerRegistration<T>>();
   readonly #synced = Promise.withResolvers<void>();
+  /** What is closed when the informer stops; undefined: nothing. */
+  readonly #ownStorage: Storage | undefined;
   #state: "new" | "running" | "stopped" = "new";
+  /** Why it has stopped, if nobody has stopped it. */
+  #endedBy: WatchFanoutError | undefined;
   #resyncTimer: Timer | undefined;
   /** Resolves when all removed handlers have ended. */
   #ended: Promise<unknown> = Promise.resolve();
+  /** Resolves when its own storage is closed. */
+  #closed: Promise<void> | undefined;
   #rejected = 0;
   #handlersAdded = 0;
 
@@ -73,6 +81,7 @@ export class SharedInformer<T> {
     this.name = name;
     this.#clock = options.clock ?? keepAliveClock;
     this.#resyncMs = options.resyncMs;
+    this.#ownStorage = options.closesStorage === true ? options.storage : undefined;
     this.#reports = new ErrorReports(options.onError, logger);
     this.#indexer = new Indexer(options.indexers);
     const intake = new ObjectIntake(codec, name, options.transform);
@@ -100,7 +109,11 @@ export class SharedInformer<T> {
       random: options.random,
       scope,
       backoff: options.backoff,
-      onFailure: (failure) => this.#reports.tell(() => onWatchError(failure)),
+      onFailure: (failure) => {
+        if (failure.error instanceof ClosedError) this.#end(failure.error);
+        this.#reports.tell(() => onWatchError(failure));
+      },
+      onRecovered: () => this.#reports.tell(() => options.onRecovered?.()),
     });
     // Not everyone waits for it.
     this.#synced.promise.catch(() => {});
@@ -207,7 +220,7 @@ export class SharedInformer<T> {
     } finally {
       this.#removeHandlers();
     }
-    await abortable(this.#ended, signal);
+    await abortable(Promise.all([this.#ended, this.#closed]), signal);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -221,6 +234,16 @@ export class SharedInformer<T> {
     this.#reflector.stop();
     this.#resyncTimer?.cancel();
     this.#synced.reject(this.#stoppedError());
+    this.#closed ??= this.#ownStorage?.close();
+    // Whoever stops it is told; it may have stopped by itself.
+    this.#closed?.catch(() => {});
+  }
+
+  /** What it stands on is closed, so that nothing will ever come. */
+  #end(why: WatchFanoutError): void {
+    this.#endedBy = why;
+    this.#halt();
+    this.#removeHandlers();
   }
 
   async #drain(): Promise<void> {
@@ -264,7 +287,11 @@ export class SharedInformer<T> {
   }
 
   #stoppedError(): InformerStopped {
-    return new InformerStopped(`The informer ${JSON.stringify(this.name)} was stopped.`);
+    const name = JSON.stringify(this.name);
+    const why = this.#endedBy;
+    return why === undefined
+      ? new InformerStopped(`The informer ${name} was stopped.`)
+      : new InformerStopped(`The informer ${name} has stopped: ${why.message}`, { cause: why });
   }
 }
 
@@ -272,6 +299,8 @@ export class SharedInformer<T> {
 function watchErrors(name: string, logger: Logger | undefined) {
   const warnings = new WatchWarnings(name);
   return (failure: ReflectorFailure): void => {
-    if (logger === undefined) warnings.failed(failure);
+    if (logger !== undefined) return;
+    if (failure.error instanceof ClosedError) warnings.stopped(failure.error.message);
+    else warnings.failed(failure);
   };
 }

@@ -39,4 +39,9 @@ export class WatchWarnings {
     this.#said = message;
     this.#warn(`The informer ${JSON.stringify(this.#informer)} waits and tries again: ${message}`);
   }
+
+  /** Warns at once: nobody has stopped it, and it does not go on. */
+  stopped(message: string): void {
+    this.#warn(`The informer ${JSON.stringify(this.#informer)} has stopped: ${message}`);
+  }
 }

@@ -2,6 +2,7 @@ import { type Clock, keepAliveClock } from "../../clock.ts";
 import { invalidRequest, type WatchFanoutError } from "../../errors.ts";
 import { checkKey } from "../../storage/checks.ts";
 import type { Client } from "../client.ts";
+import { ClosedError } from "../closed.ts";
 import type { Interruption } from "../resuming-watch.ts";
 import { DecodeFailure, type TypedObject } from "../typed-object.ts";
 import type { ValueCodec } from "../value-codec.ts";
@@ -25,7 +26,8 @@ export interface ObjectCacheOptions<T> {
   /**
    * Told of what keeps an object from being current: a value that can't be decoded (a DecodeFailure), a watch
    * that has to begin anew or is refused, and what `isImmutable` throws. What was known goes on being served,
-   * and watches are tried again for ever. Default: a warning of the process.
+   * and watches are tried again for ever, unless the client was closed before the cache: all then end, which is told
+   * once. Default: a warning of the process.
    */
   readonly onError?: ((error: Error, key: string) => void) | undefined;
   /** Told of watches that were cut off and go on where they were. Default: nobody is. */
@@ -59,6 +61,7 @@ export class ObjectCache<T> {
   readonly #unregisterMetrics: () => void;
   #undecodable = 0;
   #closed = false;
+  #isClientClosed = false;
 
   /** Nothing is sent until the first reference. Throws INVALID_REQUEST of a time that is none. */
   constructor(options: ObjectCacheOptions<T>) {
@@ -79,6 +82,9 @@ export class ObjectCache<T> {
       random: options.random ?? Math.random,
       onError: (error, key) => {
         if (error instanceof DecodeFailure) this.#undecodable++;
+        // All watches end of it, and nobody needs to be told more than once.
+        if (error instanceof ClosedError && this.#isClientClosed) return;
+        this.#isClientClosed ||= error instanceof ClosedError;
         tell(() => onError(error, key));
       },
       onInterruption: (interruption, key) => tell(() => onInterruption(interruption, key)),
@@ -131,7 +137,8 @@ export class ObjectCache<T> {
    * - OBJECT_NOT_FOUND: there is no such object;
    * - NOT_READY: it is not known yet whether there is; or there is, and none of its values so far could be
    *   decoded. `cause` has the reason, if there is one;
-   * - INVALID_REQUEST: nothing refers to `key`, or no longer does, or the cache is closed;
+   * - INVALID_REQUEST: nothing refers to `key`, or no longer does, or the cache is closed, or the client was before
+   *   anything was known;
    * - the signal's reason, once that is aborted.
    */
   async get(

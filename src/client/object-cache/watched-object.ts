@@ -3,6 +3,7 @@ import { invalidRequest, objectNotFound, WatchFanoutError } from "../../errors.t
 import { Backoff } from "../../reflector/backoff.ts";
 import type { WatchEvent } from "../../storage/event.ts";
 import type { Client } from "../client.ts";
+import { ClosedError } from "../closed.ts";
 import type { Interruption } from "../resuming-watch.ts";
 import { DecodeFailure, decodeTyped, type TypedObject } from "../typed-object.ts";
 import type { WatchUnit } from "../unit-assembler.ts";
@@ -84,6 +85,8 @@ export class WatchedObject<T> {
       } catch (error) {
         if (signal.aborted) return;
         this.#report(error);
+        // It would be so for ever.
+        if (error instanceof ClosedError) this.release();
       }
       await pause(clock, this.#backoff.next(), signal);
     }
@@ -194,6 +197,7 @@ export class WatchedObject<T> {
   }
 
   #released(): WatchFanoutError {
+    if (this.#failure instanceof ClosedError) return this.#failure;
     return invalidRequest(
       "key",
       `${JSON.stringify(this.key)} is not watched any more: while it was waited for, its last reference was deleted or the cache was closed.`,

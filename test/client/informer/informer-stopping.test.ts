@@ -1,7 +1,8 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { ClosedError } from "../../../src/client/closed.ts";
 import { batch } from "../../reflector/reflected.ts";
 import { ScriptedStorage } from "../../reflector/scripted-storage.ts";
-import { Informed } from "./informed.ts";
+import { Informed, Told } from "./informed.ts";
 import { outcome } from "./outcome.ts";
 
 describe("An informer that is stopped", () => {
@@ -101,5 +102,60 @@ describe("An informer that is stopped", () => {
     await informed.clock.settle();
     await stop;
     expect(told.lines).toEqual(["added a=one@2", "a=one@2 is a=two@3"]);
+  });
+});
+
+describe("The storage of an informer", () => {
+  it.each([
+    [true, ["closed"]],
+    [undefined, []],
+  ])("is closed with it once, if it is to: %s", async (closesStorage, expected) => {
+    const storage = new ScriptedStorage();
+    const closed = vi.spyOn(storage, "close");
+    const informed = await Informed.start({ storage, closesStorage });
+    await informed.informer.stop();
+    await informed.informer.stop();
+    expect(closed.mock.calls.map(() => "closed")).toEqual(expected);
+  });
+
+  it("may fail to close, of which whoever stops the informer is told", async () => {
+    const storage = new ScriptedStorage();
+    vi.spyOn(storage, "close").mockRejectedValue(new Error("It can't be closed."));
+    const informed = await Informed.start({ storage, closesStorage: true });
+    await expect(informed.informer.stop()).rejects.toThrow("It can't be closed.");
+    expect(informed.informer.isStopped).toBe(true);
+  });
+
+  it("ends the informer for good if it is closed before, and that is told once", async () => {
+    const storage = new ScriptedStorage();
+    const failures: [string, boolean][] = [];
+    const { clock, informer } = await Informed.start({
+      storage,
+      onWatchError: ({ error }) => failures.push([error.message, informer.isStopped]),
+    });
+    const told = new Told();
+    const handler = informer.addEventHandler(told);
+    storage.stream.end(new ClosedError("INVALID_REQUEST", "It is closed."));
+    await clock.settle();
+    await clock.elapse(60_000);
+    expect(failures).toEqual([["It is closed.", true]]);
+    expect([clock.pendingTimers, storage.streams.length]).toEqual([0, 1]);
+    const message = 'The informer "informer" has stopped: It is closed.';
+    expect(() => informer.addEventHandler(told)).toThrow(message);
+    await handler.remove();
+    await informer.stop();
+  });
+
+  it("if it is closed already, lets nobody wait for the informer to sync", async () => {
+    const storage = new ScriptedStorage();
+    storage.onCurrentRevision = () => {
+      throw new ClosedError("INVALID_REQUEST", "It is closed.");
+    };
+    const warned = vi.spyOn(process, "emitWarning").mockReturnValue();
+    onTestFinished(() => warned.mockRestore());
+    const { informer } = await Informed.start({ storage });
+    const message = 'The informer "informer" has stopped: It is closed.';
+    await expect(informer.waitForSync()).rejects.toThrow(message);
+    expect(warned.mock.calls).toEqual([[message, "InformerWarning"]]);
   });
 });

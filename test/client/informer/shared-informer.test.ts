@@ -228,3 +228,51 @@ describe("Failures of the watch", () => {
     expect(informed.informer.isStopped).toBe(true);
   });
 });
+
+describe("That an informer gets on again", () => {
+  /** What it says of its watch: of failures, what is done about them. */
+  async function saying() {
+    const said: string[] = [];
+    const informed = new Informed({
+      onWatchError: ({ next }) => said.push(next),
+      onRecovered: () => said.push("recovered"),
+    });
+    await informed.start();
+    return { informed, said };
+  }
+
+  it("is told once something has come, be it nothing but progress", async () => {
+    const { informed, said } = await saying();
+    await informed.write({ a: "one" });
+    informed.store.break();
+    await informed.clock.elapse(1_000);
+    expect(said).toEqual(["resume", "recovered"]);
+    expect(informed.informer.failure).toBeUndefined();
+    await informed.write({ a: "two" });
+    expect(said).toEqual(["resume", "recovered"]);
+  });
+
+  it("is told once the state has been listed anew", async () => {
+    const { informed, said } = await saying();
+    await informed.gap({ a: "one" }, { a: "two" });
+    expect(said).toEqual(["resume", "list", "recovered"]);
+  });
+
+  it("is told after a beginning that failed, and not after one that did not", async () => {
+    const storage = new ScriptedStorage();
+    const said: string[] = [];
+    let away = 2;
+    storage.onCurrentRevision = () => {
+      if (away-- > 0) throw new WatchFanoutError("UPSTREAM_UNAVAILABLE", "It is away.");
+      return 5;
+    };
+    const { clock } = await Informed.start({
+      storage,
+      onWatchError: ({ next }) => said.push(next),
+      onRecovered: () => said.push("recovered"),
+    });
+    await clock.elapse(1_000);
+    expect(said).toEqual(["list", "list", "recovered"]);
+    expect((await saying()).said).toEqual([]);
+  });
+});

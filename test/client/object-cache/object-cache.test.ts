@@ -1,4 +1,5 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { ClosedError } from "../../../src/client/closed.ts";
 import {
   ObjectCache,
   type ObjectCacheOptions,
@@ -489,6 +490,35 @@ describe("An error", () => {
     await clock.settle();
     expect(await nameOf(cache, "a")).toBe("two");
     expect(warn.mock.calls).toEqual([[thrown]]);
+  });
+});
+
+describe("A cache whose client is closed", () => {
+  const clientClosed = new ClosedError("INVALID_REQUEST", "This client is closed.");
+
+  it("ends its watches, says so once, and serves what was known", async () => {
+    const { clock, client, cache, errors } = cached();
+    for (const key of ["a", "b", "c"]) cache.addReference(key);
+    await clock.settle();
+    client.of("a").initial(5, json("one"));
+    await clock.settle();
+    for (const key of ["a", "b", "c"]) client.of(key).fail(clientClosed);
+    await clock.settle();
+    await clock.elapse(60_000);
+    expect([cache.watching, client.watches.length, clock.pendingTimers]).toEqual([0, 3, 0]);
+    expect(errors).toEqual([["a", clientClosed]]);
+    expect(await nameOf(cache, "a")).toBe("one");
+    await expect(cache.get("b")).rejects.toBe(clientClosed);
+  });
+
+  it("fails who waits for what is not known yet", async () => {
+    const { clock, client, cache } = cached();
+    cache.addReference("a");
+    await clock.settle();
+    const waiting = expect(cache.get("a")).rejects.toBe(clientClosed);
+    await clock.settle();
+    client.of("a").fail(clientClosed);
+    await waiting;
   });
 });
 
