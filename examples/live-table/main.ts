@@ -29,8 +29,12 @@ const informer = client.resource(resource, texts).informer({
   scope: { prefix },
   // A table has no use for what was in between.
   delivery: "LATEST_STATE",
+  // The table shows by itself why it does not get on, for as long as it does not.
   onWatchError: ({ error }) => {
     if (!stdout.isTTY) console.error(error.message);
+  },
+  onRecovered: () => {
+    if (!stdout.isTTY) console.error("It goes on.");
   },
 });
 

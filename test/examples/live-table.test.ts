@@ -33,6 +33,18 @@ describe("The live table", { timeout: 70_000 }, () => {
     expect(await example.stop()).toBe(0);
   });
 
+  it("says that the service is away, and that it goes on when that is back", async () => {
+    const { service, values } = await start();
+    await values.put("a", 1);
+    const example = Example.start(script, ["default"], service.address);
+    await example.said(/ADDED a/);
+    await service.kill();
+    await example.said(/No answer/);
+    await service.startAgain();
+    await example.said(/It goes on\./);
+    expect(await example.stop()).toBe(0);
+  });
+
   // `script` is util-linux's, which makes the terminal.
   it.runIf(process.platform === "linux")(
     "is drawn on a terminal, fits it when that is resized, and gives it back",
