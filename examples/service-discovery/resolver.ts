@@ -4,21 +4,23 @@
  * grpc-js calls the interface experimental; this is of 1.14.
  */
 import { experimental, status } from "@grpc/grpc-js";
-import { type Client, jsonValues, type SharedInformer } from "watch-fanout/client";
+import { type Client, type Interruption, jsonValues } from "watch-fanout/client";
 import { z } from "zod";
 
 const Endpoints = z.object({ addresses: z.array(z.string()) });
 
-type Informer = SharedInformer<z.infer<typeof Endpoints>>;
-
 /** Makes `watchfanout:///KEY` a name for channels of this process. The client is to be closed after these. */
 export function registerWatchFanoutResolver(client: Client, resource: string = "endpoints"): void {
-  const endpoints = client.resource(resource, jsonValues(Endpoints.parse));
+  const endpoints = client.resource(resource, jsonValues(Endpoints.parse), {
+    onUndecodable: (failure) => process.emitWarning(failure),
+  });
+
+  const onInterruption = ({ error }: Interruption) => process.emitWarning(error.message);
 
   class EndpointsResolver implements experimental.Resolver {
     readonly #key: string;
     readonly #listener: experimental.ResolverListener;
-    #informer: Informer | undefined;
+    #following: AbortController | undefined;
 
     static getDefaultAuthority(target: experimental.GrpcUri): string {
       return nameOf(target.path);
@@ -31,43 +33,39 @@ export function registerWatchFanoutResolver(client: Client, resource: string = "
 
     /** Begins to follow the endpoints. While it does, there is nothing newer to be had by asking. */
     updateResolution(): void {
-      if (this.#informer !== undefined) return;
-      const informer = endpoints.informer({
-        // Other keys may begin in the same way: they come too, and are passed over.
-        scope: { prefix: this.#key },
-        delivery: "LATEST_STATE",
-      });
-      this.#informer = informer;
-      const look = ({ key }: { readonly key: string }): void => {
-        if (key === this.#key) this.#tell(informer);
-      };
-      informer.addEventHandler({
-        onAdd: look,
-        onUpdate: (_before, object) => look(object),
-        onDelete: look,
-      });
-      informer.start();
-      // That there are none is known only then.
-      informer.waitForSync().then(
-        () => this.#tell(informer),
-        () => {},
-      );
+      if (this.#following !== undefined) return;
+      this.#following = new AbortController();
+      void this.#follow(this.#following.signal);
     }
 
+    /** A channel that is idle does this too, and asks again when it is needed. */
     destroy(): void {
-      const informer = this.#informer;
-      this.#informer = undefined;
-      void informer?.stop();
+      this.#following?.abort();
+      this.#following = undefined;
     }
 
-    #tell(informer: Informer): void {
-      if (informer !== this.#informer) return;
-      const addresses = informer.indexer.get(this.#key)?.value.addresses ?? [];
+    async #follow(signal: AbortSignal): Promise<void> {
+      try {
+        for await (const object of endpoints.follow(this.#key, { signal, onInterruption })) {
+          if (!signal.aborted) this.#tell(object?.value.addresses ?? []);
+        }
+      } catch (error) {
+        if (signal.aborted) return;
+        // What only another key, another client or more rights can mend. Whoever asks again may have that.
+        this.#following = undefined;
+        this.#fail(error instanceof Error ? error.message : String(error));
+      }
+    }
+
+    #tell(addresses: readonly string[]): void {
       const list = addresses.flatMap(addressOf).map((address) => ({ addresses: [address] }));
       this.#listener(experimental.statusOrFromValue(list), {}, null, "");
       if (list.length > 0) return;
       // With an empty list alone, calls would wait for their deadline: now they fail, unless they wait for ready.
-      const details = `There are no addresses in ${resource} ${JSON.stringify(this.#key)}.`;
+      this.#fail(`There are no addresses in ${resource} ${JSON.stringify(this.#key)}.`);
+    }
+
+    #fail(details: string): void {
       const none = experimental.statusOrFromError<experimental.Endpoint[]>({
         code: status.UNAVAILABLE,
         details,
