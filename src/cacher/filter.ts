@@ -1,5 +1,6 @@
 import { WatchEvent } from "../storage/event.ts";
 import type { StoredObject } from "../storage/object.ts";
+import { predicateIdentity } from "../storage/predicate-identity.ts";
 import type { Predicate } from "../storage/storage.ts";
 import { transition } from "../storage/transition.ts";
 import type { HistoryNode } from "./history.ts";
@@ -31,7 +32,7 @@ export class Filter {
       this.withPrevious,
       this.key ?? null,
       this.prefix,
-      selection?.canonical ?? numberOf(request.predicate),
+      selection?.canonical ?? predicateIdentity(request.predicate),
     ]);
   }
 
@@ -58,18 +59,4 @@ export class Filter {
     if (seen.type === node.event?.type) return node.event;
     return new WatchEvent(seen.type, seen.object, undefined);
   }
-}
-
-const numbers = new WeakMap<Predicate, number>();
-let counted = 0;
-
-/** Predicates that are given as functions are told apart by which function they are. */
-function numberOf(predicate: Predicate | undefined): number {
-  if (predicate === undefined) return 0;
-  let number = numbers.get(predicate);
-  if (number === undefined) {
-    number = ++counted;
-    numbers.set(predicate, number);
-  }
-  return number;
 }

@@ -1,6 +1,6 @@
-import { type Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import { type ServiceError, status } from "@grpc/grpc-js";
 import { type Reason, WatchFanoutError } from "../errors.ts";
-import { errorOf, retryDelayMs } from "../wire/errors.ts";
+import { errorOf, retryDelayMs, saysReason } from "../wire/errors.ts";
 
 /** Whatever a server asks for, nobody waits longer than this. */
 const longestRetryDelayMs = 300_000;
@@ -95,7 +95,7 @@ export function failureOf(error: unknown, call: Call): CallFailure {
   if (error instanceof CallFailure) return error;
   if (!isServiceError(error)) throw error;
   const said = errorOf(error);
-  return carriesReason(error)
+  return saysReason(error)
     ? new CallFailure(said, retryDelayMs(error))
     : new CallFailure(bareError(error, said.reason, call));
 }
@@ -170,10 +170,4 @@ function mayHaveBeenApplied({ code, details }: ServiceError): boolean {
 
 function isServiceError(error: unknown): error is ServiceError {
   return error instanceof Error && "code" in error && "details" in error;
-}
-
-/** Whether the server says in rich details what went wrong. */
-function carriesReason(error: ServiceError): boolean {
-  const metadata: Metadata | undefined = error.metadata;
-  return (metadata?.get("grpc-status-details-bin").length ?? 0) > 0;
 }

@@ -1,5 +1,6 @@
 import { compareKeys } from "../storage/key-order.ts";
 import { type StoredObject, weight } from "../storage/object.ts";
+import { predicateIdentity } from "../storage/predicate-identity.ts";
 import type { ListRequest, ListResult, RevisionRequirement } from "../storage/storage.ts";
 import type { Page } from "./client.ts";
 
@@ -84,16 +85,17 @@ export class RemoteLister {
     if (next !== undefined) {
       const restBytes = rest.reduce((sum, object) => sum + weight(object), 0);
       const place = { at: first, rest, restBytes, token, following };
-      this.#keep(placeName(prefix, revision, next), place);
+      this.#keep(placeName({ ...request, startAfter: next }, revision), place);
     }
     const remaining =
       following === undefined || predicate !== undefined ? undefined : following + rest.length;
     return { revision, items, next, remaining };
   }
 
-  #placeOf({ prefix, startAfter, at }: ListRequest): Place | undefined {
+  #placeOf(request: ListRequest): Place | undefined {
+    const { startAfter, at } = request;
     if (startAfter === undefined || at.match !== "EXACT") return undefined;
-    return this.#places.get(placeName(prefix, at.revision, startAfter));
+    return this.#places.get(placeName(request, at.revision));
   }
 
   #keep(name: string, place: Place): void {
@@ -116,6 +118,7 @@ export class RemoteLister {
 
 const unread = { rest: [], token: "", following: undefined } as const;
 
-function placeName(prefix: string, revision: number, key: string): string {
-  return JSON.stringify([revision, prefix, key]);
+/** What a predicate has passed over is not kept: only who asks with the same one can go on there. */
+function placeName({ prefix, startAfter, predicate }: ListRequest, revision: number): string {
+  return JSON.stringify([revision, prefix, startAfter, predicateIdentity(predicate)]);
 }

@@ -104,6 +104,12 @@ export function errorOf(failure: ServiceError): WatchFanoutError {
   return new WatchFanoutError(closestReason(failure), text, { cause: failure });
 }
 
+/** Whether it is a watch-fanout that says what went wrong, with a reason that is known here. */
+export function saysReason(failure: ServiceError): boolean {
+  const said = detailsOf(failure);
+  return said !== undefined && isReason(said.reason);
+}
+
 /** How long the server asks to wait before a retry, in milliseconds; undefined if it says nothing. */
 export function retryDelayMs(failure: ServiceError): number | undefined {
   return detailsOf(failure)?.retryDelayMs;

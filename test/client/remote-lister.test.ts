@@ -49,6 +49,23 @@ async function pages(lister: RemoteLister, request: ListRequest): Promise<ListRe
 
 const letters = [..."abcdefghij"];
 
+describe("Listings that stop after the same key", () => {
+  const notB = ({ key }: StoredObject): boolean => key !== "b";
+  const notC = ({ key }: StoredObject): boolean => key !== "c";
+
+  test.each([
+    ["all", undefined, ["b", "c", "d"]],
+    ["by another predicate", notC, ["b", "d"]],
+    ["by the same predicate", notB, ["c", "d"]],
+  ])("go on with what is theirs: %s", async (_name, predicate, expected) => {
+    const lister = new RemoteLister(new Service([..."abcd"], 10).ask);
+    const first = { prefix: "", limit: 1, at: linearizable, predicate: notB };
+    expect(keysOf(await lister.list(first))).toEqual(["a"]);
+    const rest = { prefix: "", limit: 0, at: exact, startAfter: "a", predicate };
+    expect(keysOf(await lister.list(rest))).toEqual(expected);
+  });
+});
+
 describe("A listing over a connection", () => {
   test("has all that is asked for, in order, whatever the bounds on either side.", async () => {
     const key = fc.string({ unit: fc.constantFrom("a", "b", "\uffff", "\u{1f600}"), minLength: 1 });

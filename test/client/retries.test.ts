@@ -1,9 +1,10 @@
-import { status } from "@grpc/grpc-js";
+import { Metadata, status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
 import type { Client } from "../../src/client/client.ts";
 import type { Endpoint } from "../../src/client/endpoints.ts";
 import { type Reason, WatchFanoutError } from "../../src/errors.ts";
 import { statusOf, type WireStatus } from "../../src/wire/errors.ts";
+import { encodeRpcStatus } from "../../src/wire/rpc-status.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { HastyClock } from "./hasty-clock.ts";
 import { client, deadAddress, muteAddress, server } from "./opened.ts";
@@ -339,4 +340,21 @@ test.each([
 test.each([2 ** 31, 1e12, Infinity])("A call may take %d ms.", async (timeoutMs) => {
   const db = client(await server(new Counting().script));
   expect((await db.get("r", "k", { timeoutMs })).revision).toBe(9);
+});
+
+describe("A write that fails with UNAVAILABLE is sent once where the details are not ours to rely on", () => {
+  const foreign = { domain: "googleapis.com", reason: "UPSTREAM_UNAVAILABLE" };
+  const newer = { domain: "watchfanout", reason: "A_REASON_OF_A_NEWER_SERVER" };
+
+  test.each([foreign, newer])("%o", async ({ domain, reason }) => {
+    const metadata = new Metadata();
+    const said = { code: status.UNAVAILABLE, message: "no", reason, domain, metadata: {} };
+    const details = { ...said, retryDelayMs: 1, field: undefined };
+    metadata.set("grpc-status-details-bin", encodeRpcStatus(details));
+    const failure = { code: status.UNAVAILABLE, details: "no", metadata };
+    const counting = new Counting(always(failure));
+    const db = client(await server(counting.script));
+    await expect(put(db)).rejects.toMatchObject({ reason: "OUTCOME_UNKNOWN" });
+    expect(counting.asked).toBe(1);
+  });
 });

@@ -19,7 +19,8 @@ export interface RegistrationOptions<T> {
   readonly onError: (error: HandlerError) => void;
   /** Told how long each call took, in milliseconds. */
   readonly onCalled: (ms: number) => void;
-  readonly onRemoved: (registration: HandlerRegistration<T>) => void;
+  /** `ended` resolves when the call that is being made is over. */
+  readonly onRemoved: (registration: HandlerRegistration<T>, ended: Promise<void>) => void;
 }
 
 /** A handler with its queue, and who calls it: one call at a time, each in a turn of its own choosing. */
@@ -93,7 +94,7 @@ export class HandlerRegistration<T> implements EventHandlerRegistration {
       this.#round?.cancel();
       this.#round = undefined;
       this.#synced.reject(new InformerStopped(`The handler ${this.name} was removed.`));
-      this.#options.onRemoved(this);
+      this.#options.onRemoved(this, this.#running ?? Promise.resolve());
       this.#settle();
     }
     return abortable(this.#running ?? Promise.resolve(), signal);
@@ -120,8 +121,12 @@ export class HandlerRegistration<T> implements EventHandlerRegistration {
     if (this.#round !== undefined || this.#running !== undefined) return;
     this.#round = this.#options.clock.setImmediate(() => {
       this.#round = undefined;
-      this.#running = this.#run().finally(() => {
+      // Set before the first call, which may itself ask for the end of all calls.
+      const { promise, resolve } = Promise.withResolvers<void>();
+      this.#running = promise;
+      void this.#run().finally(() => {
         this.#running = undefined;
+        resolve();
         if (this.#queue.length > 0) this.#wake();
         this.#settle();
       });
@@ -148,7 +153,8 @@ export class HandlerRegistration<T> implements EventHandlerRegistration {
       now = clock.now();
       onCalled(now - begun);
       this.#isCallingInitial = false;
-      if (notification.isInInitialList) this.checkSynced();
+      // Also where it was no initial one: the last of these may have come to nothing while this was called.
+      this.checkSynced();
     }
   }
 

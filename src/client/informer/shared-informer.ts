@@ -191,7 +191,10 @@ export class SharedInformer<T> {
       isInitialListComplete: () => this.#feed.hasSynced,
       onError: (error) => this.#reports.report(error),
       onCalled: (ms) => this.#metrics.called(name, ms),
-      onRemoved: () => this.#handlers.delete(registration),
+      onRemoved: (removed, ended) => {
+        this.#handlers.delete(removed);
+        this.#ended = Promise.all([this.#ended, ended]);
+      },
     });
     this.#handlers.add(registration);
     registration.notifyState(

@@ -37,6 +37,21 @@ describe("A handler's registration", () => {
     expect([calls, registration.hasSynced]).toEqual([[], true]);
   });
 
+  it("has synced also where that happens while it is called for another, at length", async () => {
+    const clock = new FakeClock();
+    const call = Promise.withResolvers<void>();
+    const registration = register(() => call.promise, clock);
+    registration.notify(Notification.added(object("news"), false));
+    await clock.settle();
+    registration.notifyState([Notification.added(object("a"), true)]);
+    registration.notify(Notification.deleted(object("a"), object("a")));
+    // Longer than a slice, so that the round ends with the call.
+    clock.advance(1_000);
+    call.resolve();
+    await clock.settle();
+    expect(registration.hasSynced).toBe(true);
+  });
+
   it("has not synced while it is called for the last initial object", async () => {
     const clock = new FakeClock();
     const call = Promise.withResolvers<void>();

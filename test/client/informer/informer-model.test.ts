@@ -113,7 +113,7 @@ class World {
   async end(): Promise<void> {
     const { clock } = this.informed;
     await clock.elapse(10_000);
-    while (this.handlers.some(({ isBusy }) => isBusy)) {
+    while ([...this.handlers, ...this.removed].some(({ isBusy }) => isBusy)) {
       for (const handler of [...this.handlers, ...this.removed]) handler.release();
       await clock.settle();
     }

@@ -56,6 +56,38 @@ describe("An informer that is stopped", () => {
     expect(calls).toEqual(["a"]);
   });
 
+  it.each(["stop of the informer", "removal of the handler"])(
+    "waits for a call that has itself asked for the %s",
+    async (asked) => {
+      const informed = await Informed.start();
+      const call = Promise.withResolvers<void>();
+      const registration = informed.informer.addEventHandler({
+        onAdd: () => {
+          if (asked === "stop of the informer") void informed.informer.stop();
+          else void registration.remove();
+          return call.promise;
+        },
+      });
+      await informed.write({ a: "one" });
+      const stopped = informed.informer.stop();
+      expect(await outcome(stopped)).toBe("pending");
+      call.resolve();
+      await stopped;
+    },
+  );
+
+  it("waits for the call of a handler that was removed meanwhile", async () => {
+    const informed = await Informed.start();
+    const call = Promise.withResolvers<void>();
+    const registration = informed.informer.addEventHandler({ onAdd: () => call.promise });
+    await informed.write({ a: "one" });
+    void registration.remove();
+    const stopped = informed.informer.stop();
+    expect(await outcome(stopped)).toBe("pending");
+    call.resolve();
+    await stopped;
+  });
+
   it("does not wait for a handler that hangs for longer than it is told", async () => {
     const informed = await Informed.start();
     informed.informer.addEventHandler({ onAdd: () => new Promise(() => {}) });
