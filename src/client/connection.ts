@@ -5,7 +5,13 @@ import { Backoff } from "../reflector/backoff.ts";
 import { callStreaming, callUnary, isDecided, type Method } from "./call.ts";
 import { CallTelemetry, watchOpened } from "./call-telemetry.ts";
 import { type Endpoint, Endpoints } from "./endpoints.ts";
-import { CallFailure, failureOf, notConnected, streamEndedEarly } from "./failure.ts";
+import {
+  CallFailure,
+  closedMeanwhile,
+  failureOf,
+  notConnected,
+  streamEndedEarly,
+} from "./failure.ts";
 import type { ConnectOptions } from "./options.ts";
 
 /** What one call is given besides its request. */
@@ -173,22 +179,30 @@ export class Connection {
   ): Promise<Response | CallFailure> {
     const { address, open } = endpoint;
     const end = this.#clock.now() + timeoutMs;
+    const stop = new AbortController();
+    const onStop = (): void => stop.abort();
+    for (const each of [signal, this.closing]) each?.addEventListener("abort", onStop);
+    let isSent = false;
     open.calls++;
     try {
+      if (signal?.aborted === true || this.closing.aborted) onStop();
       const others = this.#endpoints.count > 1;
       const connectMs = others ? Math.min(timeoutMs, this.#connectTimeoutMs) : timeoutMs;
-      await this.#connect(endpoint, connectMs, signal);
+      await this.#connect(endpoint, connectMs, stop.signal);
       const left = end - this.#clock.now();
-      const answer = await callUnary(endpoint.grpc, method, request, left, signal);
+      isSent = true;
+      const answer = await callUnary(endpoint.grpc, method, request, left, stop.signal);
       endpoint.answered();
       return answer;
     } catch (error) {
       if (signal?.aborted === true) throw signal.reason;
+      if (this.closing.aborted) return closedMeanwhile(address, write && isSent);
       const failure = failureOf(error, { address, write });
       if (failure.elsewhere) endpoint.failed(failure.retryDelayMs);
       return failure;
     } finally {
       open.calls--;
+      for (const each of [signal, this.closing]) each?.removeEventListener("abort", onStop);
     }
   }
 

@@ -1,6 +1,7 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
 import { type Reason, WatchFanoutError } from "../errors.ts";
 import { errorOf, retryDelayMs, saysReason } from "../wire/errors.ts";
+import { ClosedError } from "./closed.ts";
 
 /** Whatever a server asks for, nobody waits longer than this. */
 const longestRetryDelayMs = 300_000;
@@ -103,6 +104,17 @@ export function failureOf(error: unknown, call: Call): CallFailure {
 /** A server that gave no connection in time, and no refusal either. */
 export function notConnected(address: string, waitedMs: number): CallFailure {
   return new CallFailure(unavailable(address, `no connection within ${Math.ceil(waitedMs)} ms`));
+}
+
+/** A call that its own client was closed under; `isLost`: a write that had been sent. */
+export function closedMeanwhile(address: string, isLost: boolean): CallFailure {
+  if (!isLost) return new CallFailure(new ClosedError("INVALID_REQUEST", "This client is closed."));
+  return new CallFailure(
+    new WatchFanoutError(
+      "OUTCOME_UNKNOWN",
+      `The client was closed before ${address} answered a write: it may have been applied or not. Read the object before writing again.`,
+    ),
+  );
 }
 
 /** A stream that the server ended as if all were said, which a watch never is. */

@@ -358,3 +358,23 @@ describe("A write that fails with UNAVAILABLE is sent once where the details are
     expect(counting.asked).toBe(1);
   });
 });
+
+describe("A client that is closed ends", () => {
+  test("a read that is under way, at once", async () => {
+    const asked = Promise.withResolvers<void>();
+    const db = client(await server({ get: () => asked.resolve() }));
+    const reading = get(db);
+    await asked.promise;
+    db.close();
+    await expect(reading).rejects.toThrow("This client is closed.");
+  });
+
+  test("a write that is under way, whose outcome nobody knows then", async () => {
+    const asked = Promise.withResolvers<void>();
+    const db = client(await server({ put: () => asked.resolve() }));
+    const writing = put(db);
+    await asked.promise;
+    db.close();
+    await expect(writing).rejects.toMatchObject({ reason: "OUTCOME_UNKNOWN" });
+  });
+});

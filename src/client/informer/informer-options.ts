@@ -25,7 +25,7 @@ export interface SharedInformerOptions<T> {
   readonly transform?: ((object: TypedObject<T>) => TypedObject<T>) | undefined;
   /** Index functions of the informer's Indexer, by name. More can be added later. */
   readonly indexers?: Indexers<TypedObject<T>> | undefined;
-  /** How often handlers are told of all objects again, in milliseconds. Default: never. */
+  /** How often handlers are told of all objects again, in milliseconds. Default, and 0: never. */
   readonly resyncMs?: number | undefined;
   /**
    * How many changes wait one by one for the Indexer; beyond that they fold by key. The Indexer is made

@@ -1,7 +1,7 @@
 import { type Logger, pino } from "pino";
 import { abortable } from "../../abort.ts";
 import { type Clock, keepAliveClock, type Timer } from "../../clock.ts";
-import type { WatchFanoutError } from "../../errors.ts";
+import { invalidRequest, type WatchFanoutError } from "../../errors.ts";
 import { Reflector, type ReflectorFailure } from "../../reflector/reflector.ts";
 import { checkKey } from "../../storage/checks.ts";
 import type { Storage } from "../../storage/storage.ts";
@@ -73,14 +73,14 @@ export class SharedInformer<T> {
   #rejected = 0;
   #handlersAdded = 0;
 
-  /** Throws INVALID_REQUEST of a scope whose key can't be one. */
+  /** Throws INVALID_REQUEST of a scope whose key can't be one, and of numbers that are no bounds. */
   constructor(options: SharedInformerOptions<T>) {
     const { name = "informer", codec, logger, scope } = options;
     if (scope !== undefined && "key" in scope) checkKey(scope.key);
     const { onWatchError = watchErrors(name, logger) } = options;
     this.name = name;
     this.#clock = options.clock ?? keepAliveClock;
-    this.#resyncMs = options.resyncMs;
+    this.#resyncMs = resyncPeriod(options.resyncMs);
     this.#ownStorage = options.closesStorage === true ? options.storage : undefined;
     this.#reports = new ErrorReports(options.onError, logger);
     this.#indexer = new Indexer(options.indexers);
@@ -96,7 +96,7 @@ export class SharedInformer<T> {
       known: this.#indexer,
       updates,
       clock: this.#clock,
-      queueSize: options.queueSize,
+      queueSize: queueSizeOf(options.queueSize),
       onSynced: () => this.#onSynced(),
       onFault: (error) => this.#fail(error),
     });
@@ -185,7 +185,7 @@ export class SharedInformer<T> {
     const registration = new HandlerRegistration<T>({
       handler,
       name,
-      queueSize: options.queueSize ?? defaultHandlerQueueSize,
+      queueSize: queueSizeOf(options.queueSize) ?? defaultHandlerQueueSize,
       resync: options.resync ?? true,
       clock: this.#clock,
       isInitialListComplete: () => this.#feed.hasSynced,
@@ -306,4 +306,25 @@ function watchErrors(name: string, logger: Logger | undefined) {
     if (failure.error instanceof ClosedError) warnings.stopped(failure.error.message);
     else warnings.failed(failure);
   };
+}
+
+/** The longest that a timer of Node.js can run, in milliseconds. */
+const maxTimerMs = 2 ** 31 - 1;
+
+/** In milliseconds, as a timer takes it; 0 is never, as in client-go. */
+function resyncPeriod(ms: number | undefined): number | undefined {
+  if (ms === undefined || ms === 0) return undefined;
+  if (ms >= 1 && ms <= maxTimerMs) return ms;
+  throw invalidRequest(
+    "resyncMs",
+    `resyncMs is ${ms}: it has to be from 1 to ${maxTimerMs}, or 0 for never.`,
+  );
+}
+
+function queueSizeOf(size: number | undefined): number | undefined {
+  if (size === undefined || (Number.isInteger(size) && size >= 0)) return size;
+  throw invalidRequest(
+    "queueSize",
+    `queueSize is ${size}: it has to be a whole number, from 0 on.`,
+  );
 }

@@ -276,3 +276,24 @@ describe("That an informer gets on again", () => {
     expect((await saying()).said).toEqual([]);
   });
 });
+
+describe("An informer is not made with", () => {
+  it.each([
+    ["resyncMs", Number.NaN],
+    ["resyncMs", -1],
+    ["resyncMs", 2 ** 31],
+    ["queueSize", Number.NaN],
+    ["queueSize", -1],
+    ["queueSize", 1.5],
+  ])("a %s of %d", (name, value) => {
+    expect(() => new Informed({ [name]: value })).toThrow(`${name} is ${value}`);
+  });
+
+  it("resyncs where the period is 0, which is never", async () => {
+    const informed = await Informed.start({ resyncMs: 0 });
+    const told = informed.listen();
+    await informed.write({ a: "one" });
+    await informed.clock.elapse(60_000);
+    expect(told.lines).toEqual(["added a=one@2"]);
+  });
+});
