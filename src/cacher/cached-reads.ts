@@ -60,7 +60,7 @@ export class CachedReads {
 
   async list(request: CacheListRequest): Promise<ListResult> {
     checkList(request);
-    const { selection, ...rest } = request;
+    const { selection, owner: _, ...rest } = request;
     if (!this.#isBeyond(request)) {
       const reached = await this.reach(request.at, request.signal);
       const answer = reached === undefined ? undefined : this.#stateFor(request.at, selection);

@@ -14,12 +14,16 @@ export type Delivery = "EVERY_EVENT" | "LATEST_STATE";
 export interface CacheListRequest extends ListRequest {
   /** Only objects that it picks; in place of `predicate`. */
   readonly selection?: Selection | undefined;
+  /** Who asks, such as a connection: scans are shared fairly between owners. Default: the request itself. */
+  readonly owner?: object | undefined;
 }
 
 /** What a Cacher's watch takes beyond what every Storage's does. */
 export interface CacheWatchRequest extends WatchRequest {
   /** Only objects that it picks; in place of `predicate`, and whether with `withPrevious` or without. */
   readonly selection?: Selection | undefined;
+  /** As of a list. */
+  readonly owner?: object | undefined;
   /** Default EVERY_EVENT. */
   readonly delivery?: Delivery | undefined;
   /** The history that `afterRevision` comes from. Undefined or empty: not checked. */

@@ -63,6 +63,7 @@ interface ToGrpcJs {
  * version of grpc-js does not let its streams be taken over.
  */
 class GrpcJsCall implements ServerCall {
+  readonly connection: object;
   readonly #call: Unary | Streaming;
   readonly #toGrpcJs: ToGrpcJs;
   readonly #context: CallContext;
@@ -74,6 +75,7 @@ class GrpcJsCall implements ServerCall {
     this.#toGrpcJs = toGrpcJs;
     this.#context = context;
     this.#stream = http2StreamOf(call);
+    this.connection = this.#stream?.session ?? call;
     const deadline = Number(call.getDeadline());
     const timeoutMs = deadline === Infinity ? undefined : Math.max(0, deadline - Date.now());
     this.#life = new CallLife(context.clock, timeoutMs, () => this.#deadlinePassed());

@@ -33,12 +33,15 @@ const ignore = (): void => {};
  * as it is, where grpc-js would copy it for each, and an idle stream takes half of the memory.
  */
 export class Http2Call implements ServerCall {
+  readonly connection: object;
   readonly #stream: ServerHttp2Stream;
   readonly #context: CallContext;
   readonly #life: CallLife;
 
   constructor(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, context: CallContext) {
     this.#stream = stream;
+    // A stream that is over has no session any more, and counts by itself.
+    this.connection = stream.session ?? stream;
     this.#context = context;
     this.#life = new CallLife(context.clock, timeoutOf(headers), () => this.#deadlinePassed());
     stream.on("error", ignore);

@@ -36,12 +36,12 @@ export function listWatchMethods(context: CallContext): Serving {
       if (object === undefined) throw objectNotFound(request.key, revision);
       return [encodeObjectResponse(revision, object, resource.currentHistoryId)];
     }),
-    List: unary<ListRequest__Output>(context, `${service}/List`, async (request, signal) => {
+    List: unary<ListRequest__Output>(context, `${service}/List`, async (request, signal, owner) => {
       const resource = resourceNamed(resources, request.resource);
       const selection = resource.select(request.label_selector, request.field_selector);
       const { list, historyId } = parseList(request, selection, maxPageBytes);
       const result = await inHistory(resource, historyId, signal, () =>
-        resource.list({ ...list, signal }),
+        resource.list({ ...list, signal, owner }),
       );
       return encodePage(result, request, resource.currentHistoryId);
     }),

@@ -24,6 +24,8 @@ export function sizeOf(parts: FrameParts): number {
  * kinds: `Http2Call`, which costs little, and `GrpcJsCall`, which needs nothing but grpc-js's public API.
  */
 export interface ServerCall {
+  /** Its client's connection: what the client makes the process hold or do is counted by this. */
+  readonly connection: object;
   /** When its client gives up, by the clock; undefined: never. The call ends itself then. */
   readonly deadline: number | undefined;
   /** Whether it has ended, or is about to without anybody's doing. */

@@ -8,13 +8,17 @@ const clientGone = new Error("The client no longer waits for the answer.");
 
 /**
  * Serves calls with one answer: `answer` gives its encoding, in parts, or throws, and the signal is aborted when nobody
- * waits for it any more, be it for a deadline, a cancel or a lost connection. `method` is its name in
+ * waits for it any more, be it for a deadline, a cancel or a lost connection. `connection` is the client's. `method` is its name in
  * logs and metrics.
  */
 export function unary<Request>(
   context: CallContext,
   method: string,
-  answer: (request: Request, signal: AbortSignal) => Promise<readonly Uint8Array[]>,
+  answer: (
+    request: Request,
+    signal: AbortSignal,
+    connection: object,
+  ) => Promise<readonly Uint8Array[]>,
 ): (call: ServerCall, request: Decoded<Request>) => void {
   const serve = async (
     call: ServerCall,
@@ -23,7 +27,7 @@ export function unary<Request>(
   ): Promise<void> => {
     try {
       if (fault !== undefined) throw fault;
-      const message = await answer(request, signal);
+      const message = await answer(request, signal, call.connection);
       if (signal.aborted) return;
       call.answer(frameOf(...message));
       context.observer?.sent(method, 1, sizeOf(message));

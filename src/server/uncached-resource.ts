@@ -47,7 +47,7 @@ export class UncachedResource implements ServedResource {
     return this.#namingHistory(this.#storage.get(request));
   }
 
-  list({ selection, ...request }: CacheListRequest): Promise<ListResult> {
+  list({ selection, owner: _, ...request }: CacheListRequest): Promise<ListResult> {
     const predicate = selection?.predicate ?? request.predicate;
     return this.#namingHistory(this.#storage.list({ ...request, predicate }));
   }

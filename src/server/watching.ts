@@ -19,7 +19,12 @@ export function watching(
       const ends = { deadline: call.deadline, expiresAt: expiryOf(context) };
       const parsed = parseWatch(request, selection, ends);
       checkStreamCount(context);
-      new WatchSender(call, resource.watch(parsed), resource, context).start();
+      new WatchSender(
+        call,
+        resource.watch({ ...parsed, owner: call.connection }),
+        resource,
+        context,
+      ).start();
     } catch (error) {
       call.end(statusOf(presentError(error, watchMethod, context.logger)));
     }

@@ -7,6 +7,7 @@ import { CachedStore, silent } from "../cacher/cached-store.ts";
 
 /** A call whose client accepts what it was sent when it is told to. */
 class SlowCall implements ServerCall {
+  readonly connection = this;
   readonly deadline = undefined;
   readonly isOver = false;
   readonly sizes: number[] = [];

@@ -1,0 +1,100 @@
+import { describe, expect, it } from "vitest";
+import { type TimeSlicedWork, TimeSliceScheduler, turnMs } from "../src/time-slices.ts";
+import { FakeClock } from "./fake-clock.ts";
+
+/** A clock on which each step takes as long as it says. */
+class SteppedClock extends FakeClock {
+  #spent = 0;
+
+  override now(): number {
+    return super.now() + this.#spent;
+  }
+
+  spend(ms: number): void {
+    this.#spent += ms;
+  }
+}
+
+function work(
+  clock: SteppedClock,
+  name: string,
+  steps: number,
+  log: string[],
+): TimeSlicedWork<string> {
+  return (function* () {
+    for (let i = 0; i < steps; i++) {
+      if (i > 0) yield;
+      clock.spend(0.5);
+      log.push(name);
+    }
+    return name;
+  })();
+}
+
+describe("The time slice scheduler", () => {
+  it("finishes at once what fits the slice", async () => {
+    const clock = new SteppedClock();
+    const log: string[] = [];
+    const done = new TimeSliceScheduler(clock).run({}, work(clock, "a", 4, log));
+    expect(log).toHaveLength(4);
+    expect(await done).toBe("a");
+  });
+
+  it("gives the event loop back after one turn's slice, and goes on in the next", async () => {
+    const clock = new SteppedClock();
+    const log: string[] = [];
+    const done = new TimeSliceScheduler(clock).run({}, work(clock, "a", 20, log));
+    expect(log).toHaveLength(turnMs / 0.5);
+    clock.runImmediates();
+    expect(await done).toBe("a");
+    expect(log).toHaveLength(20);
+  });
+
+  it("runs the work of one owner in order, and owners in rotation", async () => {
+    const clock = new SteppedClock();
+    const scheduler = new TimeSliceScheduler(clock);
+    const log: string[] = [];
+    const greedy = {};
+    for (let i = 0; i < 100; i++) void scheduler.run(greedy, work(clock, `greedy-${i}`, 10, log));
+    const modest = scheduler.run({}, work(clock, "modest", 2, log));
+    const before = log.length;
+    expect(log).not.toContain("modest");
+    clock.runImmediates();
+    expect(await modest).toBe("modest");
+    // One quantum of the greedy owner at most came before it.
+    expect(log.indexOf("modest") - before).toBeLessThanOrEqual(2);
+    const order = [...new Set(log.filter((name) => name !== "modest"))];
+    expect(order).toEqual(Array.from({ length: 100 }, (_, i) => `greedy-${i}`));
+    expect(scheduler.size).toBe(0);
+  });
+
+  it("makes no further step of work that was aborted, and rejects with the reason", async () => {
+    const clock = new SteppedClock();
+    const scheduler = new TimeSliceScheduler(clock);
+    const log: string[] = [];
+    const abort = new AbortController();
+    const done = scheduler.run({}, work(clock, "a", 100, log), abort.signal);
+    abort.abort(new Error("gone"));
+    clock.runImmediates();
+    await expect(done).rejects.toThrow("gone");
+    expect(log).toHaveLength(turnMs / 0.5);
+  });
+
+  it("rejects with what the work throws, and goes on with the others", async () => {
+    const clock = new SteppedClock();
+    const scheduler = new TimeSliceScheduler(clock);
+    const log: string[] = [];
+    const owner = {};
+    const failing = scheduler.run(
+      owner,
+      // biome-ignore lint/correctness/useYield: work that fails in its first step
+      (function* (): TimeSlicedWork<void> {
+        throw new Error("broken");
+      })(),
+    );
+    const next = scheduler.run(owner, work(clock, "b", 1, log));
+    clock.runImmediates();
+    await expect(failing).rejects.toThrow("broken");
+    expect(await next).toBe("b");
+  });
+});
