@@ -6,6 +6,7 @@ import type { Selection } from "../cacher/selection.ts";
 import type { Clock } from "../clock.ts";
 import { WatchFanoutError } from "../errors.ts";
 import type { ListResult, Storage, WatchStream } from "../storage/storage.ts";
+import type { BytePool } from "./byte-pool.ts";
 import { resetStream } from "./http2-stream.ts";
 import type { SendPatrol } from "./send-patrol.ts";
 
@@ -45,6 +46,12 @@ export interface CallContext {
   readonly responseFlushMs: number;
   /** How long a client may take to send its request before the call is ended. */
   readonly requestMs: number;
+  /** The largest request, in bytes. */
+  readonly maxRequestBytes: number;
+  /** Requests that are not whole, not inflated or not served yet, by connection. */
+  readonly requestPool: BytePool;
+  /** For messages: what the pool allows each connection. */
+  readonly maxUnreadBytesPerConnection: number;
   /** Has every watch that is open. */
   readonly patrol: SendPatrol;
   /** How many watches may be open. */

@@ -1,16 +1,12 @@
-import {
-  type handleUnaryCall,
-  type ServerWritableStream,
-  status,
-  type UntypedServiceImplementation,
-} from "@grpc/grpc-js";
+import { status } from "@grpc/grpc-js";
 import { WatchFanoutError } from "../errors.ts";
 import type { Decoded } from "../wire/decode.ts";
 import { statusOf } from "../wire/errors.ts";
 import type { HealthCheckRequest__Output } from "../wire/generated/grpc/health/v1/HealthCheckRequest.ts";
-import type { HealthCheckResponse } from "../wire/generated/grpc/health/v1/HealthCheckResponse.ts";
-import type { HealthListResponse } from "../wire/generated/grpc/health/v1/HealthListResponse.ts";
-import { http2StreamOf } from "./http2-stream.ts";
+import { healthService } from "../wire/standard-services.ts";
+import { refused } from "./refusals.ts";
+import type { Serving } from "./served-methods.ts";
+import { type FrameParts, frameOf, type ServerCall } from "./server-call.ts";
 
 export type ServingStatus = "SERVING" | "NOT_SERVING";
 
@@ -26,6 +22,8 @@ export class HealthService {
   readonly #statuses: Map<string, ServingStatus>;
   readonly #watches = new Set<HealthWatch>();
   #ended = false;
+  /** What List answers, one for all, as long as nothing changes. */
+  #listed: FrameParts | undefined;
 
   constructor(statuses: ReadonlyMap<string, ServingStatus>) {
     this.#statuses = new Map(statuses);
@@ -33,6 +31,7 @@ export class HealthService {
 
   set(service: string, serving: ServingStatus): void {
     this.#statuses.set(service, serving);
+    this.#listed = undefined;
     for (const watch of this.#watches) watch.tell(this.#of(watch.service));
   }
 
@@ -47,29 +46,24 @@ export class HealthService {
     return this.#watches.size;
   }
 
-  readonly handlers: UntypedServiceImplementation = {
-    Check: ((call, callback) => {
-      const { request, fault } = call.request;
-      if (fault !== undefined) return callback(statusOf(fault));
+  /** How the methods are served, by name. */
+  readonly serving: Serving = {
+    Check: (call: ServerCall, { request, fault }: Check) => {
+      if (fault !== undefined) return call.end(statusOf(fault));
       const serving = this.#statuses.get(request.service);
-      if (serving !== undefined) return callback(null, { status: serving });
+      if (serving !== undefined) return void call.answer(answers[serving]);
       const details = `No service of that name is known here; List tells which are.`;
-      callback({ code: status.NOT_FOUND, details });
-    }) satisfies handleUnaryCall<Check, HealthCheckResponse>,
+      call.end(refused(status.NOT_FOUND, details));
+    },
 
-    List: ((call, callback) => {
-      const { fault } = call.request;
-      if (fault !== undefined) return callback(statusOf(fault));
-      const statuses = [...this.#statuses].map(([name, serving]) => [name, { status: serving }]);
-      callback(null, { statuses: Object.fromEntries(statuses) });
-    }) satisfies handleUnaryCall<Decoded<unknown>, HealthListResponse>,
+    List: (call: ServerCall, { fault }: Decoded<unknown>) => {
+      if (fault !== undefined) return call.end(statusOf(fault));
+      this.#listed ??= listAnswer(this.#statuses);
+      call.answer(this.#listed);
+    },
 
-    Watch: (call: ServerWritableStream<Check, HealthCheckResponse>) => {
-      const { request, fault } = call.request;
-      if (fault !== undefined) {
-        call.emit("error", statusOf(fault));
-        return;
-      }
+    Watch: (call: ServerCall, { request, fault }: Check) => {
+      if (fault !== undefined) return call.end(statusOf(fault));
       const watch = new HealthWatch(call, request.service, () => this.#watches.delete(watch));
       if (!watch.open) return;
       this.#watches.add(watch);
@@ -83,30 +77,42 @@ export class HealthService {
   }
 }
 
+/** What is answered by status, encoded once for all. */
+const answers = {
+  SERVING: checkAnswer("SERVING"),
+  NOT_SERVING: checkAnswer("NOT_SERVING"),
+  SERVICE_UNKNOWN: checkAnswer("SERVICE_UNKNOWN"),
+} as const satisfies Record<Told, readonly [Uint8Array]>;
+
+function checkAnswer(told: Told): readonly [Uint8Array] {
+  return [Buffer.concat(frameOf(healthService.Check.responseSerialize({ status: told })))];
+}
+
+function listAnswer(known: ReadonlyMap<string, ServingStatus>): FrameParts {
+  const statuses = [...known].map(([name, serving]) => [name, { status: serving }]);
+  const response = { statuses: Object.fromEntries(statuses) };
+  return frameOf(healthService.List.responseSerialize(response));
+}
+
 class HealthWatch {
   readonly service: string;
-  readonly #call: ServerWritableStream<Check, HealthCheckResponse>;
+  readonly #call: ServerCall;
   #told: Told | undefined;
   #newest: Told | undefined;
   #busy = false;
   #ending = false;
+  readonly #onClose: () => void;
   open = true;
 
-  constructor(
-    call: ServerWritableStream<Check, HealthCheckResponse>,
-    service: string,
-    onClose: () => void,
-  ) {
+  constructor(call: ServerCall, service: string, onClose: () => void) {
     this.#call = call;
     this.service = service;
-    const close = (): void => {
+    this.#onClose = onClose;
+    if (call.isOver) this.open = false;
+    call.onOver(() => {
       this.open = false;
       onClose();
-    };
-    call.once("cancelled", close);
-    const stream = http2StreamOf(call);
-    stream?.once("close", close);
-    if (call.cancelled || stream?.destroyed === true) this.open = false;
+    });
   }
 
   tell(serving: Told): void {
@@ -125,14 +131,15 @@ class HealthWatch {
     if (newest !== undefined && newest !== this.#told) {
       this.#told = newest;
       this.#busy = true;
-      this.#call.write({ status: newest }, () => {
+      this.#call.send(answers[newest][0], () => {
         this.#busy = false;
         this.#send();
       });
     } else if (this.#ending) {
       this.open = false;
       const message = "This replica is shutting down. Watch another one.";
-      this.#call.emit("error", statusOf(new WatchFanoutError("DRAINING", message)));
+      this.#call.end(statusOf(new WatchFanoutError("DRAINING", message)));
+      this.#onClose();
     }
   }
 }

@@ -1,14 +1,9 @@
-import {
-  constants,
-  type IncomingHttpHeaders,
-  type OutgoingHttpHeaders,
-  type ServerHttp2Stream,
-} from "node:http2";
+import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import { Metadata, status } from "@grpc/grpc-js";
 import type { WireStatus } from "../wire/errors.ts";
 import { CallLife } from "./call-life.ts";
 import { type CallContext, resetUnlessClosed } from "./calls.ts";
-import { timeoutOf } from "./request-headers.ts";
+import { resetStream } from "./http2-stream.ts";
 import type { FrameParts, ServerCall } from "./server-call.ts";
 
 /*
@@ -16,7 +11,7 @@ import type { FrameParts, ServerCall } from "./server-call.ts";
  * https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md.
  */
 
-/** As grpc-js has them, which serves those that compress. */
+/** As grpc-js has them. */
 const responseHeaders = {
   ":status": 200,
   "content-type": "application/grpc+proto",
@@ -37,15 +32,19 @@ export class Http2Call implements ServerCall {
   readonly #stream: ServerHttp2Stream;
   readonly #context: CallContext;
   readonly #life: CallLife;
+  /** Is known once the request has been read. */
+  requestBytes = 0;
+  #onClosed: (() => void) | undefined;
 
-  constructor(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, context: CallContext) {
+  /** `timeoutMs` is after how long its client gives up; undefined: never. */
+  constructor(stream: ServerHttp2Stream, timeoutMs: number | undefined, context: CallContext) {
     this.#stream = stream;
     // A stream that is over has no session any more, and counts by itself.
     this.connection = stream.session ?? stream;
     this.#context = context;
-    this.#life = new CallLife(context.clock, timeoutOf(headers), () => this.#deadlinePassed());
+    this.#life = new CallLife(context.clock, timeoutMs, () => this.#deadlinePassed());
     stream.on("error", ignore);
-    stream.on("close", () => this.#life.over());
+    stream.on("close", () => this.#closed());
   }
 
   get deadline(): number | undefined {
@@ -60,20 +59,26 @@ export class Http2Call implements ServerCall {
     this.#life.onOver(listener);
   }
 
+  onClosed(listener: () => void): void {
+    if (this.#stream.destroyed) listener();
+    else this.#onClosed = listener;
+  }
+
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void {
     if (this.isOver) return;
     this.#respond();
     this.#stream.write(frame, onAccepted);
   }
 
-  answer(parts: FrameParts): void {
-    if (this.isOver) return;
+  answer(parts: FrameParts): FrameParts {
+    if (this.isOver) return [];
     const stream = this.#stream;
     this.#respond();
     stream.cork();
     for (const part of parts) stream.write(part);
     this.#endWith({ "grpc-status": status.OK }, this.#context.responseFlushMs);
     stream.uncork();
+    return parts;
   }
 
   end({ code, details, metadata }: WireStatus): void {
@@ -85,6 +90,18 @@ export class Http2Call implements ServerCall {
       ...metadata.toHttp2Headers(),
     };
     this.#endWith(trailers, this.#context.endFlushMs);
+  }
+
+  reset(): void {
+    this.#life.end();
+    resetStream(this.#stream);
+  }
+
+  #closed(): void {
+    this.#life.over();
+    const onClosed = this.#onClosed;
+    this.#onClosed = undefined;
+    onClosed?.();
   }
 
   #endWith(trailers: OutgoingHttpHeaders, flushMs: number): void {

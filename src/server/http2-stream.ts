@@ -14,11 +14,8 @@ import { type Server, status } from "@grpc/grpc-js";
  */
 
 export interface Http2Listeners {
-  /**
-   * Is called before grpc-js sees the stream, may change the headers, and says whether it has taken the
-   * stream for itself: then grpc-js never sees it.
-   */
-  readonly stream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => boolean;
+  /** Is given all streams, in place of grpc-js, which never sees one. May change the headers. */
+  readonly stream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void;
   /** With TLS: before the handshake. */
   readonly connection: (socket: Socket) => void;
   /** grpc-js listens to errors only while it binds; later ones would end the process. */
@@ -49,22 +46,12 @@ export function listenToHttp2(server: Server, listeners: Http2Listeners): number
   const http2Servers: unknown = Reflect.get(server, "http2Servers");
   if (!(http2Servers instanceof Map)) return 0;
   for (const http2Server of http2Servers.keys() as Iterable<Http2Server>) {
-    takeStreams(http2Server, listeners.stream);
+    http2Server.removeAllListeners("stream");
+    http2Server.on("stream", listeners.stream);
     http2Server.prependListener("connection", listeners.connection);
     http2Server.on("error", listeners.error);
   }
   return http2Servers.size;
-}
-
-function takeStreams(http2Server: Http2Server, takes: Http2Listeners["stream"]): void {
-  const others = http2Server.listeners("stream");
-  http2Server.removeAllListeners("stream");
-  http2Server.on("stream", (stream, headers, ...more) => {
-    // Under TLS a stream may be over before it is told of, and grpc-js answers some without looking: what that
-    // throws nobody would catch.
-    if (takes(stream, headers) || stream.destroyed || stream.closed) return;
-    for (const other of others) Reflect.apply(other, http2Server, [stream, headers, ...more]);
-  });
 }
 
 /**

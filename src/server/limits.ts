@@ -30,6 +30,13 @@ export interface ServerLimits {
   /** How long a client may take to send its request. Default 60 s. */
   readonly requestMs: number;
   /**
+   * How many bytes of requests may be held that are not whole, not inflated or not served yet, of all
+   * connections together. Above that the connection that holds most loses its largest. Default 64 MiB.
+   */
+  readonly maxUnreadBytes: number;
+  /** The same of one connection, which above that loses its largest. Default 16 MiB. */
+  readonly maxUnreadBytesPerConnection: number;
+  /**
    * How long a client may take to accept the end of a stream before it is reset, and to close a
    * connection without calls when the server shuts down. Default 1 s.
    */
@@ -51,6 +58,8 @@ export const defaultServerLimits: ServerLimits = {
   keepaliveTimeoutMs: 20_000,
   responseFlushMs: 60_000,
   requestMs: 60_000,
+  maxUnreadBytes: 64 * 1024 ** 2,
+  maxUnreadBytesPerConnection: 16 * 1024 ** 2,
   maxStreamAgeMs: 60 * 60_000,
   endFlushMs: 1_000,
 };

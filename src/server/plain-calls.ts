@@ -1,74 +1,157 @@
-import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import type { Timer } from "../clock.ts";
-import { WatchFanoutError } from "../errors.ts";
-import { statusOf, type WireStatus } from "../wire/errors.ts";
+import type { WireStatus } from "../wire/errors.ts";
+import type { Reservation } from "./byte-pool.ts";
 import type { CallContext } from "./calls.ts";
 import { Http2Call } from "./http2-call.ts";
-import { isPlainGrpc } from "./request-headers.ts";
-import { RequestReader, refused } from "./request-reader.ts";
-import type { ServedMethod } from "./server-call.ts";
+import { Inflater } from "./inflater.ts";
+import { drainingUnread, outOfRequestRoom, refused, tookTooLong } from "./refusals.ts";
+import { encodingOf, isGrpc, timeoutOf } from "./request-headers.ts";
+import { RequestReader } from "./request-reader.ts";
+import { RequestStream } from "./request-stream.ts";
+import type { ServedConversation, ServedMethod } from "./server-call.ts";
 
-/** How many bytes of requests may have come that are not whole, all together. */
-const maxUnreadBytes = 64 * 1024 ** 2;
-
-/** A call whose request has not come whole. */
+/** A call whose request has not come whole, or waits to be inflated. */
 interface Unread {
   readonly reader: RequestReader;
   readonly since: number;
+  reservation: Reservation | undefined;
 }
 
-/** Serves the calls that need nothing of grpc-js, which are almost all. */
+/** All that can be called, by its path, `/package.Service/Method`. */
+export interface Methods {
+  readonly single: ReadonlyMap<string, ServedMethod>;
+  readonly streaming: ReadonlyMap<string, ServedConversation>;
+}
+
+/** Serves all calls, straight on their HTTP/2 streams. */
 export class PlainCalls {
-  readonly #methods: ReadonlyMap<string, ServedMethod>;
+  readonly #methods: Methods;
   readonly #context: CallContext;
-  readonly #maxRequestBytes: number;
+  readonly #inflater = new Inflater();
   /** The oldest first. */
   readonly #unread = new Map<Http2Call, Unread>();
-  #unreadBytes = 0;
+  /** Those whose request came whole with its first chunk, in this turn of the event loop. */
+  #uncounted: Http2Call[] = [];
   #timer: Timer | undefined;
 
-  /** `methods` by their path. */
-  constructor(
-    methods: ReadonlyMap<string, ServedMethod>,
-    context: CallContext,
-    maxRequestBytes: number,
-  ) {
+  constructor(methods: Methods, context: CallContext) {
     this.#methods = methods;
     this.#context = context;
-    this.#maxRequestBytes = maxRequestBytes;
   }
 
-  /** Takes the stream if it is such a call, and says whether it is. */
-  take(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
-    const method = this.#methods.get(headers[":path"] ?? "");
-    if (method === undefined || !isPlainGrpc(headers)) return false;
-    const call = new Http2Call(stream, headers, this.#context);
-    const reader = new RequestReader(stream, this.#maxRequestBytes, {
-      onBytes: (count) => this.#received(call, count),
-      onMessage: (message) => {
-        this.#forget(call);
-        // Of a call that its client has given up, or that was refused, nothing must be done.
-        if (!call.isOver) method.serve(call, method.decode(message));
-      },
-      onRefused: (why) => this.#refuse(call, why),
-    });
-    this.#unread.set(call, { reader, since: this.#context.clock.now() });
-    call.onOver(() => this.#forget(call));
-    this.#setTimer();
-    return true;
+  /** Serves or refuses the call of a new stream. */
+  take(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
+    if (!isGrpc(headers)) {
+      refuseAsHttp(stream);
+      return;
+    }
+    const timeoutMs = timeoutOf(headers);
+    const isTimeout = !Number.isNaN(timeoutMs);
+    const call = new Http2Call(stream, isTimeout ? timeoutMs : undefined, this.#context);
+    const path = headers[":path"] ?? "";
+    const encoding = encodingOf(headers);
+    const method = this.#methods.single.get(path);
+    const conversation = this.#methods.streaming.get(path);
+    if (!isTimeout) {
+      const details = `Invalid grpc-timeout value "${headers["grpc-timeout"]}"`;
+      call.end(refused(status.INTERNAL, details));
+    } else if (method !== undefined) {
+      this.#read(stream, call, method, encoding);
+    } else if (conversation !== undefined) {
+      const requests = new RequestStream(stream, call, this.#context, {
+        encoding,
+        inflater: this.#inflater,
+        maxBytes: conversation.maxRequestBytes,
+      });
+      conversation.converse(call, () => requests.next());
+    } else {
+      const details = `The server does not implement the method ${path}`;
+      call.end(refused(status.UNIMPLEMENTED, details));
+    }
   }
 
   /** Ends the calls that have not said what they want: the server shuts down and can't wait for it. */
   refuseUnread(): void {
-    for (const call of [...this.#unread.keys()]) this.#refuse(call, statusOf(draining()));
+    for (const call of [...this.#unread.keys()]) this.#refuse(call, drainingUnread());
   }
 
-  #received(call: Http2Call, count: number): void {
-    this.#unreadBytes += count;
-    if (this.#unreadBytes <= maxUnreadBytes) return;
-    const details = "Too much is being received at once. Try again, or at another replica";
-    this.#refuse(call, refused(status.RESOURCE_EXHAUSTED, details));
+  #read(stream: ServerHttp2Stream, call: Http2Call, method: ServedMethod, encoding: string): void {
+    const { clock, maxRequestBytes } = this.#context;
+    const serve = (message: Buffer): void => {
+      this.#forget(call);
+      call.requestBytes = message.length;
+      // Of a call that its client has given up, or that was refused, nothing must be done.
+      if (!call.isOver) method.serve(call, method.decode(message));
+    };
+    const reader = new RequestReader(stream, maxRequestBytes, {
+      onBytes: () => this.#count(call),
+      onMessage: (message, isCompressed) => {
+        if (isCompressed) this.#inflate(call, message, encoding, serve);
+        else serve(message);
+      },
+      onRefused: (why) => this.#refuse(call, why),
+    });
+    this.#unread.set(call, { reader, since: clock.now(), reservation: undefined });
+    call.onOver(() => this.#forget(call));
+    this.#setTimer();
+  }
+
+  #inflate(
+    call: Http2Call,
+    message: Buffer,
+    encoding: string,
+    serve: (message: Buffer) => void,
+  ): void {
+    const { maxRequestBytes } = this.#context;
+    this.#hold(call, message.length);
+    this.#inflater.add({
+      owner: call.connection,
+      encoding,
+      message,
+      maxBytes: maxRequestBytes,
+      onTurn: () => {
+        this.#hold(call, message.length + maxRequestBytes);
+        return this.#unread.has(call);
+      },
+      onInflated: serve,
+      onRefused: (why) => this.#refuse(call, why),
+    });
+  }
+
+  /**
+   * Counts what a call has sent. A request that comes whole at once is counted only if its end does not follow at
+   * once: almost all are such, and must not be refused for what else its connection sends.
+   */
+  #count(call: Http2Call): void {
+    const unread = this.#unread.get(call);
+    if (unread === undefined) return;
+    if (unread.reservation !== undefined || !unread.reader.isWhole) {
+      this.#hold(call, unread.reader.held);
+      return;
+    }
+    this.#uncounted.push(call);
+    if (this.#uncounted.length > 1) return;
+    this.#context.clock.setImmediate(() => {
+      const calls = this.#uncounted;
+      this.#uncounted = [];
+      for (const each of calls) {
+        const reader = this.#unread.get(each)?.reader;
+        if (reader !== undefined) this.#hold(each, reader.held);
+      }
+    });
+  }
+
+  /** Counts so many bytes for a call, as long as it is not read. May refuse it. */
+  #hold(call: Http2Call, bytes: number): void {
+    const unread = this.#unread.get(call);
+    if (unread === undefined) return;
+    const { requestPool, maxUnreadBytesPerConnection } = this.#context;
+    unread.reservation ??= requestPool.reserve(call.connection, 0, () =>
+      this.#refuse(call, outOfRequestRoom(maxUnreadBytesPerConnection)),
+    );
+    unread.reservation.resize(bytes);
   }
 
   #refuse(call: Http2Call, why: WireStatus): void {
@@ -76,12 +159,12 @@ export class PlainCalls {
     call.end(why);
   }
 
-  /** Harmless where its request has been read already. */
+  /** Idempotent. */
   #forget(call: Http2Call): void {
     const unread = this.#unread.get(call);
     if (unread === undefined) return;
     this.#unread.delete(call);
-    this.#unreadBytes -= unread.reader.received;
+    unread.reservation?.release();
     unread.reader.stop();
     if (this.#unread.size > 0) return;
     this.#timer?.cancel();
@@ -93,19 +176,19 @@ export class PlainCalls {
     const { clock, requestMs } = this.#context;
     this.#timer ??= clock.setTimeout(() => {
       this.#timer = undefined;
-      const details = `The request did not come within ${requestMs / 1_000} s`;
       for (const [call, { since }] of this.#unread) {
         if (clock.now() - since < requestMs) break;
-        this.#refuse(call, refused(status.DEADLINE_EXCEEDED, details));
+        this.#refuse(call, tookTooLong(requestMs));
       }
       if (this.#unread.size > 0) this.#setTimer();
     }, requestMs / 8);
   }
 }
 
-function draining(): WatchFanoutError {
-  return new WatchFanoutError(
-    "DRAINING",
-    "This replica is shutting down, and the request has not come. Make the call again at another one.",
-  );
+/** What is not gRPC is refused as HTTP has it, and nothing of it is kept. */
+function refuseAsHttp(stream: ServerHttp2Stream): void {
+  stream.on("error", () => {});
+  if (stream.destroyed || stream.closed) return;
+  stream.respond({ ":status": 415 }, { endStream: true });
+  stream.close(constants.NGHTTP2_NO_ERROR);
 }

@@ -1,40 +1,52 @@
-import { type ServerDuplexStream, status, type UntypedServiceImplementation } from "@grpc/grpc-js";
-import type { Logger } from "pino";
-import type { Decoded } from "../wire/decode.ts";
+import { type ServiceDefinition, status } from "@grpc/grpc-js";
 import type { Descriptors, FileDescriptor } from "../wire/descriptors.ts";
 import { statusOf } from "../wire/errors.ts";
 import type { ServerReflectionRequest__Output } from "../wire/generated/grpc/reflection/v1/ServerReflectionRequest.ts";
 import type { ServerReflectionResponse } from "../wire/generated/grpc/reflection/v1/ServerReflectionResponse.ts";
-import { methodOf, presentError } from "./calls.ts";
+import { type CallContext, methodOf, presentError } from "./calls.ts";
+import { refused } from "./refusals.ts";
+import { decoderOf } from "./served-methods.ts";
+import {
+  frameOf,
+  type NextRequest,
+  RefusedRequest,
+  type ServedConversation,
+  type ServerCall,
+} from "./server-call.ts";
 
-type ReflectionCall = ServerDuplexStream<
-  Decoded<ServerReflectionRequest__Output>,
-  ServerReflectionResponse
->;
 type Answer = Omit<ServerReflectionResponse, "valid_host" | "original_request">;
+type Method = ServiceDefinition[string];
+
+/** The largest question, in bytes: what is asked for is the name of a file or of a symbol. */
+const maxQuestionBytes = 16 * 1024;
 
 /** grpc.reflection.v1 and v1alpha, which differ in nothing but their name. */
 export class ReflectionService {
   readonly #descriptors: Descriptors;
-  readonly #logger: Logger;
-  readonly #calls = new Set<ReflectionCall>();
+  readonly #context: CallContext;
+  readonly #calls = new Set<ServerCall>();
 
-  constructor(descriptors: Descriptors, logger: Logger) {
+  constructor(descriptors: Descriptors, context: CallContext) {
     this.#descriptors = descriptors;
-    this.#logger = logger;
+    this.#context = context;
   }
 
-  readonly handlers: UntypedServiceImplementation = {
-    ServerReflectionInfo: (call: ReflectionCall) => {
-      this.#calls.add(call);
-      call.once("close", () => this.#calls.delete(call));
-      void this.#serve(call);
-    },
-  };
+  /** The one method of either version, by its path. */
+  serving(service: ServiceDefinition): Map<string, ServedConversation> {
+    const methods = Object.values(service).map((method) => {
+      const converse = (call: ServerCall, next: NextRequest): void =>
+        void this.#converse(call, next, method);
+      return [method.path, { maxRequestBytes: maxQuestionBytes, converse }] as const;
+    });
+    return new Map(methods);
+  }
 
   /** Ends all calls. */
   end(): void {
-    for (const call of this.#calls) call.end();
+    for (const call of this.#calls) {
+      this.#calls.delete(call);
+      call.end(refused(status.OK, ""));
+    }
   }
 
   /** How many calls are open. */
@@ -43,31 +55,45 @@ export class ReflectionService {
   }
 
   /** Reads a request when the answer to the one before has been accepted. */
-  async #serve(call: ReflectionCall): Promise<void> {
+  async #converse(call: ServerCall, next: NextRequest, method: Method): Promise<void> {
+    const decode = decoderOf<ServerReflectionRequest__Output>(method.path);
     let release = (): void => {};
-    // A message that is on its way when the call ends is never accepted, nor refused.
-    call.once("close", () => release());
+    call.onOver(() => {
+      this.#calls.delete(call);
+      // A message that is on its way when the call ends is never accepted, nor refused.
+      release();
+    });
+    if (call.isOver) return;
+    this.#calls.add(call);
+    const { clock, responseFlushMs, logger } = this.#context;
     try {
-      // Destroying the call on the way out would leave its HTTP/2 stream open, without a status.
-      for await (const decoded of call.iterator({ destroyOnReturn: false })) {
-        const { request, fault } = decoded as Decoded<ServerReflectionRequest__Output>;
+      for (;;) {
+        const message = await next();
+        if (message === undefined || call.isOver) break;
+        const { request, fault } = decode(message);
         if (fault !== undefined) throw fault;
         const response = {
           valid_host: request.host,
           original_request: request,
           ...this.#answer(request),
         };
+        const frame = Buffer.concat(frameOf(method.responseSerialize(response)));
+        const stalled = clock.setTimeout(() => call.reset(), responseFlushMs);
         await new Promise<void>((resolve) => {
           release = resolve;
-          call.write(response, () => resolve());
+          call.send(frame, () => resolve());
         });
+        stalled.cancel();
+        if (call.isOver) break;
       }
-      call.end();
+      call.end(refused(status.OK, ""));
     } catch (error) {
       // A call that was cancelled, or ended by `end`, has nobody left to tell.
-      if (call.cancelled || call.destroyed || call.writableEnded) return;
-      const told = presentError(error, methodOf(call.getPath()), this.#logger);
-      call.emit("error", statusOf(told));
+      if (call.isOver) return;
+      if (error instanceof RefusedRequest) call.end(error.status);
+      else call.end(statusOf(presentError(error, methodOf(method.path), logger)));
+    } finally {
+      this.#calls.delete(call);
     }
   }
 
@@ -109,8 +135,8 @@ export class ReflectionService {
         if (imported !== undefined) found.add(imported);
       }
     }
-    const bytes = [...found].map((each) => Buffer.from(each.bytes));
-    return { file_descriptor_response: { file_descriptor_proto: bytes } };
+    const bytes = [...found].map(({ bytes }) => bytes);
+    return { file_descriptor_response: { file_descriptor_proto: bytes as Buffer[] } };
   }
 }
 

@@ -23,7 +23,7 @@ export function timeoutOf(headers: IncomingHttpHeaders): number | undefined {
 }
 
 /**
- * Drops a deadline that is too far away for a timer. grpc-js reckons in 32 bits, so that such a call
+ * Drops a deadline that is too far away for a timer. Node.js counts in 32 bits, so that such a call
  * would end at any time, mostly at once. A client keeps its own time besides.
  */
 export function dropDistantDeadline(headers: IncomingHttpHeaders): void {
@@ -31,12 +31,12 @@ export function dropDistantDeadline(headers: IncomingHttpHeaders): void {
   if (timeoutMs !== undefined && timeoutMs > maxTimerMs) delete headers["grpc-timeout"];
 }
 
-/**
- * Whether a call can be served without grpc-js: what is compressed, what is not gRPC and what has a
- * timeout that is none are left to it.
- */
-export function isPlainGrpc(headers: IncomingHttpHeaders): boolean {
-  const encoding = headers["grpc-encoding"] ?? "identity";
-  const isGrpc = headers["content-type"]?.startsWith("application/grpc") === true;
-  return isGrpc && encoding === "identity" && !Number.isNaN(timeoutOf(headers));
+/** Whether the call says that it is gRPC. */
+export function isGrpc(headers: IncomingHttpHeaders): boolean {
+  return headers["content-type"]?.startsWith("application/grpc") === true;
+}
+
+/** How the call's messages are compressed, if they say that they are. */
+export function encodingOf(headers: IncomingHttpHeaders): string {
+  return String(headers["grpc-encoding"] ?? "identity");
 }

@@ -1,14 +1,15 @@
 import type { ServerHttp2Stream } from "node:http2";
-import { Metadata, status } from "@grpc/grpc-js";
+import { status } from "@grpc/grpc-js";
 import { prefixSize } from "../wire/encode.ts";
 import type { WireStatus } from "../wire/errors.ts";
+import { refused, tooLarge } from "./refusals.ts";
 
 /** What becomes of a request. */
 export interface RequestListener {
-  /** So many more bytes of it have come. */
-  onBytes(count: number): void;
+  /** More of it has come. */
+  onBytes(): void;
   /** It has come whole, and the client has said that this is all. */
-  onMessage(message: Buffer): void;
+  onMessage(message: Buffer, isCompressed: boolean): void;
   /** It is none, and the call is to be ended with this. */
   onRefused(status: WireStatus): void;
 }
@@ -17,8 +18,8 @@ export interface RequestListener {
 const firstRoom = 1024;
 
 /**
- * Reads the one message of a request that is not compressed. What is wrong with it is told as grpc-js tells
- * it. Of a stream that is closed before, nothing more is told, or else what came up to then.
+ * Reads the one message of a request. What is wrong with it is told as grpc-js tells it. Of a stream that
+ * is closed before, nothing more is told, or else what came up to then.
  */
 export class RequestReader {
   readonly #stream: ServerHttp2Stream;
@@ -37,12 +38,17 @@ export class RequestReader {
     stream.on("end", this.#finish);
   }
 
-  /** In bytes. */
-  get received(): number {
-    return this.#length;
+  /** How many bytes are held: what has come, and the room that was made for what is to come. */
+  get held(): number {
+    return this.#bytes.length;
   }
 
-  /** Reads no more: what still comes is dropped. Harmless when called twice. */
+  /** Whether what has come is a whole message. */
+  get isWhole(): boolean {
+    return this.#length >= prefixSize + this.#announced;
+  }
+
+  /** Reads no more: what still comes is dropped. Idempotent. */
   stop(): void {
     this.#isStopped = true;
     this.#bytes = Buffer.alloc(0);
@@ -53,26 +59,29 @@ export class RequestReader {
 
   readonly #take = (chunk: Buffer): void => {
     this.#append(chunk);
-    this.#listener.onBytes(chunk.length);
     // Also what comes after a message that is whole is bounded.
     const size = Math.max(this.#announced, this.#length - prefixSize);
-    if (size <= this.#maxBytes || this.#isStopped) return;
-    this.stop();
-    this.#listener.onRefused(tooLarge(size, this.#maxBytes));
+    if (size > this.#maxBytes) {
+      this.stop();
+      this.#listener.onRefused(tooLarge(size, this.#maxBytes));
+      return;
+    }
+    // A chunk holds on to all that the socket was read with at once.
+    if (this.#bytes === chunk && !this.isWhole) this.#makeRoom(Math.max(chunk.length, firstRoom));
+    this.#listener.onBytes();
   };
 
   readonly #finish = (): void => {
     const bytes = this.#bytes.subarray(0, this.#length);
     const fault = faultOf(bytes);
     this.stop();
-    if (fault === undefined) this.#listener.onMessage(bytes.subarray(prefixSize));
+    if (fault === undefined) this.#listener.onMessage(messageOf(bytes), bytes[0] !== 0);
     else this.#listener.onRefused(fault);
   };
 
   /** How long the message says that it is; 0 as long as that has not come. */
   get #announced(): number {
-    const isThere = this.#length >= prefixSize && !this.#isStopped;
-    return isThere ? this.#bytes.readUInt32BE(1) : 0;
+    return this.#length < prefixSize || this.#isStopped ? 0 : this.#bytes.readUInt32BE(1);
   }
 
   /** Most requests are one chunk, which is kept as it is; others are copied together, however small they come. */
@@ -83,15 +92,24 @@ export class RequestReader {
     } else {
       if (needed > this.#bytes.length) {
         const whole = prefixSize + this.#announced;
-        const room = Math.max(needed, Math.min(whole, 2 * this.#bytes.length), firstRoom);
-        const bytes = Buffer.allocUnsafe(room);
-        this.#bytes.copy(bytes, 0, 0, this.#length);
-        this.#bytes = bytes;
+        this.#makeRoom(Math.max(needed, Math.min(whole, 2 * this.#bytes.length)));
       }
       chunk.copy(this.#bytes, this.#length);
     }
     this.#length = needed;
   }
+
+  #makeRoom(bytes: number): void {
+    const room = Buffer.allocUnsafeSlow(bytes);
+    this.#bytes.copy(room, 0, 0, this.#length);
+    this.#bytes = room;
+  }
+}
+
+/** The message of a whole request, which is not to hold on to much that came together with it. */
+function messageOf(bytes: Buffer): Buffer {
+  const message = bytes.subarray(prefixSize);
+  return bytes.buffer.byteLength > 4 * bytes.length ? Buffer.from(message) : message;
 }
 
 /** What is wrong with the bytes of a whole request; undefined: they are one message. */
@@ -102,21 +120,7 @@ function faultOf(bytes: Buffer): WireStatus | undefined {
     const parts = `${bytes.length} of ${end} bytes`;
     return refused(status.UNIMPLEMENTED, `Received no whole request message: ${parts}`);
   }
-  if (bytes[0] !== 0) {
-    return refused(status.INTERNAL, "Received a compressed request without a grpc-encoding");
-  }
-  if (end === bytes.length) return undefined;
-  return refused(status.UNIMPLEMENTED, "Received a second request message");
-}
-
-function tooLarge(size: number, maxBytes: number): WireStatus {
-  return refused(
-    status.RESOURCE_EXHAUSTED,
-    `Received message larger than max (${size} vs ${maxBytes})`,
-  );
-}
-
-/** A status that gRPC itself would give, without a reason of ours. */
-export function refused(code: status, details: string): WireStatus {
-  return { code, details, metadata: new Metadata() };
+  return end === bytes.length
+    ? undefined
+    : refused(status.UNIMPLEMENTED, "Received a second request message");
 }

@@ -1,8 +1,6 @@
-import type { Server, ServiceDefinition } from "@grpc/grpc-js";
+import type { ServiceDefinition } from "@grpc/grpc-js";
 import { type Decoded, strictDeserializer } from "../wire/decode.ts";
 import { descriptors } from "../wire/descriptors.ts";
-import type { CallContext } from "./calls.ts";
-import { streamingHandler, unaryHandler } from "./grpc-js-call.ts";
 import type { ServedMethod, ServerCall } from "./server-call.ts";
 
 /** How methods are served, by their name in the proto. None of these ever throws. */
@@ -16,31 +14,17 @@ export function servedMethods(
   const methods = new Map<string, ServedMethod>();
   for (const [name, { path }] of Object.entries(service)) {
     const serve = serving[name] as ServedMethod["serve"] | undefined;
-    const input = descriptors.inputs.get(path);
-    if (serve === undefined || input === undefined) throw new Error(`${path} is not served.`);
-    methods.set(path, { decode: strictDeserializer(input), serve });
+    if (serve === undefined) throw new Error(`${path} is not served.`);
+    methods.set(path, { decode: decoderOf(path), serve });
   }
   return methods;
 }
 
-/** Has grpc-js serve the methods too, for the calls that are left to it. */
-export function addToGrpcJs(
-  server: Server,
-  service: ServiceDefinition,
-  methods: ReadonlyMap<string, ServedMethod>,
-  context: CallContext,
-): void {
-  for (const definition of Object.values(service)) {
-    const method = methods.get(definition.path);
-    if (method === undefined) continue;
-    const { path, responseStream } = definition;
-    const handler = responseStream
-      ? streamingHandler(method, context)
-      : unaryHandler(method, context);
-    const type = responseStream ? "serverStream" : "unary";
-    server.register(path, handler, asIs, method.decode, type);
+/** What reads the requests of a method. */
+export function decoderOf<T>(path: string): (message: Uint8Array) => Decoded<T> {
+  const input = descriptors.inputs.get(path);
+  if (input === undefined) {
+    throw new Error(`${path} is not in the descriptor set. Run "npm run generate".`);
   }
+  return strictDeserializer(input);
 }
-
-/** Responses are encoded already. */
-const asIs = (message: Buffer): Buffer => message;

@@ -8,17 +8,18 @@ import type { Clock, Timer } from "../clock.ts";
 import { descriptors } from "../wire/descriptors.ts";
 import { listWatchService, writeService } from "../wire/services.ts";
 import { healthService, reflectionServices } from "../wire/standard-services.ts";
+import { BytePool } from "./byte-pool.ts";
 import { type CallContext, methodOf, type RpcObserver, type ServedResource } from "./calls.ts";
+import { addToGrpcJs, boundRequestTime } from "./grpc-js-fallback.ts";
 import { HealthService, type ServingStatus } from "./health-service.ts";
-import { boundResets, listenToHttp2, resetStream, statusCodeOf } from "./http2-stream.ts";
+import { boundResets, listenToHttp2, statusCodeOf } from "./http2-stream.ts";
 import { defaultServerLimits, type ServerLimits } from "./limits.ts";
 import { listWatchMethods } from "./list-watch-service.ts";
-import { PlainCalls } from "./plain-calls.ts";
+import { type Methods, PlainCalls } from "./plain-calls.ts";
 import { ReflectionService } from "./reflection-service.ts";
 import { dropDistantDeadline, maxTimerMs } from "./request-headers.ts";
 import { SendPatrol } from "./send-patrol.ts";
-import { addToGrpcJs, servedMethods } from "./served-methods.ts";
-import { strictService } from "./strict-service.ts";
+import { servedMethods } from "./served-methods.ts";
 import { writeMethods } from "./write-service.ts";
 
 export type { RpcObserver, ServedResource } from "./calls.ts";
@@ -65,8 +66,6 @@ export class RunningServer {
   readonly #reflection: ReflectionService;
   readonly #patrol: SendPatrol;
   readonly #plainCalls: PlainCalls;
-  /** Those of grpc-js whose request has not come whole. */
-  readonly #unreadElsewhere = new Set<ServerHttp2Stream>();
   readonly #sockets = new Set<Socket>();
   readonly #endFlushMs: number;
   #openCalls = 0;
@@ -91,17 +90,25 @@ export class RunningServer {
       endFlushMs: limits.endFlushMs,
       responseFlushMs: limits.responseFlushMs,
       requestMs: limits.requestMs,
+      maxRequestBytes: limits.maxRequestBytes,
+      requestPool: new BytePool({
+        maxBytes: limits.maxUnreadBytes,
+        maxBytesPerOwner: limits.maxUnreadBytesPerConnection,
+      }),
+      maxUnreadBytesPerConnection: limits.maxUnreadBytesPerConnection,
       patrol: this.#patrol,
       maxStreams: limits.maxStreams,
       maxStreamAgeMs: limits.maxStreamAgeMs,
       random: options.random ?? Math.random,
     };
     this.#health = new HealthService(this.#initialHealth());
-    this.#reflection = new ReflectionService(descriptors, logger);
+    this.#reflection = new ReflectionService(descriptors, context);
     this.#server = new Server({
       "grpc.enable_channelz": 0,
       "grpc.max_receive_message_length": limits.maxRequestBytes,
       "grpc.max_concurrent_streams": limits.maxStreamsPerConnection,
+      // Only of calls that are left to grpc-js, which are none in a version that is known here.
+      interceptors: [boundRequestTime(clock, limits.requestMs)],
       "grpc.keepalive_time_ms": limits.keepaliveTimeMs,
       "grpc.keepalive_timeout_ms": limits.keepaliveTimeoutMs,
       ...(limits.maxStreamAgeMs > 0 && {
@@ -113,16 +120,19 @@ export class RunningServer {
       burst: limits.maxStreamsPerConnection,
       perSecond: limits.maxCancelsPerSecond,
     });
-    const reading = servedMethods(listWatchService, listWatchMethods(context));
-    const writing = servedMethods(writeService, writeMethods(context));
-    const methods = new Map([...reading, ...writing]);
-    this.#plainCalls = new PlainCalls(methods, context, limits.maxRequestBytes);
-    addToGrpcJs(this.#server, listWatchService, methods, context);
-    addToGrpcJs(this.#server, writeService, methods, context);
-    this.#server.addService(strictService(healthService), this.#health.handlers);
-    for (const service of reflectionServices) {
-      this.#server.addService(strictService(service), this.#reflection.handlers);
-    }
+    const methods: Methods = {
+      single: new Map([
+        ...servedMethods(listWatchService, listWatchMethods(context)),
+        ...servedMethods(writeService, writeMethods(context)),
+        ...servedMethods(healthService, this.#health.serving),
+      ]),
+      streaming: new Map(
+        reflectionServices.flatMap((service) => [...this.#reflection.serving(service)]),
+      ),
+    };
+    this.#plainCalls = new PlainCalls(methods, context);
+    const services = [listWatchService, writeService, healthService, ...reflectionServices];
+    for (const service of services) addToGrpcJs(this.#server, service, methods, context);
   }
 
   get host(): string {
@@ -161,7 +171,8 @@ export class RunningServer {
     });
     if (listening === 0) {
       logger.warn(
-        "this version of grpc-js is not known: calls are not counted, and a client can hold",
+        "Unsupported grpc-js version: direct HTTP/2 serving and call metrics are disabled, and idle " +
+          "clients can delay shutdown.",
       );
     }
   }
@@ -191,7 +202,6 @@ export class RunningServer {
     }, withinMs);
     const unread = clock.setTimeout(() => {
       this.#plainCalls.refuseUnread();
-      for (const stream of this.#unreadElsewhere) resetStream(stream);
     }, this.#endFlushMs);
     // Whoever has said nothing, or not enough to be told of the end, would never close by itself.
     let flush: Timer | undefined;
@@ -253,8 +263,8 @@ export class RunningServer {
     return ServerCredentials.createSsl(clientCa ?? null, pairs, clientCa !== undefined);
   }
 
-  /** Counts the call, and takes it if it is one that grpc-js need not serve. */
-  #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
+  /** Counts the call, and serves it. */
+  #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
     dropDistantDeadline(headers);
     this.#openCalls++;
     const onEnded = this.#observe(stream, headers[":path"] ?? "");
@@ -263,11 +273,7 @@ export class RunningServer {
       if (this.#openCalls === 0) this.#onIdle?.();
       onEnded?.();
     });
-    if (this.#plainCalls.take(stream, headers)) return true;
-    this.#unreadElsewhere.add(stream);
-    const read = (): void => void this.#unreadElsewhere.delete(stream);
-    stream.on("end", read).on("close", read);
-    return false;
+    this.#plainCalls.take(stream, headers);
   }
 
   /** Tells the observer of a call, and returns what is to be called when it is closed. */

@@ -1,10 +1,8 @@
 import { constants } from "node:http2";
 import { connect } from "node:net";
 import { gzipSync } from "node:zlib";
-import type { Server } from "@grpc/grpc-js";
 import { status } from "@grpc/grpc-js";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { listenToHttp2 } from "../../src/server/http2-stream.ts";
 import { listWatchService, writeService } from "../../src/wire/services.ts";
 import { framed, type RawCall, RawConnection } from "./raw-connection.ts";
 import { type Served, serveThings } from "./served.ts";
@@ -110,19 +108,6 @@ describe("A request that does not come whole", () => {
     expect((await call.drain().ended).code).toBe(status.DEADLINE_EXCEEDED);
   });
 
-  test("is refused where more of such has come than there is room for", async () => {
-    const { server, client } = await serveThings();
-    const raw = new RawConnection(server.port);
-    const mebibyte = Buffer.alloc(1024 ** 2);
-    const head = Buffer.from([0, 0, 0x1f, 0, 0]);
-    const calls = Array.from({ length: 70 }, () => raw.open(Put.path));
-    for (const call of calls) call.stream.write(Buffer.concat([head, mebibyte]));
-    const refused = await Promise.race(calls.map((call) => call.drain().ended));
-    expect(refused.code).toBe(status.RESOURCE_EXHAUSTED);
-    raw.session.destroy();
-    expect((await client.list({ resource })).items).toEqual([]);
-  });
-
   test("does not hold up a server that shuts down, compressed or not", async () => {
     for (const headers of [{}, { "grpc-encoding": "gzip" }]) {
       const { server, clock, recorder } = await serveThings();
@@ -143,27 +128,5 @@ describe("A request that does not come whole", () => {
     call.stream.write(Buffer.from([0, 0xff, 0xff, 0xff, 0xff]));
     const { code, reset } = await call.drain().ended;
     expect([code, reset]).toEqual([status.RESOURCE_EXHAUSTED, constants.NGHTTP2_NO_ERROR]);
-  });
-});
-
-describe("A stream that is over before it is told of", () => {
-  test.each(["destroyed", "closed"])("is not given to grpc-js: %s", (state) => {
-    let listener = (_stream: object): void => {};
-    let told = 0;
-    const http2Server = {
-      listeners: () => [() => told++],
-      removeAllListeners: () => {},
-      prependListener: () => {},
-      on: (event: string, added: (stream: object) => void) => {
-        if (event === "stream") listener = added;
-      },
-    };
-    const server = { http2Servers: new Map([[http2Server, {}]]) } as unknown as Server;
-    const nothing = (): void => {};
-    listenToHttp2(server, { stream: () => false, connection: nothing, error: nothing });
-    listener({ destroyed: false, closed: false, [state]: true });
-    expect(told).toBe(0);
-    listener({ destroyed: false, closed: false });
-    expect(told).toBe(1);
   });
 });

@@ -97,7 +97,7 @@ describe("The HTTP/2 below grpc-js", () => {
   });
 
   test("is done without where it looks otherwise", () => {
-    const listeners = { stream: () => false, connection: () => {}, error: () => {} };
+    const listeners = { stream: () => {}, connection: () => {}, error: () => {} };
     expect(listenToHttp2({ http2Servers: [] } as unknown as Server, listeners)).toBe(0);
     boundResets({} as unknown as Server, { burst: 1, perSecond: 1 });
   });

@@ -1,106 +1,14 @@
-import { gzipSync } from "node:zlib";
 import { status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
 import { listWatchService } from "../../src/wire/services.ts";
-import { framed, type RawCall, RawConnection } from "./raw-connection.ts";
+import { framed, RawConnection } from "./raw-connection.ts";
 import { serveThings } from "./served.ts";
+import { compressed, describeWatchCalls } from "./watch-calls.ts";
 
 const { Watch } = listWatchService;
 const request = Watch.requestSerialize({ resource: "things" });
-const maxRequestBytes = 2 * 1024 ** 2;
 
-function compressed(message: Uint8Array): Buffer {
-  const frame = framed(gzipSync(message));
-  frame[0] = 1;
-  return frame;
-}
-
-/** The same call twice: as it is served here, and as grpc-js serves what it has to decompress. */
-const ways = [
-  ["plain", {}, framed],
-  ["compressed", { "grpc-encoding": "gzip" }, compressed],
-] as const;
-
-describe.each(ways)("A call of Watch that is %s", (_name, headers, frame) => {
-  async function open(): Promise<
-    Awaited<ReturnType<typeof serveThings>> & { call: RawCall; raw: RawConnection }
-  > {
-    const served = await serveThings();
-    const raw = new RawConnection(served.server.port);
-    return { ...served, raw, call: raw.open(Watch.path, headers) };
-  }
-
-  test("is answered with a bookmark, and told what is written", async () => {
-    const { call, storage } = await open();
-    call.stream.end(frame(request));
-    const messages = call.messages();
-    const { value: bookmark } = await messages.next();
-    expect(Watch.responseDeserialize(bookmark)).toMatchObject({ events: [], revision: "1" });
-    await storage.put({ key: "a", value: Buffer.from("x") });
-    const { value: news } = await messages.next();
-    const { events, revision } = Watch.responseDeserialize(news);
-    expect([events.map((event) => event.object?.key), revision]).toEqual([["a"], "2"]);
-  });
-
-  test("may come byte by byte", async () => {
-    const { call } = await open();
-    for (const byte of frame(request)) call.stream.write(Buffer.of(byte));
-    call.stream.end();
-    const { value } = await call.messages().next();
-    expect(Watch.responseDeserialize(value).revision).toBe("1");
-  });
-
-  test("is told why its request is refused", async () => {
-    const { call, server } = await open();
-    call.stream.end(frame(Watch.requestSerialize({ resource: "others" })));
-    const { code, message } = await call.drain().ended;
-    expect([code, message]).toEqual([status.NOT_FOUND, expect.stringContaining('"others"')]);
-    expect(server.openStreams).toBe(0);
-  });
-
-  test("is refused where it says nothing", async () => {
-    const { call } = await open();
-    call.stream.end();
-    expect((await call.drain().ended).code).toBe(status.UNIMPLEMENTED);
-  });
-
-  test("is refused where it says two things", async () => {
-    const { call } = await open();
-    call.stream.end(Buffer.concat([frame(request), frame(request)]));
-    expect((await call.drain().ended).code).toBe(status.UNIMPLEMENTED);
-  });
-
-  test("is refused above the largest request", async () => {
-    const { call } = await open();
-    const large = Watch.requestSerialize({ resource: "x".repeat(maxRequestBytes) });
-    call.stream.end(frame(large));
-    expect((await call.drain().ended).code).toBe(status.RESOURCE_EXHAUSTED);
-  });
-
-  test("is reckoned among the open ones until its client is gone", async () => {
-    const { call, server, recorder } = await open();
-    call.stream.end(frame(request));
-    await call.messages().next();
-    expect(server.openStreams).toBe(1);
-    call.cancel();
-    await recorder.untilEnded(1);
-    expect(server.openStreams).toBe(0);
-    expect(recorder.calls[0]?.code).toBe("CANCELLED");
-  });
-
-  test("ends with the status that comes behind what was sent", async () => {
-    const { call, cacher } = await open();
-    call.stream.end(frame(request));
-    const messages = call.messages();
-    await messages.next();
-    cacher.drain();
-    const { value: bookmark } = await messages.next();
-    expect(Watch.responseDeserialize(bookmark).revision).toBe("1");
-    await expect(messages.next()).rejects.toThrow("ended");
-    const { code, message } = await call.ended;
-    expect([code, message]).toEqual([status.UNAVAILABLE, expect.stringMatching(/[Rr]esume/)]);
-  });
-});
+describeWatchCalls("straight on its HTTP/2 stream");
 
 describe("A call of Watch", () => {
   test.each([
@@ -118,6 +26,15 @@ describe("A call of Watch", () => {
     call.stream.end(bytes);
     expect((await call.drain().ended).code).toBe(code);
     expect(server.openStreams).toBe(0);
+  });
+
+  test("whose client is gone is counted as cancelled", async () => {
+    const { server, recorder } = await serveThings();
+    const call = new RawConnection(server.port).call(Watch.path, request);
+    await call.messages().next();
+    call.cancel();
+    await recorder.untilEnded(1);
+    expect(recorder.calls[0]?.code).toBe("CANCELLED");
   });
 
   test("that is not gRPC is refused as HTTP has it", async () => {

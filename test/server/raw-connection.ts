@@ -13,7 +13,11 @@ export class RawConnection {
 
   /** `window` is how many bytes the server may send on a stream before it is read from. */
   constructor(port: number, window: number = 65_535) {
-    this.session = connect(`http://127.0.0.1:${port}`, { settings: { initialWindowSize: window } });
+    this.session = connect(`http://127.0.0.1:${port}`, {
+      settings: { initialWindowSize: window },
+      // In MB: Node.js's own bound is for what honest clients do.
+      maxSessionMemory: 1_000,
+    });
     this.session.on("error", () => {});
     onTestFinished(() => this.session.destroy());
   }

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
+import { BytePool } from "../../src/server/byte-pool.ts";
 import { SendPatrol } from "../../src/server/send-patrol.ts";
-import type { ServerCall } from "../../src/server/server-call.ts";
+import type { FrameParts, ServerCall } from "../../src/server/server-call.ts";
 import { WatchSender } from "../../src/server/watch-sender.ts";
 import type { WireStatus } from "../../src/wire/errors.ts";
 import { CachedStore, silent } from "../cacher/cached-store.ts";
@@ -8,6 +9,7 @@ import { CachedStore, silent } from "../cacher/cached-store.ts";
 /** A call whose client accepts what it was sent when it is told to. */
 class SlowCall implements ServerCall {
   readonly connection = this;
+  readonly requestBytes = 0;
   readonly deadline = undefined;
   readonly isOver = false;
   readonly sizes: number[] = [];
@@ -25,7 +27,13 @@ class SlowCall implements ServerCall {
     this.#accept();
   }
 
-  answer(): void {}
+  answer(): FrameParts {
+    return [];
+  }
+
+  onClosed(): void {}
+
+  reset(): void {}
 
   end(status: WireStatus): void {
     this.ended = status;
@@ -58,6 +66,9 @@ test.each([
     // Longer than the stall timeout, which is the Cacher's to look after.
     responseFlushMs: 120_000,
     requestMs: 1_000,
+    maxRequestBytes: mebibyte,
+    requestPool: new BytePool({ maxBytes: mebibyte, maxBytesPerOwner: mebibyte }),
+    maxUnreadBytesPerConnection: mebibyte,
     patrol: new SendPatrol(clock, 120_000),
     maxStreams: 1,
     maxStreamAgeMs: 0,
