@@ -1,5 +1,6 @@
 import { invalidRequest } from "../errors.ts";
 import type { WatchEvent } from "../storage/event.ts";
+import { Slabs, smallestSlab } from "../storage/slabs.ts";
 import type { WatchResponse__Output as WireResponse } from "../wire/generated/watchfanout/v1/WatchResponse.ts";
 import { decodeEvent, decodeRevision } from "./decode.ts";
 
@@ -22,6 +23,7 @@ export interface WatchUnit {
  */
 export class UnitAssembler {
   readonly #maxUnitBytes: number;
+  readonly #slabs = new Slabs(smallestSlab);
   #open: WatchEvent[] = [];
   #openBytes = 0;
   #historyId: string;
@@ -35,7 +37,7 @@ export class UnitAssembler {
   /** The unit that this response closes, if it closes one. */
   add(response: WireResponse): WatchUnit | undefined {
     if (response.history_id !== "") this.#historyId = response.history_id;
-    for (const wire of response.events) this.#hold(decodeEvent(wire));
+    for (const wire of response.events) this.#hold(decodeEvent(wire, this.#slabs));
     if (response.revision === undefined) return undefined;
     const events = this.#open;
     this.#open = [];
