@@ -1,5 +1,5 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
-import { type Reason, WatchFanoutError } from "../errors.ts";
+import { type Reason, upstreamUnavailable, WatchFanoutError } from "../errors.ts";
 import { errorOf, retryDelayMs, saysReason } from "../wire/errors.ts";
 import { ClosedError } from "./closed.ts";
 
@@ -115,6 +115,15 @@ export function closedMeanwhile(address: string, isLost: boolean): CallFailure {
     new WatchFanoutError(
       "OUTCOME_UNKNOWN",
       `The client was closed before ${address} answered a write: it may have been applied or not. Read the object before writing again.`,
+    ),
+  );
+}
+
+/** A stream that has begun what belongs together, and then said nothing for so long. */
+export function unitStalled(silentMs: number): CallFailure {
+  return new CallFailure(
+    upstreamUnavailable(
+      `The server left a unit open and sent nothing for ${silentMs / 1_000} s. What had come of it is dropped.`,
     ),
   );
 }

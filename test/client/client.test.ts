@@ -188,7 +188,9 @@ describe("put and delete", () => {
     const db = await serving({ get: (_, callback) => callback(null, found), delete: () => {} });
     // With a connection, so that the delete is sent within its time.
     await db.get("r", "k");
-    await expect(db.delete("r", "k", { timeoutMs: 20 })).rejects.toMatchObject({ reason: "OUTCOME_UNKNOWN" });
+    await expect(db.delete("r", "k", { timeoutMs: 20 })).rejects.toMatchObject({
+      reason: "OUTCOME_UNKNOWN",
+    });
   });
 
   test("are unavailable, and known not to have happened, where nothing listens.", async () => {
