@@ -55,7 +55,8 @@ function decodeLease(wire: string): bigint {
   return lease;
 }
 
-function broken(what: string): WatchFanoutError {
+/** INTERNAL: the server has sent this, which ours never does. */
+export function broken(what: string): WatchFanoutError {
   return new WatchFanoutError(
     "INTERNAL",
     `The server sent ${what}, which its contract rules out. Is what answers there watch-fanout, and of a version that goes with this client?`,
