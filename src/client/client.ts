@@ -1,5 +1,6 @@
 import { type Clock, keepAliveClock } from "../clock.ts";
 import type { StoredObject } from "../storage/object.ts";
+import { listedSlab, Slabs } from "../storage/slabs.ts";
 import type { ListRequest as WireListRequest } from "../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { StoredObject__Output as WireObject } from "../wire/generated/watchfanout/v1/StoredObject.ts";
 import type { WatchRequest as WireWatchRequest } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
@@ -110,9 +111,10 @@ export class Client {
     };
     const response = await this.#connection.read(listWatchService.List, request, options);
     const remaining = response.remaining_item_count;
+    const slabs = new Slabs(listedSlab);
     return {
       revision: decodeRevision(response.revision),
-      items: response.items.map(decodeObject),
+      items: response.items.map((item) => decodeObject(item, slabs)),
       remainingItemCount: remaining === undefined ? undefined : decodeRevision(remaining),
       nextPageToken: response.next_page_token,
       historyId: response.history_id,
@@ -203,7 +205,7 @@ function objectResult(response: {
 }): ObjectResult {
   return {
     revision: decodeRevision(response.revision),
-    object: decodeObject(response.object),
+    object: decodeObject(response.object, new Slabs(0)),
     historyId: response.history_id,
   };
 }

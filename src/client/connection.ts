@@ -28,12 +28,16 @@ const defaultConnectTimeoutMs = 3_000;
 const defaultKeepaliveMs = 30_000;
 const defaultMaxAttempts = 4;
 
+/** An object and the one before it, each as large as etcd can be told to take, which should not be above 10 MiB. */
+export const defaultMaxMessageBytes = 32 * 1024 ** 2;
+
 /** Makes calls, at whichever server is good for it, and again where that is right and can help. */
 export class Connection {
   readonly #endpoints: Endpoints;
   readonly #timeoutMs: number;
   readonly #connectTimeoutMs: number;
   readonly #maxAttempts: number;
+  readonly #maxMessageBytes: number;
   readonly #clock: Clock;
   readonly #random: () => number;
   readonly #closing = new AbortController();
@@ -52,7 +56,14 @@ export class Connection {
       "keepaliveIntervalMs",
       options.keepaliveIntervalMs ?? defaultKeepaliveMs,
     );
-    const settings = { tls: options.tls, keepaliveMs, clock, random };
+    this.#maxMessageBytes = positive(
+      "maxMessageBytes",
+      options.maxMessageBytes ?? defaultMaxMessageBytes,
+    );
+    const settings = {
+      ...{ tls: options.tls, keepaliveMs, clock, random },
+      maxMessageBytes: this.#maxMessageBytes,
+    };
     this.#endpoints = new Endpoints(addresses, settings);
   }
 
@@ -97,7 +108,7 @@ export class Connection {
       if (!signal.aborted) throw streamEndedEarly(address);
     } catch (error) {
       if (signal.aborted) return;
-      failure = failureOf(error, { address, write: false });
+      failure = failureOf(error, this.#callAt(address, false));
       if (failure.elsewhere) endpoint.failed(failure.retryDelayMs);
       throw this.#endpoints.hasOther(endpoint) ? failure.withoutDelay() : failure;
     } finally {
@@ -197,13 +208,17 @@ export class Connection {
     } catch (error) {
       if (signal?.aborted === true) throw signal.reason;
       if (this.closing.aborted) return closedMeanwhile(address, write && isSent);
-      const failure = failureOf(error, { address, write });
+      const failure = failureOf(error, this.#callAt(address, write));
       if (failure.elsewhere) endpoint.failed(failure.retryDelayMs);
       return failure;
     } finally {
       open.calls--;
       for (const each of [signal, this.closing]) each?.removeEventListener("abort", onStop);
     }
+  }
+
+  #callAt(address: string, write: boolean) {
+    return { address, write, maxMessageBytes: this.#maxMessageBytes };
   }
 
   /** Rejects with a CallFailure if there is neither a connection in time nor a reason why not. */

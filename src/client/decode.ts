@@ -1,23 +1,31 @@
 import { WatchFanoutError } from "../errors.ts";
 import { type EventType, WatchEvent } from "../storage/event.ts";
-import { StoredObject } from "../storage/object.ts";
+import type { StoredObject } from "../storage/object.ts";
+import type { Slabs } from "../storage/slabs.ts";
 import type { Event__Output as WireEvent } from "../wire/generated/watchfanout/v1/Event.ts";
 import type { StoredObject__Output as WireObject } from "../wire/generated/watchfanout/v1/StoredObject.ts";
 
 /**
  * The typed form of what comes off the wire. Throws INTERNAL where a server sends what the contract
  * rules out, so that nothing wrong is handed on as if it were right.
+ *
+ * The content is copied into `slabs`: a view would keep the whole message in memory for as long as one of its
+ * objects lives, and nothing that counts bytes would see it.
  */
-export function decodeObject(wire: WireObject | null): StoredObject {
+export function decodeObject(wire: WireObject | null, slabs: Slabs): StoredObject {
   if (wire === null) throw broken("an answer without its object");
-  if (wire.key === "") throw broken("an object without a key");
-  return new StoredObject(
-    wire.key,
-    wire.value,
+  const { key, value } = wire;
+  if (key === "") throw broken("an object without a key");
+  return slabs.store(
+    key,
+    Buffer.byteLength(key),
+    value,
+    0,
+    value.byteLength,
     decodeRevision(wire.create_revision),
     decodeRevision(wire.mod_revision),
     decodeRevision(wire.version),
-    BigInt(wire.lease),
+    decodeLease(wire.lease),
   );
 }
 
@@ -27,11 +35,11 @@ const eventTypes: Readonly<Record<string, EventType>> = {
   EVENT_TYPE_DELETED: "DELETED",
 };
 
-export function decodeEvent(wire: WireEvent): WatchEvent {
+export function decodeEvent(wire: WireEvent, slabs: Slabs): WatchEvent {
   const type = eventTypes[wire.type];
   if (type === undefined) throw broken(`an event of the type ${wire.type}`);
-  const previous = wire.previous === null ? undefined : decodeObject(wire.previous);
-  return new WatchEvent(type, decodeObject(wire.object), previous);
+  const previous = wire.previous === null ? undefined : decodeObject(wire.previous, slabs);
+  return new WatchEvent(type, decodeObject(wire.object, slabs), previous);
 }
 
 /** An int64 as a `number`, which holds every revision below 2^53. */
@@ -41,7 +49,14 @@ export function decodeRevision(wire: string): number {
   return revision;
 }
 
-function broken(what: string): WatchFanoutError {
+function decodeLease(wire: string): bigint {
+  const lease = BigInt(wire);
+  if (lease < 0n) throw broken(`the lease ${wire}`);
+  return lease;
+}
+
+/** INTERNAL: the server has sent this, which ours never does. */
+export function broken(what: string): WatchFanoutError {
   return new WatchFanoutError(
     "INTERNAL",
     `The server sent ${what}, which its contract rules out. Is what answers there watch-fanout, and of a version that goes with this client?`,

@@ -24,6 +24,8 @@ export interface EndpointSettings {
   readonly tls: ClientTls | undefined;
   /** How often a connection that is in use is asked for a sign of life, in milliseconds. */
   readonly keepaliveMs: number;
+  /** The largest message that is taken, in bytes. */
+  readonly maxMessageBytes: number;
   readonly clock: Clock;
   /** Numbers from 0 to below 1, for jitter. */
   readonly random: () => number;
@@ -134,14 +136,17 @@ export class Endpoints {
   }
 }
 
-function open(address: Address, { tls, keepaliveMs }: EndpointSettings): GrpcClient {
+function open(
+  address: Address,
+  { tls, keepaliveMs, maxMessageBytes }: EndpointSettings,
+): GrpcClient {
   const channelCredentials =
     tls === undefined
       ? credentials.createInsecure()
       : credentials.createSsl(tls.ca ?? null, tls.key ?? null, tls.cert ?? null);
   return new GrpcClient(address.target, channelCredentials, {
-    // A response may hold one event of any size; the server keeps all others below 4 MiB.
-    "grpc.max_receive_message_length": -1,
+    // Above gRPC's 4 MiB: a response may hold one event that is larger than that.
+    "grpc.max_receive_message_length": maxMessageBytes,
     "grpc.max_send_message_length": -1,
     // A connection that died without a word is noticed while a watch is open on it.
     "grpc.keepalive_time_ms": keepaliveMs,

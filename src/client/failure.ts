@@ -1,5 +1,5 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
-import { type Reason, WatchFanoutError } from "../errors.ts";
+import { type Reason, upstreamUnavailable, WatchFanoutError } from "../errors.ts";
 import { errorOf, retryDelayMs, saysReason } from "../wire/errors.ts";
 import { ClosedError } from "./closed.ts";
 
@@ -89,6 +89,8 @@ const afterFailure: Readonly<Record<Reason, Retry>> = {
 interface Call {
   readonly address: string;
   readonly write: boolean;
+  /** The largest message that is taken, in bytes. */
+  readonly maxMessageBytes: number;
 }
 
 /** Throws whatever is neither gRPC's nor ours, which is a fault of ours. */
@@ -117,6 +119,15 @@ export function closedMeanwhile(address: string, isLost: boolean): CallFailure {
   );
 }
 
+/** A stream that has begun what belongs together, and then said nothing for so long. */
+export function unitStalled(silentMs: number): CallFailure {
+  return new CallFailure(
+    upstreamUnavailable(
+      `The server left a unit open and sent nothing for ${silentMs / 1_000} s. What had come of it is dropped.`,
+    ),
+  );
+}
+
 /** A stream that the server ended as if all were said, which a watch never is. */
 export function streamEndedEarly(address: string): CallFailure {
   return new CallFailure(unavailable(address, "it ended the stream without an error"));
@@ -124,12 +135,20 @@ export function streamEndedEarly(address: string): CallFailure {
 
 /** What gRPC itself, a proxy or something that is not watch-fanout answers. */
 function bareError(error: ServiceError, closest: Reason, call: Call): WatchFanoutError {
-  const { address, write } = call;
+  const { address, write, maxMessageBytes } = call;
   const { details } = error;
-  if (write && mayHaveBeenApplied(error)) {
+  const isRefusedHere = isRefusedAnswer(error, maxMessageBytes);
+  if (write && (isRefusedHere || mayHaveBeenApplied(error))) {
     return new WatchFanoutError(
       "OUTCOME_UNKNOWN",
       `The write was sent to ${address} and its answer is lost (${details}): it may have been applied or not. Read the object before writing again.`,
+      { cause: error },
+    );
+  }
+  if (isRefusedHere) {
+    return new WatchFanoutError(
+      "VALUE_TOO_LARGE",
+      `${address} sent a message of more than ${maxMessageBytes} bytes, all that this client takes. Raise maxMessageBytes if its objects are so large.`,
       { cause: error },
     );
   }
@@ -178,6 +197,19 @@ function mayHaveBeenApplied({ code, details }: ServiceError): boolean {
     default:
       return false;
   }
+}
+
+/**
+ * Whether it is this client that did not take the answer, for its size. Where a server has the same bound its own
+ * refusal reads alike; of a write that makes more of it than there is, and never less.
+ */
+function isRefusedAnswer({ code, details }: ServiceError, maxBytes: number): boolean {
+  if (code !== status.RESOURCE_EXHAUSTED) return false;
+  return (
+    (details.startsWith("Received message larger than max") &&
+      details.endsWith(` vs ${maxBytes})`)) ||
+    details === `Received message that decompresses to a size larger than ${maxBytes}`
+  );
 }
 
 function isServiceError(error: unknown): error is ServiceError {

@@ -31,6 +31,12 @@ export interface ConnectOptions {
    * certain that nothing was written. Default 4; 1: never again.
    */
   readonly maxAttempts?: number | undefined;
+  /**
+   * The largest message that is taken from a server, in bytes, also after it is inflated. A server keeps all below
+   * 4 MiB but those of one object or event that is larger itself, so this has to be above twice what its store takes.
+   * Beyond it the call is VALUE_TOO_LARGE, of a write OUTCOME_UNKNOWN. Default 32 MiB.
+   */
+  readonly maxMessageBytes?: number | undefined;
   readonly clock?: Clock | undefined;
   /** Numbers from 0 to below 1, for jitter. Default `Math.random`. */
   readonly random?: (() => number) | undefined;

@@ -1,8 +1,11 @@
+import type { Clock } from "../clock.ts";
 import { compareKeys } from "../storage/key-order.ts";
 import { type StoredObject, weight } from "../storage/object.ts";
 import { predicateIdentity } from "../storage/predicate-identity.ts";
 import type { ListRequest, ListResult, RevisionRequirement } from "../storage/storage.ts";
 import type { Page } from "./client.ts";
+import { broken } from "./decode.ts";
+import { ListingPlaces, type Place } from "./listing-places.ts";
 
 /** Asks for one page. */
 export type AskPage = (request: {
@@ -13,25 +16,11 @@ export type AskPage = (request: {
   readonly signal: AbortSignal | undefined;
 }) => Promise<Page>;
 
-/** How many listings may go on where they stopped, and how many bytes of theirs are kept for that. */
-const maxPlaces = 256;
-const maxRestBytes = 16 * 1024 ** 2;
-
 /** The most that a page size on the wire can be. */
 const maxPageSize = 2 ** 31 - 1;
 
-/** Where a listing goes on. */
-interface Place {
-  /** What the first page was asked for with: a token goes with the request that it is from. */
-  readonly at: RevisionRequirement;
-  /** What has come and was too much for the page before. */
-  readonly rest: readonly StoredObject[];
-  readonly restBytes: number;
-  /** Of what follows on the rest; empty: nothing does. */
-  readonly token: string;
-  /** How many objects follow on the rest, where the server knows. */
-  readonly following: number | undefined;
-}
+/** How many pages in a row may have no object. An honest server looks at tens of thousands of objects for each. */
+const maxEmptyPages = 1_000;
 
 /**
  * Lists over a connection. On the wire a listing is continued by a token, here by the last key: so it is kept
@@ -40,11 +29,16 @@ interface Place {
  */
 export class RemoteLister {
   readonly #ask: AskPage;
-  readonly #places = new Map<string, Place>();
-  #restBytes = 0;
+  readonly #places: ListingPlaces;
 
-  constructor(ask: AskPage) {
+  constructor(ask: AskPage, clock?: Clock) {
     this.#ask = ask;
+    this.#places = new ListingPlaces(clock);
+  }
+
+  /** Drops what is kept for listings that go on. */
+  close(): void {
+    this.#places.clear();
   }
 
   async list(request: ListRequest): Promise<ListResult> {
@@ -55,8 +49,11 @@ export class RemoteLister {
     const items: StoredObject[] = [];
     let bytes = 0;
     let revision = at.match === "EXACT" ? at.revision : 0;
-    let { rest, token, following }: Omit<Place, "at" | "restBytes"> = known ?? unread;
+    let { rest, token, following }: Omit<Place, "at"> = known ?? unread;
     let isBegun = known !== undefined;
+    const order = new PageOrder(
+      rest.at(-1)?.key ?? (known === undefined ? "" : (startAfter ?? "")),
+    );
     for (;;) {
       let taken = 0;
       for (; taken < rest.length; taken++) {
@@ -79,13 +76,13 @@ export class RemoteLister {
       isBegun = true;
       revision = page.revision;
       ({ items: rest, nextPageToken: token, remainingItemCount: following } = page);
+      order.check(rest);
     }
     const isLast = rest.length === 0 && token === "";
     const next = isLast ? undefined : items.at(-1)?.key;
     if (next !== undefined) {
-      const restBytes = rest.reduce((sum, object) => sum + weight(object), 0);
-      const place = { at: first, rest, restBytes, token, following };
-      this.#keep(placeName({ ...request, startAfter: next }, revision), place);
+      const place = { at: first, rest, token, following };
+      this.#places.keep(placeName({ ...request, startAfter: next }, revision), place);
     }
     const remaining =
       following === undefined || predicate !== undefined ? undefined : following + rest.length;
@@ -97,22 +94,35 @@ export class RemoteLister {
     if (startAfter === undefined || at.match !== "EXACT") return undefined;
     return this.#places.get(placeName(request, at.revision));
   }
+}
 
-  #keep(name: string, place: Place): void {
-    this.#drop(name);
-    this.#places.set(name, place);
-    this.#restBytes += place.restBytes;
-    for (const oldest of this.#places.keys()) {
-      if (this.#places.size <= maxPlaces && this.#restBytes <= maxRestBytes) return;
-      this.#drop(oldest);
-    }
+/**
+ * Sees to it that a listing gets on: a server that gives the same page for ever, or nothing but empty ones, would
+ * otherwise be listed without end, and what it gives kept.
+ */
+class PageOrder {
+  #last: string;
+  #emptyPages = 0;
+
+  /** All that comes has to sort after `last`. */
+  constructor(last: string) {
+    this.#last = last;
   }
 
-  #drop(name: string): void {
-    const place = this.#places.get(name);
-    if (place === undefined) return;
-    this.#places.delete(name);
-    this.#restBytes -= place.restBytes;
+  /** Throws INTERNAL of what no watch-fanout sends. */
+  check(items: readonly StoredObject[]): void {
+    if (items.length > 0) this.#emptyPages = 0;
+    else if (++this.#emptyPages > maxEmptyPages) {
+      throw broken(`more than ${maxEmptyPages} pages in a row without an object`);
+    }
+    for (const { key } of items) {
+      if (compareKeys(key, this.#last) <= 0) {
+        throw broken(
+          `${JSON.stringify(key)} after ${JSON.stringify(this.#last)}, which is not in key order`,
+        );
+      }
+      this.#last = key;
+    }
   }
 }
 

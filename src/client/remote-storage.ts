@@ -1,3 +1,4 @@
+import type { Clock } from "../clock.ts";
 import { hasReason } from "../errors.ts";
 import { checkDelete, checkGet, checkList, checkPut, checkWatch } from "../storage/checks.ts";
 import type {
@@ -32,6 +33,8 @@ export interface RemoteStorageOptions extends SelectorOptions {
    * was between may be missing, and is not part of any promise: for who wants to know what stands.
    */
   readonly delivery?: "EVERY_EVENT" | "LATEST_STATE" | undefined;
+  /** Default: the machine's own time. Its timers do not keep the process alive. */
+  readonly clock?: Clock | undefined;
 }
 
 /** A prefix that hardly any key has: what is asked for by it is the revision. */
@@ -68,7 +71,7 @@ export class RemoteStorage implements Storage {
     this.#selectors = { labelSelector, fieldSelector };
     this.#delivery = options.delivery ?? "EVERY_EVENT";
     const ask: AskPage = (page) => this.#page({ ...page, ...this.#selectors });
-    this.#lister = new RemoteLister(ask);
+    this.#lister = new RemoteLister(ask, options.clock);
   }
 
   /** The name of the resource that it is of. */
@@ -159,6 +162,7 @@ export class RemoteStorage implements Storage {
   async close(): Promise<void> {
     this.#closing.abort(closed());
     for (const watch of this.#watches) watch.end(closed());
+    this.#lister.close();
   }
 
   get #isSelective(): boolean {

@@ -1,9 +1,9 @@
-import { type Clock, pause } from "../clock.ts";
+import { type Clock, pause, type Timer } from "../clock.ts";
 import type { WatchFanoutError } from "../errors.ts";
 import { Backoff } from "../reflector/backoff.ts";
 import type { WatchRequest as WireRequest } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output as WireResponse } from "../wire/generated/watchfanout/v1/WatchResponse.ts";
-import { CallFailure } from "./failure.ts";
+import { CallFailure, unitStalled } from "./failure.ts";
 import { UnitAssembler, type WatchUnit } from "./unit-assembler.ts";
 
 /** A watch was cut off and goes on by itself. */
@@ -35,6 +35,9 @@ export type OpenStream = (request: WireRequest, signal: AbortSignal) => AsyncIte
 
 const backoffBounds = { initialMs: 200, maxMs: 30_000 };
 
+/** How long a server may say nothing while a unit is open, in milliseconds: what has come of it is held meanwhile. */
+const unitSilenceMs = 60_000;
+
 /**
  * A watch as one endless sequence of whole units, over as many streams as it takes: each new stream
  * goes on after the last unit that was whole, so nothing is missed and nothing comes twice.
@@ -55,6 +58,12 @@ export async function* resumingWatch(
   while (!aborted()) {
     const stream = new AbortController();
     const stop = (): void => stream.abort();
+    let silence: Timer | undefined;
+    let isStalled = false;
+    const stall = (): void => {
+      isStalled = true;
+      stop();
+    };
     for (const end of [signal, closing]) end?.addEventListener("abort", stop);
     try {
       const units = new UnitAssembler(
@@ -65,7 +74,10 @@ export async function* resumingWatch(
       for await (const response of open(next, stream.signal)) {
         if (!opened) options.onOpened?.();
         opened = true;
+        silence?.cancel();
         const unit = units.add(response);
+        // A watch that has nothing to say may be silent; one that is amidst something may not.
+        if (units.isOpen) silence = clock.setTimeout(stall, unitSilenceMs);
         if (unit === undefined) continue;
         if (last === undefined || unit.revision > last.revision) backoff.reset();
         last = unit;
@@ -73,6 +85,7 @@ export async function* resumingWatch(
         yield unit;
         if (aborted()) return;
       }
+      if (isStalled) throw unitStalled(unitSilenceMs);
       if (closing?.aborted !== true) return;
     } catch (error) {
       if (!(error instanceof CallFailure)) throw error;
@@ -82,6 +95,7 @@ export async function* resumingWatch(
       onInterruption?.({ error: error.error, delayMs, resumeRevision: last?.revision });
       await pause(clock, delayMs, signal, closing);
     } finally {
+      silence?.cancel();
       for (const end of [signal, closing]) end?.removeEventListener("abort", stop);
       stream.abort();
     }

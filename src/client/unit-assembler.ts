@@ -1,5 +1,6 @@
 import { invalidRequest } from "../errors.ts";
 import type { WatchEvent } from "../storage/event.ts";
+import { Slabs, smallestSlab } from "../storage/slabs.ts";
 import type { WatchResponse__Output as WireResponse } from "../wire/generated/watchfanout/v1/WatchResponse.ts";
 import { decodeEvent, decodeRevision } from "./decode.ts";
 
@@ -15,6 +16,9 @@ export interface WatchUnit {
   readonly historyId: string;
 }
 
+/** What an event takes in memory beside what its weight counts, in bytes, as measured. */
+const eventOverheadBytes = 192;
+
 /**
  * Puts the responses of one stream together to whole units. A response without a revision leaves its
  * unit open: its events are held back until one with a revision closes it. A stream that ends first
@@ -22,8 +26,10 @@ export interface WatchUnit {
  */
 export class UnitAssembler {
   readonly #maxUnitBytes: number;
+  readonly #slabs = new Slabs(smallestSlab);
   #open: WatchEvent[] = [];
   #openBytes = 0;
+  #isOpen = false;
   #historyId: string;
 
   /** `historyId` is the one that is known so far, for streams that do not name theirs. */
@@ -32,10 +38,16 @@ export class UnitAssembler {
     this.#historyId = historyId;
   }
 
-  /** The unit that this response closes, if it closes one. */
+  /** Whether what came last belongs to a unit that is not whole. */
+  get isOpen(): boolean {
+    return this.#isOpen;
+  }
+
+  /** The unit that this response closes, if it closes one. Throws INVALID_REQUEST of one that is too large. */
   add(response: WireResponse): WatchUnit | undefined {
     if (response.history_id !== "") this.#historyId = response.history_id;
-    for (const wire of response.events) this.#hold(decodeEvent(wire));
+    for (const wire of response.events) this.#hold(decodeEvent(wire, this.#slabs));
+    this.#isOpen = response.revision === undefined;
     if (response.revision === undefined) return undefined;
     const events = this.#open;
     this.#open = [];
@@ -50,7 +62,7 @@ export class UnitAssembler {
 
   #hold(event: WatchEvent): void {
     this.#open.push(event);
-    this.#openBytes += event.weight;
+    this.#openBytes += event.weight + eventOverheadBytes;
     if (this.#openBytes <= this.#maxUnitBytes) return;
     throw invalidRequest(
       "maxUnitBytes",

@@ -7,6 +7,9 @@ import { StoredObject } from "./object.ts";
  */
 export const smallestSlab = 2 * 1024;
 
+/** How large the slabs of what is listed become, in bytes. */
+export const listedSlab = 64 * 1024;
+
 /** What does not fit so many times into the largest slab gets a buffer of its own. */
 const leastPerSlab = 4;
 

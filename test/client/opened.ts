@@ -1,12 +1,19 @@
 import { createServer, type Server } from "node:net";
+import { ServerCredentials, type ServerOptions } from "@grpc/grpc-js";
 import { onTestFinished } from "vitest";
 import { type Client, connect } from "../../src/client/client.ts";
 import type { ConnectOptions } from "../../src/client/options.ts";
 import { type Script, startScriptedServer } from "./scripted-server.ts";
 
 /** A scripted server that is there for as long as the test. */
-export async function server(script: Script): Promise<string> {
-  const { address, stop } = await startScriptedServer(script);
+export function server(script: Script): Promise<string> {
+  return serverWith({}, script);
+}
+
+/** The same, with gRPC options. */
+export async function serverWith(options: ServerOptions, script: Script): Promise<string> {
+  const plain = ServerCredentials.createInsecure();
+  const { address, stop } = await startScriptedServer(script, plain, options);
   onTestFinished(stop);
   return address;
 }

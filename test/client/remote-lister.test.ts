@@ -5,6 +5,7 @@ import { type AskPage, RemoteLister } from "../../src/client/remote-lister.ts";
 import { compareKeys } from "../../src/storage/key-order.ts";
 import { StoredObject } from "../../src/storage/object.ts";
 import type { ListRequest, ListResult } from "../../src/storage/storage.ts";
+import { FakeClock } from "../fake-clock.ts";
 
 const revision = 9;
 const exact = { match: "EXACT", revision } as const;
@@ -173,5 +174,86 @@ describe("A listing over a connection", () => {
     expect(service.asked).toHaveLength(1);
     expect(keysOf(await lister.list({ ...request, startAfter: "a" }))).toEqual(["b"]);
     expect(service.asked).toHaveLength(2);
+  });
+
+  test("counts a place's token, however long the server makes it.", async () => {
+    const asked: string[] = [];
+    const ask: AskPage = async ({ pageToken }) => {
+      asked.push(pageToken.slice(0, 1));
+      const key = pageToken === "" ? "a" : "b";
+      const items = [new StoredObject(key, new Uint8Array(1), 1, 1, 1, 0n)];
+      const nextPageToken = pageToken === "" ? "t".repeat(16 * 1024 ** 2) : "";
+      return { revision, items, remainingItemCount: undefined, nextPageToken, historyId: "h" };
+    };
+    const lister = new RemoteLister(ask);
+    const request = { prefix: "", limit: 1, at: exact };
+    await lister.list(request);
+    await lister.list({ ...request, startAfter: "a" });
+    // Its place took more than all may, so it was not kept.
+    expect(asked).toEqual(["", "", "t"]);
+  });
+
+  test("keeps a place for five minutes.", async () => {
+    const clock = new FakeClock();
+    const service = new Service(letters, 3);
+    const lister = new RemoteLister(service.ask, clock);
+    const request = { prefix: "", limit: 3, at: exact };
+    const firstAskedFor = async (startAfter: string): Promise<string | undefined> => {
+      service.asked.splice(0);
+      await lister.list({ ...request, startAfter });
+      return service.asked[0]?.pageToken;
+    };
+    await lister.list(request);
+    clock.advance(200_000);
+    expect(await firstAskedFor("c")).toBe("|EXACT|c");
+    clock.advance(100_000);
+    expect(await firstAskedFor("c")).toBe("");
+    expect(await firstAskedFor("f")).toBe("|EXACT|f");
+    clock.advance(300_000);
+    expect(await firstAskedFor("f")).toBe("");
+  });
+
+  test("leaves nothing behind when it is closed.", async () => {
+    const clock = new FakeClock();
+    const lister = new RemoteLister(new Service(letters, 3).ask, clock);
+    await lister.list({ prefix: "", limit: 3, at: exact });
+    lister.close();
+    expect(clock.pendingTimers).toBe(0);
+  });
+});
+
+describe("A listing that never ends is given up:", () => {
+  const page = (items: readonly StoredObject[]): Page => {
+    const nextPageToken = "more";
+    return { revision, items, remainingItemCount: undefined, nextPageToken, historyId: "h" };
+  };
+  const object = (key: string) => new StoredObject(key, new Uint8Array(1), 1, 1, 1, 0n);
+  const request = { prefix: "", limit: 0, at: linearizable };
+
+  test("of pages without objects there are 1,000 in a row at the most.", async () => {
+    let asked = 0;
+    const lister = new RemoteLister(async () => page(++asked % 900 === 0 ? [object("a")] : []));
+    await expect(lister.list({ ...request, limit: 1 })).resolves.toMatchObject({ next: "a" });
+    asked = 0;
+    const empty = new RemoteLister(async () => {
+      asked++;
+      return page([]);
+    });
+    await expect(empty.list(request)).rejects.toMatchObject({
+      reason: "INTERNAL",
+      message: expect.stringMatching(/1000 pages in a row/),
+    });
+    expect(asked).toBe(1_001);
+  });
+
+  test.each([
+    ["the same page again and again", ["a", "b"]],
+    ["objects that are not in key order", ["b", "a"]],
+  ])("%s.", async (_name, keys) => {
+    const lister = new RemoteLister(async () => page(keys.map(object)));
+    await expect(lister.list(request)).rejects.toMatchObject({
+      reason: "INTERNAL",
+      message: expect.stringMatching(/key order/),
+    });
   });
 });

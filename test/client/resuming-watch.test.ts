@@ -16,8 +16,29 @@ import { wireEvent, wireResponse } from "./wire-messages.ts";
 /** What one stream says, and how it ends; without an end it stays open. */
 interface StreamScript {
   readonly responses?: readonly WatchResponse__Output[];
+  /** What it says when the test has it. */
+  readonly follows?: Parts;
   readonly ends?: Reason;
   readonly retryDelayMs?: number;
+}
+
+/** Responses that are said by hand. */
+class Parts {
+  readonly #said: WatchResponse__Output[] = [];
+  #wake = (): void => {};
+
+  say(response: WatchResponse__Output): void {
+    this.#said.push(response);
+    this.#wake();
+  }
+
+  async *all(): AsyncGenerator<WatchResponse__Output, void, void> {
+    for (;;) {
+      const next = this.#said.shift();
+      if (next !== undefined) yield next;
+      else await new Promise<void>((resolve) => (this.#wake = resolve));
+    }
+  }
 }
 
 const request: WatchRequest = { resource: "r", prefix: "p/" };
@@ -32,6 +53,7 @@ function watchOver(scripts: readonly StreamScript[], from: WatchRequest = reques
     const script = scripts[requests.length];
     requests.push(asked);
     yield* script?.responses ?? [];
+    yield* script?.follows?.all() ?? [];
     if (script?.ends === undefined) {
       if (!signal.aborted) await once(signal, "abort");
       return;
@@ -198,6 +220,46 @@ describe("A stream that ends with", () => {
   ])("%s is followed by another.", async (ends) => {
     const { units } = watchOver([{ ends }, { responses: [event("a", 1)] }]);
     expect(keys(await take(units, 1))).toEqual(["a@1"]);
+  });
+});
+
+describe("A stream that leaves a unit open", () => {
+  test("and says nothing for a minute is cut off, and another follows.", async () => {
+    const { clock, units, interruptions } = watchOver([
+      { responses: [wireResponse(3), open("a", 4)] },
+      { responses: [event("a", 4)] },
+    ]);
+    await take(units, 1);
+    const next = take(units, 1);
+    await clock.elapse(59_999);
+    expect(interruptions).toEqual([]);
+    await clock.elapse(1);
+    expect(keys(await next)).toEqual(["a@4"]);
+    expect(interruptions).toMatchObject([
+      { error: { reason: "UPSTREAM_UNAVAILABLE" }, resumeRevision: 3 },
+    ]);
+  });
+
+  test("has a minute more with each part of it.", async () => {
+    const parts = new Parts();
+    const { clock, interruptions, units } = watchOver([{ follows: parts }]);
+    const whole = take(units, 1);
+    for (const part of [open("a", 4), open("b", 4), wireResponse(4)]) {
+      await clock.elapse(59_999);
+      parts.say(part);
+    }
+    expect(keys(await whole)).toEqual(["a@4", "b@4"]);
+    expect(interruptions).toEqual([]);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("has no such bound once the unit is closed, as then there may be nothing to say.", async () => {
+    const { clock, units, abort } = watchOver([{ responses: [open("a", 4), wireResponse(4)] }]);
+    await take(units, 1);
+    const next = units.next();
+    await clock.elapse(3_600_000);
+    abort.abort();
+    expect((await next).done).toBe(true);
   });
 });
 

@@ -3,6 +3,7 @@ import {
   type handleUnaryCall,
   Server,
   ServerCredentials,
+  type ServerOptions,
 } from "@grpc/grpc-js";
 import { invalidRequest, type WatchFanoutError } from "../../src/errors.ts";
 import { statusOf } from "../../src/wire/errors.ts";
@@ -36,8 +37,9 @@ export interface ScriptedServer {
 export async function startScriptedServer(
   script: Script,
   credentials: ServerCredentials = ServerCredentials.createInsecure(),
+  options: ServerOptions = {},
 ): Promise<ScriptedServer> {
-  const server = new Server();
+  const server = new Server(options);
   const unscripted = invalidRequest("method", "This is not in the script.");
   const refuse: handleUnaryCall<unknown, never> = (_, callback) => callback(statusOf(unscripted));
   const refuseStream: Script["watch"] = (call) => endWith(call, unscripted);

@@ -51,14 +51,32 @@ test("A stream that names no history has the one that is known already.", () => 
 });
 
 test("A unit larger than the bound is refused, with the bound in the message.", () => {
-  const units = assembler(150);
+  const units = assembler(600);
   units.add(wireResponse(undefined, [wireEvent("ADDED", "a", 1)]));
   const second = wireResponse(undefined, [wireEvent("ADDED", "b", 1), wireEvent("ADDED", "c", 1)]);
-  expect(() => units.add(second)).toThrow(/more than 150 bytes.*maxUnitBytes/);
+  expect(() => units.add(second)).toThrow(/more than 600 bytes.*maxUnitBytes/);
+});
+
+test("Events that hold next to nothing count for what they take in memory.", () => {
+  const units = assembler(1024 ** 2);
+  const event = wireEvent("DELETED", "k", 1);
+  const add = (): void => {
+    for (let i = 0; i < 4096; i++) units.add(wireResponse(undefined, [event]));
+  };
+  expect(add).toThrow(/maxUnitBytes/);
+});
+
+test("A unit is open until a response has its revision.", () => {
+  const units = assembler();
+  expect(units.isOpen).toBe(false);
+  units.add(wireResponse(undefined));
+  expect(units.isOpen).toBe(true);
+  units.add(wireResponse(7));
+  expect(units.isOpen).toBe(false);
 });
 
 test("The bound is of one unit, not of all.", () => {
-  const units = assembler(100);
+  const units = assembler(300);
   for (let revision = 1; revision < 50; revision++) {
     expect(units.add(wireResponse(revision, [wireEvent("ADDED", "a", revision)]))).toBeDefined();
   }

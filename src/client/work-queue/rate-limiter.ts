@@ -14,26 +14,39 @@ export interface RateLimiter {
   numRequeues(item: unknown): number;
 }
 
+/** As many items as a work queue may know keys. */
+const defaultMaxItems = 1_000_000;
+
 /**
  * A delay for each item that doubles with each of its failures. Holds a number for each item that has failed
- * and was not forgotten since: who gives an item up has to say so.
+ * and was not forgotten since: who gives an item up has to say so. Whoever does not is bounded by `maxItems`:
+ * beyond that, the item that has not failed for longest is forgotten.
  */
 export class ItemExponentialFailureRateLimiter implements RateLimiter {
   readonly #baseDelayMs: number;
   readonly #maxDelayMs: number;
+  readonly #maxItems: number;
+  /** The one that has not failed for longest comes first. */
   readonly #failures = new Map<unknown, number>();
 
-  /** The delay after the first failure, and the longest one, both in milliseconds. Throws INVALID_REQUEST. */
-  constructor(baseDelayMs: number, maxDelayMs: number) {
+  /**
+   * The delay after the first failure, and the longest one, both in milliseconds, and how many items are known at
+   * most. Throws INVALID_REQUEST.
+   */
+  constructor(baseDelayMs: number, maxDelayMs: number, maxItems: number = defaultMaxItems) {
     checkAbove0("baseDelayMs", baseDelayMs);
     checkAbove0("maxDelayMs", maxDelayMs);
+    checkAbove0("maxItems", maxItems);
+    this.#maxItems = maxItems;
     this.#baseDelayMs = baseDelayMs;
     this.#maxDelayMs = maxDelayMs;
   }
 
   when(item: unknown): number {
     const failures = this.numRequeues(item);
+    this.#failures.delete(item);
     this.#failures.set(item, failures + 1);
+    if (this.#failures.size > this.#maxItems) this.#forgetOldest();
     return Math.min(this.#maxDelayMs, this.#baseDelayMs * 2 ** failures);
   }
 
@@ -43,6 +56,13 @@ export class ItemExponentialFailureRateLimiter implements RateLimiter {
 
   numRequeues(item: unknown): number {
     return this.#failures.get(item) ?? 0;
+  }
+
+  #forgetOldest(): void {
+    for (const item of this.#failures.keys()) {
+      this.#failures.delete(item);
+      return;
+    }
   }
 }
 

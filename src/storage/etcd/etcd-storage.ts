@@ -38,6 +38,11 @@ export interface EtcdStorageOptions {
   readonly prefix: string;
   /** Default: the client's. */
   readonly logger?: Logger | undefined;
+  /**
+   * How many bytes of one revision a watch holds until it is whole. A transaction that deletes a range may be of
+   * any size; a watch ends with HISTORY_LOST at one above this. Default 256 MiB.
+   */
+  readonly maxRevisionBytes?: number | undefined;
 }
 
 /**
@@ -55,6 +60,7 @@ export class EtcdStorage implements Storage {
   readonly #reads: PointReads;
   readonly #lister: Lister;
   readonly #writer: Writer;
+  readonly #maxRevisionBytes: number | undefined;
   readonly #watches = new Set<EtcdWatch>();
   /** The newest revision read, which a read of ANY does not go behind. */
   #newest = 0;
@@ -68,6 +74,7 @@ export class EtcdStorage implements Storage {
     const { key: marker } = client.history;
     this.#hasMarker = marker.subarray(0, this.#prefix.byteLength).equals(this.#prefix);
     this.#leftOut = new LeftOutKeys(client.clock, options.logger ?? client.logger);
+    this.#maxRevisionBytes = options.maxRevisionBytes;
     this.#reads = new PointReads(client, prefixRange(this.#prefix).key);
     this.#writer = new Writer(client);
     this.#lister = new Lister({
@@ -121,6 +128,7 @@ export class EtcdStorage implements Storage {
         range: this.#rangeOf(request.scope),
         prefixBytes: this.#prefix.byteLength,
         keyOf: (kv) => this.#keyOf(kv),
+        maxRevisionBytes: this.#maxRevisionBytes,
         onEnd: (ended) => this.#watches.delete(ended),
       },
       request,

@@ -14,6 +14,8 @@ const compactRevisionTimeoutMs = 2_000;
 export class PointReads {
   readonly #client: EtcdClient;
   readonly #key: Buffer;
+  /** The question for the compacted revision that is under way, which all who ask meanwhile share. */
+  #compactRevision: Promise<number | undefined> | undefined;
 
   constructor(client: EtcdClient, key: Buffer) {
     this.#client = client;
@@ -57,9 +59,17 @@ export class PointReads {
   /**
    * The revision that etcd was last compacted at, so the oldest that can be read at or watched from;
    * undefined if it can't be found out now. No call tells it, but etcd cancels a watch from before it
-   * with that revision.
+   * with that revision. One stream at a time, however many ask: a client that reads at old revisions costs etcd
+   * no more than that.
    */
-  async compactRevision(): Promise<number | undefined> {
+  compactRevision(): Promise<number | undefined> {
+    this.#compactRevision ??= this.#findCompactRevision().finally(() => {
+      this.#compactRevision = undefined;
+    });
+    return this.#compactRevision;
+  }
+
+  async #findCompactRevision(): Promise<number | undefined> {
     const { clock } = this.#client;
     const stopping = new AbortController();
     const timer = clock.setTimeout(

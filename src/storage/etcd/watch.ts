@@ -42,6 +42,8 @@ export interface WatchSource {
   readonly prefixBytes: number;
   /** The relative key; undefined if nobody is to be told of it. */
   readonly keyOf: (kv: DecodedKeyValue) => string | undefined;
+  /** How much of one revision is held until it is whole, in bytes. */
+  readonly maxRevisionBytes: number | undefined;
   /** Called once, when the watch needs nothing of the storage any more. */
   readonly onEnd: (watch: EtcdWatch) => void;
 }
@@ -60,7 +62,7 @@ export class EtcdWatch implements WatchStream {
   readonly #request: WatchRequest;
   readonly #queue: ConfirmedQueue;
   readonly #slabs = new Slabs(smallestSlab);
-  #revisions = new WholeRevisions();
+  #revisions: WholeRevisions;
   readonly #progress: ProgressAsker;
   readonly #stopping = new AbortController();
   /** Everything up to and including this revision has come. */
@@ -86,6 +88,7 @@ export class EtcdWatch implements WatchStream {
   constructor(source: WatchSource, request: WatchRequest) {
     this.#source = source;
     this.#request = request;
+    this.#revisions = new WholeRevisions(source.maxRevisionBytes);
     const { clock } = source.client;
     this.#queue = new ConfirmedQueue({
       isKept: (revision) => source.reads.isKept(revision, this.#stopping.signal),
@@ -198,7 +201,7 @@ export class EtcdWatch implements WatchStream {
     this.#call = undefined;
     this.#isCreated = false;
     this.#progress.lost();
-    this.#revisions = new WholeRevisions();
+    this.#revisions = new WholeRevisions(this.#source.maxRevisionBytes);
     if (this.#isPaused) this.#resume();
     if (++this.#omissions > maxOmissions) {
       throw this.#silent("keeps leaving out what objects were before, on a watch");

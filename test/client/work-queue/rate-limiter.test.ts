@@ -35,6 +35,26 @@ describe("The exponential limiter", () => {
   });
 });
 
+describe("The exponential limiter's table", () => {
+  it("holds so many items and no more: of the one that has not failed for longest it knows nothing", () => {
+    const limiter = new ItemExponentialFailureRateLimiter(5, 1_000, 3);
+    for (const item of ["a", "b", "c", "a"]) limiter.when(item);
+    limiter.when("d");
+    expect(["a", "b", "c", "d"].map((item) => limiter.numRequeues(item))).toEqual([2, 0, 1, 1]);
+    expect(limiter.when("b")).toBe(5);
+  });
+
+  it("has room for as many items as a work queue for keys unless told otherwise", () => {
+    const limiter = new ItemExponentialFailureRateLimiter(5, 1_000);
+    for (let item = 0; item <= 1_000_000; item++) limiter.when(item);
+    expect([0, 1, 1_000_000].map((item) => limiter.numRequeues(item))).toEqual([0, 1, 1]);
+  });
+
+  it.each([0, -1, Number.NaN])("can't be of %s items", (maxItems) => {
+    expect(() => new ItemExponentialFailureRateLimiter(5, 1_000, maxItems)).toThrow(/maxItems/);
+  });
+});
+
 describe("The token bucket", () => {
   it("lets a burst through at once, and then one each interval, whichever item it is", () => {
     const limiter = new BucketRateLimiter({ perSecond: 10, burst: 3, clock: new FakeClock() });
