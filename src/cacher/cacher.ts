@@ -256,6 +256,7 @@ export class Cacher implements Storage {
         oldestRevision: history.floor.revision,
       },
       ...watcherStats(this.#watches.all, this.#dispatcher),
+      filters: this.#watches.filters,
       folds: this.#watches.folds.stats(),
       waiting: this.#waiters.size,
       receivedEvents: this.#intake.receivedEvents,

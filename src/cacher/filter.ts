@@ -6,6 +6,7 @@ import { transition } from "../storage/transition.ts";
 import type { HistoryNode } from "./history.ts";
 import type { CacheWatchRequest } from "./request.ts";
 import type { Selection } from "./selection.ts";
+import { shortName } from "./short-name.ts";
 
 /** What a watch asks to see: which keys, which objects, and whether with the object before. */
 export class Filter {
@@ -16,7 +17,7 @@ export class Filter {
   readonly selection: Selection | undefined;
   readonly predicate: Predicate | undefined;
   readonly withPrevious: boolean;
-  /** The same for all filters that let the same through in the same way. */
+  /** A short name for all filters that let the same through in the same way, and for no others. */
   readonly identity: string;
 
   constructor(
@@ -28,12 +29,10 @@ export class Filter {
     this.selection = selection;
     this.predicate = selection?.predicate ?? request.predicate;
     this.withPrevious = request.withPrevious;
-    this.identity = JSON.stringify([
-      this.withPrevious,
-      this.key ?? null,
-      this.prefix,
-      selection?.canonical ?? predicateIdentity(request.predicate),
-    ]);
+    const picks = selection?.canonical ?? predicateIdentity(request.predicate);
+    this.identity = shortName(
+      JSON.stringify([this.withPrevious, this.key ?? null, this.prefix, picks]),
+    );
   }
 
   includes(key: string): boolean {

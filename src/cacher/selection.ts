@@ -3,12 +3,20 @@ import type { FieldSelector } from "../selector/field-selector.ts";
 import type { LabelSelector } from "../selector/label-selector.ts";
 import type { StoredObject } from "../storage/object.ts";
 import type { Predicate } from "../storage/storage.ts";
+import { shortName } from "./short-name.ts";
+
+/** A selection without requirements, with its two selectors and the functions that it brings, in bytes. */
+const selectionBytes = 500;
 
 /** What a label selector and a field selector pick of a resource's objects. */
 export class Selection {
-  /** The same for all that pick by the same requirements, however they were spelt. */
+  /** A short name for all that pick by the same requirements, however they were spelt, and for no others. */
   readonly canonical: string;
   readonly predicate: Predicate;
+  /** How many requirements an object is held against. */
+  readonly requirements: number;
+  /** What it takes to keep it, in bytes: an estimate. */
+  readonly bytes: number;
   readonly #labels: LabelSelector;
   readonly #fields: FieldSelector;
   readonly #attributesOf: (object: StoredObject) => Attributes;
@@ -21,8 +29,10 @@ export class Selection {
     this.#labels = labels;
     this.#fields = fields;
     this.#attributesOf = attributesOf;
-    this.canonical = JSON.stringify([labels.canonical, fields.canonical]);
+    this.canonical = shortName(JSON.stringify([labels.canonical, fields.canonical]));
     this.predicate = (object) => this.matches(object);
+    this.requirements = labels.requirements.length + fields.requirements.length;
+    this.bytes = selectionBytes + labels.bytes + fields.bytes;
   }
 
   matches(object: StoredObject): boolean {

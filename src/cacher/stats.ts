@@ -24,6 +24,8 @@ export interface CacherStats {
     readonly oldestRevision: number;
   };
   readonly watchers: Readonly<Record<Exclude<WatcherState, "ended">, number>>;
+  /** How many different filters the watchers have: those who ask for the same share one. */
+  readonly filters: number;
   /** What waits in the inputs of all watchers. */
   readonly input: {
     readonly batches: number;

@@ -6,7 +6,6 @@ import type { Storage } from "../storage/storage.ts";
 import { CacheWatcher } from "./cache-watcher.ts";
 import type { CachedReads } from "./cached-reads.ts";
 import type { Dispatcher } from "./dispatcher.ts";
-import { Filter } from "./filter.ts";
 import { Folds } from "./folds.ts";
 import type { KeptPieces } from "./kept-pieces.ts";
 import type { PastStates } from "./past-states.ts";
@@ -14,6 +13,7 @@ import { Patrol } from "./patrol.ts";
 import type { Readiness } from "./readiness.ts";
 import type { CacheWatchRequest } from "./request.ts";
 import type { RevisionWaiters } from "./revision-waiters.ts";
+import { SharedFilters } from "./shared-filters.ts";
 import type { SharedRevision } from "./shared-revision.ts";
 import { SlicedQueue } from "./sliced.ts";
 import type { Snapshots } from "./snapshots.ts";
@@ -45,6 +45,7 @@ export interface WatchesParts {
 export class Watches {
   readonly #parts: WatchesParts;
   readonly #watchers = new Set<CacheWatcher>();
+  readonly #filters = new SharedFilters();
   readonly #host: WatcherHost;
   readonly #opening: WatchOpening;
   readonly #patrol: Patrol;
@@ -77,6 +78,7 @@ export class Watches {
       forget: (watcher, end) => {
         this.#watchers.delete(watcher);
         dispatcher.leave(watcher);
+        this.#filters.release(watcher.filter);
         if (hasReason(end, "SLOW_CONSUMER")) this.#slowConsumers++;
       },
       listenerFailed: (error) => this.#asFanoutError(error),
@@ -97,6 +99,11 @@ export class Watches {
     return this.#watchers;
   }
 
+  /** How many different filters they have. */
+  get filters(): number {
+    return this.#filters.filters;
+  }
+
   /** How many were ended for not keeping up. */
   get slowConsumers(): number {
     return this.#slowConsumers;
@@ -112,8 +119,9 @@ export class Watches {
   }
 
   open(request: CacheWatchRequest): CacheWatcher {
+    const filter = this.#filters.acquire(request);
     const watcher = new CacheWatcher(
-      new Filter(request),
+      filter,
       {
         delivery: request.delivery ?? "EVERY_EVENT",
         bookmarkIntervalMs: request.bookmarkIntervalMs ?? 60_000,
@@ -132,7 +140,8 @@ export class Watches {
       return watcher;
     }
     this.#watchers.add(watcher);
-    this.#opening.begin(watcher, request);
+    // What the filter has in common with others is not to be kept a second time.
+    this.#opening.begin(watcher, { ...request, selection: filter.selection });
     return watcher;
   }
 

@@ -6,5 +6,6 @@ interface Requirement {
 /** Each requirement once, in an order that does not depend on how the selector was written. */
 export function inCanonicalOrder<T extends Requirement>(requirements: readonly T[]): T[] {
   const distinct = new Map(requirements.map((requirement) => [requirement.canonical, requirement]));
-  return [...distinct.values()].sort((a, b) => (a.canonical < b.canonical ? -1 : 1));
+  const ordered = [...distinct].sort(([a], [b]) => (a < b ? -1 : 1));
+  return ordered.map(([, requirement]) => requirement);
 }

@@ -1,18 +1,20 @@
+import { ownText, textBytes } from "../text-memory.ts";
 import { compareInt64 } from "./int64.ts";
 
 /** `=` and `!=` are what `in` and `notin` are with a single value. */
 export type LabelOperator = "=" | "!=" | "in" | "notin" | "exists" | "absent" | ">" | "<";
 
-/** What one label has to be, or must not be. */
+/** The requirement's own fields and its place in a list, in bytes. */
+const requirementBytes = 72;
+/** A value's place in the list of values, in bytes. */
+const placeBytes = 8;
+
+/** What one label has to be, or must not be. Keeps nothing of the text that it was read from. */
 export class LabelRequirement {
   readonly key: string;
   readonly operator: LabelOperator;
-  /** Sorted. None for `exists` and `absent`, several for `in` and `notin`, else one. */
-  readonly values: ReadonlySet<string>;
-  /** The same for every spelling of the same requirement, and for no other. */
-  readonly canonical: string;
-  /** The one value of those operators that have one. */
-  readonly #value: string;
+  /** Each once, sorted. None for `exists` and `absent`, several for `in` and `notin`, else one. */
+  readonly values: readonly string[];
 
   /**
    * The number of values has to suit the operator; `in` and `notin` take one or more, in any order and
@@ -20,11 +22,21 @@ export class LabelRequirement {
    */
   constructor(key: string, operator: LabelOperator, values: Iterable<string>) {
     const sorted = [...new Set(values)].sort();
-    this.key = key;
+    this.key = ownText(key);
     this.operator = sorted.length === 1 ? ofOneValue(operator) : operator;
-    this.values = new Set(sorted);
-    this.#value = sorted[0] ?? "";
-    this.canonical = spell(key, this.operator, sorted);
+    this.values = sorted.map(ownText);
+  }
+
+  /** The same for every spelling of the same requirement, and for no other. */
+  get canonical(): string {
+    return spell(this.key, this.operator, this.values);
+  }
+
+  /** What it takes to keep it, in bytes: an estimate. */
+  get bytes(): number {
+    let bytes = requirementBytes + textBytes(this.key);
+    for (const value of this.values) bytes += placeBytes + textBytes(value);
+    return bytes;
   }
 
   /** An absent label is none of the values, and it is neither above nor below any number. */
@@ -32,23 +44,35 @@ export class LabelRequirement {
     const value = labels.get(this.key);
     switch (this.operator) {
       case "=":
-        return value === this.#value;
+        return value === this.values[0];
       case "!=":
-        return value !== this.#value;
+        return value !== this.values[0];
       case "in":
-        return value !== undefined && this.values.has(value);
+        return value !== undefined && includes(this.values, value);
       case "notin":
-        return value === undefined || !this.values.has(value);
+        return value === undefined || !includes(this.values, value);
       case "exists":
         return value !== undefined;
       case "absent":
         return value === undefined;
       case ">":
-        return value !== undefined && compareInt64(value, this.#value) > 0;
+        return value !== undefined && compareInt64(value, this.values[0] ?? "") > 0;
       case "<":
-        return value !== undefined && compareInt64(value, this.#value) < 0;
+        return value !== undefined && compareInt64(value, this.values[0] ?? "") < 0;
     }
   }
+}
+
+/** Whether `value` is among `sorted`. A Set would do this, too, and take several times the memory. */
+function includes(sorted: readonly string[], value: string): boolean {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((sorted[middle] ?? "") < value) low = middle + 1;
+    else high = middle;
+  }
+  return sorted[low] === value;
 }
 
 function ofOneValue(operator: LabelOperator): LabelOperator {

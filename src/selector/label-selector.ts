@@ -6,12 +6,19 @@ import type { LabelRequirement } from "./label-requirement.ts";
 export class LabelSelector {
   /** Each once, in canonical order. */
   readonly requirements: readonly LabelRequirement[];
-  /** A spelling that all selectors with the same requirements share. Can be parsed again. */
-  readonly canonical: string;
 
   constructor(requirements: readonly LabelRequirement[]) {
     this.requirements = inCanonicalOrder(requirements);
-    this.canonical = this.requirements.map(({ canonical }) => canonical).join(",");
+  }
+
+  /** A spelling that all selectors with the same requirements share. Can be parsed again. Made for whoever asks. */
+  get canonical(): string {
+    return this.requirements.map(({ canonical }) => canonical).join(",");
+  }
+
+  /** What it takes to keep it, in bytes: an estimate. */
+  get bytes(): number {
+    return this.requirements.reduce((sum, { bytes }) => sum + bytes, 0);
   }
 
   /** Whether every object matches, whatever its labels. */
@@ -29,9 +36,7 @@ export class LabelSelector {
   /** The one value that `key` must have in every object that matches; undefined if none is named. */
   exactLabel(key: string): string | undefined {
     for (const requirement of this.requirements) {
-      if (requirement.key !== key || requirement.operator !== "=") continue;
-      const [value] = requirement.values;
-      return value;
+      if (requirement.key === key && requirement.operator === "=") return requirement.values[0];
     }
     return undefined;
   }

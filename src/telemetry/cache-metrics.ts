@@ -116,6 +116,13 @@ const cacheMetrics: readonly CacheMetric[] = [
     read: (stats) => stats.input.mostBatches,
   },
   {
+    name: "watch_fanout_watcher_filters",
+    kind: "gauge",
+    unit: "{filter}",
+    description: "Different filters of all watchers; those who ask for the same share one.",
+    read: (stats) => stats.filters,
+  },
+  {
     name: "watch_fanout_folds",
     kind: "gauge",
     unit: "{fold}",

@@ -1,0 +1,30 @@
+/*
+ * What texts cost to keep. V8 (node's JavaScript engine) keeps a text in one byte for each UTF-16 unit if all of
+ * them are below 256, and in two bytes otherwise; and a part that was cut out of a longer text, from 13 units on,
+ * as a reference that keeps the longer one alive.
+ */
+
+/** What is around the units of a text, in bytes: its map, hash and length, and padding. */
+const headBytes = 20;
+
+/** From this length on V8 does not copy what is cut out of a longer text. */
+const leastSlice = 13;
+
+/** How many bytes a text takes that stands by itself. */
+export function textBytes(text: string): number {
+  return headBytes + (isOneByte(text) ? text.length : 2 * text.length);
+}
+
+function isOneByte(text: string): boolean {
+  for (let i = 0; i < text.length; i++) {
+    if (text.charCodeAt(i) > 0xff) return false;
+  }
+  return true;
+}
+
+/** The same text, which keeps no longer one alive that it was cut out of, nor parts that it was put together from. */
+export function ownText(text: string): string {
+  if (text.length < leastSlice) return text;
+  const encoding = text.isWellFormed() ? "utf8" : "utf16le";
+  return Buffer.from(text, encoding).toString(encoding);
+}
