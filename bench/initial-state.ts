@@ -37,6 +37,8 @@ interface LargeState {
 interface Crowd {
   readonly clients: number;
   readonly filters: "one" | "each its own";
+  /** Writes all over the state while they take it. */
+  readonly writesPerSecond: number;
   /** Milliseconds of CPU for each client. */
   readonly cpuMillis: number;
   /** The same beside a client that comes alone. */
@@ -199,9 +201,15 @@ async function measureCrowds(service: Service, settings: Settings, say: Say): Pr
     lastReadySeconds: median(settled.map(({ lastReadySeconds }) => lastReadySeconds)),
     peakResident: median(settled.map(({ peakResident }) => peakResident)),
   };
-  const crowdOf = (count: number, filters: Crowd["filters"], spent: Spent): Crowd => ({
+  const crowdOf = (
+    count: number,
+    filters: Crowd["filters"],
+    spent: Spent,
+    writesPerSecond: number = 0,
+  ): Crowd => ({
     clients: count,
     filters,
+    writesPerSecond,
     ...spent,
     ratio: spent.cpuMillis / alone.cpuMillis,
   });
@@ -212,19 +220,24 @@ async function measureCrowds(service: Service, settings: Settings, say: Say): Pr
     crowdOf(clients, "one", await crowd(clients, same)),
     crowdOf(apart, "each its own", await crowd(apart, (i) => `!absent-${i}`)),
   ];
+  await ask(service, { do: "write", perSecond: writesPerSecond });
+  crowds.push(crowdOf(clients, "one", await crowd(clients, same), writesPerSecond));
+  await ask(service, { do: "stop writing" });
   sayCrowds(crowds, objects, say);
   return crowds;
 }
 
 function sayCrowds(crowds: readonly Crowd[], objects: number, say: Say): void {
-  const widths = [9, 14, 15, 13, 14, 12];
+  const widths = [9, 14, 9, 15, 13, 14, 12];
   const headings = ["CPU ms/client", "beside alone", "last ready s", "peak MiB"];
   say(`\n${objects.toLocaleString("en")} objects of 256 bytes for each who connects`);
-  say(tableLine(["clients", "filters", ...headings], widths));
-  for (const { clients, filters, cpuMillis, ratio, lastReadySeconds, peakResident } of crowds) {
-    const spent = [cpuMillis.toFixed(2), ratio.toFixed(2), lastReadySeconds.toFixed(2)];
+  say(tableLine(["clients", "filters", "writes/s", ...headings], widths));
+  for (const { clients, filters, writesPerSecond, ...spent } of crowds) {
+    const { cpuMillis, ratio, lastReadySeconds, peakResident } = spent;
+    const figures = [cpuMillis.toFixed(2), ratio.toFixed(2), lastReadySeconds.toFixed(2)];
     const peak = (peakResident / mebibyte).toFixed(0);
-    say(tableLine([clients.toLocaleString("en"), filters, ...spent, peak], widths));
+    const what = [clients.toLocaleString("en"), filters, String(writesPerSecond)];
+    say(tableLine([...what, ...figures, peak], widths));
   }
 }
 

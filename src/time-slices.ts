@@ -1,10 +1,14 @@
 import type { Clock } from "./clock.ts";
+import { WatchFanoutError } from "./errors.ts";
 
 /** How long all work together may hold the event loop in one turn, in milliseconds. */
 export const turnMs = 4;
 
 /** How long one owner's work may go on before the next owner's is looked at, in milliseconds. */
 const quantumMs = 1;
+
+/** How many tasks may be waiting or under way, all owners together, if nothing else is said. */
+const defaultMaxTasks = 50_000;
 
 /**
  * Work that grows with data, cut into steps: what a generator does between two yields. A step should take well
@@ -15,6 +19,8 @@ export type TimeSlicedWork<T> = Generator<void, T, void>;
 interface Task {
   /** Does one step. Returns false when the task is done or has failed; its promise is settled then. */
   step(): boolean;
+  /** Rejects the promise. No step is made afterwards. */
+  refuse(error: Error): void;
 }
 
 /**
@@ -23,19 +29,25 @@ interface Task {
  * All tasks together hold the event loop for at most `turnMs` in each turn, plus the length of one step. Within a
  * turn the owners (connections, mostly) take turns of `quantumMs` each, and one owner's tasks run in the order in
  * which they came. So an owner that enqueues a thousand scans delays itself, and others by one quantum.
+ *
+ * Tasks wait for as long as their signal lets them. Above `maxTasks` the owner that has most of them loses the
+ * one that came last, with NOT_READY: that may be the one that has just come.
  */
 export class TimeSliceScheduler {
   readonly #clock: Clock;
+  readonly #maxTasks: number;
   /** The tasks of each owner that has any. The owner whose turn it is comes first. */
   readonly #queues = new Map<object, Task[]>();
   #size = 0;
+  #refused = 0;
   #isScheduled = false;
   /** When this turn's slice ends; undefined until the first task of a turn runs. */
   #until: number | undefined;
   #isRunning = false;
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, maxTasks: number = defaultMaxTasks) {
     this.#clock = clock;
+    this.#maxTasks = maxTasks;
   }
 
   /** How many tasks have not finished. */
@@ -43,10 +55,16 @@ export class TimeSliceScheduler {
     return this.#size;
   }
 
+  /** How many tasks were refused, as there were too many. */
+  get refused(): number {
+    return this.#refused;
+  }
+
   /**
    * Works through `work` and resolves to what it returns; rejects with what it throws. Work that nobody is ahead
    * of begins at once, and if it fits what is left of this turn's slice it is done when this returns. Once
-   * `signal` is aborted no further step is made and the promise rejects with its reason.
+   * `signal` is aborted no further step is made, the work is told to return, and the promise rejects with the
+   * signal's reason.
    */
   run<T>(owner: object, work: TimeSlicedWork<T>, signal?: AbortSignal): Promise<T> {
     return new Promise<T>((resolve, reject) => {
@@ -57,11 +75,16 @@ export class TimeSliceScheduler {
           if (result.done !== true) return true;
           resolve(result.value);
         } catch (error) {
-          reject(error);
+          refuse(error);
         }
         return false;
       };
-      this.#enqueue(owner, { step });
+      const refuse = (error: unknown): void => {
+        reject(error);
+        // What it has begun is to be cleaned up. Nothing happens to work that threw.
+        work.return(undefined as T);
+      };
+      this.#enqueue(owner, { step, refuse });
     });
   }
 
@@ -70,9 +93,31 @@ export class TimeSliceScheduler {
     if (queue === undefined) this.#queues.set(owner, [task]);
     else queue.push(task);
     this.#size++;
+    if (this.#size > this.#maxTasks) this.#refuseOne();
     // Whoever is first may begin within this turn's slice; what is called from within a step waits.
     if (this.#size === 1 && !this.#isRunning) this.#runUntil(this.#endOfSlice());
     else this.#schedule();
+  }
+
+  #refuseOne(): void {
+    let holder: object | undefined;
+    let tasks: Task[] = [];
+    for (const [owner, queue] of this.#queues) {
+      if (queue.length > tasks.length) [holder, tasks] = [owner, queue];
+    }
+    // What is under way in this very moment can't be refused. It is the first of its owner.
+    if (holder === undefined || (tasks.length === 1 && this.#isRunning)) return;
+    const task = tasks.pop();
+    if (tasks.length === 0) this.#queues.delete(holder);
+    this.#size--;
+    this.#refused++;
+    task?.refuse(
+      new WatchFanoutError(
+        "NOT_READY",
+        `This replica has ${this.#maxTasks} scans to do, which is all that it takes on. Try another replica, ` +
+          "or this one soon.",
+      ),
+    );
   }
 
   #endOfSlice(): number {
@@ -118,5 +163,47 @@ export class TimeSliceScheduler {
     this.#isRunning = false;
     this.#queues.delete(owner);
     if (queue.length > 0) this.#queues.set(owner, queue);
+  }
+}
+
+/**
+ * Work whose result several tasks wait for. Each of them advances it on its own owner's time: it is done once, and
+ * nobody waits behind the queue of whoever came first.
+ */
+export class SharedWork<T> {
+  readonly #work: TimeSlicedWork<T>;
+  readonly #onUnused: () => void;
+  #users = 0;
+  #outcome: { readonly value: T } | { readonly error: unknown } | undefined;
+
+  /** `onUnused` is called when all who joined have its result or have given up. */
+  constructor(work: TimeSlicedWork<T>, onUnused: () => void) {
+    this.#work = work;
+    this.#onUnused = onUnused;
+  }
+
+  /** Takes part until there is a result, and returns that or throws what the work threw. */
+  *join(): TimeSlicedWork<T> {
+    this.#users++;
+    try {
+      for (;;) {
+        this.#outcome ??= this.#step();
+        if (this.#outcome === undefined) yield;
+        else if ("value" in this.#outcome) return this.#outcome.value;
+        else throw this.#outcome.error;
+      }
+    } finally {
+      this.#users--;
+      if (this.#users === 0) this.#onUnused();
+    }
+  }
+
+  #step(): { readonly value: T } | { readonly error: unknown } | undefined {
+    try {
+      const { done, value } = this.#work.next();
+      return done === true ? { value } : undefined;
+    } catch (error) {
+      return { error };
+    }
   }
 }

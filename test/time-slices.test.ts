@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type TimeSlicedWork, TimeSliceScheduler, turnMs } from "../src/time-slices.ts";
+import { SharedWork, type TimeSlicedWork, TimeSliceScheduler, turnMs } from "../src/time-slices.ts";
 import { FakeClock } from "./fake-clock.ts";
 
 /** A clock on which each step takes as long as it says. */
@@ -96,5 +96,102 @@ describe("The time slice scheduler", () => {
     clock.runImmediates();
     await expect(failing).rejects.toThrow("broken");
     expect(await next).toBe("b");
+  });
+
+  it("lets work that was aborted clean up", async () => {
+    const clock = new SteppedClock();
+    const scheduler = new TimeSliceScheduler(clock);
+    const abort = new AbortController();
+    const log: string[] = [];
+    const cleaning = function* (): TimeSlicedWork<void> {
+      try {
+        yield* work(clock, "a", 100, []);
+      } finally {
+        log.push("cleaned up");
+      }
+    };
+    const done = scheduler.run({}, cleaning(), abort.signal);
+    abort.abort(new Error("gone"));
+    clock.runImmediates();
+    await expect(done).rejects.toThrow("gone");
+    expect(log).toEqual(["cleaned up"]);
+  });
+
+  it("refuses, above its bound, what came last of the owner that has most", async () => {
+    const clock = new SteppedClock();
+    const scheduler = new TimeSliceScheduler(clock, 10);
+    const log: string[] = [];
+    const greedy = {};
+    const many = Array.from({ length: 10 }, (_, i) =>
+      scheduler.run(greedy, work(clock, `greedy-${i}`, 20, log)),
+    );
+    const modest = [{}, {}].map((owner) => scheduler.run(owner, work(clock, "modest", 1, log)));
+    await expect(many[9]).rejects.toMatchObject({ reason: "NOT_READY" });
+    await expect(many[8]).rejects.toMatchObject({ reason: "NOT_READY" });
+    expect([scheduler.size, scheduler.refused]).toEqual([10, 2]);
+    clock.runImmediates();
+    expect(await Promise.all(modest)).toEqual(["modest", "modest"]);
+    expect(await Promise.all(many.slice(0, 8))).toHaveLength(8);
+    expect(scheduler.size).toBe(0);
+  });
+
+  it("refuses whoever comes where nobody has more than one", async () => {
+    const clock = new SteppedClock();
+    const scheduler = new TimeSliceScheduler(clock, 1);
+    const first = scheduler.run({}, work(clock, "first", 20, []));
+    const both = Promise.allSettled([scheduler.run({}, work(clock, "b", 1, [])), first]);
+    clock.runImmediates();
+    const outcomes = await both;
+    expect(outcomes.filter(({ status }) => status === "rejected")).toHaveLength(1);
+    expect(scheduler.size).toBe(0);
+  });
+});
+
+describe("Work that several tasks share", () => {
+  it("is done once, and by whoever has time", async () => {
+    const clock = new SteppedClock();
+    const scheduler = new TimeSliceScheduler(clock);
+    const log: string[] = [];
+    let isUnused = false;
+    const shared = new SharedWork(work(clock, "shared", 20, log), () => {
+      isUnused = true;
+    });
+    const greedy = {};
+    for (let i = 0; i < 100; i++) void scheduler.run(greedy, work(clock, "other", 10, []));
+    const first = scheduler.run(greedy, shared.join());
+    const second = scheduler.run({}, shared.join());
+    // One quantum of the greedy owner, and one of the other, by turns.
+    for (let turn = 0; turn < 10; turn++) clock.runTurn();
+    expect(await second).toBe("shared");
+    expect([log.length, isUnused]).toEqual([20, true]);
+    clock.runImmediates();
+    expect(await first).toBe("shared");
+    expect(log).toHaveLength(20);
+  });
+
+  it("fails for all", async () => {
+    const scheduler = new TimeSliceScheduler(new SteppedClock());
+    const shared = new SharedWork(
+      // biome-ignore lint/correctness/useYield: work that fails in its first step
+      (function* (): TimeSlicedWork<void> {
+        throw new Error("broken");
+      })(),
+      () => {},
+    );
+    await expect(scheduler.run({}, shared.join())).rejects.toThrow("broken");
+    await expect(scheduler.run({}, shared.join())).rejects.toThrow("broken");
+  });
+
+  it("is left by who gives up, and goes on for the others", async () => {
+    const clock = new SteppedClock();
+    const scheduler = new TimeSliceScheduler(clock);
+    const abort = new AbortController();
+    const shared = new SharedWork(work(clock, "shared", 40, []), () => {});
+    const first = scheduler.run({}, shared.join(), abort.signal);
+    const second = scheduler.run({}, shared.join());
+    abort.abort(new Error("gone"));
+    clock.runImmediates();
+    await expect(first).rejects.toThrow("gone");
+    expect(await second).toBe("shared");
   });
 });

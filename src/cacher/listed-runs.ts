@@ -46,19 +46,30 @@ export class ListedRuns {
     // What a function picks can't be told from what another one does.
     if (request.predicate !== undefined || touched === undefined) return (after) => take(after);
     const listing = this.#listingOf(request);
-    listing.catchUp(history.newest);
+    listing.catchUp(history, this.#cache.revision);
     if (touched.length === 0) return (after) => listing.get(after, take, this.#kept);
     return (after) => listing.getPast(after, touched, take, this.#kept);
   }
 
+  /** How many listings have runs that are kept. */
+  get size(): number {
+    return this.#listings.size;
+  }
+
+  /** The listing that is known, or another, which becomes known when a first run of it is kept. */
   #listingOf({ prefix, selection }: CacheListRequest): Listing {
     const name = JSON.stringify([prefix, selection?.canonical ?? ""]);
-    const known = this.#listings.get(name);
-    if (known !== undefined) return known;
-    const among = this.#listings;
-    const listing = new Listing(name, this.#history.newest, () => among.delete(name));
-    among.set(name, listing);
-    return listing;
+    const listings = this.#listings;
+    return (
+      listings.get(name) ??
+      new Listing(name, this.#cache.revision, {
+        filled: (listing) => listings.set(name, listing),
+        // Another one may have taken its place since, while it was still asked for.
+        emptied: (listing) => {
+          if (listings.get(name) === listing) listings.delete(name);
+        },
+      })
+    );
   }
 }
 

@@ -1,5 +1,5 @@
 import { compareKeys } from "../storage/key-order.ts";
-import type { HistoryNode } from "./history.ts";
+import type { History } from "./history.ts";
 import { costOf, type KeptPiece, type KeptPieces } from "./kept-pieces.ts";
 import { type Run, restOf } from "./run.ts";
 
@@ -14,35 +14,46 @@ interface KeptRun extends Run, KeptPiece {
   isStale: boolean;
 }
 
+/** Where a listing is found while runs of it are kept, and no longer. */
+export interface ListingRegistry {
+  /** A first run is kept. */
+  filled(listing: Listing): void;
+  /** No run is kept any more. */
+  emptied(listing: Listing): void;
+}
+
 /** The runs of one listing, none of which overlaps another. */
 export class Listing {
   readonly #name: string;
-  readonly #onEmpty: () => void;
+  readonly #registry: ListingRegistry;
   /** By the key that they begin after; empty for the first. */
   readonly #runs = new Map<string, KeptRun>();
   /** The same keys in order. */
   readonly #starts: string[] = [];
-  /** Every change up to this event is known. */
-  #asOf: HistoryNode;
+  /**
+   * Every change up to this revision is known. Not a node of history: nodes are linked forward, so that a
+   * listing that nobody asks for any more would keep all that comes after.
+   */
+  #asOf: number;
 
-  /** `name` is what is asked for. `onEmpty` is told when no run is kept any more. */
-  constructor(name: string, asOf: HistoryNode, onEmpty: () => void) {
+  /** `name` is what is asked for. */
+  constructor(name: string, asOf: number, registry: ListingRegistry) {
     this.#name = name;
     this.#asOf = asOf;
-    this.#onEmpty = onEmpty;
+    this.#registry = registry;
   }
 
-  /** Learns which runs have changed. */
-  catchUp(newest: HistoryNode): void {
-    let events = 0;
-    for (let next = this.#asOf.next; next !== undefined; next = next.next) {
-      if (++events > maxEventsBehind) {
-        for (const run of this.#runs.values()) run.isStale = true;
-        break;
-      }
+  /** Learns which runs have changed up to `revision`, the newest of the history. */
+  catchUp(history: History, revision: number): void {
+    const node = history.find(this.#asOf);
+    this.#asOf = revision;
+    if (node === undefined || history.newest.sequence - node.sequence > maxEventsBehind) {
+      for (const run of this.#runs.values()) run.isStale = true;
+      return;
+    }
+    for (let { next } = node; next !== undefined; { next } = next) {
       if (next.event !== undefined) this.#touch(next.event.object.key);
     }
-    this.#asOf = newest;
   }
 
   /** What follows a key. */
@@ -81,12 +92,13 @@ export class Listing {
     if (this.#starts[index] !== at) return false;
     this.#starts.splice(index, 1);
     this.#runs.delete(at);
-    if (this.#runs.size === 0) this.#onEmpty();
+    if (this.#runs.size === 0) this.#registry.emptied(this);
     return true;
   }
 
   /** Has a run to keep: for those who keep it. */
   set(at: string, run: KeptRun): void {
+    if (this.#runs.size === 0) this.#registry.filled(this);
     if (!this.#runs.has(at)) this.#starts.splice(this.#indexOf(at) + 1, 0, at);
     this.#runs.set(at, run);
   }

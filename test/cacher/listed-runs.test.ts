@@ -136,6 +136,32 @@ describe("The runs that a listing is put together from", () => {
     expect(objectsOf(world.list())).toEqual(other);
   });
 
+  it("are found only while they are kept: a listing without any leaves nothing behind", () => {
+    const world = new World(10);
+    const past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
+    world.write("k004");
+    for (let i = 0; i < 10; i++) {
+      world.list({ ...all, prefix: `none-${i}` }, past.state, past.revision);
+    }
+    expect(world.runs.size).toBe(0);
+    world.list();
+    expect(world.runs.size).toBe(1);
+    world.kept.expire();
+    world.kept.expire();
+    expect(world.runs.size).toBe(0);
+  });
+
+  it("of a history that was take nothing from those of the history that is", () => {
+    const world = new World(10);
+    world.list();
+    world.cache.replace([object("k000", 1, "other")], 11);
+    world.kept.expire();
+    world.list();
+    // The runs of before go now, under the same name.
+    world.kept.expire();
+    expect(world.runs.size).toBe(1);
+  });
+
   it("are let go when nobody has listed for a while", () => {
     const world = new World(10);
     const before = world.list();
