@@ -67,7 +67,7 @@ export function* takeChunk(
     if (end !== undefined && compareKeys(object.key, end) > 0) {
       return { items, weight: bytes, scanned, last: end, batch: undefined };
     }
-    if (last !== undefined && (bytes >= maxBytes || scanned >= maxScanned)) {
+    if (last !== undefined && scanned >= maxScanned) {
       return { items, weight: bytes, scanned, last, batch: undefined };
     }
     checks += checksPerObject;
@@ -75,9 +75,14 @@ export function* takeChunk(
       checks = checksPerObject;
       yield;
     }
+    const isPicked = filter.matches(object);
+    // Not before there is another for the next one, wherever that is: an index does not change how chunks are cut.
+    if (isPicked && last !== undefined && bytes >= maxBytes) {
+      return { items, weight: bytes, scanned, last, batch: undefined };
+    }
     scanned++;
     last = object.key;
-    if (!filter.matches(object)) continue;
+    if (!isPicked) continue;
     items.push(object);
     bytes += weight(object);
   }
