@@ -279,6 +279,7 @@ export class CacheWatcher implements WatchStream {
     this.#end = end;
     this.#behind?.drop();
     this.#behind = undefined;
+    this.#initial?.drop?.();
     this.#initial = undefined;
     this.#host.forget(this, end);
     this.#onEnd?.();

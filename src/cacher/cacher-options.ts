@@ -2,7 +2,9 @@ import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
 import type { AttributeReader } from "../codec/attribute-reader.ts";
 import type { Storage } from "../storage/storage.ts";
+import type { TimeSliceScheduler } from "../time-slices.ts";
 import type { HistoryBounds } from "./history.ts";
+import type { UpstreamLimiter } from "./upstream-limiter.ts";
 import type { WatcherBounds } from "./watcher-terms.ts";
 
 export interface CacherOptions {
@@ -23,6 +25,10 @@ export interface CacherOptions {
    * minutes; 0: never.
    */
   readonly consistencyIntervalMs?: number | undefined;
+  /** Where scans are done: one for all caches of a process. Default: one of its own. */
+  readonly scheduler?: TimeSliceScheduler | undefined;
+  /** Bounds the reads that only the storage answers: one for all of a process. Default: one of its own. */
+  readonly upstreamLimiter?: UpstreamLimiter | undefined;
   /** Numbers from 0 up to 1. Default: Math.random. */
   readonly random?: (() => number) | undefined;
 }

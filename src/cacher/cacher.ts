@@ -3,13 +3,13 @@ import type { WatchFanoutError } from "../errors.ts";
 import { Reflector } from "../reflector/reflector.ts";
 import type {
   DeleteRequest,
-  GetRequest,
   GetResult,
   ListResult,
   PutRequest,
   Storage,
   WriteResult,
 } from "../storage/storage.ts";
+import { TimeSliceScheduler } from "../time-slices.ts";
 import { Attribution } from "./attribution.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import { CachedReads } from "./cached-reads.ts";
@@ -19,11 +19,13 @@ import { Dispatcher } from "./dispatcher.ts";
 import { defaultHistoryBounds } from "./history.ts";
 import { Intake } from "./intake.ts";
 import { KeptPieces } from "./kept-pieces.ts";
-import { ListedRuns } from "./listed-runs.ts";
+import { ListCache } from "./list-cache.ts";
+import { PageReads } from "./page-reads.ts";
 import { PastStates } from "./past-states.ts";
 import { ProgressWish } from "./progress-wish.ts";
 import { Readiness } from "./readiness.ts";
-import type { CacheListRequest, CacheWatchRequest } from "./request.ts";
+import type { CacheGetRequest, CacheListRequest, CacheWatchRequest } from "./request.ts";
+import { RetainedStates } from "./retained-states.ts";
 import { RevisionWaiters } from "./revision-waiters.ts";
 import type { Selection } from "./selection.ts";
 import { SharedRevision } from "./shared-revision.ts";
@@ -31,9 +33,17 @@ import { Snapshots } from "./snapshots.ts";
 import { type CacherStats, watcherStats } from "./stats.ts";
 import { StoredReads } from "./stored-reads.ts";
 import { cacheWrong } from "./stream-errors.ts";
+import { UpstreamLimiter } from "./upstream-limiter.ts";
 import { WatchCache } from "./watch-cache.ts";
 import { defaultWatcherBounds } from "./watcher-terms.ts";
 import { Watches } from "./watches.ts";
+
+/** How large a chunk of a list is: what one write has to be made anew for. */
+const listChunkBounds = { bytes: 64 * 1024, scanned: 10_000 };
+/** How many objects are looked at for one piece of an initial state, which is empty if none of them matches. */
+const maxScannedPerPiece = 50_000;
+/** How much old states that are kept for pages to come may keep alive, in bytes. */
+const spareStateBytes = 128 * 1024 * 1024;
 
 /**
  * A Storage around a Storage: reads and watches are served from memory, which one upstream watch keeps
@@ -55,6 +65,10 @@ export class Cacher implements Storage {
   readonly #progressWish: ProgressWish;
   readonly #intake: Intake;
   readonly #watches: Watches;
+  readonly #kept: KeptPieces;
+  readonly #retained: RetainedStates;
+  readonly #lists: ListCache;
+  readonly #initialLists: ListCache;
   #closed: Promise<void> | undefined;
 
   constructor(options: CacherOptions) {
@@ -66,21 +80,39 @@ export class Cacher implements Storage {
     this.#logger = options.logger;
     const bounds = { ...defaultWatcherBounds, ...options.watchers };
     const kept = new KeptPieces();
+    this.#kept = kept;
+    const scheduler = options.scheduler ?? new TimeSliceScheduler(clock);
     this.#attribution = new Attribution(options.attributes, options.indexes);
     this.#cache = new WatchCache(history, clock, this.#attribution);
-    const snapshots = new Snapshots(this.#cache, clock, bounds.batchBytes, kept);
-    const stored = new StoredReads(storage, this.#cache, () => this.#reflector.confirmHistory());
+    this.#retained = new RetainedStates(this.#cache, {
+      spareBytes: Math.min(spareStateBytes, bounds.retainedBytes),
+      bytes: bounds.retainedBytes,
+    });
+    this.#lists = new ListCache(this.#cache, kept, listChunkBounds);
+    this.#initialLists = new ListCache(this.#cache, kept, {
+      bytes: bounds.batchBytes,
+      scanned: maxScannedPerPiece,
+    });
+    const snapshots = new Snapshots(this.#cache, clock, this.#initialLists, this.#retained);
+    const stored = new StoredReads({
+      name: options.name,
+      storage,
+      cache: this.#cache,
+      limiter: options.upstreamLimiter ?? new UpstreamLimiter(clock),
+      confirmHistory: () => this.#reflector.confirmHistory(),
+    });
     this.#upstream = new SharedRevision(() => stored.currentRevision(), clock);
     this.#waiters = new RevisionWaiters(clock, () => storage.requestProgress());
-    const pastStates = new PastStates(this.#cache, clock);
-    this.#reads = new CachedReads(
+    const pastStates = new PastStates(this.#cache, clock, this.#retained);
+    this.#reads = new CachedReads({
       stored,
-      this.#cache,
-      this.#upstream,
-      this.#waiters,
-      pastStates,
-      new ListedRuns(this.#cache, kept),
-    );
+      cache: this.#cache,
+      upstream: this.#upstream,
+      waiters: this.#waiters,
+      pages: new PageReads(this.#cache, pastStates, this.#lists),
+      clock,
+      scheduler,
+    });
     this.#dispatcher = new Dispatcher(this.#cache, clock, bounds);
     const watches = new Watches({
       name: options.name,
@@ -97,7 +129,9 @@ export class Cacher implements Storage {
       dispatcher: this.#dispatcher,
       snapshots,
       pastStates,
+      retained: this.#retained,
       kept,
+      scheduler,
     });
     this.#watches = watches;
     this.#progressWish = new ProgressWish({
@@ -168,7 +202,7 @@ export class Cacher implements Storage {
     this.#readiness.onChange(listener);
   }
 
-  async get(request: GetRequest): Promise<GetResult> {
+  async get(request: CacheGetRequest): Promise<GetResult> {
     this.#readiness.check();
     const result = await this.#reads.get(request);
     this.#readiness.check();
@@ -258,6 +292,9 @@ export class Cacher implements Storage {
       ...watcherStats(this.#watches.all, this.#dispatcher),
       filters: this.#watches.filters,
       folds: this.#watches.folds.stats(),
+      lists: this.#lists.size + this.#initialLists.size,
+      pieceBytes: this.#kept.bytes,
+      retained: this.#retained.stats(),
       waiting: this.#waiters.size,
       receivedEvents: this.#intake.receivedEvents,
       dispatchedEvents: this.#dispatcher.dispatchedEvents,

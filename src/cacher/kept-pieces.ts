@@ -1,25 +1,33 @@
-/** How many bytes of pieces are kept, all snapshots, folds and listings together. */
+/** How many bytes of pieces are kept, all folds and lists together. */
 const keptBytes = 32 * 1024 * 1024;
 
-/** A part of a state, of a fold or of a listing, as it looks through one filter. */
+/** A part of a fold or of a list, as it looks through one filter. */
 export interface KeptPiece {
   /** What it takes to keep it, in bytes: see `costOf`. */
   readonly cost: number;
   /** Where it is kept, and under which key. */
-  readonly among: { set(at: string, piece: unknown): unknown; delete(at: string): boolean };
+  readonly among: {
+    set(at: string, piece: unknown): unknown;
+    delete(at: string, piece: unknown): boolean;
+  };
   readonly at: string;
   /** Whether anyone has taken it since pieces were last let go. */
   isFresh: boolean;
 }
 
 /**
- * The pieces of all snapshots, folds and listings that may yet be shared, within one bound: however many
+ * The pieces of all folds and lists that may yet be shared, within one bound: however many
  * streams are amidst one, and however slowly they take it, what is kept for them all does not grow.
  */
 export class KeptPieces {
   /** The one taken longest ago first. */
   readonly #pieces = new Set<KeptPiece>();
   #bytes = 0;
+
+  /** What they take, in bytes. */
+  get bytes(): number {
+    return this.#bytes;
+  }
 
   /** The piece has been taken just now. */
   touch(piece: KeptPiece): void {
@@ -35,12 +43,6 @@ export class KeptPieces {
     }
   }
 
-  /** The piece takes the place of another, under the same key. */
-  replace(before: KeptPiece, piece: KeptPiece): void {
-    if (this.#pieces.delete(before)) this.#bytes -= before.cost;
-    this.touch(piece);
-  }
-
   /** Lets go of what nobody has taken since this was last called. */
   expire(): void {
     for (const piece of this.#pieces) {
@@ -51,7 +53,7 @@ export class KeptPieces {
 
   #letGo(piece: KeptPiece): void {
     this.#pieces.delete(piece);
-    piece.among.delete(piece.at);
+    piece.among.delete(piece.at, piece);
     this.#bytes -= piece.cost;
   }
 }

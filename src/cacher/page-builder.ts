@@ -1,8 +1,8 @@
 import { type StoredObject, weight } from "../storage/object.ts";
+import type { ListChunk } from "./list-chunk.ts";
 import type { CacheListRequest } from "./request.ts";
-import type { Run } from "./run.ts";
 
-/** Puts a page together out of runs, within the bounds that were asked for. */
+/** Puts a page together out of chunks, within the bounds that were asked for. */
 export class PageBuilder {
   readonly #limit: number;
   readonly #maxBytes: number;
@@ -21,8 +21,8 @@ export class PageBuilder {
     this.next = startAfter;
   }
 
-  /** Takes the run, or of one that does not fit what does; then the page is full, and the result false. */
-  add({ items, weight: bytes, scanned, last }: Run): boolean {
+  /** Takes the chunk, or of one that does not fit what does; then the page is full, and the result false. */
+  add({ items, weight: bytes, scanned, last }: ListChunk): boolean {
     const fits =
       this.items.length + items.length <= this.#limit && this.#bytes + bytes <= this.#maxBytes;
     if (fits) {
@@ -31,7 +31,7 @@ export class PageBuilder {
       this.next = last;
       return true;
     }
-    // Pages that end where runs do share them.
+    // Pages that end where chunks do share them.
     if (this.#limit === Infinity && this.items.length > 0) return false;
     const part = this.#fitting(items);
     this.#take(part, 0);

@@ -2,7 +2,9 @@ import type { Clock, Timer } from "../clock.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { Folds } from "./folds.ts";
+import type { KeptPieces } from "./kept-pieces.ts";
 import type { PastStates } from "./past-states.ts";
+import type { RetainedStates } from "./retained-states.ts";
 import { inSlices } from "./sliced.ts";
 import type { Snapshots } from "./snapshots.ts";
 import { expired, slowConsumer } from "./stream-errors.ts";
@@ -24,7 +26,9 @@ export interface PatrolTerrain {
   readonly bounds: WatcherBounds;
   readonly snapshots: Snapshots;
   readonly folds: Folds;
+  readonly kept: KeptPieces;
   readonly pastStates: PastStates;
+  readonly retained: RetainedStates;
   /** Asks upstream how far it is, so that bookmarks that are due soon say something new. */
   requestProgress(): void;
 }
@@ -62,11 +66,13 @@ export class Patrol {
   }
 
   *#walk(): Generator<void, void, void> {
-    const { watchers, cache, snapshots, folds, pastStates } = this.#terrain;
+    const { watchers, cache, snapshots, kept, folds, pastStates, retained } = this.#terrain;
     cache.history.trim(this.#clock.now());
     snapshots.expire();
+    kept.expire();
     folds.expire();
     pastStates.expire();
+    retained.limit();
     this.#walking = true;
     let soon = false;
     for (const watcher of watchers) {

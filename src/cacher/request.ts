@@ -1,4 +1,4 @@
-import type { ListRequest, WatchRequest } from "../storage/storage.ts";
+import type { GetRequest, ListRequest, WatchRequest } from "../storage/storage.ts";
 import type { Selection } from "./selection.ts";
 
 /**
@@ -10,11 +10,17 @@ import type { Selection } from "./selection.ts";
  */
 export type Delivery = "EVERY_EVENT" | "LATEST_STATE";
 
+/** What a Cacher's get takes beyond what every Storage's does. */
+export interface CacheGetRequest extends GetRequest {
+  /** Who asks, such as a connection: work is shared fairly between owners. Default: the request itself. */
+  readonly owner?: object | undefined;
+}
+
 /** What a Cacher's list takes beyond what every Storage's does. */
 export interface CacheListRequest extends ListRequest {
   /** Only objects that it picks; in place of `predicate`. */
   readonly selection?: Selection | undefined;
-  /** Who asks, such as a connection: scans are shared fairly between owners. Default: the request itself. */
+  /** As of a get. */
   readonly owner?: object | undefined;
 }
 
@@ -22,7 +28,7 @@ export interface CacheListRequest extends ListRequest {
 export interface CacheWatchRequest extends WatchRequest {
   /** Only objects that it picks; in place of `predicate`, and whether with `withPrevious` or without. */
   readonly selection?: Selection | undefined;
-  /** As of a list. */
+  /** As of a get. */
   readonly owner?: object | undefined;
   /** Default EVERY_EVENT. */
   readonly delivery?: Delivery | undefined;

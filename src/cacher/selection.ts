@@ -40,6 +40,11 @@ export class Selection {
     return this.#labels.matches(attributes) && this.#fields.matches(attributes);
   }
 
+  /** How many requirements there are: what it costs to match an object, at the most. */
+  get requirements(): number {
+    return this.#labels.requirements.length + this.#fields.requirements.length;
+  }
+
   /** The value that this field has in everything that is picked, if there is one. */
   exactField(name: string): string | undefined {
     return this.#fields.exactField(name);

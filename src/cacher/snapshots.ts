@@ -1,8 +1,9 @@
 import type { Clock } from "../clock.ts";
 import type { Filter } from "./filter.ts";
 import type { HistoryNode } from "./history.ts";
-import { StateSnapshot } from "./initial-state.ts";
-import type { KeptPieces } from "./kept-pieces.ts";
+import type { ListCache } from "./list-cache.ts";
+import { markOf, type RetainedStates } from "./retained-states.ts";
+import { StateSnapshot } from "./state-snapshot.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
 /** For how long a snapshot is shared with those who come later, in milliseconds. */
@@ -24,22 +25,23 @@ export interface TakenState {
 }
 
 /**
- * The states that watches begin with. Those who begin in the same moment with the same filter share one,
- * also if something is written meanwhile: what came since follows from history.
+ * The states that watches begin with. Those who begin in the same moment with the same filter share one, if
+ * nothing has been written meanwhile or they have waited for each other. What is the same in two of them, they
+ * share by ListCache.
  */
 export class Snapshots {
   readonly #cache: WatchCache;
   readonly #clock: Clock;
-  readonly #pieceBytes: number;
-  readonly #kept: KeptPieces;
+  readonly #lists: ListCache;
+  readonly #retained: RetainedStates;
   /** By the filters' identity, the oldest first. */
   readonly #recent = new Map<string, TakenState>();
 
-  constructor(cache: WatchCache, clock: Clock, pieceBytes: number, kept: KeptPieces) {
+  constructor(cache: WatchCache, clock: Clock, lists: ListCache, retained: RetainedStates) {
     this.#cache = cache;
     this.#clock = clock;
-    this.#pieceBytes = pieceBytes;
-    this.#kept = kept;
+    this.#lists = lists;
+    this.#retained = retained;
   }
 
   /**
@@ -59,9 +61,18 @@ export class Snapshots {
   }
 
   #takeNew(filter: Filter): TakenState {
-    const { history } = this.#cache;
-    const state = this.#take(filter);
-    const snapshot = { state, node: history.newest, takenAt: this.#clock.now() };
+    const cache = this.#cache;
+    const state = new StateSnapshot(
+      {
+        revision: cache.revision,
+        objects: cache.stateFor(filter.selection).snapshot(),
+        mark: markOf(cache),
+      },
+      filter,
+      this.#lists,
+      this.#retained,
+    );
+    const snapshot = { state, node: cache.history.newest, takenAt: this.#clock.now() };
     this.#recent.delete(filter.identity);
     this.#recent.set(filter.identity, snapshot);
     for (const identity of this.#recent.keys()) {
@@ -71,12 +82,11 @@ export class Snapshots {
     return snapshot;
   }
 
-  /** Lets go of those that are no longer shared, and of pieces not taken since this was last called. */
+  /** Lets go of those that are no longer shared. */
   expire(): void {
     for (const [identity, snapshot] of this.#recent) {
       if (!this.#isRecent(snapshot)) this.#recent.delete(identity);
     }
-    this.#kept.expire();
   }
 
   #isRecent({ takenAt }: TakenState): boolean {
@@ -86,18 +96,5 @@ export class Snapshots {
   /** Lets go of all: the cache holds another state. */
   clear(): void {
     this.#recent.clear();
-  }
-
-  #take(filter: Filter): StateSnapshot {
-    const { revision, state } = this.#cache;
-    const { key, prefix, selection } = filter;
-    if (key !== undefined) {
-      const object = state.get(key);
-      const objects = object === undefined ? [] : [object];
-      return new StateSnapshot(revision, () => objects, filter, Infinity, this.#kept);
-    }
-    const snapshot = this.#cache.stateFor(selection).snapshot();
-    const objects = (startAfter: string | undefined) => snapshot.range(prefix, startAfter);
-    return new StateSnapshot(revision, objects, filter, this.#pieceBytes, this.#kept);
   }
 }

@@ -1,6 +1,7 @@
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { FoldStats } from "./folds.ts";
+import type { RetainedStats } from "./retained-states.ts";
 import type { WatcherState } from "./watcher-terms.ts";
 
 /** What a Cacher has to say of itself, in plain numbers. Counters begin at 0 with the Cacher. */
@@ -38,6 +39,11 @@ export interface CacherStats {
   };
   /** What LATEST_STATE watchers that are behind have folded. */
   readonly folds: FoldStats;
+  /** Lists that chunks are kept or made of, and what is kept of lists and folds to be shared, in bytes. */
+  readonly lists: number;
+  readonly pieceBytes: number;
+  /** Old states that are kept for pages to come, or as streams begin with them. */
+  readonly retained: RetainedStats;
   /** Those who wait for the cache to reach a revision. */
   readonly waiting: number;
   readonly receivedEvents: number;

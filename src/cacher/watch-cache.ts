@@ -24,6 +24,7 @@ export class WatchCache {
   #objectBytes = 0;
   #unknownDeletes = 0;
   #historyId = "";
+  #epoch = 0;
 
   constructor(bounds: HistoryBounds, clock: Clock, attribution: Attribution = new Attribution()) {
     this.#bounds = bounds;
@@ -63,6 +64,11 @@ export class WatchCache {
   /** The history that the revisions belong to; empty where that can't be known. */
   get historyId(): string {
     return this.#historyId;
+  }
+
+  /** Grows whenever the state is replaced: what was read before may be of another history. */
+  get epoch(): number {
+    return this.#epoch;
   }
 
   /** Everything up to and including this revision has been taken in. */
@@ -106,6 +112,7 @@ export class WatchCache {
     this.#state = state;
     this.#index = index;
     this.#objectBytes = bytes;
+    this.#epoch++;
     this.#revision = revision;
     this.#historyId = historyId;
     this.#history =

@@ -1,14 +1,17 @@
+import type { Clock } from "../clock.ts";
 import { otherHistory, revisionTooOld, type WatchFanoutError } from "../errors.ts";
 import { checkWatch } from "../storage/checks.ts";
 import { WatchBatch } from "../storage/event.ts";
 import type { ListResult, RevisionRequirement } from "../storage/storage.ts";
+import type { TimeSliceScheduler } from "../time-slices.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { CachedReads } from "./cached-reads.ts";
-import { PagedState, SnapshotState } from "./initial-state.ts";
+import { PagedState } from "./initial-state.ts";
 import type { CacheWatchRequest } from "./request.ts";
 import type { RevisionWaiters } from "./revision-waiters.ts";
 import type { SharedRevision } from "./shared-revision.ts";
 import type { Snapshots } from "./snapshots.ts";
+import { SnapshotState } from "./state-snapshot.ts";
 import type { StoredReads } from "./stored-reads.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
@@ -18,12 +21,22 @@ const storedPage = { limit: 500, maxBytes: 4 * 1024 * 1024 };
 export interface WatchOpeningParts {
   readonly stored: StoredReads;
   readonly cache: WatchCache;
+  readonly clock: Clock;
   readonly reads: CachedReads;
   readonly upstream: SharedRevision;
   readonly waiters: RevisionWaiters;
   /** Ends the watcher with what has gone wrong, whatever that is. */
   readonly fail: (watcher: CacheWatcher, error: unknown) => void;
   readonly snapshots: Snapshots;
+  /** Where pieces of initial states are made. */
+  readonly scheduler: TimeSliceScheduler;
+}
+
+/** For whom an initial state is asked of the storage, and since when. */
+interface StoredStateTerms {
+  readonly owner: object;
+  readonly signal: AbortSignal;
+  readonly since: number;
 }
 
 /** How a watch begins: from now, from a revision, or with the current state. */
@@ -43,7 +56,7 @@ export class WatchOpening {
     checkWatch(request);
     this.#checkHistory(request.historyId);
     if (request.sendInitialEvents === true) {
-      await this.#withState(watcher, request.afterRevision);
+      await this.#withState(watcher, request);
     } else {
       await this.#after(watcher, request.afterRevision);
     }
@@ -77,8 +90,12 @@ export class WatchOpening {
   }
 
   /** Sends the state at one revision, and goes on after that. */
-  async #withState(watcher: CacheWatcher, newerThan: number | undefined): Promise<void> {
-    const { reads, snapshots } = this.#parts;
+  async #withState(watcher: CacheWatcher, request: CacheWatchRequest): Promise<void> {
+    const { cache, clock, reads, scheduler, snapshots } = this.#parts;
+    const { afterRevision: newerThan, owner = watcher } = request;
+    const since = clock.now();
+    // Whatever the client asks for: it may have seen all that is here already.
+    const held = cache.changedAt;
     const giveUp = new AbortController();
     const { signal } = giveUp;
     watcher.whenEnded(() => giveUp.abort());
@@ -86,22 +103,33 @@ export class WatchOpening {
     watcher.open(new WatchBatch(undefined, []));
     const at = newness(newerThan);
     const required = await reads.reach(at, signal);
-    if (required === undefined) return this.#withStoredState(watcher, at, signal);
-    const { state, node } = await snapshots.get(watcher.filter, required);
-    watcher.beginInitial(new SnapshotState(state));
+    if (required === undefined) return this.#withStoredState(watcher, at, { owner, signal, since });
+    const { state, node } = await snapshots.get(watcher.filter, Math.max(required, held));
+    if (watcher.state === "ended") return;
+    const onReady = this.#onPiece(watcher);
+    const parts = { reader: watcher, scheduler, owner, signal, onReady };
+    watcher.beginInitial(new SnapshotState(state, parts));
     watcher.follow(node);
+  }
+
+  /** Is called when the next piece of the watcher's initial state is there, or why it won't be. */
+  #onPiece(watcher: CacheWatcher): (failure?: unknown) => void {
+    return (failure) => {
+      if (failure === undefined) watcher.poke();
+      else this.#parts.fail(watcher, failure);
+    };
   }
 
   /** The same where the cache is not new enough: the storage has the state, the cache what follows. */
   async #withStoredState(
     watcher: CacheWatcher,
     at: RevisionRequirement,
-    signal: AbortSignal,
+    { owner, signal, since }: StoredStateTerms,
   ): Promise<void> {
     const { stored } = this.#parts;
-    const { key, prefix, predicate } = watcher.filter;
+    const { key, prefix, selection, predicate } = watcher.filter;
     if (key !== undefined) {
-      const { revision, object } = await stored.get({ key, at, signal });
+      const { revision, object } = await stored.get({ key, at, owner, signal }, since);
       const items = object !== undefined && watcher.filter.matches(object) ? [object] : [];
       const page = { revision, items, next: undefined, remaining: 0 };
       watcher.beginInitial(new PagedState(page, neverAsked, () => {}));
@@ -109,15 +137,17 @@ export class WatchOpening {
       return;
     }
     const list = (where: RevisionRequirement, startAfter?: string): Promise<ListResult> =>
-      stored.list({ prefix, startAfter, ...storedPage, at: where, predicate, signal });
+      stored.list(
+        {
+          ...{ prefix, startAfter, ...storedPage, at: where, owner, signal },
+          ...(selection === undefined ? { predicate } : { selection }),
+        },
+        since,
+      );
     const first = await list(at);
     const exactly: RevisionRequirement = { match: "EXACT", revision: first.revision };
     const following = (startAfter: string): Promise<ListResult> => list(exactly, startAfter);
-    const onPage = (failure?: unknown): void => {
-      if (failure === undefined) watcher.poke();
-      else this.#parts.fail(watcher, failure);
-    };
-    watcher.beginInitial(new PagedState(first, following, onPage));
+    watcher.beginInitial(new PagedState(first, following, this.#onPiece(watcher)));
     this.#follow(watcher, first.revision);
   }
 

@@ -37,6 +37,8 @@ export interface WatcherBounds {
   readonly owedBytes: number;
   /** Bytes that are kept for all LATEST_STATE watchers together that are behind, by weight. */
   readonly foldedBytes: number;
+  /** Bytes that old states may keep alive, which initial states are taken from, all together, by weight. */
+  readonly retainedBytes: number;
   /** How long a watcher may take nothing of what waits for it, in milliseconds. */
   readonly stallTimeoutMs: number;
 }
@@ -50,6 +52,7 @@ export const defaultWatcherBounds: WatcherBounds = {
   scanEvents: 20_000,
   owedBytes: 64 * 1024 * 1024,
   foldedBytes: 512 * 1024 * 1024,
+  retainedBytes: 512 * 1024 * 1024,
   stallTimeoutMs: 60_000,
 };
 

@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
 import { hasReason, WatchFanoutError } from "../errors.ts";
 import type { Storage } from "../storage/storage.ts";
+import type { TimeSliceScheduler } from "../time-slices.ts";
 import { CacheWatcher } from "./cache-watcher.ts";
 import type { CachedReads } from "./cached-reads.ts";
 import type { Dispatcher } from "./dispatcher.ts";
@@ -12,6 +13,7 @@ import type { PastStates } from "./past-states.ts";
 import { Patrol } from "./patrol.ts";
 import type { Readiness } from "./readiness.ts";
 import type { CacheWatchRequest } from "./request.ts";
+import type { RetainedStates } from "./retained-states.ts";
 import type { RevisionWaiters } from "./revision-waiters.ts";
 import { SharedFilters } from "./shared-filters.ts";
 import type { SharedRevision } from "./shared-revision.ts";
@@ -38,7 +40,9 @@ export interface WatchesParts {
   readonly dispatcher: Dispatcher;
   readonly snapshots: Snapshots;
   readonly pastStates: PastStates;
+  readonly retained: RetainedStates;
   readonly kept: KeptPieces;
+  readonly scheduler: TimeSliceScheduler;
 }
 
 /** All watches on a Cacher: how they begin, what they share, who looks after them, and how they end. */

@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import { Attribution } from "../cacher/attribution.ts";
 import { Cacher } from "../cacher/cacher.ts";
+import { UpstreamLimiter } from "../cacher/upstream-limiter.ts";
 import type { Clock } from "../clock.ts";
 import { AttributeReader } from "../codec/attribute-reader.ts";
 import type { Config, ListenAddress } from "../config/config.ts";
@@ -14,7 +15,9 @@ import {
   registerUndecodableValues,
 } from "../telemetry/cache-metrics.ts";
 import { PrometheusMetrics } from "../telemetry/prometheus.ts";
+import { registerReadMetrics } from "../telemetry/read-metrics.ts";
 import { RpcMetrics } from "../telemetry/rpc-metrics.ts";
+import { TimeSliceScheduler } from "../time-slices.ts";
 import { StartError } from "./start-error.ts";
 import { openStorages } from "./storages.ts";
 import { version } from "./version.ts";
@@ -46,6 +49,10 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
   try {
     const metrics = new PrometheusMetrics(version);
     closing.push(() => metrics.close());
+    // One of each for the process, however many resources there are.
+    const scheduler = new TimeSliceScheduler(clock);
+    const upstreamLimiter = new UpstreamLimiter(clock);
+    registerReadMetrics(metrics.meter, scheduler, upstreamLimiter);
     const storages = openStorages(config, clock, logger);
     closing.push(() => storages.close());
     const caches = new Map<string, Cacher>();
@@ -56,7 +63,8 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
       const attributes = new AttributeReader(codec, clock, logger.child({ resource: name }));
       readers.set(name, attributes);
       if (!cache) {
-        served.set(name, new UncachedResource(name, storage, new Attribution(attributes)));
+        const attribution = new Attribution(attributes);
+        served.set(name, new UncachedResource(name, storage, attribution, upstreamLimiter));
         closing.push(() => storage.close());
         continue;
       }
@@ -70,6 +78,8 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
         history,
         watchers: { stallTimeoutMs: config.stallTimeoutMs },
         consistencyIntervalMs: config.consistencyIntervalMs,
+        scheduler,
+        upstreamLimiter,
       });
       caches.set(name, cacher);
       served.set(name, cacher);

@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import type { ServerHttp2Stream } from "node:http2";
 import type { Logger } from "pino";
-import type { CacheListRequest, CacheWatchRequest } from "../cacher/request.ts";
+import type { CacheGetRequest, CacheListRequest, CacheWatchRequest } from "../cacher/request.ts";
 import type { Selection } from "../cacher/selection.ts";
 import type { Clock } from "../clock.ts";
 import { WatchFanoutError } from "../errors.ts";
-import type { ListResult, Storage, WatchStream } from "../storage/storage.ts";
+import type { GetResult, ListResult, Storage, WatchStream } from "../storage/storage.ts";
 import type { BytePool } from "./byte-pool.ts";
 import { resetStream } from "./http2-stream.ts";
 import type { SendPatrol } from "./send-patrol.ts";
@@ -20,13 +20,14 @@ export interface RpcObserver {
 }
 
 /** What is served under one resource's name; a Cacher is one. */
-export interface ServedResource extends Pick<Storage, "get" | "put" | "delete"> {
+export interface ServedResource extends Pick<Storage, "put" | "delete"> {
   /** The history that revisions belong to; empty where that can't be known. */
   readonly currentHistoryId: string;
   /** Brings `currentHistoryId` up to date, where it is not kept so anyway. */
   findHistory?(signal: AbortSignal): Promise<void>;
   /** What the selectors pick; undefined if both are empty. Throws INVALID_REQUEST. */
   select(labelSelector: string, fieldSelector: string): Selection | undefined;
+  get(request: CacheGetRequest): Promise<GetResult>;
   list(request: CacheListRequest): Promise<ListResult>;
   watch(request: CacheWatchRequest): WatchStream;
   readonly ready: boolean;

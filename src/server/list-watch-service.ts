@@ -27,9 +27,9 @@ const maxPageBytes = 4 * 1024 ** 2 - 1024;
 export function listWatchMethods(context: CallContext): Serving {
   const { resources } = context;
   return {
-    Get: unary<GetRequest__Output>(context, `${service}/Get`, async (request, signal) => {
+    Get: unary<GetRequest__Output>(context, `${service}/Get`, async (request, signal, owner) => {
       const resource = resourceNamed(resources, request.resource);
-      const get = { ...parseGet(request), signal };
+      const get = { ...parseGet(request), signal, owner };
       const { revision, object } = await inHistory(resource, request.history_id, signal, () =>
         resource.get(get),
       );

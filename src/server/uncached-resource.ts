@@ -1,10 +1,15 @@
 import type { Attribution } from "../cacher/attribution.ts";
-import type { CacheListRequest } from "../cacher/request.ts";
+import type { CacheGetRequest, CacheListRequest } from "../cacher/request.ts";
 import type { Selection } from "../cacher/selection.ts";
+import {
+  isTimeless,
+  objectName,
+  pageName,
+  type UpstreamLimiter,
+} from "../cacher/upstream-limiter.ts";
 import { hasReason, WatchFanoutError } from "../errors.ts";
 import type {
   DeleteRequest,
-  GetRequest,
   GetResult,
   ListResult,
   PutRequest,
@@ -23,12 +28,15 @@ export class UncachedResource implements ServedResource {
   readonly #name: string;
   readonly #storage: Storage;
   readonly #attribution: Attribution;
+  readonly #limiter: UpstreamLimiter;
   #historyId = "";
 
-  constructor(name: string, storage: Storage, attribution: Attribution) {
+  /** `limiter` bounds the reads that go to the storage: all of them. */
+  constructor(name: string, storage: Storage, attribution: Attribution, limiter: UpstreamLimiter) {
     this.#name = name;
     this.#storage = storage;
     this.#attribution = attribution;
+    this.#limiter = limiter;
   }
 
   get currentHistoryId(): string {
@@ -43,13 +51,25 @@ export class UncachedResource implements ServedResource {
     this.#historyId = await this.#storage.historyId(signal);
   }
 
-  get(request: GetRequest): Promise<GetResult> {
-    return this.#namingHistory(this.#storage.get(request));
+  get({ owner, signal, ...request }: CacheGetRequest): Promise<GetResult> {
+    const question = {
+      name: objectName(this.#name, request),
+      isTimeless: isTimeless(request.at),
+      ask: (wanted: AbortSignal) =>
+        this.#namingHistory(this.#storage.get({ ...request, signal: wanted })),
+    };
+    return this.#limiter.run(owner ?? request, question, signal);
   }
 
-  list({ selection, owner: _, ...request }: CacheListRequest): Promise<ListResult> {
+  list({ owner, signal, selection, ...request }: CacheListRequest): Promise<ListResult> {
     const predicate = selection?.predicate ?? request.predicate;
-    return this.#namingHistory(this.#storage.list({ ...request, predicate }));
+    const question = {
+      name: pageName(this.#name, { ...request, selection }),
+      isTimeless: isTimeless(request.at),
+      ask: (wanted: AbortSignal) =>
+        this.#namingHistory(this.#storage.list({ ...request, predicate, signal: wanted })),
+    };
+    return this.#limiter.run(owner ?? request, question, signal);
   }
 
   async put(request: PutRequest): Promise<WriteResult> {

@@ -158,6 +158,35 @@ const cacheMetrics: readonly CacheMetric[] = [
     read: (stats) => stats.folds.ended,
   },
   {
+    name: "watch_fanout_cached_lists",
+    kind: "gauge",
+    unit: "{list}",
+    description: "Lists of which chunks are kept, for pages and initial states that share them.",
+    read: (stats) => stats.lists,
+  },
+  {
+    name: "watch_fanout_kept_piece_bytes",
+    kind: "gauge",
+    unit: "By",
+    description:
+      "What chunks of lists and folds that are kept to be shared take, with their frames.",
+    read: (stats) => stats.pieceBytes,
+  },
+  {
+    name: "watch_fanout_retained_states",
+    kind: "gauge",
+    unit: "{state}",
+    description: "Old states that are kept for pages to come, or as streams begin with them.",
+    read: (stats) => stats.retained.states,
+  },
+  {
+    name: "watch_fanout_retained_state_bytes",
+    kind: "gauge",
+    unit: "By",
+    description: "What old states keep alive that the cache itself does not, at the most.",
+    read: (stats) => stats.retained.bytes,
+  },
+  {
     name: "watch_fanout_cache_waiting_requests",
     kind: "gauge",
     unit: "{request}",

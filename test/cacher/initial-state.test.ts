@@ -1,35 +1,62 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Filter } from "../../src/cacher/filter.ts";
-import {
-  type InitialState,
-  PagedState,
-  SnapshotState,
-  StateSnapshot,
-} from "../../src/cacher/initial-state.ts";
+import { defaultHistoryBounds } from "../../src/cacher/history.ts";
+import { type InitialState, PagedState } from "../../src/cacher/initial-state.ts";
+import { KeptPieces } from "../../src/cacher/kept-pieces.ts";
+import { ListCache } from "../../src/cacher/list-cache.ts";
+import { markOf, RetainedStates } from "../../src/cacher/retained-states.ts";
+import { SnapshotState, StateSnapshot } from "../../src/cacher/state-snapshot.ts";
+import { WatchCache } from "../../src/cacher/watch-cache.ts";
+import { WatchBatch } from "../../src/storage/event.ts";
 import { type StoredObject, weight } from "../../src/storage/object.ts";
 import type { ListResult, Predicate } from "../../src/storage/storage.ts";
-import { object, short, text } from "./objects.ts";
+import { TimeSliceScheduler } from "../../src/time-slices.ts";
+import { FakeClock } from "../fake-clock.ts";
+import { BusyClock } from "./busy-clock.ts";
+import { event, object, short, text } from "./objects.ts";
 
 function objects(...keys: readonly string[]): StoredObject[] {
   return keys.map((key, i) => object(key, i + 1));
 }
 
-/** A snapshot of `all`, which are in key order, at revision 9. */
-function snapshot(
-  all: Iterable<StoredObject>,
-  maxBytes: number,
-  predicate?: Predicate,
-): StateSnapshot {
-  const after = function* (startAfter: string | undefined): Generator<StoredObject, void, void> {
-    let found = startAfter === undefined;
-    for (const each of all) {
-      if (found) yield each;
-      if (each.key === startAfter) found = true;
-    }
-  };
-  const filter = new Filter({ scope: { prefix: "" }, withPrevious: true, predicate });
-  return new StateSnapshot(9, after, filter, maxBytes);
+/** A cache that holds `all`, whose revisions are below 9, at revision 9. */
+class World {
+  readonly clock = new FakeClock();
+  readonly cache = new WatchCache(defaultHistoryBounds, this.clock);
+  readonly retained = new RetainedStates(this.cache, { spareBytes: 0, bytes: 1_000_000 });
+  readonly scheduler = new TimeSliceScheduler(this.clock);
+  readonly lists: ListCache;
+  readonly filter: Filter;
+  /** What streams have been told: undefined, that a piece is there. */
+  readonly told: unknown[] = [];
+
+  constructor(all: readonly StoredObject[], maxBytes: number, predicate?: Predicate) {
+    this.cache.replace(all, Math.max(9, all.length));
+    const bounds = { bytes: maxBytes, scanned: 50_000 };
+    this.lists = new ListCache(this.cache, new KeptPieces(), bounds);
+    this.filter = new Filter({ scope: { prefix: "" }, withPrevious: true, predicate });
+  }
+
+  snapshot(): StateSnapshot {
+    const { cache } = this;
+    const content = {
+      revision: cache.revision,
+      objects: cache.state.snapshot(),
+      mark: markOf(cache),
+    };
+    return new StateSnapshot(content, this.filter, this.lists, this.retained);
+  }
+
+  begin(snapshot: StateSnapshot = this.snapshot()): SnapshotState {
+    return new SnapshotState(snapshot, {
+      reader: { fail: (error) => this.told.push(error) },
+      scheduler: this.scheduler,
+      owner: {},
+      signal: new AbortController().signal,
+      onReady: (failure) => this.told.push(failure),
+    });
+  }
 }
 
 /** The next piece, written short: `"a b …"` while more follows, `"c →9"` at the end. */
@@ -56,11 +83,11 @@ describe("A state from a snapshot", () => {
   it.each([
     ["nothing", [], one, ["→9"]],
     ["what fits into one piece", ["a", "b"], 3 * one, ["a b →9"]],
-    ["what fills a piece just so", ["a", "b"], 2 * one, ["a b …", "→9"]],
+    ["what fills a piece just so", ["a", "b"], 2 * one, ["a b →9"]],
     ["more than a piece", ["a", "b", "c", "d", "e"], 2 * one, ["a b …", "c d …", "e →9"]],
-    ["objects larger than a piece", ["a", "b"], 1, ["a …", "b …", "→9"]],
+    ["objects larger than a piece", ["a", "b"], 1, ["a …", "b →9"]],
   ])("hands out %s", (_what, keys, maxBytes, expected) => {
-    const state = new SnapshotState(snapshot(objects(...keys), maxBytes));
+    const state = new World(objects(...keys), maxBytes).begin();
     expect(pieces(state)).toEqual(expected);
     expect(piece(state)).toBeUndefined();
   });
@@ -68,46 +95,97 @@ describe("A state from a snapshot", () => {
   it("holds just what the predicate picks", () => {
     const all = [object("a", 1, "yes"), object("b", 2, "no"), object("c", 3, "yes")];
     const saysYes = (each: StoredObject): boolean => text(each.value) === "yes";
-    const state = new SnapshotState(snapshot(all, 1_000, saysYes));
+    const state = new World(all, 1_000, saysYes).begin();
     expect(pieces(state)).toEqual(["a c →9"]);
   });
 
   it("is complete, and empty, where the predicate picks nothing", () => {
-    const state = new SnapshotState(snapshot(objects("a", "b"), 1_000, () => false));
+    const state = new World(objects("a", "b"), 1_000, () => false).begin();
     expect(pieces(state)).toEqual(["→9"]);
   });
 
-  it("looks at no more objects than a piece needs", () => {
+  it("looks at no more objects than a piece needs, and the one that begins the next", () => {
     let looked = 0;
-    function* counted(): Generator<StoredObject, void, void> {
-      for (const each of objects("a", "b", "c", "d")) {
-        looked++;
-        yield each;
-      }
-    }
-    const state = new SnapshotState(snapshot(counted(), 2 * one));
+    const counting: Predicate = () => {
+      looked++;
+      return true;
+    };
+    const state = new World(objects("a", "b", "c", "d"), 2 * one, counting).begin();
     expect(looked).toBe(0);
     expect(piece(state)).toBe("a b …");
-    expect(looked).toBe(2);
+    expect(looked).toBe(3);
   });
 
   it("is put together once for all who take it at about the same time", () => {
-    const shared = snapshot(objects("a", "b", "c"), one);
-    const [first, second] = [new SnapshotState(shared), new SnapshotState(shared)];
+    const world = new World(objects("a", "b", "c"), one);
+    const shared = world.snapshot();
+    const [first, second] = [world.begin(shared), world.begin(shared)];
     for (let next = first.next(); next !== undefined; next = first.next()) {
       expect(second.next()).toBe(next);
     }
     expect(second.next()).toBeUndefined();
   });
 
+  it("shares with a newer one all pieces in which nothing has changed", () => {
+    const world = new World(objects("a", "b", "c", "d", "e", "f"), 2 * one);
+    const older = world.begin();
+    const before = [older.next(), older.next()];
+    world.cache.apply(new WatchBatch(10, [event("MODIFIED", "a", 10)]));
+    const newer = world.begin();
+    expect(newer.next()?.events.map(short)).toEqual(["ADDED a=@10", "ADDED b=@2"]);
+    expect(newer.next()).toBe(before[1]);
+    // Also where the newer one is the first to take it.
+    const next = newer.next();
+    expect(next?.events.map(short)).toEqual(["ADDED e=@5", "ADDED f=@6"]);
+    const last = older.next();
+    expect(last?.events).toEqual(next?.events);
+    expect([last?.revision, next?.revision]).toEqual([9, 10]);
+  });
+
+  it("has a last piece that is large closed by another, which all share", () => {
+    const large = "x".repeat(20_000);
+    const world = new World([object("a", 1, large)], 100_000);
+    const older = world.begin();
+    const piece = older.next();
+    expect([piece?.events.length, piece?.revision]).toEqual([1, undefined]);
+    expect(older.next()).toMatchObject({ revision: 9, events: [], initialEventsEnd: true });
+    expect(older.next()).toBeUndefined();
+    world.cache.apply(new WatchBatch(10, []));
+    const newer = world.begin();
+    expect(newer.next()).toBe(piece);
+    expect(newer.next()).toMatchObject({ revision: 10 });
+  });
+
+  it("that takes long to make gives the event loop back, and tells when a piece is there", () => {
+    const keys = Array.from({ length: 3_000 }, (_, i) => `k${1_000 + i}`);
+    const world = new World(objects(...keys), 1_000_000, () => true);
+    const clock = new BusyClock();
+    const scheduler = new TimeSliceScheduler(clock);
+    const told: unknown[] = [];
+    const begin = (owner: object, signal = new AbortController().signal) =>
+      new SnapshotState(world.snapshot(), {
+        reader: { fail: (error) => told.push(error) },
+        ...{ scheduler, owner, signal },
+        onReady: (failure) => told.push(failure),
+      });
+    const state = begin({});
+    expect(state.next()).toBeUndefined();
+    expect(state.next()).toBeUndefined();
+    expect(told).toEqual([]);
+    clock.runImmediates();
+    expect(told).toEqual([undefined]);
+    expect(pieces(state)).toHaveLength(2);
+  });
+
   it("is put together anew for who comes to it when more has passed than is kept", () => {
     const large = "x".repeat(1024 * 1024);
     const keys = Array.from({ length: 40 }, (_, i) => `k${10 + i}`);
-    const shared = snapshot(
+    const world = new World(
       keys.map((key, i) => object(key, i + 1, large)),
       1,
     );
-    const [quick, slow] = [new SnapshotState(shared), new SnapshotState(shared)];
+    const shared = world.snapshot();
+    const [quick, slow] = [world.begin(shared), world.begin(shared)];
     const first = quick.next();
     expect(pieces(quick)).toHaveLength(keys.length);
     expect(slow.next()).not.toBe(first);
@@ -119,7 +197,7 @@ describe("A state from a snapshot", () => {
     fc.assert(
       fc.property(contents, fc.integer({ min: 1, max: 1_000 }), (values, maxBytes) => {
         const all = values.map((value, i) => object(`k${i}`, i + 1, value));
-        const state = new SnapshotState(snapshot(all, maxBytes));
+        const state = new World(all, maxBytes).begin();
         const seen: string[] = [];
         for (let batch = state.next(); batch !== undefined; batch = state.next()) {
           seen.push(...batch.events.map(short));

@@ -119,3 +119,41 @@ describe("While nothing comes from the store", () => {
     expect(asked).toBe(0);
   });
 });
+
+describe("While the store has much to answer", () => {
+  it("it is asked the same once, and no more at once than it can do", async () => {
+    const cached = await CachedStore.ready();
+    await cached.write(["a", "1"]);
+    const { store, clock, cacher } = cached;
+    // The cache does not hear of anything, and the store has something new.
+    store.requestProgress = () => {};
+    store.currentRevision = async () => 9;
+    const asked: { readonly prefix: string; readonly answer: () => void }[] = [];
+    store.list = ({ prefix }) =>
+      new Promise((resolve) => {
+        const answer = (): void =>
+          resolve({ revision: 9, items: [], next: undefined, remaining: 0 });
+        asked.push({ prefix, answer });
+      });
+    const at = { match: "LINEARIZABLE" } as const;
+    const owners = Array.from({ length: 50 }, () => ({}));
+    const lists = owners.flatMap((owner, i) => [
+      cacher.list({ prefix: "", limit: 0, at, owner }),
+      cacher.list({ prefix: `p${i}`, limit: 0, at, owner }),
+    ]);
+    const streams = owners.map((owner) =>
+      cacher.watch({ ...everything, sendInitialEvents: true, owner }),
+    );
+    await clock.elapse(3_500);
+    expect(asked.length).toBe(32);
+    for (let answered = 0; answered < asked.length; answered++) {
+      asked[answered]?.answer();
+      await clock.settle();
+      expect(asked.length - answered - 1).toBeLessThanOrEqual(32);
+    }
+    expect(await Promise.all(lists)).toHaveLength(100);
+    expect(streams.map(({ state }) => state)).toEqual(streams.map(() => "initial"));
+    // One for what all ask for, one for the pages of initial states, which are larger, and one for each prefix.
+    expect(asked).toHaveLength(52);
+  });
+});

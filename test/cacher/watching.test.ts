@@ -83,17 +83,44 @@ describe("How a watch begins", () => {
       join();
     }
     await cached.clock.elapse(100);
-    const first = crowd.map((watcher) => {
-      watcher.read();
-      return watcher.read();
+    const states = crowd.map((watcher) => {
+      const batches = [watcher.read(), watcher.read(), watcher.read(), watcher.read()];
+      return batches.slice(1);
     });
-    // The first came before the writes; all others gathered for the next.
-    expect(new Set(first).size).toBe(2);
-    expect(new Set(first.slice(1)).size).toBe(1);
-    for (const watcher of crowd.slice(1)) {
-      expect(readAll(watcher).at(-1)).toContain("complete →22");
-    }
+    // What did not change is the same in all. The first came before the writes; all others gathered for the next.
+    expect(new Set(states.map(([first]) => first)).size).toBe(1);
+    expect(new Set(states.map(([, second]) => second)).size).toBe(2);
+    expect(new Set(states.slice(1).map(([, second]) => second)).size).toBe(1);
+    const ends = crowd
+      .slice(1)
+      .map((_, i) => states[i + 1]?.find((batch) => batch?.initialEventsEnd));
+    expect(ends.map((end) => end?.revision)).toEqual(ends.map(() => 22));
   });
+
+  describe.each([
+    ["any state", 0],
+    ["a state that it has seen before", 2],
+    ["the newest state", undefined],
+  ])(
+    "with %s begins with nothing older than what the cache held when it was asked for:",
+    (_what, afterRevision) => {
+      it.each([
+        ["a change", "2", "ADDED:a=2@3 ADDED:b=1@2 complete →3"],
+        ["a deletion", null, "ADDED:b=1@2 complete →3"],
+      ])("%s", async (_change, value, state) => {
+        const cached = await CachedStore.ready();
+        await cached.write(["a", "1"], ["b", "1"]);
+        const request = { ...everything, sendInitialEvents: true, afterRevision };
+        const before = cached.cacher.watch(request);
+        await cached.clock.settle();
+        expect(readAll(before)).toEqual(["…", "ADDED:a=1@2 ADDED:b=1@2 complete →2"]);
+        await cached.write(["a", value]);
+        const after = cached.cacher.watch(request);
+        await cached.clock.elapse(100);
+        expect(readAll(after)).toEqual(["…", state]);
+      });
+    },
+  );
 
   it.each([
     ["one key", { key: "a/1" }, ["ADDED:a/1=1@2"]],

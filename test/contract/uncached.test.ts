@@ -1,6 +1,7 @@
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { Attribution } from "../../src/cacher/attribution.ts";
+import { UpstreamLimiter } from "../../src/cacher/upstream-limiter.ts";
 import { AttributeReader } from "../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";
 import { UncachedResource } from "../../src/server/uncached-resource.ts";
@@ -33,7 +34,12 @@ async function startUncached(backend: Backend): Promise<TestClient> {
   const { clock } = backend;
   const codec = new JsonCodec({ fields: ["spec.node"] });
   const attributes = new AttributeReader(codec, clock, pino({ level: "silent" }));
-  const uncached = new UncachedResource(resource, backend.storage(), new Attribution(attributes));
+  const uncached = new UncachedResource(
+    resource,
+    backend.storage(),
+    new Attribution(attributes),
+    new UpstreamLimiter(clock),
+  );
   return (await serve(new Map([[resource, uncached]]), clock)).client;
 }
 

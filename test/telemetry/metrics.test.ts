@@ -6,6 +6,7 @@ import {
   registerUndecodableValues,
 } from "../../src/telemetry/cache-metrics.ts";
 import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
+import { registerReadMetrics } from "../../src/telemetry/read-metrics.ts";
 import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
 
 const stats: CacherStats = {
@@ -20,6 +21,9 @@ const stats: CacherStats = {
   filters: 27,
   input: { batches: 8, bytes: 9_000, fullest: 0.5, mostBatches: 21 },
   folds: { held: 22, objects: 23, bytes: 24_000, told: 25, ended: 26 },
+  lists: 27,
+  pieceBytes: 28_000,
+  retained: { states: 29, bytes: 30_000 },
   waiting: 10,
   receivedEvents: 11,
   dispatchedEvents: 12,
@@ -79,6 +83,10 @@ describe("the metrics of a cache", () => {
       [of("fold_bytes")]: "24000",
       [of("folds_told_total")]: "25",
       [of("folds_ended_streams_total")]: "26",
+      [of("cached_lists")]: "27",
+      [of("kept_piece_bytes")]: "28000",
+      [of("retained_states")]: "29",
+      [of("retained_state_bytes")]: "30000",
       [of("cache_waiting_requests")]: "10",
       [of("events_received_total")]: "11",
       [of("events_dispatched_total")]: "12",
@@ -158,6 +166,19 @@ test("values that can't be decoded are counted by resource", async () => {
   expect(await values(metrics)).toMatchObject({ [of("cached")]: "3", [of("uncached")]: "0" });
   uncached.undecodable = 5;
   expect(await values(metrics)).toMatchObject({ [of("cached")]: "3", [of("uncached")]: "5" });
+});
+
+test("what reads wait for is counted for all resources together", async () => {
+  const metrics = new PrometheusMetrics("1.2.3");
+  const upstream = { stats: () => ({ inFlight: 3, queued: 4, refused: 5 }) };
+  registerReadMetrics(metrics.meter, { size: 1, refused: 2 }, upstream);
+  expect(await values(metrics)).toMatchObject({
+    watch_fanout_scans: "1",
+    watch_fanout_scans_refused_total: "2",
+    watch_fanout_upstream_reads: "3",
+    watch_fanout_upstream_reads_queued: "4",
+    watch_fanout_upstream_reads_refused_total: "5",
+  });
 });
 
 describe("the metrics of calls", () => {

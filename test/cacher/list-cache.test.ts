@@ -1,21 +1,34 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { Filter } from "../../src/cacher/filter.ts";
 import { defaultHistoryBounds } from "../../src/cacher/history.ts";
 import { KeptPieces } from "../../src/cacher/kept-pieces.ts";
-import { ListedRuns } from "../../src/cacher/listed-runs.ts";
+import { ListCache } from "../../src/cacher/list-cache.ts";
+import type { ListChunk } from "../../src/cacher/list-chunk.ts";
 import type { OrderedState } from "../../src/cacher/ordered-state.ts";
-import type { CacheListRequest } from "../../src/cacher/request.ts";
-import type { Run } from "../../src/cacher/run.ts";
+import { Selection } from "../../src/cacher/selection.ts";
 import { WatchCache } from "../../src/cacher/watch-cache.ts";
+import { noAttributes } from "../../src/selector/attributes.ts";
+import { parseFieldSelector } from "../../src/selector/parse-field-selector.ts";
+import { parseLabelSelector } from "../../src/selector/parse-label-selector.ts";
 import { WatchBatch } from "../../src/storage/event.ts";
 import { compareKeys } from "../../src/storage/key-order.ts";
 import type { StoredObject } from "../../src/storage/object.ts";
+import type { Predicate } from "../../src/storage/storage.ts";
+import type { TimeSlicedWork } from "../../src/time-slices.ts";
 import { FakeClock } from "../fake-clock.ts";
+import { finish } from "./finish.ts";
 import { event, object } from "./objects.ts";
 
-const all: CacheListRequest = { prefix: "", limit: 0, at: { match: "ANY" } };
+const bounds = { bytes: 64 * 1024, scanned: 10_000 };
 
-/** A run holds three of these, or a few more. */
+function filterOf(prefix: string, predicate?: Predicate): Filter {
+  return new Filter({ scope: { prefix }, predicate, withPrevious: false });
+}
+
+const all = filterOf("");
+
+/** A chunk holds three of these, or a few more. */
 const value = "x".repeat(25_000);
 
 function key(i: number): string {
@@ -25,7 +38,7 @@ function key(i: number): string {
 class World {
   readonly cache = new WatchCache(defaultHistoryBounds, new FakeClock());
   readonly kept = new KeptPieces();
-  readonly runs = new ListedRuns(this.cache, this.kept);
+  readonly lists = new ListCache(this.cache, this.kept, bounds);
 
   constructor(count: number) {
     const objects = Array.from({ length: count }, (_, i) => object(key(i), i + 1, value));
@@ -43,59 +56,68 @@ class World {
     this.cache.apply(new WatchBatch(revision, [event("DELETED", name, revision)]));
   }
 
-  /** All runs of the state, which is that of `revision`. */
+  /** All chunks of the state, which is that of `revision`. */
   list(
-    request: CacheListRequest = all,
-    state: OrderedState = this.cache.state,
+    filter: Filter = all,
+    state: OrderedState = this.cache.state.snapshot(),
     revision: number = this.cache.revision,
-  ): Run[] {
-    const runs: Run[] = [];
+  ): ListChunk[] {
+    const chunks: ListChunk[] = [];
     let next: string | undefined;
-    const runAfter = this.runs.read(request, state, revision);
     do {
-      const run = runAfter(next);
-      runs.push(run);
-      next = run.last;
+      const chunk = this.after(next, filter, state, revision);
+      chunks.push(chunk);
+      next = chunk.last;
     } while (next !== undefined);
-    return runs;
+    return chunks;
+  }
+
+  /** The chunk that follows a key. */
+  after(
+    key: string | undefined,
+    filter: Filter = all,
+    state: OrderedState = this.cache.state.snapshot(),
+    revision: number = this.cache.revision,
+  ): ListChunk {
+    return finish(this.lists.open(filter).chunk(key, revision, state));
   }
 }
 
-function objectsOf(runs: readonly Run[]): StoredObject[] {
-  return runs.flatMap(({ items }) => items);
+function objectsOf(chunks: readonly ListChunk[]): StoredObject[] {
+  return chunks.flatMap(({ items }) => items);
 }
 
-/** Of the runs of `after`, those that are not the very ones of `before`. */
-function anew(before: readonly Run[], after: readonly Run[]): Run[] {
+/** Of the chunks of `after`, those that are not the very ones of `before`. */
+function anew(before: readonly ListChunk[], after: readonly ListChunk[]): ListChunk[] {
   const known = new Set(before.map(({ items }) => items));
   return after.filter(({ items }) => !known.has(items));
 }
 
-describe("The runs that a listing is put together from", () => {
+describe("The chunks that a list is put together from", () => {
   it("hold all objects in order, and say how heavy they are and where the next begins", () => {
     const world = new World(10);
-    const runs = world.list();
-    expect(objectsOf(runs)).toEqual([...world.cache.state.range("")]);
-    expect(runs.map(({ items, last }) => [items.length, last])).toEqual([
+    const chunks = world.list();
+    expect(objectsOf(chunks)).toEqual([...world.cache.state.range("")]);
+    expect(chunks.map(({ items, last }) => [items.length, last])).toEqual([
       [3, "k002"],
       [3, "k005"],
       [3, "k008"],
       [1, undefined],
     ]);
-    expect(runs[3]?.weight).toBe(25_000 + 4 + 64);
+    expect(chunks[3]?.weight).toBe(25_000 + 4 + 64);
   });
 
   it("are the same for everybody who lists the same", () => {
     const world = new World(10);
     expect(anew(world.list(), world.list())).toEqual([]);
-    const narrow = { ...all, prefix: "k00" };
+    const narrow = filterOf("k00");
     expect(anew(world.list(), world.list(narrow)).length).toBeGreaterThan(0);
     expect(anew(world.list(narrow), world.list(narrow))).toEqual([]);
   });
 
   it("are not shared between those who pick with functions", () => {
     const world = new World(4);
-    const odd = world.list({ ...all, predicate: ({ key }) => key === "k001" });
+    const odd = world.list(filterOf("", ({ key }) => key === "k001"));
     expect(objectsOf(odd).map(({ key }) => key)).toEqual(["k001"]);
     expect(anew(odd, world.list()).length).toBe(2);
   });
@@ -123,7 +145,8 @@ describe("The runs that a listing is put together from", () => {
     world.list();
     const then = world.list(all, past.state, past.revision);
     expect(objectsOf(then)).toEqual(objectsOf(before));
-    expect(anew(before, then).length).toBe(1);
+    // They are kept for as long as pieces are, also when others have taken their place.
+    expect(anew(before, then)).toEqual([]);
     // And the past one has not taken the place of the present one.
     expect(objectsOf(world.list())).toEqual([...world.cache.state.range("")]);
   });
@@ -136,19 +159,20 @@ describe("The runs that a listing is put together from", () => {
     expect(objectsOf(world.list())).toEqual(other);
   });
 
-  it("are found only while they are kept: a listing without any leaves nothing behind", () => {
+  it("are found only while they are kept, and so is their list", () => {
     const world = new World(10);
     const past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
     world.write("k004");
+    world.lists.open(filterOf("never asked"));
+    expect(world.lists.size).toBe(0);
     for (let i = 0; i < 10; i++) {
-      world.list({ ...all, prefix: `none-${i}` }, past.state, past.revision);
+      world.list(filterOf(`none-${i}`), past.state, past.revision);
     }
-    expect(world.runs.size).toBe(0);
     world.list();
-    expect(world.runs.size).toBe(1);
+    expect(world.lists.size).toBe(11);
     world.kept.expire();
     world.kept.expire();
-    expect(world.runs.size).toBe(0);
+    expect(world.lists.size).toBe(0);
   });
 
   it("of a history that was take nothing from those of the history that is", () => {
@@ -157,9 +181,79 @@ describe("The runs that a listing is put together from", () => {
     world.cache.replace([object("k000", 1, "other")], 11);
     world.kept.expire();
     world.list();
-    // The runs of before go now, under the same name.
+    // The chunks of before go now, under the same name.
     world.kept.expire();
-    expect(world.runs.size).toBe(1);
+    expect(world.lists.size).toBe(1);
+  });
+
+  it("are those of all revisions in which nothing in them has changed", () => {
+    const world = new World(10);
+    const past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
+    world.write("k004");
+    const now = world.list();
+    const then = world.list(all, past.state, past.revision);
+    expect(anew(now, then).map(({ items }) => items.map((object) => object.key))).toEqual([
+      ["k003", "k004", "k005"],
+    ]);
+    expect(objectsOf(then)).toEqual([...past.state.range("")]);
+    // What was made for the past is shared by all who still go through it.
+    expect(anew(then, world.list(all, past.state, past.revision))).toEqual([]);
+  });
+
+  it("are made once by all who need them, who take turns at it", () => {
+    const objects = Array.from({ length: 3_000 }, (_, i) => object(`k${1_000 + i}`, i + 1));
+    const world = new World(0);
+    world.cache.replace(objects, 3_001);
+    let looked = 0;
+    const counting = filterOf("", () => {
+      looked++;
+      return true;
+    });
+    const lists = new ListCache(world.cache, world.kept, { bytes: Infinity, scanned: 10_000 });
+    const state = world.cache.state.snapshot();
+    const works = [1, 2].map(function* (): TimeSlicedWork<ListChunk> {
+      return yield* lists.open(counting).chunk(undefined, 3_001, state);
+    });
+    const [one, other] = works;
+    expect([one?.next().done, other?.next().done]).toEqual([false, false]);
+    expect(other && finish(other)).toBe(one && finish(one));
+    expect(looked).toBe(3_000);
+    world.kept.expire();
+    world.kept.expire();
+    expect(lists.size).toBe(0);
+  });
+
+  it("are what they were where something is written while they are made", () => {
+    const objects = Array.from({ length: 10_000 }, (_, i) => object(`k${10_000 + i}`, i + 1));
+    const world = new World(0);
+    world.cache.replace(objects, 10_001);
+    const lists = new ListCache(world.cache, world.kept, { bytes: Infinity, scanned: 20_000 });
+    const state = world.cache.state.snapshot();
+    const work = lists.open(all).chunk(undefined, 10_001, state);
+    expect(work.next().done).toBe(false);
+    world.write("k10003");
+    expect(finish(work).items).toEqual(objects);
+    const now = world.cache.state.snapshot();
+    const after = finish(lists.open(all).chunk(undefined, 10_002, now));
+    expect(after.items).toEqual([...now.range("")]);
+  });
+
+  it("are made in steps that are the shorter the more requirements there are", () => {
+    const objects = Array.from({ length: 1_000 }, (_, i) => object(`k${1_000 + i}`, i + 1));
+    const steps = (requirements: number): number => {
+      const world = new World(0);
+      world.cache.replace(objects, 1_001);
+      const labels = Array.from({ length: requirements }, (_, i) => `!absent-${i}`).join(",");
+      const parsed = [parseLabelSelector(labels), parseFieldSelector("")] as const;
+      const selection = new Selection(...parsed, () => noAttributes);
+      const filter = new Filter({ scope: { prefix: "" }, selection, withPrevious: false });
+      const work = world.lists.open(filter).chunk(undefined, 1_001, world.cache.state.snapshot());
+      let count = 1;
+      while (work.next().done !== true) count++;
+      return count;
+    };
+    expect(steps(1)).toBe(1);
+    expect(steps(1_000)).toBeGreaterThan(200);
   });
 
   it("are let go when nobody has listed for a while", () => {
@@ -184,7 +278,7 @@ describe("The runs that a listing is put together from", () => {
   it("leave what comes behind the last object to the one that begins there", () => {
     const world = new World(6);
     // Somebody asks for what follows the last, and that is kept as a run of its own.
-    world.runs.read(all, world.cache.state, world.cache.revision)(key(5));
+    world.after(key(5));
     world.list();
     world.write(key(6));
     expect(objectsOf(world.list()).at(-1)?.key).toBe(key(6));
@@ -209,7 +303,7 @@ describe("The runs that a listing is put together from", () => {
             past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
           } else if (step.do === "from") {
             const { state, revision } = step.past ? past : world.cache;
-            const { items, last } = world.runs.read(all, state, revision)(step.name);
+            const { items, last } = world.after(step.name, all, state.snapshot(), revision);
             const following = [...state.range("", step.name)];
             expect(items).toEqual(following.slice(0, items.length));
             const next = following[items.length];
@@ -218,7 +312,7 @@ describe("The runs that a listing is put together from", () => {
             else if (next !== undefined) expect(compareKeys(last, next.key)).toBeLessThan(0);
           } else {
             const { state, revision } = step.do === "past" ? past : world.cache;
-            const told = objectsOf(world.list(undefined, state, revision));
+            const told = objectsOf(world.list(undefined, state.snapshot(), revision));
             expect(told).toEqual([...state.range("")]);
           }
         }
