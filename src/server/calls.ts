@@ -6,8 +6,11 @@ import type { Selection } from "../cacher/selection.ts";
 import type { Clock } from "../clock.ts";
 import { WatchFanoutError } from "../errors.ts";
 import type { ListResult, Storage, WatchStream } from "../storage/storage.ts";
+import type { BytePool } from "./byte-pool.ts";
 import { resetStream } from "./http2-stream.ts";
+import type { OpenStreams } from "./open-streams.ts";
 import type { SendPatrol } from "./send-patrol.ts";
+import type { StreamOpenings } from "./stream-openings.ts";
 
 /** Is told of every call. Methods are named like `watchfanout.v1.ListWatchService/Watch`. */
 export interface RpcObserver {
@@ -47,13 +50,22 @@ export interface CallContext {
   readonly requestMs: number;
   /** Has every watch that is open. */
   readonly patrol: SendPatrol;
-  /** How many watches may be open. */
-  readonly maxStreams: number;
+  /** Has every stream that is open. */
+  readonly streams: OpenStreams;
+  /** Opens watches when it is their turn. */
+  readonly openings: StreamOpenings;
+  /** What is kept of requests, while they wait for their turn and while their streams are open. */
+  readonly kept: BytePool;
+  /** What those streams end with for which there is no room in `kept`. */
+  readonly tooMuchKept: () => WatchFanoutError;
   /** How old a watch becomes before it ends with DRAINING, at the most; 0: as old as it likes. */
   readonly maxStreamAgeMs: number;
   /** Numbers from 0 up to 1. */
   readonly random: () => number;
 }
+
+/** What streams of all services need of it. */
+export type StreamContext = Pick<CallContext, "streams" | "clock" | "endFlushMs" | "logger">;
 
 /** A method's name in logs and metrics, from a path as gRPC has it: the same without the first slash. */
 export function methodOf(path: string): string {

@@ -10,7 +10,7 @@ import { prefixSize } from "../wire/encode.ts";
 import type { WireStatus } from "../wire/errors.ts";
 import { CallLife } from "./call-life.ts";
 import { type CallContext, resetUnlessClosed } from "./calls.ts";
-import { http2StreamOf } from "./http2-stream.ts";
+import { forgetRequest, http2StreamOf } from "./http2-stream.ts";
 import type { FrameParts, ServedMethod, ServerCall } from "./server-call.ts";
 
 /** What grpc-js calls a call that is no stream, and one that is. */
@@ -30,7 +30,7 @@ export function unaryHandler(
       answer: (message: Buffer) => callback(null, message),
       end: (status: WireStatus) => callback(status),
     };
-    serve(new GrpcJsCall(call, toGrpcJs, context), call.request);
+    serve(new GrpcJsCall(call, toGrpcJs, context), takeRequest(call));
   };
 }
 
@@ -48,8 +48,15 @@ export function streamingHandler(
       },
       end: (status: WireStatus) => void call.emit("error", status),
     };
-    serve(new GrpcJsCall(call, toGrpcJs, context), call.request);
+    serve(new GrpcJsCall(call, toGrpcJs, context), takeRequest(call));
   };
+}
+
+/** The request, of which grpc-js keeps nothing from then on. */
+function takeRequest(call: Unary | Streaming): Decoded<unknown> {
+  const request = { ...call.request };
+  forgetRequest(call);
+  return request;
 }
 
 interface ToGrpcJs {

@@ -10,7 +10,9 @@ import { statusOf } from "../wire/errors.ts";
 import type { HealthCheckRequest__Output } from "../wire/generated/grpc/health/v1/HealthCheckRequest.ts";
 import type { HealthCheckResponse } from "../wire/generated/grpc/health/v1/HealthCheckResponse.ts";
 import type { HealthListResponse } from "../wire/generated/grpc/health/v1/HealthListResponse.ts";
-import { http2StreamOf } from "./http2-stream.ts";
+import { resetUnlessClosed, type StreamContext } from "./calls.ts";
+import { forgetRequest, http2StreamOf } from "./http2-stream.ts";
+import type { OpenStream } from "./open-streams.ts";
 
 export type ServingStatus = "SERVING" | "NOT_SERVING";
 
@@ -24,13 +26,17 @@ type Told = ServingStatus | "SERVICE_UNKNOWN";
  */
 export class HealthService {
   readonly #statuses: Map<string, ServingStatus>;
+  readonly #context: StreamContext;
   readonly #watches = new Set<HealthWatch>();
   #ended = false;
 
-  constructor(statuses: ReadonlyMap<string, ServingStatus>) {
+  /** `statuses` has all services that there are. */
+  constructor(statuses: ReadonlyMap<string, ServingStatus>, context: StreamContext) {
     this.#statuses = new Map(statuses);
+    this.#context = context;
   }
 
+  /** Of a service that there is. */
   set(service: string, serving: ServingStatus): void {
     this.#statuses.set(service, serving);
     for (const watch of this.#watches) watch.tell(this.#of(watch.service));
@@ -40,11 +46,6 @@ export class HealthService {
   end(): void {
     this.#ended = true;
     for (const watch of this.#watches) watch.end();
-  }
-
-  /** How many watches are open. */
-  get watches(): number {
-    return this.#watches.size;
   }
 
   readonly handlers: UntypedServiceImplementation = {
@@ -70,41 +71,63 @@ export class HealthService {
         call.emit("error", statusOf(fault));
         return;
       }
-      const watch = new HealthWatch(call, request.service, () => this.#watches.delete(watch));
+      const watch = new HealthWatch(call, this.#known(request.service), this.#context, () => {
+        this.#watches.delete(watch);
+        this.#context.streams.delete(watch);
+      });
+      forgetRequest(call);
       if (!watch.open) return;
+      const { streams } = this.#context;
+      const refusal = streams.makeRoom(watch.connection);
+      if (refusal !== undefined) return watch.evict(refusal);
+      streams.add(watch);
       this.#watches.add(watch);
       watch.tell(this.#of(watch.service));
       if (this.#ended) watch.end();
     },
   };
 
-  #of(service: string): Told {
-    return this.#statuses.get(service) ?? "SERVICE_UNKNOWN";
+  #of(service: string | undefined): Told {
+    return (service === undefined ? undefined : this.#statuses.get(service)) ?? "SERVICE_UNKNOWN";
+  }
+
+  /** The name as it is kept here: of a service that there is not, and that there will not be, nothing is kept. */
+  #known(service: string): string | undefined {
+    for (const known of this.#statuses.keys()) if (known === service) return known;
+    return undefined;
   }
 }
 
-class HealthWatch {
-  readonly service: string;
+class HealthWatch implements OpenStream {
+  readonly connection: object;
+  /** undefined: one that there is not. */
+  readonly service: string | undefined;
   readonly #call: ServerWritableStream<Check, HealthCheckResponse>;
+  readonly #context: StreamContext;
   #told: Told | undefined;
   #newest: Told | undefined;
   #busy = false;
   #ending = false;
+  readonly #onClose: () => void;
   open = true;
 
   constructor(
     call: ServerWritableStream<Check, HealthCheckResponse>,
-    service: string,
+    service: string | undefined,
+    context: StreamContext,
     onClose: () => void,
   ) {
     this.#call = call;
+    this.#context = context;
     this.service = service;
+    this.#onClose = onClose;
     const close = (): void => {
       this.open = false;
       onClose();
     };
     call.once("cancelled", close);
     const stream = http2StreamOf(call);
+    this.connection = stream?.session ?? call;
     stream?.once("close", close);
     if (call.cancelled || stream?.destroyed === true) this.open = false;
   }
@@ -117,6 +140,14 @@ class HealthWatch {
   end(): void {
     this.#ending = true;
     this.#send();
+  }
+
+  evict(error: WatchFanoutError): void {
+    this.open = false;
+    this.#onClose();
+    this.#call.emit("error", statusOf(error));
+    const { endFlushMs, clock } = this.#context;
+    resetUnlessClosed(http2StreamOf(this.#call), endFlushMs, clock);
   }
 
   #send(): void {

@@ -1,11 +1,12 @@
 import { type ServerDuplexStream, status, type UntypedServiceImplementation } from "@grpc/grpc-js";
-import type { Logger } from "pino";
+import { invalidRequest, type WatchFanoutError } from "../errors.ts";
 import type { Decoded } from "../wire/decode.ts";
 import type { Descriptors, FileDescriptor } from "../wire/descriptors.ts";
 import { statusOf } from "../wire/errors.ts";
 import type { ServerReflectionRequest__Output } from "../wire/generated/grpc/reflection/v1/ServerReflectionRequest.ts";
 import type { ServerReflectionResponse } from "../wire/generated/grpc/reflection/v1/ServerReflectionResponse.ts";
-import { methodOf, presentError } from "./calls.ts";
+import { methodOf, presentError, resetUnlessClosed, type StreamContext } from "./calls.ts";
+import { forgetMetadata, http2StreamOf } from "./http2-stream.ts";
 
 type ReflectionCall = ServerDuplexStream<
   Decoded<ServerReflectionRequest__Output>,
@@ -16,18 +17,35 @@ type Answer = Omit<ServerReflectionResponse, "valid_host" | "original_request">;
 /** grpc.reflection.v1 and v1alpha, which differ in nothing but their name. */
 export class ReflectionService {
   readonly #descriptors: Descriptors;
-  readonly #logger: Logger;
+  readonly #context: StreamContext;
   readonly #calls = new Set<ReflectionCall>();
 
-  constructor(descriptors: Descriptors, logger: Logger) {
+  constructor(descriptors: Descriptors, context: StreamContext) {
     this.#descriptors = descriptors;
-    this.#logger = logger;
+    this.#context = context;
   }
 
   readonly handlers: UntypedServiceImplementation = {
     ServerReflectionInfo: (call: ReflectionCall) => {
+      const { streams, clock, endFlushMs } = this.#context;
+      const http2Stream = http2StreamOf(call);
+      const connection = http2Stream?.session ?? call;
+      const evict = (error: WatchFanoutError): void => {
+        call.emit("error", statusOf(error));
+        resetUnlessClosed(http2Stream, endFlushMs, clock);
+      };
+      forgetMetadata(call.metadata);
+      const refusal = streams.makeRoom(connection);
+      if (refusal !== undefined) return evict(refusal);
+      const stream = { connection, evict };
+      streams.add(stream);
       this.#calls.add(call);
-      call.once("close", () => this.#calls.delete(call));
+      const close = (): void => {
+        streams.delete(stream);
+        this.#calls.delete(call);
+      };
+      call.once("close", close);
+      http2Stream?.once("close", close);
       void this.#serve(call);
     },
   };
@@ -35,11 +53,6 @@ export class ReflectionService {
   /** Ends all calls. */
   end(): void {
     for (const call of this.#calls) call.end();
-  }
-
-  /** How many calls are open. */
-  get calls(): number {
-    return this.#calls.size;
   }
 
   /** Reads a request when the answer to the one before has been accepted. */
@@ -52,6 +65,7 @@ export class ReflectionService {
       for await (const decoded of call.iterator({ destroyOnReturn: false })) {
         const { request, fault } = decoded as Decoded<ServerReflectionRequest__Output>;
         if (fault !== undefined) throw fault;
+        checkLength(request);
         const response = {
           valid_host: request.host,
           original_request: request,
@@ -66,7 +80,7 @@ export class ReflectionService {
     } catch (error) {
       // A call that was cancelled, or ended by `end`, has nobody left to tell.
       if (call.cancelled || call.destroyed || call.writableEnded) return;
-      const told = presentError(error, methodOf(call.getPath()), this.#logger);
+      const told = presentError(error, methodOf(call.getPath()), this.#context.logger);
       call.emit("error", statusOf(told));
     }
   }
@@ -111,6 +125,22 @@ export class ReflectionService {
     }
     const bytes = [...found].map((each) => Buffer.from(each.bytes));
     return { file_descriptor_response: { file_descriptor_proto: bytes } };
+  }
+}
+
+/** The longest name that is looked for, in UTF-16 units. Those that there are, are far shorter. */
+const maxNameLength = 1024;
+
+/** Throws INVALID_REQUEST for a name that is too long: each stream keeps the last request that it was sent. */
+function checkLength({ host, ...request }: ServerReflectionRequest__Output): void {
+  const field = request.message_request ?? "";
+  const asked: unknown = Reflect.get(request, field);
+  for (const [name, text] of [["host", host] as const, [field, asked] as const]) {
+    if (typeof text !== "string" || text.length <= maxNameLength) continue;
+    throw invalidRequest(
+      name,
+      `${name} is ${text.length} characters long, expected at most ${maxNameLength}.`,
+    );
   }
 }
 
