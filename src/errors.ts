@@ -141,12 +141,23 @@ export function revisionConflict(
   );
 }
 
-/** `limit` is how many watches a server allows to be open. */
+/** `limit` is how many streams a server allows to be open. */
 export function tooManyStreams(limit: number): WatchFanoutError {
   return new WatchFanoutError(
     "TOO_MANY_STREAMS",
-    `This server has ${limit} watch streams open, which is all that it allows (--max-streams). Try ` +
+    `This server has ${limit} streams open, which is all that it allows (--max-streams). Try ` +
       "another replica, or this one later.",
+    { metadata: { limit: String(limit) } },
+  );
+}
+
+/** `limit` is how many bytes a server keeps of the requests of one connection's streams. */
+export function tooMuchAskedFor(limit: number): WatchFanoutError {
+  return new WatchFanoutError(
+    "TOO_MANY_STREAMS",
+    "The open streams of this connection ask for keys, prefixes and selectors that take more than this server " +
+      `keeps, which is ${limit} bytes for each connection, and less when it is short of them. Ask for fewer or ` +
+      "shorter ones, or another replica.",
     { metadata: { limit: String(limit) } },
   );
 }

@@ -12,15 +12,11 @@ const leastSlice = 13;
 
 /** How many bytes a text takes that stands by itself. */
 export function textBytes(text: string): number {
-  return headBytes + (isOneByte(text) ? text.length : 2 * text.length);
+  return headBytes + (wideUnit.test(text) ? 2 * text.length : text.length);
 }
 
-function isOneByte(text: string): boolean {
-  for (let i = 0; i < text.length; i++) {
-    if (text.charCodeAt(i) > 0xff) return false;
-  }
-  return true;
-}
+/** Of a text that is kept in one byte per unit the engine knows at once that this is not in there. */
+const wideUnit = /[\u0100-\uffff]/;
 
 /** The same text, which keeps no longer one alive that it was cut out of, nor parts that it was put together from. */
 export function ownText(text: string): string {

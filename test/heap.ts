@@ -8,13 +8,14 @@ const collectGarbage = runInNewContext("gc") as () => void;
 export function heapOfEach(count: number, make: (i: number) => unknown): number {
   // What only the first ones bring about, such as code, is none of theirs.
   for (let i = 0; i < count; i++) make(i);
-  const before = held();
+  const before = heldBytes();
   const kept = Array.from({ length: count }, (_, i) => make(i));
-  const after = held();
+  const after = heldBytes();
   return (after - before) / kept.length - 8;
 }
 
-function held(): number {
+/** What the process keeps, in bytes, of what is not garbage. */
+export function heldBytes(): number {
   collectGarbage();
   collectGarbage();
   const { heapUsed, arrayBuffers } = process.memoryUsage();

@@ -13,7 +13,7 @@ export class Selection {
   /** A short name for all that pick by the same requirements, however they were spelt, and for no others. */
   readonly canonical: string;
   readonly predicate: Predicate;
-  /** How many requirements an object is held against. */
+  /** How many requirements an object is held against: what it costs to match it, at the most. */
   readonly requirements: number;
   /** What it takes to keep it, in bytes: an estimate. */
   readonly bytes: number;
@@ -38,11 +38,6 @@ export class Selection {
   matches(object: StoredObject): boolean {
     const attributes = this.#attributesOf(object);
     return this.#labels.matches(attributes) && this.#fields.matches(attributes);
-  }
-
-  /** How many requirements there are: what it costs to match an object, at the most. */
-  get requirements(): number {
-    return this.#labels.requirements.length + this.#fields.requirements.length;
   }
 
   /** The value that this field has in everything that is picked, if there is one. */

@@ -19,7 +19,7 @@ export interface Config {
   readonly stallTimeoutMs: number;
   /** 0: streams become as old as they like. */
   readonly maxStreamAgeMs: number;
-  /** How many watches may be open; at least 1. */
+  /** How many streams may be open; at least 1. */
   readonly maxStreams: number;
   /** 0: caches are not compared with the storage. */
   readonly consistencyIntervalMs: number;

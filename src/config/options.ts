@@ -144,7 +144,9 @@ export const options = {
   "max-streams": {
     schema: count(1),
     value: "COUNT",
-    help: "Refuse a watch while this many are open on this server.",
+    help:
+      "How many streams may be open on this server: watches, health watches, reflection. One more is refused, or " +
+      "takes the place of one of the connection that has most.",
     default: "200000",
   },
   "consistency-interval": {

@@ -8,7 +8,9 @@ import { WatchFanoutError } from "../errors.ts";
 import type { GetResult, ListResult, Storage, WatchStream } from "../storage/storage.ts";
 import type { BytePool } from "./byte-pool.ts";
 import { resetStream } from "./http2-stream.ts";
+import type { OpenStreams } from "./open-streams.ts";
 import type { SendPatrol } from "./send-patrol.ts";
+import type { StreamOpenings } from "./stream-openings.ts";
 
 /** Is told of every call. Methods are named like `watchfanout.v1.ListWatchService/Watch`. */
 export interface RpcObserver {
@@ -55,8 +57,14 @@ export interface CallContext {
   readonly maxUnreadBytesPerConnection: number;
   /** Has every watch that is open. */
   readonly patrol: SendPatrol;
-  /** How many watches may be open. */
-  readonly maxStreams: number;
+  /** Has every stream that is open. */
+  readonly streams: OpenStreams;
+  /** Opens watches when it is their turn. */
+  readonly openings: StreamOpenings;
+  /** What is kept of requests, while they wait for their turn and while their streams are open. */
+  readonly kept: BytePool;
+  /** What those streams end with for which there is no room in `kept`. */
+  readonly tooMuchKept: () => WatchFanoutError;
   /** How old a watch becomes before it ends with DRAINING, at the most; 0: as old as it likes. */
   readonly maxStreamAgeMs: number;
   /** Numbers from 0 up to 1. */

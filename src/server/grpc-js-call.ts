@@ -13,7 +13,7 @@ import { prefixSize } from "../wire/encode.ts";
 import type { WireStatus } from "../wire/errors.ts";
 import { CallLife } from "./call-life.ts";
 import { type CallContext, resetUnlessClosed } from "./calls.ts";
-import { http2StreamOf, resetStream } from "./http2-stream.ts";
+import { forgetMetadata, forgetRequest, http2StreamOf, resetStream } from "./http2-stream.ts";
 import type {
   FrameParts,
   NextRequest,
@@ -45,7 +45,7 @@ export function unaryHandler(
       answer: (message: Buffer) => callback(null, message),
       end: (status: WireStatus) => callback(status),
     };
-    serve(new GrpcJsCall(call, toGrpcJs, context), call.request);
+    serve(new GrpcJsCall(call, toGrpcJs, context), takeRequest(call));
   };
 }
 
@@ -54,7 +54,7 @@ export function streamingHandler(
   { serve }: ServedMethod,
   context: CallContext,
 ): handleServerStreamingCall<Decoded<unknown>, Buffer> {
-  return (call) => serve(new GrpcJsCall(call, streamTo(call), context), call.request);
+  return (call) => serve(new GrpcJsCall(call, streamTo(call), context), takeRequest(call));
 }
 
 /** A method with streams both ways, as grpc-js wants it. */
@@ -69,8 +69,16 @@ export function conversationHandler(
       const { value, done } = await requests.next();
       return done === true ? undefined : (value as Buffer);
     };
+    forgetMetadata(call.metadata);
     converse(new GrpcJsCall(call, streamTo(call), context), next);
   };
+}
+
+/** The request, of which grpc-js keeps nothing from then on. */
+function takeRequest(call: Unary | Streaming): Decoded<unknown> {
+  const request = { ...call.request };
+  forgetRequest(call);
+  return request;
 }
 
 interface ToGrpcJs {

@@ -4,6 +4,7 @@ import type { Decoded } from "../wire/decode.ts";
 import { statusOf } from "../wire/errors.ts";
 import type { HealthCheckRequest__Output } from "../wire/generated/grpc/health/v1/HealthCheckRequest.ts";
 import { healthService } from "../wire/standard-services.ts";
+import type { OpenStream, OpenStreams } from "./open-streams.ts";
 import { refused } from "./refusals.ts";
 import type { Serving } from "./served-methods.ts";
 import { type FrameParts, frameOf, type ServerCall } from "./server-call.ts";
@@ -20,15 +21,19 @@ type Told = ServingStatus | "SERVICE_UNKNOWN";
  */
 export class HealthService {
   readonly #statuses: Map<string, ServingStatus>;
+  readonly #streams: OpenStreams;
   readonly #watches = new Set<HealthWatch>();
   #ended = false;
   /** What List answers, one for all, as long as nothing changes. */
   #listed: FrameParts | undefined;
 
-  constructor(statuses: ReadonlyMap<string, ServingStatus>) {
+  /** `statuses` has all services that there are. Watches are counted among `streams`. */
+  constructor(statuses: ReadonlyMap<string, ServingStatus>, streams: OpenStreams) {
     this.#statuses = new Map(statuses);
+    this.#streams = streams;
   }
 
+  /** Of a service that there is. */
   set(service: string, serving: ServingStatus): void {
     this.#statuses.set(service, serving);
     this.#listed = undefined;
@@ -39,11 +44,6 @@ export class HealthService {
   end(): void {
     this.#ended = true;
     for (const watch of this.#watches) watch.end();
-  }
-
-  /** How many watches are open. */
-  get watches(): number {
-    return this.#watches.size;
   }
 
   /** How the methods are served, by name. */
@@ -64,16 +64,28 @@ export class HealthService {
 
     Watch: (call: ServerCall, { request, fault }: Check) => {
       if (fault !== undefined) return call.end(statusOf(fault));
-      const watch = new HealthWatch(call, request.service, () => this.#watches.delete(watch));
+      const watch = new HealthWatch(call, this.#known(request.service), () => {
+        this.#watches.delete(watch);
+        this.#streams.delete(watch);
+      });
       if (!watch.open) return;
+      const refusal = this.#streams.makeRoom(watch.connection);
+      if (refusal !== undefined) return watch.evict(refusal);
+      this.#streams.add(watch);
       this.#watches.add(watch);
       watch.tell(this.#of(watch.service));
       if (this.#ended) watch.end();
     },
   };
 
-  #of(service: string): Told {
-    return this.#statuses.get(service) ?? "SERVICE_UNKNOWN";
+  #of(service: string | undefined): Told {
+    return (service === undefined ? undefined : this.#statuses.get(service)) ?? "SERVICE_UNKNOWN";
+  }
+
+  /** The name as it is kept here: of a service that there is not, and that there will not be, nothing is kept. */
+  #known(service: string): string | undefined {
+    for (const known of this.#statuses.keys()) if (known === service) return known;
+    return undefined;
   }
 }
 
@@ -94,8 +106,9 @@ function listAnswer(known: ReadonlyMap<string, ServingStatus>): FrameParts {
   return frameOf(healthService.List.responseSerialize(response));
 }
 
-class HealthWatch {
-  readonly service: string;
+class HealthWatch implements OpenStream {
+  /** undefined: one that there is not. */
+  readonly service: string | undefined;
   readonly #call: ServerCall;
   #told: Told | undefined;
   #newest: Told | undefined;
@@ -104,7 +117,7 @@ class HealthWatch {
   readonly #onClose: () => void;
   open = true;
 
-  constructor(call: ServerCall, service: string, onClose: () => void) {
+  constructor(call: ServerCall, service: string | undefined, onClose: () => void) {
     this.#call = call;
     this.service = service;
     this.#onClose = onClose;
@@ -113,6 +126,16 @@ class HealthWatch {
       this.open = false;
       onClose();
     });
+  }
+
+  get connection(): object {
+    return this.#call.connection;
+  }
+
+  evict(error: WatchFanoutError): void {
+    this.open = false;
+    this.#onClose();
+    this.#call.end(statusOf(error));
   }
 
   tell(serving: Told): void {

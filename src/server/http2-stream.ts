@@ -2,10 +2,11 @@ import {
   constants,
   type Http2Server,
   type IncomingHttpHeaders,
+  type ServerHttp2Session,
   type ServerHttp2Stream,
 } from "node:http2";
 import type { Socket } from "node:net";
-import { type Server, status } from "@grpc/grpc-js";
+import { type Metadata, type Server, status } from "@grpc/grpc-js";
 
 /*
  * The one file that reaches below grpc-js to the HTTP/2 that it stands on, which its public API does not
@@ -22,23 +23,34 @@ export interface Http2Listeners {
   readonly error: (error: Error) => void;
 }
 
-/** How often a client may reset streams before Node.js closes its connection. */
-export interface ResetBounds {
-  /** So many at once. */
-  readonly burst: number;
-  /** So many a second in the long run. */
-  readonly perSecond: number;
+/** What a client may do below the level of calls. */
+export interface Http2Bounds {
+  /** How many streams it may reset at once before Node.js closes its connection. */
+  readonly resetBurst: number;
+  /** How many a second in the long run. */
+  readonly resetsPerSecond: number;
+  /**
+   * How large the headers of a call may be, in bytes, 32 for each of them included. A call with larger ones is
+   * reset with ENHANCE_YOUR_CALM.
+   */
+  readonly headerBytes: number;
 }
 
 /**
- * Sets the bounds for servers that are bound later. grpc-js has no option for them, and Node.js's own of
- * 1,000 at once and 33 a second is less than what a client may have open: one that cancels its watches
- * would lose its connection, and with it all that others do over it.
+ * Sets the bounds for servers that are bound later. grpc-js has no options for them. Node.js's own of 1,000 resets
+ * at once and 33 a second is less than what a client may have open: one that cancels its watches would lose its
+ * connection, and with it all that others do over it. And its own of 64 KiB of headers is for each stream, some of
+ * whose headers are kept for as long as it is open.
  */
-export function boundResets(server: Server, { burst, perSecond }: ResetBounds): void {
+export function boundHttp2(server: Server, bounds: Http2Bounds): void {
   const http2Options: unknown = Reflect.get(server, "commonServerOptions");
   if (typeof http2Options !== "object" || http2Options === null) return;
-  Object.assign(http2Options, { streamResetBurst: burst, streamResetRate: perSecond });
+  const settings: unknown = Reflect.get(http2Options, "settings");
+  Object.assign(http2Options, {
+    streamResetBurst: bounds.resetBurst,
+    streamResetRate: bounds.resetsPerSecond,
+    settings: { ...(settings as object | undefined), maxHeaderListSize: bounds.headerBytes },
+  });
 }
 
 /** Listens on all HTTP/2 servers of a bound grpc-js server, and returns how many there are. */
@@ -53,6 +65,9 @@ export function listenToHttp2(server: Server, listeners: Http2Listeners): number
   }
   return http2Servers.size;
 }
+
+/** A stream that fails also closes, which is what is listened to; without a listener it would end the process. */
+const ignore = (): void => {};
 
 /**
  * The HTTP/2 stream of a call. Two things need it: to end a call whose client has shut its flow control,
@@ -70,6 +85,32 @@ export function http2StreamOf(call: object): ServerHttp2Stream | undefined {
   return undefined;
 }
 
+/**
+ * Lets go of what grpc-js keeps of a call's request for as long as the call lasts, once that has been read: the
+ * client's metadata, the decoded message and the bytes that it came in. It has its own references to the first
+ * two, so that they have to be emptied.
+ */
+export function forgetRequest(call: {
+  readonly request: object;
+  readonly metadata: Metadata;
+}): void {
+  forgetMetadata(call.metadata);
+  for (const field of Object.keys(call.request)) Reflect.set(call.request, field, undefined);
+  let layer: unknown = Reflect.get(call, "call");
+  while (typeof layer === "object" && layer !== null) {
+    const decoder: unknown = Reflect.get(layer, "decoder");
+    if (typeof decoder === "object" && decoder !== null) {
+      Reflect.set(decoder, "readPartialMessage", []);
+    }
+    layer = Reflect.get(layer, "nextCall");
+  }
+}
+
+/** The part of `forgetRequest` for calls that have more than one request. */
+export function forgetMetadata(metadata: Metadata): void {
+  for (const name of Object.keys(metadata.getMap())) metadata.remove(name);
+}
+
 function isHttp2Stream(value: unknown): value is ServerHttp2Stream {
   return (
     typeof value === "object" &&
@@ -77,6 +118,12 @@ function isHttp2Stream(value: unknown): value is ServerHttp2Stream {
     "rstCode" in value &&
     typeof Reflect.get(value, "close") === "function"
   );
+}
+
+/** Ends a stream that nobody has begun to serve, as `resetStream` does. */
+export function refuseStream(stream: ServerHttp2Stream): void {
+  stream.on("error", ignore);
+  resetStream(stream);
 }
 
 /**
@@ -95,4 +142,26 @@ export function statusCodeOf(stream: ServerHttp2Stream): number | undefined {
   return stream.rstCode === constants.NGHTTP2_ENHANCE_YOUR_CALM
     ? status.RESOURCE_EXHAUSTED
     : undefined;
+}
+
+/**
+ * Reads nothing from the session's socket until `resumeReading`. Node.js has no API for that: a session takes over
+ * its socket's handle, and the public `pause` of a socket throws then. From within an event of the session it takes
+ * effect at once: what libuv has in its hand, up to 64 KiB, is still dealt with, and no more is read.
+ */
+export function pauseReading(session: ServerHttp2Session): void {
+  callHandle(session, "readStop");
+}
+
+/** Harmless where reading was not paused, or where the session is gone. */
+export function resumeReading(session: ServerHttp2Session): void {
+  callHandle(session, "readStart");
+}
+
+function callHandle(session: ServerHttp2Session, method: "readStop" | "readStart"): void {
+  if (session.destroyed) return;
+  const handle: unknown = Reflect.get(session.socket, "_handle");
+  if (typeof handle !== "object" || handle === null) return;
+  const change: unknown = Reflect.get(handle, method);
+  if (typeof change === "function") Reflect.apply(change, handle, []);
 }

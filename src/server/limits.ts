@@ -7,8 +7,20 @@ export interface ServerLimits {
   readonly maxRequestBytes: number;
   /** How many calls one connection may have open. Default 10,000. */
   readonly maxStreamsPerConnection: number;
-  /** How many watches may be open on all connections together; one more is refused. Default 200,000. */
+  /**
+   * How many streams of any kind (watches, health watches, reflection) may be open on all connections together.
+   * One more takes the place of one of the connection that has most, or is refused if that is its own. Default
+   * 200,000.
+   */
   readonly maxStreams: number;
+  /**
+   * How many bytes may be kept of what the streams of one connection have asked for: keys, prefixes and parsed
+   * selectors, as far as they go beyond what every stream may have. Above that the stream that takes most is ended.
+   * Default 32 MiB.
+   */
+  readonly maxKeptBytesPerConnection: number;
+  /** The same for all connections together, of which then the one that has most loses streams. Default 256 MiB. */
+  readonly maxKeptBytes: number;
   /**
    * How many calls a second one connection may cancel in the long run, against floods of calls that are
    * cancelled at once; above that it is closed. Beside that it may cancel all that it may have open.
@@ -53,6 +65,8 @@ export const defaultServerLimits: ServerLimits = {
   maxRequestBytes: 2 * 1024 ** 2,
   maxStreamsPerConnection: 10_000,
   maxStreams: 200_000,
+  maxKeptBytesPerConnection: 32 * 1024 ** 2,
+  maxKeptBytes: 256 * 1024 ** 2,
   maxCancelsPerSecond: 1_000,
   keepaliveTimeMs: 30_000,
   keepaliveTimeoutMs: 20_000,

@@ -1,9 +1,11 @@
 import { type ServiceDefinition, status } from "@grpc/grpc-js";
+import { invalidRequest, type WatchFanoutError } from "../errors.ts";
 import type { Descriptors, FileDescriptor } from "../wire/descriptors.ts";
 import { statusOf } from "../wire/errors.ts";
 import type { ServerReflectionRequest__Output } from "../wire/generated/grpc/reflection/v1/ServerReflectionRequest.ts";
 import type { ServerReflectionResponse } from "../wire/generated/grpc/reflection/v1/ServerReflectionResponse.ts";
 import { type CallContext, methodOf, presentError } from "./calls.ts";
+import type { OpenStream } from "./open-streams.ts";
 import { refused } from "./refusals.ts";
 import { decoderOf } from "./served-methods.ts";
 import {
@@ -49,29 +51,31 @@ export class ReflectionService {
     }
   }
 
-  /** How many calls are open. */
-  get calls(): number {
-    return this.#calls.size;
-  }
-
   /** Reads a request when the answer to the one before has been accepted. */
   async #converse(call: ServerCall, next: NextRequest, method: Method): Promise<void> {
     const decode = decoderOf<ServerReflectionRequest__Output>(method.path);
+    const { clock, responseFlushMs, logger, streams } = this.#context;
+    const evict = (error: WatchFanoutError): void => call.end(statusOf(error));
+    const stream: OpenStream = { connection: call.connection, evict };
     let release = (): void => {};
     call.onOver(() => {
+      streams.delete(stream);
       this.#calls.delete(call);
       // A message that is on its way when the call ends is never accepted, nor refused.
       release();
     });
     if (call.isOver) return;
+    const refusal = streams.makeRoom(call.connection);
+    if (refusal !== undefined) return evict(refusal);
+    streams.add(stream);
     this.#calls.add(call);
-    const { clock, responseFlushMs, logger } = this.#context;
     try {
       for (;;) {
         const message = await next();
         if (message === undefined || call.isOver) break;
         const { request, fault } = decode(message);
         if (fault !== undefined) throw fault;
+        checkLength(request);
         const response = {
           valid_host: request.host,
           original_request: request,
@@ -93,6 +97,7 @@ export class ReflectionService {
       if (error instanceof RefusedRequest) call.end(error.status);
       else call.end(statusOf(presentError(error, methodOf(method.path), logger)));
     } finally {
+      streams.delete(stream);
       this.#calls.delete(call);
     }
   }
@@ -137,6 +142,22 @@ export class ReflectionService {
     }
     const bytes = [...found].map(({ bytes }) => bytes);
     return { file_descriptor_response: { file_descriptor_proto: bytes as Buffer[] } };
+  }
+}
+
+/** The longest name that is looked for, in UTF-16 units. Those that there are, are far shorter. */
+const maxNameLength = 1024;
+
+/** Throws INVALID_REQUEST for a name that is too long: each stream keeps the last request that it was sent. */
+function checkLength({ host, ...request }: ServerReflectionRequest__Output): void {
+  const field = request.message_request ?? "";
+  const asked: unknown = Reflect.get(request, field);
+  for (const [name, text] of [["host", host] as const, [field, asked] as const]) {
+    if (typeof text !== "string" || text.length <= maxNameLength) continue;
+    throw invalidRequest(
+      name,
+      `${name} is ${text.length} characters long, expected at most ${maxNameLength}.`,
+    );
   }
 }
 

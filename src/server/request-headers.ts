@@ -1,5 +1,14 @@
 import type { IncomingHttpHeaders } from "node:http2";
 
+/**
+ * How large the headers of a call may be, in bytes, 32 for each of them included: twice what gRPC libraries send
+ * and take by default, and more than the longest tokens need.
+ */
+export const maxHeaderBytes = 16 * 1024;
+
+/** A host name has at most 253 characters. */
+const maxAuthority = 512;
+
 /** The longest that a timer of Node.js can run, in milliseconds; almost 25 days. */
 export const maxTimerMs = 2 ** 31 - 1;
 
@@ -39,4 +48,17 @@ export function isGrpc(headers: IncomingHttpHeaders): boolean {
 /** How the call's messages are compressed, if they say that they are. */
 export function encodingOf(headers: IncomingHttpHeaders): string {
   return String(headers["grpc-encoding"] ?? "identity");
+}
+
+/**
+ * Whether the headers are larger than is taken, or the name that the call is for than any name can be, which
+ * Node.js keeps with the stream. A client is told the bound in HTTP/2's settings, but Node.js holds it to that only
+ * once the client has acknowledged them.
+ */
+export function areTooLarge(headers: IncomingHttpHeaders): boolean {
+  const { ":authority": authority, host } = headers;
+  if ((authority?.length ?? 0) > maxAuthority || (host?.length ?? 0) > maxAuthority) return true;
+  let bytes = 0;
+  for (const name in headers) bytes += name.length + (headers[name]?.length ?? 0) + 32;
+  return bytes > maxHeaderBytes;
 }

@@ -1,10 +1,12 @@
 import { X509Certificate } from "node:crypto";
-import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import { createSecureContext } from "node:tls";
 import { Server, ServerCredentials, status } from "@grpc/grpc-js";
 import type { Logger } from "pino";
 import type { Clock, Timer } from "../clock.ts";
+import { tooMuchAskedFor } from "../errors.ts";
+import { TimeSliceScheduler } from "../time-slices.ts";
 import { descriptors } from "../wire/descriptors.ts";
 import { listWatchService, writeService } from "../wire/services.ts";
 import { healthService, reflectionServices } from "../wire/standard-services.ts";
@@ -12,14 +14,17 @@ import { BytePool } from "./byte-pool.ts";
 import { type CallContext, methodOf, type RpcObserver, type ServedResource } from "./calls.ts";
 import { addToGrpcJs, boundRequestTime } from "./grpc-js-fallback.ts";
 import { HealthService, type ServingStatus } from "./health-service.ts";
-import { boundResets, listenToHttp2, statusCodeOf } from "./http2-stream.ts";
+import { boundHttp2, listenToHttp2, refuseStream, statusCodeOf } from "./http2-stream.ts";
 import { defaultServerLimits, type ServerLimits } from "./limits.ts";
 import { listWatchMethods } from "./list-watch-service.ts";
+import { OpenStreams } from "./open-streams.ts";
 import { type Methods, PlainCalls } from "./plain-calls.ts";
 import { ReflectionService } from "./reflection-service.ts";
-import { dropDistantDeadline, maxTimerMs } from "./request-headers.ts";
+import { areTooLarge, dropDistantDeadline, maxHeaderBytes, maxTimerMs } from "./request-headers.ts";
 import { SendPatrol } from "./send-patrol.ts";
 import { servedMethods } from "./served-methods.ts";
+import { StreamOpenings } from "./stream-openings.ts";
+import { StreamPacing } from "./stream-pacing.ts";
 import { writeMethods } from "./write-service.ts";
 
 export type { RpcObserver, ServedResource } from "./calls.ts";
@@ -66,6 +71,8 @@ export class RunningServer {
   readonly #reflection: ReflectionService;
   readonly #patrol: SendPatrol;
   readonly #plainCalls: PlainCalls;
+  readonly #streams: OpenStreams;
+  readonly #pacing: StreamPacing;
   readonly #sockets = new Set<Socket>();
   readonly #endFlushMs: number;
   #openCalls = 0;
@@ -82,6 +89,14 @@ export class RunningServer {
     const limits = { ...defaultServerLimits, ...options.limits };
     this.#endFlushMs = limits.endFlushMs;
     this.#patrol = new SendPatrol(clock, limits.responseFlushMs);
+    this.#streams = new OpenStreams(limits.maxStreams);
+    const kept = new BytePool({
+      maxBytes: limits.maxKeptBytes,
+      maxBytesPerOwner: limits.maxKeptBytesPerConnection,
+    });
+    const tooMuchKept = () => tooMuchAskedFor(limits.maxKeptBytesPerConnection);
+    const openings = new StreamOpenings(new TimeSliceScheduler(clock), kept, tooMuchKept);
+    this.#pacing = new StreamPacing(clock, (session) => openings.waiting(session));
     const context: CallContext = {
       resources,
       clock,
@@ -97,11 +112,14 @@ export class RunningServer {
       }),
       maxUnreadBytesPerConnection: limits.maxUnreadBytesPerConnection,
       patrol: this.#patrol,
-      maxStreams: limits.maxStreams,
+      streams: this.#streams,
+      openings,
+      kept,
+      tooMuchKept,
       maxStreamAgeMs: limits.maxStreamAgeMs,
       random: options.random ?? Math.random,
     };
-    this.#health = new HealthService(this.#initialHealth());
+    this.#health = new HealthService(this.#initialHealth(), this.#streams);
     this.#reflection = new ReflectionService(descriptors, context);
     this.#server = new Server({
       "grpc.enable_channelz": 0,
@@ -116,9 +134,10 @@ export class RunningServer {
         "grpc.max_connection_age_ms": Math.min(limits.maxStreamAgeMs, 0.9 * maxTimerMs),
       }),
     });
-    boundResets(this.#server, {
-      burst: limits.maxStreamsPerConnection,
-      perSecond: limits.maxCancelsPerSecond,
+    boundHttp2(this.#server, {
+      resetBurst: limits.maxStreamsPerConnection,
+      resetsPerSecond: limits.maxCancelsPerSecond,
+      headerBytes: maxHeaderBytes,
     });
     const methods: Methods = {
       single: new Map([
@@ -146,7 +165,7 @@ export class RunningServer {
 
   /** Calls that are open and last: watches, health watches, reflection. */
   get openStreams(): number {
-    return this.#patrol.size + this.#health.watches + this.#reflection.calls;
+    return this.#streams.size;
   }
 
   /** For `startServer`. */
@@ -265,6 +284,11 @@ export class RunningServer {
 
   /** Counts the call, and serves it. */
   #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
+    if (stream.session !== undefined) this.#pacing.opened(stream.session as ServerHttp2Session);
+    if (areTooLarge(headers)) {
+      refuseStream(stream);
+      return;
+    }
     dropDistantDeadline(headers);
     this.#openCalls++;
     const onEnded = this.#observe(stream, headers[":path"] ?? "");

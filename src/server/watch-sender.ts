@@ -3,12 +3,17 @@ import type { WatchStream } from "../storage/storage.ts";
 import { prefixSize, resumePointOf, withHistoryId } from "../wire/encode.ts";
 import { statusOf } from "../wire/errors.ts";
 import { framesOf } from "../wire/frames.ts";
+import type { Reservation } from "./byte-pool.ts";
 import { type CallContext, presentError, type ServedResource } from "./calls.ts";
+import type { OpenStream } from "./open-streams.ts";
 import type { Sender } from "./send-patrol.ts";
 import type { ServerCall } from "./server-call.ts";
 
 /** What calls of Watch are called in logs and metrics. */
 export const watchMethod = "watchfanout.v1.ListWatchService/Watch";
+
+/** What a stream may keep of its request beside all that it keeps anyway, in bytes: the number of streams bounds that. */
+const freeBytes = 1024;
 
 const noFrames: readonly Uint8Array[] = [];
 
@@ -17,11 +22,13 @@ const noFrames: readonly Uint8Array[] = [];
  * accepted the one before. So a slow client holds back nobody but itself, and no more than one frame is
  * kept for it here. However the call ends, the watch is closed.
  */
-export class WatchSender implements Sender {
+export class WatchSender implements Sender, OpenStream {
   readonly #call: ServerCall;
   readonly #watch: WatchStream;
   readonly #resource: Pick<ServedResource, "currentHistoryId">;
   readonly #context: CallContext;
+  /** What is kept of the request, where that is more than every stream may have. */
+  #kept: Reservation | undefined;
   /** The frames of the batch that was read last, and which of them comes next. */
   #frames = noFrames;
   #next = 0;
@@ -44,14 +51,25 @@ export class WatchSender implements Sender {
     this.#context = context;
   }
 
-  /** Begins to send. To be called once. */
-  start(): void {
+  get connection(): object {
+    return this.#call.connection;
+  }
+
+  /** Begins to send. To be called once. `keptBytes` is what is kept of the request, in bytes. */
+  start(keptBytes: number): void {
     this.#call.onOver(() => this.#close());
     if (this.#call.isOver) {
       this.#close();
       return;
     }
-    this.#context.patrol.add(this);
+    const { patrol, streams, kept, tooMuchKept } = this.#context;
+    streams.add(this);
+    if (keptBytes > freeBytes) {
+      this.#kept = kept.reserve(this.connection, keptBytes, () => this.evict(tooMuchKept()));
+      // There may be no room for it, even in an empty pool.
+      if (this.#ended) return;
+    }
+    patrol.add(this);
     this.#watch.onReadable(() => {
       if (!this.outstanding) {
         this.#pump();
@@ -61,6 +79,10 @@ export class WatchSender implements Sender {
       }
     });
     this.#pump();
+  }
+
+  evict(error: WatchFanoutError): void {
+    this.#fail(error);
   }
 
   stalled(): void {
@@ -140,6 +162,8 @@ export class WatchSender implements Sender {
     this.#ended = true;
     this.#frames = noFrames;
     this.#context.patrol.delete(this);
+    this.#context.streams.delete(this);
+    this.#kept?.release();
     this.#watch.close();
   }
 }

@@ -1,4 +1,5 @@
-import { tooManyStreams } from "../errors.ts";
+import type { CacheWatchRequest } from "../cacher/request.ts";
+import { textBytes } from "../text-memory.ts";
 import type { Decoded } from "../wire/decode.ts";
 import { statusOf } from "../wire/errors.ts";
 import type { WatchRequest__Output } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
@@ -12,28 +13,41 @@ export function watching(
   context: CallContext,
 ): (call: ServerCall, request: Decoded<WatchRequest__Output>) => void {
   return (call, { request, fault }) => {
-    try {
-      if (fault !== undefined) throw fault;
-      const resource = resourceNamed(context.resources, request.resource);
-      const selection = resource.select(request.label_selector, request.field_selector);
-      const ends = { deadline: call.deadline, expiresAt: expiryOf(context) };
-      const parsed = parseWatch(request, selection, ends);
-      checkStreamCount(context);
-      new WatchSender(
-        call,
-        resource.watch({ ...parsed, owner: call.connection }),
-        resource,
-        context,
-      ).start();
-    } catch (error) {
-      call.end(statusOf(presentError(error, watchMethod, context.logger)));
+    if (fault === undefined) {
+      context.openings.add(call, bytesOf(request), () => open(context, call, request));
+    } else {
+      call.end(statusOf(fault));
     }
   };
 }
 
-/** Throws TOO_MANY_STREAMS if there is no room for one more. */
-function checkStreamCount({ patrol, maxStreams }: CallContext): void {
-  if (patrol.size >= maxStreams) throw tooManyStreams(maxStreams);
+/** Never throws. */
+function open(context: CallContext, call: ServerCall, request: WatchRequest__Output): void {
+  try {
+    const resource = resourceNamed(context.resources, request.resource);
+    const selection = resource.select(request.label_selector, request.field_selector);
+    const ends = { deadline: call.deadline, expiresAt: expiryOf(context) };
+    const watch = parseWatch(request, selection, ends);
+    const refusal = context.streams.makeRoom(call.connection);
+    if (refusal !== undefined) throw refusal;
+    const stream = resource.watch({ ...watch, owner: call.connection });
+    new WatchSender(call, stream, resource, context).start(keptBytesOf(watch));
+  } catch (error) {
+    call.end(statusOf(presentError(error, watchMethod, context.logger)));
+  }
+}
+
+/** What a request takes before it has been looked at, in bytes. */
+function bytesOf(request: WatchRequest__Output): number {
+  const { resource, key = "", prefix = "", label_selector, field_selector, history_id } = request;
+  const texts = [resource, key, prefix, label_selector, field_selector, history_id];
+  return texts.reduce((bytes, text) => bytes + textBytes(text), 0);
+}
+
+/** What is kept of a request for as long as its stream is open, in bytes: by itself, whether it is shared or not. */
+function keptBytesOf({ scope, selection }: CacheWatchRequest): number {
+  const text = "key" in scope ? scope.key : scope.prefix;
+  return textBytes(text) + (selection?.bytes ?? 0);
 }
 
 /** When a watch that begins now is old enough, which is not when all the others are. */

@@ -3,7 +3,7 @@ import { createConnection } from "node:net";
 import { credentials, type Server } from "@grpc/grpc-js";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { boundResets, listenToHttp2 } from "../../src/server/http2-stream.ts";
+import { boundHttp2, listenToHttp2 } from "../../src/server/http2-stream.ts";
 import { startServer } from "../../src/server/server.ts";
 import { ManualTimers } from "./manual-timers.ts";
 import { serve, serveThings } from "./served.ts";
@@ -99,6 +99,6 @@ describe("The HTTP/2 below grpc-js", () => {
   test("is done without where it looks otherwise", () => {
     const listeners = { stream: () => {}, connection: () => {}, error: () => {} };
     expect(listenToHttp2({ http2Servers: [] } as unknown as Server, listeners)).toBe(0);
-    boundResets({} as unknown as Server, { burst: 1, perSecond: 1 });
+    boundHttp2({} as unknown as Server, { resetBurst: 1, resetsPerSecond: 1, headerBytes: 1 });
   });
 });

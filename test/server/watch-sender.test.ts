@@ -1,8 +1,12 @@
 import { expect, test } from "vitest";
+import { tooMuchAskedFor } from "../../src/errors.ts";
 import { BytePool } from "../../src/server/byte-pool.ts";
+import { OpenStreams } from "../../src/server/open-streams.ts";
 import { SendPatrol } from "../../src/server/send-patrol.ts";
 import type { FrameParts, ServerCall } from "../../src/server/server-call.ts";
+import { StreamOpenings } from "../../src/server/stream-openings.ts";
 import { WatchSender } from "../../src/server/watch-sender.ts";
+import { TimeSliceScheduler } from "../../src/time-slices.ts";
 import type { WireStatus } from "../../src/wire/errors.ts";
 import { CachedStore, silent } from "../cacher/cached-store.ts";
 
@@ -40,6 +44,8 @@ class SlowCall implements ServerCall {
   }
 }
 
+const kept = new BytePool({ maxBytes: 0, maxBytesPerOwner: 0 });
+const tooMuchKept = () => tooMuchAskedFor(0);
 const mebibyte = 2 ** 20;
 const keys = Array.from({ length: 16 }, (_, i) => `k${i}`);
 
@@ -70,10 +76,13 @@ test.each([
     requestPool: new BytePool({ maxBytes: mebibyte, maxBytesPerOwner: mebibyte }),
     maxUnreadBytesPerConnection: mebibyte,
     patrol: new SendPatrol(clock, 120_000),
-    maxStreams: 1,
+    streams: new OpenStreams(1),
+    openings: new StreamOpenings(new TimeSliceScheduler(clock), kept, tooMuchKept),
+    kept,
+    tooMuchKept,
     maxStreamAgeMs: 0,
     random: () => 0,
-  }).start();
+  }).start(0);
   call.accept();
   await cached.write(...keys.map((key) => [key, null] as const));
   // So that something waits behind it.
