@@ -7,6 +7,8 @@ import { type ChunkBounds, type ListChunk, objectsOf, restOf, takeChunk } from "
 import type { OrderedState } from "./ordered-state.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
+/** About what a list with a single chunk takes, beside the chunk, in bytes. */
+const listBytes = 2_000;
 /** What it does not know of more events than this, a list takes to have changed all of it. */
 const maxEventsBehind = 4_096;
 /** How many events are looked through to find out whether a chunk is also of another revision. */
@@ -170,7 +172,7 @@ export class CachedList {
 
   *#keepMade(at: string, from: number, work: TimeSlicedWork<ListChunk>): TimeSlicedWork<ListChunk> {
     const { items, weight, scanned, last } = yield* work;
-    const cost = costOf(weight + at.length + this.filter.identity.length);
+    const cost = costOf(weight + at.length + this.filter.identity.length) + listBytes;
     const chunk: CachedChunk = {
       ...{ items, weight, scanned, last, batch: undefined },
       ...{ among: this, at, cost, isFresh: true, from, until: from },

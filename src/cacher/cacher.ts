@@ -99,6 +99,7 @@ export class Cacher implements Storage {
       storage,
       cache: this.#cache,
       limiter: options.upstreamLimiter ?? new UpstreamLimiter(clock),
+      scheduler,
       confirmHistory: () => this.#reflector.confirmHistory(),
     });
     this.#upstream = new SharedRevision(() => stored.currentRevision(), clock);

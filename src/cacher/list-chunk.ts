@@ -11,6 +11,8 @@ export interface ChunkBounds {
   readonly bytes: number;
   /** How many objects are looked at for one, most of which a selector may leave out. */
   readonly scanned: number;
+  /** How many objects it has at the most. Default: as many as there are. */
+  readonly items?: number;
 }
 
 /** Objects that follow one another in a list. */
@@ -57,6 +59,7 @@ export function* takeChunk(
   const times = end === undefined ? 1 : 2;
   const maxBytes = times * bounds.bytes;
   const maxScanned = times * bounds.scanned;
+  const maxItems = bounds.items ?? Infinity;
   const checksPerObject = 1 + costOf(filter);
   const items: StoredObject[] = [];
   let bytes = 0;
@@ -77,7 +80,7 @@ export function* takeChunk(
     }
     const isPicked = filter.matches(object);
     // Not before there is another for the next one, wherever that is: an index does not change how chunks are cut.
-    if (isPicked && last !== undefined && bytes >= maxBytes) {
+    if (isPicked && last !== undefined && (bytes >= maxBytes || items.length >= maxItems)) {
       return { items, weight: bytes, scanned, last, batch: undefined };
     }
     scanned++;

@@ -2,6 +2,7 @@ import type { Clock } from "../clock.ts";
 import type { Filter } from "./filter.ts";
 import type { HistoryNode } from "./history.ts";
 import type { ListCache } from "./list-cache.ts";
+import { OrderedState } from "./ordered-state.ts";
 import { markOf, type RetainedStates } from "./retained-states.ts";
 import { StateSnapshot } from "./state-snapshot.ts";
 import type { WatchCache } from "./watch-cache.ts";
@@ -62,16 +63,9 @@ export class Snapshots {
 
   #takeNew(filter: Filter): TakenState {
     const cache = this.#cache;
-    const state = new StateSnapshot(
-      {
-        revision: cache.revision,
-        objects: cache.stateFor(filter.selection).snapshot(),
-        mark: markOf(cache),
-      },
-      filter,
-      this.#lists,
-      this.#retained,
-    );
+    const { revision } = cache;
+    const content = { revision, objects: this.#objectsFor(filter), mark: markOf(cache) };
+    const state = new StateSnapshot(content, filter, this.#lists, this.#retained);
     const snapshot = { state, node: cache.history.newest, takenAt: this.#clock.now() };
     this.#recent.delete(filter.identity);
     this.#recent.set(filter.identity, snapshot);
@@ -80,6 +74,13 @@ export class Snapshots {
       this.#recent.delete(identity);
     }
     return snapshot;
+  }
+
+  #objectsFor({ key, selection }: Filter): OrderedState {
+    if (key === undefined) return this.#cache.stateFor(selection).snapshot();
+    // However slowly it is taken, a single object keeps nothing else alive.
+    const object = this.#cache.state.get(key);
+    return OrderedState.of(object === undefined ? [] : [object]);
   }
 
   /** Lets go of those that are no longer shared. */

@@ -90,7 +90,8 @@ export class StateSnapshot implements RetainedState {
   /** Keeps it for the reader, until that lets go of it. */
   hold(reader: SnapshotReader): void {
     this.#readers.add(reader);
-    this.#retained.add(this);
+    // A single object is no state that keeps others alive.
+    if (this.#filter.key === undefined) this.#retained.add(this);
   }
 
   /** Harmless if the reader does not hold it. */
@@ -150,6 +151,8 @@ export class SnapshotState implements InitialState {
       this.drop();
       return snapshot.closing;
     }
+    // What is being made is taken as such, also if another has made it first: the same is not to come twice.
+    if (this.#isMaking) return undefined;
     const chunk = this.#made ?? snapshot.find(this.#startAfter) ?? this.#make(snapshot);
     if (chunk === undefined) return undefined;
     this.#made = undefined;
@@ -169,7 +172,6 @@ export class SnapshotState implements InitialState {
 
   /** Has the next piece made, which may be done at once. */
   #make(snapshot: StateSnapshot): ListChunk | undefined {
-    if (this.#isMaking) return undefined;
     const { scheduler, owner, signal, onReady } = this.#parts;
     this.#isMaking = true;
     this.#isAsked = true;

@@ -1,15 +1,13 @@
 import { hasReason, upstreamUnavailable, type WatchFanoutError } from "../errors.ts";
 import type { GetResult, ListResult, Storage } from "../storage/storage.ts";
 import type { CacheGetRequest, CacheListRequest } from "./request.ts";
-import { isTimeless, objectName, pageName, type UpstreamLimiter } from "./upstream-limiter.ts";
+import { UpstreamReads, type UpstreamReadsParts } from "./upstream-reads.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
-export interface StoredReadsParts {
-  /** The resource's. */
-  readonly name: string;
+export interface StoredReadsParts
+  extends Pick<UpstreamReadsParts, "name" | "limiter" | "scheduler"> {
   readonly storage: Storage;
   readonly cache: WatchCache;
-  readonly limiter: UpstreamLimiter;
   /** Rejects with HISTORY_CHANGED if the store's history is not the cache's. */
   readonly confirmHistory: () => Promise<void>;
 }
@@ -21,51 +19,34 @@ export interface StoredReadsParts {
  */
 export class StoredReads implements Pick<Storage, "get" | "list" | "currentRevision"> {
   readonly #parts: StoredReadsParts;
+  readonly #reads: UpstreamReads;
 
   constructor(parts: StoredReadsParts) {
     this.#parts = parts;
+    this.#reads = new UpstreamReads({ ...parts, check: (answer) => this.#confirmed(answer) });
   }
 
   /** `since`: when the call came, by the clock, if that was before now. */
-  get({ owner, signal, ...request }: CacheGetRequest, since?: number): Promise<GetResult> {
-    const { name, storage, limiter } = this.#parts;
-    const question = {
-      name: objectName(name, request),
-      isTimeless: isTimeless(request.at),
-      since,
-      ask: (wanted: AbortSignal) => this.#ask(storage.get({ ...request, signal: wanted })),
-    };
-    return limiter.run(owner ?? request, question, signal);
+  get(request: CacheGetRequest, since?: number): Promise<GetResult> {
+    return this.#reads.get(request, since);
   }
 
   /** As `get`. */
-  list(
-    { owner, signal, selection, ...request }: CacheListRequest,
-    since?: number,
-  ): Promise<ListResult> {
-    const { name, storage, limiter } = this.#parts;
-    const predicate = selection?.predicate ?? request.predicate;
-    const question = {
-      name: pageName(name, { ...request, selection }),
-      isTimeless: isTimeless(request.at),
-      since,
-      ask: (wanted: AbortSignal) =>
-        this.#ask(storage.list({ ...request, predicate, signal: wanted })),
-    };
-    return limiter.run(owner ?? request, question, signal);
+  list(request: CacheListRequest, since?: number): Promise<ListResult> {
+    return this.#reads.list(request, since);
   }
 
   async currentRevision(signal?: AbortSignal): Promise<number> {
     const { cache, storage } = this.#parts;
     const { history, revision } = cache;
-    const current = await this.#ask(storage.currentRevision(signal));
+    const current = await this.#confirmed(storage.currentRevision(signal));
     // In one history it is never lower than what has come from it.
     if (current < revision && cache.history === history) throw otherHistoryYet();
     return current;
   }
 
   /** Rejects with UPSTREAM_UNAVAILABLE if the answer may be of another history. */
-  async #ask<T>(asked: Promise<T>): Promise<T> {
+  async #confirmed<T>(asked: Promise<T>): Promise<T> {
     const answer = await asked;
     try {
       await this.#parts.confirmHistory();

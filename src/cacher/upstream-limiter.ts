@@ -1,7 +1,5 @@
 import type { Clock, Timer } from "../clock.ts";
 import { upstreamUnavailable } from "../errors.ts";
-import type { RevisionRequirement } from "../storage/storage.ts";
-import type { CacheGetRequest, CacheListRequest } from "./request.ts";
 
 /** How many reads of the store there may be. */
 export interface UpstreamBounds {
@@ -221,23 +219,4 @@ class Pending {
   answers(since: number): boolean {
     return this.startedAt === undefined || this.question.isTimeless || this.startedAt > since;
   }
-}
-
-/** What tells the page apart that a list asks of a resource; undefined if nothing does. */
-export function pageName(resource: string, request: CacheListRequest): string | undefined {
-  const { prefix, startAfter, limit, maxBytes, at, predicate, selection, keysOnly } = request;
-  if (selection === undefined && predicate !== undefined) return undefined;
-  const picked = selection?.canonical ?? null;
-  const bounds = [startAfter ?? null, limit, maxBytes ?? 0, keysOnly === true];
-  return JSON.stringify(["list", resource, at, prefix, picked, ...bounds]);
-}
-
-/** As pageName, of a get. */
-export function objectName(resource: string, { key, at }: CacheGetRequest): string {
-  return JSON.stringify(["get", resource, at, key]);
-}
-
-/** Whether the answer is the same whenever it is asked for. */
-export function isTimeless({ match }: RevisionRequirement): boolean {
-  return match === "EXACT";
 }

@@ -15,8 +15,8 @@ import { SnapshotState } from "./state-snapshot.ts";
 import type { StoredReads } from "./stored-reads.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
-/** How large a page is where an initial state comes from the storage. */
-const storedPage = { limit: 500, maxBytes: 4 * 1024 * 1024 };
+/** How large a page is where an initial state comes from the storage: what a slow reader may keep waiting. */
+const storedPage = { limit: 500, maxBytes: 1024 * 1024 };
 
 export interface WatchOpeningParts {
   readonly stored: StoredReads;

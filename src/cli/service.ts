@@ -64,7 +64,8 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
       readers.set(name, attributes);
       if (!cache) {
         const attribution = new Attribution(attributes);
-        served.set(name, new UncachedResource(name, storage, attribution, upstreamLimiter));
+        const reads = { limiter: upstreamLimiter, scheduler };
+        served.set(name, new UncachedResource(name, storage, attribution, reads));
         closing.push(() => storage.close());
         continue;
       }

@@ -1,12 +1,7 @@
 import type { Attribution } from "../cacher/attribution.ts";
 import type { CacheGetRequest, CacheListRequest } from "../cacher/request.ts";
 import type { Selection } from "../cacher/selection.ts";
-import {
-  isTimeless,
-  objectName,
-  pageName,
-  type UpstreamLimiter,
-} from "../cacher/upstream-limiter.ts";
+import { UpstreamReads, type UpstreamReadsParts } from "../cacher/upstream-reads.ts";
 import { hasReason, WatchFanoutError } from "../errors.ts";
 import type {
   DeleteRequest,
@@ -28,15 +23,23 @@ export class UncachedResource implements ServedResource {
   readonly #name: string;
   readonly #storage: Storage;
   readonly #attribution: Attribution;
-  readonly #limiter: UpstreamLimiter;
+  readonly #reads: UpstreamReads;
   #historyId = "";
 
-  /** `limiter` bounds the reads that go to the storage: all of them. */
-  constructor(name: string, storage: Storage, attribution: Attribution, limiter: UpstreamLimiter) {
+  /** `reads` bounds the reads that go to the storage: all of them. */
+  constructor(
+    name: string,
+    storage: Storage,
+    attribution: Attribution,
+    reads: Pick<UpstreamReadsParts, "limiter" | "scheduler">,
+  ) {
     this.#name = name;
     this.#storage = storage;
     this.#attribution = attribution;
-    this.#limiter = limiter;
+    this.#reads = new UpstreamReads({
+      ...{ ...reads, name, storage },
+      check: (answer) => this.#namingHistory(answer),
+    });
   }
 
   get currentHistoryId(): string {
@@ -51,25 +54,12 @@ export class UncachedResource implements ServedResource {
     this.#historyId = await this.#storage.historyId(signal);
   }
 
-  get({ owner, signal, ...request }: CacheGetRequest): Promise<GetResult> {
-    const question = {
-      name: objectName(this.#name, request),
-      isTimeless: isTimeless(request.at),
-      ask: (wanted: AbortSignal) =>
-        this.#namingHistory(this.#storage.get({ ...request, signal: wanted })),
-    };
-    return this.#limiter.run(owner ?? request, question, signal);
+  get(request: CacheGetRequest): Promise<GetResult> {
+    return this.#reads.get(request);
   }
 
-  list({ owner, signal, selection, ...request }: CacheListRequest): Promise<ListResult> {
-    const predicate = selection?.predicate ?? request.predicate;
-    const question = {
-      name: pageName(this.#name, { ...request, selection }),
-      isTimeless: isTimeless(request.at),
-      ask: (wanted: AbortSignal) =>
-        this.#namingHistory(this.#storage.list({ ...request, predicate, signal: wanted })),
-    };
-    return this.#limiter.run(owner ?? request, question, signal);
+  list(request: CacheListRequest): Promise<ListResult> {
+    return this.#reads.list(request);
   }
 
   async put(request: PutRequest): Promise<WriteResult> {

@@ -8,12 +8,13 @@ import { ListCache } from "../../src/cacher/list-cache.ts";
 import { markOf, RetainedStates } from "../../src/cacher/retained-states.ts";
 import { SnapshotState, StateSnapshot } from "../../src/cacher/state-snapshot.ts";
 import { WatchCache } from "../../src/cacher/watch-cache.ts";
-import { WatchBatch } from "../../src/storage/event.ts";
+import { WatchBatch, type WatchEvent } from "../../src/storage/event.ts";
 import { type StoredObject, weight } from "../../src/storage/object.ts";
 import type { ListResult, Predicate } from "../../src/storage/storage.ts";
 import { TimeSliceScheduler } from "../../src/time-slices.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { BusyClock } from "./busy-clock.ts";
+import { finish } from "./finish.ts";
 import { event, object, short, text } from "./objects.ts";
 
 function objects(...keys: readonly string[]): StoredObject[] {
@@ -175,6 +176,31 @@ describe("A state from a snapshot", () => {
     clock.runImmediates();
     expect(told).toEqual([undefined]);
     expect(pieces(state)).toHaveLength(2);
+  });
+
+  it("hands out no piece twice where another made it first", () => {
+    const keys = Array.from({ length: 3_000 }, (_, i) => `k${1_000 + i}`);
+    const world = new World(objects(...keys), 100_000, () => true);
+    const clock = new BusyClock();
+    const shared = world.snapshot();
+    const state = new SnapshotState(shared, {
+      ...{ reader: { fail: () => {} }, owner: {}, signal: new AbortController().signal },
+      ...{ scheduler: new TimeSliceScheduler(clock), onReady: () => {} },
+    });
+    expect(state.next()).toBeUndefined();
+    finish(shared.chunk(undefined));
+    const seen: WatchEvent[] = [];
+    const take = (): void => {
+      for (let batch = state.next(); batch !== undefined; batch = state.next()) {
+        seen.push(...batch.events);
+      }
+    };
+    take();
+    while (clock.pendingImmediates > 0) {
+      clock.runTurn();
+      take();
+    }
+    expect(seen.map((event) => event.object.key)).toEqual(keys);
   });
 
   it("is put together anew for who comes to it when more has passed than is kept", () => {

