@@ -60,9 +60,12 @@ export class CachedReads {
 
   async list(request: CacheListRequest): Promise<ListResult> {
     checkList(request);
-    const { selection, owner: _, ...rest } = request;
-    if (!this.#isBeyond(request)) {
-      const reached = await this.reach(request.at, request.signal);
+    const { selection, owner: _, admit, ...rest } = request;
+    const isBeyond = this.#isBeyond(request);
+    const reached = isBeyond ? undefined : await this.reach(request.at, request.signal);
+    const wait = admit?.();
+    if (wait !== undefined) await wait;
+    if (!isBeyond) {
       const answer = reached === undefined ? undefined : this.#stateFor(request.at, selection);
       if (answer !== undefined) return this.#page(request, answer);
     }

@@ -8,6 +8,7 @@ import { WatchFanoutError } from "../errors.ts";
 import type { ListResult, Storage, WatchStream } from "../storage/storage.ts";
 import type { BytePool } from "./byte-pool.ts";
 import { resetStream } from "./http2-stream.ts";
+import type { SendBudget } from "./send-budget.ts";
 import type { SendPatrol } from "./send-patrol.ts";
 
 /** Is told of every call. Methods are named like `watchfanout.v1.ListWatchService/Watch`. */
@@ -52,6 +53,8 @@ export interface CallContext {
   readonly requestPool: BytePool;
   /** For messages: what the pool allows each connection. */
   readonly maxUnreadBytesPerConnection: number;
+  /** What has been built for clients and not been accepted by them, by connection. */
+  readonly sendBudget: SendBudget;
   /** Has every watch that is open. */
   readonly patrol: SendPatrol;
   /** How many watches may be open. */

@@ -18,6 +18,7 @@ import { listWatchMethods } from "./list-watch-service.ts";
 import { type Methods, PlainCalls } from "./plain-calls.ts";
 import { ReflectionService } from "./reflection-service.ts";
 import { dropDistantDeadline, maxTimerMs } from "./request-headers.ts";
+import { SendBudget } from "./send-budget.ts";
 import { SendPatrol } from "./send-patrol.ts";
 import { servedMethods } from "./served-methods.ts";
 import { writeMethods } from "./write-service.ts";
@@ -65,6 +66,7 @@ export class RunningServer {
   readonly #health: HealthService;
   readonly #reflection: ReflectionService;
   readonly #patrol: SendPatrol;
+  readonly #sendBudget: SendBudget;
   readonly #plainCalls: PlainCalls;
   readonly #sockets = new Set<Socket>();
   readonly #endFlushMs: number;
@@ -82,6 +84,10 @@ export class RunningServer {
     const limits = { ...defaultServerLimits, ...options.limits };
     this.#endFlushMs = limits.endFlushMs;
     this.#patrol = new SendPatrol(clock, limits.responseFlushMs);
+    this.#sendBudget = new SendBudget(clock, {
+      maxBytes: limits.maxUnsentBytes,
+      maxBytesPerConnection: limits.maxUnsentBytesPerConnection,
+    });
     const context: CallContext = {
       resources,
       clock,
@@ -96,6 +102,7 @@ export class RunningServer {
         maxBytesPerOwner: limits.maxUnreadBytesPerConnection,
       }),
       maxUnreadBytesPerConnection: limits.maxUnreadBytesPerConnection,
+      sendBudget: this.#sendBudget,
       patrol: this.#patrol,
       maxStreams: limits.maxStreams,
       maxStreamAgeMs: limits.maxStreamAgeMs,
@@ -147,6 +154,11 @@ export class RunningServer {
   /** Calls that are open and last: watches, health watches, reflection. */
   get openStreams(): number {
     return this.#patrol.size + this.#health.watches + this.#reflection.calls;
+  }
+
+  /** Of answers and watch frames that clients have not accepted; memory that several share counts once. */
+  get unsentBytes(): number {
+    return this.#sendBudget.bytes;
   }
 
   /** For `startServer`. */

@@ -47,7 +47,9 @@ export class UncachedResource implements ServedResource {
     return this.#namingHistory(this.#storage.get(request));
   }
 
-  list({ selection, owner: _, ...request }: CacheListRequest): Promise<ListResult> {
+  async list({ selection, owner: _, admit, ...request }: CacheListRequest): Promise<ListResult> {
+    const wait = admit?.();
+    if (wait !== undefined) await wait;
     const predicate = selection?.predicate ?? request.predicate;
     return this.#namingHistory(this.#storage.list({ ...request, predicate }));
   }

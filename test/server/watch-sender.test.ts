@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { BytePool } from "../../src/server/byte-pool.ts";
+import { SendBudget } from "../../src/server/send-budget.ts";
 import { SendPatrol } from "../../src/server/send-patrol.ts";
 import type { FrameParts, ServerCall } from "../../src/server/server-call.ts";
 import { WatchSender } from "../../src/server/watch-sender.ts";
@@ -69,6 +70,7 @@ test.each([
     maxRequestBytes: mebibyte,
     requestPool: new BytePool({ maxBytes: mebibyte, maxBytesPerOwner: mebibyte }),
     maxUnreadBytesPerConnection: mebibyte,
+    sendBudget: new SendBudget(clock, { maxBytes: 2 ** 30, maxBytesPerConnection: 2 ** 30 }),
     patrol: new SendPatrol(clock, 120_000),
     maxStreams: 1,
     maxStreamAgeMs: 0,
