@@ -52,8 +52,12 @@ export class CachedReads {
     checkList(request);
     const { stored, pages, scheduler, clock } = this.#parts;
     const since = clock.now();
-    if (this.#isBeyond(request)) return stored.list(request);
     const { signal, owner = request } = request;
+    if (this.#isBeyond(request)) {
+      const wait = request.admit?.();
+      if (wait !== undefined) await wait;
+      return stored.list(request);
+    }
     const answer = await this.#answer(request, () =>
       scheduler.run(owner, pages.list(request), signal),
     );
@@ -65,12 +69,17 @@ export class CachedReads {
    * filled anew meanwhile all of it is done again, as what was read may be of another history.
    */
   async #answer<T>(
-    { at, signal }: CacheGetRequest | CacheListRequest,
+    request: CacheGetRequest | CacheListRequest,
     read: () => T | undefined | Promise<T | undefined>,
   ): Promise<T | undefined> {
+    const { at, signal } = request;
+    let admit = "admit" in request ? request.admit : undefined;
     for (;;) {
       const { epoch } = this.#cache;
       const reached = await this.reach(at, signal);
+      const wait = admit?.();
+      admit = undefined;
+      if (wait !== undefined) await wait;
       if (reached === undefined) return undefined;
       const answer = await read();
       if (epoch === this.#cache.epoch) return answer;

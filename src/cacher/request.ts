@@ -22,6 +22,11 @@ export interface CacheListRequest extends ListRequest {
   readonly selection?: Selection | undefined;
   /** As of a get. */
   readonly owner?: object | undefined;
+  /**
+   * Is asked once the cache is new enough, before the page is read: undefined, or what it resolves to has to be awaited.
+   * For whoever has no room for a page now; a rejection is the list's.
+   */
+  readonly admit?: (() => Promise<void> | undefined) | undefined;
 }
 
 /** What a Cacher's watch takes beyond what every Storage's does. */

@@ -53,7 +53,7 @@ export class UpstreamReads {
 
   /** As `get`. */
   list(call: CacheListRequest, since?: number): Promise<ListResult> {
-    const { owner = call, signal, selection, ...request } = call;
+    const { owner = call, signal, selection, admit: _, ...request } = call;
     const { name, storage, limiter, check } = this.#parts;
     const picks = selection !== undefined || request.predicate !== undefined;
     const question = {

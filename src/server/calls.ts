@@ -9,6 +9,7 @@ import type { GetResult, ListResult, Storage, WatchStream } from "../storage/sto
 import type { BytePool } from "./byte-pool.ts";
 import { resetStream } from "./http2-stream.ts";
 import type { OpenStreams } from "./open-streams.ts";
+import type { SendBudget } from "./send-budget.ts";
 import type { SendPatrol } from "./send-patrol.ts";
 import type { StreamOpenings } from "./stream-openings.ts";
 
@@ -55,6 +56,8 @@ export interface CallContext {
   readonly requestPool: BytePool;
   /** For messages: what the pool allows each connection. */
   readonly maxUnreadBytesPerConnection: number;
+  /** What has been built for clients and not been accepted by them, by connection. */
+  readonly sendBudget: SendBudget;
   /** Has every watch that is open. */
   readonly patrol: SendPatrol;
   /** Has every stream that is open. */

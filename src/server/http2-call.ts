@@ -20,6 +20,9 @@ const responseHeaders = {
 };
 const withTrailers = { waitForTrailers: true };
 
+/** How much of an answer is given to HTTP/2 at once, in bytes. */
+const pieceBytes = 256 * 1024;
+
 /** One for all: a stream that fails also closes, which is what is listened to. */
 const ignore = (): void => {};
 
@@ -72,13 +75,35 @@ export class Http2Call implements ServerCall {
 
   answer(parts: FrameParts): FrameParts {
     if (this.isOver) return [];
-    const stream = this.#stream;
+    this.#life.end();
     this.#respond();
-    stream.cork();
-    for (const part of parts) stream.write(part);
-    this.#endWith({ "grpc-status": status.OK }, this.#context.responseFlushMs);
-    stream.uncork();
+    resetUnlessClosed(this.#stream, this.#context.responseFlushMs, this.#context.clock);
+    this.#write(parts, 0);
     return parts;
+  }
+
+  /** Writes the parts from this one on, a piece at a time: what TLS is given at once, it copies at once. */
+  #write(parts: FrameParts, first: number): void {
+    const stream = this.#stream;
+    stream.cork();
+    let bytes = 0;
+    let last = first;
+    for (; last < parts.length - 1; last++) {
+      const part = parts[last] as Uint8Array;
+      bytes += part.byteLength;
+      if (bytes >= pieceBytes) break;
+      stream.write(part);
+    }
+    const part = parts[last] as Uint8Array;
+    if (last < parts.length - 1) {
+      stream.write(part, (error) => {
+        if (error === null || error === undefined) this.#write(parts, last + 1);
+      });
+    } else {
+      stream.write(part);
+      this.#endBehind({ "grpc-status": status.OK });
+    }
+    stream.uncork();
   }
 
   end({ code, details, metadata }: WireStatus): void {
@@ -106,18 +131,23 @@ export class Http2Call implements ServerCall {
 
   #endWith(trailers: OutgoingHttpHeaders, flushMs: number): void {
     this.#life.end();
-    const stream = this.#stream;
-    if (stream.headersSent) {
-      stream.once("wantTrailers", () => {
-        stream.sendTrailers(trailers);
-        this.#refuseRest();
-      });
-      stream.end();
+    if (this.#stream.headersSent) {
+      this.#endBehind(trailers);
     } else {
-      stream.respond({ ...responseHeaders, ...trailers }, { endStream: true });
+      this.#stream.respond({ ...responseHeaders, ...trailers }, { endStream: true });
       this.#refuseRest();
     }
-    resetUnlessClosed(stream, flushMs, this.#context.clock);
+    resetUnlessClosed(this.#stream, flushMs, this.#context.clock);
+  }
+
+  /** Ends the stream behind what has been written. */
+  #endBehind(trailers: OutgoingHttpHeaders): void {
+    const stream = this.#stream;
+    stream.once("wantTrailers", () => {
+      stream.sendTrailers(trailers);
+      this.#refuseRest();
+    });
+    stream.end();
   }
 
   /** All is said, and what the client may still send is not wanted (RFC 9113, 8.1). */

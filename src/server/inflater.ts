@@ -1,7 +1,7 @@
 import { gunzip, inflate, type ZlibOptions } from "node:zlib";
 import { status } from "@grpc/grpc-js";
-import { Fifo } from "../storage/fifo.ts";
 import type { WireStatus } from "../wire/errors.ts";
+import { FairQueue } from "./fair-queue.ts";
 import { refused, tooLarge } from "./refusals.ts";
 
 /**
@@ -30,7 +30,7 @@ export interface Inflation {
   readonly message: Buffer;
   /** The largest that it may become. */
   readonly maxBytes: number;
-  /** Its turn has come. False: nobody wants it any more, and nothing is done. */
+  /** Its turn has come. False: it is not to be inflated any more. */
   readonly onTurn: () => boolean;
   readonly onInflated: (message: Buffer) => void;
   /** It can't be inflated, and its call is to be ended with this. */
@@ -39,11 +39,10 @@ export interface Inflation {
 
 /**
  * Inflates compressed messages, a few at a time and by turns between connections: a message of 2 KB may
- * become one of 2 MiB. How many wait, and their bytes, is for the caller to bound.
+ * become one of 2 MiB. How many wait, and their bytes, is for the caller to bound, who can `delete` them.
  */
 export class Inflater {
-  /** By owner; the next turn is the first one's. */
-  readonly #waiting = new Map<object, Fifo<Inflation>>();
+  readonly #waiting = new FairQueue<Inflation>();
   #running = 0;
 
   add(inflation: Inflation): void {
@@ -58,18 +57,18 @@ export class Inflater {
       inflation.onRefused(refused(status.UNIMPLEMENTED, details));
       return;
     }
-    let queue = this.#waiting.get(owner);
-    if (queue === undefined) {
-      queue = new Fifo();
-      this.#waiting.set(owner, queue);
-    }
-    queue.push(inflation);
+    this.#waiting.push(owner, inflation);
     this.#startNext();
+  }
+
+  /** Inflates it no more, if it has not begun. Idempotent. */
+  delete(inflation: Inflation): void {
+    this.#waiting.delete(inflation.owner, inflation);
   }
 
   #startNext(): void {
     while (this.#running < maxAtOnce) {
-      const next = this.#takeNext();
+      const next = this.#waiting.shift();
       if (next === undefined) return;
       const decompress = encodings.get(next.encoding);
       if (decompress === undefined || !next.onTurn()) continue;
@@ -84,16 +83,6 @@ export class Inflater {
         }
       });
     }
-  }
-
-  #takeNext(): Inflation | undefined {
-    for (const [owner, queue] of this.#waiting) {
-      this.#waiting.delete(owner);
-      const first = queue.shift();
-      if (queue.length > 0) this.#waiting.set(owner, queue);
-      return first;
-    }
-    return undefined;
   }
 }
 

@@ -49,6 +49,17 @@ export interface ServerLimits {
   /** The same of one connection, which above that loses its largest. Default 16 MiB. */
   readonly maxUnreadBytesPerConnection: number;
   /**
+   * How many bytes of answers and watch frames may be held that clients have not accepted, for all connections together;
+   * memory that several share counts once. Above half of it new ones wait for room, and above it, or if they have waited
+   * for those that accept nothing, the connection that holds most loses its largest. Default 256 MiB.
+   */
+  readonly maxUnsentBytes: number;
+  /**
+   * How many bytes may be on their way to one connection; its next answers and frames wait until it has accepted
+   * some. Default 16 MiB.
+   */
+  readonly maxUnsentBytesPerConnection: number;
+  /**
    * How long a client may take to accept the end of a stream before it is reset, and to close a
    * connection without calls when the server shuts down. Default 1 s.
    */
@@ -74,6 +85,8 @@ export const defaultServerLimits: ServerLimits = {
   requestMs: 60_000,
   maxUnreadBytes: 64 * 1024 ** 2,
   maxUnreadBytesPerConnection: 16 * 1024 ** 2,
+  maxUnsentBytes: 256 * 1024 ** 2,
+  maxUnsentBytesPerConnection: 16 * 1024 ** 2,
   maxStreamAgeMs: 60 * 60_000,
   endFlushMs: 1_000,
 };

@@ -11,6 +11,7 @@ import {
 import type { GetRequest__Output } from "../wire/generated/watchfanout/v1/GetRequest.ts";
 import type { ListRequest__Output } from "../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { CallContext, ServedResource } from "./calls.ts";
+import { expectedObjectBytes } from "./expected-sizes.ts";
 import { encodePageToken, pageTokenSize } from "./page-token.ts";
 import { checkHistory, listingOf, parseGet, parseList, resourceNamed } from "./requests.ts";
 import type { Serving } from "./served-methods.ts";
@@ -27,23 +28,28 @@ const maxPageBytes = 4 * 1024 ** 2 - 1024;
 export function listWatchMethods(context: CallContext): Serving {
   const { resources } = context;
   return {
-    Get: unary<GetRequest__Output>(context, `${service}/Get`, async (request, signal, owner) => {
+    Get: unary<GetRequest__Output>(context, `${service}/Get`, async (request, call) => {
       const resource = resourceNamed(resources, request.resource);
+      const { signal, connection: owner } = call;
       const get = { ...parseGet(request), signal, owner };
+      const wait = call.admit(expectedObjectBytes);
+      if (wait !== undefined) await wait;
       const { revision, object } = await inHistory(resource, request.history_id, signal, () =>
         resource.get(get),
       );
       if (object === undefined) throw objectNotFound(request.key, revision);
-      return [encodeObjectResponse(revision, object, resource.currentHistoryId)];
+      return () => encodeObjectResponse(revision, object, resource.currentHistoryId);
     }),
-    List: unary<ListRequest__Output>(context, `${service}/List`, async (request, signal, owner) => {
+    List: unary<ListRequest__Output>(context, `${service}/List`, async (request, call) => {
       const resource = resourceNamed(resources, request.resource);
       const selection = resource.select(request.label_selector, request.field_selector);
       const { list, historyId } = parseList(request, selection, maxPageBytes);
+      const { signal, connection: owner } = call;
+      const admit = (): Promise<void> | undefined => call.admit(maxPageBytes);
       const result = await inHistory(resource, historyId, signal, () =>
-        resource.list({ ...list, signal, owner }),
+        resource.list({ ...list, signal, owner, admit }),
       );
-      return encodePage(result, request, resource.currentHistoryId);
+      return () => encodePage(result, request, resource.currentHistoryId);
     }),
     Watch: watching(context),
   };

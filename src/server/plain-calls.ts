@@ -5,7 +5,7 @@ import type { WireStatus } from "../wire/errors.ts";
 import type { Reservation } from "./byte-pool.ts";
 import type { CallContext } from "./calls.ts";
 import { Http2Call } from "./http2-call.ts";
-import { Inflater } from "./inflater.ts";
+import { Inflater, type Inflation } from "./inflater.ts";
 import { drainingUnread, outOfRequestRoom, refused, tookTooLong } from "./refusals.ts";
 import { encodingOf, isGrpc, timeoutOf } from "./request-headers.ts";
 import { RequestReader } from "./request-reader.ts";
@@ -17,6 +17,7 @@ interface Unread {
   readonly reader: RequestReader;
   readonly since: number;
   reservation: Reservation | undefined;
+  inflation: Inflation | undefined;
 }
 
 /** All that can be called, by its path, `/package.Service/Method`. */
@@ -93,7 +94,12 @@ export class PlainCalls {
       },
       onRefused: (why) => this.#refuse(call, why),
     });
-    this.#unread.set(call, { reader, since: clock.now(), reservation: undefined });
+    this.#unread.set(call, {
+      reader,
+      since: clock.now(),
+      reservation: undefined,
+      inflation: undefined,
+    });
     call.onOver(() => this.#forget(call));
     this.#setTimer();
   }
@@ -106,7 +112,9 @@ export class PlainCalls {
   ): void {
     const { maxRequestBytes } = this.#context;
     this.#hold(call, message.length);
-    this.#inflater.add({
+    const unread = this.#unread.get(call);
+    if (unread === undefined) return;
+    unread.inflation = {
       owner: call.connection,
       encoding,
       message,
@@ -117,7 +125,8 @@ export class PlainCalls {
       },
       onInflated: serve,
       onRefused: (why) => this.#refuse(call, why),
-    });
+    };
+    this.#inflater.add(unread.inflation);
   }
 
   /**
@@ -166,6 +175,7 @@ export class PlainCalls {
     this.#unread.delete(call);
     unread.reservation?.release();
     unread.reader.stop();
+    if (unread.inflation !== undefined) this.#inflater.delete(unread.inflation);
     if (this.#unread.size > 0) return;
     this.#timer?.cancel();
     this.#timer = undefined;

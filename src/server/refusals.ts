@@ -26,6 +26,17 @@ export function outOfRequestRoom(maxBytesPerConnection: number): WireStatus {
   );
 }
 
+/** A request that waited behind answers which its client does not take. Nothing of it was done. */
+export function answerNotTaken(ms: number): WireStatus {
+  return statusOf(
+    new WatchFanoutError(
+      "SLOW_CONSUMER",
+      `The client has not accepted enough of its other answers for ${ms / 1_000} s, behind which this call ` +
+        "waited. Nothing was done. Read faster, or ask for less at once.",
+    ),
+  );
+}
+
 /** The server shuts down before the client has said what it wants. */
 export function drainingUnread(): WireStatus {
   const message =

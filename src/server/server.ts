@@ -21,6 +21,7 @@ import { OpenStreams } from "./open-streams.ts";
 import { type Methods, PlainCalls } from "./plain-calls.ts";
 import { ReflectionService } from "./reflection-service.ts";
 import { areTooLarge, dropDistantDeadline, maxHeaderBytes, maxTimerMs } from "./request-headers.ts";
+import { SendBudget } from "./send-budget.ts";
 import { SendPatrol } from "./send-patrol.ts";
 import { servedMethods } from "./served-methods.ts";
 import { StreamOpenings } from "./stream-openings.ts";
@@ -70,6 +71,7 @@ export class RunningServer {
   readonly #health: HealthService;
   readonly #reflection: ReflectionService;
   readonly #patrol: SendPatrol;
+  readonly #sendBudget: SendBudget;
   readonly #plainCalls: PlainCalls;
   readonly #streams: OpenStreams;
   readonly #pacing: StreamPacing;
@@ -97,6 +99,10 @@ export class RunningServer {
     const tooMuchKept = () => tooMuchAskedFor(limits.maxKeptBytesPerConnection);
     const openings = new StreamOpenings(new TimeSliceScheduler(clock), kept, tooMuchKept);
     this.#pacing = new StreamPacing(clock, (session) => openings.waiting(session));
+    this.#sendBudget = new SendBudget(clock, {
+      maxBytes: limits.maxUnsentBytes,
+      maxBytesPerConnection: limits.maxUnsentBytesPerConnection,
+    });
     const context: CallContext = {
       resources,
       clock,
@@ -111,6 +117,7 @@ export class RunningServer {
         maxBytesPerOwner: limits.maxUnreadBytesPerConnection,
       }),
       maxUnreadBytesPerConnection: limits.maxUnreadBytesPerConnection,
+      sendBudget: this.#sendBudget,
       patrol: this.#patrol,
       streams: this.#streams,
       openings,
@@ -166,6 +173,11 @@ export class RunningServer {
   /** Calls that are open and last: watches, health watches, reflection. */
   get openStreams(): number {
     return this.#streams.size;
+  }
+
+  /** Of answers and watch frames that clients have not accepted; memory that several share counts once. */
+  get unsentBytes(): number {
+    return this.#sendBudget.bytes;
   }
 
   /** For `startServer`. */

@@ -58,7 +58,9 @@ export class UncachedResource implements ServedResource {
     return this.#reads.get(request);
   }
 
-  list(request: CacheListRequest): Promise<ListResult> {
+  async list({ admit, ...request }: CacheListRequest): Promise<ListResult> {
+    const wait = admit?.();
+    if (wait !== undefined) await wait;
     return this.#reads.list(request);
   }
 

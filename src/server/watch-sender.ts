@@ -6,6 +6,7 @@ import { framesOf } from "../wire/frames.ts";
 import type { Reservation } from "./byte-pool.ts";
 import { type CallContext, presentError, type ServedResource } from "./calls.ts";
 import type { OpenStream } from "./open-streams.ts";
+import type { Share } from "./send-budget.ts";
 import type { Sender } from "./send-patrol.ts";
 import type { ServerCall } from "./server-call.ts";
 
@@ -14,13 +15,16 @@ export const watchMethod = "watchfanout.v1.ListWatchService/Watch";
 
 /** What a stream may keep of its request beside all that it keeps anyway, in bytes: the number of streams bounds that. */
 const freeBytes = 1024;
+/** Frames that take less than this in all, in bytes, are not counted: a stream itself takes more. */
+const leastCounted = 4 * 1024;
 
 const noFrames: readonly Uint8Array[] = [];
 
 /**
  * Sends what a watch delivers over one call, frame by frame: the next is taken when the client has
- * accepted the one before. So a slow client holds back nobody but itself, and no more than one frame is
- * kept for it here. However the call ends, the watch is closed.
+ * accepted the one before. So a slow client holds back nobody but itself, and no more than one batch is
+ * kept for it here. While its connection as a whole has not accepted too much, none is read either. However the
+ * call ends, the watch is closed.
  */
 export class WatchSender implements Sender, OpenStream {
   readonly #call: ServerCall;
@@ -35,6 +39,10 @@ export class WatchSender implements Sender, OpenStream {
   #batchRevision: number | undefined;
   /** The last one that was written. */
   #resumePoint: number | undefined;
+  /** What the batch takes of the connection's room. */
+  #share: Share | undefined;
+  /** While it waits for room: gives up. */
+  #stopWaiting: (() => void) | undefined;
   sent = 0;
   outstanding = false;
   #ended = false;
@@ -71,7 +79,7 @@ export class WatchSender implements Sender, OpenStream {
     }
     patrol.add(this);
     this.#watch.onReadable(() => {
-      if (!this.outstanding) {
+      if (!this.outstanding && this.#stopWaiting === undefined) {
         this.#pump();
       } else if (this.#watch.ended instanceof Error) {
         // Given up for a client that does not accept what it was sent.
@@ -90,13 +98,17 @@ export class WatchSender implements Sender, OpenStream {
     this.#fail(ended instanceof Error ? ended : tookNothing(this.#context.responseFlushMs));
   }
 
-  /** Sends the next frame if there is one. */
-  #pump(): void {
+  /** Sends the next frame if there is one. `hasRoom`: there is room for a batch, whoever else waits for some. */
+  #pump(hasRoom = false): void {
     try {
       while (!this.#ended) {
         const frame = this.#frames[this.#next];
         if (frame !== undefined) {
           this.#send(frame);
+          return;
+        }
+        if (!hasRoom && !this.#context.sendBudget.mayBuild(this.#call.connection)) {
+          this.#waitForRoom();
           return;
         }
         const batch = this.#watch.read();
@@ -107,11 +119,35 @@ export class WatchSender implements Sender, OpenStream {
         this.#frames = framesOf(batch);
         this.#next = 0;
         this.#batchRevision = batch.revision;
+        this.#count();
       }
     } catch (error) {
       this.#fail(error);
     }
   }
+
+  #waitForRoom(): void {
+    const { sendBudget } = this.#context;
+    this.#stopWaiting = sendBudget.whenMayBuild(this.#call.connection, () => {
+      this.#stopWaiting = undefined;
+      this.#pump(true);
+    });
+  }
+
+  /** Counts the frames that were just taken, until the last of them is accepted. */
+  #count(): void {
+    let bytes = 0;
+    for (const frame of this.#frames) bytes += frame.byteLength;
+    if (bytes < leastCounted) return;
+    this.#share = this.#context.sendBudget.force(this.#call.connection);
+    this.#share.send(this.#frames, this.#drop);
+  }
+
+  /** Room has to be made, and of all connections this one holds most. */
+  readonly #drop = (): void => {
+    this.#close();
+    this.#call.reset();
+  };
 
   #send(frame: Uint8Array): void {
     if (this.#call.isOver) {
@@ -141,6 +177,7 @@ export class WatchSender implements Sender, OpenStream {
       return;
     }
     this.#watch.accepted?.();
+    if (this.#frames.length === 0) this.#release();
     this.#pump();
   };
 
@@ -161,10 +198,18 @@ export class WatchSender implements Sender, OpenStream {
     if (this.#ended) return;
     this.#ended = true;
     this.#frames = noFrames;
+    this.#stopWaiting?.();
     this.#context.patrol.delete(this);
     this.#context.streams.delete(this);
     this.#kept?.release();
     this.#watch.close();
+    if (this.outstanding) this.#call.onClosed(() => this.#release());
+    else this.#release();
+  }
+
+  #release(): void {
+    this.#share?.release();
+    this.#share = undefined;
   }
 }
 

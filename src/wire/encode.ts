@@ -1,7 +1,7 @@
 import { bigVarintSize, varintSize, WireWriter } from "../protobuf/wire-writer.ts";
 import type { EventType, WatchEvent } from "../storage/event.ts";
 import type { StoredObject } from "../storage/object.ts";
-import { PartsWriter } from "./parts-writer.ts";
+import { leastInPlace, PartsWriter } from "./parts-writer.ts";
 
 /*
  * The messages that are sent often, written by hand. Each tag is the field's number in the proto, shifted by three, and its wire type.
@@ -212,20 +212,27 @@ function writeItems(parts: PartsWriter, items: readonly StoredObject[]): void {
 
 /**
  * Encodes a GetResponse, PutResponse or DeleteResponse, which are alike: the revision, the object, the
- * history.
+ * history. In parts that follow one another; a large object is sent from where it lies.
  */
 export function encodeObjectResponse(
   revision: number,
   object: StoredObject,
   historyId: string,
-): Buffer {
+): readonly Uint8Array[] {
   const texts = writeTexts([0x1a, historyId]);
-  const size = numberSize(revision) + itemSize(object) + texts.byteLength;
+  const { content, encodedStart, valueEnd } = object;
+  const objectBytes = itemSize(object);
+  if (encodedStart >= 0 && objectBytes >= leastInPlace) {
+    const head = new WireWriter(Buffer.allocUnsafe(numberSize(revision)));
+    head.numberField(0x08, revision);
+    return [head.bytes, content.subarray(encodedStart, valueEnd), texts];
+  }
+  const size = numberSize(revision) + objectBytes + texts.byteLength;
   const writer = new WireWriter(Buffer.allocUnsafe(size));
   writer.numberField(0x08, revision);
   writeObject(writer, 0x12, object);
   writer.raw(texts);
-  return writer.bytes;
+  return [writer.bytes];
 }
 
 /** Text fields, of which empty ones are left out. */

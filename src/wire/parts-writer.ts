@@ -1,7 +1,7 @@
 import { WireWriter } from "../protobuf/wire-writer.ts";
 
 /** What is at least so long, in bytes, is a part as it lies; the rest is copied together. */
-const leastInPlace = 8 * 1024;
+export const leastInPlace = 8 * 1024;
 /** Small enough that a freed one is soon used again, where a large one would be asked of the system anew. */
 const chunkBytes = 64 * 1024;
 

@@ -2,8 +2,10 @@ import { deflateSync, gzipSync } from "node:zlib";
 import { status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
 import { listWatchService, writeService } from "../../src/wire/services.ts";
+import { ManualTimers } from "./manual-timers.ts";
 import { framed, RawConnection } from "./raw-connection.ts";
-import { serveThings } from "./served.ts";
+import { ScriptedResource } from "./scripted-resource.ts";
+import { serve, serveThings } from "./served.ts";
 
 const resource = "things";
 const { Get } = listWatchService;
@@ -55,5 +57,29 @@ describe("Compressed requests", () => {
     frame[0] = 1;
     call.stream.end(frame);
     expect((await call.drain().ended).code).toBe(code);
+  });
+
+  test("of a few bytes do not all inflate at once: one connection has so many bytes under way", async () => {
+    const scripted = new ScriptedResource();
+    const { server, client } = await serve(new Map([[resource, scripted]]), new ManualTimers());
+    let underWay = 0;
+    scripted.answer = () => {
+      underWay++;
+      return new Promise(() => {});
+    };
+    const raw = new RawConnection(server.port);
+    const bomb = compressed(large, gzipSync);
+    expect(bomb.length).toBeLessThan(2_500);
+    let open = 200;
+    for (let i = 0; i < 200; i++) {
+      const call = raw.open(Put.path, { "grpc-encoding": "gzip" });
+      call.stream.end(bomb);
+      void call.drain().ended.then(() => open--);
+    }
+    // What is neither under way nor refused waits, 16 MiB of it at the most.
+    while (open > 16) await new Promise((resolve) => setImmediate(resolve));
+    expect(underWay).toBe(8);
+    raw.session.destroy();
+    expect(client).toBeDefined();
   });
 });

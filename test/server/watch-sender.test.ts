@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { tooMuchAskedFor } from "../../src/errors.ts";
 import { BytePool } from "../../src/server/byte-pool.ts";
 import { OpenStreams } from "../../src/server/open-streams.ts";
+import { SendBudget } from "../../src/server/send-budget.ts";
 import { SendPatrol } from "../../src/server/send-patrol.ts";
 import type { FrameParts, ServerCall } from "../../src/server/server-call.ts";
 import { StreamOpenings } from "../../src/server/stream-openings.ts";
@@ -75,6 +76,7 @@ test.each([
     maxRequestBytes: mebibyte,
     requestPool: new BytePool({ maxBytes: mebibyte, maxBytesPerOwner: mebibyte }),
     maxUnreadBytesPerConnection: mebibyte,
+    sendBudget: new SendBudget(clock, { maxBytes: 2 ** 30, maxBytesPerConnection: 2 ** 30 }),
     patrol: new SendPatrol(clock, 120_000),
     streams: new OpenStreams(1),
     openings: new StreamOpenings(new TimeSliceScheduler(clock), kept, tooMuchKept),

@@ -55,7 +55,7 @@ describe("Messages written by hand are read as they were meant", () => {
     const history = fc.string({ unit: "binary" });
     fc.assert(
       fc.property(revisions, objectsAt(revisions), history, (revision, object, historyId) => {
-        const bytes = encodeObjectResponse(revision, object, historyId);
+        const bytes = Buffer.concat(encodeObjectResponse(revision, object, historyId));
         expect(listWatchService.Get.responseDeserialize(bytes)).toEqual({
           revision: String(revision),
           object: meant(object),
