@@ -1,5 +1,6 @@
 import { globSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
+import { optionNames } from "../../src/config/options.ts";
 
 const page = new URL("../../docs/limits.md", import.meta.url);
 const text = readFileSync(page, "utf8");
@@ -82,6 +83,13 @@ describe("docs/limits.md", () => {
 
   test.each([...documented].sort())("names src/%s, which exists", (file) => {
     expect(() => readFileSync(`src/${file}`)).not.toThrow();
+  });
+
+  test("names options that there are", () => {
+    const options = [...text.matchAll(/`--([a-z-]+)/g)].map(([, name = ""]) => name);
+    const ofEtcdAndNode = ["quota-backend-bytes", "max-request-bytes", "max-old-space-size"];
+    const known = new Set<string>([...optionNames, ...ofEtcdAndNode]);
+    expect(options.filter((name) => !known.has(name))).toEqual([]);
   });
 
   test("has a row for each file that owns a collection", () => {

@@ -69,7 +69,7 @@ export class SharedInformer<T> {
   #endedBy: WatchFanoutError | undefined;
   #resyncTimer: Timer | undefined;
   /** Resolves when all removed handlers have ended. */
-  #ended: Promise<unknown> = Promise.resolve();
+  #ended: Promise<void> = Promise.resolve();
   /** Resolves when its own storage is closed. */
   #closed: Promise<void> | undefined;
   #rejected = 0;
@@ -201,7 +201,7 @@ export class SharedInformer<T> {
       onCalled: (ms) => this.#metrics.called(name, ms),
       onRemoved: (removed, ended) => {
         this.#handlers.delete(removed);
-        this.#ended = Promise.all([this.#ended, ended]);
+        this.#await(ended);
       },
     });
     this.#handlers.add(registration);
@@ -264,8 +264,12 @@ export class SharedInformer<T> {
 
   #removeHandlers(): void {
     this.#feed.close();
-    const endings = [...this.#handlers].map((handler) => handler.remove());
-    this.#ended = Promise.all([this.#ended, ...endings]);
+    for (const handler of [...this.#handlers]) this.#await(handler.remove());
+  }
+
+  /** Handlers may come and go for ever, so nothing of those that have ended is kept. */
+  #await(ended: Promise<void>): void {
+    this.#ended = Promise.all([this.#ended, ended]).then(() => {});
   }
 
   /** What can't be gone on after: a fault of ours, or a Storage that fails with what no Storage may. */
