@@ -1,6 +1,8 @@
-import { type DestinationStream, destination, type Logger, pino } from "pino";
+import { type DestinationStream, destination, type LogFn, type Logger, pino } from "pino";
 import { z } from "zod";
+import { type Clock, systemClock } from "../clock.ts";
 import type { LogFormat, LogLevel } from "../config/config.ts";
+import { LogRate } from "./log-rate.ts";
 import { printableText } from "./printable.ts";
 
 export interface LoggerOptions {
@@ -8,17 +10,75 @@ export interface LoggerOptions {
   readonly format: LogFormat;
   /** Default: stderr, at once, so that nothing is lost when the process ends. */
   readonly destination?: DestinationStream;
+  /** Default: the machine's own time. */
+  readonly clock?: Clock;
 }
 
-/** Makes the log of a process: one line of JSON an entry, or the same as text for people. */
+/** How long a text of a line may be, in characters, but for where an error came from. */
+const maxTextLength = 1_024;
+const maxStackLength = 8_192;
+
+/**
+ * Makes the log of a process: one line of JSON an entry, or the same as text for people. Whatever clients do, the log
+ * grows by no more than a line a second of each kind, and no line by what a client has sent.
+ */
 export function createLogger(options: LoggerOptions): Logger {
   const sink = options.destination ?? stderrSink();
   const { level } = options;
-  const base = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime };
+  const rate = new LogRate(options.clock ?? systemClock);
+  const base = {
+    ...{ level, base: null, timestamp: pino.stdTimeFunctions.isoTime },
+    formatters: { log: shortened },
+    serializers: { err: shortenedError },
+    hooks: { logMethod: bounded(rate) },
+  };
   if (options.format === "json") {
-    return pino({ ...base, formatters: { level: (label) => ({ level: label }) } }, sink);
+    const formatters = { ...base.formatters, level: (label: string) => ({ level: label }) };
+    return pino({ ...base, formatters }, sink);
   }
   return pino(base, { write: (line) => sink.write(asText(line)) });
+}
+
+/** Below info is for who debugs, and a fatal line is the last one: neither is left out. */
+function bounded(rate: LogRate) {
+  const { info = 30, fatal = 60 } = pino.levels.values;
+  return function logMethod(this: Logger, args: unknown[], method: LogFn, level: number): void {
+    const write = (line: readonly unknown[]): void => Reflect.apply(method, this, line);
+    if (level < info || level >= fatal) {
+      write(args);
+      return;
+    }
+    const [fields, text] = typeof args[0] === "string" ? [{}, args[0]] : args;
+    rate.offer(String(text), (leftOut) => {
+      write(leftOut === 0 ? args : [withCount(fields, leftOut), text]);
+    });
+  };
+}
+
+function withCount(fields: unknown, leftOut: number): object {
+  const others = fields instanceof Error ? { err: fields } : fields;
+  return { ...(typeof others === "object" ? others : {}), leftOut };
+}
+
+function shortened(fields: Record<string, unknown>): Record<string, unknown> {
+  const short: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(fields)) {
+    short[name] = typeof value === "string" ? cut(value, maxTextLength) : value;
+  }
+  return short;
+}
+
+function shortenedError(error: Error): unknown {
+  const { message, stack, ...more } = pino.stdSerializers.err(error);
+  return {
+    ...shortened(more),
+    message: cut(message, maxTextLength),
+    stack: cut(stack, maxStackLength),
+  };
+}
+
+function cut(text: string, length: number): string {
+  return text.length <= length ? text : `${text.slice(0, length - 1)}…`;
 }
 
 function stderrSink(): DestinationStream {

@@ -1,6 +1,7 @@
-import { readFile } from "node:fs/promises";
+import { createReadStream } from "node:fs";
+import type { Readable } from "node:stream";
 import type { Command } from "commander";
-import { invalidRequest } from "../errors.ts";
+import { invalidRequest, WatchFanoutError } from "../errors.ts";
 import {
   addClientOptions,
   addHistoryOption,
@@ -77,14 +78,19 @@ async function readValue(
 ): Promise<Uint8Array> {
   if (file !== undefined) return readValueFile(file);
   if (value !== undefined && value !== "-") return Buffer.from(value);
+  return readAll(io.stdin, "Standard input");
+}
+
+/** Reads no further than the bound. `what` begins the sentence that says so. */
+async function readAll(stream: Readable, what: string): Promise<Uint8Array> {
   const chunks: Buffer[] = [];
   let bytes = 0;
-  for await (const chunk of io.stdin) {
+  for await (const chunk of stream) {
     const buffer = Buffer.from(chunk);
     chunks.push(buffer);
     bytes += buffer.length;
     if (bytes > maxInputBytes) {
-      throw invalidRequest("value", `Standard input holds more than ${maxInputBytes} bytes.`);
+      throw invalidRequest("value", `${what} holds more than ${maxInputBytes} bytes.`);
     }
   }
   return Buffer.concat(chunks);
@@ -92,8 +98,9 @@ async function readValue(
 
 async function readValueFile(path: string): Promise<Uint8Array> {
   try {
-    return await readFile(path);
+    return await readAll(createReadStream(path), "The file");
   } catch (error) {
+    if (error instanceof WatchFanoutError) throw error;
     const reason = error instanceof Error ? error.message : String(error);
     throw invalidRequest("value", `--file can't be read: ${reason}.`);
   }

@@ -1,5 +1,5 @@
 import { invalidRequest } from "../errors.ts";
-import type { WatchEvent } from "../storage/event.ts";
+import { heldOverheadBytes, type WatchEvent } from "../storage/event.ts";
 import { Slabs, smallestSlab } from "../storage/slabs.ts";
 import type { WatchResponse__Output as WireResponse } from "../wire/generated/watchfanout/v1/WatchResponse.ts";
 import { decodeEvent, decodeRevision } from "./decode.ts";
@@ -15,9 +15,6 @@ export interface WatchUnit {
   /** The history that the revisions belong to; empty where the server knows none. */
   readonly historyId: string;
 }
-
-/** What an event takes in memory beside what its weight counts, in bytes, as measured. */
-const eventOverheadBytes = 192;
 
 /**
  * Puts the responses of one stream together to whole units. A response without a revision leaves its
@@ -62,7 +59,7 @@ export class UnitAssembler {
 
   #hold(event: WatchEvent): void {
     this.#open.push(event);
-    this.#openBytes += event.weight + eventOverheadBytes;
+    this.#openBytes += event.weight + heldOverheadBytes;
     if (this.#openBytes <= this.#maxUnitBytes) return;
     throw invalidRequest(
       "maxUnitBytes",

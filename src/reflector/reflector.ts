@@ -1,8 +1,8 @@
 import type { Logger } from "pino";
 import { type Clock, pause } from "../clock.ts";
-import { hasReason, upstreamUnavailable, WatchFanoutError } from "../errors.ts";
-import type { WatchBatch } from "../storage/event.ts";
-import type { StoredObject } from "../storage/object.ts";
+import { hasReason, invalidRequest, upstreamUnavailable, WatchFanoutError } from "../errors.ts";
+import { heldOverheadBytes, type WatchBatch } from "../storage/event.ts";
+import { type StoredObject, weight } from "../storage/object.ts";
 import type { Scope, Storage, WatchStream } from "../storage/storage.ts";
 import { Backoff, type BackoffBounds, defaultBackoffBounds } from "./backoff.ts";
 import { FollowedHistory } from "./followed-history.ts";
@@ -67,12 +67,20 @@ export interface ReflectorOptions {
   readonly historyRevisions?: number | undefined;
   /** Objects to a page of a listing. Default 50,000: etcd answers few large ones for less. */
   readonly pageSize?: number | undefined;
+  /**
+   * How many bytes of objects a listing may have, by weight and what they take beside; beyond it the listing fails with
+   * INVALID_REQUEST, and is tried again. Default: any number.
+   */
+  readonly maxBytes?: number | undefined;
   readonly backoff?: BackoffBounds | undefined;
   /** Told of each failure, once it is known what is done about it. What it throws, `run` rejects with. */
   readonly onFailure?: ((failure: ReflectorFailure) => void) | undefined;
   /** Told once anything has come again after failures, and been handed over. What it throws, `run` rejects with. */
   readonly onRecovered?: (() => void) | undefined;
 }
+
+/** How many bytes of objects one page of a listing has, where the listing is bounded in bytes. */
+const maxPageBytes = 8 * 1024 ** 2;
 
 /** How often to begin a listing anew within one attempt when compaction overtakes it. */
 const listingTries = 4;
@@ -269,7 +277,7 @@ export class Reflector {
   }
 
   async #listAt(revision: number): Promise<readonly StoredObject[]> {
-    const { storage, pageSize = 50_000 } = this.#options;
+    const { storage, pageSize = 50_000, maxBytes = 0 } = this.#options;
     const { signal } = this.#stopping;
     const at = { match: "EXACT", revision } as const;
     if ("key" in this.#scope) {
@@ -278,10 +286,21 @@ export class Reflector {
     }
     const { prefix } = this.#scope;
     const objects: StoredObject[] = [];
+    // A page that is bounded in objects alone may be of any size.
+    const pageBytes = Math.min(maxBytes, maxPageBytes);
     let startAfter: string | undefined;
+    let bytes = 0;
     do {
-      const page = await storage.list({ prefix, startAfter, limit: pageSize, at, signal });
-      for (const object of page.items) objects.push(object);
+      const page = await storage.list({
+        ...{ prefix, startAfter, at, signal },
+        limit: pageSize,
+        maxBytes: pageBytes,
+      });
+      for (const object of page.items) {
+        objects.push(object);
+        bytes += weight(object) + heldOverheadBytes;
+      }
+      if (maxBytes > 0 && bytes > maxBytes) throw stateTooLarge(maxBytes);
       startAfter = page.next;
     } while (startAfter !== undefined);
     return objects;
@@ -335,6 +354,14 @@ export class Reflector {
     this.#failure = undefined;
     handOver(() => this.#options.onRecovered?.());
   }
+}
+
+function stateTooLarge(maxBytes: number): WatchFanoutError {
+  return invalidRequest(
+    "maxBytes",
+    `The objects to hold take more than ${maxBytes} bytes, all that is allowed here. Follow fewer, by a prefix or ` +
+      "selectors, or raise maxBytes.",
+  );
 }
 
 function handOver<T>(call: () => T): T {

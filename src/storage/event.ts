@@ -2,6 +2,9 @@ import { type StoredObject, weight } from "./object.ts";
 
 export type EventType = "ADDED" | "MODIFIED" | "DELETED";
 
+/** What an event, or an object, takes in memory beside what its weight counts, in bytes, as measured. */
+export const heldOverheadBytes = 192;
+
 /** One change of one object. Immutable and shared by everyone who is told of it. */
 export class WatchEvent {
   readonly type: EventType;

@@ -187,6 +187,23 @@ describe("put takes the value", () => {
     expect(await sent(["--file", scratchFile("value", bytes)])).toEqual([bytes]);
   });
 
+  test("takes no more than 64 MiB, wherever it is from.", async () => {
+    const tooMuch = Buffer.alloc(64 * 1024 ** 2 + 1);
+    const script: Script = {
+      put: () => {
+        throw new Error("It was sent.");
+      },
+    };
+    const file = scratchFile("value", tooMuch);
+    for (const [args, stdin] of [
+      [["--file", file], ""],
+      [["-"], tooMuch],
+    ] as const) {
+      const { code, stderr } = await against(script, ["put", "k", ...args], { stdin });
+      expect([code, stderr]).toEqual([2, expect.stringContaining("more than 67108864 bytes")]);
+    }
+  });
+
   test("which may be empty.", async () => {
     expect(await sent([""])).toEqual([Buffer.of()]);
   });

@@ -103,3 +103,34 @@ describe("An object that came in a large message", () => {
     expect(held(found)).toBeLessThanOrEqual(most);
   });
 });
+
+describe("A stream", () => {
+  test("that nobody reads holds its server back", async () => {
+    const messages = 400;
+    let written = 0;
+    const value = Buffer.alloc(64 * kib);
+    const address = await server({
+      ...answering(1),
+      watch: (call) => {
+        const next = (): void => {
+          if (written === messages) return;
+          const revision = ++written;
+          const object = { ...wireObject("k", revision), value };
+          const event = { ...wireEvent("MODIFIED", "k", revision), object };
+          call.write(wireResponse(revision, [event]), next);
+        };
+        next();
+      },
+    });
+    const db = client(address);
+    const units = db.watch("r");
+    await units.next();
+    // However often the client is served otherwise meanwhile.
+    for (let i = 0; i < 100; i++) await db.get("r", "k");
+    expect(written).toBeLessThan(40);
+    let last = 0;
+    while (last < messages) last = (await units.next()).value?.revision ?? messages;
+    expect(written).toBe(messages);
+    await units.return();
+  });
+});

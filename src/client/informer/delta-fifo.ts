@@ -13,6 +13,10 @@ export interface DeltaFIFOOptions<T extends Keyed> {
   readonly known: KnownObjects<T>;
   /** How many deltas are kept one by one; beyond that they fold, key by key. Default 10,000. */
   readonly capacity?: number | undefined;
+  /** How many bytes of deltas are kept one by one, by `bytesOf`; beyond that they fold too. Default: any number. */
+  readonly capacityBytes?: number | undefined;
+  /** What an object of a delta takes in memory. Default: nothing. */
+  readonly bytesOf?: ((object: T | DeletedFinalStateUnknown<T>) => number) | undefined;
 }
 
 /**
@@ -48,18 +52,21 @@ const defaultCapacity = 10_000;
  * that has gathered, to one consumer: what comes of it meanwhile waits until that one is done. If that one
  * fails, the deltas go back, before what came since, and the key to the end of the queue.
  *
- * What is gone is not deleted twice. Above `capacity` deltas, each further one folds what waits of its key: to
- * four at the most, and to nothing if the consumer never knew the object and it is gone again. So what is held
- * is no more than `capacity`, and four deltas for each object that is there or that the consumer knows,
+ * What is gone is not deleted twice. Above `capacity` deltas, or `capacityBytes`, each further one folds what waits of
+ * its key: to four at the most, and to nothing if the consumer never knew the object and it is gone again. So what is
+ * held is no more than that, and four deltas for each object that is there or that the consumer knows,
  * however many changes come and however slow the consumer is. What is lost by that is states in between.
  */
 export class DeltaFIFO<T extends Keyed> {
   readonly #known: KnownObjects<T>;
   readonly #capacity: number;
+  readonly #capacityBytes: number;
+  readonly #bytesOf: (object: T | DeletedFinalStateUnknown<T>) => number;
   readonly #queue = new KeyedQueue<Gathered<T>>();
   /** By key. */
   readonly #taken = new Map<string, Taken<T>>();
   #pendingDeltas = 0;
+  #pendingBytes = 0;
   #foldedDeltas = 0;
   #isPopulated = false;
   /** How many keys of the first state have not been dealt with. */
@@ -70,6 +77,8 @@ export class DeltaFIFO<T extends Keyed> {
   constructor(options: DeltaFIFOOptions<T>) {
     this.#known = options.known;
     this.#capacity = options.capacity ?? defaultCapacity;
+    this.#capacityBytes = options.capacityBytes ?? Infinity;
+    this.#bytesOf = options.bytesOf ?? (() => 0);
   }
 
   /** How many keys wait to be taken. */
@@ -80,6 +89,11 @@ export class DeltaFIFO<T extends Keyed> {
   /** How many deltas wait, of all keys, those taken not counted. */
   get pendingDeltas(): number {
     return this.#pendingDeltas;
+  }
+
+  /** What these take, by `bytesOf`. */
+  get pendingBytes(): number {
+    return this.#pendingBytes;
   }
 
   /** How many deltas were folded away for lack of room, so far. */
@@ -97,6 +111,7 @@ export class DeltaFIFO<T extends Keyed> {
     this.#queue.clear();
     for (const taken of this.#taken.values()) taken.since = undefined;
     this.#pendingDeltas = 0;
+    this.#pendingBytes = 0;
   }
 
   /** The object as it is by all that has been heard of it, here and by the consumer; undefined if it is gone. */
@@ -207,6 +222,7 @@ export class DeltaFIFO<T extends Keyed> {
     }
     gathered.deltas.push(delta);
     this.#pendingDeltas++;
+    this.#pendingBytes += this.#bytesOf(delta.object);
     this.#makeRoom(gathered);
   }
 
@@ -222,7 +238,9 @@ export class DeltaFIFO<T extends Keyed> {
   }
 
   #makeRoom(gathered: Gathered<T>): void {
-    if (this.#pendingDeltas <= this.#capacity) return;
+    const isRoom =
+      this.#pendingDeltas <= this.#capacity && this.#pendingBytes <= this.#capacityBytes;
+    if (isRoom) return;
     const { key, deltas } = gathered;
     const taken = this.#taken.get(key);
     const isGone = deltas.at(-1)?.type === "Deleted";
@@ -230,11 +248,18 @@ export class DeltaFIFO<T extends Keyed> {
     if (isGone && !wasThere) gathered.deltas = [];
     else if (deltas.length > foldedLength) gathered.deltas = foldDeltas(deltas);
     const folded = deltas.length - gathered.deltas.length;
+    if (folded > 0) this.#pendingBytes -= this.#bytesIn(deltas) - this.#bytesIn(gathered.deltas);
     this.#pendingDeltas -= folded;
     this.#foldedDeltas += folded;
     if (gathered.deltas.length > 0) return;
     this.#queue.delete(key);
     if (gathered.isInitial) this.#initial--;
+  }
+
+  #bytesIn(deltas: Deltas<T>): number {
+    let bytes = 0;
+    for (const { object } of deltas) bytes += this.#bytesOf(object);
+    return bytes;
   }
 
   #enqueue(gathered: Gathered<T>): void {
@@ -247,6 +272,7 @@ export class DeltaFIFO<T extends Keyed> {
     const gathered = this.#queue.shift();
     if (gathered === undefined) return undefined;
     this.#pendingDeltas -= gathered.deltas.length;
+    this.#pendingBytes -= this.#bytesIn(gathered.deltas);
     this.#taken.set(gathered.key, { gathered, since: undefined });
     return gathered;
   }
@@ -263,6 +289,7 @@ export class DeltaFIFO<T extends Keyed> {
     const since = this.#taken.get(key)?.since;
     this.#taken.delete(key);
     this.#pendingDeltas += gathered.deltas.length;
+    this.#pendingBytes += this.#bytesIn(gathered.deltas);
     // Whoever failed may have kept what it was handed.
     gathered.deltas = [...gathered.deltas, ...(since?.deltas ?? [])];
     if (since?.isInitial === true) gathered.isInitial = true;

@@ -38,6 +38,8 @@ export interface EventHandlerOptions {
    * folded by key: the handler then hears of an object's newest state, and not of those before. Default 10,000.
    */
   readonly queueSize?: number | undefined;
+  /** How many bytes of objects, as they are stored, these may keep; beyond that they are folded too. Default 64 MiB. */
+  readonly queueBytes?: number | undefined;
   /** Whether it takes part in resyncs. Default true. */
   readonly resync?: boolean | undefined;
 }

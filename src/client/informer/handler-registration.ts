@@ -11,6 +11,7 @@ export interface RegistrationOptions<T> {
   readonly handler: EventHandler<T>;
   readonly name: string;
   readonly queueSize: number;
+  readonly queueBytes: number;
   readonly resync: boolean;
   readonly clock: Clock;
   /** Whether all of the first state has been told to `notify`. */
@@ -44,7 +45,7 @@ export class HandlerRegistration<T> implements EventHandlerRegistration {
     this.#options = options;
     this.name = options.name;
     this.resync = options.resync;
-    this.#queue = new HandlerQueue(options.queueSize);
+    this.#queue = new HandlerQueue(options.queueSize, options.queueBytes);
     // Not everyone waits for it.
     this.#synced.promise.catch(() => {});
   }

@@ -2,8 +2,10 @@ import type { Clock, Timer } from "../../clock.ts";
 import type { ListedState, ReflectorTarget, ReplaceCause } from "../../reflector/reflector.ts";
 import type { WatchBatch } from "../../storage/event.ts";
 import { StoredObject } from "../../storage/object.ts";
+import { DeletedFinalStateUnknown } from "./delta.ts";
 import { DeltaFIFO, type KnownObjects } from "./delta-fifo.ts";
 import type { Arriving, IndexerUpdates } from "./indexer-updates.ts";
+import { heldBytes, StateSize } from "./state-size.ts";
 
 /** For how long changes are taken in until the event loop gets its turn, in milliseconds. */
 const sliceMs = 5;
@@ -13,6 +15,11 @@ export interface IndexerFeedOptions<T> {
   readonly updates: IndexerUpdates<T>;
   readonly clock: Clock;
   readonly queueSize: number | undefined;
+  readonly queueBytes: number;
+  /** How many bytes of objects may arrive in all. */
+  readonly maxBytes: number;
+  /** Called when more than that would have: it was not taken in, and the state has to be listed anew. */
+  readonly onTooLarge: () => void;
   /** Called once, when all of the first state is in the Indexer. */
   readonly onSynced: () => void;
   /** Called with a fault of ours, which nothing can go on after. */
@@ -26,6 +33,7 @@ export interface IndexerFeedOptions<T> {
 export class IndexerFeed<T> implements ReflectorTarget {
   readonly #options: IndexerFeedOptions<T>;
   readonly #fifo: DeltaFIFO<Arriving<T>>;
+  readonly #size = new StateSize();
   #slice: Timer | undefined;
   #hasSynced = false;
   /** Everything up to here has arrived. */
@@ -35,7 +43,12 @@ export class IndexerFeed<T> implements ReflectorTarget {
 
   constructor(options: IndexerFeedOptions<T>) {
     this.#options = options;
-    this.#fifo = new DeltaFIFO({ known: options.known, capacity: options.queueSize });
+    this.#fifo = new DeltaFIFO({
+      known: options.known,
+      capacity: options.queueSize,
+      capacityBytes: options.queueBytes,
+      bytesOf: ownBytes,
+    });
   }
 
   /** How many keys wait. */
@@ -55,11 +68,17 @@ export class IndexerFeed<T> implements ReflectorTarget {
 
   replace({ objects, revision }: ListedState, cause: ReplaceCause): void {
     if (cause === "history changed") this.#options.updates.suspect(objects);
+    this.#size.replace(objects);
     this.#fifo.replace(objects);
     this.#arrive(revision);
   }
 
   apply({ events, revision }: WatchBatch): void {
+    if (this.#size.mostAfter(events) > this.#options.maxBytes) {
+      this.#options.onTooLarge();
+      return;
+    }
+    this.#size.apply(events);
     for (const { type, object } of events) {
       if (type === "DELETED") this.#delete(object);
       else if (type === "ADDED") this.#fifo.add(object);
@@ -129,4 +148,10 @@ export class IndexerFeed<T> implements ReflectorTarget {
     this.#revision = this.#arrived;
     for (const resolve of this.#drained.splice(0)) resolve();
   }
+}
+
+/** What is from the Indexer is there anyway. */
+function ownBytes<T>(object: Arriving<T> | DeletedFinalStateUnknown<Arriving<T>>): number {
+  const last = object instanceof DeletedFinalStateUnknown ? object.object : object;
+  return last instanceof StoredObject ? heldBytes(last) : 0;
 }

@@ -1,4 +1,4 @@
-import { StoredObject } from "../../storage/object.ts";
+import { StoredObject, weight } from "../../storage/object.ts";
 import type { TypedObject } from "../typed-object.ts";
 import { DeletedFinalStateUnknown, type Delta, type Deltas } from "./delta.ts";
 import { Notification } from "./handler-queue.ts";
@@ -24,6 +24,8 @@ export class IndexerUpdates<T> {
   readonly #listener: UpdateListener<T>;
   /** The keys of listed objects which may have changed although their revisions have not. */
   readonly #suspects = new Set<string>();
+  /** The sizes of the objects in the Indexer, as they are stored, in bytes: what a notification of them keeps. */
+  readonly #sizes = new Map<string, number>();
 
   constructor(
     indexer: Indexer<TypedObject<T>>,
@@ -54,16 +56,19 @@ export class IndexerUpdates<T> {
     const before = this.#indexer.get(object.key);
     if (!(object instanceof StoredObject)) {
       // It is from the Indexer itself, and in there still unless something else became of it.
-      if (before !== undefined) this.#listener.onChange(Notification.updated(before, before), true);
+      if (before === undefined) return;
+      const bytes = this.#sizes.get(before.key) ?? 0;
+      this.#listener.onChange(Notification.updated(before, before, bytes), true);
       return;
     }
     if (type === "Replaced" && before !== undefined && this.#isSame(before, object)) return;
     const after = this.#take(object);
     if (after === undefined) return;
+    const bytes = weight(object);
     this.#listener.onChange(
       before === undefined
-        ? Notification.added(after, isInitial)
-        : Notification.updated(before, after),
+        ? Notification.added(after, isInitial, bytes)
+        : Notification.updated(before, after, bytes),
       false,
     );
   }
@@ -77,6 +82,7 @@ export class IndexerUpdates<T> {
     }
     try {
       this.#indexer.set(taken);
+      this.#sizes.set(taken.key, weight(stored));
       return taken;
     } catch (error) {
       // Whatever else it throws is a fault of ours.
@@ -90,13 +96,16 @@ export class IndexerUpdates<T> {
     const before = this.#indexer.get(deleted.key);
     // One that never could be taken in.
     if (before === undefined) return;
+    const bytes = this.#sizes.get(deleted.key) ?? 0;
     this.#indexer.delete(deleted.key);
+    this.#sizes.delete(deleted.key);
     this.#listener.onChange(
       Notification.deleted(
         before,
         deleted instanceof DeletedFinalStateUnknown
           ? new DeletedFinalStateUnknown(this.#lastState(before, deleted.object) ?? before)
           : (this.#lastState(before, deleted) ?? { ...before, modRevision: deleted.modRevision }),
+        bytes,
       ),
       false,
     );

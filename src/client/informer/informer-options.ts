@@ -32,6 +32,14 @@ export interface SharedInformerOptions<T> {
    * to wait only by what its index functions, the transform and the codec take. Default 10,000.
    */
   readonly queueSize?: number | undefined;
+  /** How many bytes of objects, as they are stored, these may keep; beyond that they fold too. Default 64 MiB. */
+  readonly queueBytes?: number | undefined;
+  /**
+   * How many bytes of objects it may hold, as they are stored. What does not fit is not taken in: the informer keeps
+   * what it has, tells of INVALID_REQUEST as of any other failure to list, and lists again until it fits. So a server
+   * that never comes to an end does not fill the process. Default 1 GiB.
+   */
+  readonly maxBytes?: number | undefined;
   /**
    * Told of what went wrong in the codec, transform, index functions and handlers. Default: it is logged, and
    * without a logger it becomes a warning of the process (`process.emitWarning`); an InformerFault is thrown

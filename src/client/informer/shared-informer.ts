@@ -26,6 +26,8 @@ import { ObjectIntake } from "./object-intake.ts";
 import { WatchWarnings } from "./watch-warnings.ts";
 
 const defaultHandlerQueueSize = 10_000;
+const defaultQueueBytes = 64 * 1024 ** 2;
+const defaultMaxBytes = 1024 ** 3;
 
 /**
  * Keeps all objects of a storage at hand, and tells handlers of every change. One list and one watch serve
@@ -67,7 +69,7 @@ export class SharedInformer<T> {
   #endedBy: WatchFanoutError | undefined;
   #resyncTimer: Timer | undefined;
   /** Resolves when all removed handlers have ended. */
-  #ended: Promise<unknown> = Promise.resolve();
+  #ended: Promise<void> = Promise.resolve();
   /** Resolves when its own storage is closed. */
   #closed: Promise<void> | undefined;
   #rejected = 0;
@@ -84,6 +86,7 @@ export class SharedInformer<T> {
     this.#ownStorage = options.closesStorage === true ? options.storage : undefined;
     this.#reports = new ErrorReports(options.onError, logger);
     this.#indexer = new Indexer(options.indexers);
+    const maxBytes = wholeNumber("maxBytes", options.maxBytes) ?? defaultMaxBytes;
     const intake = new ObjectIntake(codec, name, options.transform);
     const updates = new IndexerUpdates(this.#indexer, intake, {
       onChange: (notification, isSync) => this.#distribute(notification, isSync),
@@ -96,7 +99,10 @@ export class SharedInformer<T> {
       known: this.#indexer,
       updates,
       clock: this.#clock,
-      queueSize: queueSizeOf(options.queueSize),
+      queueSize: wholeNumber("queueSize", options.queueSize),
+      queueBytes: wholeNumber("queueBytes", options.queueBytes) ?? defaultQueueBytes,
+      maxBytes,
+      onTooLarge: () => this.#reflector.relist(),
       onSynced: () => this.#onSynced(),
       onFault: (error) => this.#fail(error),
     });
@@ -108,6 +114,7 @@ export class SharedInformer<T> {
       logger: logger ?? pino({ level: "silent" }),
       random: options.random,
       scope,
+      maxBytes,
       backoff: options.backoff,
       onFailure: (failure) => {
         if (failure.error instanceof ClosedError) this.#end(failure.error);
@@ -185,7 +192,8 @@ export class SharedInformer<T> {
     const registration = new HandlerRegistration<T>({
       handler,
       name,
-      queueSize: queueSizeOf(options.queueSize) ?? defaultHandlerQueueSize,
+      queueSize: wholeNumber("queueSize", options.queueSize) ?? defaultHandlerQueueSize,
+      queueBytes: wholeNumber("queueBytes", options.queueBytes) ?? defaultQueueBytes,
       resync: options.resync ?? true,
       clock: this.#clock,
       isInitialListComplete: () => this.#feed.hasSynced,
@@ -193,7 +201,7 @@ export class SharedInformer<T> {
       onCalled: (ms) => this.#metrics.called(name, ms),
       onRemoved: (removed, ended) => {
         this.#handlers.delete(removed);
-        this.#ended = Promise.all([this.#ended, ended]);
+        this.#await(ended);
       },
     });
     this.#handlers.add(registration);
@@ -256,8 +264,12 @@ export class SharedInformer<T> {
 
   #removeHandlers(): void {
     this.#feed.close();
-    const endings = [...this.#handlers].map((handler) => handler.remove());
-    this.#ended = Promise.all([this.#ended, ...endings]);
+    for (const handler of [...this.#handlers]) this.#await(handler.remove());
+  }
+
+  /** Handlers may come and go for ever, so nothing of those that have ended is kept. */
+  #await(ended: Promise<void>): void {
+    this.#ended = Promise.all([this.#ended, ended]).then(() => {});
   }
 
   /** What can't be gone on after: a fault of ours, or a Storage that fails with what no Storage may. */
@@ -321,10 +333,7 @@ function resyncPeriod(ms: number | undefined): number | undefined {
   );
 }
 
-function queueSizeOf(size: number | undefined): number | undefined {
+function wholeNumber(option: string, size: number | undefined): number | undefined {
   if (size === undefined || (Number.isInteger(size) && size >= 0)) return size;
-  throw invalidRequest(
-    "queueSize",
-    `queueSize is ${size}: it has to be a whole number, from 0 on.`,
-  );
+  throw invalidRequest(option, `${option} is ${size}: it has to be a whole number, from 0 on.`);
 }

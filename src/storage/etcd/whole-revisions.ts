@@ -1,10 +1,7 @@
 import { WatchFanoutError } from "../../errors.ts";
-import type { WatchEvent } from "../event.ts";
+import { heldOverheadBytes, type WatchEvent } from "../event.ts";
 
 const defaultMaxRevisionBytes = 256 * 1024 ** 2;
-
-/** What an event takes in memory beside what its weight counts, in bytes, as measured. */
-const eventOverheadBytes = 192;
 
 /** Revisions that have come to their end, in order. */
 export interface Whole {
@@ -52,7 +49,7 @@ export class WholeRevisions {
     }
     if (event === undefined) return;
     this.#open.push(event);
-    this.#openBytes += event.weight + eventOverheadBytes;
+    this.#openBytes += event.weight + heldOverheadBytes;
     if (this.#openBytes > this.#maxBytes) throw tooLarge(revision, this.#maxBytes);
   }
 

@@ -238,3 +238,31 @@ describe("A DeltaFIFO without room", () => {
     expect(fifo.hasSynced).toBe(true);
   });
 });
+
+describe("A DeltaFIFO whose room is counted in bytes", () => {
+  it("folds what comes beyond it, as beyond its capacity", () => {
+    const known = new Indexer<Thing>();
+    const fifo = new DeltaFIFO<Thing>({ known, capacityBytes: 25, bytesOf: () => 5 });
+    for (let state = 1; state <= 5; state++) fifo.update(thing("a", state));
+    expect([fifo.pendingDeltas, fifo.pendingBytes, fifo.foldedDeltas]).toEqual([5, 25, 0]);
+    fifo.update(thing("a", 6));
+    expect([fifo.pendingDeltas, fifo.pendingBytes]).toEqual([2, 10]);
+    const words = fifo.popNow(wordsOf)?.result;
+    expect(words).toBe("Updated 1, Updated 6");
+    expect(fifo.pendingBytes).toBe(0);
+  });
+
+  it("has as much of it again when its consumer fails, or all is dropped", () => {
+    const known = new Indexer<Thing>();
+    const fifo = new DeltaFIFO<Thing>({ known, capacityBytes: 25, bytesOf: () => 5 });
+    fifo.add(thing("a", 1));
+    fifo.update(thing("a", 2));
+    const failing = (): never => {
+      throw new Error("Not now.");
+    };
+    expect(() => fifo.popNow(failing)).toThrow("Not now.");
+    expect(fifo.pendingBytes).toBe(10);
+    fifo.clear();
+    expect(fifo.pendingBytes).toBe(0);
+  });
+});

@@ -15,6 +15,7 @@ function register(onAdd: (object: TypedObject<string>) => unknown, clock: Clock)
     handler: { onAdd },
     name: "handler",
     queueSize: 10,
+    queueBytes: 1_000_000,
     resync: true,
     clock,
     isInitialListComplete: () => true,

@@ -1,0 +1,51 @@
+import { heldOverheadBytes, type WatchEvent } from "../../storage/event.ts";
+import { type StoredObject, weight } from "../../storage/object.ts";
+
+/** How large the state is that has arrived, whether or not it has been taken in: the newest of each object. */
+export class StateSize {
+  readonly #sizes = new Map<string, number>();
+  #bytes = 0;
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  replace(objects: readonly StoredObject[]): void {
+    this.#sizes.clear();
+    this.#bytes = 0;
+    for (const object of objects) this.#set(object);
+  }
+
+  apply(events: readonly WatchEvent[]): void {
+    for (const { type, object } of events) {
+      if (type === "DELETED") this.#delete(object.key);
+      else this.#set(object);
+    }
+  }
+
+  /** How large it may become by these at most, in bytes: deletions do not count. */
+  mostAfter(events: readonly WatchEvent[]): number {
+    let bytes = this.#bytes;
+    for (const { type, object } of events) {
+      if (type !== "DELETED") bytes += heldBytes(object) - (this.#sizes.get(object.key) ?? 0);
+    }
+    return bytes;
+  }
+
+  #set(object: StoredObject): void {
+    this.#delete(object.key);
+    const bytes = heldBytes(object);
+    this.#sizes.set(object.key, bytes);
+    this.#bytes += bytes;
+  }
+
+  #delete(key: string): void {
+    this.#bytes -= this.#sizes.get(key) ?? 0;
+    this.#sizes.delete(key);
+  }
+}
+
+/** What an object takes in memory, in bytes. */
+export function heldBytes(object: StoredObject): number {
+  return weight(object) + heldOverheadBytes;
+}

@@ -1,0 +1,92 @@
+import { describe, expect, it } from "vitest";
+import type { ReflectorFailure } from "../../../src/reflector/reflector.ts";
+import type { ListRequest, ListResult } from "../../../src/storage/storage.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { BreakingStorage } from "../../reflector/breaking-storage.ts";
+import { Informed } from "./informed.ts";
+
+const kib = 1024;
+const large = "x".repeat(10 * kib);
+
+/** What listing and watching failed with, in the words that tell it. */
+function failing() {
+  const failures: ReflectorFailure[] = [];
+  const onWatchError = (failure: ReflectorFailure): void => void failures.push(failure);
+  return { failures, onWatchError };
+}
+
+describe("An informer of more than it may hold", () => {
+  it("has none of it, says so, and tries again", async () => {
+    const { failures, onWatchError } = failing();
+    const informed = new Informed({ maxBytes: 25 * kib, onWatchError });
+    await informed.write({ a: large, b: large, c: large });
+    await informed.start();
+    expect(informed.state).toEqual({});
+    expect(failures).toMatchObject([
+      {
+        error: {
+          reason: "INVALID_REQUEST",
+          message: expect.stringMatching(/25600 bytes.*maxBytes/),
+        },
+        next: "list",
+      },
+    ]);
+    await informed.write({ c: null });
+    await informed.clock.elapse(10_000);
+    expect(Object.keys(informed.state)).toEqual(["a", "b"]);
+    await informed.informer.stop();
+  });
+
+  it("keeps what it had while it has become too much, and goes on when it is less", async () => {
+    const { failures, onWatchError } = failing();
+    const informed = await Informed.start({ maxBytes: 25 * kib, onWatchError });
+    await informed.write({ a: large, b: large });
+    await informed.write({ c: large });
+    expect(Object.keys(informed.state)).toEqual(["a", "b"]);
+    expect(failures).toMatchObject([{ error: { reason: "INVALID_REQUEST" }, next: "list" }]);
+    await informed.write({ a: "small" });
+    await informed.clock.elapse(10_000);
+    expect(Object.keys(informed.state)).toEqual(["a", "b", "c"]);
+    expect(informed.informer.failure).toBeUndefined();
+    await informed.informer.stop();
+  });
+
+  it("counts what stands, and not what was: objects may come and go, and change, for ever", async () => {
+    const { failures, onWatchError } = failing();
+    const informed = await Informed.start({ maxBytes: 25 * kib, onWatchError });
+    for (let i = 0; i < 10; i++) {
+      await informed.write({ a: large, [`b${i}`]: large });
+      await informed.write({ [`b${i}`]: null });
+    }
+    expect(failures).toEqual([]);
+    await informed.informer.stop();
+  });
+
+  it("reads no listing to its end that has none", async () => {
+    const { failures, onWatchError } = failing();
+    const clock = new FakeClock();
+    const storage = new Endless({ clock });
+    const informed = new Informed({ storage, clock, maxBytes: 1024 * kib, onWatchError });
+    informed.informer.start();
+    await clock.settle();
+    expect(failures).toMatchObject([{ error: { reason: "INVALID_REQUEST" } }]);
+    expect(storage.listed).toBeLessThan(120);
+    await informed.informer.stop();
+  });
+});
+
+/** However often the next page is asked for, there is one. */
+class Endless extends BreakingStorage {
+  listed = 0;
+
+  override async list(request: ListRequest): Promise<ListResult> {
+    if (this.listed === 0) await this.put({ key: "a", value: Buffer.from(large) });
+    const { items, revision } = await super.list({
+      ...request,
+      startAfter: undefined,
+      at: { match: "ANY" },
+    });
+    this.listed++;
+    return { items, revision, next: "a", remaining: undefined };
+  }
+}
