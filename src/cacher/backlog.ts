@@ -6,8 +6,8 @@ import type { FoldsParts } from "./folds.ts";
 import type { HistoryNode } from "./history.ts";
 import type { Pokable, Steps } from "./sliced.ts";
 
-/** How many events of history are folded between two looks at the clock. */
-const eventsPerStep = 256;
+/** How many requirements events are held against between two looks at the clock: one for an event without. */
+const costPerStep = 256;
 /** For how long a finished unit is handed to those who come later, in milliseconds. */
 const sharedForMs = 1_000;
 
@@ -136,7 +136,7 @@ export class Backlog {
   }
 
   *#foldUpTo(level: HistoryNode): Steps {
-    let steps = 0;
+    let sinceYield = 0;
     while (this.#reached.sequence < level.sequence) {
       // Whoever needed it may have gone since.
       if (this.#holders.size === 0) return;
@@ -144,7 +144,10 @@ export class Backlog {
       if (next === undefined) throw new Error("History ends before where the dispatcher is.");
       this.#take(next);
       this.#reached = next;
-      if (++steps % eventsPerStep === 0) yield;
+      sinceYield += this.filter.cost;
+      if (sinceYield < costPerStep) continue;
+      sinceYield = 0;
+      yield;
     }
   }
 

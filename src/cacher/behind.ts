@@ -25,8 +25,8 @@ export interface Behind {
   drop(): void;
 }
 
-/** How many events are looked at between two looks at the clock. */
-const eventsPerLook = 256;
+/** How many requirements events are held against between two looks at the clock: one for an event without. */
+const costPerLook = 256;
 
 /**
  * How an EVERY_EVENT watcher catches up: it holds the last node of history that it has dealt with, and goes
@@ -103,14 +103,18 @@ export class HistoryReader implements Behind {
     const { filter } = this.#watcher;
     let node = this.#cursor;
     let bytes = 0;
-    let looked = 0;
+    let sinceLook = 0;
     let full = false;
     while (node !== level) {
       const { next } = node;
       if (next?.event === undefined) break;
       full ||= bytes >= batchBytes || this.#scanned >= scanEvents;
       // A look at the clock costs more than most events do.
-      if (!full && ++looked % eventsPerLook === 0) full = queue.isOver;
+      sinceLook += filter.cost;
+      if (!full && sinceLook >= costPerLook) {
+        full = queue.isOver;
+        sinceLook = 0;
+      }
       if (full && next.revision !== node.revision) break;
       if (filter.includes(next.event.object.key)) {
         const event = filter.select(next);

@@ -5,12 +5,15 @@ import type { HistoryNode } from "./history.ts";
 import { type InputBounds, InputSizing } from "./input-sizing.ts";
 import { inSlices, sliceMs } from "./sliced.ts";
 import type { WatchCache } from "./watch-cache.ts";
-import type { WatcherGroup, WatcherIndex } from "./watcher-index.ts";
+import type { Groups, WatcherGroup, WatcherIndex } from "./watcher-index.ts";
 import type { WatcherBounds } from "./watcher-terms.ts";
 
-/** How many groups are asked about events in one round at the most, but for the rest of a revision. */
+/**
+ * After how many requirements that events were held against a round takes up no further revision. Each group that
+ * is asked counts for one more than its selectors have.
+ */
 const asksPerRound = 50_000;
-/** How many of them are asked between two looks at the clock. */
+/** How many of them there are between two looks at the clock. */
 const asksPerLook = 512;
 /** How many offers are made between two looks at the clock. */
 const offersPerLook = 64;
@@ -38,6 +41,8 @@ export class Dispatcher {
   #revision: number;
   #round: Generator<void, void, void> | undefined;
   #rounds = 0;
+  /** Whether anyone has joined since the round that is under way began to take up the last revision. */
+  #hasJoined = false;
   #scheduled = false;
   /** Whether eager watchers are being told: one such walk at a time, however long it takes. */
   #bookmarking = false;
@@ -102,6 +107,7 @@ export class Dispatcher {
   /** From now on the watcher, which has had everything up to `position`, is offered what comes. */
   join(watcher: CacheWatcher): void {
     watcher.joinedRound = this.#rounds;
+    this.#hasJoined = true;
     watcher.isNarrow = this.#index.narrows(watcher.filter);
     this.#index.add(watcher);
     if (watcher.wishes.eagerBookmarks) this.#eager.add(watcher);
@@ -194,7 +200,7 @@ export class Dispatcher {
     const from = this.#position;
     const round = this.#rounds;
     const touched: WatcherGroup[] = [];
-    this.#collect(touched);
+    yield* this.#collect(touched);
     if (this.#position !== from) {
       this.#inputs.record(this.#position.bytes - from.bytes, this.#clock.now());
     }
@@ -210,21 +216,43 @@ export class Dispatcher {
     }
   }
 
-  /** Moves on past the next events, and has every group that they concern take them up. */
-  #collect(touched: WatcherGroup[]): void {
+  /**
+   * Moves on past the next revisions, and has every group that their events concern take them up. It may yield
+   * between any two groups. Whoever joins meanwhile has had everything up to `position`, which is moved on before
+   * a revision is taken up; so no further one is taken up then, which they would miss.
+   */
+  *#collect(touched: WatcherGroup[]): Generator<void, void, void> {
     const until = this.#clock.now() + sliceMs;
-    let node = this.#position;
+    const places: Groups[] = [];
     let asks = 0;
     let nextLook = asksPerLook;
-    for (let next = node.next; next !== undefined; next = node.next) {
-      // Without a turn for the event loop, so not too much at once; what a selector takes is not known.
-      if (asks >= nextLook && next.revision !== node.revision) {
-        if (asks >= asksPerRound || this.#clock.now() >= until) break;
-        nextLook = asks + asksPerLook;
+    this.#hasJoined = false;
+    for (let next = this.#position.next; next !== undefined; next = next.next) {
+      if (next.sequence > this.#position.sequence) {
+        if (this.#hasJoined || asks >= asksPerRound) break;
+        // Before the first offer too much is not to be gathered, however often it is yielded.
+        if (asks >= nextLook) {
+          if (this.#clock.now() >= until) break;
+          nextLook = asks + asksPerLook;
+        }
+        this.#moveTo(lastOfRevision(next));
       }
-      asks += 1 + this.#index.collect(next, touched);
-      node = next;
+      asks += this.#index.find(next, places);
+      for (const groups of places) {
+        for (const group of groups.values()) {
+          asks += group.filter.cost;
+          if (group.add(next)) touched.push(group);
+          if (asks < nextLook) continue;
+          nextLook = asks + asksPerLook;
+          yield;
+        }
+      }
+      places.length = 0;
     }
+    this.#moveTo(this.#position);
+  }
+
+  #moveTo(node: HistoryNode): void {
     this.#position = node;
     this.#revision = node.next === undefined ? this.#cache.revision : node.revision;
   }
@@ -275,6 +303,12 @@ export class Dispatcher {
     } while (told !== this.#settledRevision);
     this.#bookmarking = false;
   }
+}
+
+function lastOfRevision(node: HistoryNode): HistoryNode {
+  let last = node;
+  while (last.next !== undefined && last.next.revision === node.revision) last = last.next;
+  return last;
 }
 
 /**

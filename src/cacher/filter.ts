@@ -17,6 +17,8 @@ export class Filter {
   readonly selection: Selection | undefined;
   readonly predicate: Predicate | undefined;
   readonly withPrevious: boolean;
+  /** What it takes to hold an event against it, in requirements: at least 1. */
+  readonly cost: number;
   /** A short name for all filters that let the same through in the same way, and for no others. */
   readonly identity: string;
 
@@ -29,6 +31,7 @@ export class Filter {
     this.selection = selection;
     this.predicate = selection?.predicate ?? request.predicate;
     this.withPrevious = request.withPrevious;
+    this.cost = 1 + (selection?.requirements ?? 0);
     const picks = selection?.canonical ?? predicateIdentity(request.predicate);
     this.identity = shortName(
       JSON.stringify([this.withPrevious, this.key ?? null, this.prefix, picks]),

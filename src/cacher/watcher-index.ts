@@ -12,14 +12,18 @@ export class WatcherGroup {
   readonly filter: Filter;
   /** In a Set, whose iteration goes on soundly while watchers come and go. */
   readonly watchers = new Set<CacheWatcher>();
+  readonly #isFoundByField: boolean;
   #pending: WatchEvent[] = [];
 
-  constructor(filter: Filter) {
+  /** One that is found by a field is asked about keys that its filter may not include. */
+  constructor(filter: Filter, isFoundByField: boolean = false) {
     this.filter = filter;
+    this.#isFoundByField = isFoundByField;
   }
 
-  /** Whether there was nothing pending before and now is. */
+  /** Whether there was nothing pending before and now is. `node` has an event. */
   add(node: HistoryNode): boolean {
+    if (this.#isFoundByField && !this.filter.includes(node.event?.object.key ?? "")) return false;
     const event = this.filter.select(node);
     if (event === undefined) return false;
     return this.#pending.push(event) === 1;
@@ -50,8 +54,11 @@ export class WatcherGroup {
   }
 }
 
-/** The groups that are found at one place of the index, by the identity of their filter. */
-type Groups = Map<string, WatcherGroup>;
+/**
+ * The groups that are found at one place of the index, by the identity of their filter. In a Map, whose iteration
+ * goes on soundly while groups come and go.
+ */
+export type Groups = Map<string, WatcherGroup>;
 
 /**
  * Finds the live watchers that an event concerns, so that what an event costs does not grow with those
@@ -83,7 +90,7 @@ export class WatcherIndex {
     }
     let group = groups.get(filter.identity);
     if (group === undefined) {
-      group = new WatcherGroup(filter);
+      group = new WatcherGroup(filter, places !== this.#byKey && places !== this.#byPrefix);
       groups.set(filter.identity, group);
     }
     group.watchers.add(watcher);
@@ -104,29 +111,25 @@ export class WatcherIndex {
   }
 
   /**
-   * Adds the event to every group that it concerns, and to `touched` those that had none before. Returns
-   * how many groups were asked.
+   * Adds to `found` the places whose groups are to be asked about the event, each once. Returns how many places
+   * were looked at.
    */
-  collect(node: HistoryNode, touched: WatcherGroup[]): number {
-    const { event, previous } = node;
+  find({ event, previous }: HistoryNode, found: Groups[]): number {
     if (event === undefined) return 0;
     const { key } = event.object;
-    let asked = addTo(this.#byKey.get(key), node, touched);
+    push(this.#byKey.get(key), found);
     for (const length of this.#prefixLengths.keys()) {
-      if (length > key.length) continue;
-      asked += addTo(this.#byPrefix.get(key.slice(0, length)), node, touched);
+      if (length <= key.length) push(this.#byPrefix.get(key.slice(0, length)), found);
     }
     for (const [field, byValue] of this.#byField) {
       if (byValue.size === 0) continue;
       const before = previous === undefined ? undefined : this.#read(previous, field);
       // What is deleted has the fields that it had before.
       const after = this.#read(event.object, field);
-      asked += addIncluded(byValue.get(after), node, key, touched);
-      if (before !== undefined && before !== after) {
-        asked += addIncluded(byValue.get(before), node, key, touched);
-      }
+      push(byValue.get(after), found);
+      if (before !== undefined && before !== after) push(byValue.get(before), found);
     }
-    return asked;
+    return 1 + this.#prefixLengths.size + this.#byField.size;
   }
 
   /** Whether watchers with this filter are asked about less than all that happens below a prefix. */
@@ -151,21 +154,6 @@ export class WatcherIndex {
   }
 }
 
-function addTo(groups: Groups | undefined, node: HistoryNode, touched: WatcherGroup[]): number {
-  if (groups === undefined) return 0;
-  for (const group of groups.values()) if (group.add(node)) touched.push(group);
-  return groups.size;
-}
-
-function addIncluded(
-  groups: Groups | undefined,
-  node: HistoryNode,
-  key: string,
-  touched: WatcherGroup[],
-): number {
-  if (groups === undefined) return 0;
-  for (const group of groups.values()) {
-    if (group.filter.includes(key) && group.add(node)) touched.push(group);
-  }
-  return groups.size;
+function push(groups: Groups | undefined, found: Groups[]): void {
+  if (groups !== undefined) found.push(groups);
 }

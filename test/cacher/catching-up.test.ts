@@ -1,8 +1,11 @@
 import { expect, it } from "vitest";
 import type { CacheWatcher } from "../../src/cacher/cache-watcher.ts";
 import type { Delivery } from "../../src/cacher/request.ts";
+import { AttributeReader } from "../../src/codec/attribute-reader.ts";
+import type { Codec } from "../../src/codec/codec.ts";
+import { noAttributes } from "../../src/selector/attributes.ts";
 import { BusyClock } from "./busy-clock.ts";
-import { CachedStore, read } from "./cached-store.ts";
+import { CachedStore, read, silent } from "./cached-store.ts";
 
 const streams = 40;
 const events = 2_000;
@@ -87,3 +90,45 @@ it("Who catches up waits for others without being told of it, and is not taken f
   cached.clock.runImmediates();
   expect([told, other.ended, first.ended]).toEqual([1, null, null]);
 });
+
+it.each<Delivery>(["EVERY_EVENT", "LATEST_STATE"])(
+  "A slice is over the sooner the more requirements each event is held against, with %s",
+  async (delivery) => {
+    const seen = { looks: 0 };
+    const codec: Codec = {
+      name: "json",
+      declaredFields: new Set(),
+      attributesOf: () => noAttributes,
+      get hasAttributes() {
+        seen.looks++;
+        return true;
+      },
+    };
+    const clock = new BusyClock();
+    const attributes = new AttributeReader(codec, clock, silent);
+    const cached = await CachedStore.ready({ attributes, consistencyIntervalMs: 0 }, clock);
+    for (let i = 0; i < 500; i++) await cached.write([`k${i}`, ""]);
+    const requirements = Array.from({ length: 63 }, (_, i) => `!k${i}`).join(",");
+    const watchers = Array.from({ length: 10 }, (_, i) =>
+      cached.cacher.watch({
+        scope: { prefix: "" },
+        afterRevision: 1,
+        withPrevious: false,
+        delivery,
+        selection: cached.cacher.select(`own-${i},${requirements}`, ""),
+      }),
+    );
+    await clock.settle();
+    seen.looks = 0;
+    watchers.forEach(follow);
+    for (let turns = 0; ; turns++) {
+      // The clock is looked at after four events.
+      expect(seen.looks).toBeLessThanOrEqual(4 * (256 / 64 + 1));
+      if (clock.pendingImmediates === 0) break;
+      expect(turns).toBeLessThan(watchers.length * 500);
+      seen.looks = 0;
+      clock.runTurn();
+    }
+    expect(watchers.map(({ state }) => state)).toEqual(watchers.map(() => "live"));
+  },
+);

@@ -1,6 +1,11 @@
 import { expect, it } from "vitest";
+import type { CacheWatcher } from "../../src/cacher/cache-watcher.ts";
+import { AttributeReader } from "../../src/codec/attribute-reader.ts";
+import { JsonCodec } from "../../src/codec/json-codec.ts";
+import { Attributes } from "../../src/selector/attributes.ts";
+import { FakeClock } from "../fake-clock.ts";
 import { BusyClock } from "./busy-clock.ts";
-import { CachedStore, readAll } from "./cached-store.ts";
+import { CachedStore, readAll, silent } from "./cached-store.ts";
 
 const watchers = 300;
 const events = 40;
@@ -39,4 +44,168 @@ it("A round asks no more of its watchers' selectors than a slice has time for, a
     const told = readAll(stream).flatMap((batch) => batch.split(" ").slice(0, -1));
     expect(told).toEqual(Array.from({ length: events }, (_, i) => `ADDED:k${i}=@${i + 2}`));
   }
+});
+
+/** All events that wait, without the resume points between them. */
+function eventsOf(stream: CacheWatcher): string[] {
+  return readAll(stream).flatMap((batch) => batch.split(" ").slice(0, -1));
+}
+
+/** A codec that notes how often anybody asks about an object. */
+class CountingCodec extends JsonCodec {
+  asked = 0;
+
+  override attributesOf(value: Uint8Array): Attributes | undefined {
+    const attributes = super.attributesOf(value);
+    const labels = attributes?.labels ?? new Map<string, string>();
+    const count = (): void => void this.asked++;
+    // Each question begins with the first label that is asked for.
+    return new Attributes(
+      new Proxy(labels, {
+        get: (target, name) => {
+          if (name === "get") count();
+          const member: unknown = Reflect.get(target, name);
+          return typeof member === "function" ? member.bind(target) : member;
+        },
+      }),
+      new Map(),
+    );
+  }
+}
+
+it("One event is asked of groups in slices: by how many requirements they have", async () => {
+  const clock = new BusyClock();
+  const codec = new CountingCodec();
+  const attributes = new AttributeReader(codec, clock, silent);
+  const options = { attributes, consistencyIntervalMs: 0 };
+  const cached = await CachedStore.ready(options, clock);
+  const requirements = Array.from({ length: 200 }, (_, i) => `!k${i}`).join(",");
+  const streams = Array.from({ length: 100 }, (_, i) =>
+    cached.cacher.watch({
+      scope: { prefix: "" },
+      afterRevision: undefined,
+      withPrevious: false,
+      selection: cached.cacher.select(`!own-${i},${requirements}`, ""),
+    }),
+  );
+  await clock.settle();
+  for (const stream of streams) readAll(stream);
+  codec.asked = 0;
+  await cached.store.put({ key: "k", value: Buffer.from("{}") });
+  let all = 0;
+  for (let turns = 0; cached.cacher.stats().dispatchedEvents < streams.length; turns++) {
+    expect(turns).toBeLessThan(1_000);
+    codec.asked = 0;
+    clock.runTurn();
+    await Promise.resolve();
+    // Of a slice of four looks at the clock, with 512 requirements between two, and the last selector.
+    expect(codec.asked).toBeLessThanOrEqual(4 * (512 + 201));
+    all += codec.asked;
+  }
+  expect(all).toBe(streams.length * 201);
+  for (const stream of streams) expect(readAll(stream)).toEqual(["ADDED:k={}@2 →2"]);
+});
+
+/** A clock that stands still, and of which one single look says that it is much later. */
+class JumpyClock extends FakeClock {
+  #looks = 0;
+  #jumpAt = 0;
+
+  override now(): number {
+    return super.now() + (++this.#looks === this.#jumpAt ? 1_000 : 0);
+  }
+
+  /** The look that says so is this many from now. */
+  jumpAfter(looks: number): void {
+    this.#jumpAt = this.#looks + looks;
+  }
+}
+
+it("Who joins while a revision is asked of groups gets the next one, however fast that goes", async () => {
+  const clock = new JumpyClock();
+  const cached = await CachedStore.ready({ consistencyIntervalMs: 0 }, clock);
+  let asked = 0;
+  const watch = (): CacheWatcher =>
+    cached.cacher.watch({
+      scope: { prefix: "" },
+      afterRevision: 1,
+      withPrevious: true,
+      // As many groups as watchers.
+      predicate: () => {
+        asked++;
+        return true;
+      },
+    });
+  const live = Array.from({ length: 1_000 }, watch);
+  const joining = watch();
+  await clock.settle();
+  for (const stream of live) readAll(stream);
+  // They come in one batch, so that one round would take up all three.
+  for (const key of ["a", "b", "c"]) void cached.store.put({ key, value: new Uint8Array() });
+  asked = 0;
+  for (let turns = 0; asked === 0; turns++) {
+    expect(turns).toBeLessThan(10);
+    await new Promise((resolve) => setImmediate(resolve));
+    // Begins its slice, then to collect, and finds its slice over at the first look after that.
+    clock.jumpAfter(3);
+    clock.runTurn();
+  }
+  expect(asked).toBeLessThan(live.length);
+  const events = eventsOf(joining);
+  expect([joining.state, events]).toEqual(["live", ["ADDED:a=@2"]]);
+  await clock.settle();
+  events.push(...eventsOf(joining));
+  expect(events).toEqual(["ADDED:a=@2", "ADDED:b=@3", "ADDED:c=@4"]);
+  for (const stream of live) expect(eventsOf(stream)).toEqual(events);
+});
+
+it("Watchers that come, go and lag while one event is asked of groups miss nothing and see nothing twice", async () => {
+  const clock = new BusyClock();
+  const cached = await CachedStore.ready({ consistencyIntervalMs: 0 }, clock);
+  const watch = (): CacheWatcher =>
+    cached.cacher.watch({
+      scope: { prefix: "" },
+      afterRevision: 1,
+      withPrevious: true,
+      // As many groups as watchers.
+      predicate: () => true,
+    });
+  const seen = new Map<CacheWatcher, string[]>();
+  const open = (count: number): void => {
+    for (let i = 0; i < count; i++) seen.set(watch(), []);
+  };
+  const readSome = (): void => {
+    let i = 0;
+    for (const [stream, events] of seen) {
+      if (i++ % 3 > 0) events.push(...eventsOf(stream));
+    }
+  };
+  open(600);
+  await clock.settle();
+  readSome();
+  for (let i = 0; i < 30; i++) {
+    await cached.store.put({ key: `k${i}`, value: new Uint8Array() });
+    for (let turns = 0; turns < 3; turns++) {
+      clock.runTurn();
+      await Promise.resolve();
+      readSome();
+      open(5);
+      const [first] = seen.keys();
+      if (first !== undefined && i % 2 === 0) {
+        first.close();
+        seen.delete(first);
+      }
+    }
+  }
+  const last = "k29=@31";
+  const isBehind = (): boolean =>
+    [...seen.values()].some((events) => !events.join(" ").includes(last));
+  for (let rounds = 0; isBehind(); rounds++) {
+    expect(rounds).toBeLessThan(1_000);
+    await clock.settle();
+    for (const [stream, events] of seen) events.push(...eventsOf(stream));
+  }
+  const told = [...seen.values()].map((events) => events.join(" "));
+  const all = Array.from({ length: 30 }, (_, i) => `ADDED:k${i}=@${i + 2}`).join(" ");
+  expect(new Set(told)).toEqual(new Set([all]));
 });

@@ -8,7 +8,7 @@ import { defaultHistoryBounds, HistoryNode } from "../../src/cacher/history.ts";
 import { KeptPieces } from "../../src/cacher/kept-pieces.ts";
 import { SlicedQueue } from "../../src/cacher/sliced.ts";
 import { WatchCache } from "../../src/cacher/watch-cache.ts";
-import { WatcherGroup, WatcherIndex } from "../../src/cacher/watcher-index.ts";
+import { type Groups, WatcherGroup, WatcherIndex } from "../../src/cacher/watcher-index.ts";
 import { defaultWatcherBounds, type WatcherHost } from "../../src/cacher/watcher-terms.ts";
 import { WatchFanoutError } from "../../src/errors.ts";
 import type { Predicate, Scope } from "../../src/storage/storage.ts";
@@ -59,7 +59,13 @@ function change(key: string, value = "", before?: string, revision = 9): History
 
 function collect(index: WatcherIndex, ...nodes: readonly HistoryNode[]): WatcherGroup[] {
   const touched: WatcherGroup[] = [];
-  for (const node of nodes) index.collect(node, touched);
+  for (const node of nodes) {
+    const found: Groups[] = [];
+    index.find(node, found);
+    for (const groups of found) {
+      for (const group of groups.values()) if (group.add(node)) touched.push(group);
+    }
+  }
   return touched;
 }
 
