@@ -1,4 +1,4 @@
-import { hasReason, upstreamUnavailable, type WatchFanoutError } from "../errors.ts";
+import { hasReason } from "../errors.ts";
 import type {
   GetRequest,
   GetResult,
@@ -6,6 +6,7 @@ import type {
   ListResult,
   Storage,
 } from "../storage/storage.ts";
+import { otherHistoryYet } from "./stream-errors.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
 /**
@@ -51,11 +52,4 @@ export class StoredReads implements Pick<Storage, "get" | "list" | "currentRevis
     }
     return answer;
   }
-}
-
-function otherHistoryYet(cause?: unknown): WatchFanoutError {
-  return upstreamUnavailable(
-    "The store's history has become another one, which this replica has yet to take in. Try again soon.",
-    cause,
-  );
 }

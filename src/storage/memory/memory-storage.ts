@@ -123,7 +123,8 @@ export class MemoryStorage implements Storage {
     try {
       const [written] = this.#commit([{ type: "put", key, value, lease }]);
       if (written === undefined) throw new Error("A put changed nothing.");
-      return { revision: written.revision, object: written.object };
+      const { revision, object } = written;
+      return { revision, object, historyId: this.#historyId };
     } catch (error) {
       if (lease !== undefined && ttlSeconds !== undefined) this.#leases.revoke(lease);
       throw error;
@@ -141,7 +142,7 @@ export class MemoryStorage implements Storage {
       throw revisionConflict(key, expected, object.modRevision);
     }
     this.#commit([{ type: "delete", key }]);
-    return { revision: this.#state.history.newest, object };
+    return { revision: this.#state.history.newest, object, historyId: this.#historyId };
   }
 
   /**
