@@ -32,6 +32,7 @@ import { SharedRevision } from "./shared-revision.ts";
 import { Snapshots } from "./snapshots.ts";
 import { type CacherStats, watcherStats } from "./stats.ts";
 import { StoredReads } from "./stored-reads.ts";
+import { StoredWrites } from "./stored-writes.ts";
 import { cacheWrong } from "./stream-errors.ts";
 import { UpstreamLimiter } from "./upstream-limiter.ts";
 import { WatchCache } from "./watch-cache.ts";
@@ -64,6 +65,7 @@ export class Cacher implements Storage {
   readonly #readiness: Readiness;
   readonly #progressWish: ProgressWish;
   readonly #intake: Intake;
+  readonly #writes: StoredWrites;
   readonly #watches: Watches;
   readonly #kept: KeptPieces;
   readonly #retained: RetainedStates;
@@ -166,6 +168,14 @@ export class Cacher implements Storage {
       random: options.random,
       historyRevisions: history.maxEvents,
     });
+    this.#writes = new StoredWrites({
+      storage,
+      cache: this.#cache,
+      history: this.#reflector,
+      clock,
+      logger: options.logger,
+      name: options.name,
+    });
     this.#consistency = new ConsistencyCheck({
       storage,
       cache: this.#cache,
@@ -204,26 +214,28 @@ export class Cacher implements Storage {
   }
 
   async get(request: CacheGetRequest): Promise<GetResult> {
-    this.#readiness.check();
+    const any = request.at.match === "ANY";
+    this.#readiness.check(any);
     const result = await this.#reads.get(request);
-    this.#readiness.check();
+    this.#readiness.check(any);
     return result;
   }
 
   async list(request: CacheListRequest): Promise<ListResult> {
-    this.#readiness.check();
+    const any = request.at.match === "ANY";
+    this.#readiness.check(any);
     const result = await this.#reads.list(request);
     // What was read from a cache that was found to be wrong meanwhile is not to be told.
-    this.#readiness.check();
+    this.#readiness.check(any);
     return result;
   }
 
   put(request: PutRequest): Promise<WriteResult> {
-    return this.#storage.put(request);
+    return this.#writes.put(request);
   }
 
   delete(request: DeleteRequest): Promise<WriteResult> {
-    return this.#storage.delete(request);
+    return this.#writes.delete(request);
   }
 
   /** The history that the cache's revisions belong to; empty where that can't be known. */

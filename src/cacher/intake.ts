@@ -99,6 +99,10 @@ export class Intake implements ReflectorTarget {
     inSlices(this.#parts.clock, pokeEach(all));
   }
 
+  disprove(): void {
+    this.#parts.readiness.disprove();
+  }
+
   identify(historyId: string): void {
     this.#parts.cache.identify(historyId);
   }

@@ -1,4 +1,4 @@
-import { draining, notReadyYet } from "./stream-errors.ts";
+import { draining, notReadyYet, otherHistoryYet } from "./stream-errors.ts";
 
 /** Whether a cache may be served from: not before it has once been level with the store. */
 export class Readiness {
@@ -8,6 +8,8 @@ export class Readiness {
   #closed = false;
   /** The revision that the cache has to come to. */
   #readyAt = Infinity;
+  /** Whether what the cache holds is known to be of a history that the store no longer has. */
+  #isDisproved = false;
 
   /** `name` is the resource's, for messages. */
   constructor(name: string) {
@@ -22,10 +24,19 @@ export class Readiness {
     this.#listeners.push(listener);
   }
 
-  /** Throws NOT_READY, or DRAINING once it is closed. */
-  check(): void {
+  /**
+   * Throws NOT_READY, DRAINING once it is closed, or UPSTREAM_UNAVAILABLE where the cache is known to be of another
+   * history than the store: unless `any` state will do.
+   */
+  check(any: boolean = false): void {
     if (this.#closed) throw draining();
     if (!this.#ready) throw notReadyYet(this.#name);
+    if (this.#isDisproved && !any) throw otherHistoryYet();
+  }
+
+  /** What the cache holds is of a history that the store no longer has. Until `listed`, no read is to rely on it. */
+  disprove(): void {
+    this.#isDisproved = true;
   }
 
   /**
@@ -33,6 +44,7 @@ export class Readiness {
    * come to; undefined if it is ready already.
    */
   listed(revision: number): number | undefined {
+    this.#isDisproved = false;
     if (this.#ready) return undefined;
     this.#readyAt = Math.min(this.#readyAt, revision);
     return this.#readyAt;

@@ -1,6 +1,7 @@
-import { hasReason, upstreamUnavailable, type WatchFanoutError } from "../errors.ts";
+import { hasReason } from "../errors.ts";
 import type { GetResult, ListResult, Storage } from "../storage/storage.ts";
 import type { CacheGetRequest, CacheListRequest } from "./request.ts";
+import { otherHistoryYet } from "./stream-errors.ts";
 import { UpstreamReads, type UpstreamReadsParts } from "./upstream-reads.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
@@ -55,11 +56,4 @@ export class StoredReads implements Pick<Storage, "get" | "list" | "currentRevis
     }
     return answer;
   }
-}
-
-function otherHistoryYet(cause?: unknown): WatchFanoutError {
-  return upstreamUnavailable(
-    "The store's history has become another one, which this replica has yet to take in. Try again soon.",
-    cause,
-  );
 }

@@ -1,4 +1,4 @@
-import { notReady, WatchFanoutError } from "../errors.ts";
+import { notReady, upstreamUnavailable, WatchFanoutError } from "../errors.ts";
 import type { ReplaceCause } from "../reflector/reflector.ts";
 
 export function slowConsumer(why: string): WatchFanoutError {
@@ -27,6 +27,14 @@ export function expired(): WatchFanoutError {
 
 export function notReadyYet(name: string): WatchFanoutError {
   return notReady(`The cache of ${JSON.stringify(name)} has not been filled yet. Try again soon.`);
+}
+
+/** Nothing may be told for now of a store that has another history than what the cache holds. */
+export function otherHistoryYet(cause?: unknown): WatchFanoutError {
+  return upstreamUnavailable(
+    "The store's history has become another one, which this replica has yet to take in. Try again soon.",
+    cause,
+  );
 }
 
 /** Ends the streams of a cache whose state was replaced: what lies between is not known. */

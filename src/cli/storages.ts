@@ -4,6 +4,7 @@ import type { Config, EtcdConfig } from "../config/config.ts";
 import { EtcdClient } from "../storage/etcd/client.ts";
 import { UnsupportedEtcdError } from "../storage/etcd/errors.ts";
 import { EtcdStorage } from "../storage/etcd/etcd-storage.ts";
+import { defaultStateBytes } from "../storage/memory/footprint.ts";
 import { MemoryStorage } from "../storage/memory/memory-storage.ts";
 import type { Storage } from "../storage/storage.ts";
 import type { LeftOutSource } from "../telemetry/cache-metrics.ts";
@@ -33,7 +34,10 @@ export function openStorages(config: Config, clock: Clock, logger: Logger): Stor
  * could meet.
  */
 function embedded({ resources }: Config, clock: Clock): Storages {
-  const storages = new Map(resources.map(({ name }) => [name, new MemoryStorage({ clock })]));
+  const maxStateBytes = defaultStateBytes(resources.length);
+  const storages = new Map(
+    resources.map(({ name }) => [name, new MemoryStorage({ clock, maxStateBytes })]),
+  );
   return {
     of: (resource) => known(storages, resource),
     leavingOut: new Map(),

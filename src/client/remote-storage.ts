@@ -233,7 +233,8 @@ export class RemoteStorage implements Storage {
     try {
       const result = await call(historyId);
       this.#newest = Math.max(this.#newest, result.revision);
-      return { revision: result.revision, object: result.object };
+      const told = this.#history.heard(result.historyId);
+      return { revision: result.revision, object: result.object, historyId: told };
     } catch (error) {
       throw this.#history.named(error);
     }

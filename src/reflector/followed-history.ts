@@ -1,9 +1,10 @@
 import { type Clock, pause } from "../clock.ts";
-import { hasReason, otherHistory, WatchFanoutError } from "../errors.ts";
+import { hasReason, otherHistory, upstreamUnavailable, WatchFanoutError } from "../errors.ts";
 import type { WatchBatch } from "../storage/event.ts";
 import type { StoredObject } from "../storage/object.ts";
-import type { Storage } from "../storage/storage.ts";
+import type { Scope, Storage } from "../storage/storage.ts";
 import { LastChange } from "./last-change.ts";
+import { RecentChanges } from "./recent-changes.ts";
 
 /** How often to ask whether others have found another history meanwhile, in milliseconds. */
 const askAgainMs = 2_000;
@@ -13,11 +14,14 @@ export class FollowedHistory {
   readonly #storage: Storage;
   readonly #onIdentified: (id: string) => void;
   readonly #lastChange = new LastChange();
+  /** Only for a storage that can be asked about them. */
+  readonly #recent: RecentChanges | undefined;
   #id = "";
 
   /** `onIdentified` is told of an id that could not be read before. */
-  constructor(storage: Storage, onIdentified: (id: string) => void) {
+  constructor(storage: Storage, scope: Scope, onIdentified: (id: string) => void) {
     this.#storage = storage;
+    this.#recent = storage.writtenAfter === undefined ? undefined : new RecentChanges(scope);
     this.#onIdentified = onIdentified;
   }
 
@@ -26,28 +30,60 @@ export class FollowedHistory {
     return this.#id;
   }
 
+  /** Whether `checkState` has anything to ask. */
+  get hasStateToCheck(): boolean {
+    return this.#recent !== undefined;
+  }
+
   /** Follows the history with this id from a listed state on. */
-  begin(id: string, objects: readonly StoredObject[]): void {
+  begin(id: string, objects: readonly StoredObject[], revision: number): void {
     this.#id = id;
     this.#lastChange.ofState(objects);
+    this.#recent?.begin(objects, revision);
   }
 
   /**
    * What has come. A unit may say of an object that it is gone at a revision at which that was only found out:
    * it was not deleted there, so that is no change to tell a history by.
    */
-  goOn({ events, isUnit }: WatchBatch): void {
+  goOn(batch: WatchBatch): void {
+    const { events, isUnit } = batch;
+    this.#recent?.goOn(batch);
     this.#lastChange.of(isUnit ? events.findLast(({ type }) => type !== "DELETED") : events.at(-1));
   }
 
   /**
-   * Rejects with HISTORY_CHANGED if the history is another one by now: the change that came last is not
-   * there any more, or someone has found out and given the history another id. An id that can't be read says
-   * nothing.
+   * Rejects with HISTORY_CHANGED if the history is seen to be another one by now: the change that came last is
+   * not there any more, or someone has found out and given the history another id. An id that can't be read says
+   * nothing. That it resolves proves little where nothing has changed for long: see `checkState`.
    */
   async check(signal: AbortSignal): Promise<void> {
     await this.#lastChange.check(this.#storage, signal);
     await this.#checkId(signal);
+  }
+
+  /**
+   * Rejects with HISTORY_CHANGED if the whole state is not the one that is known, at the revision that it is known
+   * for; REVISION_TOO_OLD if that can't be told any more. Takes the store time in proportion to the state, as a
+   * listing does.
+   */
+  async checkState(signal: AbortSignal): Promise<void> {
+    await this.#recent?.check(this.#storage, signal);
+  }
+
+  /** Both. Rejects with UPSTREAM_UNAVAILABLE where it can't be told any more. */
+  async confirm(signal: AbortSignal): Promise<void> {
+    try {
+      await this.check(signal);
+      await this.checkState(signal);
+    } catch (error) {
+      if (!hasReason(error, "REVISION_TOO_OLD")) throw error;
+      throw upstreamUnavailable(
+        "The store has been compacted, so that it can't be told whether its history is still the same. Try " +
+          "again soon: by then this replica has listed anew.",
+        error,
+      );
+    }
   }
 
   /**

@@ -1,12 +1,15 @@
 import type { Logger } from "pino";
+import { abortable } from "../abort.ts";
 import { type Clock, pause } from "../clock.ts";
-import { hasReason, invalidRequest, upstreamUnavailable, WatchFanoutError } from "../errors.ts";
+import { hasReason, invalidRequest, WatchFanoutError } from "../errors.ts";
 import { heldOverheadBytes, type WatchBatch } from "../storage/event.ts";
 import { type StoredObject, weight } from "../storage/object.ts";
-import type { Scope, Storage, WatchStream } from "../storage/storage.ts";
+import type { Scope, Storage } from "../storage/storage.ts";
 import { Backoff, type BackoffBounds, defaultBackoffBounds } from "./backoff.ts";
 import { FollowedHistory } from "./followed-history.ts";
+import { FollowedWatch } from "./followed-watch.ts";
 import { oldestWithin } from "./history-reach.ts";
+import { SharedCheck } from "./shared-check.ts";
 
 /** The whole state at one revision, as a Reflector hands it over. */
 export interface ListedState {
@@ -33,6 +36,11 @@ export interface ReflectorTarget {
    */
   contradicts?(state: Pick<ListedState, "objects" | "revision">): boolean;
   replace(state: ListedState, cause: ReplaceCause): void;
+  /**
+   * What was handed over is of a history that the store no longer has. `replace` follows as soon as the state has
+   * been listed.
+   */
+  disprove?(): void;
   /** The id of the history that was handed over has become known. */
   identify?(historyId: string): void;
   /** Whole revisions that follow, without gap or repetition, on what was handed over before. */
@@ -98,9 +106,7 @@ export class Reflector {
   readonly #backoff: Backoff;
   readonly #stopping = new AbortController();
   #running: Promise<void> | undefined;
-  #stream: WatchStream | undefined;
-  /** Lets `#follow` return, once there is nothing to follow any more. */
-  #leave: (() => void) | undefined;
+  #watch: FollowedWatch | undefined;
   /** The resume point: everything up to and including it is in the target. */
   #position: number | undefined;
   /** Why the next listing will be one. */
@@ -108,16 +114,29 @@ export class Reflector {
   /** Where the last watch broke whose position was given up. */
   #lostAt = 0;
   readonly #history: FollowedHistory;
+  readonly #confirmation: SharedCheck;
+  /** Ends the pause that is under way. */
+  #resting: AbortController | undefined;
+  /** Counts what voids the listing that is under way. */
+  #disproofs = 0;
+  /** Whether nothing has come since a listing was begun without a pause. */
+  #hasHurried = false;
+  #eras = 0;
+  #nextEra = Promise.withResolvers<void>();
   #failure: WatchFanoutError | undefined;
   #reconnects = 0;
   #relists = 0;
 
   constructor(options: ReflectorOptions) {
     this.#options = options;
-    this.#history = new FollowedHistory(options.storage, (historyId) =>
+    this.#scope = options.scope ?? { prefix: "" };
+    this.#history = new FollowedHistory(options.storage, this.#scope, (historyId) =>
       handOver(() => options.target.identify?.(historyId)),
     );
-    this.#scope = options.scope ?? { prefix: "" };
+    this.#confirmation = new SharedCheck(
+      () => this.#history.confirm(this.#stopping.signal),
+      options.clock,
+    );
     this.#backoff = new Backoff(
       options.backoff ?? defaultBackoffBounds,
       options.random ?? Math.random,
@@ -139,13 +158,49 @@ export class Reflector {
     return this.#relists;
   }
 
+  /** Whether a watch goes on from what the target has, as far as is known. */
+  get isFollowing(): boolean {
+    return this.#failure === undefined && this.#position !== undefined;
+  }
+
+  /** Counts the histories of which a state was handed over. */
+  get eras(): number {
+    return this.#eras;
+  }
+
+  /** Resolves when `eras` becomes greater. */
+  get nextEra(): Promise<void> {
+    return this.#nextEra.promise;
+  }
+
   /**
    * Makes sure that what the target has is of the history that the store has now. Rejects with
    * HISTORY_CHANGED if it is not, and as the storage does if that can't be found out. As long as a watch goes
-   * on that is beyond doubt, and nothing is asked.
+   * on that is beyond doubt, and nothing is asked. Those who call together share the answer.
    */
   async confirmHistory(signal: AbortSignal = this.#stopping.signal): Promise<void> {
-    if (this.#failure !== undefined) await this.#history.check(signal);
+    if (this.isFollowing) return;
+    const eras = this.#eras;
+    try {
+      await abortable(this.#confirmation.make(), signal);
+    } catch (error) {
+      if (hasReason(error, "HISTORY_CHANGED")) this.disprove(eras);
+      throw error;
+    }
+  }
+
+  /**
+   * What the target has is known to be of a history that the store no longer has, as a write has shown that began
+   * when there had been so many eras. The state is listed at once, without a pause. Harmless if that is known already.
+   */
+  disprove(eras: number): void {
+    if (eras !== this.#eras || this.#cause === "history changed" || this.#cause === "start") return;
+    this.#disproofs++;
+    this.#cause = "history changed";
+    if (this.#position !== undefined) this.#giveUpPosition();
+    this.#options.target.disprove?.();
+    this.#watch?.leave();
+    this.#resting?.abort();
   }
 
   /**
@@ -160,8 +215,7 @@ export class Reflector {
   /** Stops at once: nothing is delivered after this. Harmless when called twice. */
   stop(): void {
     this.#stopping.abort();
-    this.#stream?.close();
-    this.#leave?.();
+    this.#watch?.leave();
   }
 
   /** Lists the whole state anew, as its target has lost or spoilt what it had. */
@@ -169,19 +223,19 @@ export class Reflector {
     // Otherwise it is being listed, or about to be.
     if (this.#position === undefined) return;
     this.#giveUpPosition();
-    this.#leave?.();
-    this.#stream?.close();
+    this.#watch?.leave();
   }
 
   async #run(): Promise<void> {
     const { signal } = this.#stopping;
     while (!signal.aborted) {
       try {
-        if (this.#position === undefined) this.#position = await this.#list();
-        else await this.#history.check(signal);
+        const isResumed = this.#position !== undefined;
+        if (isResumed) await this.#history.check(signal);
+        else this.#position = await this.#list();
         // Either may have been told so meanwhile: to stop, or to list anew.
         if (signal.aborted) return;
-        if (this.#position !== undefined) await this.#follow(this.#position);
+        if (this.#position !== undefined) await this.#follow(this.#position, isResumed);
       } catch (error) {
         if (error instanceof TargetFault) throw error.cause;
         if (signal.aborted) return;
@@ -210,14 +264,25 @@ export class Reflector {
       if (lost && !changed) this.#cause = "history lost";
       if (lost || changed) this.#giveUpPosition();
     }
-    const pauseMs = this.#backoff.next();
+    if (this.#cause === "history changed") handOver(() => this.#options.target.disprove?.());
+    // What is known to be of another history is not to be held for longer than it takes to list.
+    const isUrgent = this.#cause === "history changed" && changed && !this.#hasHurried;
+    this.#hasHurried ||= isUrgent;
+    const pauseMs = isUrgent ? 0 : this.#backoff.next();
     logger.warn(
       { err: error, reason: error.reason, from, pauseMs: Math.round(pauseMs) },
       this.#position === undefined ? "listing anew" : "resuming the watch",
     );
     const next = this.#position === undefined ? "list" : "resume";
     this.#options.onFailure?.({ error, next, pauseMs, revision: from });
-    await pause(this.#options.clock, pauseMs, this.#stopping.signal);
+    if (pauseMs > 0) await this.#rest(pauseMs);
+  }
+
+  async #rest(ms: number): Promise<void> {
+    const resting = new AbortController();
+    this.#resting = resting;
+    await pause(this.#options.clock, ms, this.#stopping.signal, resting.signal);
+    this.#resting = undefined;
   }
 
   /**
@@ -239,6 +304,7 @@ export class Reflector {
   async #list(): Promise<number> {
     const { storage, target, historyRevisions = 0, onRecovered } = this.#options;
     const { signal } = this.#stopping;
+    const disproofs = this.#disproofs;
     const current = await storage.currentRevision(signal);
     let historyId = await this.#findHistory(current, signal);
     const reach = this.#cause === "start" ? historyRevisions : 0;
@@ -251,14 +317,23 @@ export class Reflector {
       historyId = await storage.renewHistory(this.#history.id, signal);
       signal.throwIfAborted();
     }
+    // What has been listed may be of the history that was followed before.
+    if (disproofs !== this.#disproofs) throw disprovedMeanwhile();
     const cause = this.#cause;
     this.#cause = "history lost";
-    this.#history.begin(historyId, state.objects);
+    this.#history.begin(historyId, state.objects, state.revision);
     const hadFailed = this.#failure !== undefined;
     this.#failure = undefined;
     handOver(() => target.replace({ ...state, current, historyId }, cause));
+    if (cause !== "history lost") this.#beginEra();
     if (hadFailed) handOver(() => onRecovered?.());
     return state.revision;
+  }
+
+  #beginEra(): void {
+    this.#eras++;
+    this.#nextEra.resolve();
+    this.#nextEra = Promise.withResolvers<void>();
   }
 
   /** The state at `revision`, or at a later one if that is compacted. */
@@ -306,41 +381,28 @@ export class Reflector {
     return objects;
   }
 
-  /** Delivers what comes after `revision` until the watch breaks, and rejects with why. */
-  #follow(revision: number): Promise<void> {
-    const stream = this.#options.storage.watch({
+  /**
+   * Delivers what comes after `revision` until the watch breaks, and rejects with why. Where the watch is resumed, not
+   * before it is certain that it goes on from the state that the target has.
+   */
+  #follow(revision: number, isResumed: boolean): Promise<void> {
+    const { storage, clock } = this.#options;
+    const history = this.#history;
+    const stream = storage.watch({
       scope: this.#scope,
       afterRevision: revision,
       withPrevious: false,
     });
-    this.#stream = stream;
     // If nothing is written, only progress tells that all is well again.
-    if (this.#failure !== undefined) this.#options.storage.requestProgress();
-    const ending = new AbortController();
-    const followed = new Promise<void>((resolve, reject) => {
-      this.#leave = resolve;
-      const fail = (error: unknown): void => {
-        stream.close();
-        reject(error);
-      };
-      const deliver = (): void => {
-        try {
-          for (let batch = stream.read(); batch !== undefined; batch = stream.read()) {
-            this.#apply(batch);
-          }
-        } catch (error) {
-          fail(error);
-          return;
-        }
-        if (stream.ended === undefined) return;
-        // Nobody but us closes it, and then `#leave` has been called or will be.
-        reject(stream.ended ?? upstreamUnavailable("The storage closed the watch."));
-      };
-      stream.onReadable(deliver);
-      deliver();
-      this.#history.keepAsking(this.#options.clock, ending.signal).catch(fail);
+    if (this.#failure !== undefined) storage.requestProgress();
+    const isDoubtful = isResumed && history.hasStateToCheck;
+    this.#watch = new FollowedWatch({
+      stream,
+      confirm: isDoubtful ? (signal) => history.checkState(signal) : undefined,
+      deliver: (batch) => this.#apply(batch),
+      guard: (signal) => history.keepAsking(clock, signal),
     });
-    return followed.finally(() => ending.abort());
+    return this.#watch.ended;
   }
 
   #apply(batch: WatchBatch): void {
@@ -350,6 +412,7 @@ export class Reflector {
     // Unless the target has had it given up.
     if (this.#position === before) this.#position = batch.revision ?? before;
     this.#backoff.reset();
+    this.#hasHurried = false;
     if (this.#failure === undefined) return;
     this.#failure = undefined;
     handOver(() => this.#options.onRecovered?.());
@@ -361,6 +424,14 @@ function stateTooLarge(maxBytes: number): WatchFanoutError {
     "maxBytes",
     `The objects to hold take more than ${maxBytes} bytes, all that is allowed here. Follow fewer, by a prefix or ` +
       "selectors, or raise maxBytes.",
+  );
+}
+
+function disprovedMeanwhile(): WatchFanoutError {
+  return new WatchFanoutError(
+    "HISTORY_CHANGED",
+    "The store was put back to an older state while it was listed. It is listed anew.",
+    { metadata: { history_id: "" } },
   );
 }
 

@@ -1,11 +1,12 @@
+import type { WriteResult } from "../storage/storage.ts";
 import { encodeObjectResponse } from "../wire/encode.ts";
 import type { DeleteRequest__Output } from "../wire/generated/watchfanout/v1/DeleteRequest.ts";
 import type { PutRequest__Output } from "../wire/generated/watchfanout/v1/PutRequest.ts";
-import type { CallContext } from "./calls.ts";
+import type { CallContext, ServedResource } from "./calls.ts";
 import { expectedObjectBytes } from "./expected-sizes.ts";
 import { parseDelete, parsePut, resourceNamed } from "./requests.ts";
 import type { Serving } from "./served-methods.ts";
-import { unary } from "./unary-call.ts";
+import { type Encode, unary } from "./unary-call.ts";
 
 const service = "watchfanout.v1.WriteService";
 
@@ -22,18 +23,20 @@ export function writeMethods(context: CallContext): Serving {
       // The answer has in it what the request has.
       const wait = call.admit(call.requestBytes);
       if (wait !== undefined) await wait;
-      const { revision, object } = await resource.put(put);
-      return () => encodeObjectResponse(revision, object, resource.currentHistoryId);
+      return written(resource, await resource.put(put));
     }),
     Delete: unary<DeleteRequest__Output>(context, `${service}/Delete`, async (request, call) => {
       const resource = resourceNamed(resources, request.resource);
       const wait = call.admit(expectedObjectBytes);
       if (wait !== undefined) await wait;
-      const { revision, object } = await resource.delete({
-        ...parseDelete(request),
-        signal: call.signal,
-      });
-      return () => encodeObjectResponse(revision, object, resource.currentHistoryId);
+      const deletion = { ...parseDelete(request), signal: call.signal };
+      return written(resource, await resource.delete(deletion));
     }),
   };
+}
+
+/** Encodes the answer. The history is the one in which the write was done, which need no longer be the one served. */
+function written(resource: ServedResource, result: WriteResult): Encode {
+  const { revision, object, historyId = resource.currentHistoryId } = result;
+  return () => encodeObjectResponse(revision, object, historyId);
 }

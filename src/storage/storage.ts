@@ -25,6 +25,13 @@ export interface Storage {
    * part of the resource may be among them. Absent where it does not.
    */
   count?(prefix: string, revision: number, signal?: AbortSignal): Promise<number>;
+  /**
+   * What tells the history that a state came from, where the store may have been put back to an older one: see
+   * `WrittenObjects`. Absent where the history's id tells that in any case.
+   *
+   * Rejects with HISTORY_CHANGED for a revision above the store's own, REVISION_TOO_OLD for one that is compacted.
+   */
+  writtenAfter?(request: WrittenAfterRequest): Promise<WrittenObjects>;
   /** The store's newest revision, linearizable. */
   currentRevision(signal?: AbortSignal): Promise<number>;
   /** The id of the history that revisions belong to; empty where it can't be known. */
@@ -99,6 +106,25 @@ export interface ListResult {
   readonly next: string | undefined;
   /** How many objects follow this page, where that is known. */
   readonly remaining: number | undefined;
+}
+
+export interface WrittenAfterRequest {
+  readonly scope: Scope;
+  /** The state at this revision is asked about. */
+  readonly revision: number;
+  /** Only objects that were written after this one are told. */
+  readonly after: number;
+  /** How many of these are told at the most; at least 1. */
+  readonly limit: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Of the state at one revision, what was written last, and how much there is in all. */
+export interface WrittenObjects {
+  /** In key order, and without their values. */
+  readonly written: readonly StoredObject[];
+  /** How many objects there are in the scope, whenever they were written. */
+  readonly total: number;
 }
 
 /** The keys that a watch follows. An empty prefix is all of them. */
@@ -186,4 +212,9 @@ export interface WriteResult {
   readonly revision: number;
   /** Put: the object as written. Delete: the object as it stood. */
   readonly object: StoredObject;
+  /**
+   * The id that the history had in the same moment, empty if it can't be known: if it is not the one expected, the
+   * revision is of another history. Undefined where a storage does not say.
+   */
+  readonly historyId?: string | undefined;
 }

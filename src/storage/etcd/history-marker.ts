@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { abortable } from "../../abort.ts";
 import { hasReason, upstreamUnavailable } from "../../errors.ts";
 import type { EtcdClient } from "./client.ts";
-import type { Compare, RequestOp } from "./messages.ts";
+import type { Compare, KeyValue, RequestOp } from "./messages.ts";
 
 /** The key in etcd that holds the id, unless another is configured. */
 export const defaultHistoryKey = "/watchfanout/history";
@@ -32,6 +32,7 @@ export class HistoryMarker {
   /** When replacing it was last tried, by the clock. */
   #triedAt = 0;
   #isReported = false;
+  #isReadable = false;
 
   constructor(client: EtcdClient, key: string) {
     this.#client = client;
@@ -77,6 +78,22 @@ export class HistoryMarker {
     return { request_range: { key: this.key } };
   }
 
+  /** Whether the key has been read, and held an id the last time. */
+  get isReadable(): boolean {
+    return this.#isReadable;
+  }
+
+  /** A transaction with `reading` was refused, as it may have been for that. Until the key is read again, none has it. */
+  wasRefused(): void {
+    this.#isReadable = false;
+  }
+
+  /** The id that `reading` has told; empty if it is none, or there was no such key. */
+  told(marker: KeyValue | undefined): string {
+    if (marker === undefined) return "";
+    return this.#idOf(marker.value.toString("latin1"));
+  }
+
   /** Whether the id may be `known`, as far as can be told without asking etcd. */
   mayBe(known: string): boolean {
     return idPattern.test(known) && known !== this.#refuted;
@@ -102,6 +119,7 @@ export class HistoryMarker {
     const answer = await this.#write(request, signal);
     if (answer.succeeded) {
       this.#isReported = false;
+      this.#isReadable = true;
       this.#client.logger.info({ historyId: id, before: known }, "gave etcd's history an id");
       return id;
     }
@@ -131,6 +149,7 @@ export class HistoryMarker {
     // Never forgotten: who reads late may still see it after it was replaced.
     if (id === this.#refuted) return "";
     this.#isReported = false;
+    this.#isReadable = true;
     return id;
   }
 
@@ -147,6 +166,7 @@ export class HistoryMarker {
   }
 
   #unknown(why: string): string {
+    this.#isReadable = false;
     if (!this.#isReported) {
       this.#isReported = true;
       this.#client.logger.warn(

@@ -19,8 +19,28 @@ const largestSlab = 64 * 1024;
 /** How many keys one answer of etcd may have. */
 const maxAnswerKeys = 50_000;
 
+/**
+ * How many keys are asked for where nothing is known of what they hold. etcd bounds an answer by its keys alone, and
+ * each may be of 1.5 MiB.
+ */
+const firstAnswerKeys = 64;
+
+/** How many times as many keys as the last answer had the next one may have: these may be of any size again. */
+const growth = 8;
+
 /** How many objects a page looks at where a predicate picks them: then it is short, or empty. */
 const maxScanned = 50_000;
+
+/** What etcd is asked for a number of: keys with their values, or keys alone. */
+type Unit = "whole" | "key";
+
+interface Answer {
+  readonly keys: number;
+  /** Of a key and its value, or of a key. */
+  readonly averageBytes: number;
+}
+
+const unknown: Answer = { keys: 0, averageBytes: 1 };
 
 /** What a listing needs of the storage. */
 export interface ListSource {
@@ -37,12 +57,13 @@ export interface ListSource {
 }
 
 /**
- * One page of the resource, of however many answers of etcd: all at one revision, each of about 8 MiB.
+ * One page of the resource, of however many answers of etcd: all at one revision, each of about 8 MiB as soon as it is
+ * known of what size the objects are. The first listing finds that out by few objects, and later ones know it.
  */
 export class Lister {
   readonly #source: ListSource;
-  /** What a key and its value, or a key alone, was of late, in bytes: to ask for the right number. */
-  readonly #averageBytes = { whole: 1024, key: 64 };
+  /** The last answer, of keys and values or of keys alone, by which to ask for the right number. */
+  readonly #last: Record<Unit, Answer> = { whole: unknown, key: unknown };
 
   constructor(source: ListSource) {
     this.#source = source;
@@ -111,16 +132,19 @@ export class Lister {
   }
 
   #keysToAskFor(page: Page): number {
+    const { keys, averageBytes } = this.#last[page.unit];
     const bytes = Math.min(answerBytes, page.roomBytes);
-    const byBytes = Math.ceil(bytes / this.#averageBytes[page.unit]) + 1;
-    return Math.max(1, Math.min(byBytes, page.roomCount, maxAnswerKeys));
+    const byBytes = Math.ceil(bytes / averageBytes) + 1;
+    const byGrowth = Math.max(firstAnswerKeys, keys * growth);
+    return Math.max(1, Math.min(byBytes, byGrowth, page.roomCount, maxAnswerKeys));
   }
 
   #learn(page: Page, kvs: readonly DecodedKeyValue[]): void {
     if (kvs.length === 0) return;
     let bytes = 0;
     for (const kv of kvs) bytes += kv.keyEnd - kv.keyStart + kv.valueEnd - kv.valueStart;
-    this.#averageBytes[page.unit] = Math.max(1, bytes / kvs.length);
+    const averageBytes = Math.max(1, bytes / kvs.length);
+    this.#last[page.unit] = { keys: kvs.length, averageBytes };
   }
 }
 
@@ -154,8 +178,7 @@ class Page {
     return this.#request.predicate !== undefined;
   }
 
-  /** What etcd is asked for a number of. */
-  get unit(): "whole" | "key" {
+  get unit(): Unit {
     return this.#request.keysOnly === true ? "key" : "whole";
   }
 

@@ -36,6 +36,8 @@ export interface RangeRequest {
   readonly serializable?: boolean;
   readonly keys_only?: boolean;
   readonly count_only?: boolean;
+  /** Leaves out what was written before. etcd looks at all keys of the range all the same, and counts them. */
+  readonly min_mod_revision?: number;
 }
 
 export interface RangeResponse {

@@ -19,6 +19,12 @@ interface Expectation {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** What etcd said, and the id of its history in that moment; empty if it can't be known. */
+interface Written {
+  readonly answer: TxnResponse;
+  readonly historyId: string;
+}
+
 /**
  * Writes to etcd, each in one transaction that looks at what it expects and does it, or neither.
  *
@@ -49,15 +55,13 @@ export class Writer {
   }
 
   async #delete(key: Buffer, request: DeleteRequest): Promise<WriteResult> {
-    const answer = await this.#write(
-      key,
-      [{ request_delete_range: { key, prev_kv: true } }],
-      request,
-      0n,
-    );
+    const deletion = { request_delete_range: { key, prev_kv: true } };
+    const { answer, historyId } = await this.#write(key, [deletion], request, 0n);
     const revision = safeNumber(answer.header.revision);
     const [deleted] = answer.responses[0]?.response_delete_range?.prev_kvs ?? [];
-    if (deleted !== undefined) return { revision, object: loadedObject(request.key, deleted) };
+    if (deleted !== undefined) {
+      return { revision, object: loadedObject(request.key, deleted), historyId };
+    }
     const state = answer.succeeded ? undefined : rangeIn(answer, 0);
     if (state === undefined) throw objectNotFound(request.key, revision);
     throw conflict(request, state);
@@ -77,7 +81,7 @@ export class Writer {
 
   async #putUnder(lease: bigint, key: Buffer, request: PutRequest): Promise<WriteResult> {
     const { value } = request;
-    const answer = await this.#write(
+    const { answer, historyId } = await this.#write(
       key,
       [
         { request_put: { key, value, lease: String(lease) } },
@@ -94,6 +98,7 @@ export class Writer {
     return {
       revision: safeNumber(answer.header.revision),
       object: new StoredObject(request.key, value, createRevision, modRevision, version, lease),
+      historyId,
     };
   }
 
@@ -103,13 +108,11 @@ export class Writer {
     success: readonly RequestOp[],
     expectation: Expectation,
     lease: bigint,
-  ): Promise<TxnResponse> {
+  ): Promise<Written> {
     const { expectedModRevision, historyId = "", signal } = expectation;
     const compare = standsAt(key, expectedModRevision);
     const failure = [stateOf(key)];
-    if (historyId === "") {
-      return this.#client.write({ compare, success, failure }, lease, signal);
-    }
+    if (historyId === "") return this.#writeNaming({ compare, success, failure }, lease, signal);
     const { history } = this.#client;
     if (!history.mayBe(historyId)) throw otherHistory(historyId, await history.read(signal));
     const answer = await this.#writeIfKnown(
@@ -122,8 +125,35 @@ export class Writer {
       lease,
       signal,
     );
-    if (answer.succeeded || isStill(historyId, rangeIn(answer, 1))) return answer;
+    if (answer.succeeded || isStill(historyId, rangeIn(answer, 1))) return { answer, historyId };
     throw otherHistory(historyId, await history.read(signal));
+  }
+
+  /** Reads the history's id in the same transaction, as far as this user may. */
+  async #writeNaming(
+    request: TxnRequest,
+    lease: bigint,
+    signal: AbortSignal | undefined,
+  ): Promise<Written> {
+    const { history } = this.#client;
+    const { compare, success, failure } = request;
+    if (history.isReadable) {
+      try {
+        const naming = {
+          compare,
+          success: [...success, history.reading],
+          failure: [...failure, history.reading],
+        };
+        const answer = await this.#client.write(naming, lease, signal);
+        const marker = rangeIn(answer, answer.responses.length - 1);
+        return { answer, historyId: history.told(marker) };
+      } catch (error) {
+        // Then nothing was done, and it may have been refused for that key alone.
+        if (!hasReason(error, "UPSTREAM_DENIED") || (await history.read(signal)) !== "")
+          throw error;
+      }
+    }
+    return { answer: await this.#client.write(request, lease, signal), historyId: "" };
   }
 
   /**

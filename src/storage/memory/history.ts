@@ -1,26 +1,24 @@
 import type { WatchEvent } from "../event.ts";
 import { Fifo } from "../fifo.ts";
+import { historyBytes } from "./footprint.ts";
 
 /** The revision of a store that nothing was ever written to, as in etcd. */
 const firstRevision = 1;
-
-/** What one transaction costs to hold besides its events, in bytes. */
-const transactionOverhead = 64;
 
 /** Everything that one revision changed, in the order in which it did. */
 export class Transaction {
   readonly revision: number;
   /** With `previous`. */
   readonly events: readonly WatchEvent[];
-  /** What it costs to hold, in bytes. */
-  readonly weight: number;
+  /** What it takes, in bytes. */
+  readonly bytes: number;
 
   constructor(revision: number, events: readonly WatchEvent[]) {
     this.revision = revision;
     this.events = events;
-    let weight = transactionOverhead;
-    for (const event of events) weight += event.weight;
-    this.weight = weight;
+    let bytes = 0;
+    for (const event of events) bytes += historyBytes(event);
+    this.bytes = bytes;
   }
 }
 
@@ -32,7 +30,7 @@ export class History {
   readonly #transactions = new Fifo<Transaction>();
   #newest = firstRevision;
   #compacted = 0;
-  #weight = 0;
+  #bytes = 0;
 
   /** The store's current revision. */
   get newest(): number {
@@ -57,16 +55,16 @@ export class History {
     return this.#transactions.length;
   }
 
-  /** What the kept transactions cost to hold, in bytes. */
-  get weight(): number {
-    return this.#weight;
+  /** What the kept transactions take, in bytes. */
+  get bytes(): number {
+    return this.#bytes;
   }
 
   /** Its revision has to be the one after `newest`. */
   append(transaction: Transaction): void {
     this.#transactions.push(transaction);
     this.#newest = transaction.revision;
-    this.#weight += transaction.weight;
+    this.#bytes += transaction.bytes;
   }
 
   /** The transaction that made `revision`; undefined if it is not kept, or made none. */
@@ -78,7 +76,7 @@ export class History {
   shift(): Transaction | undefined {
     const oldest = this.#transactions.shift();
     if (oldest !== undefined) {
-      this.#weight -= oldest.weight;
+      this.#bytes -= oldest.bytes;
       this.#compacted = oldest.revision;
     }
     return oldest;

@@ -23,23 +23,27 @@ import type {
   WatchStream,
   WriteResult,
 } from "../storage.ts";
+import { defaultStateBytes } from "./footprint.ts";
 import { Leases } from "./leases.ts";
 import { MemoryWatch } from "./memory-watch.ts";
 import { checkOperations, type Operation } from "./operation.ts";
 import { type Bounds, VersionedState } from "./versioned-state.ts";
+
+/** The most that history takes by default, in bytes. */
+const mostHistoryBytes = 64 * 1024 ** 2;
 
 export interface MemoryStorageOptions {
   readonly clock: Clock;
   /** How many revisions of history are kept at the most; at least 1. Default 100,000. */
   readonly maxHistoryRevisions?: number | undefined;
   /**
-   * How many bytes of history (by the events' weights) are kept at the most, though always the newest
-   * revision. Default 64 MiB.
+   * How many bytes the history may take, though the newest revision is always kept. Default 64 MiB, or a quarter of
+   * `maxStateBytes` if that is less.
    */
   readonly maxHistoryBytes?: number | undefined;
   /**
-   * How many bytes of objects (by `weight`) may stand; writes that would go further are STORAGE_FULL.
-   * Default 2 GiB, which is etcd's default for `--quota-backend-bytes`.
+   * How many bytes the objects that stand may take, with all that is around them; writes that would go further are
+   * STORAGE_FULL. Default: a quarter of the heap, and at the most 2 GiB, etcd's default for `--quota-backend-bytes`.
    */
   readonly maxStateBytes?: number | undefined;
 }
@@ -69,10 +73,12 @@ export class MemoryStorage implements Storage {
   /** Throws INVALID_REQUEST for a bound that is not a positive integer. */
   constructor(options: MemoryStorageOptions) {
     this.#clock = options.clock;
+    const maxStateBytes = options.maxStateBytes ?? defaultStateBytes(1);
+    const mostHistory = Math.max(1, Math.min(mostHistoryBytes, Math.floor(maxStateBytes / 4)));
     const bounds: Bounds = {
+      maxStateBytes,
       maxHistoryRevisions: options.maxHistoryRevisions ?? 100_000,
-      maxHistoryBytes: options.maxHistoryBytes ?? 64 * 1024 ** 2,
-      maxStateBytes: options.maxStateBytes ?? 2 * 1024 ** 3,
+      maxHistoryBytes: options.maxHistoryBytes ?? mostHistory,
     };
     for (const [name, bound] of Object.entries(bounds)) checkInteger(name, bound, 1);
     this.#state = new VersionedState(bounds);
@@ -123,7 +129,8 @@ export class MemoryStorage implements Storage {
     try {
       const [written] = this.#commit([{ type: "put", key, value, lease }]);
       if (written === undefined) throw new Error("A put changed nothing.");
-      return { revision: written.revision, object: written.object };
+      const { revision, object } = written;
+      return { revision, object, historyId: this.#historyId };
     } catch (error) {
       if (lease !== undefined && ttlSeconds !== undefined) this.#leases.revoke(lease);
       throw error;
@@ -141,7 +148,7 @@ export class MemoryStorage implements Storage {
       throw revisionConflict(key, expected, object.modRevision);
     }
     this.#commit([{ type: "delete", key }]);
-    return { revision: this.#state.history.newest, object };
+    return { revision: this.#state.history.newest, object, historyId: this.#historyId };
   }
 
   /**

@@ -10,6 +10,9 @@ export type KeyIndex = sortedBTree.default<string, KeyVersions>;
 /** How many objects that follow a page are counted, one by one, before their number stays unknown. */
 const maxCounted = 10_000;
 
+/** How many objects a page looks at where a predicate picks them: then it is short, or empty. */
+const maxScanned = 50_000;
+
 /**
  * One page of a listing at `revision`. How many objects follow is unknown where a predicate picks, and
  * where there are so many that counting them for each page would hold everything else up.
@@ -20,13 +23,23 @@ export function page(keys: KeyIndex, request: ListRequest, revision: number): Li
   let bytes = 0;
   let full = false;
   let remaining = 0;
+  let scanned = 0;
+  /** The last key that a predicate was asked about. */
+  let lookedAt = request.startAfter;
   for (const object of range(keys, request, revision)) {
     if (full) {
       remaining++;
       if (predicate !== undefined || remaining > maxCounted) break;
       continue;
     }
-    if (predicate !== undefined && !predicate(object)) continue;
+    if (predicate !== undefined) {
+      if (scanned === maxScanned) {
+        return { revision, items, next: lookedAt, remaining: undefined };
+      }
+      scanned++;
+      lookedAt = object.key;
+      if (!predicate(object)) continue;
+    }
     const size = weight(object);
     if (items.length > 0 && maxBytes > 0 && bytes + size > maxBytes) {
       full = true;

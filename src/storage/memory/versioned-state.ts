@@ -2,9 +2,10 @@ import sortedBTree from "sorted-btree";
 import { historyChanged, revisionTooOld, WatchFanoutError } from "../../errors.ts";
 import { WatchEvent } from "../event.ts";
 import { compareKeys } from "../key-order.ts";
-import { type StoredObject, weight } from "../object.ts";
+import type { StoredObject } from "../object.ts";
 import { Slabs, smallestSlab } from "../slabs.ts";
 import type { ListRequest, ListResult, RevisionRequirement } from "../storage.ts";
+import { stateBytes } from "./footprint.ts";
 import { History, Transaction } from "./history.ts";
 import { KeyVersions, Tombstone } from "./key-versions.ts";
 import type { Operation } from "./operation.ts";
@@ -16,9 +17,9 @@ const BTree = sortedBTree.default;
 /** What the state and its history may hold at the most. */
 export interface Bounds {
   readonly maxHistoryRevisions: number;
-  /** By the events' weights. The newest revision is kept in any case. */
+  /** What its events take (see `historyBytes`). The newest revision is kept in any case. */
   readonly maxHistoryBytes: number;
-  /** By the objects' weights. */
+  /** What the objects take that stand (see `stateBytes`). */
   readonly maxStateBytes: number;
 }
 
@@ -28,7 +29,7 @@ export class VersionedState {
   readonly #bounds: Bounds;
   readonly #slabs = new Slabs(smallestSlab);
   readonly #keys: KeyIndex = new BTree<string, KeyVersions>(undefined, compareKeys);
-  /** The sum of the weights of all objects as they stand now. */
+  /** What all objects take as they stand now. */
   #stateBytes = 0;
 
   constructor(bounds: Bounds) {
@@ -64,17 +65,17 @@ export class VersionedState {
   commit(operations: readonly Operation[]): readonly WatchEvent[] {
     const revision = this.history.newest + 1;
     const events: WatchEvent[] = [];
-    let stateBytes = this.#stateBytes;
+    let taken = this.#stateBytes;
     for (const operation of operations) {
       const event = apply(operation, this.#keys.get(operation.key)?.current, revision, this.#slabs);
       if (event === undefined) continue;
       events.push(event);
-      if (event.previous !== undefined) stateBytes -= weight(event.previous);
-      if (event.type !== "DELETED") stateBytes += weight(event.object);
+      if (event.previous !== undefined) taken -= stateBytes(event.previous);
+      if (event.type !== "DELETED") taken += stateBytes(event.object);
     }
-    if (stateBytes > this.#bounds.maxStateBytes) throw storageFull(this.#bounds.maxStateBytes);
+    if (taken > this.#bounds.maxStateBytes) throw storageFull(this.#bounds.maxStateBytes);
     if (events.length === 0) return events;
-    this.#stateBytes = stateBytes;
+    this.#stateBytes = taken;
     for (const event of events) this.#add(event);
     this.history.append(new Transaction(revision, events));
     this.#keepWithinBounds();
@@ -94,7 +95,7 @@ export class VersionedState {
     const history = this.history;
     while (
       history.length > this.#bounds.maxHistoryRevisions ||
-      (history.weight > this.#bounds.maxHistoryBytes && history.length > 1)
+      (history.bytes > this.#bounds.maxHistoryBytes && history.length > 1)
     ) {
       this.#compactOldest();
     }

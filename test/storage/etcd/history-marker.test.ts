@@ -238,6 +238,21 @@ describe("an etcd that keeps the id to itself", () => {
     expect(lines.length).toBe(1);
   });
 
+  test("from when it does, writes are done all the same, and name no history", async () => {
+    const marker = "/watchfanout/history";
+    const { etcd, auth } = await userWith([own, ["READWRITE", marker, ""]]);
+    const { storage } = storageOf(etcd, "p/", { auth });
+    const historyId = await storage.historyId();
+    const first = await storage.put({ key: "a", value });
+    expect(first).toMatchObject({ historyId });
+    const root = await gateway(etcd, "authenticate", { name: "root", password: "secret" });
+    const key = Buffer.from(marker).toString("base64");
+    await gateway(etcd, "role/revoke", { role: auth.username, key }, root);
+    const second = await storage.put({ key: "a", value });
+    expect(second).toMatchObject({ historyId: "", revision: first.revision + 1 });
+    expect(await storage.delete({ key: "a" })).toMatchObject({ historyId: "" });
+  });
+
   test("is told from one that denies the write itself", async () => {
     const { etcd, auth } = await userWith([
       ["READ", "p/", "p0"],

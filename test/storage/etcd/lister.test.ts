@@ -1,22 +1,26 @@
 import { describe, expect, test } from "vitest";
 import { prefixRange } from "../../../src/storage/etcd/key-range.ts";
 import { Lister } from "../../../src/storage/etcd/lister.ts";
-import type { RangeRequest } from "../../../src/storage/etcd/messages.ts";
 import { DecodedKeyValue } from "../../../src/storage/etcd/responses.ts";
 import type { ListRequest } from "../../../src/storage/storage.ts";
 import { linearizable } from "../conformance/opened.ts";
 
-/** A listing of ten objects of 4 KiB, and what it asks of etcd: "how many of what". */
-function open() {
+/** A store of objects whose values are so many bytes, by their order, and what etcd is asked for: "how many of what". */
+function open(sizes: readonly number[]) {
   const asked: string[] = [];
-  const kvs = (request: RangeRequest): DecodedKeyValue[] =>
-    Array.from({ length: 10 }, (_, i) =>
-      keyValue(`key-${i}`, request.keys_only === true ? 0 : 4096),
-    );
+  /** How large each answer was, in MiB. */
+  const answered: number[] = [];
+  const keys = sizes.map((_, i) => `key-${String(i).padStart(6, "0")}`);
   const lister = new Lister({
-    read: async (request) => {
-      asked.push(`${request.limit} ${request.keys_only === true ? "keys" : "whole"}`);
-      return { revision: 5, response: { revision: 5, kvs: kvs(request), more: false, count: 10 } };
+    read: async ({ key, limit = 0, keys_only = false }) => {
+      asked.push(`${limit} ${keys_only ? "keys" : "whole"}`);
+      const from = keys.findIndex((one) => Buffer.from(one).compare(key) >= 0);
+      const start = from < 0 ? keys.length : from;
+      const some = keys.slice(start, start + limit);
+      const kvs = some.map((one, i) => keyValue(one, keys_only ? 0 : (sizes[start + i] ?? 0)));
+      answered.push(kvs.reduce((sum, kv) => sum + kv.valueEnd, 0) / 1024 ** 2);
+      const more = start + limit < keys.length;
+      return { revision: 5, response: { revision: 5, kvs, more, count: keys.length - start } };
     },
     prefixBytes: 0,
     keyOf: ({ key }) => key.toString(),
@@ -27,7 +31,7 @@ function open() {
       prefixRange(Buffer.alloc(0)),
       undefined,
     );
-  return { asked, list };
+  return { asked, answered, list };
 }
 
 /** Pages through so many keys with a predicate, and tells of each page: "its keys > where the next starts". */
@@ -81,26 +85,55 @@ describe("a page of etcd's objects that a predicate picks", () => {
 });
 
 describe("a listing of etcd asks at once for", () => {
-  test("as many objects as make 8 MiB, by what they were of late", async () => {
-    const { asked, list } = open();
+  test("few objects first, then for as many as make 8 MiB by what they are", async () => {
+    // 4 KiB each, and a key of 10 bytes.
+    const { asked, list } = open(Array(10_000).fill(4096));
     await list();
+    expect(asked).toEqual(["64 whole", "512 whole", ...Array(5).fill("2045 whole")]);
+    asked.splice(0);
     await list();
-    // 1 KiB each to begin with; then 4 KiB and a key of 5 bytes.
-    expect(asked).toEqual(["8193 whole", "2047 whole"]);
+    expect(asked).toEqual(Array(5).fill("2045 whole"));
   });
 
-  test("no values where it is of keys only, and many keys; of which objects learn nothing", async () => {
-    const { asked, list } = open();
+  test("many where they are small: 100,000 objects take few answers more the first time", async () => {
+    const { asked, list } = open(Array(100_000).fill(200));
+    const { items } = await list();
+    expect(items.length).toBe(100_000);
+    expect(asked.slice(0, 4)).toEqual(["64 whole", "512 whole", "4096 whole", "32768 whole"]);
+    expect(asked.length).toBe(6);
+  });
+
+  test("64 of the largest that etcd takes, and then for as few as make 8 MiB", async () => {
+    const largest = 1.5 * 1024 ** 2;
+    const { answered, list } = open(Array(100).fill(largest));
+    await list();
+    expect(Math.max(...answered)).toBeLessThan(97);
+    expect(answered.slice(1).every((size) => size < 12)).toBe(true);
+  });
+
+  test("fewer again as soon as larger ones come, and never for more than eight times as many as came", async () => {
+    const small = Array(20_000).fill(100);
+    const { asked, list } = open([...small, ...Array(30_000).fill(20_000), ...small]);
+    await list();
+    const counts = asked.map((one) => Number.parseInt(one, 10));
+    const largest = counts.indexOf(Math.max(...counts));
+    expect(counts[largest + 1]).toBeLessThan(1_000);
+    for (const [i, count] of counts.entries()) {
+      expect(count).toBeLessThanOrEqual(8 * Math.max(8, counts[i - 1] ?? 0));
+    }
+  });
+
+  test("no values where it is of keys only; of which objects learn nothing", async () => {
+    const { asked, list } = open(Array(100).fill(4096));
     const { items } = await list({ keysOnly: true });
-    expect(items.map(({ value }) => value.byteLength)).toEqual(Array(10).fill(0));
+    expect(items.every(({ value }) => value.byteLength === 0)).toBe(true);
     await list();
     await list({ keysOnly: true });
-    await list();
-    expect(asked).toEqual(["50000 keys", "8193 whole", "50000 keys", "2047 whole"]);
+    expect(asked).toEqual(["64 keys", "512 keys", "64 whole", "512 whole", "288 keys"]);
   });
 
   test("no more keys than fit the page", async () => {
-    const { asked, list } = open();
+    const { asked, list } = open(Array(100).fill(4096));
     await list({ limit: 10, keysOnly: true });
     await list({ limit: 10 });
     expect(asked).toEqual(["10 keys", "10 whole"]);

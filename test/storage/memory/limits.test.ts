@@ -1,3 +1,5 @@
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import { hasReason } from "../../../src/errors.ts";
 import {
@@ -7,6 +9,7 @@ import {
 import type { Storage } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { bytes, exact, expectFailure, linearizable, put, remove } from "../conformance/opened.ts";
+import type { FillOptions } from "./filling.ts";
 
 const all = { scope: { prefix: "" }, withPrevious: true } as const;
 
@@ -109,7 +112,7 @@ describe("compaction of a MemoryStorage", () => {
   });
 
   test("happens to the oldest once they are too large, but not to the newest", async () => {
-    const { storage } = open({ maxHistoryBytes: 10_000 });
+    const { storage } = open({ maxHistoryBytes: 12_000 });
     for (let i = 0; i < 20; i++) await storage.put({ key: "a", value: new Uint8Array(1000) });
     await storage.get({ key: "a", at: exact(18) });
     await expectFailure(storage.get({ key: "a", at: exact(10) }), "REVISION_TOO_OLD");
@@ -313,6 +316,28 @@ describe("a MemoryStorage's listeners", () => {
 });
 
 describe("a MemoryStorage's page", () => {
+  test("looks at 50,000 objects at the most where a predicate picks, and is short or empty then", async () => {
+    const { storage } = open();
+    const keys = Array.from({ length: 110_000 }, (_, i) => String(i).padStart(6, "0"));
+    await storage.txn(keys.map((key) => put(key)));
+    const picked = ["000007", "105000"];
+    const pages: string[] = [];
+    let startAfter: string | undefined;
+    do {
+      const page = await storage.list({
+        ...{ prefix: "", startAfter, limit: 0, at: linearizable },
+        predicate: ({ key }) => picked.includes(key),
+      });
+      pages.push(`${page.items.map(({ key }) => key)} > ${page.next} (${page.remaining})`);
+      startAfter = page.next;
+    } while (startAfter !== undefined);
+    expect(pages).toEqual([
+      "000007 > 049999 (undefined)",
+      " > 099999 (undefined)",
+      "105000 > undefined (0)",
+    ]);
+  });
+
   test.each([
     [10_000, 10_000],
     [10_001, undefined],
@@ -325,9 +350,18 @@ describe("a MemoryStorage's page", () => {
   });
 });
 
+/** Fills a store in a process whose heap is small, and resolves to what it says at the end. */
+async function filled(options: FillOptions): Promise<unknown> {
+  const script = new URL("filling.ts", import.meta.url).pathname;
+  const heap = "--max-old-space-size=64";
+  const args = [heap, "--disable-warning=ExperimentalWarning", script, JSON.stringify(options)];
+  const { stdout } = await promisify(execFile)(process.execPath, args);
+  return JSON.parse(stdout);
+}
+
 describe("what a MemoryStorage holds", () => {
   test("is bounded: a write that would go further is STORAGE_FULL and changes nothing", async () => {
-    const { storage } = open({ maxStateBytes: 3000 });
+    const { storage } = open({ maxStateBytes: 4000 });
     await storage.put({ key: "a", value: new Uint8Array(1000) });
     await storage.put({ key: "b", value: new Uint8Array(1000) });
     const more = { key: "c", value: new Uint8Array(1000) };
@@ -337,6 +371,17 @@ describe("what a MemoryStorage holds", () => {
     await storage.delete({ key: "b" });
     await storage.put(more);
     expect(await storage.currentRevision()).toBe(6);
+  });
+
+  test.each<readonly [string, FillOptions]>([
+    ["small objects", { valueBytes: 1 }],
+    ["objects with long keys", { valueBytes: 1, keyChars: 500 }],
+    ["large objects", { valueBytes: 1024 ** 2 }],
+    ["objects that each have a lease", { valueBytes: 1, ttlSeconds: 100_000 }],
+    ["objects that are changed again and again", { valueBytes: 100, rounds: 5 }],
+    ["objects behind a Cacher", { valueBytes: 1, cached: true }],
+  ])("is full before the heap is, by default: of %s", { timeout: 120_000 }, async (_what, fill) => {
+    expect(await filled(fill)).toMatchObject({ reason: "STORAGE_FULL" });
   });
 
   test("is nothing of the writer's buffer, which may change and may be a large one's part", async () => {

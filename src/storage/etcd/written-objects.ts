@@ -1,0 +1,30 @@
+import type { StoredObject } from "../object.ts";
+import type { Storage, WrittenAfterRequest, WrittenObjects } from "../storage.ts";
+
+/** How many keys are looked at in one go, so that the event loop is not held up for long. */
+const pageSize = 10_000;
+
+/**
+ * What `writtenAfter` answers, by looking at every key below `prefix`: for where etcd's own count has keys among it
+ * that are not part of the resource.
+ */
+export async function lookThrough(
+  storage: Storage,
+  prefix: string,
+  { revision, after, limit, signal }: WrittenAfterRequest,
+): Promise<WrittenObjects> {
+  const at = { match: "EXACT", revision } as const;
+  const written: StoredObject[] = [];
+  let total = 0;
+  let startAfter: string | undefined;
+  do {
+    const page = { prefix, startAfter, limit: pageSize, keysOnly: true, at, signal };
+    const { items, next } = await storage.list(page);
+    total += items.length;
+    for (const object of items) {
+      if (object.modRevision > after && written.length < limit) written.push(object);
+    }
+    startAfter = next;
+  } while (startAfter !== undefined);
+  return { written, total };
+}
