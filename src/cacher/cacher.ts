@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import type { WatchFanoutError } from "../errors.ts";
+import { FillTurns } from "../reflector/fill-turns.ts";
 import { Reflector } from "../reflector/reflector.ts";
 import type {
   DeleteRequest,
@@ -10,12 +11,14 @@ import type {
   Storage,
   WriteResult,
 } from "../storage/storage.ts";
+import { TimeSliceScheduler } from "../time-slices.ts";
 import { Attribution } from "./attribution.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import { CachedReads } from "./cached-reads.ts";
 import type { CacherOptions } from "./cacher-options.ts";
 import { ConsistencyCheck } from "./consistency-check.ts";
 import { Dispatcher } from "./dispatcher.ts";
+import { EventWindow } from "./event-window.ts";
 import { defaultHistoryBounds } from "./history.ts";
 import { Intake } from "./intake.ts";
 import { KeptPieces } from "./kept-pieces.ts";
@@ -53,6 +56,7 @@ export class Cacher implements Storage {
   readonly #consistency: ConsistencyCheck;
   readonly #readiness: Readiness;
   readonly #progressWish: ProgressWish;
+  readonly #window: EventWindow;
   readonly #intake: Intake;
   readonly #watches: Watches;
   #closed: Promise<void> | undefined;
@@ -82,6 +86,20 @@ export class Cacher implements Storage {
       new ListedRuns(this.#cache, kept),
     );
     this.#dispatcher = new Dispatcher(this.#cache, clock, bounds);
+    const random = options.random ?? Math.random;
+    this.#window = new EventWindow({
+      name: options.name,
+      storage,
+      cache: this.#cache,
+      clock,
+      random,
+      logger: options.logger,
+      attribution: this.#attribution,
+      slices: new TimeSliceScheduler(clock),
+      turns: options.fillTurns ?? new FillTurns(),
+      revisions: history.maxEvents,
+      confirmHistory: (signal) => this.#reflector.confirmHistory(signal),
+    });
     const watches = new Watches({
       name: options.name,
       storage,
@@ -90,6 +108,7 @@ export class Cacher implements Storage {
       logger: options.logger,
       bounds,
       cache: this.#cache,
+      window: this.#window,
       readiness: this.#readiness,
       reads: this.#reads,
       upstream: this.#upstream,
@@ -113,6 +132,7 @@ export class Cacher implements Storage {
       clock,
       logger: options.logger,
       cache: this.#cache,
+      window: this.#window,
       readiness: this.#readiness,
       upstream: this.#upstream,
       waiters: this.#waiters,
@@ -128,14 +148,13 @@ export class Cacher implements Storage {
       target: this.#intake,
       clock,
       logger: options.logger,
-      random: options.random,
-      historyRevisions: history.maxEvents,
+      random,
     });
     this.#consistency = new ConsistencyCheck({
       storage,
       cache: this.#cache,
       clock,
-      random: options.random ?? Math.random,
+      random,
       logger: options.logger,
       name: options.name,
       intervalMs: options.consistencyIntervalMs ?? 600_000,
@@ -255,6 +274,7 @@ export class Cacher implements Storage {
         oldestAgeMs: history.oldestAgeMs,
         oldestRevision: history.floor.revision,
       },
+      windowFill: this.#window.stats,
       ...watcherStats(this.#watches.all, this.#dispatcher),
       folds: this.#watches.folds.stats(),
       waiting: this.#waiters.size,
@@ -281,6 +301,7 @@ export class Cacher implements Storage {
   async #close(): Promise<void> {
     this.drain();
     this.#reflector.stop();
+    this.#window.stop();
     this.#watches.stop();
     this.#consistency.stop();
     this.#waiters.close();

@@ -6,6 +6,7 @@ import type { Storage } from "../storage/storage.ts";
 import { CacheWatcher } from "./cache-watcher.ts";
 import type { CachedReads } from "./cached-reads.ts";
 import type { Dispatcher } from "./dispatcher.ts";
+import type { EventWindow } from "./event-window.ts";
 import { Filter } from "./filter.ts";
 import { Folds } from "./folds.ts";
 import type { KeptPieces } from "./kept-pieces.ts";
@@ -31,6 +32,7 @@ export interface WatchesParts {
   readonly logger: Logger;
   readonly bounds: WatcherBounds;
   readonly cache: WatchCache;
+  readonly window: EventWindow;
   readonly readiness: Readiness;
   readonly reads: CachedReads;
   readonly upstream: SharedRevision;
