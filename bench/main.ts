@@ -18,11 +18,12 @@ import { pages } from "./pages.ts";
 import { reconnect } from "./reconnect.ts";
 import { finalTable } from "./report.ts";
 import { slowConsumers } from "./slow-consumers.ts";
+import { start } from "./start.ts";
 import { upstreamCost } from "./upstream-cost.ts";
 
 const benchmarks: readonly Benchmark[] = [
   ...[fanout, upstreamCost, latency, listCost, reconnect, idleMemory, cacheMemory, eventCost],
-  ...[informer, manyStreams, slowConsumers, initialState, pages],
+  ...[informer, manyStreams, slowConsumers, initialState, pages, start],
 ];
 
 try {

@@ -23,6 +23,8 @@ export interface CpuTimes {
 /** A process that serves what etcd has. */
 interface Front {
   readonly url: string;
+  /** Of watch-fanout: where it serves its health and metrics. */
+  readonly admin?: string;
   readonly process: ChildProcess;
 }
 
@@ -64,6 +66,17 @@ export class Servers {
     return this.#front?.url ?? this.etcd.url;
   }
 
+  /** Where watch-fanout serves its health and metrics. */
+  get admin(): string {
+    return this.#front?.admin ?? "";
+  }
+
+  /** Ends what stands before etcd, which stays. */
+  async stopFront(): Promise<void> {
+    if (this.#front !== undefined) await killed(this.#front.process);
+    this.#front = undefined;
+  }
+
   /** Of the process that clients go to. */
   get pid(): number {
     return this.#front?.process.pid ?? this.etcd.pid ?? 0;
@@ -78,7 +91,7 @@ export class Servers {
   }
 
   async stop(): Promise<void> {
-    if (this.#front !== undefined) await killed(this.#front.process);
+    await this.stopFront();
     await this.etcd.stop();
   }
 }
@@ -137,7 +150,7 @@ async function startService(etcdUrl: string): Promise<Front> {
     const grpc = /serves gRPC on (\S+)/.exec(text)?.[1];
     const readyz = /(http:\S+\/readyz)/.exec(text)?.[1];
     if (grpc !== undefined && readyz !== undefined && (await isOk(readyz))) {
-      return { url: `http://${grpc}`, process: child };
+      return { url: `http://${grpc}`, admin: new URL(readyz).origin, process: child };
     }
     if (child.exitCode !== null) throw new Error(`The service did not start: ${text}`);
     await delay(20);

@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
 import type { AttributeReader } from "../codec/attribute-reader.ts";
+import type { FillTurns } from "../reflector/fill-turns.ts";
 import type { Storage } from "../storage/storage.ts";
 import type { TimeSliceScheduler } from "../time-slices.ts";
 import type { HistoryBounds } from "./history.ts";
@@ -15,6 +16,8 @@ export interface CacherOptions {
   /** The resource's name, for messages. */
   readonly name: string;
   readonly history?: Partial<HistoryBounds> | undefined;
+  /** Shared by the Cachers over one store: they fill their event windows by turns. Default: none are shared. */
+  readonly fillTurns?: FillTurns | undefined;
   readonly watchers?: Partial<WatcherBounds> | undefined;
   /** Reads labels and fields out of objects. Default: they have none. */
   readonly attributes?: AttributeReader | undefined;

@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import type { WatchFanoutError } from "../errors.ts";
+import { FillTurns } from "../reflector/fill-turns.ts";
 import { Reflector } from "../reflector/reflector.ts";
 import type {
   DeleteRequest,
@@ -16,6 +17,7 @@ import { CachedReads } from "./cached-reads.ts";
 import type { CacherOptions } from "./cacher-options.ts";
 import { ConsistencyCheck } from "./consistency-check.ts";
 import { Dispatcher } from "./dispatcher.ts";
+import { EventWindow } from "./event-window.ts";
 import { defaultHistoryBounds } from "./history.ts";
 import { Intake } from "./intake.ts";
 import { KeptPieces } from "./kept-pieces.ts";
@@ -64,6 +66,7 @@ export class Cacher implements Storage {
   readonly #consistency: ConsistencyCheck;
   readonly #readiness: Readiness;
   readonly #progressWish: ProgressWish;
+  readonly #window: EventWindow;
   readonly #intake: Intake;
   readonly #writes: StoredWrites;
   readonly #watches: Watches;
@@ -117,6 +120,20 @@ export class Cacher implements Storage {
       scheduler,
     });
     this.#dispatcher = new Dispatcher(this.#cache, clock, bounds);
+    const random = options.random ?? Math.random;
+    this.#window = new EventWindow({
+      name: options.name,
+      storage,
+      cache: this.#cache,
+      clock,
+      random,
+      logger: options.logger,
+      attribution: this.#attribution,
+      slices: new TimeSliceScheduler(clock),
+      turns: options.fillTurns ?? new FillTurns(),
+      revisions: history.maxEvents,
+      confirmHistory: (signal) => this.#reflector.confirmHistory(signal),
+    });
     const watches = new Watches({
       name: options.name,
       storage,
@@ -125,6 +142,7 @@ export class Cacher implements Storage {
       logger: options.logger,
       bounds,
       cache: this.#cache,
+      window: this.#window,
       readiness: this.#readiness,
       reads: this.#reads,
       upstream: this.#upstream,
@@ -150,6 +168,7 @@ export class Cacher implements Storage {
       clock,
       logger: options.logger,
       cache: this.#cache,
+      window: this.#window,
       readiness: this.#readiness,
       upstream: this.#upstream,
       waiters: this.#waiters,
@@ -165,8 +184,7 @@ export class Cacher implements Storage {
       target: this.#intake,
       clock,
       logger: options.logger,
-      random: options.random,
-      historyRevisions: history.maxEvents,
+      random,
     });
     this.#writes = new StoredWrites({
       storage,
@@ -180,7 +198,7 @@ export class Cacher implements Storage {
       storage,
       cache: this.#cache,
       clock,
-      random: options.random ?? Math.random,
+      random,
       logger: options.logger,
       name: options.name,
       intervalMs: options.consistencyIntervalMs ?? 600_000,
@@ -302,6 +320,7 @@ export class Cacher implements Storage {
         oldestAgeMs: history.oldestAgeMs,
         oldestRevision: history.floor.revision,
       },
+      windowFill: this.#window.stats,
       ...watcherStats(this.#watches.all, this.#dispatcher),
       filters: this.#watches.filters,
       folds: this.#watches.folds.stats(),
@@ -332,6 +351,7 @@ export class Cacher implements Storage {
   async #close(): Promise<void> {
     this.drain();
     this.#reflector.stop();
+    this.#window.stop();
     this.#watches.stop();
     this.#consistency.stop();
     this.#waiters.close();

@@ -1,6 +1,7 @@
 import type { Clock } from "../clock.ts";
 import { WatchEvent } from "../storage/event.ts";
 import { type StoredObject, weight } from "../storage/object.ts";
+import type { OlderEvents } from "./older-events.ts";
 import type { Difference } from "./state-difference.ts";
 
 /**
@@ -12,14 +13,18 @@ import type { Difference } from "./state-difference.ts";
  * does it is garbage. So "kept for this stream by reference" needs no bookkeeping at all.
  */
 export class HistoryNode {
-  /** Undefined only in the nodes that histories begin with. */
-  readonly event: WatchEvent | undefined;
+  /**
+   * Undefined only in the nodes that histories begin with, until older events are put before them: then it is
+   * the last of those. A reader that holds the node has dealt with it either way.
+   */
+  event: WatchEvent | undefined;
   /** The object just before the event. */
-  readonly previous: StoredObject | undefined;
-  readonly revision: number;
-  /** Counts the events of this history. */
+  previous: StoredObject | undefined;
+  /** The event's. Without one everything after this revision follows. */
+  revision: number;
+  /** Counts the events of this history. Only differences mean something: older events may be put before 0. */
   readonly sequence: number;
-  /** The weights of all events up to and including this one, in bytes. */
+  /** The weights of all events up to and including this one, in bytes. Only differences mean something. */
   readonly bytes: number;
   /** When it arrived, by the clock. */
   readonly arrivedAt: number;
@@ -135,6 +140,36 @@ export class History {
     this.#length++;
     this.#newest = node;
     this.trim(now);
+  }
+
+  /**
+   * Puts what came before the window, which begins after `older.newer` still, in front of it, as far as the bounds
+   * have room. Returns whether they have room for anything older.
+   *
+   * All in one step, as readers look in between; but the events are linked already.
+   */
+  prepend(older: OlderEvents): boolean {
+    if (older.newer !== this.#floor) throw new Error("These events end where no window begins.");
+    const { nodes } = older;
+    while (this.#length + nodes.length > this.#ring.length) this.#resize(this.#ring.length * 2);
+    const floor = older.join();
+    for (const node of nodes) {
+      this.#first = (this.#first - 1) & (this.#ring.length - 1);
+      this.#ring[this.#first] = node;
+    }
+    this.#length += nodes.length;
+    this.#floor = floor;
+    this.trim(this.#clock.now());
+    return this.#floor === floor;
+  }
+
+  /** What there is room for before the window. */
+  get room(): { readonly events: number; readonly bytes: number } {
+    const { maxEvents, maxBytes } = this.#bounds;
+    return {
+      events: Math.max(0, maxEvents - this.#length),
+      bytes: Math.max(0, maxBytes - this.bytes),
+    };
   }
 
   /**

@@ -4,6 +4,7 @@ import type { ListedState, ReflectorTarget, ReplaceCause } from "../reflector/re
 import type { WatchBatch } from "../storage/event.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { Dispatcher } from "./dispatcher.ts";
+import type { EventWindow } from "./event-window.ts";
 import type { Folds } from "./folds.ts";
 import type { PastStates } from "./past-states.ts";
 import type { ProgressWish } from "./progress-wish.ts";
@@ -21,6 +22,7 @@ export interface IntakeParts {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly cache: WatchCache;
+  readonly window: EventWindow;
   readonly readiness: Readiness;
   readonly upstream: SharedRevision;
   readonly waiters: RevisionWaiters;
@@ -66,7 +68,7 @@ export class Intake implements ReflectorTarget {
   }
 
   replace(state: ListedState, cause: ReplaceCause): void {
-    const { cache, dispatcher, readiness, upstream, waiters } = this.#parts;
+    const { cache, dispatcher, readiness, upstream, waiters, window } = this.#parts;
     this.#heardAt = this.#parts.clock.now();
     // Whoever is live is to have had all that is known of what was.
     if (cause === "history lost") dispatcher.flush();
@@ -78,6 +80,8 @@ export class Intake implements ReflectorTarget {
       if (difference === undefined || !isLatestState(watcher)) watcher.failUntold(end);
       else watcher.stall(lastKnown);
     }
+    // Before the new state nothing is known to have led to it, except at a start.
+    if (cause !== "start") window.stop();
     // From here to where the dispatcher begins anew nobody is told of anything.
     cache.replace(state.objects, state.revision, state.historyId, difference);
     this.#difference = undefined;
@@ -97,6 +101,7 @@ export class Intake implements ReflectorTarget {
     }
     // Not before all is as it will be: they may read from others' streams, or open new ones.
     inSlices(this.#parts.clock, pokeEach(all));
+    if (cause === "start") window.begin();
   }
 
   disprove(): void {

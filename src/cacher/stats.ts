@@ -1,5 +1,6 @@
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { Dispatcher } from "./dispatcher.ts";
+import type { WindowFillStats } from "./event-window.ts";
 import type { FoldStats } from "./folds.ts";
 import type { RetainedStats } from "./retained-states.ts";
 import type { WatcherState } from "./watcher-terms.ts";
@@ -24,6 +25,8 @@ export interface CacherStats {
     /** The smallest revision that a watch can be resumed from. */
     readonly oldestRevision: number;
   };
+  /** How the filling of history with what was before the start goes. */
+  readonly windowFill: WindowFillStats;
   readonly watchers: Readonly<Record<Exclude<WatcherState, "ended">, number>>;
   /** How many different filters the watchers have: those who ask for the same share one. */
   readonly filters: number;

@@ -6,6 +6,7 @@ import type { ListResult, RevisionRequirement } from "../storage/storage.ts";
 import type { TimeSliceScheduler } from "../time-slices.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { CachedReads } from "./cached-reads.ts";
+import type { EventWindow } from "./event-window.ts";
 import { PagedState } from "./initial-state.ts";
 import type { CacheWatchRequest } from "./request.ts";
 import type { RevisionWaiters } from "./revision-waiters.ts";
@@ -22,6 +23,7 @@ export interface WatchOpeningParts {
   readonly stored: StoredReads;
   readonly cache: WatchCache;
   readonly clock: Clock;
+  readonly window: EventWindow;
   readonly reads: CachedReads;
   readonly upstream: SharedRevision;
   readonly waiters: RevisionWaiters;
@@ -69,10 +71,15 @@ export class WatchOpening {
     }
   }
 
-  /** Answers with a bookmark, and goes on after it. */
+  /** Answers with a bookmark, once the event window is filled that far, and goes on after it. */
   async #after(watcher: CacheWatcher, after: number | undefined): Promise<void> {
-    const { cache, reads } = this.#parts;
+    const { cache, reads, window } = this.#parts;
     if (after !== undefined) await reads.checkExists(after);
+    if (after !== undefined && window.isMissing(after)) {
+      const giveUp = new AbortController();
+      watcher.whenEnded(() => giveUp.abort());
+      await window.until(after, giveUp.signal);
+    }
     const revision = after ?? (await this.#now());
     if (revision < cache.history.floor.revision) throw this.#tooOld(revision);
     watcher.open(new WatchBatch(revision, []));

@@ -7,6 +7,7 @@ import type { TimeSliceScheduler } from "../time-slices.ts";
 import { CacheWatcher } from "./cache-watcher.ts";
 import type { CachedReads } from "./cached-reads.ts";
 import type { Dispatcher } from "./dispatcher.ts";
+import type { EventWindow } from "./event-window.ts";
 import { Folds } from "./folds.ts";
 import type { KeptPieces } from "./kept-pieces.ts";
 import type { PastStates } from "./past-states.ts";
@@ -33,6 +34,7 @@ export interface WatchesParts {
   readonly logger: Logger;
   readonly bounds: WatcherBounds;
   readonly cache: WatchCache;
+  readonly window: EventWindow;
   readonly readiness: Readiness;
   readonly reads: CachedReads;
   readonly upstream: SharedRevision;

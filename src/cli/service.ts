@@ -6,6 +6,7 @@ import type { Clock } from "../clock.ts";
 import { AttributeReader } from "../codec/attribute-reader.ts";
 import type { Config, ListenAddress } from "../config/config.ts";
 import { formatAddress } from "../config/value-types.ts";
+import { FillTurns } from "../reflector/fill-turns.ts";
 import { type ReadinessCheck, startAdmin } from "../server/admin.ts";
 import { type ServedResource, startServer } from "../server/server.ts";
 import { UncachedResource } from "../server/uncached-resource.ts";
@@ -55,6 +56,7 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
     registerReadMetrics(metrics.meter, scheduler, upstreamLimiter);
     const storages = openStorages(config, clock, logger);
     closing.push(() => storages.close());
+    const fillTurns = new FillTurns();
     const caches = new Map<string, Cacher>();
     const served = new Map<string, ServedResource>();
     const readers = new Map<string, AttributeReader>();
@@ -77,6 +79,7 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
         attributes,
         indexes,
         history,
+        fillTurns,
         watchers: { stallTimeoutMs: config.stallTimeoutMs },
         consistencyIntervalMs: config.consistencyIntervalMs,
         scheduler,

@@ -8,7 +8,6 @@ import type { Scope, Storage } from "../storage/storage.ts";
 import { Backoff, type BackoffBounds, defaultBackoffBounds } from "./backoff.ts";
 import { FollowedHistory } from "./followed-history.ts";
 import { FollowedWatch } from "./followed-watch.ts";
-import { oldestWithin } from "./history-reach.ts";
 import { SharedCheck } from "./shared-check.ts";
 
 /** The whole state at one revision, as a Reflector hands it over. */
@@ -67,12 +66,6 @@ export interface ReflectorOptions {
   readonly random?: (() => number) | undefined;
   /** Which keys to reflect. Default: all. */
   readonly scope?: Scope | undefined;
-  /**
-   * How many revisions before the current one the first state is to be, so that what came since is
-   * delivered as history. As far as the store still has them, and fewer where they made more objects than
-   * that. Default 0: the current state.
-   */
-  readonly historyRevisions?: number | undefined;
   /** Objects to a page of a listing. Default 50,000: etcd answers few large ones for less. */
   readonly pageSize?: number | undefined;
   /**
@@ -302,15 +295,12 @@ export class Reflector {
 
   /** Hands the whole state over and returns its revision. */
   async #list(): Promise<number> {
-    const { storage, target, historyRevisions = 0, onRecovered } = this.#options;
+    const { storage, target, onRecovered } = this.#options;
     const { signal } = this.#stopping;
     const disproofs = this.#disproofs;
     const current = await storage.currentRevision(signal);
     let historyId = await this.#findHistory(current, signal);
-    const reach = this.#cause === "start" ? historyRevisions : 0;
-    const source = { storage, prefix: "key" in this.#scope ? this.#scope.key : this.#scope.prefix };
-    const oldest = Math.max(1, current - reach);
-    const state = await this.#listFrom(await oldestWithin(reach, source, oldest, current, signal));
+    const state = await this.#listFrom(current);
     signal.throwIfAborted();
     if (this.#cause === "history lost" && handOver(() => target.contradicts?.(state)) === true) {
       this.#cause = "history changed";

@@ -135,6 +135,11 @@ export interface WatchRequest {
   /** Delivers what came after this revision; undefined: after the current one. */
   readonly afterRevision: number | undefined;
   /**
+   * The reader takes nothing after this revision, which is at or below the current one, and closes the stream
+   * once it has come there. A storage that knows may send less; it need not.
+   */
+  readonly upTo?: number | undefined;
+  /**
    * Whether the reader wants events whole: DELETED with the last content, and `previous`. Without it
    * (for readers that keep the state themselves) a DELETED event may have no more of the object than
    * its key and the revision that removed it, MODIFIED and ADDED tell only whether the key existed,

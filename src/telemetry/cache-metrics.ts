@@ -1,5 +1,6 @@
 import type { Meter, Observable } from "@opentelemetry/api";
 import type { CacherStats } from "../cacher/stats.ts";
+import { windowFillStates } from "../reflector/window-fill.ts";
 
 /** What metrics read of a Cacher. */
 export interface StatsSource {
@@ -86,6 +87,27 @@ const cacheMetrics: readonly CacheMetric[] = [
     unit: "{revision}",
     description: "The smallest revision that a watch can be resumed from.",
     read: (stats) => stats.history.oldestRevision,
+  },
+  {
+    name: "watch_fanout_event_window_fill_revisions",
+    kind: "gauge",
+    unit: "{revision}",
+    description: "Revisions from before the start that the event window has been filled with.",
+    read: (stats) => stats.windowFill.revisions,
+  },
+  {
+    name: "watch_fanout_event_window_fill_events",
+    kind: "gauge",
+    unit: "{event}",
+    description: "Events from before the start that the event window has been filled with.",
+    read: (stats) => stats.windowFill.events,
+  },
+  {
+    name: "watch_fanout_event_window_fill_waiting_streams",
+    kind: "gauge",
+    unit: "{stream}",
+    description: "Streams that wait for a part of the event window that is still to be filled.",
+    read: (stats) => stats.windowFill.waiting,
   },
   {
     name: "watch_fanout_watcher_input_batches",
@@ -271,6 +293,11 @@ export function registerCacheMetrics(meter: Meter, caches: ReadonlyMap<string, S
     unit: "{watcher}",
     description: "Watchers by state.",
   });
+  const fills = meter.createObservableGauge("watch_fanout_event_window_fill", {
+    unit: "1",
+    description:
+      "1 for the state that the filling of the event window is in: filling, or how it ended; 0 for all others.",
+  });
   meter.addBatchObservableCallback(
     (result) => {
       for (const [resource, cache] of caches) {
@@ -278,12 +305,15 @@ export function registerCacheMetrics(meter: Meter, caches: ReadonlyMap<string, S
         for (const { metric, instrument } of observed) {
           result.observe(instrument, metric.read(stats), { resource });
         }
+        for (const state of windowFillStates) {
+          result.observe(fills, stats.windowFill.state === state ? 1 : 0, { resource, state });
+        }
         for (const [state, count] of Object.entries(stats.watchers)) {
           result.observe(watchers, count, { resource, state: state.replaceAll(" ", "_") });
         }
       }
     },
-    [...observed.map(({ instrument }) => instrument), watchers],
+    [...observed.map(({ instrument }) => instrument), watchers, fills],
   );
 }
 

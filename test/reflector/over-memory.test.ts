@@ -12,11 +12,10 @@ import { Reflected } from "./reflected.ts";
 
 const value = Buffer.from("");
 
-function open(options: { historyRevisions?: number; pageSize?: number; history?: number } = {}) {
-  const { history, ...reflecting } = options;
+function open(options: { pageSize?: number } = {}) {
   const clock = new FakeClock();
-  const store = new MemoryStorage({ clock, maxHistoryRevisions: history });
-  return { clock, store, reflected: new Reflected(store, { clock, ...reflecting }) };
+  const store = new MemoryStorage({ clock });
+  return { clock, store, reflected: new Reflected(store, { clock, ...options }) };
 }
 
 /** Writes `a` this often: the store's revision is then one more. */
@@ -35,20 +34,6 @@ describe("A Reflector over the embedded store", () => {
     ]);
     await clock.settle();
     expect(reflected.heard).toEqual(["start: [a@3] →3 of 3", "DELETED a@4 ADDED b@4 →4"]);
-  });
-
-  it("brings the history that it is told to", async () => {
-    const { store, reflected } = open({ historyRevisions: 2 });
-    await write(store, 4);
-    await reflected.begin();
-    expect(reflected.heard).toEqual(["start: [a@3] →3 of 5", "MODIFIED a@4 MODIFIED a@5 →5"]);
-  });
-
-  it("brings all the history that the store still has where it is told more", async () => {
-    const { store, reflected } = open({ historyRevisions: 100, history: 2 });
-    await write(store, 9);
-    await reflected.begin();
-    expect(reflected.heard).toEqual(["start: [a@8] →8 of 10", "MODIFIED a@9 MODIFIED a@10 →10"]);
   });
 
   it("brings the state at one revision, whatever is written between its pages", async () => {
@@ -176,16 +161,15 @@ describe("Whatever happens to the store and its streams", () => {
   const scripts = fc.record({
     before: fc.array(step, { maxLength: 20, size: "max" }),
     during: fc.array(step, { maxLength: 100, size: "max" }),
-    historyRevisions: fc.integer({ min: 0, max: 10 }),
   });
 
   it("the target ends equal to the store, with every event once, and no gap but a replacement", async () => {
     await fc.assert(
-      fc.asyncProperty(scripts, async ({ before, during, historyRevisions }) => {
+      fc.asyncProperty(scripts, async ({ before, during }) => {
         const stores = new Stores();
         const { clock, store, account } = stores;
         const target = new CheckedTarget(clock);
-        const reflected = new Reflected(store, { clock, historyRevisions, pageSize: 2, target });
+        const reflected = new Reflected(store, { clock, pageSize: 2, target });
         for (const action of before) await stores.take(action);
         void reflected.begin();
         for (const action of during) await stores.take(action);

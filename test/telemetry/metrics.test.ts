@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { CacherStats } from "../../src/cacher/stats.ts";
+import { windowFillStates } from "../../src/reflector/window-fill.ts";
 import {
   registerCacheMetrics,
   registerLeftOutKeys,
@@ -17,6 +18,7 @@ const stats: CacherStats = {
   objects: 3,
   objectBytes: 4_000,
   history: { events: 5, bytes: 6_000, oldestAgeMs: 7_250, oldestRevision: 93 },
+  windowFill: { state: "filling", revisions: 27, events: 28, waiting: 29 },
   watchers: { starting: 1, initial: 2, "catching up": 3, live: 4, stalled: 5 },
   filters: 27,
   input: { batches: 8, bytes: 9_000, fullest: 0.5, mostBatches: 21 },
@@ -56,6 +58,8 @@ describe("the metrics of a cache", () => {
     const of = (name: string): string => `watch_fanout_${name}{resource="services"}`;
     const watchers = (state: string): string =>
       `watch_fanout_watchers{resource="services",state="${state}"}`;
+    const fill = (state: string): string =>
+      `watch_fanout_event_window_fill{resource="services",state="${state}"}`;
     expect(await values(metrics)).toEqual({
       [`watch_fanout_build_info{version="1.2.3",node="${process.version}"}`]: "1",
       [of("cache_ready")]: "1",
@@ -68,6 +72,11 @@ describe("the metrics of a cache", () => {
       [of("history_bytes")]: "6000",
       [of("history_oldest_age_seconds")]: "7.25",
       [of("history_oldest_revision")]: "93",
+      [of("event_window_fill_revisions")]: "27",
+      [of("event_window_fill_events")]: "28",
+      [of("event_window_fill_waiting_streams")]: "29",
+      [fill("filling")]: "1",
+      ...Object.fromEntries(windowFillStates.slice(1).map((state) => [fill(state), "0"])),
       [watchers("starting")]: "1",
       [watchers("initial")]: "2",
       [watchers("catching_up")]: "3",

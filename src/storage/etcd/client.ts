@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import { abortable } from "../../abort.ts";
 import type { Clock } from "../../clock.ts";
 import { upstreamUnavailable } from "../../errors.ts";
+import { TimeSliceScheduler } from "../../time-slices.ts";
 import {
   authNotEnabled,
   compacted,
@@ -56,6 +57,8 @@ export class EtcdClient {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly requestTimeoutMs: number;
+  /** For what comes in large answers and is waited for by nobody who is served now. */
+  readonly slices: TimeSliceScheduler;
   /** The id of the history, which all storages of this etcd share. */
   readonly history: HistoryMarker;
   readonly #auth: EtcdClientOptions["auth"];
@@ -70,6 +73,7 @@ export class EtcdClient {
     if (endpoints.length === 0) throw new Error("An etcd client needs at least one endpoint.");
     this.clock = options.clock;
     this.logger = options.logger;
+    this.slices = new TimeSliceScheduler(options.clock);
     this.requestTimeoutMs = options.requestTimeoutMs ?? 5_000;
     this.history = new HistoryMarker(this, options.historyKey ?? defaultHistoryKey);
     this.#auth = options.auth;

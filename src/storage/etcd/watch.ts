@@ -6,6 +6,7 @@ import {
   upstreamUnavailable,
   type WatchFanoutError,
 } from "../../errors.ts";
+import type { TimeSlicedWork } from "../../time-slices.ts";
 import { WatchBatch, type WatchEvent } from "../event.ts";
 import type { StoredObject } from "../object.ts";
 import { Slabs, smallestSlab } from "../slabs.ts";
@@ -20,7 +21,7 @@ import type { Member } from "./member.ts";
 import type { WatchCall } from "./messages.ts";
 import type { PointReads } from "./point-reads.ts";
 import { ProgressAsker } from "./progress-asker.ts";
-import type { DecodedKeyValue, DecodedWatch } from "./responses.ts";
+import type { DecodedEvent, DecodedKeyValue, DecodedWatch } from "./responses.ts";
 import { WholeRevisions } from "./whole-revisions.ts";
 
 /** How long etcd may take to say that it has created a watch, in milliseconds. */
@@ -28,6 +29,9 @@ const createTimeoutMs = 5_000;
 
 /** How often in a row etcd may leave out what objects were before, until that is a failure. */
 const maxOmissions = 3;
+
+/** How many past events are decoded in one step. */
+const eventsPerStep = 32;
 
 /** etcd's watch id in answers to a manual progress request. */
 const wholeStream = -1;
@@ -69,6 +73,8 @@ export class EtcdWatch implements WatchStream {
   #position = 0;
   #member: Member | undefined;
   #call: WatchCall | undefined;
+  /** Counts the streams of etcd: what came of one before is not taken any more. */
+  #attempt = 0;
   #creating: Timer | undefined;
   #isCreated = false;
   #isPaused = false;
@@ -167,7 +173,8 @@ export class EtcdWatch implements WatchStream {
         start_revision: this.#position + 1,
         progress_notify: true,
         prev_kv: this.#request.withPrevious,
-        fragment: true,
+        // To cut an answer, etcd adds up all events of the part so far for each event: the square of a large one.
+        fragment: this.#request.upTo === undefined,
       },
     });
     this.#creating = client.clock.setTimeout(
@@ -189,14 +196,22 @@ export class EtcdWatch implements WatchStream {
       try {
         this.#take(response);
       } catch (error) {
-        if (!(error instanceof PreviousLeftOut)) return this.#fail(error);
-        this.#openAnew().catch((failure: unknown) => this.#fail(failure));
+        this.#notTaken(error);
       }
     });
   }
 
+  #notTaken(error: unknown): void {
+    if (error instanceof PreviousLeftOut) {
+      this.#openAnew().catch((failure: unknown) => this.#fail(failure));
+    } else {
+      this.#fail(error);
+    }
+  }
+
   /** After a PreviousLeftOut: if nothing of what follows the position is compacted, asks again for it. */
   async #openAnew(): Promise<void> {
+    this.#attempt++;
     this.#call?.cancel();
     this.#call = undefined;
     this.#isCreated = false;
@@ -223,6 +238,8 @@ export class EtcdWatch implements WatchStream {
     } else if (!this.#isCreated) {
       // Progress that overtook `created` may have overtaken events too, which etcd keeps for after it.
       return;
+    } else if (this.#request.upTo !== undefined) {
+      this.#takePast(response, this.#request.upTo);
     } else if (response.events.length > 0) {
       this.#takeEvents(response);
     } else {
@@ -231,18 +248,60 @@ export class EtcdWatch implements WatchStream {
   }
 
   #takeEvents({ events, fragment }: DecodedWatch): void {
-    for (const event of events) {
-      const revision = event.kv.modRevision;
-      if (revision <= this.#position) {
-        throw this.#silent(`sent revision ${revision} again, after ${this.#position}, on a watch`);
-      }
-      const key = this.#source.keyOf(event.kv);
-      const decoded =
-        key === undefined ? undefined : decodeEvent(event, key, this.#request, this.#stored);
-      this.#revisions.add(revision, decoded);
-    }
+    for (const event of events) this.#takeEvent(event);
     const whole = this.#revisions.endResponse(fragment);
     if (whole !== undefined) this.#deliver(whole.revision, whole.events);
+  }
+
+  #takeEvent(event: DecodedEvent): void {
+    const revision = event.kv.modRevision;
+    if (revision <= this.#position) {
+      throw this.#silent(`sent revision ${revision} again, after ${this.#position}, on a watch`);
+    }
+    const key = this.#source.keyOf(event.kv);
+    const decoded =
+      key === undefined ? undefined : decodeEvent(event, key, this.#request, this.#stored);
+    this.#revisions.add(revision, decoded);
+  }
+
+  /**
+   * Takes what came of a part of the past, of which many watches read one each: in time slices, shared with those.
+   * Before that the stream of etcd is ended if this is all: at its next pass etcd would read everything again.
+   */
+  #takePast(response: DecodedWatch, upTo: number): void {
+    const last = response.events.at(-1)?.kv.modRevision ?? 0;
+    const isAll = last > upTo || (last === upTo && !response.fragment);
+    if (isAll) {
+      this.#progress.stop();
+      this.#call?.cancel();
+      this.#call = undefined;
+    }
+    const attempt = this.#attempt;
+    this.#source.client.slices
+      .run(this, this.#pastOf(response, upTo, isAll, attempt))
+      .catch((error: unknown) => {
+        if (attempt === this.#attempt) this.#notTaken(error);
+      });
+  }
+
+  *#pastOf(
+    response: DecodedWatch,
+    upTo: number,
+    isAll: boolean,
+    attempt: number,
+  ): TimeSlicedWork<void> {
+    const { events, fragment } = response;
+    for (const [i, event] of events.entries()) {
+      if (attempt !== this.#attempt || this.#end !== undefined) return;
+      if (event.kv.modRevision > upTo) break;
+      this.#takeEvent(event);
+      if (i % eventsPerStep === 0) yield;
+    }
+    if (attempt !== this.#attempt || this.#end !== undefined) return;
+    if (events.length === 0) return this.#takeProgress(response);
+    const whole = this.#revisions.endResponse(fragment && !isAll);
+    if (isAll) this.#deliver(upTo, whole?.events ?? []);
+    else if (whole !== undefined) this.#deliver(whole.revision, whole.events);
   }
 
   readonly #stored = (key: string, kv: DecodedKeyValue): StoredObject =>
