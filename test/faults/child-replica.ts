@@ -1,10 +1,13 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { get, type IncomingMessage } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { Disturbance } from "./endpoint.ts";
+import { bulkHistoryBytes, bulkHistoryEvents, bulkPrefix, bulkResource } from "./hostile/bulk.ts";
 import { untilSeen } from "./patience.ts";
 import type { ProcessReport } from "./process-report.ts";
 import { Relay } from "./relay.ts";
@@ -12,7 +15,15 @@ import { fields, type Replica, type ReplicaOptions } from "./replica.ts";
 import { resource } from "./wire.ts";
 
 const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+/** How long an orchestrator waits for an answer of the admin port, in milliseconds. */
+const adminMs = 10_000;
 const report = new URL("process-report.ts", import.meta.url).href;
+
+/** The resource that attacks read. What it keeps does not end with age, so that attacks find it whenever they come. */
+const bulk = {
+  ...{ name: bulkResource, prefix: bulkPrefix, codec: "json" },
+  history: { age: "24h", "max-events": bulkHistoryEvents, "max-bytes": `${bulkHistoryBytes}B` },
+};
 
 /** A replica that is a process of its own: `watch-fanout serve`. It does not outlive this process. */
 export class ChildReplica implements Replica {
@@ -25,6 +36,7 @@ export class ChildReplica implements Replica {
   #child: ChildProcess | undefined;
   #exited: Promise<unknown> = Promise.resolve();
   #admin = "";
+  #grpcPort = 0;
   /** The end of its log, for messages. */
   #log = "";
 
@@ -44,10 +56,13 @@ export class ChildReplica implements Replica {
   static async create(options: ReplicaOptions): Promise<ChildReplica> {
     const upstream = await Promise.all(options.etcd.map((port) => Relay.to(port)));
     const folder = await mkdtemp(join(tmpdir(), "watch-fanout-test-"));
-    const { prefix, historyEvents } = options;
+    const { prefix, historyEvents, hasBulk = false } = options;
     const history = historyEvents === undefined ? {} : { history: { "max-events": historyEvents } };
     const config = {
-      resources: [{ ...{ name: resource, prefix, codec: "json", fields }, ...history }],
+      resources: [
+        { ...{ name: resource, prefix, codec: "json", fields }, ...history },
+        ...(hasBulk ? [bulk] : []),
+      ],
     };
     // JSON is YAML.
     await writeFile(join(folder, "config.yaml"), JSON.stringify(config));
@@ -60,6 +75,21 @@ export class ChildReplica implements Replica {
 
   get log(): string {
     return this.#log;
+  }
+
+  /** Where it serves gRPC itself, past its relay. */
+  get grpcPort(): number {
+    return this.#grpcPort;
+  }
+
+  get adminPort(): number {
+    return Number(new URL(this.#admin).port);
+  }
+
+  /** Whether it has ended without having been told to. */
+  get hasDied(): boolean {
+    const child = this.#child;
+    return child !== undefined && (child.exitCode !== null || child.signalCode !== null);
   }
 
   get isWell(): boolean {
@@ -108,13 +138,17 @@ export class ChildReplica implements Replica {
     await untilSeen(`${this.name} to be ready`, async () =>
       (await fetch(`${this.#admin}/readyz`)).ok ? true : undefined,
     );
-    this.relay.aimAt(Number(grpc));
+    this.#grpcPort = Number(grpc);
+    this.relay.aimAt(this.#grpcPort);
     this.#disturbance.isWell = true;
   }
 
-  /** What one of the paths of its admin port says. */
+  /** What one of the paths of its admin port says, over a connection of its own. */
   async admin(path: string): Promise<string> {
-    return (await fetch(`${this.#admin}${path}`, { signal: AbortSignal.timeout(5_000) })).text();
+    const signal = AbortSignal.timeout(adminMs);
+    const asked = get(`${this.#admin}${path}`, { agent: false, signal });
+    const [response] = (await once(asked, "response", { signal })) as [IncomingMessage];
+    return text(response);
   }
 
   /** Kills it (-9) and waits until it is gone. */
@@ -142,7 +176,8 @@ export class ChildReplica implements Replica {
     if (child === undefined) throw new Error(`${this.name} does not run.`);
     const answer = once(child, "message");
     child.send("report");
-    const [told] = await answer;
+    const [told] = await Promise.race([answer, this.#exited.then(() => [undefined])]);
+    if (told === undefined) throw new Error(`${this.name} ended with its report:\n${this.#log}`);
     return told as ProcessReport;
   }
 

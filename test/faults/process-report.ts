@@ -1,26 +1,102 @@
+import { monitorEventLoopDelay } from "node:perf_hooks";
+
+/** How long a process's event loop was held, since the last report, in milliseconds. */
+export interface LoopReport {
+  /** How much later than they should timers ran: the 99th percentile of all, and the longest. */
+  readonly delayP99: number;
+  readonly delayMax: number;
+  /**
+   * The most CPU time that the main thread took between two looks at the clock, of which there is one in every
+   * turn that takes long: what the process's own work held the loop for, however busy the machine is.
+   */
+  readonly longestTurn: number;
+  /** CPU time of all threads. */
+  readonly cpu: number;
+}
+
 /** What a process takes. */
 export interface ProcessReport {
   /** Bytes of objects that are in use. */
   readonly heapUsed: number;
   /** Bytes of buffers. */
   readonly buffers: number;
+  /** Bytes outside the heap that objects keep, buffers included. */
+  readonly external: number;
   /** Bytes of memory that the system has given it. */
   readonly rss: number;
+  /** The most of that since the last report. */
+  readonly peakRss: number;
   /** What keeps its event loop busy, by kind. */
   readonly handles: Readonly<Record<string, number>>;
+  readonly loop: LoopReport;
 }
 
-/** Loaded into a replica's process before all else: tells its parent of itself, and dies with it. */
+/** How often the clock is looked at, in milliseconds. */
+const lookMs = 10;
+
+/** Looks at the clock from within the event loop that it watches. */
+class LoopWatch {
+  /** Of times between looks: a look that comes on time counts `lookMs`. */
+  readonly #delays = monitorEventLoopDelay({ resolution: lookMs });
+  #timer: NodeJS.Timeout | undefined;
+  #thread = process.threadCpuUsage();
+  #process = process.cpuUsage();
+  #longestTurn = 0;
+  #peakRss = 0;
+
+  start(): void {
+    this.#delays.reset();
+    this.#delays.enable();
+    this.#longestTurn = 0;
+    this.#peakRss = process.memoryUsage.rss();
+    this.#process = process.cpuUsage();
+    this.#thread = process.threadCpuUsage();
+    this.#timer = setInterval(this.#look, lookMs).unref();
+  }
+
+  /** What has been seen since the start. */
+  stop(): { readonly loop: LoopReport; readonly peakRss: number } {
+    clearInterval(this.#timer);
+    this.#look();
+    this.#delays.disable();
+    const late = (nanoseconds: number): number => Math.max(0, nanoseconds / 1e6 - lookMs);
+    const { user, system } = process.cpuUsage(this.#process);
+    const loop: LoopReport = {
+      delayP99: late(this.#delays.percentile(99)),
+      delayMax: late(this.#delays.max),
+      longestTurn: this.#longestTurn,
+      cpu: (user + system) / 1_000,
+    };
+    return { loop, peakRss: this.#peakRss };
+  }
+
+  readonly #look = (): void => {
+    const { user, system } = process.threadCpuUsage(this.#thread);
+    this.#thread = process.threadCpuUsage();
+    this.#longestTurn = Math.max(this.#longestTurn, (user + system) / 1_000);
+    this.#peakRss = Math.max(this.#peakRss, process.memoryUsage.rss());
+  };
+}
+
+/** Loaded into a replica's process before all else: reports to its parent, and dies with it. */
 function reportToParent(): void {
   if (process.send === undefined) return;
+  const watch = new LoopWatch();
+  watch.start();
   process.on("disconnect", () => process.exit(1));
   process.on("message", () => {
+    const seen = watch.stop();
     globalThis.gc?.();
-    const { heapUsed, arrayBuffers, rss } = process.memoryUsage();
+    const { heapUsed, arrayBuffers, external, rss } = process.memoryUsage();
     const handles: Record<string, number> = {};
     for (const kind of process.getActiveResourcesInfo()) handles[kind] = (handles[kind] ?? 0) + 1;
-    const report: ProcessReport = { heapUsed, buffers: arrayBuffers, rss, handles };
+    const report: ProcessReport = {
+      ...{ heapUsed, buffers: arrayBuffers, external, rss, handles },
+      ...seen,
+    };
     process.send?.(report);
+    // The collection itself is not counted.
+    watch.start();
   });
 }
 

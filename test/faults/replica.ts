@@ -26,6 +26,8 @@ export interface ReplicaOptions {
   readonly historyKey?: string | undefined;
   /** Events of history that are kept, at the most. Default 100,000. */
   readonly historyEvents?: number | undefined;
+  /** Whether it serves a second resource, `bulk`, for attacks. Of child replicas only. Default: no. */
+  readonly hasBulk?: boolean | undefined;
 }
 
 /** The fields that objects can be selected by. */

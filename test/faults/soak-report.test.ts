@@ -8,8 +8,11 @@ function report(heap: number, buffers: number = 0, sockets: number = 10): Proces
   return {
     heapUsed: heap * mebibyte,
     buffers: buffers * mebibyte,
+    external: buffers * mebibyte,
     rss: 100 * mebibyte,
+    peakRss: 100 * mebibyte,
     handles: { TCPSocketWrap: sockets },
+    loop: { delayP99: 1, delayMax: 10, longestTurn: 10, cpu: 1_000 },
   };
 }
 

@@ -19,15 +19,21 @@ export interface WorldOptions {
   readonly replicas?: number;
   /** How many are processes of their own. Default 0. */
   readonly children?: number;
-  readonly replica?: Pick<ReplicaOptions, "auth" | "historyKey" | "historyEvents">;
+  readonly replica?: Pick<ReplicaOptions, "auth" | "historyKey" | "historyEvents" | "hasBulk">;
   /** What stands in etcd before the replicas start, by absolute key. */
   readonly before?: Readonly<Record<string, string>>;
+  /** Whatever else is to be done to etcd before the replicas start. */
+  readonly prepare?: (cluster: EtcdCluster) => Promise<void>;
   /** Why streams may end throughout, besides what is usual. */
   readonly reasons?: readonly string[];
   /** How many write at once. Default 2. */
   readonly writers?: number;
   /** Bytes of filling in a value, at the most. Default 200. */
   readonly filling?: number;
+  /** Pause after each write of a writer, in milliseconds at most. Default 6. */
+  readonly writePauseMs?: number;
+  /** Pause after each read, in milliseconds at most. Default 15. */
+  readonly readPauseMs?: number;
   /** How often writes go through the service. Default 0.3. */
   readonly throughService?: number;
 }
@@ -89,12 +95,12 @@ export class World {
     this.told = new Changing();
     const endpoints = this.replicas;
     const common = { endpoints, era: () => this.oldestEra, acknowledged: () => this.#floor() };
-    const { throughService = 0.3, filling = 200 } = options;
+    const { throughService = 0.3, filling = 200, writePauseMs: pauseMs = 6 } = options;
     this.writers = Array.from({ length: options.writers ?? 2 }, (_, i) => {
       const name = `w${i}`;
       return new RecordedWriter(
         {
-          ...{ name, cluster, prefix, endpoints, throughService, filling, pauseMs: 6 },
+          ...{ name, cluster, prefix, endpoints, throughService, filling, pauseMs },
           random: random.fork(),
           era: () => this.truth.era.index,
         },
@@ -110,7 +116,7 @@ export class World {
     });
     this.reader = new RecordedReader({
       ...{ ...common, newestEra: () => this.truth.era.index },
-      ...{ random: random.fork(), pauseMs: 15 },
+      ...{ random: random.fork(), pauseMs: options.readPauseMs ?? 15 },
     });
   }
 
@@ -123,6 +129,7 @@ export class World {
       const base64 = (text: string): string => Buffer.from(text).toString("base64");
       await cluster.call("kv/put", { key: base64(key), value: base64(value) });
     }
+    await options.prepare?.(cluster);
     const of = (name: string): ReplicaOptions => ({ name, prefix, etcd, ...options.replica });
     const inProcess: InProcessReplica[] = [];
     const children: ChildReplica[] = [];

@@ -154,7 +154,7 @@ export class BareCall implements AsyncIterable<Buffer> {
 }
 
 /** google.rpc.Status: details = 3; Any: type_url = 1, value = 2; ErrorInfo: reason = 1, metadata = 3. */
-function errorInfoOf(headers: IncomingHttpHeaders): Message | undefined {
+export function errorInfoOf(headers: IncomingHttpHeaders): Message | undefined {
   const encoded = String(headers["grpc-status-details-bin"] ?? "");
   return new Message(Buffer.from(encoded, "base64"))
     .messages(3)

@@ -1,0 +1,110 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import type { ChildReplica } from "./child-replica.ts";
+import type { Bulk, Target } from "./hostile/attack.ts";
+import { attacks } from "./hostile/attacks.ts";
+import { fillBulk } from "./hostile/bulk.ts";
+import { HostileClient } from "./hostile/hostile-client.ts";
+import { inTime, untilSeen } from "./patience.ts";
+import type { ProcessReport } from "./process-report.ts";
+import { Seeded, seedOr } from "./seeded.ts";
+import { resource } from "./wire.ts";
+import { World } from "./world.ts";
+
+const mebibyte = 1024 ** 2;
+/** How long one attack may take, on a busy machine, in milliseconds. */
+const timeoutMs = 180_000;
+/** What may be left of an attack when it is over, in MiB: caches fill up to their bounds. */
+const mayLeave = 40;
+/** Connections that honest clients may have more than they had, each with a socket or two. */
+const moreSockets = 8;
+/**
+ * CPU time that one turn of the event loop may take, in milliseconds, collections of garbage included. How busy the
+ * machine is makes little difference to it; attacks are made to take three times as much of an unbounded server.
+ */
+const longestTurn = 300;
+/** Each look collects the replica's garbage. */
+const betweenLooksMs = 100;
+
+/** In MiB, of what is alive. */
+function taken({ heapUsed, external }: ProcessReport): number {
+  return (heapUsed + external) / mebibyte;
+}
+
+function sockets({ handles }: ProcessReport): number {
+  return (handles["TCPSocketWrap"] ?? 0) + (handles["TCPServerWrap"] ?? 0);
+}
+
+let world: World;
+let replica: ChildReplica;
+let hostile: HostileClient;
+let bulk: Bulk;
+
+beforeAll(async () => {
+  const seed = seedOr(71);
+  world = await World.open(seed, {
+    ...{ replicas: 0, children: 1, writers: 1, writePauseMs: 20, readPauseMs: 40 },
+    // So many that no honest client falls out of them while an attack lasts.
+    replica: { hasBulk: true, historyEvents: 20_000 },
+    prepare: async (cluster) => {
+      bulk = await fillBulk(cluster);
+    },
+  });
+  const [only] = world.children;
+  if (only === undefined) throw new Error("There is no replica.");
+  replica = only;
+  hostile = new HostileClient(new Seeded(seed));
+}, timeoutMs);
+
+afterAll(async () => {
+  await hostile?.close();
+  await world?.close();
+});
+
+/** What one attack has broken is not held against the next one. */
+afterEach(async ({ task }) => {
+  if (replica.hasDied || task.result?.state === "fail") {
+    await replica.kill();
+    await replica.start();
+  }
+  await world.settle();
+  world.forget();
+  world.goOn();
+}, timeoutMs);
+
+function target(): Target {
+  return { grpcPort: replica.grpcPort, adminPort: replica.adminPort, busy: resource, bulk };
+}
+
+/** The replica answers a newcomer, and whoever asks whether it lives. */
+async function answersOthers(): Promise<void> {
+  const connection = world.connectionTo(replica);
+  const listed = await connection.list({}, 2, 0).finally(() => connection.close());
+  expect(listed.revision).toBeGreaterThan(0);
+  expect(await replica.admin("/livez")).toBe("ok\n");
+}
+
+describe("A client that does this takes nothing from others, and leaves nothing behind:", () => {
+  test.each(Object.entries(attacks))("%s", { timeout: timeoutMs }, async (name, { mayHold }) => {
+    const before = await replica.report();
+    const attack = hostile.begin(name, target());
+    let held: ProcessReport;
+    try {
+      await inTime(() => `${name} to be under way`, attack.holding, timeoutMs);
+      await answersOthers();
+      held = await replica.report();
+    } finally {
+      await attack.release();
+    }
+    expect(await world.wrong()).toEqual([]);
+    expect.soft(taken(held), "MiB while it lasts").toBeLessThan(taken(before) + mayHold);
+    expect.soft(held.loop.longestTurn, "ms of CPU in one turn").toBeLessThan(longestTurn);
+    await untilSeen(`${name} to leave nothing behind`, async () => {
+      await delay(betweenLooksMs);
+      const after = await replica.report();
+      const [mib, moreThan] = [taken(after) - taken(before), sockets(after) - sockets(before)];
+      if (mib < mayLeave && moreThan < moreSockets) return true;
+      throw new Error(`It is ${Math.round(mib)} MiB and ${moreThan} sockets more than before.`);
+    });
+  });
+});

@@ -1,0 +1,36 @@
+/** How often each kind of answer came, by its name. */
+export type AnswerCounts = Readonly<Record<string, number>>;
+
+/** Counts what the calls and connections of one attack are answered with. */
+export class Answers {
+  readonly #counts = new Map<string, number>();
+  #open = 0;
+  #isOver = false;
+
+  opened(): void {
+    this.#open++;
+  }
+
+  closed(outcome: string): void {
+    this.#open--;
+    this.count(outcome);
+  }
+
+  count(what: string): void {
+    // What ends because the attacker leaves is no answer.
+    if (this.#isOver) return;
+    this.#counts.set(what, (this.#counts.get(what) ?? 0) + 1);
+  }
+
+  /** The attacker leaves: what is open now was not answered to its end. */
+  finish(): AnswerCounts {
+    if (this.#open > 0) this.#counts.set("open at the end", this.#open);
+    this.#isOver = true;
+    return Object.fromEntries(this.#counts);
+  }
+}
+
+/** Adds the counts of `more` to `total`. */
+export function addAnswers(total: Record<string, number>, more: AnswerCounts): void {
+  for (const [what, count] of Object.entries(more)) total[what] = (total[what] ?? 0) + count;
+}

@@ -1,0 +1,83 @@
+import type { EtcdCluster } from "../etcd-cluster.ts";
+import type { Bulk } from "./attack.ts";
+
+/** The resource that attacks read: some MiB of objects, thousands of changes, and older states in etcd only. */
+export const bulkResource = "bulk";
+/** Below which its keys are in etcd. */
+export const bulkPrefix = "/bulk/";
+/** How many of its events a replica keeps: all later changes, and half of those that created the objects. */
+export const bulkHistoryEvents = 10_000;
+/** What its events may take, in bytes. */
+export const bulkHistoryBytes = 12 * 1024 ** 2;
+/** Of an attack that writes what is to be forgotten again: so many values, of so many bytes. */
+export const heavyWrites = 100;
+export const heavyBytes = 512 * 1024;
+
+const objects = 4_000;
+const valueBytes = 300;
+/** Revisions between the creation of the objects and their changes. */
+const marks = 300;
+const changes = 8_000;
+/** etcd takes 128 by default. */
+const operationsPerTransaction = 100;
+const lanes = 8;
+
+/** JSON of about so many bytes. Each `salt` gives other bytes. */
+export function fillerOf(bytes: number, salt: number): string {
+  const labels = { app: ["web", "db", "job"][salt % 3], tier: `t${salt % 10}` };
+  return JSON.stringify({ metadata: { labels }, filling: `${salt}-`.padEnd(bytes - 80, "x") });
+}
+
+function keyOf(index: number): string {
+  return `ns-${index % 40}/object-${index}`;
+}
+
+/** Fills etcd before any replica runs. */
+export async function fillBulk(cluster: EtcdCluster): Promise<Bulk> {
+  const created = await putAll(cluster, objects, 0);
+  const past = await inParallel(marks, async (index) => {
+    const put = await cluster.call("kv/put", { key: base64(`/mark/${index % 10}`), value: "" });
+    return revisionOf(put);
+  });
+  await putAll(cluster, changes, objects);
+  // Half of what is created is beyond what replicas keep.
+  const stored = created.slice(0, created.length / 4);
+  return { resource: bulkResource, key: keyOf(0), past: inOrder(past), stored: inOrder(stored) };
+}
+
+/** Puts so many times, over all keys again and again, and returns the revisions. */
+function putAll(cluster: EtcdCluster, count: number, salt: number): Promise<number[]> {
+  return inParallel(count / operationsPerTransaction, async (transaction) => {
+    const success = Array.from({ length: operationsPerTransaction }, (_, i) => {
+      const index = transaction * operationsPerTransaction + i;
+      const key = base64(bulkPrefix + keyOf(index % objects));
+      return { requestPut: { key, value: base64(fillerOf(valueBytes, salt + index)) } };
+    });
+    return revisionOf(await cluster.call("kv/txn", { success }));
+  });
+}
+
+async function inParallel(
+  count: number,
+  once: (index: number) => Promise<number>,
+): Promise<number[]> {
+  const results: number[] = [];
+  let next = 0;
+  const lane = async (): Promise<void> => {
+    while (next < count) results.push(await once(next++));
+  };
+  await Promise.all(Array.from({ length: lanes }, lane));
+  return results;
+}
+
+function revisionOf(answer: Record<string, unknown>): number {
+  return Number((answer["header"] as { readonly revision: string }).revision);
+}
+
+function inOrder(revisions: readonly number[]): number[] {
+  return [...revisions].sort((a, b) => a - b);
+}
+
+function base64(text: string): string {
+  return Buffer.from(text).toString("base64");
+}

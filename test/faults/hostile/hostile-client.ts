@@ -1,0 +1,65 @@
+import type { Seeded } from "../seeded.ts";
+import type { AnswerCounts } from "./answers.ts";
+import type { Target } from "./attack.ts";
+import type { AttackOrder } from "./hostile-process.ts";
+import { WorkerProcess } from "./worker-process.ts";
+
+/** An attack that has been begun. */
+export interface Attacking {
+  readonly name: string;
+  /** Resolves when all of it has been sent: what it holds open, it holds from then on. */
+  readonly holding: Promise<void>;
+  /** Ends it, at whatever point, and resolves to what it was answered. */
+  readonly release: () => Promise<AnswerCounts>;
+}
+
+/** A hostile client in a process of its own. */
+export class HostileClient {
+  readonly #worker = new WorkerProcess(
+    "the hostile client",
+    new URL("hostile-process.ts", import.meta.url),
+  );
+  readonly #random: Seeded;
+  #attacks = 0;
+
+  constructor(random: Seeded) {
+    this.#random = random;
+  }
+
+  /**
+   * Bounds the CPU time of the attacks that are begun from now on to a share of one core, up to 1, and puts the process
+   * behind all others. Without it, it takes what it can get.
+   */
+  async limitCpu(share: number): Promise<void> {
+    await this.#worker.ask("budget", share);
+  }
+
+  begin(name: string, target: Target): Attacking {
+    const id = this.#attacks++;
+    const order: AttackOrder = { id, name, target, seed: this.#random.fork().seed };
+    const holding = this.#worker.ask<void>("attack", order);
+    // Whoever does not wait for it learns of its failure when it is released.
+    holding.catch(() => {});
+    const release = async (): Promise<AnswerCounts> => {
+      const answers = await this.#worker.ask<AnswerCounts>("release", id);
+      await holding;
+      return answers;
+    };
+    return { name, holding, release };
+  }
+
+  /** Spends this share of one core on nothing from now on; 0: no more. */
+  async burn(share: number): Promise<void> {
+    await this.#worker.ask("burn", share);
+  }
+
+  /** CPU time that it has taken so far, in milliseconds. */
+  cpuMs(): Promise<number> {
+    return this.#worker.ask<number>("cpuMs");
+  }
+
+  /** Ends it with all that it holds. Idempotent. */
+  close(): Promise<void> {
+    return this.#worker.close();
+  }
+}

@@ -1,0 +1,187 @@
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  connect,
+  constants,
+  type IncomingHttpHeaders,
+} from "node:http2";
+import { errorInfoOf } from "../../foreign/bare-grpc.ts";
+import type { Answers } from "./answers.ts";
+import { framed } from "./requests.ts";
+
+export interface ConnectionOptions {
+  /** Bytes that the server may send on a stream before they are read. Default 65,535. */
+  readonly window?: number;
+}
+
+/** HTTP/2 without a gRPC library: sends what no library would, and reads only what it is told to. */
+export class HostileConnection {
+  readonly #session: ClientHttp2Session;
+  readonly #answers: Answers;
+
+  constructor(port: number, answers: Answers, { window = 65_535 }: ConnectionOptions = {}) {
+    this.#answers = answers;
+    this.#session = connect(`http://127.0.0.1:${port}`, {
+      settings: { initialWindowSize: window },
+      // In MB. Floods have many streams.
+      maxSessionMemory: 256,
+    });
+    this.#session.on("error", (error: NodeJS.ErrnoException) => {
+      answers.count(`connection: ${error.code ?? error.message}`);
+    });
+    this.#session.on("goaway", (code) => answers.count(`GOAWAY ${code}`));
+  }
+
+  get isClosed(): boolean {
+    return this.#session.destroyed || this.#session.closed;
+  }
+
+  /** Opens a call and sends nothing on it. Undefined once the server has closed the connection. */
+  open(path: string, headers: Readonly<Record<string, string>> = {}): HostileCall | undefined {
+    if (this.isClosed) {
+      this.#answers.count("not sent: connection closed");
+      return undefined;
+    }
+    const stream = this.#session.request({
+      ":method": "POST",
+      ":path": path,
+      "content-type": "application/grpc",
+      te: "trailers",
+      ...headers,
+    });
+    return new HostileCall(stream, this.#answers);
+  }
+
+  /** Sends one message and half-closes. */
+  call(path: string, message: Uint8Array): HostileCall | undefined {
+    return this.send(path, framed(message));
+  }
+
+  /** Sends bytes that are framed already and half-closes. */
+  send(
+    path: string,
+    bytes: Uint8Array,
+    headers?: Readonly<Record<string, string>>,
+  ): HostileCall | undefined {
+    const call = this.open(path, headers);
+    call?.stream.end(bytes);
+    return call;
+  }
+
+  /** The answer to a unary call; undefined if it has none. */
+  async unary(path: string, message: Uint8Array): Promise<Buffer | undefined> {
+    const call = this.call(path, message);
+    return (await call?.message()) ?? undefined;
+  }
+
+  /**
+   * Resolves when the server has taken in all that was sent before, as a PING says, or the connection is closed:
+   * whatever comes first.
+   */
+  settled(): Promise<void> {
+    return new Promise((resolve) => {
+      if (this.isClosed) return resolve();
+      this.#session.once("close", resolve);
+      this.#session.ping(() => resolve());
+    });
+  }
+
+  /** Ends all calls at once, without a word to the server. */
+  close(): void {
+    this.#session.destroy();
+  }
+}
+
+const codes = [
+  ...["OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND"],
+  ...["ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION"],
+  ...["ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"],
+];
+
+/** One call, which counts what became of it. */
+export class HostileCall {
+  readonly stream: ClientHttp2Stream;
+  readonly closed: Promise<void>;
+  #headers: IncomingHttpHeaders = {};
+
+  constructor(stream: ClientHttp2Stream, answers: Answers) {
+    this.stream = stream;
+    const keep = (headers: IncomingHttpHeaders): void => {
+      this.#headers = { ...this.#headers, ...headers };
+    };
+    stream
+      .on("response", keep)
+      .on("trailers", keep)
+      .on("error", () => {});
+    stream.once("end", () => stream.end());
+    answers.opened();
+    this.closed = new Promise((resolve) => {
+      stream.once("close", () => {
+        answers.closed(this.#outcome());
+        resolve();
+      });
+    });
+  }
+
+  /** Sends bytes that are framed already. Resolves when they are on their way, or the call has ended. */
+  sent(bytes: Uint8Array): Promise<void> {
+    return Promise.race([
+      this.closed,
+      new Promise<void>((resolve) => this.stream.write(bytes, () => resolve())),
+    ]);
+  }
+
+  /** Takes all that comes and drops it. */
+  drain(): this {
+    this.stream.resume();
+    return this;
+  }
+
+  /** The first message of the answer; undefined if the call ends without one. */
+  async message(): Promise<Buffer | undefined> {
+    const chunks: Buffer[] = [];
+    this.stream.on("data", (chunk: Buffer) => chunks.push(chunk));
+    await this.closed;
+    const received = Buffer.concat(chunks);
+    return received.length >= 5 ? received.subarray(5, 5 + received.readUInt32BE(1)) : undefined;
+  }
+
+  /** Resolves when the answer has begun, of which nothing need be read, or the call has ended. */
+  begun(): Promise<void> {
+    return Promise.race([
+      this.closed,
+      new Promise<void>((resolve) => this.stream.once("response", () => resolve())),
+    ]);
+  }
+
+  /** Resolves when so many messages have come, or the call has ended. */
+  messages(count: number): Promise<void> {
+    let received = Buffer.alloc(0);
+    let left = count;
+    return Promise.race([
+      this.closed,
+      new Promise<void>((resolve) => {
+        this.stream.on("data", (chunk: Buffer) => {
+          received = Buffer.concat([received, chunk]);
+          while (received.length >= 5 && received.length >= 5 + received.readUInt32BE(1)) {
+            received = received.subarray(5 + received.readUInt32BE(1));
+            left--;
+          }
+          if (left <= 0) resolve();
+        });
+      }),
+    ]);
+  }
+
+  cancel(): void {
+    if (!this.stream.closed) this.stream.close(constants.NGHTTP2_CANCEL);
+  }
+
+  #outcome(): string {
+    const status = this.#headers["grpc-status"];
+    if (status === undefined) return `reset ${this.stream.rstCode}`;
+    const reason = errorInfoOf(this.#headers)?.text(1);
+    const code = codes[Number(status)] ?? String(status);
+    return reason === undefined ? code : `${code} ${reason}`;
+  }
+}

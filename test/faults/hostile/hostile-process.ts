@@ -1,0 +1,81 @@
+import { setPriority } from "node:os";
+import { Seeded } from "../seeded.ts";
+import { Answers } from "./answers.ts";
+import { AttackSession, type Target } from "./attack.ts";
+import { attacks } from "./attacks.ts";
+import { burnCpu, CpuBudget } from "./cpu-budget.ts";
+import { answerParent } from "./worker-process.ts";
+
+/** How long an attack may take to get under way before it is given up, in milliseconds. */
+const attackLimitMs = 60_000;
+/** The lowest: whoever else wants to run goes first. */
+const niceness = 19;
+
+/** What one attack needs to know. */
+export interface AttackOrder {
+  readonly id: number;
+  readonly name: string;
+  readonly target: Target;
+  readonly seed: number;
+}
+
+interface Running {
+  readonly session: AttackSession;
+  readonly stop: AbortController;
+  readonly done: Promise<void>;
+}
+
+const running = new Map<number, Running>();
+let budget = new CpuBudget(1);
+let burning: { readonly stop: AbortController; readonly done: Promise<void> } | undefined;
+
+/** Resolves when all of it has been sent, or its server has had enough of it. */
+async function attack({ id, name, target, seed }: AttackOrder): Promise<void> {
+  const known = attacks[name];
+  if (known === undefined) throw new Error(`There is no attack ${name}.`);
+  const stop = new AbortController();
+  const signal = AbortSignal.any([stop.signal, AbortSignal.timeout(attackLimitMs)]);
+  const session = new AttackSession(target, new Seeded(seed), signal, new Answers(), budget);
+  const done = known.run(session).catch((error: unknown) => {
+    if (stop.signal.aborted) return;
+    if (!signal.aborted) throw error;
+    session.answers.count(`not done after ${attackLimitMs / 1_000} s`);
+  });
+  running.set(id, { session, stop, done });
+  await done;
+}
+
+/** Leaves without a word, and returns what the answers were. */
+async function release(id: number): Promise<object> {
+  const attack = running.get(id);
+  if (attack === undefined) throw new Error(`There is no attack ${id} to release.`);
+  running.delete(id);
+  attack.stop.abort();
+  await attack.done.catch(() => {});
+  return attack.session.end();
+}
+
+async function burn(share: number): Promise<void> {
+  burning?.stop.abort();
+  await burning?.done;
+  burning = undefined;
+  if (share <= 0) return;
+  const stop = new AbortController();
+  burning = { stop, done: burnCpu(share, stop.signal) };
+}
+
+answerParent({
+  attack,
+  release,
+  burn,
+  /** `share` of one core that attacks may spend from now on. */
+  budget: async (share: number) => {
+    setPriority(niceness);
+    budget = new CpuBudget(share);
+  },
+  /** CPU time of this process so far, in milliseconds. */
+  cpuMs: async () => {
+    const { user, system } = process.cpuUsage();
+    return (user + system) / 1_000;
+  },
+});

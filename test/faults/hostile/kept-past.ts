@@ -1,0 +1,81 @@
+import type { AttackSession, Attacks } from "./attack.ts";
+import { fillerOf, heavyBytes, heavyWrites } from "./bulk.ts";
+import type { HostileConnection } from "./hostile-connection.ts";
+import { askNext, firstPages } from "./pages.ts";
+import { deliveries, listRequest, match, paths, watchRequest } from "./requests.ts";
+
+/** What a history of `bulkHistoryBytes` and the newest state may take of what is written here, in MiB. */
+const mayHold = 30;
+
+/** Replaces the same few large objects again and again: 50 MiB, of which 2 MiB are of use to anyone in the end. */
+async function replaceHeavyObjects(
+  session: AttackSession,
+  connection: HostileConnection,
+  after: (write: number) => Promise<void> | void,
+): Promise<void> {
+  const { resource } = session.target.bulk;
+  for (let write = 0; write < heavyWrites; write++) {
+    await session.put(connection, resource, `heavy/${write % 4}`, fillerOf(heavyBytes, write));
+    await after(write);
+    await session.pace();
+  }
+}
+
+/** Takes a chunk of each answer from time to time while objects are written. */
+async function readSlowly(session: AttackSession, delivery: number): Promise<void> {
+  const { resource } = session.target.bulk;
+  const connection = session.connect({ window: 16_384 });
+  const request = watchRequest({ resource, initial: true, delivery });
+  const readers = Array.from({ length: 20 }, () => connection.call(paths.watch, request));
+  await session.untilAll(readers.map((reader) => reader?.begun()));
+  await replaceHeavyObjects(session, session.connect(), (write) => {
+    readers[write % readers.length]?.stream.read(1_024);
+  });
+}
+
+/**
+ * Reasons to keep what was. Each costs the client a few small calls, besides writes that may as well be those of
+ * honest clients; a server that keeps states, or events from one on, for as long as somebody might want them, keeps
+ * all that is written since.
+ */
+export const keptPast: Attacks = {
+  /** What is written meanwhile is owed to these streams, so that it is kept up to a cap of each. */
+  "slow readers of initial states, every event": {
+    ...{ weight: 3, mayHold: 80 },
+    run: (session) => readSlowly(session, deliveries.everyEvent),
+  },
+  "slow readers of initial states, latest state": {
+    ...{ weight: 3, mayHold },
+    run: (session) => readSlowly(session, deliveries.latestState),
+  },
+  /** Each state is wholly other than the one before, and is asked for so that it is kept. */
+  "Lists EXACT of heavy states": {
+    ...{ weight: 1, mayHold },
+    run: async (session) => {
+      const { resource } = session.target.bulk;
+      const connection = session.connect();
+      let before = 0;
+      await replaceHeavyObjects(session, connection, async (write) => {
+        if (write % 4 !== 3) return;
+        const revision = before;
+        before = await session.revision(connection);
+        if (revision === 0) return;
+        const list = { resource, prefix: "heavy/", match: match.exact, revision, pageSize: 1 };
+        await session.untilAll([connection.call(paths.list, listRequest(list))?.drain().closed]);
+      });
+    },
+  },
+  /** The second page comes more than a second after the first, with a write before and many after it. */
+  "second pages of prefixes that nobody else lists": {
+    ...{ weight: 4, mayHold },
+    run: async (session) => {
+      const { resource } = session.target.bulk;
+      const connection = session.connect();
+      const held = await firstPages(session, connection, 12);
+      await session.put(connection, resource, "pages/0", fillerOf(1_000, 0));
+      await session.pause(1_500);
+      for (const page of held) await askNext(session, connection, page);
+      await replaceHeavyObjects(session, connection, () => {});
+    },
+  },
+};
