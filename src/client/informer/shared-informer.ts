@@ -86,7 +86,7 @@ export class SharedInformer<T> {
     this.#ownStorage = options.closesStorage === true ? options.storage : undefined;
     this.#reports = new ErrorReports(options.onError, logger);
     this.#indexer = new Indexer(options.indexers);
-    const maxBytes = wholeNumber("maxBytes", options.maxBytes) ?? defaultMaxBytes;
+    const maxBytes = wholeNumber("maxBytes", options.maxBytes, 1) ?? defaultMaxBytes;
     const intake = new ObjectIntake(codec, name, options.transform);
     const updates = new IndexerUpdates(this.#indexer, intake, {
       onChange: (notification, isSync) => this.#distribute(notification, isSync),
@@ -333,7 +333,10 @@ function resyncPeriod(ms: number | undefined): number | undefined {
   );
 }
 
-function wholeNumber(option: string, size: number | undefined): number | undefined {
-  if (size === undefined || (Number.isInteger(size) && size >= 0)) return size;
-  throw invalidRequest(option, `${option} is ${size}: it has to be a whole number, from 0 on.`);
+function wholeNumber(option: string, size: number | undefined, least = 0): number | undefined {
+  if (size === undefined || (Number.isInteger(size) && size >= least)) return size;
+  throw invalidRequest(
+    option,
+    `${option} is ${size}: it has to be a whole number, from ${least} on.`,
+  );
 }

@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, test } from "vitest";
 import type { ReflectorFailure } from "../../../src/reflector/reflector.ts";
 import type { ListRequest, ListResult } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
@@ -73,6 +73,16 @@ describe("An informer of more than it may hold", () => {
     expect(storage.listed).toBeLessThan(120);
     await informed.informer.stop();
   });
+});
+
+test.each([
+  ["maxBytes", 0],
+  ["maxBytes", Number.NaN],
+  ["queueBytes", -1],
+])("An informer whose %s is %d can't be made.", (option, value) => {
+  expect(() => new Informed({ [option]: value })).toThrow(
+    expect.objectContaining({ reason: "INVALID_REQUEST", field: option }),
+  );
 });
 
 /** However often the next page is asked for, there is one. */
