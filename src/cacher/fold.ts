@@ -1,5 +1,5 @@
 import { type EventType, WatchEvent } from "../storage/event.ts";
-import { type StoredObject, weight } from "../storage/object.ts";
+import { heldWeight, type StoredObject } from "../storage/object.ts";
 
 /** What has become of one object since the fold began. */
 interface Entry {
@@ -110,5 +110,5 @@ function foldedType(first: EventType, last: EventType): EventType {
 }
 
 function cost({ previous, last }: Entry): number {
-  return weight(last.object) + (previous === undefined ? 0 : weight(previous));
+  return heldWeight(last.object) + (previous === undefined ? 0 : heldWeight(previous));
 }

@@ -1,6 +1,6 @@
 import type { Clock } from "../clock.ts";
 import { WatchEvent } from "../storage/event.ts";
-import { type StoredObject, weight } from "../storage/object.ts";
+import { heldWeight, type StoredObject } from "../storage/object.ts";
 import type { OlderEvents } from "./older-events.ts";
 import type { Difference } from "./state-difference.ts";
 
@@ -24,7 +24,10 @@ export class HistoryNode {
   revision: number;
   /** Counts the events of this history. Only differences mean something: older events may be put before 0. */
   readonly sequence: number;
-  /** The weights of all events up to and including this one, in bytes. Only differences mean something. */
+  /**
+   * What all events up to and including this one take, in bytes, with the objects before them: these are held for
+   * as long as the event is, whatever becomes of the event that they came with. Only differences mean something.
+   */
   readonly bytes: number;
   /** When it arrived, by the clock. */
   readonly arrivedAt: number;
@@ -241,7 +244,8 @@ function appendNode(
   previous: StoredObject | undefined,
   now: number,
 ): HistoryNode {
-  const bytes = last.bytes + event.weight + (previous === undefined ? 0 : weight(previous));
+  const before = previous === undefined ? 0 : heldWeight(previous);
+  const bytes = last.bytes + event.weight + before;
   const node = new HistoryNode(event, previous, event.revision, last.sequence + 1, bytes, now);
   last.next = node;
   return node;

@@ -1,5 +1,5 @@
 import type { WatchEvent } from "../storage/event.ts";
-import { type StoredObject, weight } from "../storage/object.ts";
+import { heldWeight, type StoredObject } from "../storage/object.ts";
 import { HistoryNode } from "./history.ts";
 
 /**
@@ -45,7 +45,7 @@ export class OlderEvents {
     }
     this.#nodes.push(this.#oldest);
     this.#sequence--;
-    this.#bytes -= event.weight + (previous === undefined ? 0 : weight(previous));
+    this.#bytes -= heldWeight(event.object) + (previous === undefined ? 0 : heldWeight(previous));
   }
 
   /** Links them to what is newer. Returns the node that they begin after. */

@@ -1,6 +1,6 @@
 import type { Clock } from "../clock.ts";
 import { type WatchBatch, WatchEvent } from "../storage/event.ts";
-import { type StoredObject, weight } from "../storage/object.ts";
+import { heldWeight, type StoredObject } from "../storage/object.ts";
 import { Attribution } from "./attribution.ts";
 import { FieldIndex } from "./field-index.ts";
 import { History, type HistoryBounds } from "./history.ts";
@@ -107,7 +107,7 @@ export class WatchCache {
     for (const object of objects) {
       this.#attribution.of(object);
       index.replace(undefined, object);
-      bytes += weight(object);
+      bytes += heldWeight(object);
     }
     this.#state = state;
     this.#index = index;
@@ -169,7 +169,7 @@ export class WatchCache {
       }
       this.#state.delete(object.key);
       this.#index.replace(previous, undefined);
-      this.#objectBytes -= weight(previous);
+      this.#objectBytes -= heldWeight(previous);
       const deleted = previous.deletedAt(event.revision);
       this.#history.append(new WatchEvent("DELETED", deleted, undefined), previous, now);
       return;
@@ -177,9 +177,11 @@ export class WatchCache {
     this.#attribution.of(object);
     this.#state.set(object);
     this.#index.replace(previous, object);
-    this.#objectBytes += weight(object) - (previous === undefined ? 0 : weight(previous));
+    this.#objectBytes += heldWeight(object) - (previous === undefined ? 0 : heldWeight(previous));
     const type = previous === undefined ? "ADDED" : "MODIFIED";
-    const known = event.type === type && event.previous === undefined;
+    // The event as it came has the weight that the object had before its attributes were read.
+    const isSame = event.type === type && event.previous === undefined;
+    const known = isSame && event.weight === heldWeight(object);
     this.#history.append(known ? event : new WatchEvent(type, object, undefined), previous, now);
   }
 

@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from "node:net";
 import { finished } from "node:stream/promises";
 import type { Logger } from "pino";
+import { IdleConnections } from "./idle-connections.ts";
 
 /** One of the things that have to be right before requests are sent here. */
 export interface ReadinessCheck {
@@ -41,10 +42,12 @@ interface Answer {
   readonly contentType?: string;
 }
 
-/** How long a request may take to arrive, and an answer to be taken, in milliseconds. */
+/** How long a connection may be idle, and a client may take nothing of its answer, in milliseconds. */
 const patienceMs = 10_000;
-/** Probes and collectors are few. */
-const maxConnections = 64;
+/** How long a request may take to arrive, from when its connection was opened or the one before was answered. */
+const requestMs = 5_000;
+/** Probes and collectors are few. Above this the connections are closed that have been idle for longest. */
+const maxConnections = 256;
 const maxHeaderBytes = 8 * 1024;
 
 /**
@@ -61,14 +64,16 @@ export async function startAdmin(options: AdminOptions): Promise<RunningAdmin> {
   const server = createServer(
     {
       maxHeaderSize: maxHeaderBytes,
-      headersTimeout: patienceMs,
-      requestTimeout: patienceMs,
-      connectionsCheckingInterval: patienceMs / 2,
+      headersTimeout: requestMs,
+      requestTimeout: requestMs,
+      connectionsCheckingInterval: requestMs / 5,
       keepAliveTimeout: patienceMs,
     },
-    (request, response) => void respond(request, response, options),
+    (request, response) => {
+      void respond(request, response, options, () => connections.asked(request.socket));
+    },
   );
-  server.maxConnections = maxConnections;
+  const connections = new IdleConnections(server, maxConnections);
   server.setTimeout(patienceMs);
   const { host, port } = options.listen;
   await listen(server, host, port);
@@ -102,6 +107,7 @@ async function respond(
   request: IncomingMessage,
   response: ServerResponse,
   options: AdminOptions,
+  onAsked: () => void,
 ): Promise<void> {
   try {
     // A body means nothing here, but an answer that overtakes it could be lost with the connection.
@@ -109,6 +115,7 @@ async function respond(
   } catch {
     return; // The client has gone, or took too long and has been told by Node.js.
   }
+  onAsked();
   let answer: Answer;
   try {
     answer = await answerTo(request, options);

@@ -1,4 +1,4 @@
-import { type StoredObject, weight } from "./object.ts";
+import { heldWeight, type StoredObject } from "./object.ts";
 
 export type EventType = "ADDED" | "MODIFIED" | "DELETED";
 
@@ -12,14 +12,14 @@ export class WatchEvent {
   readonly object: StoredObject;
   /** The object just before. Undefined where there was none, or the reader did not ask. */
   readonly previous: StoredObject | undefined;
-  /** What it costs to hold, in bytes. */
+  /** What it takes in memory, in bytes, with the attributes that its objects had when it was made. */
   readonly weight: number;
 
   constructor(type: EventType, object: StoredObject, previous: StoredObject | undefined) {
     this.type = type;
     this.object = object;
     this.previous = previous;
-    this.weight = weight(object) + (previous === undefined ? 0 : weight(previous));
+    this.weight = heldWeight(object) + (previous === undefined ? 0 : heldWeight(previous));
   }
 
   /** The revision of the change. */

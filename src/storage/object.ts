@@ -1,3 +1,9 @@
+/** What a codec has read out of an object's value, as far as that matters here. */
+export interface KeptAttributes {
+  /** What it takes to keep it, in bytes. */
+  readonly bytes: number;
+}
+
 /**
  * One object as it stands at one revision. Immutable and shared by everyone who holds it: the cache,
  * its history, every watcher, every answer.
@@ -16,7 +22,7 @@ export class StoredObject {
   /** 0n: none. Uses 63 bits, more than a `number` holds. */
   readonly lease: bigint;
   /** What a codec has read out of the value, kept here by whoever asked first. Not part of what it is. */
-  attributes: object | undefined;
+  attributes: KeptAttributes | undefined;
   /** Holds the value, from `valueStart` up to `valueEnd`. */
   readonly content: Uint8Array;
   readonly valueStart: number;
@@ -81,11 +87,19 @@ export class StoredObject {
 }
 
 /**
- * What an object of this size costs to hold, in bytes: what every bound in bytes counts. An estimate:
- * its content and 64 bytes for the numbers and references around it.
+ * About how large an object is where it is sent or stored, in bytes: what the sizes of pages and stores count. Its
+ * key and its value, and 64 bytes for the numbers and what is around them.
  */
 export function weight(object: StoredObject): number {
   return object.key.length + object.valueBytes + 64;
+}
+
+/**
+ * What an object costs to hold, in bytes: what every bound of what is kept in memory counts. An estimate, which
+ * grows when its attributes are read: whoever adds it to a sum keeps the number, or has them read before.
+ */
+export function heldWeight(object: StoredObject): number {
+  return weight(object) + (object.attributes?.bytes ?? 0);
 }
 
 /** Whether both are the same object at the same revision, in everything that a store says of it. */

@@ -4,7 +4,7 @@ import type { HistoryNode } from "../../src/cacher/history.ts";
 import { defaultHistoryBounds } from "../../src/cacher/history.ts";
 import { WatchCache } from "../../src/cacher/watch-cache.ts";
 import { type EventType, WatchBatch, WatchEvent } from "../../src/storage/event.ts";
-import { StoredObject, weight } from "../../src/storage/object.ts";
+import { heldWeight, StoredObject } from "../../src/storage/object.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { cornerText, event, object, short } from "./objects.ts";
 
@@ -49,7 +49,7 @@ describe("A watch cache", () => {
     expect(held(cache)).toEqual(taken);
     expect([cache.revision, cache.changedAt, cache.history.floor.revision]).toEqual([9, 9, 9]);
     expect(cache.history.length).toBe(0);
-    expect(cache.objectBytes).toBe(taken.reduce((sum, each) => sum + weight(each), 0));
+    expect(cache.objectBytes).toBe(taken.reduce((sum, each) => sum + heldWeight(each), 0));
   });
 
   it("leaves what was read before as it was when the state is replaced", () => {
@@ -219,7 +219,7 @@ describe("Any series of writes", () => {
           Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)),
         );
         expect(held(cache)).toEqual(objects);
-        expect(cache.objectBytes).toBe(objects.reduce((sum, each) => sum + weight(each), 0));
+        expect(cache.objectBytes).toBe(objects.reduce((sum, each) => sum + heldWeight(each), 0));
         expect(told(cache)).toEqual(happened);
         expect(cache.unknownDeletes).toBe(0);
       }),
