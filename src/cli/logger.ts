@@ -1,6 +1,7 @@
 import { type DestinationStream, destination, type Logger, pino } from "pino";
 import { z } from "zod";
 import type { LogFormat, LogLevel } from "../config/config.ts";
+import { WatchFanoutError } from "../errors.ts";
 import { printableText } from "./printable.ts";
 
 export interface LoggerOptions {
@@ -14,7 +15,8 @@ export interface LoggerOptions {
 export function createLogger(options: LoggerOptions): Logger {
   const sink = options.destination ?? stderrSink();
   const { level } = options;
-  const base = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime };
+  const serializers = { err: errorFields };
+  const base = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime, serializers };
   if (options.format === "json") {
     return pino({ ...base, formatters: { level: (label) => ({ level: label }) } }, sink);
   }
@@ -26,6 +28,33 @@ function stderrSink(): DestinationStream {
   // Whoever read the log has gone. That is no reason to stop serving.
   sink.on("error", () => {});
   return sink;
+}
+
+/**
+ * An error as the log has it. What the network or etcd does is no fault of ours: that is told in one line, with its
+ * reason and what it came of. Where anything else comes from is told as well.
+ */
+function errorFields(error: unknown): unknown {
+  if (!(error instanceof Error)) return error;
+  if (!isExpected(error)) return pino.stdSerializers.err(error);
+  const { name, message } = error;
+  const reason = error instanceof WatchFanoutError ? { reason: error.reason } : {};
+  return { type: name, ...reason, message: withCauses(message, error.cause) };
+}
+
+/** Whether it is something that happens to every service, now and then. */
+function isExpected(error: Error): boolean {
+  if (error instanceof WatchFanoutError) return error.reason !== "INTERNAL";
+  // What the operating system says, mostly of a socket.
+  return "syscall" in error;
+}
+
+/** The message, with those of its causes that it does not repeat. */
+function withCauses(message: string, cause: unknown): string {
+  if (!(cause instanceof Error)) return message;
+  const told = "details" in cause ? String(cause.details) : cause.message;
+  const isNew = told !== "" && !message.includes(told);
+  return withCauses(isNew ? `${message}: ${told}` : message, cause.cause);
 }
 
 const entry = z.looseObject({ level: z.number(), time: z.string(), msg: z.string().optional() });
