@@ -97,7 +97,8 @@ describe("The HTTP/2 below grpc-js", () => {
   });
 
   test("is done without where it looks otherwise", () => {
-    const listeners = { stream: () => {}, connection: () => {}, error: () => {} };
+    const nothing = () => {};
+    const listeners = { stream: nothing, connection: nothing, session: nothing, error: nothing };
     expect(listenToHttp2({ http2Servers: [] } as unknown as Server, listeners)).toBe(0);
     boundResets({} as unknown as Server, { burst: 1, perSecond: 1 });
   });
