@@ -102,6 +102,11 @@ export function revisionTooNew(requested: number, current: number): WatchFanoutE
   );
 }
 
+/** A revision as messages have it. The largest that a `number` holds exactly stands for all that are above. */
+function revisionText(revision: number): string {
+  return revision === Number.MAX_SAFE_INTEGER ? `${revision} or above` : String(revision);
+}
+
 /** `historyId` is the id of the history that the store has now, where that is known. */
 export function historyChanged(
   requested: number,
@@ -110,7 +115,7 @@ export function historyChanged(
 ): WatchFanoutError {
   return new WatchFanoutError(
     "HISTORY_CHANGED",
-    `Revision ${requested} is above the store's own, ${current}: it comes from another history. ` +
+    `Revision ${revisionText(requested)} is above the store's own, ${current}: it comes from another history. ` +
       "List anew and go on from there.",
     { metadata: { history_id: historyId } },
   );
@@ -132,7 +137,7 @@ export function revisionConflict(
   modRevision: number,
 ): WatchFanoutError {
   const stands = modRevision === 0 ? "it does not exist" : `it stands at ${modRevision}`;
-  const wanted = expected === 0 ? "not to exist" : `to stand at revision ${expected}`;
+  const wanted = expected === 0 ? "not to exist" : `to stand at revision ${revisionText(expected)}`;
   return new WatchFanoutError(
     "REVISION_CONFLICT",
     `Nothing was written: ${JSON.stringify(key)} was expected ${wanted}, but ${stands}. ` +

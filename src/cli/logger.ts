@@ -2,6 +2,7 @@ import { type DestinationStream, destination, type LogFn, type Logger, pino } fr
 import { z } from "zod";
 import { type Clock, systemClock } from "../clock.ts";
 import type { LogFormat, LogLevel } from "../config/config.ts";
+import { WatchFanoutError } from "../errors.ts";
 import { LogRate } from "./log-rate.ts";
 import { printableText } from "./printable.ts";
 
@@ -68,13 +69,12 @@ function shortened(fields: Record<string, unknown>): Record<string, unknown> {
   return short;
 }
 
-function shortenedError(error: Error): unknown {
-  const { message, stack, ...more } = pino.stdSerializers.err(error);
-  return {
-    ...shortened(more),
-    message: cut(message, maxTextLength),
-    stack: cut(stack, maxStackLength),
-  };
+function shortenedError(error: unknown): unknown {
+  const fields = errorFields(error);
+  if (typeof fields !== "object" || fields === null) return fields;
+  const short = shortened({ ...fields });
+  const stack: unknown = Reflect.get(fields, "stack");
+  return typeof stack === "string" ? { ...short, stack: cut(stack, maxStackLength) } : short;
 }
 
 function cut(text: string, length: number): string {
@@ -86,6 +86,33 @@ function stderrSink(): DestinationStream {
   // Whoever read the log has gone. That is no reason to stop serving.
   sink.on("error", () => {});
   return sink;
+}
+
+/**
+ * An error as the log has it. What the network or etcd does is no fault of ours: that is told in one line, with its
+ * reason and what it came of. Where anything else comes from is told as well.
+ */
+function errorFields(error: unknown): unknown {
+  if (!(error instanceof Error)) return error;
+  if (!isExpected(error)) return pino.stdSerializers.err(error);
+  const { name, message } = error;
+  const reason = error instanceof WatchFanoutError ? { reason: error.reason } : {};
+  return { type: name, ...reason, message: withCauses(message, error.cause) };
+}
+
+/** Whether it is something that happens to every service, now and then. */
+function isExpected(error: Error): boolean {
+  if (error instanceof WatchFanoutError) return error.reason !== "INTERNAL";
+  // What the operating system says, mostly of a socket.
+  return "syscall" in error;
+}
+
+/** The message, with those of its causes that it does not repeat. */
+function withCauses(message: string, cause: unknown): string {
+  if (!(cause instanceof Error)) return message;
+  const told = "details" in cause ? String(cause.details) : cause.message;
+  const isNew = told !== "" && !message.includes(told);
+  return withCauses(isNew ? `${message}: ${told}` : message, cause.cause);
 }
 
 const entry = z.looseObject({ level: z.number(), time: z.string(), msg: z.string().optional() });

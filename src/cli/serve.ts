@@ -46,7 +46,9 @@ function redirectGrpcLog(logger: Logger): void {
 /** A state that nobody foresaw must not go on serving: what it serves could be wrong. */
 function exitOnFault(logger: Logger): void {
   process.on("uncaughtException", (error, origin) => {
-    logger.fatal({ err: error, origin }, "a fault in watch-fanout; the process ends");
+    // Whatever it is, nobody has caught it: where it comes from has to be known.
+    const err = new Error(error.message, { cause: error });
+    logger.fatal({ err, origin }, "a fault in watch-fanout; the process ends");
     process.exit(exitCodes.failed);
   });
 }

@@ -1,22 +1,21 @@
 import { invalidRequest } from "../errors.ts";
 import type { Duration__Output } from "../wire/generated/google/protobuf/Duration.ts";
 
-/** A count or a revision: an int64 that is not negative and that a `number` holds exactly. */
-export function countOf(field: string, text: string): number {
+/**
+ * A revision: an int64 that is not negative. No store has got to the largest integer that a `number` holds exactly, so
+ * what is above stands for the same: a revision that is above the store's own, and where no object stands.
+ */
+export function revisionOf(field: string, text: string): number {
   const value = BigInt(text);
   if (value < 0n) throw invalidRequest(field, `${field} is ${text}. It must not be negative.`);
-  if (value > BigInt(Number.MAX_SAFE_INTEGER)) {
-    throw invalidRequest(
-      field,
-      `${field} is ${text}. It must not be above ${Number.MAX_SAFE_INTEGER}, which no store reaches.`,
-    );
-  }
-  return Number(value);
+  return value > maxRevision ? Number.MAX_SAFE_INTEGER : Number(value);
 }
 
-/** As `countOf`, of a field that may be absent. */
-export function optionalCountOf(field: string, text: string | undefined): number | undefined {
-  return text === undefined ? undefined : countOf(field, text);
+const maxRevision = BigInt(Number.MAX_SAFE_INTEGER);
+
+/** As `revisionOf`, of a field that may be absent. */
+export function optionalRevisionOf(field: string, text: string | undefined): number | undefined {
+  return text === undefined ? undefined : revisionOf(field, text);
 }
 
 export function leaseOf(field: string, text: string): bigint {

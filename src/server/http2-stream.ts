@@ -19,6 +19,8 @@ export interface Http2Listeners {
   readonly stream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void;
   /** With TLS: before the handshake. */
   readonly connection: (socket: Socket) => void;
+  /** A connection begins to speak HTTP/2. */
+  readonly session: (session: ServerHttp2Session) => void;
   /** grpc-js listens to errors only while it binds; later ones would end the process. */
   readonly error: (error: Error) => void;
 }
@@ -61,6 +63,7 @@ export function listenToHttp2(server: Server, listeners: Http2Listeners): number
     http2Server.removeAllListeners("stream");
     http2Server.on("stream", listeners.stream);
     http2Server.prependListener("connection", listeners.connection);
+    http2Server.on("session", listeners.session);
     http2Server.on("error", listeners.error);
   }
   return http2Servers.size;

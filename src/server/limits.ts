@@ -28,6 +28,13 @@ export interface ServerLimits {
    */
   readonly maxCancelsPerSecond: number;
   /**
+   * How many connections may be open. Beyond that a new one takes the place of the one that has been without a call
+   * for longest, and is refused while all have calls. Default 20,000.
+   */
+  readonly maxConnections: number;
+  /** How long a connection may take to finish its TLS handshake. Default 10 s. */
+  readonly handshakeMs: number;
+  /**
    * After how long a connection is asked whether it still lives. Default 30 s. Equivalent to
    * GRPC_ARG_KEEPALIVE_TIME_MS.
    */
@@ -79,6 +86,8 @@ export const defaultServerLimits: ServerLimits = {
   maxKeptBytesPerConnection: 32 * 1024 ** 2,
   maxKeptBytes: 256 * 1024 ** 2,
   maxCancelsPerSecond: 1_000,
+  maxConnections: 20_000,
+  handshakeMs: 10_000,
   keepaliveTimeMs: 30_000,
   keepaliveTimeoutMs: 20_000,
   responseFlushMs: 60_000,

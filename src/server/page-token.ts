@@ -62,7 +62,8 @@ export function decodePageToken(text: string, request: string): PagePosition {
   }
   const keyStart = headBytes + (token[headBytes - 1] ?? 0);
   return {
-    revision: Number(token.readBigUInt64BE(1 + checkBytes)),
+    // Above that is no revision of any store, which is for the store to say.
+    revision: Math.min(Number(token.readBigUInt64BE(1 + checkBytes)), Number.MAX_SAFE_INTEGER),
     historyId: token.toString("utf8", headBytes, keyStart),
     startAfter: token.toString("utf8", keyStart),
   };

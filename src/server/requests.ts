@@ -15,7 +15,7 @@ import type { ListRequest__Output } from "../wire/generated/watchfanout/v1/ListR
 import type { PutRequest__Output } from "../wire/generated/watchfanout/v1/PutRequest.ts";
 import type { RevisionMatch__Output } from "../wire/generated/watchfanout/v1/RevisionMatch.ts";
 import type { WatchRequest__Output } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
-import { countOf, durationOf, keyOf, leaseOf, optionalCountOf } from "./field-values.ts";
+import { durationOf, keyOf, leaseOf, optionalRevisionOf, revisionOf } from "./field-values.ts";
 import { decodePageToken } from "./page-token.ts";
 import { maxTimerMs } from "./request-headers.ts";
 
@@ -48,7 +48,7 @@ export function checkHistory(known: string, current: string): void {
 export function parseGet(request: GetRequest__Output): GetRequest {
   return {
     key: keyOf(request.key),
-    at: requirementOf(request.revision_match, countOf("revision", request.revision)),
+    at: requirementOf(request),
   };
 }
 
@@ -64,7 +64,7 @@ export function parseList(
   maxBytes: number,
 ): Listing {
   const { prefix, page_size: limit, page_token: token } = request;
-  const at = requirementOf(request.revision_match, countOf("revision", request.revision));
+  const at = requirementOf(request);
   if (limit < 0) {
     throw invalidRequest("page_size", `page_size is ${limit}. It must not be negative.`);
   }
@@ -99,7 +99,7 @@ export function parseWatch(
 ): CacheWatchRequest {
   return {
     scope: scopeOf(request),
-    afterRevision: optionalCountOf("after_revision", request.after_revision),
+    afterRevision: optionalRevisionOf("after_revision", request.after_revision),
     sendInitialEvents: request.send_initial_events,
     delivery: deliveries[request.delivery],
     withPrevious: request.include_previous,
@@ -120,7 +120,7 @@ export function parsePut(request: PutRequest__Output): PutRequest {
   return {
     key: keyOf(request.key),
     value: request.value,
-    expectedModRevision: optionalCountOf("expected_mod_revision", request.expected_mod_revision),
+    expectedModRevision: optionalRevisionOf("expected_mod_revision", request.expected_mod_revision),
     lease,
     ttlSeconds,
     historyId: request.history_id,
@@ -128,7 +128,7 @@ export function parsePut(request: PutRequest__Output): PutRequest {
 }
 
 export function parseDelete(request: DeleteRequest__Output): DeleteRequest {
-  const expected = optionalCountOf("expected_mod_revision", request.expected_mod_revision);
+  const expected = optionalRevisionOf("expected_mod_revision", request.expected_mod_revision);
   if (expected === 0) {
     throw invalidRequest(
       "expected_mod_revision",
@@ -151,8 +151,11 @@ const matches = {
   REVISION_MATCH_EXACT: "EXACT",
 } as const satisfies Record<RevisionMatch__Output, RevisionRequirement["match"]>;
 
-function requirementOf(wireMatch: RevisionMatch__Output, revision: number): RevisionRequirement {
-  const match = matches[wireMatch];
+function requirementOf(
+  request: Pick<GetRequest__Output, "revision" | "revision_match">,
+): RevisionRequirement {
+  const match = matches[request.revision_match];
+  const revision = revisionOf("revision", request.revision);
   if (match === "EXACT" || match === "NOT_OLDER_THAN") {
     if (revision > 0) return { match, revision };
     throw invalidRequest(
@@ -163,7 +166,7 @@ function requirementOf(wireMatch: RevisionMatch__Output, revision: number): Revi
   if (revision === 0) return { match };
   throw invalidRequest(
     "revision",
-    `revision is ${revision}, but revision_match ${match} takes none. Leave it out, or ask for EXACT ` +
+    `revision is ${request.revision}, but revision_match ${match} takes none. Leave it out, or ask for EXACT ` +
       "or NOT_OLDER_THAN.",
   );
 }

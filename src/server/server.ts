@@ -1,6 +1,5 @@
 import { X509Certificate } from "node:crypto";
 import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
-import type { Socket } from "node:net";
 import { createSecureContext } from "node:tls";
 import { Server, ServerCredentials, status } from "@grpc/grpc-js";
 import type { Logger } from "pino";
@@ -12,6 +11,7 @@ import { listWatchService, writeService } from "../wire/services.ts";
 import { healthService, reflectionServices } from "../wire/standard-services.ts";
 import { BytePool } from "./byte-pool.ts";
 import { type CallContext, methodOf, type RpcObserver, type ServedResource } from "./calls.ts";
+import { Connections } from "./connections.ts";
 import { addToGrpcJs, boundRequestTime } from "./grpc-js-fallback.ts";
 import { HealthService, type ServingStatus } from "./health-service.ts";
 import { boundHttp2, listenToHttp2, refuseStream, statusCodeOf } from "./http2-stream.ts";
@@ -75,7 +75,7 @@ export class RunningServer {
   readonly #plainCalls: PlainCalls;
   readonly #streams: OpenStreams;
   readonly #pacing: StreamPacing;
-  readonly #sockets = new Set<Socket>();
+  readonly #connections: Connections;
   readonly #endFlushMs: number;
   #openCalls = 0;
   /** While the server drains: is called when no call is open any more. */
@@ -99,6 +99,7 @@ export class RunningServer {
     const tooMuchKept = () => tooMuchAskedFor(limits.maxKeptBytesPerConnection);
     const openings = new StreamOpenings(new TimeSliceScheduler(clock), kept, tooMuchKept);
     this.#pacing = new StreamPacing(clock, (session) => openings.waiting(session));
+    this.#connections = new Connections(clock, limits);
     this.#sendBudget = new SendBudget(clock, {
       maxBytes: limits.maxUnsentBytes,
       maxBytesPerConnection: limits.maxUnsentBytesPerConnection,
@@ -175,6 +176,11 @@ export class RunningServer {
     return this.#streams.size;
   }
 
+  /** How many connections are open. */
+  get connections(): number {
+    return this.#connections.size;
+  }
+
   /** Of answers and watch frames that clients have not accepted; memory that several share counts once. */
   get unsentBytes(): number {
     return this.#sendBudget.bytes;
@@ -194,10 +200,8 @@ export class RunningServer {
     const { logger } = this.#options;
     const listening = listenToHttp2(this.#server, {
       stream: (stream, headers) => this.#onStream(stream, headers),
-      connection: (socket) => {
-        this.#sockets.add(socket);
-        socket.once("close", () => this.#sockets.delete(socket));
-      },
+      connection: (socket) => this.#connections.add(socket),
+      session: (session) => this.#connections.begun(session),
       error: (error) => logger.error({ err: error }, "the gRPC port failed to take a connection"),
     });
     if (listening === 0) {
@@ -229,7 +233,7 @@ export class RunningServer {
     const { clock } = this.#options;
     const bound = clock.setTimeout(() => {
       this.#server.forceShutdown();
-      this.#cutConnections();
+      this.#connections.cut();
     }, withinMs);
     const unread = clock.setTimeout(() => {
       this.#plainCalls.refuseUnread();
@@ -237,18 +241,13 @@ export class RunningServer {
     // Whoever has said nothing, or not enough to be told of the end, would never close by itself.
     let flush: Timer | undefined;
     this.#onIdle = () => {
-      flush ??= clock.setTimeout(() => this.#cutConnections(), this.#endFlushMs);
+      flush ??= clock.setTimeout(() => this.#connections.cut(), this.#endFlushMs);
     };
     if (this.#openCalls === 0) this.#onIdle();
     await closed;
     bound.cancel();
     unread.cancel();
     flush?.cancel();
-  }
-
-  /** Among them those that have not come as far as a session. */
-  #cutConnections(): void {
-    for (const socket of this.#sockets) socket.destroy();
   }
 
   #initialHealth(): Map<string, ServingStatus> {
@@ -304,7 +303,10 @@ export class RunningServer {
     dropDistantDeadline(headers);
     this.#openCalls++;
     const onEnded = this.#observe(stream, headers[":path"] ?? "");
+    const { session } = stream;
+    const onClosed = session === undefined ? undefined : this.#connections.opened(session);
     stream.on("close", () => {
+      onClosed?.();
       this.#openCalls--;
       if (this.#openCalls === 0) this.#onIdle?.();
       onEnded?.();

@@ -68,6 +68,30 @@ test("an etcd that is too old is refused with its version and the one that is ne
   close();
 });
 
+test.each(["text", "json"])(
+  "an etcd that is away is one line in the log each time, as %s",
+  async (format) => {
+    const { process } = await startServe([
+      ...["--etcd", "http://127.0.0.1:1", "--resource", "all=", "--log-format", format],
+    ]);
+    await using _ = process;
+    // What happened, with whom, what is done about it and when.
+    await process.said(/(.*127\.0\.0\.1:1 does not answer.*\n){3}/);
+    process.kill("SIGTERM");
+    const { stderr } = await process.exit;
+    const lines = stderr.trimEnd().split("\n");
+    const failures = lines.filter((line) => line.includes("ECONNREFUSED"));
+    expect(failures.length).toBeGreaterThanOrEqual(3);
+    for (const line of failures) {
+      expect(line).toMatch(/listing anew.*pauseMs|pauseMs.*listing anew/);
+      expect(line.match(/ECONNREFUSED/g)).toHaveLength(1);
+    }
+    // Beside them what every process says when it ends, and no stack.
+    expect(lines.length - failures.length).toBeLessThanOrEqual(2);
+    expect(stderr).not.toContain("    at ");
+  },
+);
+
 test("the etcd password is neither shown nor logged", async () => {
   const { process, admin } = await startServe(
     ["--etcd", "http://127.0.0.1:1", "--resource", "all=", "--log-level", "trace"],

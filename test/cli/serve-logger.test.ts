@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { createLogger } from "../../src/cli/logger.ts";
 import type { LogFormat, LogLevel } from "../../src/config/config.ts";
+import { upstreamUnavailable, WatchFanoutError } from "../../src/errors.ts";
 
 function logged(format: LogFormat, level: LogLevel = "info") {
   const written: string[] = [];
@@ -49,6 +50,48 @@ describe("as JSON", () => {
     });
   });
 });
+
+describe.each(["text", "json"] as const)(
+  "what is expected to fail now and then, as %s,",
+  (format) => {
+    test.each([
+      [
+        "No etcd. Try again.: ECONNREFUSED",
+        upstreamUnavailable("No etcd. Try again.", new Error("ECONNREFUSED")),
+      ],
+      ["EMFILE", Object.assign(new Error("accept EMFILE"), { syscall: "accept" })],
+    ])("is one line without a stack, at any level: %s", (said, err) => {
+      const { written, logger } = logged(format);
+      logger.error({ err }, "it failed");
+      expect(written).toHaveLength(1);
+      expect(written[0]).toMatch(/^[^\n]*\n$/);
+      expect(written[0]).toContain(said);
+      expect(written[0]).not.toContain("serve-logger.test.ts");
+    });
+
+    test("says what it came of, once", () => {
+      const { written, logger } = logged(format);
+      const refused = new Error("connect ECONNREFUSED");
+      const err = upstreamUnavailable(
+        "No etcd (it is away).",
+        new Error("it is away", { cause: refused }),
+      );
+      logger.warn({ err }, "it failed");
+      expect(written[0]).toContain("No etcd (it is away).: connect ECONNREFUSED");
+    });
+  },
+);
+
+test.each(["text", "json"] as const)(
+  "a fault of ours is told with where it comes from, as %s",
+  (format) => {
+    for (const err of [new TypeError("oh"), new WatchFanoutError("INTERNAL", "oh")]) {
+      const { written, logger } = logged(format);
+      logger.error({ err }, "it failed");
+      expect(written[0]).toContain("serve-logger.test.ts");
+    }
+  },
+);
 
 test.each(["text", "json"] as const)("below its level nothing is written as %s", (format) => {
   const { written, logger } = logged(format, "error");

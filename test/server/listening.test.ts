@@ -97,7 +97,8 @@ describe("The HTTP/2 below grpc-js", () => {
   });
 
   test("is done without where it looks otherwise", () => {
-    const listeners = { stream: () => {}, connection: () => {}, error: () => {} };
+    const nothing = () => {};
+    const listeners = { stream: nothing, connection: nothing, session: nothing, error: nothing };
     expect(listenToHttp2({ http2Servers: [] } as unknown as Server, listeners)).toBe(0);
     boundHttp2({} as unknown as Server, { resetBurst: 1, resetsPerSecond: 1, headerBytes: 1 });
   });

@@ -10,14 +10,15 @@ import { ScriptedResource } from "./scripted-resource.ts";
 import { serve, serveThings } from "./served.ts";
 
 const resource = "things";
-const tooLarge = "9007199254740992";
+/** Above what a double holds exactly. */
+const unsafe = "9007199254740993";
 
 describe("A request that makes no sense is refused with the field that is wrong", () => {
   const exact = "REVISION_MATCH_EXACT";
   test.each<[string, string, object, string]>([
     ["an empty key", "get", { key: "" }, "key"],
     ["a negative revision", "get", { key: "a", revision: -1 }, "revision"],
-    ["a revision above 2^53-1", "get", { key: "a", revision: tooLarge }, "revision"],
+    ["a revision that its match takes none of", "get", { key: "a", revision: unsafe }, "revision"],
     ["EXACT without a revision", "get", { key: "a", revision_match: exact }, "revision"],
     [
       "NOT_OLDER_THAN without one",
@@ -48,7 +49,6 @@ describe("A request that makes no sense is refused with the field that is wrong"
     ["a negative one", "put", { key: "a", expected_mod_revision: -1 }, "expected_mod_revision"],
     ["an empty key to watch", "watch", { key: "" }, "key"],
     ["a negative revision to watch", "watch", { after_revision: -1 }, "after_revision"],
-    ["a far too large one", "watch", { after_revision: tooLarge }, "after_revision"],
     ["no interval", "watch", { bookmark_interval: {} }, "bookmark_interval"],
     ["a short one", "watch", { bookmark_interval: { nanos: 999_999_999 } }, "bookmark_interval"],
     ["a negative one", "watch", { bookmark_interval: { seconds: -5 } }, "bookmark_interval"],
