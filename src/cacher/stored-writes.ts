@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
-import { type Clock, pause } from "../clock.ts";
-import { hasReason, WatchFanoutError } from "../errors.ts";
+import type { Clock } from "../clock.ts";
+import { hasReason, upstreamUnavailable, WatchFanoutError } from "../errors.ts";
 import type { Reflector } from "../reflector/reflector.ts";
 import { isSameObject } from "../storage/object.ts";
 import type { DeleteRequest, PutRequest, Storage, WriteResult } from "../storage/storage.ts";
@@ -15,7 +15,7 @@ export interface StoredWritesParts {
   /** How the cache's history is told from the store's. */
   readonly history: Pick<
     Reflector,
-    "isFollowing" | "eras" | "nextEra" | "confirmHistory" | "disprove"
+    "isFollowing" | "eras" | "untilNextEra" | "confirmHistory" | "disprove"
   >;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -126,7 +126,9 @@ export class StoredWrites implements Pick<Storage, "put" | "delete"> {
       if (isSame === undefined) return "unknown";
       if (isSame && history.eras === eras) return "same";
     }
-    if (history.eras === eras) await this.#inTime(history.nextEra, signal);
+    if (history.eras === eras) {
+      await this.#inTime((over) => history.untilNextEra(over), signal);
+    }
     return history.eras === eras ? "unknown" : "other";
   }
 
@@ -134,8 +136,8 @@ export class StoredWrites implements Pick<Storage, "put" | "delete"> {
   async #isConfirmed(signal: AbortSignal | undefined): Promise<boolean | undefined> {
     const { history, logger, name } = this.#parts;
     try {
-      const confirmed = history.confirmHistory().then(() => true);
-      return await this.#inTime(confirmed, signal);
+      await this.#inTime((over) => history.confirmHistory(over), signal);
+      return true;
     } catch (error) {
       if (hasReason(error, "HISTORY_CHANGED")) return false;
       logger.debug({ err: error, resource: name }, "could not tell the history of a write");
@@ -143,14 +145,21 @@ export class StoredWrites implements Pick<Storage, "put" | "delete"> {
     }
   }
 
-  /** What `promise` becomes; undefined if it takes too long, or nobody waits any more. */
-  async #inTime<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T | undefined> {
+  /** What `ask` comes to, whose signal is aborted once it has taken too long or nobody waits any more. */
+  async #inTime<T>(
+    ask: (over: AbortSignal) => Promise<T>,
+    signal: AbortSignal | undefined,
+  ): Promise<T> {
     const over = new AbortController();
-    const late = pause(this.#parts.clock, findingOutMs, signal, over.signal).then(() => undefined);
+    const giveUp = (): void => over.abort(upstreamUnavailable("The store did not say in time."));
+    const timer = this.#parts.clock.setTimeout(giveUp, findingOutMs);
+    if (signal?.aborted === true) giveUp();
+    signal?.addEventListener("abort", giveUp);
     try {
-      return await Promise.race([promise, late]);
+      return await ask(over.signal);
     } finally {
-      over.abort();
+      timer.cancel();
+      signal?.removeEventListener("abort", giveUp);
     }
   }
 }

@@ -233,8 +233,9 @@ export class RemoteStorage implements Storage {
     try {
       const result = await call(historyId);
       this.#newest = Math.max(this.#newest, result.revision);
-      const told = this.#history.heard(result.historyId);
-      return { revision: result.revision, object: result.object, historyId: told };
+      const { revision, object, historyId: told } = result;
+      // Empty is no name: the server could not tell which history it was, which says nothing of the one that it has.
+      return { revision, object, historyId: told === "" ? "" : this.#history.heard(told) };
     } catch (error) {
       throw this.#history.named(error);
     }

@@ -115,7 +115,7 @@ export class Reflector {
   /** Whether nothing has come since a listing was begun without a pause. */
   #hasHurried = false;
   #eras = 0;
-  #nextEra = Promise.withResolvers<void>();
+  readonly #eraListeners = new Set<() => void>();
   #failure: WatchFanoutError | undefined;
   #reconnects = 0;
   #relists = 0;
@@ -161,9 +161,18 @@ export class Reflector {
     return this.#eras;
   }
 
-  /** Resolves when `eras` becomes greater. */
-  get nextEra(): Promise<void> {
-    return this.#nextEra.promise;
+  /** Resolves when `eras` becomes greater, or when the signal is aborted. */
+  untilNextEra(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        this.#eraListeners.delete(done);
+        signal.removeEventListener("abort", done);
+        resolve();
+      };
+      if (signal.aborted) return done();
+      this.#eraListeners.add(done);
+      signal.addEventListener("abort", done);
+    });
   }
 
   /**
@@ -322,8 +331,7 @@ export class Reflector {
 
   #beginEra(): void {
     this.#eras++;
-    this.#nextEra.resolve();
-    this.#nextEra = Promise.withResolvers<void>();
+    for (const listener of [...this.#eraListeners]) listener();
   }
 
   /** The state at `revision`, or at a later one if that is compacted. */

@@ -202,6 +202,16 @@ describe("The history of a RemoteStorage", () => {
     expect((await storage.put({ ...put, historyId: "h2" })).revision).toBe(6);
   });
 
+  test("is not forgotten for a write whose history the server can't tell.", async () => {
+    const storage = await over(inHistory(["h1"]));
+    expect(await storage.historyId()).toBe("h1");
+    // The script answers without a history what came without one.
+    expect(await storage.put(put)).toMatchObject({ revision: 6, historyId: "" });
+    const reader = new StreamReader(storage, { ...everything, afterRevision: 5 });
+    expect(await reader.next()).toMatchObject({ revision: 5 });
+    expect(await storage.put({ ...put, historyId: "h1" })).toMatchObject({ historyId: "h1" });
+  });
+
   test("is unknown, and stays so, where the server knows none.", async () => {
     const storage = await over(inHistory([""]));
     expect(await storage.historyId()).toBe("");

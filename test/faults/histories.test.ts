@@ -96,6 +96,44 @@ describe("etcd restored from an older snapshot", () => {
         await world.afterWrites(20);
       },
     );
+
+    faultTest(
+      "that the resource was idle since, ends every stream as soon as it is written to",
+      26,
+      options,
+      async (world) => {
+        await world.afterWrites(20);
+        await world.holdWrites();
+        const snapshot = await world.cluster.snapshot();
+        await growElsewhere(world, snapshot.revision + 20);
+        await world.untilReplicasBeyond(snapshot.revision + 10);
+        away(world);
+        const before = Math.max(...world.inProcess.map(({ cacher }) => cacher.stats().revision));
+        await world.restore(snapshot);
+        world.goOn();
+        while ((await world.cluster.revision()) <= before + 20) await world.afterWrites(10);
+        back(world);
+        await allChanged(world);
+        await world.afterWrites(20);
+      },
+    );
+
+    faultTest(
+      "with writes through the service before that has noticed, names each write's history",
+      27,
+      { ...options, throughService: 0.9 },
+      async (world) => {
+        await world.afterWrites(20);
+        const snapshot = await world.snapshot();
+        await world.afterWrites(40);
+        await world.untilReplicasBeyond(snapshot.revision + 1);
+        await world.restore(snapshot);
+        // Nobody waits until the replicas have found out: their answers have to be right all the same.
+        world.goOn();
+        await allChanged(world);
+        await world.afterWrites(40);
+      },
+    );
   });
 
   faultTest("on all three members", 25, { cluster: { size: 3 } }, async (world) => {
@@ -108,6 +146,12 @@ describe("etcd restored from an older snapshot", () => {
     await world.afterWrites(20);
   });
 });
+
+/** Writes what is none of the resource's, until etcd is at `revision`. */
+async function growElsewhere({ cluster }: World, revision: number): Promise<void> {
+  const key = Buffer.from("/elsewhere").toString("base64");
+  while ((await cluster.revision()) < revision) await cluster.call("kv/put", { key });
+}
 
 function expectMarker({ inProcess }: World, isThere: boolean): void {
   const ids = inProcess.map(({ cacher }) => cacher.currentHistoryId);

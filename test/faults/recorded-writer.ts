@@ -29,7 +29,7 @@ export const apps = ["web", "db"];
 export const nodes = ["n1", "n2", "n3"];
 
 /** What became of a write: the revision, or why it was not done, or nobody knows. */
-type Outcome = Pick<Write, "outcome" | "revision" | "reason">;
+type Outcome = Pick<Write, "outcome" | "revision" | "historyId" | "reason">;
 
 /** Writes until it is stopped, and writes down what it was told of each write. */
 export class RecordedWriter {
@@ -114,8 +114,8 @@ export class RecordedWriter {
     const [key = ""] = write.keys;
     try {
       const expected = random.chance(0.2) ? 0 : undefined;
-      const revision = await connection.put(key, this.#value(write.id), expected);
-      return { outcome: "acknowledged", revision };
+      const answer = await connection.put(key, this.#value(write.id), expected);
+      return { outcome: "acknowledged", ...answer };
     } catch (error) {
       const reason = error instanceof BareStatus ? error.reason : "";
       // Only the service itself can say that nothing was written.

@@ -18,8 +18,8 @@ export function wrongIn(world: World): string[] {
   return [
     ...wrongInWatches(world, eras, named),
     ...wrongInReads(world, eras, named),
+    ...wrongInWrites(world, eras, named),
     ...oneHistoryEach(named),
-    ...wrongInWrites(world, eras),
   ];
 }
 
@@ -73,13 +73,16 @@ function wrongInReads(world: World, eras: Eras, named: Named[]): string[] {
   return wrong;
 }
 
-function wrongInWrites(world: World, eras: Eras): string[] {
+function wrongInWrites(world: World, eras: Eras, named: Named[]): string[] {
   const done = eras.map((changes) => new WritesDone(changes));
   return world.writers.flatMap(({ writes }) =>
     writes.flatMap((write) => {
       // What was under way when etcd was put back may have been done in either history.
       const found = done[write.fromEra];
       if (write.fromEra !== write.toEra || found === undefined) return [];
+      if (write.outcome === "acknowledged") {
+        named.push({ historyId: write.historyId ?? "", eras: [write.fromEra], what: write.id });
+      }
       return faithful(write, found).map((what) => `Faithful: ${what}`);
     }),
   );

@@ -108,15 +108,19 @@ export class Connection {
     }
   }
 
-  /** The revision of the write. `expected`: the mod_revision that it has to find. */
-  async put(key: string, value: string, expected?: number): Promise<number> {
+  /** The revision of the write, and its history. `expected`: the mod_revision that it has to find. */
+  async put(
+    key: string,
+    value: string,
+    expected?: number,
+  ): Promise<{ readonly revision: number; readonly historyId: string }> {
     const answer = await this.#unary(`${write}/Put`, {
       1: resource,
       2: key,
       3: Buffer.from(value, "latin1"),
       4: expected,
     });
-    return answer.number(1);
+    return { revision: answer.number(1), historyId: answer.text(3) };
   }
 
   async delete(key: string): Promise<number> {

@@ -15,6 +15,8 @@ export interface Write {
   outcome: "acknowledged" | "refused" | "unknown";
   /** Of an acknowledged write. */
   revision?: number | undefined;
+  /** Of one that was acknowledged by the service: the history that it said its revision is of. */
+  historyId?: string | undefined;
   /** Why it was refused, or nobody knows. */
   reason?: string | undefined;
 }

@@ -84,6 +84,14 @@ describe("a page of etcd's objects that a predicate picks", () => {
   });
 });
 
+describe("a page of etcd's objects", () => {
+  test("does not say how many follow, as not all that etcd counts may be objects", async () => {
+    const { list } = open(Array(10).fill(1));
+    expect(await list({ limit: 4 })).toMatchObject({ next: "key-000003", remaining: undefined });
+    expect(await list({ limit: 10 })).toMatchObject({ next: undefined, remaining: 0 });
+  });
+});
+
 describe("a listing of etcd asks at once for", () => {
   test("few objects first, then for as many as make 8 MiB by what they are", async () => {
     // 4 KiB each, and a key of 10 bytes.

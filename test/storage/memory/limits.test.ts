@@ -378,7 +378,7 @@ describe("what a MemoryStorage holds", () => {
     ["objects with long keys", { valueBytes: 1, keyChars: 500 }],
     ["large objects", { valueBytes: 1024 ** 2 }],
     ["objects that each have a lease", { valueBytes: 1, ttlSeconds: 100_000 }],
-    ["objects that are changed again and again", { valueBytes: 100, rounds: 5 }],
+    ["objects that are changed again and again", { valueBytes: 100, rounds: 2 }],
     ["objects behind a Cacher", { valueBytes: 1, cached: true }],
   ])("is full before the heap is, by default: of %s", { timeout: 120_000 }, async (_what, fill) => {
     expect(await filled(fill)).toMatchObject({ reason: "STORAGE_FULL" });

@@ -22,7 +22,9 @@ export interface ListResponse {
    */
   'next_page_token'?: (string);
   /**
-   * How many objects follow this page. Absent: unknown.
+   * How many objects follow this page. Absent: unknown, as before the last page with a selector, and
+   * of a page that etcd answers: for a resource without a cache, or at a revision that the cache does
+   * not have. etcd's own count may include keys that are not part of the resource.
    */
   'remaining_item_count'?: (number | string | Long);
   /**
@@ -51,7 +53,9 @@ export interface ListResponse__Output {
    */
   'next_page_token': (string);
   /**
-   * How many objects follow this page. Absent: unknown.
+   * How many objects follow this page. Absent: unknown, as before the last page with a selector, and
+   * of a page that etcd answers: for a resource without a cache, or at a revision that the cache does
+   * not have. etcd's own count may include keys that are not part of the resource.
    */
   'remaining_item_count'?: (string);
   /**

@@ -16,7 +16,8 @@ export interface PutResponse {
    */
   'object'?: (_watchfanout_v1_StoredObject | null);
   /**
-   * The history that the revision belongs to.
+   * The history that the revision belongs to. Empty: unknown, as where etcd has just been restored
+   * and this replica has yet to find out whether the write came before or after that.
    */
   'history_id'?: (string);
 }
@@ -34,7 +35,8 @@ export interface PutResponse__Output {
    */
   'object': (_watchfanout_v1_StoredObject__Output | null);
   /**
-   * The history that the revision belongs to.
+   * The history that the revision belongs to. Empty: unknown, as where etcd has just been restored
+   * and this replica has yet to find out whether the write came before or after that.
    */
   'history_id': (string);
 }
