@@ -14,7 +14,7 @@ export interface CacherOptions {
   /** The resource's name, for messages. */
   readonly name: string;
   readonly history?: Partial<HistoryBounds> | undefined;
-  /** Shared by the Cachers over one store: they fill their event windows by turns. Default: none are shared. */
+  /** Shared by the Cachers over one store, which then fill their event windows by turns. Default: its own. */
   readonly fillTurns?: FillTurns | undefined;
   readonly watchers?: Partial<WatcherBounds> | undefined;
   /** Reads labels and fields out of objects. Default: they have none. */

@@ -31,6 +31,11 @@ export interface ReflectorTarget {
    * it is of another history. Default: it can.
    */
   contradicts?(state: Pick<ListedState, "objects" | "revision">): boolean;
+  /**
+   * Does with what was listed what takes long and can be done before it is handed over. Rejects with the signal's
+   * reason.
+   */
+  prepare?(objects: readonly StoredObject[], signal: AbortSignal): Promise<void>;
   replace(state: ListedState, cause: ReplaceCause): void;
   /** The id of the history that was handed over has become known. */
   identify?(historyId: string): void;
@@ -227,6 +232,7 @@ export class Reflector {
     const current = await storage.currentRevision(signal);
     let historyId = await this.#findHistory(current, signal);
     const state = await this.#listFrom(current);
+    await this.#prepare(state.objects);
     signal.throwIfAborted();
     if (this.#cause === "history lost" && handOver(() => target.contradicts?.(state)) === true) {
       this.#cause = "history changed";
@@ -241,6 +247,16 @@ export class Reflector {
     handOver(() => target.replace({ ...state, current, historyId }, cause));
     if (hadFailed) handOver(() => onRecovered?.());
     return state.revision;
+  }
+
+  async #prepare(objects: readonly StoredObject[]): Promise<void> {
+    const { signal } = this.#stopping;
+    try {
+      await this.#options.target.prepare?.(objects, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      throw new TargetFault("The target failed.", { cause: error });
+    }
   }
 
   /** The state at `revision`, or at a later one if that is compacted. */
