@@ -1,10 +1,12 @@
 import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
 import type { AttributeReader } from "../codec/attribute-reader.ts";
-import type { FillTurns } from "../reflector/fill-turns.ts";
+import { FillTurns } from "../reflector/fill-turns.ts";
 import type { Storage } from "../storage/storage.ts";
 import type { HistoryBounds } from "./history.ts";
 import type { WatcherBounds } from "./watcher-terms.ts";
+
+export { FillTurns };
 
 export interface CacherOptions {
   /** What is cached. It is the Cacher's from then on, who closes it. */

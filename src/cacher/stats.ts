@@ -4,6 +4,8 @@ import type { WindowFillStats } from "./event-window.ts";
 import type { FoldStats } from "./folds.ts";
 import type { WatcherState } from "./watcher-terms.ts";
 
+export { windowFillStates } from "../reflector/window-fill.ts";
+
 /** What a Cacher has to say of itself, in plain numbers. Counters begin at 0 with the Cacher. */
 export interface CacherStats {
   readonly ready: boolean;

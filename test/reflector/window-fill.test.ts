@@ -80,6 +80,14 @@ describe("A fill of the event window", () => {
     expect(taken).toHaveLength(6);
   });
 
+  test("holds nothing against the store that all else takes long for as well", async () => {
+    const { fill, storage, clock } = await filled(() => 720, {}, 0);
+    storage.onCurrentRevision = () =>
+      new Promise((resolve) => clock.setTimeout(() => resolve(60_000), 100));
+    await clock.elapse(60_000);
+    expect(fill.state).toBe("complete");
+  });
+
   test.each([
     ["what is kept", 59_500, 59_500],
     ["what it has, where it is not told what is kept", undefined, 59_800],
