@@ -4,7 +4,7 @@ import { encode } from "../test/foreign/protobuf.ts";
 import type { Benchmark, Row, Say, Settings } from "./benchmark.ts";
 import { fill } from "./fill.ts";
 import { Http2Connection } from "./http2-connection.ts";
-import { cpuSeconds, peakResidentBytes, residentBytes } from "./process-usage.ts";
+import { cpuSeconds, peakResidentBytes, settledResidentBytes } from "./process-usage.ts";
 import { digits, tableLine } from "./report.ts";
 import { keyOf, putRequest, range } from "./requests.ts";
 import { Servers } from "./servers.ts";
@@ -43,6 +43,7 @@ const mebibyte = 1024 ** 2;
 const putsInFlight = 64;
 const probeMs = 10;
 const maxFillMs = 60_000;
+const settleMs = 10_000;
 
 /** What a start costs where etcd has a history, beside a start where it has none. */
 export const start: Benchmark = {
@@ -144,7 +145,7 @@ async function started(servers: Servers): Promise<Start> {
     etcdSeconds: cpuSeconds(etcdPid) - etcdBefore,
     cpu: cpuSeconds(servers.pid),
     longestAnswerMs,
-    resident: residentBytes(servers.pid),
+    resident: await settledResidentBytes(servers.pid, settleMs),
     peakResident: peakResidentBytes(servers.pid),
   };
   await servers.stopFront();

@@ -1,12 +1,14 @@
 import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
 import type { AttributeReader } from "../codec/attribute-reader.ts";
-import type { FillTurns } from "../reflector/fill-turns.ts";
+import { FillTurns } from "../reflector/fill-turns.ts";
 import type { Storage } from "../storage/storage.ts";
 import type { TimeSliceScheduler } from "../time-slices.ts";
 import type { HistoryBounds } from "./history.ts";
 import type { UpstreamLimiter } from "./upstream-limiter.ts";
 import type { WatcherBounds } from "./watcher-terms.ts";
+
+export { FillTurns };
 
 export interface CacherOptions {
   /** What is cached. It is the Cacher's from then on, who closes it. */
@@ -16,7 +18,7 @@ export interface CacherOptions {
   /** The resource's name, for messages. */
   readonly name: string;
   readonly history?: Partial<HistoryBounds> | undefined;
-  /** Shared by the Cachers over one store: they fill their event windows by turns. Default: none are shared. */
+  /** Shared by the Cachers over one store, which then fill their event windows by turns. Default: its own. */
   readonly fillTurns?: FillTurns | undefined;
   readonly watchers?: Partial<WatcherBounds> | undefined;
   /** Reads labels and fields out of objects. Default: they have none. */

@@ -121,6 +121,7 @@ export class Cacher implements Storage {
     });
     this.#dispatcher = new Dispatcher(this.#cache, clock, bounds);
     const random = options.random ?? Math.random;
+    const slices = new TimeSliceScheduler(clock);
     this.#window = new EventWindow({
       name: options.name,
       storage,
@@ -129,7 +130,7 @@ export class Cacher implements Storage {
       random,
       logger: options.logger,
       attribution: this.#attribution,
-      slices: new TimeSliceScheduler(clock),
+      slices,
       turns: options.fillTurns ?? new FillTurns(),
       revisions: history.maxEvents,
       confirmHistory: (signal) => this.#reflector.confirmHistory(signal),
@@ -166,6 +167,8 @@ export class Cacher implements Storage {
     this.#intake = new Intake({
       name: options.name,
       clock,
+      attribution: this.#attribution,
+      slices,
       logger: options.logger,
       cache: this.#cache,
       window: this.#window,

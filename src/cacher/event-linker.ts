@@ -1,6 +1,7 @@
 import type { PastEvents } from "../reflector/past-events.ts";
 import { WatchEvent } from "../storage/event.ts";
 import type { StoredObject } from "../storage/object.ts";
+import { Slabs, smallestSlab } from "../storage/slabs.ts";
 import type { TimeSlicedWork } from "../time-slices.ts";
 import type { Attribution } from "./attribution.ts";
 import type { HistoryNode } from "./history.ts";
@@ -20,6 +21,8 @@ const eventsPerStep = 64;
 export class EventLinker {
   readonly #state: OrderedState;
   readonly #attribution: Attribution;
+  /** What is kept has slabs of its own: half of what came with it is not. */
+  readonly #slabs = new Slabs(smallestSlab);
   /** What each key was before its oldest event so far. At most one entry for each event in the window. */
   readonly #before = new Map<string, StoredObject | undefined>();
 
@@ -41,9 +44,13 @@ export class EventLinker {
     return older;
   }
 
-  #add(older: OlderEvents, { type, object, previous }: WatchEvent): boolean {
-    const { key, modRevision } = object;
-    const made = this.#before.has(key) ? this.#before.get(key) : this.#state.get(key);
+  #add(older: OlderEvents, { type, object, previous: before }: WatchEvent): boolean {
+    const { modRevision } = object;
+    const made = this.#before.has(object.key)
+      ? this.#before.get(object.key)
+      : this.#state.get(object.key);
+    const { key } = made ?? object;
+    const previous = before === undefined ? undefined : this.#slabs.copy(before, key);
     if (previous !== undefined) this.#attribution.of(previous);
     if (type === "DELETED") {
       if (made !== undefined || previous === undefined) return false;
@@ -53,7 +60,7 @@ export class EventLinker {
     }
     if (made?.modRevision !== modRevision) return false;
     this.#attribution.of(made);
-    this.#before.set(made.key, previous);
+    this.#before.set(key, previous);
     older.add(new WatchEvent(type, made, undefined), previous);
     return true;
   }

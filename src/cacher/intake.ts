@@ -2,6 +2,9 @@ import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
 import type { ListedState, ReflectorTarget, ReplaceCause } from "../reflector/reflector.ts";
 import type { WatchBatch } from "../storage/event.ts";
+import type { StoredObject } from "../storage/object.ts";
+import type { TimeSlicedWork, TimeSliceScheduler } from "../time-slices.ts";
+import type { Attribution } from "./attribution.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { EventWindow } from "./event-window.ts";
@@ -20,6 +23,8 @@ import type { WatchCache } from "./watch-cache.ts";
 export interface IntakeParts {
   readonly name: string;
   readonly clock: Clock;
+  readonly attribution: Attribution;
+  readonly slices: TimeSliceScheduler;
   readonly logger: Logger;
   readonly cache: WatchCache;
   readonly window: EventWindow;
@@ -33,6 +38,9 @@ export interface IntakeParts {
   readonly folds: Folds;
   readonly watchers: ReadonlySet<CacheWatcher>;
 }
+
+/** How many objects are read in one step. */
+const objectsPerStep = 64;
 
 type Listed = Pick<ListedState, "objects" | "revision">;
 
@@ -58,6 +66,11 @@ export class Intake implements ReflectorTarget {
 
   get receivedEvents(): number {
     return this.#receivedEvents;
+  }
+
+  prepare(objects: readonly StoredObject[], signal: AbortSignal): Promise<void> {
+    const { attribution, slices } = this.#parts;
+    return slices.run(this, readEach(attribution, objects), signal);
   }
 
   contradicts(state: Listed): boolean {
@@ -147,6 +160,17 @@ export class Intake implements ReflectorTarget {
 
 function isLatestState({ wishes }: CacheWatcher): boolean {
   return wishes.delivery === "LATEST_STATE";
+}
+
+/** Reads what the objects say of themselves, which for most codecs takes longer than all else with a listing. */
+function* readEach(
+  attribution: Attribution,
+  objects: readonly StoredObject[],
+): TimeSlicedWork<void> {
+  for (const [i, object] of objects.entries()) {
+    attribution.of(object);
+    if (i % objectsPerStep === 0) yield;
+  }
 }
 
 function* pokeEach(watchers: readonly CacheWatcher[]): Generator<void, void, void> {

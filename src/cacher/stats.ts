@@ -5,6 +5,8 @@ import type { FoldStats } from "./folds.ts";
 import type { RetainedStats } from "./retained-states.ts";
 import type { WatcherState } from "./watcher-terms.ts";
 
+export { windowFillStates } from "../reflector/window-fill.ts";
+
 /** What a Cacher has to say of itself, in plain numbers. Counters begin at 0 with the Cacher. */
 export interface CacherStats {
   readonly ready: boolean;

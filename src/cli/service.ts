@@ -1,12 +1,15 @@
 import type { Logger } from "pino";
 import { Attribution } from "../cacher/attribution.ts";
 import { Cacher } from "../cacher/cacher.ts";
+
+import { FillTurns } from "../cacher/cacher-options.ts";
+
 import { UpstreamLimiter } from "../cacher/upstream-limiter.ts";
+
 import type { Clock } from "../clock.ts";
 import { AttributeReader } from "../codec/attribute-reader.ts";
 import type { Config, ListenAddress } from "../config/config.ts";
 import { formatAddress } from "../config/value-types.ts";
-import { FillTurns } from "../reflector/fill-turns.ts";
 import { type ReadinessCheck, startAdmin } from "../server/admin.ts";
 import { type ServedResource, startServer } from "../server/server.ts";
 import { UncachedResource } from "../server/uncached-resource.ts";
@@ -146,6 +149,7 @@ function readiness(
     name: `resource/${name}`,
     failure: cacher.ready ? undefined : notReadyReason(cacher),
     warning: cacher.ready ? staleness(cacher) : undefined,
+    note: cacher.ready ? fillProgress(cacher) : undefined,
   }));
   const failure = draining ? "the service is shutting down" : undefined;
   return [{ name: "serving", failure }, ...checks];
@@ -156,6 +160,15 @@ function notReadyReason(cacher: Cacher): string {
   const still = "the cache has not been filled from the store yet";
   const failure = cacher.upstreamFailure;
   return failure === undefined ? still : `${still}: ${failure.message}`;
+}
+
+/** How far the event window is filled, while it is or where that came to an early end. */
+function fillProgress(cacher: Cacher): string | undefined {
+  const { windowFill, history } = cacher.stats();
+  const from = `from revision ${history.oldestRevision} on`;
+  if (windowFill.state === "filling") return `the event window is being filled, ${from} so far`;
+  const isEarly = ["costly", "failed", "contradicted"].includes(windowFill.state);
+  return isEarly ? `the event window is ${from}: ${windowFill.state}` : undefined;
 }
 
 /** How old what the cache answers may be, while the store is away; undefined while it is not. */

@@ -106,6 +106,12 @@ export class MessageCursor {
     this.#limit = outer;
   }
 
+  /** Goes on with the message that lies from `start` up to `end`, as `content` found it. */
+  moveTo(start: number, end: number): void {
+    this.#position = start;
+    this.#limit = end;
+  }
+
   /** Passes over the value of the field that has this tag. */
   skip(tag: number, depth: number = 0): void {
     switch (tag & 7) {

@@ -34,6 +34,11 @@ export interface ReflectorTarget {
    * it is of another history. Default: it can.
    */
   contradicts?(state: Pick<ListedState, "objects" | "revision">): boolean;
+  /**
+   * Does with what was listed what takes long and can be done before it is handed over. Rejects with the signal's
+   * reason.
+   */
+  prepare?(objects: readonly StoredObject[], signal: AbortSignal): Promise<void>;
   replace(state: ListedState, cause: ReplaceCause): void;
   /**
    * What was handed over is of a history that the store no longer has. `replace` follows as soon as the state has
@@ -310,6 +315,7 @@ export class Reflector {
     const current = await storage.currentRevision(signal);
     let historyId = await this.#findHistory(current, signal);
     const state = await this.#listFrom(current);
+    await this.#prepare(state.objects);
     signal.throwIfAborted();
     if (this.#cause === "history lost" && handOver(() => target.contradicts?.(state)) === true) {
       this.#cause = "history changed";
@@ -332,6 +338,16 @@ export class Reflector {
   #beginEra(): void {
     this.#eras++;
     for (const listener of [...this.#eraListeners]) listener();
+  }
+
+  async #prepare(objects: readonly StoredObject[]): Promise<void> {
+    const { signal } = this.#stopping;
+    try {
+      await this.#options.target.prepare?.(objects, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      throw new TargetFault("The target failed.", { cause: error });
+    }
   }
 
   /** The state at `revision`, or at a later one if that is compacted. */

@@ -12,6 +12,8 @@ export interface ReadinessCheck {
   readonly failure: string | undefined;
   /** What is to be known of it although it is right, such as how old its answers may be. */
   readonly warning?: string | undefined;
+  /** What is only to be told to whoever asks for every check. */
+  readonly note?: string | undefined;
 }
 
 /** All metrics, for Prometheus. */
@@ -153,6 +155,9 @@ function readiness(checks: readonly ReadinessCheck[], verbose: boolean): Answer 
   const isReady = checks.every(({ failure }) => failure === undefined);
   const lines = checks
     .filter(({ failure, warning }) => verbose || failure !== undefined || warning !== undefined)
-    .map(({ name, failure, warning }) => `${name}: ${failure ?? warning ?? "ok"}\n`);
+    .map(({ name, failure, warning, note }) => {
+      const said = failure ?? warning ?? "ok";
+      return verbose && note !== undefined ? `${name}: ${said} (${note})\n` : `${name}: ${said}\n`;
+    });
   return { status: isReady ? 200 : 503, body: (isReady ? "ok\n" : "not ready\n") + lines.join("") };
 }

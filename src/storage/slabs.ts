@@ -103,6 +103,30 @@ export class Slabs {
     );
   }
 
+  /**
+   * The same object, with its content copied from the slab that it shares with others, and `key`, which is equal
+   * to its own. An object that has no encoded form is returned as it is.
+   */
+  copy(object: StoredObject, key: string): StoredObject {
+    const { content, encodedStart, valueStart, valueEnd } = object;
+    if (encodedStart < 0) return object;
+    const start = this.#reserve(valueEnd - encodedStart);
+    this.#target.set(content.subarray(encodedStart, valueEnd), start);
+    const copied = new StoredObject(
+      key,
+      this.#target,
+      object.createRevision,
+      object.modRevision,
+      object.version,
+      object.lease,
+      start + valueStart - encodedStart,
+      start + valueEnd - encodedStart,
+      start,
+    );
+    copied.attributes = object.attributes;
+    return copied;
+  }
+
   /** Where in `#target` so many bytes are free. */
   #reserve(size: number): number {
     if (size * leastPerSlab > this.#largest) {

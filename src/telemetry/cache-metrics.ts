@@ -1,6 +1,5 @@
 import type { Meter, Observable } from "@opentelemetry/api";
-import type { CacherStats } from "../cacher/stats.ts";
-import { windowFillStates } from "../reflector/window-fill.ts";
+import { type CacherStats, windowFillStates } from "../cacher/stats.ts";
 
 /** What metrics read of a Cacher. */
 export interface StatsSource {

@@ -1,15 +1,20 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import fc from "fast-check";
 import { pino } from "pino";
 import { describe, expect, it } from "vitest";
 import type { CacheWatcher } from "../../src/cacher/cache-watcher.ts";
 import { Cacher } from "../../src/cacher/cacher.ts";
 import type { CacherOptions } from "../../src/cacher/cacher-options.ts";
+import { AttributeReader } from "../../src/codec/attribute-reader.ts";
+import { type Codec, opaqueCodec } from "../../src/codec/codec.ts";
 import { hasReason } from "../../src/errors.ts";
 import { FillTurns } from "../../src/reflector/fill-turns.ts";
+import { noAttributes } from "../../src/selector/attributes.ts";
 import type { WatchEvent } from "../../src/storage/event.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import type { WatchStream } from "../../src/storage/storage.ts";
 import { FakeClock } from "../fake-clock.ts";
+import { BusyClock } from "./busy-clock.ts";
 import { read, readAll, silent } from "./cached-store.ts";
 import { HeldPast } from "./held-past.ts";
 import { short } from "./objects.ts";
@@ -147,6 +152,35 @@ describe("While the event window is being filled, a Cacher", () => {
     const oldest = resume(500);
     await clock.settle();
     expect(read(oldest)).toBe("→500");
+  });
+});
+
+describe("A first listing", () => {
+  it("is read by the codec in time slices, before it is served from", async () => {
+    const clock = new BusyClock();
+    const store = new MemoryStorage({ clock });
+    for (let i = 0; i < 1_000; i++) await store.put({ key: `${i}`, value: value('{"a": 1}') });
+    let decoded = 0;
+    const codec: Codec = {
+      ...opaqueCodec,
+      hasAttributes: true,
+      attributesOf: () => {
+        decoded++;
+        return noAttributes;
+      },
+    };
+    const attributes = new AttributeReader(codec, clock, silent);
+    const cacher = cacherOver(store, clock, { attributes });
+    const inOneTurn: number[] = [];
+    for (let turns = 0; !cacher.ready && turns < 1_000; turns++) {
+      const before = decoded;
+      await nextTurn();
+      clock.runTurn();
+      inOneTurn.push(decoded - before);
+    }
+    expect(decoded).toBe(1_000);
+    // A step is of 64 objects, and the clock allows for few of them in a turn.
+    expect(Math.max(...inOneTurn)).toBeLessThanOrEqual(5 * 64);
   });
 });
 

@@ -74,6 +74,14 @@ describe("/readyz", () => {
     ],
     ["tells every check if asked to", [good], "/readyz?verbose", 200, "ok\nserving: ok\n"],
     [
+      "tells what is to be known of a check only if asked to",
+      [{ ...good, note: "half way" }],
+      "/readyz?verbose",
+      200,
+      "ok\nserving: ok (half way)\n",
+    ],
+    ["says no more than ok otherwise", [{ ...good, note: "half way" }], "/readyz", 200, "ok\n"],
+    [
       "tells every check if asked to, also when it is not ready",
       [good, bad],
       "/readyz?verbose=1",

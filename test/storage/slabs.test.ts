@@ -42,6 +42,16 @@ describe("An object in a slab", () => {
           expect(plain(stored.deletedAt(9))).toEqual(plain(made.deletedAt(9)));
           expect(weight(stored)).toBe(weight(made));
         }
+        // Copied, they are the same, and hold nothing of where they were.
+        const others = new Slabs(2048);
+        for (const [made, stored] of pairs) {
+          const copied = others.copy(stored, made.key);
+          expect(plain(copied)).toEqual(plain(made));
+          const encoded = ({ content, encodedStart, valueEnd }: StoredObject) =>
+            Buffer.from(content.subarray(encodedStart, valueEnd));
+          expect(encoded(copied)).toEqual(encoded(stored));
+          expect(copied.content).not.toBe(stored.content);
+        }
       }),
     );
   });
@@ -50,6 +60,11 @@ describe("An object in a slab", () => {
     const { content } = store(new Slabs(2048), 100);
     expect(content.buffer).not.toBe(source.buffer);
     expect(content.buffer.byteLength).toBe(2048);
+  });
+
+  test("is not copied where it has no encoded form", () => {
+    const object = store(new Slabs(2048), 100).deletedAt(9);
+    expect(new Slabs(2048).copy(object, object.key)).toBe(object);
   });
 
   test("has no encoded form as a deleted one: its revision is another", () => {

@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { CacherStats } from "../../src/cacher/stats.ts";
-import { windowFillStates } from "../../src/reflector/window-fill.ts";
+import { type CacherStats, windowFillStates } from "../../src/cacher/stats.ts";
 import {
   registerCacheMetrics,
   registerLeftOutKeys,

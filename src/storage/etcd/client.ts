@@ -199,12 +199,15 @@ export class EtcdClient {
     }
   }
 
-  /** Opens a stream of watches that ends if the member loses its leader. */
-  async openWatch(member: Member, limits: CallLimits): Promise<WatchCall> {
+  /**
+   * Opens a stream of watches that ends if the member loses its leader. With `isPast`, for answers of many events,
+   * each of which is decoded when it is asked for.
+   */
+  async openWatch(member: Member, limits: CallLimits, isPast: boolean = false): Promise<WatchCall> {
     const metadata = await this.#metadata(member, limits);
     metadata.set("hasleader", "true");
     limits.signal?.throwIfAborted();
-    const call = member.watch(metadata);
+    const call = member.watch(metadata, isPast);
     const cancel = (): void => call.cancel();
     this.#closing.signal.addEventListener("abort", cancel);
     call.on("status", () => this.#closing.signal.removeEventListener("abort", cancel));

@@ -9,7 +9,7 @@ import type {
   UnaryMethod,
   WatchCall,
 } from "./messages.ts";
-import { type DecodedRange, decodeRange, decodeWatch } from "./responses.ts";
+import { type DecodedRange, decodePastWatch, decodeRange, decodeWatch } from "./responses.ts";
 
 /** PEM. */
 export interface EtcdTls {
@@ -81,11 +81,12 @@ export class Member {
     );
   }
 
-  /** A stream of watches, whose answers are decoded by hand. */
-  watch(metadata: Metadata): WatchCall {
+  /** A stream of watches, whose answers are decoded by hand; those from the past as they are taken. */
+  watch(metadata: Metadata, isPast: boolean): WatchCall {
     const client = this.#client("Watch");
     const { path, requestSerialize } = client.watch;
-    return client.makeBidiStreamRequest(path, requestSerialize, decodeWatch, metadata);
+    const decode = isPast ? decodePastWatch : decodeWatch;
+    return client.makeBidiStreamRequest(path, requestSerialize, decode, metadata);
   }
 
   #send<Request, Response>(

@@ -163,7 +163,8 @@ export class EtcdWatch implements WatchStream {
       throw historyChanged(afterRevision, current);
     }
     this.#position = afterRevision ?? current;
-    const call = await client.openWatch(member, limits);
+    const isPast = this.#request.upTo !== undefined;
+    const call = await client.openWatch(member, limits, isPast);
     this.#call = call;
     this.#listen(call);
     if (this.#isHungUp) return call.cancel();
@@ -174,7 +175,7 @@ export class EtcdWatch implements WatchStream {
         progress_notify: true,
         prev_kv: this.#request.withPrevious,
         // To cut an answer, etcd adds up all events of the part so far for each event: the square of a large one.
-        fragment: this.#request.upTo === undefined,
+        fragment: !isPast,
       },
     });
     this.#creating = client.clock.setTimeout(
@@ -248,12 +249,13 @@ export class EtcdWatch implements WatchStream {
   }
 
   #takeEvents({ events, fragment }: DecodedWatch): void {
-    for (const event of events) this.#takeEvent(event);
+    for (let i = 0; i < events.length; i++) this.#takeEvent(events.at(i));
     const whole = this.#revisions.endResponse(fragment);
     if (whole !== undefined) this.#deliver(whole.revision, whole.events);
   }
 
-  #takeEvent(event: DecodedEvent): void {
+  #takeEvent(event: DecodedEvent | undefined): void {
+    if (event === undefined) return;
     const revision = event.kv.modRevision;
     if (revision <= this.#position) {
       throw this.#silent(`sent revision ${revision} again, after ${this.#position}, on a watch`);
@@ -291,9 +293,10 @@ export class EtcdWatch implements WatchStream {
     attempt: number,
   ): TimeSlicedWork<void> {
     const { events, fragment } = response;
-    for (const [i, event] of events.entries()) {
+    for (let i = 0; i < events.length; i++) {
       if (attempt !== this.#attempt || this.#end !== undefined) return;
-      if (event.kv.modRevision > upTo) break;
+      const event = events.at(i);
+      if (event === undefined || event.kv.modRevision > upTo) break;
       this.#takeEvent(event);
       if (i % eventsPerStep === 0) yield;
     }

@@ -5,6 +5,8 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
   type DecodedKeyValue,
+  type DecodedWatch,
+  decodePastWatch,
   decodeRange,
   decodeWatch,
 } from "../../../src/storage/etcd/responses.ts";
@@ -133,8 +135,11 @@ function loadRange(message: Buffer) {
   return { revision: header?.revision ?? "0", more, count, kvs: kvs.map(plainLoaded) };
 }
 
-function readWatch(message: Buffer) {
-  const { revision, watchId, compactRevision, events, ...rest } = decodeWatch(message);
+function readWatch(message: Buffer, decode: (message: Buffer) => DecodedWatch = decodeWatch) {
+  const { revision, watchId, compactRevision, events: found, ...rest } = decode(message);
+  const events = Array.from({ length: found.length }, (_, i) => found.at(i)).filter(
+    (event) => event !== undefined,
+  );
   return {
     ...rest,
     numbers: [revision, watchId, compactRevision].map(String),
@@ -178,6 +183,7 @@ describe("An answer of etcd that is read by hand", () => {
       fc.property(watches, (response) => {
         const message = watch.encode(response);
         expect(readWatch(message)).toEqual(loadWatch(message));
+        expect(readWatch(message, decodePastWatch)).toEqual(loadWatch(message));
       }),
     );
   });
@@ -224,6 +230,18 @@ describe("An answer of etcd that is read by hand", () => {
     ["an event without a key", { events: [{ type: "Put" }] }, "without a key"],
     ["an event of an unknown type", { events: [{ type: 2, kv: {} }] }, "unknown type, 2"],
   ])("is refused with %s", (_, response, why) => {
-    expect(() => decodeWatch(watch.encode(response))).toThrow(why);
+    expect(() => readWatch(watch.encode(response))).toThrow(why);
+    expect(() => readWatch(watch.encode(response), decodePastWatch)).toThrow(why);
+  });
+
+  test("to a Watch from the past has its events decoded in any order, when they are asked for", () => {
+    const kvs = ["a", "b", "c"].map((key) => ({ key: Buffer.from(key), mod_revision: 7 }));
+    const broken = { type: 2, kv: {} };
+    const message = watch.encode({ events: [...kvs.map((kv) => ({ kv })), broken] });
+    const { events } = decodePastWatch(message);
+    expect(events.length).toBe(4);
+    const keyAt = (i: number): string | undefined => events.at(i)?.kv.key.toString();
+    expect([2, 0, -2, 1, 4].map(keyAt)).toEqual(["c", "a", "c", "b", undefined]);
+    expect(() => events.at(-1)).toThrow("unknown type, 2");
   });
 });
