@@ -4,6 +4,7 @@ import type { ChildReplica } from "./child-replica.ts";
 import type { Bulk, Target } from "./hostile/attack.ts";
 import { attacks } from "./hostile/attacks.ts";
 import { fillBulk } from "./hostile/bulk.ts";
+import { HonestProbe } from "./hostile/honest-probe.ts";
 import { HostileClient } from "./hostile/hostile-client.ts";
 import { inTime, untilSeen } from "./patience.ts";
 import type { ProcessReport } from "./process-report.ts";
@@ -103,6 +104,9 @@ async function answersOthers(): Promise<void> {
 describe("A client that does this takes nothing from others, and leaves nothing behind:", () => {
   test.each(Object.entries(attacks))("%s", { timeout: timeoutMs }, async (name, { mayHold }) => {
     const before = await levelReport();
+    // What watches begin with is asked of another test.
+    const honest = new HonestProbe(`http://127.0.0.1:${replica.grpcPort}`, 50, Infinity);
+    honest.start();
     const attack = hostile.begin(name, target());
     let held: ProcessReport;
     try {
@@ -111,6 +115,7 @@ describe("A client that does this takes nothing from others, and leaves nothing 
       held = await replica.report();
     } finally {
       await attack.release();
+      expect.soft((await honest.stop()).wrong).toEqual([]);
     }
     expect(await world.wrong()).toEqual([]);
     expect.soft(taken(held), "MiB while it lasts").toBeLessThan(taken(before) + mayHold);
@@ -125,4 +130,11 @@ describe("A client that does this takes nothing from others, and leaves nothing 
       throw new Error(`It is ${Math.round(mib)} MiB and ${moreThan} sockets more than before.`);
     });
   });
+});
+
+test("A client is told of nothing older than before, whatever it asks next", async () => {
+  const probe = new HonestProbe(`http://127.0.0.1:${replica.grpcPort}`, 5, 1);
+  probe.start();
+  await untilSeen("many watches to have begun", async () => (probe.rounds > 50 ? true : undefined));
+  expect((await probe.stop()).wrong).toEqual([]);
 });

@@ -22,8 +22,6 @@ const key = "probe";
 const match = { linearizable: 1, any: 2 } as const;
 /** How long a write may take to come back, in milliseconds. */
 const deliveryLimitMs = 8_000;
-/** How many rounds there are for each look at what a watch begins with. */
-const roundsPerBeginning = 10;
 
 /**
  * An honest client at one replica that measures how it is served: in each round it writes an object and waits until
@@ -32,24 +30,35 @@ const roundsPerBeginning = 10;
 export class HonestProbe {
   readonly #url: string;
   readonly #intervalMs: number;
+  readonly #roundsPerBeginning: number;
   readonly #latencies: Record<Measure, number[]> = { delivery: [], get: [], list: [] };
   readonly #wrong: string[] = [];
   readonly #stop = new AbortController();
   #connection: Connection;
   #running: Promise<void> | undefined;
+  #rounds = 0;
   /** The newest revision that was told of on any of its streams. */
   #told = 0;
   #onTold: ((revision: number) => void) | undefined;
 
-  /** `url` is http://HOST:PORT; a round begins every `intervalMs`, or when the one before is done. */
-  constructor(url: string, intervalMs: number) {
+  /**
+   * `url` is http://HOST:PORT; a round begins every `intervalMs`, or when the one before is done. `roundsPerBeginning`:
+   * how many rounds there are for each look at what a watch begins with.
+   */
+  constructor(url: string, intervalMs: number, roundsPerBeginning: number = 10) {
     this.#url = url;
     this.#intervalMs = intervalMs;
+    this.#roundsPerBeginning = roundsPerBeginning;
     this.#connection = new Connection(url);
   }
 
   start(): void {
     this.#running = this.#run();
+  }
+
+  /** How many rounds it has done. */
+  get rounds(): number {
+    return this.#rounds;
   }
 
   /** Ends it, and says what was seen. */
@@ -70,6 +79,7 @@ export class HonestProbe {
       } catch (error) {
         this.#wrong.push(`Probe: ${error instanceof Error ? error.message : String(error)}`);
       }
+      this.#rounds++;
       await delay(Math.max(1, next - performance.now()));
     }
     watch.cancel();
@@ -80,7 +90,7 @@ export class HonestProbe {
     await this.#deliver(round);
     await this.#timed("get", () => this.#connection.get(key, match.linearizable, 0));
     await this.#timed("list", () => this.#connection.list({}, match.any, 0));
-    if (round % roundsPerBeginning === 0) await this.#beginWatch();
+    if (round % this.#roundsPerBeginning === this.#roundsPerBeginning - 1) await this.#beginWatch();
   }
 
   async #deliver(round: number): Promise<void> {
