@@ -59,7 +59,9 @@ export function hostileInWords({ attacks, answers, phases }: HostileReport): str
 
 function inBrief(phases: readonly PhaseReport[], read: Read): string {
   const numbers = phases.map(read);
-  return `${median(numbers).toFixed(1)} (${Math.max(0, ...numbers).toFixed(1)})`;
+  const inWords = (number: number): string =>
+    Number.isFinite(number) ? number.toFixed(1) : "never";
+  return `${inWords(median(numbers))} (${inWords(Math.max(0, ...numbers))})`;
 }
 
 function answersInWords(answers: Readonly<Record<string, number>>): string {
