@@ -4,6 +4,7 @@ import type { ChildReplica } from "./child-replica.ts";
 import type { Bulk, Target } from "./hostile/attack.ts";
 import { attacks } from "./hostile/attacks.ts";
 import { fillBulk } from "./hostile/bulk.ts";
+import { HonestProbe } from "./hostile/honest-probe.ts";
 import { HostileClient } from "./hostile/hostile-client.ts";
 import { inTime, untilSeen } from "./patience.ts";
 import type { ProcessReport } from "./process-report.ts";
@@ -23,6 +24,10 @@ const moreSockets = 8;
  * machine is makes little difference to it; attacks are made to take three times as much of an unbounded server.
  */
 const longestTurn = 300;
+/** What is level from one look to the next, in MiB. */
+const levelWithin = 2;
+/** What may be taken outside the heap at any moment beyond what was before, garbage included, in MiB. */
+const highestPeak = 256;
 /** Each look collects the replica's garbage. */
 const betweenLooksMs = 100;
 
@@ -66,14 +71,26 @@ afterEach(async ({ task }) => {
   if (replica.hasDied || task.result?.state === "fail") {
     await replica.kill();
     await replica.start();
+    await world.settle();
   }
-  await world.settle();
   world.forget();
   world.goOn();
 }, timeoutMs);
 
 function target(): Target {
   return { grpcPort: replica.grpcPort, adminPort: replica.adminPort, busy: resource, bulk };
+}
+
+/** What the replica takes when it has done with what was before. */
+async function levelReport(): Promise<ProcessReport> {
+  let last = await replica.report();
+  return untilSeen("the replica to take no less and no more", async () => {
+    await delay(betweenLooksMs);
+    const report = await replica.report();
+    const isLevel = Math.abs(taken(report) - taken(last)) < levelWithin;
+    last = report;
+    return isLevel ? report : undefined;
+  });
 }
 
 /** The replica answers a newcomer, and whoever asks whether it lives. */
@@ -86,7 +103,10 @@ async function answersOthers(): Promise<void> {
 
 describe("A client that does this takes nothing from others, and leaves nothing behind:", () => {
   test.each(Object.entries(attacks))("%s", { timeout: timeoutMs }, async (name, { mayHold }) => {
-    const before = await replica.report();
+    const before = await levelReport();
+    // What watches begin with is asked of another test.
+    const honest = new HonestProbe(`http://127.0.0.1:${replica.grpcPort}`, 50, Infinity);
+    honest.start();
     const attack = hostile.begin(name, target());
     let held: ProcessReport;
     try {
@@ -95,9 +115,12 @@ describe("A client that does this takes nothing from others, and leaves nothing 
       held = await replica.report();
     } finally {
       await attack.release();
+      expect.soft((await honest.stop()).wrong).toEqual([]);
     }
     expect(await world.wrong()).toEqual([]);
     expect.soft(taken(held), "MiB while it lasts").toBeLessThan(taken(before) + mayHold);
+    const peak = (held.peakExternal - before.external) / mebibyte;
+    expect.soft(peak, "MiB of buffers at the peak").toBeLessThan(highestPeak);
     expect.soft(held.loop.longestTurn, "ms of CPU in one turn").toBeLessThan(longestTurn);
     await untilSeen(`${name} to leave nothing behind`, async () => {
       await delay(betweenLooksMs);
@@ -107,4 +130,11 @@ describe("A client that does this takes nothing from others, and leaves nothing 
       throw new Error(`It is ${Math.round(mib)} MiB and ${moreThan} sockets more than before.`);
     });
   });
+});
+
+test("A client is told of nothing older than before, whatever it asks next", async () => {
+  const probe = new HonestProbe(`http://127.0.0.1:${replica.grpcPort}`, 5, 1);
+  probe.start();
+  await untilSeen("many watches to have begun", async () => (probe.rounds > 50 ? true : undefined));
+  expect((await probe.stop()).wrong).toEqual([]);
 });

@@ -24,8 +24,9 @@ export interface ProcessReport {
   readonly external: number;
   /** Bytes of memory that the system has given it. */
   readonly rss: number;
-  /** The most of that since the last report. */
+  /** The most of that since the last report, and of bytes outside the heap, garbage included. */
   readonly peakRss: number;
+  readonly peakExternal: number;
   /** What keeps its event loop busy, by kind. */
   readonly handles: Readonly<Record<string, number>>;
   readonly loop: LoopReport;
@@ -43,19 +44,21 @@ class LoopWatch {
   #process = process.cpuUsage();
   #longestTurn = 0;
   #peakRss = 0;
+  #peakExternal = 0;
 
   start(): void {
     this.#delays.reset();
     this.#delays.enable();
     this.#longestTurn = 0;
-    this.#peakRss = process.memoryUsage.rss();
+    this.#peakRss = 0;
+    this.#peakExternal = 0;
     this.#process = process.cpuUsage();
     this.#thread = process.threadCpuUsage();
     this.#timer = setInterval(this.#look, lookMs).unref();
   }
 
   /** What has been seen since the start. */
-  stop(): { readonly loop: LoopReport; readonly peakRss: number } {
+  stop(): Pick<ProcessReport, "loop" | "peakRss" | "peakExternal"> {
     clearInterval(this.#timer);
     this.#look();
     this.#delays.disable();
@@ -67,14 +70,16 @@ class LoopWatch {
       longestTurn: this.#longestTurn,
       cpu: (user + system) / 1_000,
     };
-    return { loop, peakRss: this.#peakRss };
+    return { loop, peakRss: this.#peakRss, peakExternal: this.#peakExternal };
   }
 
   readonly #look = (): void => {
     const { user, system } = process.threadCpuUsage(this.#thread);
     this.#thread = process.threadCpuUsage();
     this.#longestTurn = Math.max(this.#longestTurn, (user + system) / 1_000);
-    this.#peakRss = Math.max(this.#peakRss, process.memoryUsage.rss());
+    const { rss, external } = process.memoryUsage();
+    this.#peakRss = Math.max(this.#peakRss, rss);
+    this.#peakExternal = Math.max(this.#peakExternal, external);
   };
 }
 

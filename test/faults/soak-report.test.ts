@@ -11,6 +11,7 @@ function report(heap: number, buffers: number = 0, sockets: number = 10): Proces
     external: buffers * mebibyte,
     rss: 100 * mebibyte,
     peakRss: 100 * mebibyte,
+    peakExternal: buffers * mebibyte,
     handles: { TCPSocketWrap: sockets },
     loop: { delayP99: 1, delayMax: 10, longestTurn: 10, cpu: 1_000 },
   };

@@ -1,3 +1,4 @@
+import { type HostileReport, hostileInWords } from "./hostile/hostile-report.ts";
 import type { ProcessReport } from "./process-report.ts";
 
 /** What a soak did and found. */
@@ -16,6 +17,8 @@ export interface SoakReport {
   readonly violations: readonly string[];
   /** Of the replica that lives throughout, at each verdict. */
   readonly process: readonly ProcessReport[];
+  /** Undefined where no hostile client was. */
+  readonly hostile: HostileReport | undefined;
 }
 
 /** How much more a replica may take at the end than when it had warmed up. */
@@ -68,6 +71,7 @@ export function inWords(report: SoakReport): string {
       `${report.streamsResumed} streams resumed, ${report.verdicts} verdicts`,
     `a replica, warmed up:  ${taken(first)}`,
     `and at the end:        ${taken(last)}`,
+    ...(report.hostile === undefined ? [] : hostileInWords(report.hostile)),
     `violations: ${violations.length === 0 ? "none" : violations.length}`,
     ...violations.slice(0, 50).map((violation) => `  ${violation}`),
     "",

@@ -5,11 +5,18 @@
  *
  * Ends with 1 as soon as a promise was broken, and prints the seed that it began with. The order of faults
  * follows from the seed; what they meet is as the machine has it.
+ *
+ * A hostile client attacks one replica at random beside the faults, and between them, when phases with and without
+ * it are compared: docs/guarantees.md says how. Without it: `--no-hostile`.
  */
 import { writeFile } from "node:fs/promises";
 import { parseArgs } from "node:util";
 import { etcdBinaries } from "../../scripts/etcd.ts";
 import { faultCatalogue } from "./fault-catalogue.ts";
+import type { Bulk } from "./hostile/attack.ts";
+import { fillBulk } from "./hostile/bulk.ts";
+import { brokenRules } from "./hostile/phase-verdict.ts";
+import { Phases } from "./hostile/phases.ts";
 import type { ProcessReport } from "./process-report.ts";
 import { Seeded } from "./seeded.ts";
 import { growth, inWords, type SoakReport } from "./soak-report.ts";
@@ -31,36 +38,59 @@ interface Counts {
   verdicts: number;
 }
 
-async function soak(minutes: number, seed: number): Promise<SoakReport> {
+/** How many events each replica keeps: with phases that last, so many that whoever is slow still finds what it needs. */
+const historyEvents = { withoutPhases: 2_000, withPhases: 20_000 };
+
+async function soak(minutes: number, seed: number, isHostile: boolean): Promise<SoakReport> {
   const { version } = await etcdBinaries();
   const counts: Counts = { writes: 0, faults: {}, violations: [], process: [], verdicts: 0 };
   const schedule = new Seeded(seed);
+  let bulk: Bulk | undefined;
   const world = await World.open(schedule.fork().seed, {
-    cluster: { size: 3 },
+    // Attacks write much, and space that was compacted is won back late.
+    cluster: { size: 3, quotaBytes: 8 * 1024 ** 3 },
     ...{ replicas: 0, children: 3 },
-    replica: { historyEvents: 2_000 },
+    replica: isHostile
+      ? { historyEvents: historyEvents.withPhases, hasBulk: true }
+      : { historyEvents: historyEvents.withoutPhases },
+    prepare: async (cluster) => {
+      if (isHostile) bulk = await fillBulk(cluster);
+    },
     // A replica that is started anew has no more of history than etcd has.
     reasons: ["REVISION_TOO_OLD"],
   });
+  const [lasting] = world.children;
+  const phases =
+    bulk === undefined || lasting === undefined
+      ? undefined
+      : await Phases.at(lasting, bulk, schedule.fork());
   const end = performance.now() + minutes * 60_000;
   try {
     while (performance.now() < end && counts.violations.length === 0) {
+      phases?.attack();
       for (let i = 0; i < faultsPerVerdict; i++) await oneFault(world, schedule, counts);
+      await phases?.calm();
+      await verdict(world, counts);
+      if (phases === undefined || counts.violations.length > 0) continue;
+      await phases.measureBoth();
+      counts.violations.push(...phases.violations.splice(0));
       await verdict(world, counts);
     }
-    counts.violations.push(...growth(counts.process));
+    counts.violations.push(...growth(counts.process), ...brokenRules(phases?.reports ?? []));
   } catch (error) {
     counts.violations.push(`Harness: ${error instanceof Error ? error.stack : String(error)}`);
   }
   const report: SoakReport = {
-    command: `npm run soak -- --minutes ${minutes} --seed ${seed}`,
+    command: `npm run soak -- --minutes ${minutes} --seed ${seed}${isHostile ? "" : " --no-hostile"}`,
     ...{ seed, minutes, etcd: version },
     ...counts,
     writes: world.writes.count,
     reads: world.reader.answered,
     eventsDelivered: world.watchers.reduce((sum, { events }) => sum + events, 0),
     streamsResumed: world.watchers.reduce((sum, { resumed }) => sum + resumed, 0),
+    hostile: phases === undefined ? undefined : { ...phases.counts, phases: phases.reports },
   };
+  await phases?.close();
   await world.close();
   return report;
 }
@@ -95,11 +125,13 @@ const { values } = parseArgs({
     minutes: { type: "string", default: "30" },
     seed: { type: "string" },
     json: { type: "string" },
+    hostile: { type: "boolean", default: true },
   },
+  allowNegative: true,
 });
 const seed = values.seed === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(values.seed);
 process.stderr.write(`seed ${seed}\n`);
-const report = await soak(Number(values.minutes), seed);
+const report = await soak(Number(values.minutes), seed, values.hostile);
 if (values.json !== undefined) await writeFile(values.json, JSON.stringify(report, undefined, 2));
 // What killed processes have left of their connections is not waited for.
 process.stdout.write(inWords(report), () => process.exit(report.violations.length === 0 ? 0 : 1));

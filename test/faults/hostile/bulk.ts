@@ -5,19 +5,19 @@ import type { Bulk } from "./attack.ts";
 export const bulkResource = "bulk";
 /** Below which its keys are in etcd. */
 export const bulkPrefix = "/bulk/";
-/** How many of its events a replica keeps: all later changes, and half of those that created the objects. */
-export const bulkHistoryEvents = 10_000;
+/** How many of its events a replica keeps: all later changes, and the last that created objects. */
+export const bulkHistoryEvents = 6_000;
 /** What its events may take, in bytes. */
-export const bulkHistoryBytes = 12 * 1024 ** 2;
+export const bulkHistoryBytes = 6 * 1024 ** 2;
 /** Of an attack that writes what is to be forgotten again: so many values, of so many bytes. */
-export const heavyWrites = 100;
+export const heavyWrites = 64;
 export const heavyBytes = 512 * 1024;
 
-const objects = 4_000;
+const objects = 3_000;
 const valueBytes = 300;
 /** Revisions between the creation of the objects and their changes. */
 const marks = 300;
-const changes = 8_000;
+const changes = 5_000;
 /** etcd takes 128 by default. */
 const operationsPerTransaction = 100;
 const lanes = 8;
@@ -40,8 +40,8 @@ export async function fillBulk(cluster: EtcdCluster): Promise<Bulk> {
     return revisionOf(put);
   });
   await putAll(cluster, changes, objects);
-  // Half of what is created is beyond what replicas keep.
-  const stored = created.slice(0, created.length / 4);
+  // Most of what was created is beyond what replicas keep.
+  const stored = created.slice(0, created.length / 2);
   return { resource: bulkResource, key: keyOf(0), past: inOrder(past), stored: inOrder(stored) };
 }
 

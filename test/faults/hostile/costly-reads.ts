@@ -36,7 +36,7 @@ export const costlyReads: Attacks = {
     ...{ weight: 4, mayHold: 64 },
     run: (session) => {
       const { resource } = session.target.bulk;
-      const requests = Array.from({ length: 60 }, (_, i) =>
+      const requests = Array.from({ length: 80 }, (_, i) =>
         listRequest({ resource, labels: longSelector(1_000, i), match: match.any }),
       );
       return askAtOnce(session, paths.list, requests);
@@ -69,7 +69,7 @@ export const costlyReads: Attacks = {
   "Lists EXACT at many revisions": {
     ...{ weight: 3, mayHold: 64 },
     run: async (session) => {
-      const requests = (await pastStates(session, 200)).map(({ resource, revision }, i) =>
+      const requests = (await pastStates(session, 300)).map(({ resource, revision }, i) =>
         listRequest({
           ...{ resource, prefix: `unlisted-${i}/`, match: match.exact, pageSize: 1 },
           revision,

@@ -1,13 +1,13 @@
 import type { AttackSession, Attacks } from "./attack.ts";
 import { fillerOf, heavyBytes, heavyWrites } from "./bulk.ts";
-import type { HostileConnection } from "./hostile-connection.ts";
+import type { HostileCall, HostileConnection } from "./hostile-connection.ts";
 import { askNext, firstPages } from "./pages.ts";
 import { deliveries, listRequest, match, paths, watchRequest } from "./requests.ts";
 
 /** What a history of `bulkHistoryBytes` and the newest state may take of what is written here, in MiB. */
-const mayHold = 30;
+const mayHold = 20;
 
-/** Replaces the same few large objects again and again: 50 MiB, of which 2 MiB are of use to anyone in the end. */
+/** Replaces the same few large objects again and again: 32 MiB, of which 2 MiB are of use to anyone in the end. */
 async function replaceHeavyObjects(
   session: AttackSession,
   connection: HostileConnection,
@@ -21,15 +21,18 @@ async function replaceHeavyObjects(
   }
 }
 
-/** Takes a chunk of each answer from time to time while objects are written. */
+/** Takes a chunk of each of many initial states from time to time, each of which is wholly other than the one before. */
 async function readSlowly(session: AttackSession, delivery: number): Promise<void> {
   const { resource } = session.target.bulk;
   const connection = session.connect({ window: 16_384 });
   const request = watchRequest({ resource, initial: true, delivery });
-  const readers = Array.from({ length: 20 }, () => connection.call(paths.watch, request));
-  await session.untilAll(readers.map((reader) => reader?.begun()));
-  await replaceHeavyObjects(session, session.connect(), (write) => {
+  const readers: (HostileCall | undefined)[] = [];
+  await replaceHeavyObjects(session, session.connect(), async (write) => {
     readers[write % readers.length]?.stream.read(1_024);
+    if (write % 4 !== 3) return;
+    const reader = connection.call(paths.watch, request);
+    readers.push(reader);
+    await session.untilAll([reader?.begun()]);
   });
 }
 
@@ -41,7 +44,7 @@ async function readSlowly(session: AttackSession, delivery: number): Promise<voi
 export const keptPast: Attacks = {
   /** What is written meanwhile is owed to these streams, so that it is kept up to a cap of each. */
   "slow readers of initial states, every event": {
-    ...{ weight: 3, mayHold: 80 },
+    ...{ weight: 3, mayHold: 60 },
     run: (session) => readSlowly(session, deliveries.everyEvent),
   },
   "slow readers of initial states, latest state": {

@@ -25,18 +25,18 @@ async function askWithoutReading(
 
 /**
  * Answers that nobody takes. A request costs the client some 20 bytes and a stream; its answer is up to 4 MiB. A
- * server that builds the answers and waits for the window to open holds 250 MiB.
+ * server that builds the answers and waits for the window to open holds 180 MiB.
  */
 export const shutWindows: Attacks = {
   "Lists without a window": {
-    ...{ weight: 4, mayHold: 100 },
+    ...{ weight: 4, mayHold: 80 },
     run: (session) => {
       const request = listRequest({ resource: session.target.bulk.resource });
       return askWithoutReading(session, paths.list, () => request);
     },
   },
   "Lists with a selector without a window": {
-    ...{ weight: 3, mayHold: 100 },
+    ...{ weight: 3, mayHold: 80 },
     run: (session) => {
       const { resource } = session.target.bulk;
       return askWithoutReading(session, paths.list, (index) =>
@@ -45,11 +45,11 @@ export const shutWindows: Attacks = {
     },
   },
   "initial states without a window": {
-    ...{ weight: 4, mayHold: 100 },
+    ...{ weight: 4, mayHold: 80 },
     run: (session) => initialStatesWithoutWindow(session, () => ({})),
   },
   "initial states with a selector without a window": {
-    ...{ weight: 3, mayHold: 100 },
+    ...{ weight: 3, mayHold: 80 },
     run: (session) =>
       initialStatesWithoutWindow(session, (index) => ({ labels: `app!=none-${index}` })),
   },

@@ -7,13 +7,13 @@ export const writes: Attacks = {
    * values alone holds several times what it says.
    */
   "objects of many labels": {
-    ...{ weight: 1, mayHold: 64 },
+    ...{ weight: 1, mayHold: 20 },
     run: async (session) => {
       const { resource } = session.target.bulk;
       const connection = session.connect();
-      for (let write = 0; write < 60; write++) {
+      for (let write = 0; write < 40; write++) {
         const labels: Record<string, string> = {};
-        for (let i = 0; i < 20_000; i++) labels[`l${i}`] = `${write}-${i % 10}`;
+        for (let i = 0; i < 10_000; i++) labels[`l${i}`] = `${write}-${i % 10}`;
         const value = JSON.stringify({ metadata: { labels } });
         await session.put(connection, resource, `labels/${write % 2}`, value);
         await session.pace();

@@ -1,0 +1,169 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { BareCall } from "../../foreign/bare-grpc.ts";
+import { Connection, type Thing, toldBy } from "../wire.ts";
+
+/** What an honest client is measured by: calls of it, and how long a write took to come back on its watch. */
+export const measures = ["delivery", "get", "list"] as const;
+export type Measure = (typeof measures)[number];
+
+/** In milliseconds, one number for each time. */
+export type Latencies = Readonly<Record<Measure, readonly number[]>>;
+
+/** What an honest client saw of one phase. */
+export interface Probed {
+  readonly latencies: Latencies;
+  /** What was wrong, in sentences: a call that failed, or a watch that began in the past. */
+  readonly wrong: readonly string[];
+}
+
+/** Which key it writes. No recorded client writes it. */
+const key = "probe";
+/** RevisionMatch: what the cache holds now, and as new as any write before. */
+const match = { linearizable: 1, any: 2 } as const;
+/** How long a write may take to come back, in milliseconds. */
+const deliveryLimitMs = 8_000;
+
+/**
+ * An honest client at one replica that measures how it is served: in each round it writes an object and waits until
+ * its watch tells it of that, gets an object and lists all. It writes as often whatever happens to others.
+ */
+export class HonestProbe {
+  readonly #url: string;
+  readonly #intervalMs: number;
+  readonly #roundsPerBeginning: number;
+  readonly #latencies: Record<Measure, number[]> = { delivery: [], get: [], list: [] };
+  readonly #wrong: string[] = [];
+  readonly #stop = new AbortController();
+  #connection: Connection;
+  #running: Promise<void> | undefined;
+  #rounds = 0;
+  /** The newest revision that was told of on any of its streams. */
+  #told = 0;
+  #onTold: ((revision: number) => void) | undefined;
+
+  /**
+   * `url` is http://HOST:PORT; a round begins every `intervalMs`, or when the one before is done. `roundsPerBeginning`:
+   * how many rounds there are for each look at what a watch begins with.
+   */
+  constructor(url: string, intervalMs: number, roundsPerBeginning: number = 10) {
+    this.#url = url;
+    this.#intervalMs = intervalMs;
+    this.#roundsPerBeginning = roundsPerBeginning;
+    this.#connection = new Connection(url);
+  }
+
+  start(): void {
+    this.#running = this.#run();
+  }
+
+  /** How many rounds it has done. */
+  get rounds(): number {
+    return this.#rounds;
+  }
+
+  /** Ends it, and says what was seen. */
+  async stop(): Promise<Probed> {
+    this.#stop.abort();
+    await this.#running;
+    this.#connection.close();
+    return { latencies: this.#latencies, wrong: this.#wrong };
+  }
+
+  async #run(): Promise<void> {
+    const watch = this.#connection.watch({ key }, { afterRevision: undefined });
+    const watching = this.#follow(watch);
+    for (let round = 0; !this.#stop.signal.aborted; round++) {
+      const next = performance.now() + this.#intervalMs;
+      try {
+        await this.#round(round);
+      } catch (error) {
+        this.#wrong.push(`Probe: ${error instanceof Error ? error.message : String(error)}`);
+      }
+      this.#rounds++;
+      await delay(Math.max(1, next - performance.now()));
+    }
+    watch.cancel();
+    await watching;
+  }
+
+  async #round(round: number): Promise<void> {
+    await this.#deliver(round);
+    await this.#timed("get", () => this.#connection.get(key, match.linearizable, 0));
+    await this.#timed("list", () => this.#connection.list({}, match.any, 0));
+    if (round % this.#roundsPerBeginning === this.#roundsPerBeginning - 1) await this.#beginWatch();
+  }
+
+  async #deliver(round: number): Promise<void> {
+    const began = performance.now();
+    const late = new AbortController();
+    const delivered = new Promise<void>((resolve) => {
+      let written = Number.POSITIVE_INFINITY;
+      this.#onTold = (revision) => {
+        if (revision >= written) resolve();
+      };
+      this.#connection.put(key, valueIn(round)).then(
+        (revision) => {
+          written = revision;
+          this.#onTold?.(this.#told);
+        },
+        (error: Error) => {
+          this.#wrong.push(`Probe: a write failed: ${error.message}`);
+          resolve();
+        },
+      );
+    });
+    const limit = delay(deliveryLimitMs, "late", { signal: late.signal }).catch(() => undefined);
+    const end = await Promise.race([delivered, limit]);
+    late.abort();
+    if (end === "late")
+      this.#wrong.push(`Probe: a write was not told within ${deliveryLimitMs} ms`);
+    this.#latencies.delivery.push(performance.now() - began);
+  }
+
+  async #timed(
+    measure: Measure,
+    call: () => Promise<{ readonly revision: number }>,
+  ): Promise<void> {
+    const began = performance.now();
+    const { revision } = await call();
+    this.#latencies[measure].push(performance.now() - began);
+    this.#told = Math.max(this.#told, revision);
+  }
+
+  /** A watch of any cached state begins with nothing older than what this client has been told before. */
+  async #beginWatch(): Promise<void> {
+    const told = this.#told;
+    const watch = this.#connection.watch({ key, sendInitialEvents: true }, { afterRevision: 0 });
+    for await (const bytes of watch) {
+      const { initialEventsEnd, revision = 0 } = toldBy(bytes);
+      if (!initialEventsEnd) continue;
+      if (revision < told) {
+        this.#wrong.push(`Probe: a watch began at ${revision} after ${told} had been told`);
+      }
+      break;
+    }
+  }
+
+  async #follow(watch: BareCall): Promise<void> {
+    try {
+      for await (const bytes of watch) {
+        const { revision } = toldBy(bytes);
+        if (revision === undefined) continue;
+        this.#told = Math.max(this.#told, revision);
+        this.#onTold?.(revision);
+      }
+    } catch (error) {
+      if (this.#stop.signal.aborted) return;
+      const why = error instanceof Error ? error.message : String(error);
+      this.#wrong.push(`Probe: the watch of ${this.#url} ended: ${why}`);
+    }
+  }
+}
+
+function valueIn(round: number): string {
+  const thing: Thing = {
+    ...{ metadata: { labels: { app: "probe" } }, spec: { node: "n1" } },
+    ...{ write: `probe-${process.pid}-${round}`, filling: "" },
+  };
+  return JSON.stringify(thing);
+}
