@@ -78,7 +78,9 @@ export class CachedList {
     const key = after ?? "";
     this.#catchUp();
     const newest = this.#covering(key);
-    if (newest !== undefined && isOf(newest, revision)) return this.#share(newest, key);
+    // Of what came after the last that it knows, a list of a state that was will never hear.
+    const isKnown = this.isCurrent || revision <= this.#asOf;
+    if (newest !== undefined && isKnown && isOf(newest, revision)) return this.#share(newest, key);
     const past = this.#past.get(key)?.find((chunk) => isOf(chunk, revision));
     if (past !== undefined) return this.#share(past, key);
     if (newest === undefined || !this.#reachesBack(newest, revision)) return undefined;

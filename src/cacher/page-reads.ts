@@ -52,9 +52,13 @@ export class PageReads {
     return found === undefined ? undefined : { revision, object: found.object };
   }
 
-  /** The page, of what the cache holds when it begins. Undefined: the storage has to answer. */
+  /**
+   * The page, of what the cache holds when it begins. Undefined: the storage has to answer, or the cache was filled
+   * anew meanwhile.
+   */
   *list(request: CacheListRequest): TimeSlicedWork<ListResult | undefined> {
     const { prefix, startAfter, selection, predicate } = request;
+    const { epoch } = this.#cache;
     const state = yield* this.#stateFor(request);
     if (state === undefined) return undefined;
     const { revision } = state;
@@ -65,6 +69,8 @@ export class PageReads {
     const picks = selection !== undefined || predicate !== undefined;
     yield* this.#fill(page, list, state, picks);
     const { items, runs, next } = page;
+    // Nothing is to be kept of a history that is no more. Whoever asked asks again.
+    if (epoch !== this.#cache.epoch) return undefined;
     if (next === undefined) return { revision, items, runs, next, remaining: 0 };
     // Whoever gets a page that is not the last comes back for the next one, of the same revision.
     this.#pastStates.keep(revision, state.whole());

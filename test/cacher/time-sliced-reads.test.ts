@@ -153,12 +153,14 @@ describe("Scans give the event loop back", () => {
       ...{ limiter: new UpstreamLimiter(clock), scheduler, confirmHistory: async () => {} },
     });
     const reads = new CachedReads({ cache, clock, pages, scheduler, upstream, waiters, stored });
-    const page = reads.list({ prefix: "", limit: 0, at: any, predicate: () => true });
+    const page = reads.list({ prefix: "", limit: 4_000, at: any, predicate: () => true });
     await nextTurn();
     expect(scheduler.size).toBe(1);
     cache.replace([object("new", 3)], 3, "other");
     await new Counter().run(clock);
     expect(await page).toMatchObject({ revision: 3, items: [{ key: "new" }] });
+    // And of what was read before nothing is kept.
+    expect(retained.stats().states).toBe(0);
   });
 });
 
