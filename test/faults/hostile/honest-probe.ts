@@ -102,7 +102,7 @@ export class HonestProbe {
         if (revision >= written) resolve();
       };
       this.#connection.put(key, valueIn(round)).then(
-        (revision) => {
+        ({ revision }) => {
           written = revision;
           this.#onTold?.(this.#told);
         },
