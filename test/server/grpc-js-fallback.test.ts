@@ -49,6 +49,20 @@ describe("A version of grpc-js that is not known", () => {
     expect((await call.ended).code).toBe(status.OK);
   });
 
+  test("bounds what its clients do not accept as well, and lets go of what they do", async () => {
+    const { client, server, storage } = await serveThings();
+    await storage.put({ key: "a", value: Buffer.alloc(1_000_000) });
+    const raw = new RawConnection(server.port, 0);
+    const request = List.requestSerialize({ resource });
+    const calls = Array.from({ length: 40 }, () => raw.call(List.path, request));
+    while (server.unsentBytes < 1_000_000) await client.list({ resource });
+    raw.session.settings({ initialWindowSize: 100_000 });
+    for (const { code } of await Promise.all(calls.map((call) => call.drain().ended))) {
+      expect(code).toBe(status.OK);
+    }
+    while (server.unsentBytes > 0) await client.list({ resource });
+  });
+
   test.each([
     ["a read", List.path],
     ["a health check", Check.path],
