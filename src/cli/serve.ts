@@ -47,7 +47,8 @@ function redirectGrpcLog(logger: Logger): void {
 function exitOnFault(logger: Logger): void {
   process.on("uncaughtException", (error, origin) => {
     // Whatever it is, nobody has caught it: where it comes from has to be known.
-    const err = new Error(error.message, { cause: error });
+    const err = new Error(error.message);
+    if (error.stack !== undefined) err.stack = error.stack;
     logger.fatal({ err, origin }, "a fault in watch-fanout; the process ends");
     process.exit(exitCodes.failed);
   });
