@@ -4,17 +4,25 @@ import type { HostileCall, HostileConnection } from "./hostile-connection.ts";
 import { askNext, firstPages } from "./pages.ts";
 import { deliveries, listRequest, match, paths, watchRequest } from "./requests.ts";
 
-/** What a history of `bulkHistoryBytes` and the newest state may take of what is written here, in MiB. */
-const mayHold = 20;
+/**
+ * Old states are kept up to bounds of 128 and 512 MiB, more than is written here in the time that a test has. That they
+ * end there is for the tests of these bounds to show (test/cacher/retained-states.test.ts); here they are not to cost more
+ * than the 32 MiB that are written, with what is around them, in MiB.
+ */
+const mayHoldStates = 60;
 
-/** Replaces the same few large objects again and again: 32 MiB, of which 2 MiB are of use to anyone in the end. */
+/**
+ * Replaces the same few large objects again and again, half a MiB each time: 32 MiB by default, of which 2 MiB are of
+ * use to anyone in the end.
+ */
 async function replaceHeavyObjects(
   session: AttackSession,
   connection: HostileConnection,
   after: (write: number) => Promise<void> | void,
+  writes = heavyWrites,
 ): Promise<void> {
   const { resource } = session.target.bulk;
-  for (let write = 0; write < heavyWrites; write++) {
+  for (let write = 0; write < writes; write++) {
     await session.put(connection, resource, `heavy/${write % 4}`, fillerOf(heavyBytes, write));
     await after(write);
     await session.pace();
@@ -48,12 +56,12 @@ export const keptPast: Attacks = {
     run: (session) => readSlowly(session, deliveries.everyEvent),
   },
   "slow readers of initial states, latest state": {
-    ...{ weight: 3, mayHold },
+    ...{ weight: 3, mayHold: mayHoldStates },
     run: (session) => readSlowly(session, deliveries.latestState),
   },
   /** Each state is wholly other than the one before, and is asked for so that it is kept. */
   "Lists EXACT of heavy states": {
-    ...{ weight: 1, mayHold },
+    ...{ weight: 1, mayHold: mayHoldStates },
     run: async (session) => {
       const { resource } = session.target.bulk;
       const connection = session.connect();
@@ -70,7 +78,8 @@ export const keptPast: Attacks = {
   },
   /** The second page comes more than a second after the first, with a write before and many after it. */
   "second pages of prefixes that nobody else lists": {
-    ...{ weight: 4, mayHold },
+    // Three times as many writes: caches of chunks fill up meanwhile, too, to 32 MiB.
+    ...{ weight: 4, mayHold: mayHoldStates },
     run: async (session) => {
       const { resource } = session.target.bulk;
       const connection = session.connect();
@@ -78,7 +87,7 @@ export const keptPast: Attacks = {
       await session.put(connection, resource, "pages/0", fillerOf(1_000, 0));
       await session.pause(1_500);
       for (const page of held) await askNext(session, connection, page);
-      await replaceHeavyObjects(session, connection, () => {});
+      await replaceHeavyObjects(session, connection, () => {}, 3 * heavyWrites);
     },
   },
 };

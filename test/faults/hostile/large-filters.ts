@@ -63,7 +63,7 @@ function manyValues(index: number): string {
  */
 export const largeFilters: Attacks = {
   "watches of huge prefixes": {
-    ...{ weight: 2, mayHold: 64 },
+    ...{ weight: 2, mayHold: 100 },
     run: async (session) => {
       const { resource } = session.target.bulk;
       const tail = "x".repeat(maxRequestBytes - 128);
@@ -72,25 +72,25 @@ export const largeFilters: Attacks = {
     },
   },
   "watches of huge prefixes, compressed": {
-    ...{ weight: 2, mayHold: 64 },
+    ...{ weight: 2, mayHold: 100 },
     run: async (session) => {
       await keepLargeText(session, paths.watch, fields.prefix);
     },
   },
   "watches of huge keys, compressed": {
-    ...{ weight: 2, mayHold: 64 },
+    ...{ weight: 2, mayHold: 100 },
     run: async (session) => {
       await keepLargeText(session, paths.watch, fields.key);
     },
   },
   "health watches of huge names, compressed": {
-    ...{ weight: 2, mayHold: 64 },
+    ...{ weight: 2, mayHold: 100 },
     run: async (session) => {
       await keepLargeText(session, paths.healthWatch, fields.service);
     },
   },
   "watches with huge selectors": {
-    ...{ weight: 2, mayHold: 64 },
+    ...{ weight: 2, mayHold: 100 },
     run: async (session) => {
       const { resource } = session.target.bulk;
       const requestOf = (i: number) => watchRequest({ resource, labels: manyValues(i) });
@@ -98,7 +98,7 @@ export const largeFilters: Attacks = {
     },
   },
   "watches with huge selectors, compressed": {
-    ...{ weight: 2, mayHold: 64 },
+    ...{ weight: 2, mayHold: 100 },
     run: async (session) => {
       const { resource } = session.target.bulk;
       const requestOf = (i: number) => watchRequest({ resource, labels: manyValues(i) });
@@ -107,7 +107,7 @@ export const largeFilters: Attacks = {
   },
   /** Each filter is small; their number is not. */
   "watches with many distinct filters": {
-    ...{ weight: 3, mayHold: 64 },
+    ...{ weight: 3, mayHold: 100 },
     run: async (session) => {
       const { resource } = session.target.bulk;
       await keepOpen(session, paths.watch, 4_000, (i) =>
@@ -117,7 +117,7 @@ export const largeFilters: Attacks = {
   },
   /** Each event is asked of all of these: here those of honest writers. */
   "watches with selectors of 1,000 requirements": {
-    ...{ weight: 3, mayHold: 64 },
+    ...{ weight: 3, mayHold: 100 },
     run: async (session) => {
       const { busy: resource } = session.target;
       const connection = await keepOpen(session, paths.watch, 400, (i) =>

@@ -7,7 +7,7 @@ export const writes: Attacks = {
    * values alone holds several times what it says.
    */
   "objects of many labels": {
-    ...{ weight: 1, mayHold: 20 },
+    ...{ weight: 1, mayHold: 32 },
     run: async (session) => {
       const { resource } = session.target.bulk;
       const connection = session.connect();
