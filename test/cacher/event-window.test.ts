@@ -96,6 +96,21 @@ describe("While the event window is being filled, a Cacher", () => {
     expect(cacher.stats().windowFill.waiting).toBe(0);
   });
 
+  it("has those of LATEST_STATE wait as well, and then tells them what is different in one unit", async () => {
+    const { store, cacher, clock } = await started(1_000);
+    const stream = cacher.watch({
+      scope: { prefix: "" },
+      afterRevision: 900,
+      withPrevious: true,
+      delivery: "LATEST_STATE",
+    });
+    await clock.elapse(1_000);
+    expect(read(stream)).toBeUndefined();
+    store.releaseFrom(0);
+    await clock.elapse(1_000);
+    expect(readAll(stream)).toEqual(["→900", "MODIFIED:a=1000(900)@1000 →1000"]);
+  });
+
   it("fills the newest part first, and serves those at once who resume from there", async () => {
     const { store, cacher, clock, resume } = await started(1_000);
     const newest = Math.max(...store.asked);
