@@ -6,6 +6,7 @@ import type { HealthCheckRequest__Output } from "../wire/generated/grpc/health/v
 import { healthService } from "../wire/standard-services.ts";
 import type { OpenStream, OpenStreams } from "./open-streams.ts";
 import { refused } from "./refusals.ts";
+import type { Sender, SendPatrol } from "./send-patrol.ts";
 import type { Serving } from "./served-methods.ts";
 import { type FrameParts, frameOf, type ServerCall } from "./server-call.ts";
 
@@ -17,20 +18,27 @@ type Told = ServingStatus | "SERVICE_UNKNOWN";
 /**
  * grpc.health.v1.Health.
  *
- * A watch has one status on its way at the most: whoever does not read gets the newest when it does.
+ * A watch has one status on its way at most. A client that does not read gets the newest when it does, and a client
+ * that does not accept a status for as long as the patrol waits is ended with SLOW_CONSUMER.
  */
 export class HealthService {
   readonly #statuses: Map<string, ServingStatus>;
   readonly #streams: OpenStreams;
+  readonly #patrol: SendPatrol;
   readonly #watches = new Set<HealthWatch>();
   #ended = false;
   /** What List answers, one for all, as long as nothing changes. */
   #listed: FrameParts | undefined;
 
-  /** `statuses` has all services that there are. Watches are counted among `streams`. */
-  constructor(statuses: ReadonlyMap<string, ServingStatus>, streams: OpenStreams) {
+  /** `statuses` has all services that there are. Watches are counted among `streams`, and watched by `patrol`. */
+  constructor(
+    statuses: ReadonlyMap<string, ServingStatus>,
+    streams: OpenStreams,
+    patrol: SendPatrol,
+  ) {
     this.#statuses = new Map(statuses);
     this.#streams = streams;
+    this.#patrol = patrol;
   }
 
   /** Of a service that there is. */
@@ -67,12 +75,14 @@ export class HealthService {
       const watch = new HealthWatch(call, this.#known(request.service), () => {
         this.#watches.delete(watch);
         this.#streams.delete(watch);
+        this.#patrol.delete(watch);
       });
       if (!watch.open) return;
       const refusal = this.#streams.makeRoom(watch.connection);
       if (refusal !== undefined) return watch.evict(refusal);
       this.#streams.add(watch);
       this.#watches.add(watch);
+      this.#patrol.add(watch);
       watch.tell(this.#of(watch.service));
       if (this.#ended) watch.end();
     },
@@ -106,16 +116,17 @@ function listAnswer(known: ReadonlyMap<string, ServingStatus>): FrameParts {
   return frameOf(healthService.List.responseSerialize(response));
 }
 
-class HealthWatch implements OpenStream {
+class HealthWatch implements OpenStream, Sender {
   /** undefined: one that there is not. */
   readonly service: string | undefined;
   readonly #call: ServerCall;
   #told: Told | undefined;
   #newest: Told | undefined;
-  #busy = false;
   #ending = false;
   readonly #onClose: () => void;
   open = true;
+  sent = 0;
+  outstanding = false;
 
   constructor(call: ServerCall, service: string | undefined, onClose: () => void) {
     this.#call = call;
@@ -138,6 +149,12 @@ class HealthWatch implements OpenStream {
     this.#call.end(statusOf(error));
   }
 
+  stalled(): void {
+    const message =
+      "The client has not accepted the last status of this health watch in time. Watch again, and read what comes.";
+    this.evict(new WatchFanoutError("SLOW_CONSUMER", message));
+  }
+
   tell(serving: Told): void {
     this.#newest = serving;
     this.#send();
@@ -149,13 +166,14 @@ class HealthWatch implements OpenStream {
   }
 
   #send(): void {
-    if (this.#busy || !this.open) return;
+    if (this.outstanding || !this.open) return;
     const newest = this.#newest;
     if (newest !== undefined && newest !== this.#told) {
       this.#told = newest;
-      this.#busy = true;
+      this.outstanding = true;
+      this.sent++;
       this.#call.send(answers[newest][0], () => {
-        this.#busy = false;
+        this.outstanding = false;
         this.#send();
       });
     } else if (this.#ending) {

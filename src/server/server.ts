@@ -127,7 +127,7 @@ export class RunningServer {
       maxStreamAgeMs: limits.maxStreamAgeMs,
       random: options.random ?? Math.random,
     };
-    this.#health = new HealthService(this.#initialHealth(), this.#streams);
+    this.#health = new HealthService(this.#initialHealth(), this.#streams, this.#patrol);
     this.#reflection = new ReflectionService(descriptors, context);
     this.#server = new Server({
       "grpc.enable_channelz": 0,

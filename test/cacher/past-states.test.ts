@@ -1,7 +1,15 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { defaultHistoryBounds } from "../../src/cacher/history.ts";
+import { PastStates } from "../../src/cacher/past-states.ts";
+import { RetainedStates } from "../../src/cacher/retained-states.ts";
+import { WatchCache } from "../../src/cacher/watch-cache.ts";
+import { WatchBatch } from "../../src/storage/event.ts";
 import type { RevisionRequirement } from "../../src/storage/storage.ts";
+import { FakeClock } from "../fake-clock.ts";
 import { CachedStore } from "./cached-store.ts";
+import { finish } from "./finish.ts";
+import { event, object } from "./objects.ts";
 
 const exact = (revision: number): RevisionRequirement => ({ match: "EXACT", revision });
 
@@ -79,5 +87,48 @@ describe("A state of the past", () => {
     await expect(cached.cacher.list({ prefix: "", limit: 1, at })).rejects.toMatchObject({
       reason: "REVISION_TOO_OLD",
     });
+  });
+});
+
+describe("The states of the past that are kept", () => {
+  /** A cache at revision 1, and as many writes of one object as there are revisions after it. */
+  function written(writes: number) {
+    const clock = new FakeClock();
+    const cache = new WatchCache(defaultHistoryBounds, clock);
+    cache.replace([object("a", 1)], 1);
+    for (let revision = 2; revision <= writes + 1; revision++) {
+      cache.apply(new WatchBatch(revision, [event("MODIFIED", "a", revision)]));
+    }
+    const retained = new RetainedStates(cache, { spareBytes: 1e9, bytes: 1e9 });
+    const past = new PastStates(cache, clock, retained);
+    return { past, retained, at: (revision: number) => finish(past.at(revision)) };
+  }
+
+  it("are 64: the one used longest ago goes first", () => {
+    const { at, retained } = written(100);
+    const states = new Map<number, unknown>();
+    for (let revision = 1; revision <= 64; revision++) states.set(revision, at(revision)?.state);
+    expect(at(1)?.state).toBe(states.get(1));
+    at(65);
+    at(66);
+    expect(retained.stats().states).toBe(64);
+    for (const revision of [1, 4, 64]) expect(at(revision)?.state).toBe(states.get(revision));
+    for (const revision of [2, 3]) expect(at(revision)?.state).not.toBe(states.get(revision));
+  });
+
+  it("are made by undoing 10,000 events at most: beyond that the storage is asked", () => {
+    const { at } = written(10_001);
+    expect(at(1)).toBeUndefined();
+    expect(at(2)?.state.get("a")?.modRevision).toBe(2);
+  });
+
+  it("say how many objects follow for the 64 pages that were announced last, of names up to 1 Ki", () => {
+    const { past, at } = written(1);
+    at(1);
+    past.expectPage(1, "p".repeat(1_024), "a", 7);
+    expect(past.following(1, "p".repeat(1_024), "a")).toBeUndefined();
+    for (let i = 0; i < 65; i++) past.expectPage(1, "", `k${i}`, i);
+    expect(past.following(1, "", "k0")).toBeUndefined();
+    for (let i = 1; i < 65; i++) expect(past.following(1, "", `k${i}`)).toBe(i);
   });
 });

@@ -1,3 +1,4 @@
+import { constants } from "node:http2";
 import { Client, credentials } from "@grpc/grpc-js";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { healthService } from "../../src/wire/standard-services.ts";
@@ -91,6 +92,34 @@ describe("Health", () => {
     // Two messages of two bytes, each after five of gRPC's framing: SERVING (1), NOT_SERVING (2).
     expect([received[6], received[13]]).toEqual([1, 2]);
     call.cancel();
+  });
+
+  test("ends a watch that does not accept a status for a minute", async () => {
+    const { server, clock, client } = await serveThings();
+    const raw = new RawConnection(server.port, 0);
+    const call = raw.call(Watch.path, Watch.requestSerialize({ service: "" }));
+    await call.answered;
+    clock.advance(59_000);
+    await check(client, "");
+    expect(call.stream.closed).toBe(false);
+    // The patrol looks at every eighth of the minute, and the end itself is waited for for a second.
+    clock.advance(17_000);
+    expect(server.openStreams).toBe(0);
+    clock.advance(1_000);
+    expect((await call.drain().ended).reset).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+  });
+
+  test("keeps a watch that accepts what it is sent, however long nothing changes", async () => {
+    const { server, clock, client, recorder } = await serveThings();
+    const watch = client.stream(Watch, { service: "" });
+    await watch.next();
+    for (let minutes = 0; minutes < 10; minutes++) {
+      clock.advance(30_000);
+      expect(await check(client, "")).toBe("SERVING");
+    }
+    expect(server.openStreams).toBe(1);
+    expect(recorder.calls.map(({ code }) => code)).not.toContain("RESOURCE_EXHAUSTED");
+    watch.cancel();
   });
 
   test("forgets watches that are cancelled", async () => {

@@ -1,3 +1,4 @@
+import { constants } from "node:http2";
 import { Client, credentials, status } from "@grpc/grpc-js";
 import fc from "fast-check";
 import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
@@ -6,7 +7,7 @@ import { descriptors } from "../../src/wire/descriptors.ts";
 import type { ServerReflectionRequest } from "../../src/wire/generated/grpc/reflection/v1/ServerReflectionRequest.ts";
 import type { ServerReflectionResponse__Output } from "../../src/wire/generated/grpc/reflection/v1/ServerReflectionResponse.ts";
 import { reflectionServices } from "../../src/wire/standard-services.ts";
-import { framed, RawConnection } from "./raw-connection.ts";
+import { framed, type RawCall, RawConnection } from "./raw-connection.ts";
 import { serveThings } from "./served.ts";
 
 /** Puts questions one after the other on one stream, and gives the answers. */
@@ -155,6 +156,37 @@ describe("A reflection stream", () => {
     expect(server.openStreams).toBe(1);
     call.cancel();
     await call.ended;
+  });
+
+  test("is reset when its client does not accept an answer for a minute", async () => {
+    const { server, clock, client } = await serveThings();
+    const call = new RawConnection(server.port, 0).open(path);
+    call.stream.write(framed(requestSerialize({ list_services: "" })));
+    await call.answered;
+    clock.advance(59_999);
+    await client.list({ resource: "things" });
+    expect(call.stream.closed).toBe(false);
+    clock.advance(1);
+    expect((await call.drain().ended).reset).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    expect(server.openStreams).toBe(0);
+  });
+
+  test("is charged with 80 KiB of what its connection may send: of 205 the oldest is ended", async () => {
+    const { server } = await serveThings();
+    const raw = new RawConnection(server.port);
+    const open = (): RawCall => raw.open(path).drain();
+    const oldest = open();
+    const others = Array.from({ length: 203 }, open);
+    while (server.openStreams < 204) await new Promise((resolve) => setImmediate(resolve));
+    expect(oldest.stream.closed).toBe(false);
+    others.push(open());
+    const { code, message } = await oldest.ended;
+    expect(code).toBe(status.RESOURCE_EXHAUSTED);
+    expect(message).toMatch(/^The requests that this connection has sent.*16777216 bytes/);
+    while (server.openStreams < 204) await new Promise((resolve) => setImmediate(resolve));
+    expect(others.filter(({ stream }) => stream.closed)).toEqual([]);
+    // Others have room of their own.
+    expect(await ask(server.port, 0, { list_services: "" })).toHaveLength(1);
   });
 
   test("ends when it is cancelled, with nothing left behind", async () => {

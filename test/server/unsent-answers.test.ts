@@ -91,7 +91,7 @@ describe("Answers for a client that takes nothing", () => {
     expect((await served.client.list({ resource })).items).toHaveLength(8);
   });
 
-  test("end what waits behind them after a minute", async () => {
+  test("are reset after a minute, and what waits behind them gets their room", async () => {
     const served = await serveLarge();
     const raw = new RawConnection(served.server.port, 0);
     for (let i = 0; i < 4; i++) raw.call(List.path, list());
@@ -99,11 +99,30 @@ describe("Answers for a client that takes nothing", () => {
     served.clock.advance(30_000);
     const waiting = raw.call(List.path, list());
     await settled(served, 5);
-    // What was there before is reset then, and this one gets its room.
     served.clock.advance(30_000);
     await settled(served, 5);
     raw.session.settings({ initialWindowSize: 10 * mebibyte });
     expect((await waiting.drain().ended).code).toBe(status.OK);
+  });
+
+  test("end with SLOW_CONSUMER what has waited behind them for a minute", async () => {
+    const served = await serveLarge();
+    const raw = new RawConnection(served.server.port, 0);
+    const built = Array.from({ length: 4 }, () => raw.call(List.path, list()));
+    const waiting = Array.from({ length: 2 }, () => raw.call(List.path, list()));
+    await settled(served, 6);
+    const before = served.recorder.sentMessages;
+    served.clock.advance(59_999);
+    await settled(served, 6);
+    expect([...built, ...waiting].filter(({ stream }) => stream.closed)).toEqual([]);
+    served.clock.advance(1);
+    for (const call of waiting) {
+      const { code, message } = await call.drain().ended;
+      expect(code).toBe(status.RESOURCE_EXHAUSTED);
+      expect(message).toMatch(/^The client has not accepted.*for 60 s.*Nothing was done/);
+    }
+    for (const call of built) expect((await call.drain().ended).code).toBeUndefined();
+    expect(served.recorder.sentMessages).toBe(before);
   });
 });
 
