@@ -58,7 +58,7 @@ export interface CallContext {
   readonly maxUnreadBytesPerConnection: number;
   /** What has been built for clients and not been accepted by them, by connection. */
   readonly sendBudget: SendBudget;
-  /** Has every watch that is open. */
+  /** Has every watch and every health watch that is open. */
   readonly patrol: SendPatrol;
   /** Has every stream that is open. */
   readonly streams: OpenStreams;

@@ -83,9 +83,13 @@ export class Connections {
     };
   }
 
-  /** Closes all, among them those that have not come as far as a session. */
-  cut(): void {
-    for (const { socket } of this.#open.values()) socket.destroy();
+  /** Closes all, among them those that have not come as far as a session. Resolves when they are closed. */
+  async cut(): Promise<void> {
+    const closed = [...this.#open.values()].map(({ socket }) => {
+      socket.destroy();
+      return new Promise((resolve) => socket.once("close", resolve));
+    });
+    await Promise.all(closed);
   }
 
   #of(session: Http2Session): Connection | undefined {

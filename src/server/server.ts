@@ -229,11 +229,13 @@ export class RunningServer {
     this.#health.end();
     this.#reflection.end();
     for (const resource of this.#options.resources.values()) resource.drain();
-    const closed = new Promise<void>((resolve) => this.#server.tryShutdown(() => resolve()));
+    const { promise: closed, resolve } = Promise.withResolvers<void>();
+    this.#server.tryShutdown(() => resolve());
     const { clock } = this.#options;
     const bound = clock.setTimeout(() => {
       this.#server.forceShutdown();
-      this.#connections.cut();
+      // grpc-js waits for ever for a session that was destroyed just before it was to close it.
+      void this.#connections.cut().then(resolve);
     }, withinMs);
     const unread = clock.setTimeout(() => {
       this.#plainCalls.refuseUnread();
@@ -241,7 +243,7 @@ export class RunningServer {
     // Whoever has said nothing, or not enough to be told of the end, would never close by itself.
     let flush: Timer | undefined;
     this.#onIdle = () => {
-      flush ??= clock.setTimeout(() => this.#connections.cut(), this.#endFlushMs);
+      flush ??= clock.setTimeout(() => void this.#connections.cut(), this.#endFlushMs);
     };
     if (this.#openCalls === 0) this.#onIdle();
     await closed;

@@ -60,6 +60,14 @@ describe("Beyond its bound a server", () => {
   });
 });
 
+test("A connection that does not answer a ping is closed, also one that has said nothing", async () => {
+  const limits = { keepaliveTimeMs: 10, keepaliveTimeoutMs: 10 };
+  const { server } = await serveThings({ server: { limits } });
+  const { closed } = await mute(server.port);
+  await closed;
+  while (server.connections > 0) await new Promise((resolve) => setImmediate(resolve));
+});
+
 describe("With TLS", () => {
   test("a connection has 10 s to finish its handshake", async () => {
     const { server, clock } = await serveThings({ server: { tls: { cert, key } } });

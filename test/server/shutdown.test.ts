@@ -1,6 +1,7 @@
+import type { Http2Session } from "node:http2";
 import { createConnection } from "node:net";
-import { status } from "@grpc/grpc-js";
-import { describe, expect, test } from "vitest";
+import { Server, status } from "@grpc/grpc-js";
+import { describe, expect, test, vi } from "vitest";
 import { listWatchService } from "../../src/wire/services.ts";
 import { ManualTimers } from "./manual-timers.ts";
 import { RawConnection } from "./raw-connection.ts";
@@ -124,6 +125,32 @@ describe("Draining", () => {
     clock.advance(1_000);
     await Promise.all([drained, closed]);
     expect(clock.now()).toBe(1_000);
+  });
+
+  test("comes to its end also where a connection is lost in the very moment in which it begins", async () => {
+    const { server, clock, client } = await serveThings();
+    const sessions: Http2Session[] = [];
+    const watch = client.watch({ resource });
+    const { tryShutdown } = Server.prototype;
+    vi.spyOn(Server.prototype, "tryShutdown").mockImplementationOnce(function (
+      this: Server,
+      callback,
+    ) {
+      const servers = Reflect.get(this, "http2Servers") as Map<
+        object,
+        { sessions: Set<Http2Session> }
+      >;
+      for (const each of servers.values()) sessions.push(...each.sessions);
+      // As keepalive does: the session is gone, and says so in a later turn.
+      for (const session of sessions) session.destroy();
+      tryShutdown.call(this, callback);
+    });
+    await watch.next();
+    const drained = server.drain(10_000);
+    expect(sessions).toHaveLength(1);
+    clock.advance(10_000);
+    await drained;
+    expect(server.connections).toBe(0);
   });
 
   test("twice is the same as once", async () => {
