@@ -1,5 +1,5 @@
 import { type Clock, pause } from "../clock.ts";
-import { hasReason, otherHistory, upstreamUnavailable, WatchFanoutError } from "../errors.ts";
+import { hasReason, otherHistory, WatchFanoutError } from "../errors.ts";
 import type { WatchBatch } from "../storage/event.ts";
 import type { StoredObject } from "../storage/object.ts";
 import type { Scope, Storage } from "../storage/storage.ts";
@@ -71,19 +71,10 @@ export class FollowedHistory {
     await this.#recent?.check(this.#storage, signal);
   }
 
-  /** Both. Rejects with UPSTREAM_UNAVAILABLE where it can't be told any more. */
+  /** Both. */
   async confirm(signal: AbortSignal): Promise<void> {
-    try {
-      await this.check(signal);
-      await this.checkState(signal);
-    } catch (error) {
-      if (!hasReason(error, "REVISION_TOO_OLD")) throw error;
-      throw upstreamUnavailable(
-        "The store has been compacted, so that it can't be told whether its history is still the same. Try " +
-          "again soon: by then this replica has listed anew.",
-        error,
-      );
-    }
+    await this.check(signal);
+    await this.checkState(signal);
   }
 
   /**

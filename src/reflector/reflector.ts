@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { abortable } from "../abort.ts";
 import { type Clock, pause } from "../clock.ts";
-import { hasReason, invalidRequest, WatchFanoutError } from "../errors.ts";
+import { hasReason, invalidRequest, upstreamUnavailable, WatchFanoutError } from "../errors.ts";
 import { heldOverheadBytes, type WatchBatch } from "../storage/event.ts";
 import { type StoredObject, weight } from "../storage/object.ts";
 import type { Scope, Storage } from "../storage/storage.ts";
@@ -91,6 +91,9 @@ const maxPageBytes = 8 * 1024 ** 2;
 /** How often to begin a listing anew within one attempt when compaction overtakes it. */
 const listingTries = 4;
 
+/** How long a read waits for the listing that tells whether its answer is of the same history, in milliseconds. */
+const listingWaitMs = 3_000;
+
 /** What the target threw. Whatever that is, it is not the storage's, and to try again mends nothing. */
 class TargetFault extends Error {}
 
@@ -120,7 +123,10 @@ export class Reflector {
   /** Whether nothing has come since a listing was begun without a pause. */
   #hasHurried = false;
   #eras = 0;
-  readonly #eraListeners = new Set<() => void>();
+  /** Counts the states that were handed over. */
+  #listings = 0;
+  /** Called when a state was handed over, and when a watch goes on after a failure. */
+  readonly #onProgress = new Set<() => void>();
   #failure: WatchFanoutError | undefined;
   #reconnects = 0;
   #relists = 0;
@@ -168,32 +174,65 @@ export class Reflector {
 
   /** Resolves when `eras` becomes greater, or when the signal is aborted. */
   untilNextEra(signal: AbortSignal): Promise<void> {
-    return new Promise((resolve) => {
-      const done = (): void => {
-        this.#eraListeners.delete(done);
-        signal.removeEventListener("abort", done);
-        resolve();
-      };
-      if (signal.aborted) return done();
-      this.#eraListeners.add(done);
-      signal.addEventListener("abort", done);
-    });
+    const eras = this.#eras;
+    return this.#until(() => this.#eras > eras, signal);
   }
 
   /**
    * Makes sure that what the target has is of the history that the store has now. Rejects with
    * HISTORY_CHANGED if it is not, and as the storage does if that can't be found out. As long as a watch goes
-   * on that is beyond doubt, and nothing is asked. Those who call together share the answer.
+   * on that is beyond doubt, and nothing is asked. Those who call together share the answer. Where the store has
+   * compacted what is known, the listing that follows tells, for which it waits 3 s.
    */
   async confirmHistory(signal: AbortSignal = this.#stopping.signal): Promise<void> {
     if (this.isFollowing) return;
-    const eras = this.#eras;
+    const before = { eras: this.#eras, listings: this.#listings };
     try {
       await abortable(this.#confirmation.make(), signal);
     } catch (error) {
-      if (hasReason(error, "HISTORY_CHANGED")) this.disprove(eras);
-      throw error;
+      if (hasReason(error, "HISTORY_CHANGED")) this.disprove(before.eras);
+      if (!hasReason(error, "REVISION_TOO_OLD")) throw error;
+      await this.#confirmByListing(before, signal, error);
     }
+  }
+
+  async #confirmByListing(
+    { eras, listings }: { readonly eras: number; readonly listings: number },
+    signal: AbortSignal,
+    cause: unknown,
+  ): Promise<void> {
+    const isTold = (): boolean => this.#listings > listings || this.isFollowing;
+    const late = new AbortController();
+    const timer = this.#options.clock.setTimeout(() => late.abort(), listingWaitMs);
+    await this.#until(isTold, AbortSignal.any([signal, late.signal]));
+    timer.cancel();
+    signal.throwIfAborted();
+    if (this.#eras !== eras) throw disprovedMeanwhile();
+    if (isTold()) return;
+    throw upstreamUnavailable(
+      "The store has been compacted, so that it can't be told whether its history is still the same. Try " +
+        "again soon: by then this replica has listed anew.",
+      cause,
+    );
+  }
+
+  /** Resolves once `isReached`, looked at after each listing and recovery, or when the signal is aborted. */
+  #until(isReached: () => boolean, signal: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const look = (): void => {
+        if (!isReached() && !signal.aborted) return;
+        this.#onProgress.delete(look);
+        signal.removeEventListener("abort", look);
+        resolve();
+      };
+      this.#onProgress.add(look);
+      signal.addEventListener("abort", look);
+      look();
+    });
+  }
+
+  #progressed(): void {
+    for (const listener of [...this.#onProgress]) listener();
   }
 
   /**
@@ -330,14 +369,11 @@ export class Reflector {
     const hadFailed = this.#failure !== undefined;
     this.#failure = undefined;
     handOver(() => target.replace({ ...state, current, historyId }, cause));
-    if (cause !== "history lost") this.#beginEra();
+    this.#listings++;
+    if (cause !== "history lost") this.#eras++;
+    this.#progressed();
     if (hadFailed) handOver(() => onRecovered?.());
     return state.revision;
-  }
-
-  #beginEra(): void {
-    this.#eras++;
-    for (const listener of [...this.#eraListeners]) listener();
   }
 
   async #prepare(objects: readonly StoredObject[]): Promise<void> {
@@ -429,6 +465,7 @@ export class Reflector {
     this.#hasHurried = false;
     if (this.#failure === undefined) return;
     this.#failure = undefined;
+    this.#progressed();
     handOver(() => this.#options.onRecovered?.());
   }
 }

@@ -1,0 +1,72 @@
+import { describe, expect, it } from "vitest";
+import { type Reason, revisionTooOld, WatchFanoutError } from "../../src/errors.ts";
+import { Reflected } from "./reflected.ts";
+import { ScriptedStorage } from "./scripted-storage.ts";
+
+function failure(reason: Reason): WatchFanoutError {
+  return new WatchFanoutError(reason, `${reason}, as the script has it.`);
+}
+
+/** A storage that has compacted the state which is known of it. */
+class CompactedStorage extends ScriptedStorage {
+  writtenAfter(): Promise<never> {
+    return Promise.reject(revisionTooOld(5, 50));
+  }
+}
+
+async function withoutWatch() {
+  const storage = new CompactedStorage();
+  const reflected = new Reflected(storage);
+  await reflected.begin();
+  // From here on no watch stands, and nothing is listed.
+  storage.onCurrentRevision = () => new Promise(() => {});
+  return { storage, reflected };
+}
+
+describe("Whether answers are of the same history, where what is known is compacted,", () => {
+  it("is told by the listing that follows", async () => {
+    const { storage, reflected } = await withoutWatch();
+    storage.stream.end(failure("REVISION_TOO_OLD"));
+    let outcome = "none";
+    storage.onCurrentRevision = () => 50;
+    await reflected.clock.settle();
+    reflected.reflector.confirmHistory().then(
+      () => {
+        outcome = "confirmed";
+      },
+      (error: Error) => {
+        outcome = error.message;
+      },
+    );
+    await reflected.clock.settle();
+    expect(outcome).toBe("none");
+    await reflected.clock.elapse(50);
+    expect(reflected.heard.at(-1)).toBe("history lost: [] →50 of 50");
+    expect(outcome).toBe("confirmed");
+  });
+
+  it("is another where that listing finds another", async () => {
+    const { storage, reflected } = await withoutWatch();
+    storage.stream.end(failure("UPSTREAM_UNAVAILABLE"));
+    await reflected.clock.settle();
+    const confirming = expect(reflected.reflector.confirmHistory()).rejects.toMatchObject({
+      reason: "HISTORY_CHANGED",
+    });
+    await reflected.clock.settle();
+    storage.onCurrentRevision = () => 50;
+    reflected.reflector.disprove(reflected.reflector.eras);
+    await reflected.clock.elapse(100);
+    await confirming;
+  });
+
+  it("can't be told where none comes within three seconds", async () => {
+    const { storage, reflected } = await withoutWatch();
+    storage.stream.end(failure("REVISION_TOO_OLD"));
+    await reflected.clock.settle();
+    const confirming = expect(reflected.reflector.confirmHistory()).rejects.toMatchObject({
+      reason: "UPSTREAM_UNAVAILABLE",
+    });
+    await reflected.clock.elapse(3_000);
+    await confirming;
+  });
+});
