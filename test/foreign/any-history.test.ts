@@ -207,4 +207,4 @@ test("For any history, every stream equals etcd's own account event for event.",
     ),
     { numRuns: 30 },
   );
-}, 60_000);
+}, 240_000);

@@ -172,7 +172,7 @@ describe("a connection that is reset at any byte", () => {
       }),
       { numRuns: 15 },
     );
-  }, 60_000);
+  }, 240_000);
 
   /** What a reader has in the end that resumes from where it was until it is at `last`. */
   async function resumed(
