@@ -31,9 +31,9 @@ export function listWatchMethods(context: CallContext): Serving {
     Get: unary<GetRequest__Output>(context, `${service}/Get`, async (request, call) => {
       const resource = resourceNamed(resources, request.resource);
       const { signal, connection: owner } = call;
-      const get = { ...parseGet(request), signal, owner };
-      const wait = call.admit(expectedObjectBytes);
-      if (wait !== undefined) await wait;
+      const admit = (): Promise<void> | undefined => call.admit(expectedObjectBytes);
+      const get = { ...parseGet(request), signal, owner, admit };
+      call.keep(call.requestBytes);
       const { revision, object } = await inHistory(resource, request.history_id, signal, () =>
         resource.get(get),
       );
@@ -43,6 +43,7 @@ export function listWatchMethods(context: CallContext): Serving {
     List: unary<ListRequest__Output>(context, `${service}/List`, async (request, call) => {
       const resource = resourceNamed(resources, request.resource);
       const selection = resource.select(request.label_selector, request.field_selector);
+      call.keep(call.requestBytes + (selection?.bytes ?? 0));
       const { list, historyId } = parseList(request, selection, maxPageBytes);
       const { signal, connection: owner } = call;
       const admit = (): Promise<void> | undefined => call.admit(maxPageBytes);
