@@ -124,6 +124,7 @@ export class RunningServer {
       patrol: this.#patrol,
       streams: this.#streams,
       openings,
+      selecting: new TimeSliceScheduler(clock),
       kept,
       tooMuchKept,
       maxStreamAgeMs: limits.maxStreamAgeMs,

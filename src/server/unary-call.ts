@@ -32,7 +32,7 @@ export interface Answering {
   admit(maxBytes: number): Promise<void> | undefined;
   /**
    * Charges the connection with what is kept of the request, in bytes, until the call is answered. A call that has to go
-   * for that ends, and its signal is aborted: only for those that do nothing but read. To be called once.
+   * for that ends, and its signal is aborted: only for those that do nothing but read. In place of what was said before.
    */
   keep(bytes: number): void;
 }
@@ -59,11 +59,12 @@ export function unary<Request>(
     const { connection, requestBytes } = call;
     let kept: Reservation | undefined;
     const keep = (bytes: number): void => {
-      if (bytes <= freeKeptBytes) return;
-      kept = context.kept.reserve(connection, bytes, () => {
+      if (bytes <= freeKeptBytes && kept === undefined) return;
+      kept ??= context.kept.reserve(connection, 0, () => {
         call.end(statusOf(context.tooMuchKept()));
         gone.abort(clientGone);
       });
+      kept.resize(bytes);
     };
     try {
       if (fault !== undefined) throw fault;
