@@ -160,7 +160,7 @@ export function tooManyStreams(limit: number): WatchFanoutError {
 export function tooMuchAskedFor(limit: number): WatchFanoutError {
   return new WatchFanoutError(
     "TOO_MANY_STREAMS",
-    "The open streams of this connection ask for keys, prefixes and selectors that take more than this server " +
+    "The open streams and reads of this connection ask for keys, prefixes and selectors that take more than this server " +
       `keeps, which is ${limit} bytes for each connection, and less when it is short of them. Ask for fewer or ` +
       "shorter ones, or another replica.",
     { metadata: { limit: String(limit) } },

@@ -73,7 +73,7 @@ export class CachedReads {
     read: () => T | undefined | Promise<T | undefined>,
   ): Promise<T | undefined> {
     const { at, signal } = request;
-    let admit = "admit" in request ? request.admit : undefined;
+    let { admit } = request;
     for (;;) {
       const { epoch } = this.#cache;
       const reached = await this.reach(at, signal);

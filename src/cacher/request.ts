@@ -14,6 +14,11 @@ export type Delivery = "EVERY_EVENT" | "LATEST_STATE";
 export interface CacheGetRequest extends GetRequest {
   /** Who asks, such as a connection: work is shared fairly between owners. Default: the request itself. */
   readonly owner?: object | undefined;
+  /**
+   * Is asked once the cache is new enough, before anything is read: undefined, or what it resolves to has to be awaited.
+   * For whoever has no room for the answer now; a rejection is the read's.
+   */
+  readonly admit?: (() => Promise<void> | undefined) | undefined;
 }
 
 /** What a Cacher's list takes beyond what every Storage's does. */
@@ -22,10 +27,7 @@ export interface CacheListRequest extends ListRequest {
   readonly selection?: Selection | undefined;
   /** As of a get. */
   readonly owner?: object | undefined;
-  /**
-   * Is asked once the cache is new enough, before the page is read: undefined, or what it resolves to has to be awaited.
-   * For whoever has no room for a page now; a rejection is the list's.
-   */
+  /** As of a get. */
   readonly admit?: (() => Promise<void> | undefined) | undefined;
 }
 

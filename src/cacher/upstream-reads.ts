@@ -40,7 +40,7 @@ export class UpstreamReads {
 
   /** `since`: when the call came, by the clock, if that was before now. */
   get(call: CacheGetRequest, since?: number): Promise<GetResult> {
-    const { owner = call, signal, ...request } = call;
+    const { owner = call, signal, admit: _, ...request } = call;
     const { name, storage, limiter, check } = this.#parts;
     const question = {
       name: JSON.stringify(["get", name, request.at, request.key]),

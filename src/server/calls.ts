@@ -6,6 +6,7 @@ import type { Selection } from "../cacher/selection.ts";
 import type { Clock } from "../clock.ts";
 import { WatchFanoutError } from "../errors.ts";
 import type { GetResult, ListResult, Storage, WatchStream } from "../storage/storage.ts";
+import type { TimeSliceScheduler } from "../time-slices.ts";
 import type { BytePool } from "./byte-pool.ts";
 import { resetStream } from "./http2-stream.ts";
 import type { OpenStreams } from "./open-streams.ts";
@@ -64,6 +65,8 @@ export interface CallContext {
   readonly streams: OpenStreams;
   /** Opens watches when it is their turn. */
   readonly openings: StreamOpenings;
+  /** Reads the selectors of Lists, by turns between connections. */
+  readonly selecting: TimeSliceScheduler;
   /** What is kept of requests, while they wait for their turn and while their streams are open. */
   readonly kept: BytePool;
   /** What those streams end with for which there is no room in `kept`. */

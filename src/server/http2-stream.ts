@@ -153,18 +153,30 @@ export function statusCodeOf(stream: ServerHttp2Stream): number | undefined {
  * effect at once: what libuv has in its hand, up to 64 KiB, is still dealt with, and no more is read.
  */
 export function pauseReading(session: ServerHttp2Session): void {
-  callHandle(session, "readStop");
+  const handle = handleOf(session);
+  if (handle !== undefined) callMethod(handle, "readStop");
 }
 
-/** Harmless where reading was not paused, or where the session is gone. */
+/**
+ * Undoes `pauseReading`. Harmless where the session is gone.
+ *
+ * While Node.js has something to write that the socket does not take, it reads nothing either, and begins again by
+ * itself once that is written. It must not be made to before: what it reads then it gathers without a bound, and copies
+ * all of it with each further read.
+ */
 export function resumeReading(session: ServerHttp2Session): void {
-  callHandle(session, "readStart");
+  const handle = handleOf(session);
+  if (handle === undefined || Number(Reflect.get(handle, "writeQueueSize")) > 0) return;
+  callMethod(handle, "readStart");
 }
 
-function callHandle(session: ServerHttp2Session, method: "readStop" | "readStart"): void {
-  if (session.destroyed) return;
+function handleOf(session: ServerHttp2Session): object | undefined {
+  if (session.destroyed) return undefined;
   const handle: unknown = Reflect.get(session.socket, "_handle");
-  if (typeof handle !== "object" || handle === null) return;
+  return typeof handle === "object" && handle !== null ? handle : undefined;
+}
+
+function callMethod(handle: object, method: "readStop" | "readStart"): void {
   const change: unknown = Reflect.get(handle, method);
   if (typeof change === "function") Reflect.apply(change, handle, []);
 }

@@ -14,8 +14,9 @@ export interface ServerLimits {
    */
   readonly maxStreams: number;
   /**
-   * How many bytes may be kept of what the streams of one connection have asked for: keys, prefixes and parsed
-   * selectors, as far as they go beyond what every stream may have. Above that the stream that takes most is ended.
+   * How many bytes may be kept of what the streams of one connection have asked for, and its reads that are not
+   * answered yet: keys, prefixes and parsed selectors, as far as they go beyond what every one may have. Above that the
+   * one that takes most is ended.
    * Default 32 MiB.
    */
   readonly maxKeptBytesPerConnection: number;

@@ -1,6 +1,8 @@
+import type { Selection } from "../cacher/selection.ts";
 import { objectNotFound } from "../errors.ts";
 import type { StoredObject } from "../storage/object.ts";
 import type { ListResult } from "../storage/storage.ts";
+import type { TimeSlicedWork } from "../time-slices.ts";
 import {
   encodeItems,
   encodeListResponse,
@@ -24,6 +26,9 @@ const service = "watchfanout.v1.ListWatchService";
 /** How large a page becomes, in bytes: below 4 MiB, the most that a gRPC client takes by default. */
 const maxPageBytes = 4 * 1024 ** 2 - 1024;
 
+/** Below so many bytes the selectors of a request are read at once: that takes less than to wait for a turn. */
+const leastSliced = 1024;
+
 /** How the methods of watchfanout.v1.ListWatchService are served, by name. */
 export function listWatchMethods(context: CallContext): Serving {
   const { resources } = context;
@@ -31,9 +36,9 @@ export function listWatchMethods(context: CallContext): Serving {
     Get: unary<GetRequest__Output>(context, `${service}/Get`, async (request, call) => {
       const resource = resourceNamed(resources, request.resource);
       const { signal, connection: owner } = call;
-      const get = { ...parseGet(request), signal, owner };
-      const wait = call.admit(expectedObjectBytes);
-      if (wait !== undefined) await wait;
+      const admit = (): Promise<void> | undefined => call.admit(expectedObjectBytes);
+      const get = { ...parseGet(request), signal, owner, admit };
+      call.keep(call.requestBytes);
       const { revision, object } = await inHistory(resource, request.history_id, signal, () =>
         resource.get(get),
       );
@@ -42,9 +47,14 @@ export function listWatchMethods(context: CallContext): Serving {
     }),
     List: unary<ListRequest__Output>(context, `${service}/List`, async (request, call) => {
       const resource = resourceNamed(resources, request.resource);
-      const selection = resource.select(request.label_selector, request.field_selector);
-      const { list, historyId } = parseList(request, selection, maxPageBytes);
       const { signal, connection: owner } = call;
+      call.keep(call.requestBytes);
+      const large = call.requestBytes > leastSliced;
+      const selection = large
+        ? await context.selecting.run(owner, selecting(resource, request), signal)
+        : resource.select(request.label_selector, request.field_selector);
+      call.keep(call.requestBytes + (selection?.bytes ?? 0));
+      const { list, historyId } = parseList(request, selection, maxPageBytes);
       const admit = (): Promise<void> | undefined => call.admit(maxPageBytes);
       const result = await inHistory(resource, historyId, signal, () =>
         resource.list({ ...list, signal, owner, admit }),
@@ -53,6 +63,15 @@ export function listWatchMethods(context: CallContext): Serving {
     }),
     Watch: watching(context),
   };
+}
+
+/** Reads the selectors of a List, which may be so long that many of them in one turn would hold up others. */
+// biome-ignore lint/correctness/useYield: it is one step.
+function* selecting(
+  resource: ServedResource,
+  { label_selector, field_selector }: ListRequest__Output,
+): TimeSlicedWork<Selection | undefined> {
+  return resource.select(label_selector, field_selector);
 }
 
 /**

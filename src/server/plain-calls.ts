@@ -147,7 +147,9 @@ export class PlainCalls {
       this.#uncounted = [];
       for (const each of calls) {
         const reader = this.#unread.get(each)?.reader;
-        if (reader !== undefined) this.#hold(each, reader.held);
+        if (reader === undefined) continue;
+        reader.own();
+        this.#hold(each, reader.held);
       }
     });
   }

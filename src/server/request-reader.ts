@@ -43,6 +43,14 @@ export class RequestReader {
     return this.#bytes.length;
   }
 
+  /**
+   * Lets go of what came together with the first chunk, which holds on to all that the socket was read with at once. To
+   * be called for a request that is whole, and whose end did not come with it.
+   */
+  own(): void {
+    if (pinsOthers(this.#bytes)) this.#makeRoom(this.#length);
+  }
+
   /** Whether what has come is a whole message. */
   get isWhole(): boolean {
     return this.#length >= prefixSize + this.#announced;
@@ -109,7 +117,12 @@ export class RequestReader {
 /** The message of a whole request, which is not to hold on to much that came together with it. */
 function messageOf(bytes: Buffer): Buffer {
   const message = bytes.subarray(prefixSize);
-  return bytes.buffer.byteLength > 4 * bytes.length ? Buffer.from(message) : message;
+  return pinsOthers(bytes) ? Buffer.from(message) : message;
+}
+
+/** Whether bytes hold on to far more than themselves. */
+function pinsOthers(bytes: Buffer): boolean {
+  return bytes.buffer.byteLength > 4 * bytes.length;
 }
 
 /** What is wrong with the bytes of a whole request; undefined: they are one message. */

@@ -97,7 +97,9 @@ export class RunningServer {
       maxBytesPerOwner: limits.maxKeptBytesPerConnection,
     });
     const tooMuchKept = () => tooMuchAskedFor(limits.maxKeptBytesPerConnection);
-    const openings = new StreamOpenings(new TimeSliceScheduler(clock), kept, tooMuchKept);
+    // One task for each connection at the most: none is ever refused.
+    const turns = new TimeSliceScheduler(clock, Infinity);
+    const openings = new StreamOpenings(turns, kept, tooMuchKept);
     this.#pacing = new StreamPacing(clock, (session) => openings.waiting(session));
     this.#connections = new Connections(clock, limits);
     this.#sendBudget = new SendBudget(clock, {
@@ -122,6 +124,7 @@ export class RunningServer {
       patrol: this.#patrol,
       streams: this.#streams,
       openings,
+      selecting: new TimeSliceScheduler(clock),
       kept,
       tooMuchKept,
       maxStreamAgeMs: limits.maxStreamAgeMs,

@@ -8,6 +8,12 @@ const streamsPerTurn = 128;
 /** How many streams of one connection may wait for their turn to be opened before nothing more is read from it. */
 const maxWaiting = 128;
 
+interface Pace {
+  /** How many streams it has opened, less what turns have made up for. */
+  count: number;
+  isPaused: boolean;
+}
+
 /**
  * Holds back connections that open streams faster than others can be served beside them. What a stream costs
  * before anybody has looked at its request is Node.js's own work, some 30 us for one that is opened and reset, and
@@ -18,8 +24,8 @@ const maxWaiting = 128;
 export class StreamPacing {
   readonly #clock: Clock;
   readonly #waiting: (session: ServerHttp2Session) => number;
-  /** How many streams those have opened that did of late, less what turns have made up for. */
-  readonly #opened = new Map<ServerHttp2Session, number>();
+  /** Those that have opened streams of late. */
+  readonly #paces = new Map<ServerHttp2Session, Pace>();
   #isScheduled = false;
 
   /** `waiting` says how many streams of a connection wait to be opened. */
@@ -30,13 +36,21 @@ export class StreamPacing {
 
   /** The connection has opened a stream. To be called from within the event that tells of it. */
   opened(session: ServerHttp2Session): void {
-    const count = (this.#opened.get(session) ?? 0) + 1;
-    this.#opened.set(session, count);
-    if (this.#isTooFast(session, count)) pauseReading(session);
+    let pace = this.#paces.get(session);
+    if (pace === undefined) {
+      pace = { count: 0, isPaused: false };
+      this.#paces.set(session, pace);
+    }
+    pace.count++;
+    if (this.#isTooFast(session, pace)) {
+      // Also if it is paused: Node.js reads on by itself once it has written what it had to.
+      pauseReading(session);
+      pace.isPaused = true;
+    }
     this.#schedule();
   }
 
-  #isTooFast(session: ServerHttp2Session, count: number): boolean {
+  #isTooFast(session: ServerHttp2Session, { count }: Pace): boolean {
     return count > streamsPerTurn || this.#waiting(session) > maxWaiting;
   }
 
@@ -48,13 +62,14 @@ export class StreamPacing {
 
   readonly #nextTurn = (): void => {
     this.#isScheduled = false;
-    for (const [session, count] of this.#opened) {
-      const left = Math.max(0, count - streamsPerTurn);
-      this.#opened.set(session, left);
-      if (this.#isTooFast(session, left)) continue;
-      resumeReading(session);
-      if (left === 0) this.#opened.delete(session);
+    for (const [session, pace] of this.#paces) {
+      pace.count = Math.max(0, pace.count - streamsPerTurn);
+      const isGone = session.destroyed;
+      if (!isGone && this.#isTooFast(session, pace)) continue;
+      if (pace.isPaused) resumeReading(session);
+      pace.isPaused = false;
+      if (isGone || pace.count === 0) this.#paces.delete(session);
     }
-    if (this.#opened.size > 0) this.#schedule();
+    if (this.#paces.size > 0) this.#schedule();
   };
 }

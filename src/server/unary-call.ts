@@ -1,6 +1,7 @@
 import type { Decoded } from "../wire/decode.ts";
 import { statusOf } from "../wire/errors.ts";
 import { AnswerTurn } from "./answer-turn.ts";
+import type { Reservation } from "./byte-pool.ts";
 import { type CallContext, presentError } from "./calls.ts";
 import {
   type FrameParts,
@@ -9,6 +10,9 @@ import {
   type ServerCall,
   sizeOf,
 } from "./server-call.ts";
+
+/** What a call may keep of its request uncharged, in bytes: the number of calls bounds that. */
+export const freeKeptBytes = 1024;
 
 /** Why a call's signal is aborted. One for all: nobody reads more of it than that it is this one. */
 const clientGone = new Error("The client no longer waits for the answer.");
@@ -21,8 +25,16 @@ export interface Answering {
   readonly connection: object;
   /** The size of the request. */
   readonly requestBytes: number;
-  /** Has to be awaited before anything is read or written; see `AnswerTurn`. */
+  /**
+   * Has to be awaited before anything is read or written; see `AnswerTurn`. The later the better: what is waited for
+   * afterwards holds up all else that the connection asks for.
+   */
   admit(maxBytes: number): Promise<void> | undefined;
+  /**
+   * Charges the connection with what is kept of the request, in bytes, until the call is answered. A call that has to go
+   * for that ends, and its signal is aborted: only for those that do nothing but read. In place of what was said before.
+   */
+  keep(bytes: number): void;
 }
 
 /** Encodes an answer, in parts that follow one another. Is called once there is room for it. */
@@ -40,14 +52,24 @@ export function unary<Request>(
   const serve = async (
     call: ServerCall,
     { request, fault }: Decoded<Request>,
-    signal: AbortSignal,
+    gone: AbortController,
   ): Promise<void> => {
+    const { signal } = gone;
     const turn = new AnswerTurn(context, call, signal);
     const { connection, requestBytes } = call;
+    let kept: Reservation | undefined;
+    const keep = (bytes: number): void => {
+      if (bytes <= freeKeptBytes && kept === undefined) return;
+      kept ??= context.kept.reserve(connection, 0, () => {
+        call.end(statusOf(context.tooMuchKept()));
+        gone.abort(clientGone);
+      });
+      kept.resize(bytes);
+    };
     try {
       if (fault !== undefined) throw fault;
       const admit = (maxBytes: number): Promise<void> | undefined => turn.admit(maxBytes);
-      const encode = await answer(request, { signal, connection, requestBytes, admit });
+      const encode = await answer(request, { signal, connection, requestBytes, admit, keep });
       const wait = turn.mayEncode();
       if (wait !== undefined) await wait;
       if (signal.aborted || call.isOver) return;
@@ -61,11 +83,12 @@ export function unary<Request>(
       else call.end(statusOf(presentError(error, method, context.logger)));
     } finally {
       turn.release();
+      kept?.release();
     }
   };
   return (call, request) => {
     const gone = new AbortController();
     call.onOver(() => gone.abort(clientGone));
-    void serve(call, request, gone.signal);
+    void serve(call, request, gone);
   };
 }

@@ -54,7 +54,9 @@ export class UncachedResource implements ServedResource {
     this.#historyId = await this.#storage.historyId(signal);
   }
 
-  get(request: CacheGetRequest): Promise<GetResult> {
+  async get({ admit, ...request }: CacheGetRequest): Promise<GetResult> {
+    const wait = admit?.();
+    if (wait !== undefined) await wait;
     return this.#reads.get(request);
   }
 

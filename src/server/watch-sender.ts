@@ -9,12 +9,11 @@ import type { OpenStream } from "./open-streams.ts";
 import type { Share } from "./send-budget.ts";
 import type { Sender } from "./send-patrol.ts";
 import type { ServerCall } from "./server-call.ts";
+import { freeKeptBytes } from "./unary-call.ts";
 
 /** What calls of Watch are called in logs and metrics. */
 export const watchMethod = "watchfanout.v1.ListWatchService/Watch";
 
-/** What a stream may keep of its request beside all that it keeps anyway, in bytes: the number of streams bounds that. */
-const freeBytes = 1024;
 /** Frames that take less than this in all, in bytes, are not counted: a stream itself takes more. */
 const leastCounted = 4 * 1024;
 
@@ -72,7 +71,7 @@ export class WatchSender implements Sender, OpenStream {
     }
     const { patrol, streams, kept, tooMuchKept } = this.#context;
     streams.add(this);
-    if (keptBytes > freeBytes) {
+    if (keptBytes > freeKeptBytes) {
       this.#kept = kept.reserve(this.connection, keptBytes, () => this.evict(tooMuchKept()));
       // There may be no room for it, even in an empty pool.
       if (this.#ended) return;

@@ -80,6 +80,7 @@ test.each([
     patrol: new SendPatrol(clock, 120_000),
     streams: new OpenStreams(1),
     openings: new StreamOpenings(new TimeSliceScheduler(clock), kept, tooMuchKept),
+    selecting: new TimeSliceScheduler(clock),
     kept,
     tooMuchKept,
     maxStreamAgeMs: 0,
