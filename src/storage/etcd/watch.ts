@@ -1,10 +1,11 @@
+import { status } from "@grpc/grpc-js";
 import type { Timer } from "../../clock.ts";
 import {
   hasReason,
   historyChanged,
   revisionTooOld,
   upstreamUnavailable,
-  type WatchFanoutError,
+  WatchFanoutError,
 } from "../../errors.ts";
 import type { TimeSlicedWork } from "../../time-slices.ts";
 import { WatchBatch, type WatchEvent } from "../event.ts";
@@ -15,7 +16,7 @@ import type { EtcdClient } from "./client.ts";
 import { ConfirmedQueue } from "./confirmed-queue.ts";
 import { storedObject } from "./decode.ts";
 import { decodeEvent, PreviousLeftOut } from "./decode-event.ts";
-import { cancelError, isStaleToken, readError } from "./errors.ts";
+import { cancelError, isServiceError, isStaleToken, readError } from "./errors.ts";
 import type { KeyRange } from "./key-range.ts";
 import type { Member } from "./member.ts";
 import type { WatchCall } from "./messages.ts";
@@ -187,7 +188,7 @@ export class EtcdWatch implements WatchStream {
   #listen(call: WatchCall): void {
     const isOver = (): boolean => this.#isHungUp || this.#call !== call;
     call.on("error", (error: Error) => {
-      if (!isOver()) this.#fail(error);
+      if (!isOver()) this.#fail(this.#isTooLarge(error) ? answerTooLarge(this.#position) : error);
     });
     call.on("end", () => {
       if (!isOver()) this.#fail(this.#silent("ended a watch without a reason"));
@@ -200,6 +201,12 @@ export class EtcdWatch implements WatchStream {
         this.#notTaken(error);
       }
     });
+  }
+
+  /** Whether an answer about the past was larger than is held of one, which is known before it has come. */
+  #isTooLarge(error: Error): boolean {
+    const isPast = this.#request.upTo !== undefined;
+    return isPast && isServiceError(error) && error.code === status.RESOURCE_EXHAUSTED;
   }
 
   #notTaken(error: unknown): void {
@@ -280,10 +287,24 @@ export class EtcdWatch implements WatchStream {
     }
     const attempt = this.#attempt;
     this.#source.client.slices
-      .run(this, this.#pastOf(response, upTo, isAll, attempt))
+      .run(this, this.#pastOrFailure(response, upTo, isAll, attempt))
       .catch((error: unknown) => {
         if (attempt === this.#attempt) this.#notTaken(error);
       });
+  }
+
+  /** What goes wrong counts at once: the next answer may be taken in the same slice, and must not be. */
+  *#pastOrFailure(
+    response: DecodedWatch,
+    upTo: number,
+    isAll: boolean,
+    attempt: number,
+  ): TimeSlicedWork<void> {
+    try {
+      yield* this.#pastOf(response, upTo, isAll, attempt);
+    } catch (error) {
+      this.#notTaken(error);
+    }
   }
 
   *#pastOf(
@@ -397,4 +418,13 @@ export class EtcdWatch implements WatchStream {
       this.#listener();
     });
   }
+}
+
+function answerTooLarge(after: number): WatchFanoutError {
+  return new WatchFanoutError(
+    "HISTORY_LOST",
+    `What etcd answers at once of the time after revision ${after} is more than is held of one answer. Ask for less ` +
+      "by beginning later.",
+    { metadata: { current_revision: String(after) } },
+  );
 }
