@@ -1,4 +1,3 @@
-import { status } from "@grpc/grpc-js";
 import type { Timer } from "../../clock.ts";
 import {
   hasReason,
@@ -16,7 +15,7 @@ import type { EtcdClient } from "./client.ts";
 import { ConfirmedQueue } from "./confirmed-queue.ts";
 import { storedObject } from "./decode.ts";
 import { decodeEvent, PreviousLeftOut } from "./decode-event.ts";
-import { cancelError, isServiceError, isStaleToken, readError } from "./errors.ts";
+import { cancelError, isServiceError, isStaleToken, readError, says } from "./errors.ts";
 import type { KeyRange } from "./key-range.ts";
 import type { Member } from "./member.ts";
 import type { WatchCall } from "./messages.ts";
@@ -33,6 +32,9 @@ const maxOmissions = 3;
 
 /** How many past events are decoded in one step. */
 const eventsPerStep = 32;
+
+/** What grpc-js says of a message that is larger than it was told to take. */
+const largerThanMax = "Received message larger than max";
 
 /** etcd's watch id in answers to a manual progress request. */
 const wholeStream = -1;
@@ -206,7 +208,7 @@ export class EtcdWatch implements WatchStream {
   /** Whether an answer about the past was larger than is held of one, which is known before it has come. */
   #isTooLarge(error: Error): boolean {
     const isPast = this.#request.upTo !== undefined;
-    return isPast && isServiceError(error) && error.code === status.RESOURCE_EXHAUSTED;
+    return isPast && isServiceError(error) && says(error.details, largerThanMax);
   }
 
   #notTaken(error: unknown): void {
