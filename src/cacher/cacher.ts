@@ -106,6 +106,7 @@ export class Cacher implements Storage {
       limiter: options.upstreamLimiter ?? new UpstreamLimiter(clock),
       scheduler,
       confirmHistory: () => this.#reflector.confirmHistory(),
+      eras: () => this.#reflector.eras,
     });
     this.#upstream = new SharedRevision(() => stored.currentRevision(), clock);
     this.#waiters = new RevisionWaiters(clock, () => storage.requestProgress());

@@ -11,6 +11,8 @@ export interface StoredReadsParts
   readonly cache: WatchCache;
   /** Rejects with HISTORY_CHANGED if the store's history is not the cache's. */
   readonly confirmHistory: () => Promise<void>;
+  /** Counts the histories that the cache has held. */
+  readonly eras: () => number;
 }
 
 /**
@@ -46,14 +48,20 @@ export class StoredReads implements Pick<Storage, "get" | "list" | "currentRevis
     return current;
   }
 
-  /** Rejects with UPSTREAM_UNAVAILABLE if the answer may be of another history. */
+  /**
+   * Rejects with UPSTREAM_UNAVAILABLE if the answer may be of another history. That the cache's is the store's now says
+   * nothing of an answer, or a part of one, that came before the cache took that history in.
+   */
   async #confirmed<T>(asked: Promise<T>): Promise<T> {
+    const { confirmHistory, eras } = this.#parts;
+    const era = eras();
     const answer = await asked;
     try {
-      await this.#parts.confirmHistory();
+      await confirmHistory();
     } catch (error) {
       throw hasReason(error, "HISTORY_CHANGED") ? otherHistoryYet(error) : error;
     }
+    if (era !== eras()) throw otherHistoryYet();
     return answer;
   }
 }

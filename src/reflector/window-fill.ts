@@ -208,8 +208,9 @@ export class WindowFill {
     failure: WatchFanoutError | undefined,
   ): void {
     const filledTo = past?.after ?? this.#filledTo;
-    if (failure === undefined) {
-      // More than is held of a piece.
+    // More than is held of a piece, or more than the storage holds of one answer.
+    const isTooLarge = failure === undefined || failure.reason === "HISTORY_LOST";
+    if (isTooLarge) {
       if (past === undefined && !this.#sizing.tooLarge(size)) this.#end("full");
       return;
     }

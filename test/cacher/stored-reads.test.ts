@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { upstreamUnavailable } from "../../src/errors.ts";
+import { historyChanged, upstreamUnavailable } from "../../src/errors.ts";
 import type { WatchStream } from "../../src/storage/storage.ts";
 import { CachedStore, readAll } from "./cached-store.ts";
 
@@ -101,6 +101,43 @@ describe("While nothing comes from the store", () => {
       const exact = { match: "NOT_OLDER_THAN", revision: 3 } as const;
       expect(await cacher.list({ ...listing, at: exact })).toMatchObject({ revision: 3 });
     });
+  });
+
+  it("an answer of before it was put back is not told after that has been taken in", async () => {
+    const cached = await CachedStore.ready();
+    await cached.write(["a", "1"]);
+    const { store, clock, cacher, upstream } = cached;
+    const before = cacher.currentHistoryId;
+    const currentRevision = store.currentRevision.bind(store);
+    const list = store.list.bind(store);
+    // The cache does not hear of anything new.
+    store.requestProgress = () => {};
+    store.currentRevision = async () => 9;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    let asked = 0;
+    store.list = async (request) => {
+      if (request.at.match === "LINEARIZABLE") {
+        asked++;
+        // Of the old history; what was to follow comes after the store was put back.
+        await promise;
+        return { revision: 9, items: [], next: undefined, remaining: 0 };
+      }
+      return list(request);
+    };
+    const at = { match: "LINEARIZABLE" } as const;
+    const answer = cacher.list({ prefix: "", limit: 0, at }).then(
+      (page) => ({ page, historyId: cacher.currentHistoryId }),
+      (error: unknown) => error,
+    );
+    await clock.elapse(3_500);
+    expect(asked).toBe(1);
+    store.currentRevision = currentRevision;
+    upstream.at(-1)?.end(historyChanged(9, 2));
+    await clock.elapse(5_000);
+    expect(cacher.currentHistoryId).not.toBe(before);
+    resolve();
+    await clock.settle();
+    expect(await answer).toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
   });
 
   it("nothing is asked about its history while the watch goes on", async () => {

@@ -150,7 +150,12 @@ describe("Scans give the event loop back", () => {
     const upstream = new SharedRevision(() => Promise.reject(new Error("Nobody asks.")), clock);
     const stored = new StoredReads({
       ...{ name: "things", storage: new MemoryStorage({ clock }), cache },
-      ...{ limiter: new UpstreamLimiter(clock), scheduler, confirmHistory: async () => {} },
+      ...{
+        limiter: new UpstreamLimiter(clock),
+        scheduler,
+        confirmHistory: async () => {},
+        eras: () => 1,
+      },
     });
     const reads = new CachedReads({ cache, clock, pages, scheduler, upstream, waiters, stored });
     const page = reads.list({ prefix: "", limit: 4_000, at: any, predicate: () => true });

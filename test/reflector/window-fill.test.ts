@@ -1,5 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { historyChanged, revisionTooOld, upstreamUnavailable } from "../../src/errors.ts";
+import {
+  historyChanged,
+  revisionTooOld,
+  upstreamUnavailable,
+  WatchFanoutError,
+} from "../../src/errors.ts";
 import { FillTurns } from "../../src/reflector/fill-turns.ts";
 import type { PastEvents } from "../../src/reflector/past-events.ts";
 import { WindowFill, type WindowFillOptions } from "../../src/reflector/window-fill.ts";
@@ -45,6 +50,10 @@ async function filled(
   await clock.elapse(forMs);
   return { clock, storage, fill, asked, taken, running };
 }
+
+const tooLarge = new WatchFanoutError("HISTORY_LOST", "It is too large.", {
+  metadata: { current_revision: "1" },
+});
 
 describe("A fill of the event window", () => {
   test("hands over all of the past, from the newest to the oldest, without a gap", async () => {
@@ -101,6 +110,21 @@ describe("A fill of the event window", () => {
     const { fill } = await filled(() => 0, { storage, clock });
     await clock.elapse(60_000);
     expect(fill).toMatchObject({ state: "compacted", filledTo });
+  });
+
+  test("asks for less where the storage would have to hold too much, and ends where one revision is too much", async () => {
+    const clock = new FakeClock();
+    const storage = new ScriptedStorage();
+    const asked: number[] = [];
+    storage.onWatch = (stream, { afterRevision = 0, upTo = 0 }) => {
+      asked.push(upTo - afterRevision);
+      if (afterRevision < 59_990) stream.end(tooLarge);
+      else stream.push(new WatchBatch(upTo, []));
+    };
+    const { fill } = await filled(() => 0, { storage, clock });
+    await clock.elapse(60_000);
+    expect(asked[0]).toBe(200);
+    expect(fill).toMatchObject({ state: "full", filledTo: 59_990, failure: undefined });
   });
 
   test("hands nothing over while it is not certain that the history is the same", async () => {

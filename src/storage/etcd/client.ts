@@ -42,9 +42,16 @@ export interface EtcdClientOptions {
   readonly historyKey?: string | undefined;
   /** How long a call may take, in milliseconds, all its attempts together. Default 5,000. */
   readonly requestTimeoutMs?: number | undefined;
+  /**
+   * How many bytes one answer to a watch of past events may have. etcd bounds it by 1,000 revisions alone, and does
+   * not cut it: beyond this the watch ends with HISTORY_LOST. Default 64 MiB, as much as an event window holds.
+   */
+  readonly pastAnswerBytes?: number | undefined;
   /** Numbers from 0 up to 1, to choose where to begin. Default: Math.random. */
   readonly random?: (() => number) | undefined;
 }
+
+const defaultPastAnswerBytes = 64 * 1024 ** 2;
 
 /**
  * The connection to one etcd, shared by the storages of all resources.
@@ -70,6 +77,7 @@ export class EtcdClient {
 
   constructor(options: EtcdClientOptions) {
     const { endpoints, tls, random = Math.random } = options;
+    const { pastAnswerBytes = defaultPastAnswerBytes } = options;
     if (endpoints.length === 0) throw new Error("An etcd client needs at least one endpoint.");
     this.clock = options.clock;
     this.logger = options.logger;
@@ -77,7 +85,7 @@ export class EtcdClient {
     this.requestTimeoutMs = options.requestTimeoutMs ?? 5_000;
     this.history = new HistoryMarker(this, options.historyKey ?? defaultHistoryKey);
     this.#auth = options.auth;
-    this.#members = endpoints.map((endpoint) => new Member(endpoint, tls));
+    this.#members = endpoints.map((endpoint) => new Member(endpoint, tls, pastAnswerBytes));
     this.#preferred = Math.floor(random() * this.#members.length);
   }
 

@@ -51,11 +51,19 @@ export class Member {
   /** As configured, as in "http://127.0.0.1:2379". */
   readonly endpoint: string;
   readonly #host: Host;
+  /** For watches from the past, on a connection of their own: only there an answer is bounded. */
+  readonly #past: Host;
   #supported: Promise<void> | undefined;
 
-  constructor(endpoint: string, tls: EtcdTls | undefined) {
+  /** `pastAnswerBytes`: how large an answer to a watch from the past may be; a larger one ends it before it is held. */
+  constructor(endpoint: string, tls: EtcdTls | undefined, pastAnswerBytes: number) {
     this.endpoint = endpoint;
-    this.#host = new Host(endpoint, channelCredentials(endpoint, tls), channelOptions);
+    const secured = channelCredentials(endpoint, tls);
+    this.#host = new Host(endpoint, secured, channelOptions);
+    this.#past = new Host(endpoint, secured, {
+      ...channelOptions,
+      "grpc.max_receive_message_length": pastAnswerBytes,
+    });
   }
 
   call<Service extends keyof RawClients, Request, Response>(
@@ -83,7 +91,7 @@ export class Member {
 
   /** A stream of watches, whose answers are decoded by hand; those from the past as they are taken. */
   watch(metadata: Metadata, isPast: boolean): WatchCall {
-    const client = this.#client("Watch");
+    const client = this.#client("Watch", isPast ? this.#past : this.#host);
     const { path, requestSerialize } = client.watch;
     const decode = isPast ? decodePastWatch : decodeWatch;
     return client.makeBidiStreamRequest(path, requestSerialize, decode, metadata);
@@ -150,6 +158,7 @@ export class Member {
 
   close(): void {
     this.#host.close();
+    this.#past.close();
   }
 
   async #checkVersion(limits: CallLimits): Promise<void> {
@@ -163,8 +172,11 @@ export class Member {
     if (!isSupported(version)) throw new UnsupportedEtcdError(this.endpoint, version);
   }
 
-  #client<Service extends keyof RawClients>(service: Service): RawClients[Service] {
-    return this.#host.getServiceClient(service) as unknown as RawClients[Service];
+  #client<Service extends keyof RawClients>(
+    service: Service,
+    host: Host = this.#host,
+  ): RawClients[Service] {
+    return host.getServiceClient(service) as unknown as RawClients[Service];
   }
 }
 

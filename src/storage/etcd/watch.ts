@@ -4,7 +4,7 @@ import {
   historyChanged,
   revisionTooOld,
   upstreamUnavailable,
-  type WatchFanoutError,
+  WatchFanoutError,
 } from "../../errors.ts";
 import type { TimeSlicedWork } from "../../time-slices.ts";
 import { WatchBatch, type WatchEvent } from "../event.ts";
@@ -15,7 +15,7 @@ import type { EtcdClient } from "./client.ts";
 import { ConfirmedQueue } from "./confirmed-queue.ts";
 import { storedObject } from "./decode.ts";
 import { decodeEvent, PreviousLeftOut } from "./decode-event.ts";
-import { cancelError, isStaleToken, readError } from "./errors.ts";
+import { cancelError, isServiceError, isStaleToken, readError, says } from "./errors.ts";
 import type { KeyRange } from "./key-range.ts";
 import type { Member } from "./member.ts";
 import type { WatchCall } from "./messages.ts";
@@ -32,6 +32,9 @@ const maxOmissions = 3;
 
 /** How many past events are decoded in one step. */
 const eventsPerStep = 32;
+
+/** What grpc-js says of a message that is larger than it was told to take. */
+const largerThanMax = "Received message larger than max";
 
 /** etcd's watch id in answers to a manual progress request. */
 const wholeStream = -1;
@@ -187,7 +190,7 @@ export class EtcdWatch implements WatchStream {
   #listen(call: WatchCall): void {
     const isOver = (): boolean => this.#isHungUp || this.#call !== call;
     call.on("error", (error: Error) => {
-      if (!isOver()) this.#fail(error);
+      if (!isOver()) this.#fail(this.#isTooLarge(error) ? answerTooLarge(this.#position) : error);
     });
     call.on("end", () => {
       if (!isOver()) this.#fail(this.#silent("ended a watch without a reason"));
@@ -200,6 +203,12 @@ export class EtcdWatch implements WatchStream {
         this.#notTaken(error);
       }
     });
+  }
+
+  /** Whether an answer about the past was larger than is held of one, which is known before it has come. */
+  #isTooLarge(error: Error): boolean {
+    const isPast = this.#request.upTo !== undefined;
+    return isPast && isServiceError(error) && says(error.details, largerThanMax);
   }
 
   #notTaken(error: unknown): void {
@@ -280,10 +289,24 @@ export class EtcdWatch implements WatchStream {
     }
     const attempt = this.#attempt;
     this.#source.client.slices
-      .run(this, this.#pastOf(response, upTo, isAll, attempt))
+      .run(this, this.#pastOrFailure(response, upTo, isAll, attempt))
       .catch((error: unknown) => {
         if (attempt === this.#attempt) this.#notTaken(error);
       });
+  }
+
+  /** What goes wrong counts at once: the next answer may be taken in the same slice, and must not be. */
+  *#pastOrFailure(
+    response: DecodedWatch,
+    upTo: number,
+    isAll: boolean,
+    attempt: number,
+  ): TimeSlicedWork<void> {
+    try {
+      yield* this.#pastOf(response, upTo, isAll, attempt);
+    } catch (error) {
+      this.#notTaken(error);
+    }
   }
 
   *#pastOf(
@@ -397,4 +420,13 @@ export class EtcdWatch implements WatchStream {
       this.#listener();
     });
   }
+}
+
+function answerTooLarge(after: number): WatchFanoutError {
+  return new WatchFanoutError(
+    "HISTORY_LOST",
+    `What etcd answers at once of the time after revision ${after} is more than is held of one answer. Ask for less ` +
+      "by beginning later.",
+    { metadata: { current_revision: String(after) } },
+  );
 }

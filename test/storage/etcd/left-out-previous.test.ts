@@ -1,7 +1,9 @@
 import { status } from "@grpc/grpc-js";
 import { afterEach, describe, expect, test } from "vitest";
+import type { EtcdClientOptions } from "../../../src/storage/etcd/client.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
 import type { WatchRequest } from "../../../src/storage/storage.ts";
+import type { TimeSliceScheduler } from "../../../src/time-slices.ts";
 import { StreamReader } from "../conformance/stream-reader.ts";
 import { type Script, type ScriptedWatch, startScriptedEtcd } from "./scripted-etcd.ts";
 import { clientOf } from "./source.ts";
@@ -16,6 +18,7 @@ afterEach(async () => {
 async function watch(
   scripts: readonly ((stream: ScriptedWatch) => void)[],
   range: Script["range"] = () => 50,
+  options: Partial<EtcdClientOptions & WatchRequest> & { readonly together?: number } = {},
 ): Promise<{ reader: StreamReader; storage: EtcdStorage; starts: number[] }> {
   const starts: number[] = [];
   const etcd = await startScriptedEtcd({
@@ -27,15 +30,32 @@ async function watch(
       script?.(stream);
     },
   });
-  const client = clientOf(etcd);
+  const client = clientOf(etcd, options);
+  if (options.together !== undefined) takeTogether(client.slices, options.together);
   const storage = new EtcdStorage(client, { prefix: "p/" });
   closings.push(async () => {
     await storage.close();
     await client.close();
     etcd.close();
   });
-  const request: WatchRequest = { scope: { prefix: "" }, withPrevious: true, afterRevision: 10 };
+  const { upTo } = options;
+  const everything = { scope: { prefix: "" }, withPrevious: true };
+  const request: WatchRequest = { ...everything, afterRevision: 10, upTo };
   return { reader: new StreamReader(storage, request), storage, starts };
+}
+
+/** The first so many pieces of work begin when all of them have come, as on a machine that is busy. */
+function takeTogether(slices: TimeSliceScheduler, count: number): void {
+  const run = slices.run.bind(slices);
+  const held: (() => void)[] = [];
+  slices.run = (owner, work, signal) => {
+    return new Promise((resolve, reject) => {
+      held.push(() => void run(owner, work, signal).then(resolve, reject));
+      if (held.length < count) return;
+      slices.run = run;
+      for (const begin of held) begin();
+    });
+  };
 }
 
 /** `p/KEY` at a revision, created at 5. */
@@ -92,6 +112,27 @@ describe("an event without the object before, which etcd should have sent with i
     expect(starts).toEqual([11, 12]);
   });
 
+  test("is not skipped where what follows of the past has come before it was looked at", async () => {
+    const last = { type: "Put", kv: kv("b", 14, "1"), prev_kv: kv("b", 9, "0") };
+    const { reader, starts } = await watch(
+      [
+        (stream) => {
+          events(incomplete)(stream);
+          events(last)(stream);
+        },
+        events(complete, last),
+      ],
+      undefined,
+      { upTo: 14, together: 2 },
+    );
+    const told = await reader.through(14);
+    expect(told.map(({ key, revision }) => [key, revision])).toEqual([
+      ["a", 12],
+      ["b", 14],
+    ]);
+    expect(starts).toEqual([11, 11]);
+  });
+
   test("does not lose the question how far the watch has come", async () => {
     const { reader, storage } = await watch([
       events(incomplete),
@@ -135,4 +176,27 @@ describe("an event without the object before, which etcd should have sent with i
       });
     });
   }
+});
+
+describe("an answer about the past that is larger than is held of one", () => {
+  const large = {
+    type: "Put",
+    kv: { ...kv("a", 12, "1"), value: Buffer.alloc(70_000), create_revision: 12 },
+  };
+
+  test("ends the watch, as history that this way is not to be had", async () => {
+    const { reader } = await watch([events(large)], undefined, {
+      upTo: 14,
+      pastAnswerBytes: 65_536,
+    });
+    expect(await reader.end()).toMatchObject({
+      reason: "HISTORY_LOST",
+      message: expect.stringContaining("more than is held of one answer"),
+    });
+  });
+
+  test("is taken by a watch that goes on", async () => {
+    const { reader } = await watch([events(large)], undefined, { pastAnswerBytes: 65_536 });
+    expect(await reader.through(12)).toMatchObject([{ key: "a", revision: 12 }]);
+  });
 });
