@@ -7,6 +7,7 @@ import { expectedObjectBytes } from "./expected-sizes.ts";
 import { parseDelete, parsePut, resourceNamed } from "./requests.ts";
 import type { Serving } from "./served-methods.ts";
 import { type Encode, unary } from "./unary-call.ts";
+import { WritesInFlight } from "./writes-in-flight.ts";
 
 const service = "watchfanout.v1.WriteService";
 
@@ -16,6 +17,7 @@ const service = "watchfanout.v1.WriteService";
  */
 export function writeMethods(context: CallContext): Serving {
   const { resources } = context;
+  const inFlight = new WritesInFlight(context);
   return {
     Put: unary<PutRequest__Output>(context, `${service}/Put`, async (request, call) => {
       const resource = resourceNamed(resources, request.resource);
@@ -23,14 +25,14 @@ export function writeMethods(context: CallContext): Serving {
       // The answer has in it what the request has.
       const wait = call.admit(call.requestBytes);
       if (wait !== undefined) await wait;
-      return written(resource, await resource.put(put));
+      return written(resource, await inFlight.run(call, () => resource.put(put)));
     }),
     Delete: unary<DeleteRequest__Output>(context, `${service}/Delete`, async (request, call) => {
       const resource = resourceNamed(resources, request.resource);
       const wait = call.admit(expectedObjectBytes);
       if (wait !== undefined) await wait;
       const deletion = { ...parseDelete(request), signal: call.signal };
-      return written(resource, await resource.delete(deletion));
+      return written(resource, await inFlight.run(call, () => resource.delete(deletion)));
     }),
   };
 }
