@@ -58,12 +58,18 @@ function manyValues(index: number): string {
 }
 
 /**
+ * In MiB. 64 were seen to be held, where a connection may keep 32 MiB of text; what the other half is has not been found
+ * out. A server without that bound held over 400.
+ */
+const mayHoldKeys = 100;
+
+/**
  * Requests whose streams keep what they asked for. Compressed, 2 MiB of text cost the client 2 KiB; a server that
  * keeps the text, and a hash of it or a parsed form beside, holds two to twenty times as much.
  */
 export const largeFilters: Attacks = {
   "watches of huge prefixes": {
-    ...{ weight: 2, mayHold: 100 },
+    ...{ weight: 2, mayHold: 64 },
     run: async (session) => {
       const { resource } = session.target.bulk;
       const tail = "x".repeat(maxRequestBytes - 128);
@@ -72,25 +78,25 @@ export const largeFilters: Attacks = {
     },
   },
   "watches of huge prefixes, compressed": {
-    ...{ weight: 2, mayHold: 100 },
+    ...{ weight: 2, mayHold: 64 },
     run: async (session) => {
       await keepLargeText(session, paths.watch, fields.prefix);
     },
   },
   "watches of huge keys, compressed": {
-    ...{ weight: 2, mayHold: 100 },
+    ...{ weight: 2, mayHold: mayHoldKeys },
     run: async (session) => {
       await keepLargeText(session, paths.watch, fields.key);
     },
   },
   "health watches of huge names, compressed": {
-    ...{ weight: 2, mayHold: 100 },
+    ...{ weight: 2, mayHold: 64 },
     run: async (session) => {
       await keepLargeText(session, paths.healthWatch, fields.service);
     },
   },
   "watches with huge selectors": {
-    ...{ weight: 2, mayHold: 100 },
+    ...{ weight: 2, mayHold: 64 },
     run: async (session) => {
       const { resource } = session.target.bulk;
       const requestOf = (i: number) => watchRequest({ resource, labels: manyValues(i) });
@@ -98,7 +104,7 @@ export const largeFilters: Attacks = {
     },
   },
   "watches with huge selectors, compressed": {
-    ...{ weight: 2, mayHold: 100 },
+    ...{ weight: 2, mayHold: 64 },
     run: async (session) => {
       const { resource } = session.target.bulk;
       const requestOf = (i: number) => watchRequest({ resource, labels: manyValues(i) });
@@ -107,7 +113,7 @@ export const largeFilters: Attacks = {
   },
   /** Each filter is small; their number is not. */
   "watches with many distinct filters": {
-    ...{ weight: 3, mayHold: 100 },
+    ...{ weight: 3, mayHold: 64 },
     run: async (session) => {
       const { resource } = session.target.bulk;
       await keepOpen(session, paths.watch, 4_000, (i) =>
@@ -117,7 +123,7 @@ export const largeFilters: Attacks = {
   },
   /** Each event is asked of all of these: here those of honest writers. */
   "watches with selectors of 1,000 requirements": {
-    ...{ weight: 3, mayHold: 100 },
+    ...{ weight: 3, mayHold: 64 },
     run: async (session) => {
       const { busy: resource } = session.target;
       const connection = await keepOpen(session, paths.watch, 400, (i) =>
