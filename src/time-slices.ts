@@ -1,11 +1,6 @@
 import type { Clock } from "./clock.ts";
 import { WatchFanoutError } from "./errors.ts";
-
-/** How long all work together may hold the event loop in one turn, in milliseconds. */
-export const turnMs = 4;
-
-/** How long one owner's work may go on before the next owner's is looked at, in milliseconds. */
-const quantumMs = 1;
+import { EventLoopTurns, quantumMs, type TurnWorker } from "./event-loop-turns.ts";
 
 /** How many tasks may be waiting or under way, all owners together, if nothing else is said. */
 const defaultMaxTasks = 50_000;
@@ -26,27 +21,27 @@ interface Task {
 /**
  * Runs work in time slices, shared fairly between owners.
  *
- * All tasks together hold the event loop for at most `turnMs` in each turn, plus the length of one step. Within a
- * turn the owners (connections, mostly) take turns of `quantumMs` each, and one owner's tasks run in the order in
- * which they came. So an owner that enqueues a thousand scans delays itself, and others by one quantum.
+ * All tasks, together with all else that shares the event loop's turns, hold it for at most `turnMs` in each turn,
+ * plus the length of one step. The owners (connections, mostly) take turns of `quantumMs` each, and one owner's tasks
+ * run in the order in which they came. So an owner that enqueues a thousand scans delays itself, and others by one
+ * quantum.
  *
  * Tasks wait for as long as their signal lets them. Above `maxTasks` the owner that has most of them loses the
  * one that came last, with NOT_READY: that may be the one that has just come.
  */
-export class TimeSliceScheduler {
+export class TimeSliceScheduler implements TurnWorker {
   readonly #clock: Clock;
+  readonly #turns: EventLoopTurns;
   readonly #maxTasks: number;
   /** The tasks of each owner that has any. The owner whose turn it is comes first. */
   readonly #queues = new Map<object, Task[]>();
   #size = 0;
   #refused = 0;
-  #isScheduled = false;
-  /** When this turn's slice ends; undefined until the first task of a turn runs. */
-  #until: number | undefined;
   #isRunning = false;
 
   constructor(clock: Clock, maxTasks: number = defaultMaxTasks) {
     this.#clock = clock;
+    this.#turns = EventLoopTurns.of(clock);
     this.#maxTasks = maxTasks;
   }
 
@@ -94,9 +89,15 @@ export class TimeSliceScheduler {
     else queue.push(task);
     this.#size++;
     if (this.#size > this.#maxTasks) this.#refuseOne();
-    // Whoever is first may begin within this turn's slice; what is called from within a step waits.
-    if (this.#size === 1 && !this.#isRunning) this.#runUntil(this.#endOfSlice());
-    else this.#schedule();
+    // The first may begin within this turn's slice; what is called from within a step waits.
+    if (this.#size === 1 && !this.#isRunning) this.#runUntil(this.#turns.sliceEnd);
+    if (this.#size > 0) this.#turns.schedule(this);
+  }
+
+  /** For `EventLoopTurns`. */
+  work(until: number): boolean {
+    if (this.#size > 0) this.#runOwner(until);
+    return this.#size > 0;
   }
 
   #refuseOne(): void {
@@ -119,30 +120,6 @@ export class TimeSliceScheduler {
       ),
     );
   }
-
-  #endOfSlice(): number {
-    if (this.#until === undefined) {
-      this.#until = this.#clock.now() + turnMs;
-      this.#schedule();
-    }
-    return this.#until;
-  }
-
-  #schedule(): void {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    this.#clock.setImmediate(this.#nextTurn);
-  }
-
-  readonly #nextTurn = (): void => {
-    this.#isScheduled = false;
-    this.#until = undefined;
-    if (this.#size === 0) return;
-    const end = this.#endOfSlice();
-    // However slow the clock or a step is, each turn makes progress.
-    do this.#runOwner(end);
-    while (this.#size > 0 && this.#clock.now() < end);
-  };
 
   #runUntil(end: number): void {
     while (this.#size > 0 && this.#clock.now() < end) this.#runOwner(end);

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { SharedWork, type TimeSlicedWork, TimeSliceScheduler, turnMs } from "../src/time-slices.ts";
+import { turnMs } from "../src/event-loop-turns.ts";
+import { SharedWork, type TimeSlicedWork, TimeSliceScheduler } from "../src/time-slices.ts";
 import { FakeClock } from "./fake-clock.ts";
 
 /** A clock on which each step takes as long as it says. */

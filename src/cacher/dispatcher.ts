@@ -1,9 +1,10 @@
 import type { Clock } from "../clock.ts";
+import { turnMs } from "../event-loop-turns.ts";
 import { WatchBatch } from "../storage/event.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { HistoryNode } from "./history.ts";
 import { type InputBounds, InputSizing } from "./input-sizing.ts";
-import { inSlices, sliceMs } from "./sliced.ts";
+import { inSlices } from "./sliced.ts";
 import type { WatchCache } from "./watch-cache.ts";
 import type { Groups, WatcherGroup, WatcherIndex } from "./watcher-index.ts";
 import type { WatcherBounds } from "./watcher-terms.ts";
@@ -169,7 +170,7 @@ export class Dispatcher {
   readonly #continue = (): void => {
     this.#scheduled = false;
     this.#begin();
-    const until = this.#clock.now() + sliceMs;
+    const until = this.#clock.now() + turnMs;
     while (this.#round !== undefined) {
       this.#step();
       if (this.#clock.now() >= until) break;
@@ -222,7 +223,7 @@ export class Dispatcher {
    * a revision is taken up; so no further one is taken up then, which they would miss.
    */
   *#collect(touched: WatcherGroup[]): Generator<void, void, void> {
-    const until = this.#clock.now() + sliceMs;
+    const until = this.#clock.now() + turnMs;
     const places: Groups[] = [];
     let asks = 0;
     let nextLook = asksPerLook;

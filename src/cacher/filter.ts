@@ -31,7 +31,7 @@ export class Filter {
     this.selection = selection;
     this.predicate = selection?.predicate ?? request.predicate;
     this.withPrevious = request.withPrevious;
-    this.cost = 1 + (selection?.requirements ?? 0);
+    this.cost = 1 + (selection?.cost ?? 0);
     const picks = selection?.canonical ?? predicateIdentity(request.predicate);
     this.identity = shortName(
       JSON.stringify([this.withPrevious, this.key ?? null, this.prefix, picks]),

@@ -109,6 +109,6 @@ export function restOf({ items, scanned, last }: ListChunk, key: string): ListCh
 
 /** How many requirements one object may have to be held against. */
 function costOf({ selection, predicate }: Filter): number {
-  if (selection !== undefined) return selection.requirements;
+  if (selection !== undefined) return selection.cost;
   return predicate === undefined ? 0 : unknownCost;
 }

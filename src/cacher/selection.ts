@@ -13,8 +13,8 @@ export class Selection {
   /** A short name for all that pick by the same requirements, however they were spelt, and for no others. */
   readonly canonical: string;
   readonly predicate: Predicate;
-  /** How many requirements an object is held against: what it costs to match it, at the most. */
-  readonly requirements: number;
+  /** About what it costs to match an object, in requirements that are held against it one by one. */
+  readonly cost: number;
   /** What it takes to keep it, in bytes: an estimate. */
   readonly bytes: number;
   readonly #labels: LabelSelector;
@@ -31,7 +31,7 @@ export class Selection {
     this.#attributesOf = attributesOf;
     this.canonical = shortName(JSON.stringify([labels.canonical, fields.canonical]));
     this.predicate = (object) => this.matches(object);
-    this.requirements = labels.requirements.length + fields.requirements.length;
+    this.cost = labels.cost + fields.cost;
     this.bytes = selectionBytes + labels.bytes + fields.bytes;
   }
 

@@ -1,22 +1,18 @@
 import type { Clock } from "../clock.ts";
-
-/** For how long work may go on before the event loop gets its turn, in milliseconds. */
-export const sliceMs = 4;
+import { EventLoopTurns, type TurnWorker } from "../event-loop-turns.ts";
 
 /** Work in steps: what a generator does between two yields. */
 export type Steps = Generator<void, void, void>;
 
-/**
- * Works through `steps` in slices, of which the first is now: whenever one has taken long enough the
- * event loop gets a turn.
- */
+/** Works through `steps` in the slices of the event loop's turns, and begins in what is left of this turn's. */
 export function inSlices(clock: Clock, steps: Steps): void {
-  const until = clock.now() + sliceMs;
-  while (steps.next().done !== true) {
-    if (clock.now() < until) continue;
-    clock.setImmediate(() => inSlices(clock, steps));
-    return;
-  }
+  const turns = EventLoopTurns.of(clock);
+  const work = (until: number): boolean => {
+    do if (steps.next().done === true) return false;
+    while (clock.now() < until);
+    return true;
+  };
+  if (turns.isOver || work(turns.sliceEnd)) turns.schedule({ work });
 }
 
 /** Someone who reads, and may have to wait until it is their turn. */
@@ -27,12 +23,13 @@ export interface Pokable {
 
 /**
  * What is done for those who are behind: work, one after another, and readers, who are poked to help
- * themselves. All together take no longer than a slice in each turn of the event loop. So however many come
+ * themselves. All together share the slices of the event loop's turns with all other time-sliced work. So however many come
  * at once, and however much there is to do for each, others get their turn, and of half-done work there is
  * only one. Turns belong to work and to readers by turns, so that neither waits for all of the other.
  */
-export class SlicedQueue {
+export class SlicedQueue implements TurnWorker {
   readonly #clock: Clock;
+  readonly #turns: EventLoopTurns;
   readonly #queue: Steps[] = [];
   readonly #readers = new Set<Pokable>();
   /** Whether this turn is the readers', and work only gets what they leave of it. */
@@ -40,25 +37,25 @@ export class SlicedQueue {
   #isWorking = false;
   /** Whether nobody has begun anything in the step that is being worked on. */
   #isFirst = false;
-  /** When this turn's slice ends; undefined while nothing has been done in this turn. */
+  /** When the quantum under way ends; undefined outside of one. */
   #until: number | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
+    this.#turns = EventLoopTurns.of(clock);
   }
 
   /** Works through `steps` when all before them are done, which may be right now. */
   add(steps: Steps): void {
     const mayBegin = !this.#isWorking && !this.#isBusy;
     this.#queue.push(steps);
-    if (!mayBegin) return;
-    const end = this.#sliceEnd;
-    while (this.#isBusy && this.#clock.now() < end) this.#step();
+    if (mayBegin) this.#workUntil(this.#turns.sliceEnd);
+    if (this.#isBusy) this.#turns.schedule(this);
   }
 
-  /** Whether this turn's slice is over. */
+  /** Whether this turn's slice is over, or the quantum of those who are called in it. */
   get isOver(): boolean {
-    return this.#clock.now() >= this.#sliceEnd;
+    return this.#clock.now() >= (this.#until ?? this.#turns.sliceEnd);
   }
 
   /**
@@ -75,7 +72,7 @@ export class SlicedQueue {
   /** Pokes the reader, once, when it is its turn, which is not now. */
   awaitTurn(reader: Pokable): void {
     this.#readers.add(reader);
-    void this.#sliceEnd;
+    this.#turns.schedule(this);
   }
 
   /** Forgets all that is still to be done. */
@@ -88,24 +85,24 @@ export class SlicedQueue {
     return this.#queue.length > 0 || this.#readers.size > 0;
   }
 
-  /** The slice begins with the first who needs it, and another follows in the next turn. */
-  get #sliceEnd(): number {
-    if (this.#until === undefined) {
-      this.#until = this.#clock.now() + sliceMs;
-      this.#clock.setImmediate(this.#nextTurn);
+  /** For `EventLoopTurns`. */
+  work(until: number): boolean {
+    if (!this.#isBusy) return false;
+    this.#isReaders = !this.#isReaders;
+    this.#until = until;
+    try {
+      // However long it takes to look at the clock, a turn gets on by one step.
+      this.#step();
+      this.#workUntil(until);
+    } finally {
+      this.#until = undefined;
     }
-    return this.#until;
+    return this.#isBusy;
   }
 
-  readonly #nextTurn = (): void => {
-    this.#until = undefined;
-    if (!this.#isBusy) return;
-    this.#isReaders = !this.#isReaders;
-    // However long it takes to look at the clock, a turn gets on by one step.
-    const end = this.#sliceEnd;
-    do this.#step();
-    while (this.#isBusy && this.#clock.now() < end);
-  };
+  #workUntil(until: number): void {
+    while (this.#isBusy && this.#clock.now() < until) this.#step();
+  }
 
   #step(): void {
     const [steps] = this.#queue;

@@ -1,9 +1,13 @@
 import { ownText, textBytes } from "../text-memory.ts";
 import type { Attributes } from "./attributes.ts";
 import { inCanonicalOrder } from "./canonical-order.ts";
+import { includesText, sortedTexts } from "./sorted-texts.ts";
 
 /** The requirement's own fields and its place in a list, in bytes. */
 const requirementBytes = 48;
+/** All that is required of one field, without the values, and a value's place in it, in bytes. */
+const ruleBytes = 120;
+const placeBytes = 8;
 
 /** What one field has to be, or must not be. Keeps nothing of the text that it was read from. */
 export class FieldRequirement {
@@ -26,11 +30,34 @@ export class FieldRequirement {
   get bytes(): number {
     return requirementBytes + textBytes(this.field) + textBytes(this.value);
   }
+}
+
+/** All that is required of one field. */
+class FieldRule {
+  readonly #field: string;
+  /** What it has to be, sorted: nothing matches if these are several. */
+  readonly #is: readonly string[];
+  /** None of these, sorted. */
+  readonly #isNot: readonly string[];
+
+  constructor(field: string, requirements: readonly FieldRequirement[]) {
+    const valuesOf = (operator: "=" | "!="): readonly string[] =>
+      sortedTexts(requirements.filter((it) => it.operator === operator).map(({ value }) => value));
+    this.#field = field;
+    this.#is = valuesOf("=");
+    this.#isNot = valuesOf("!=");
+  }
+
+  get bytes(): number {
+    return ruleBytes + placeBytes * (this.#is.length + this.#isNot.length);
+  }
 
   /** An absent field is the empty string. */
   matches(fields: ReadonlyMap<string, string>): boolean {
-    const equal = (fields.get(this.field) ?? "") === this.value;
-    return equal === (this.operator === "=");
+    const value = fields.get(this.#field) ?? "";
+    const [required, another] = this.#is;
+    if (required !== undefined && (value !== required || another !== undefined)) return false;
+    return !includesText(this.#isNot, value);
   }
 }
 
@@ -40,10 +67,14 @@ export class FieldSelector {
   readonly requirements: readonly FieldRequirement[];
   /** The names of the fields it looks at, each once. Whether a resource has them is not known here. */
   readonly fields: readonly string[];
+  /** One for each field, so that an object costs no more where much is required of one. */
+  readonly #rules: readonly FieldRule[];
 
   constructor(requirements: readonly FieldRequirement[]) {
     this.requirements = inCanonicalOrder(requirements);
-    this.fields = [...new Set(this.requirements.map(({ field }) => field))];
+    const byField = Map.groupBy(this.requirements, ({ field }) => field);
+    this.fields = [...byField.keys()];
+    this.#rules = [...byField].map(([field, same]) => new FieldRule(field, same));
   }
 
   /** A spelling that all selectors with the same requirements share. Can be parsed again. Made for whoever asks. */
@@ -53,7 +84,13 @@ export class FieldSelector {
 
   /** What it takes to keep it, in bytes: an estimate. */
   get bytes(): number {
-    return this.requirements.reduce((sum, { bytes }) => sum + bytes, 0);
+    const ruleBytes = this.#rules.reduce((sum, { bytes }) => sum + bytes, 0);
+    return this.requirements.reduce((sum, { bytes }) => sum + bytes, ruleBytes);
+  }
+
+  /** About what it costs to match an object, in requirements that are held against it one by one. */
+  get cost(): number {
+    return this.#rules.length;
   }
 
   /** Whether every object matches, whatever its fields. */
@@ -62,8 +99,8 @@ export class FieldSelector {
   }
 
   matches(attributes: Attributes): boolean {
-    for (const requirement of this.requirements) {
-      if (!requirement.matches(attributes.fields)) return false;
+    for (const rule of this.#rules) {
+      if (!rule.matches(attributes.fields)) return false;
     }
     return true;
   }

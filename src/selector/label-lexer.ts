@@ -9,6 +9,10 @@ export interface LabelToken {
   readonly position: number;
 }
 
+/** What a word consists of: anything but blanks and symbols. */
+const word = /[^ \t\r\n=!<>(),]+/y;
+const blanks = /[ \t\r\n]+/y;
+
 /**
  * Cuts a label selector into tokens. Blanks only separate them. Every character that is neither blank
  * nor a symbol is part of a word, whether or not a key or a value may contain it.
@@ -23,14 +27,14 @@ export class LabelLexer {
 
   /** The next token; after the last one always the end. */
   next(): LabelToken {
-    while (isBlank(this.#text[this.#position])) this.#position++;
+    this.#skip(blanks);
     const position = this.#position;
     const kind = this.#symbol();
     if (kind !== undefined) {
       this.#position += kind.length;
       return { kind, text: kind, position };
     }
-    while (this.#inWord()) this.#position++;
+    this.#skip(word);
     const text = this.#text.slice(position, this.#position);
     return { kind: text === "" ? "end" : "word", text, position };
   }
@@ -54,15 +58,9 @@ export class LabelLexer {
     }
   }
 
-  #inWord(): boolean {
-    return (
-      this.#position < this.#text.length &&
-      !isBlank(this.#text[this.#position]) &&
-      this.#symbol() === undefined
-    );
+  /** Goes on to the end of what matches here, if anything does. */
+  #skip(pattern: RegExp): void {
+    pattern.lastIndex = this.#position;
+    if (pattern.test(this.#text)) this.#position = pattern.lastIndex;
   }
-}
-
-function isBlank(character: string | undefined): boolean {
-  return character === " " || character === "\t" || character === "\r" || character === "\n";
 }

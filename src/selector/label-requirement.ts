@@ -1,5 +1,6 @@
 import { ownText, textBytes } from "../text-memory.ts";
 import { compareInt64 } from "./int64.ts";
+import { includesText, sortedTexts } from "./sorted-texts.ts";
 
 /** `=` and `!=` are what `in` and `notin` are with a single value. */
 export type LabelOperator = "=" | "!=" | "in" | "notin" | "exists" | "absent" | ">" | "<";
@@ -20,8 +21,8 @@ export class LabelRequirement {
    * The number of values has to suit the operator; `in` and `notin` take one or more, in any order and
    * more than once. Those of `>` and `<` are as naturalInt64 returns them.
    */
-  constructor(key: string, operator: LabelOperator, values: Iterable<string>) {
-    const sorted = [...new Set(values)].sort();
+  constructor(key: string, operator: LabelOperator, values: readonly string[]) {
+    const sorted = sortedTexts(values);
     this.key = ownText(key);
     this.operator = sorted.length === 1 ? ofOneValue(operator) : operator;
     this.values = sorted.map(ownText);
@@ -48,9 +49,9 @@ export class LabelRequirement {
       case "!=":
         return value !== this.values[0];
       case "in":
-        return value !== undefined && includes(this.values, value);
+        return value !== undefined && includesText(this.values, value);
       case "notin":
-        return value === undefined || !includes(this.values, value);
+        return value === undefined || !includesText(this.values, value);
       case "exists":
         return value !== undefined;
       case "absent":
@@ -61,18 +62,6 @@ export class LabelRequirement {
         return value !== undefined && compareInt64(value, this.values[0] ?? "") < 0;
     }
   }
-}
-
-/** Whether `value` is among `sorted`. A Set would do this, too, and take several times the memory. */
-function includes(sorted: readonly string[], value: string): boolean {
-  let low = 0;
-  let high = sorted.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if ((sorted[middle] ?? "") < value) low = middle + 1;
-    else high = middle;
-  }
-  return sorted[low] === value;
 }
 
 function ofOneValue(operator: LabelOperator): LabelOperator {

@@ -101,24 +101,24 @@ class LabelParser {
    * parenthesis. So `(a,,)` is refused although `(a,)`, `(a,,b)` and `(a,,,)` are not: odd, but
    * Kubernetes' own parser does the same, and a selector works in both or in neither.
    */
-  #values(): Set<string> {
+  #values(): string[] {
     this.#expect("(", '"("');
-    const values = new Set<string>();
+    const values: string[] = [];
     while (!this.#at(")")) {
       if (this.#at(",")) {
         this.#take();
-        if (values.size === 0 || this.#at(")")) values.add("");
+        if (values.length === 0 || this.#at(")")) values.push("");
         if (!this.#at(",")) continue;
-        values.add("");
+        values.push("");
         this.#take();
         if (this.#at(")")) throw notExpected(this.#next, 'a label value or ","');
         continue;
       }
-      values.add(this.#word('a label value, "," or ")"'));
+      values.push(this.#word('a label value, "," or ")"'));
       if (!this.#at(",") && !this.#at(")")) throw notExpected(this.#next, '"," or ")"');
     }
     this.#take();
-    return values.size === 0 ? values.add("") : values;
+    return values.length === 0 ? [""] : values;
   }
 
   #word(expected: string): string {

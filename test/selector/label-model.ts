@@ -36,6 +36,16 @@ const requirement: fc.Arbitrary<ModelRequirement> = fc.oneof(
 
 export const modelSelector = fc.array(requirement, { maxLength: 4 });
 
+/** So many requirements that what is said of one label is merged: most of them are met by many objects. */
+export const largeModelSelector = fc
+  .array(requirement, { minLength: 9, maxLength: 24 })
+  .chain((all) =>
+    fc.shuffledSubarray(
+      all.map((one) => (one.operator === "in" ? { ...one, values: [...values] } : one)),
+      { minLength: 9 },
+    ),
+  );
+
 /** Of objects whose labels nobody has checked. */
 export const labels = fc
   .dictionary(

@@ -2,7 +2,13 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { Attributes, noAttributes } from "../../src/selector/attributes.ts";
 import { parseLabelSelector } from "../../src/selector/parse-label-selector.ts";
-import { labels, modelMatches, modelSelector, spelling } from "./label-model.ts";
+import {
+  labels,
+  largeModelSelector,
+  modelMatches,
+  modelSelector,
+  spelling,
+} from "./label-model.ts";
 
 function matches(selector: string, labels: Record<string, string>): boolean {
   const attributes = new Attributes(new Map(Object.entries(labels)), new Map());
@@ -37,20 +43,50 @@ describe("A label selector", () => {
     }
   });
 
-  test("matches what a plain model of it does, however it is spelled", () => {
-    const cases = modelSelector.chain((model) =>
-      fc.tuple(fc.constant(model), spelling(model), fc.array(labels, { maxLength: 8 })),
-    );
-    fc.assert(
-      fc.property(cases, ([model, text, objects]) => {
-        const selector = parseLabelSelector(text);
-        for (const labels of objects) {
-          const expected = modelMatches(model, labels);
-          expect(selector.matches(new Attributes(labels, new Map()))).toBe(expected);
-        }
-      }),
-      { numRuns: 1_000 },
-    );
+  test.each([
+    ["few", modelSelector],
+    ["many", largeModelSelector],
+  ])(
+    "of %s requirements matches what a plain model of it does, however it is spelled",
+    (_, model) => {
+      const cases = model.chain((model) =>
+        fc.tuple(fc.constant(model), spelling(model), fc.array(labels, { maxLength: 8 })),
+      );
+      fc.assert(
+        fc.property(cases, ([model, text, objects]) => {
+          const selector = parseLabelSelector(text);
+          for (const labels of objects) {
+            const expected = modelMatches(model, labels);
+            expect(selector.matches(new Attributes(labels, new Map()))).toBe(expected);
+          }
+        }),
+        { numRuns: 1_000 },
+      );
+    },
+  );
+
+  /** Labels that count how often one of them is looked up. */
+  class CountedLabels extends Map<string, string> {
+    lookups = 0;
+
+    override get(key: string): string | undefined {
+      this.lookups++;
+      return super.get(key);
+    }
+  }
+
+  test.each<[what: string, requirement: (i: number) => string, matches: boolean]>([
+    ["exclude labels", (i) => `l${i}!=x`, true],
+    ["need labels", (i) => `l${i}`, false],
+    ["exclude values of one label", (i) => `app!=v${i}`, true],
+    ["allow values of one label", (i) => `app in (web,v${i})`, true],
+    ["bound one label", (i) => `size>${i}`, true],
+  ])("whose thousand requirements %s looks up no more than the object has", (_, one, expected) => {
+    const selector = parseLabelSelector(Array.from({ length: 1_000 }, (_, i) => one(i)).join(","));
+    const labels = new CountedLabels(Object.entries({ app: "web", tier: "front", size: "5000" }));
+    expect(selector.matches(new Attributes(labels, new Map()))).toBe(expected);
+    expect(labels.lookups).toBeLessThanOrEqual(labels.size);
+    expect(selector.cost).toBeLessThan(50);
   });
 
   test("does not look at fields", () => {

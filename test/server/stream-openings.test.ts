@@ -1,9 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { tooMuchAskedFor } from "../../src/errors.ts";
+import { turnMs } from "../../src/event-loop-turns.ts";
 import { BytePool } from "../../src/server/byte-pool.ts";
 import type { FrameParts, ServerCall } from "../../src/server/server-call.ts";
 import { StreamOpenings } from "../../src/server/stream-openings.ts";
-import { TimeSliceScheduler, turnMs } from "../../src/time-slices.ts";
+import { TimeSliceScheduler } from "../../src/time-slices.ts";
 import type { WireStatus } from "../../src/wire/errors.ts";
 import { FakeClock } from "../fake-clock.ts";
 
