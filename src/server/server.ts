@@ -10,6 +10,7 @@ import { descriptors } from "../wire/descriptors.ts";
 import { listWatchService, writeService } from "../wire/services.ts";
 import { healthService, reflectionServices } from "../wire/standard-services.ts";
 import { BytePool } from "./byte-pool.ts";
+import { CallArrivals } from "./call-arrivals.ts";
 import { type CallContext, methodOf, type RpcObserver, type ServedResource } from "./calls.ts";
 import { Connections } from "./connections.ts";
 import { addToGrpcJs, boundRequestTime } from "./grpc-js-fallback.ts";
@@ -75,6 +76,7 @@ export class RunningServer {
   readonly #plainCalls: PlainCalls;
   readonly #streams: OpenStreams;
   readonly #pacing: StreamPacing;
+  readonly #arrivals: CallArrivals;
   readonly #connections: Connections;
   readonly #endFlushMs: number;
   #openCalls = 0;
@@ -97,10 +99,16 @@ export class RunningServer {
       maxBytesPerOwner: limits.maxKeptBytesPerConnection,
     });
     const tooMuchKept = () => tooMuchAskedFor(limits.maxKeptBytesPerConnection);
-    // One task for each connection at the most: none is ever refused.
+    // Two tasks for each connection at the most: none is ever refused.
     const turns = new TimeSliceScheduler(clock, Infinity);
     const openings = new StreamOpenings(turns, kept, tooMuchKept);
-    this.#pacing = new StreamPacing(clock, (session) => openings.waiting(session));
+    this.#arrivals = new CallArrivals(clock, turns, (stream, headers) =>
+      this.#take(stream, headers),
+    );
+    this.#pacing = new StreamPacing(
+      clock,
+      (session) => this.#arrivals.waiting(session) + openings.waiting(session),
+    );
     this.#connections = new Connections(clock, limits);
     this.#sendBudget = new SendBudget(clock, {
       maxBytes: limits.maxUnsentBytes,
@@ -298,13 +306,17 @@ export class RunningServer {
     return ServerCredentials.createSsl(clientCa ?? null, pairs, clientCa !== undefined);
   }
 
-  /** Counts the call, and serves it. */
   #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
     if (stream.session !== undefined) this.#pacing.opened(stream.session as ServerHttp2Session);
     if (areTooLarge(headers)) {
       refuseStream(stream);
       return;
     }
+    this.#arrivals.add(stream, headers);
+  }
+
+  /** Counts the call, and serves it. */
+  #take(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
     dropDistantDeadline(headers);
     this.#openCalls++;
     const onEnded = this.#observe(stream, headers[":path"] ?? "");

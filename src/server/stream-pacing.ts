@@ -19,7 +19,8 @@ interface Pace {
  * before anybody has looked at its request is Node.js's own work, some 30 us for one that is opened and reset, and
  * a socket is read up to 2 MiB in one go, which is tens of thousands of streams. So from a connection that has
  * opened more than `streamsPerTurn` nothing is read until turns have made up for it, nor while more than
- * `maxWaiting` of its streams wait to be opened. Nobody is refused: TCP tells the client to wait.
+ * `maxWaiting` of its streams wait to be opened. Of those that are held back one is read on in a turn. Nobody is
+ * refused: TCP tells the client to wait.
  */
 export class StreamPacing {
   readonly #clock: Clock;
@@ -62,13 +63,22 @@ export class StreamPacing {
 
   readonly #nextTurn = (): void => {
     this.#isScheduled = false;
+    let hasResumed = false;
     for (const [session, pace] of this.#paces) {
       pace.count = Math.max(0, pace.count - streamsPerTurn);
       const isGone = session.destroyed;
       if (!isGone && this.#isTooFast(session, pace)) continue;
-      if (pace.isPaused) resumeReading(session);
-      pace.isPaused = false;
-      if (isGone || pace.count === 0) this.#paces.delete(session);
+      if (pace.isPaused) {
+        // One a turn: each may have as much to say as one read brings.
+        if (hasResumed && !isGone) continue;
+        hasResumed ||= !isGone;
+        resumeReading(session);
+        pace.isPaused = false;
+        this.#paces.delete(session);
+        if (!isGone && pace.count > 0) this.#paces.set(session, pace);
+      } else if (pace.count === 0) {
+        this.#paces.delete(session);
+      }
     }
     if (this.#paces.size > 0) this.#schedule();
   };
