@@ -20,7 +20,14 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** Files directly in src/ that every room may import: they import no room themselves. */
-const ground = ["abort.ts", "clock.ts", "errors.ts", "text-memory.ts", "time-slices.ts"];
+const ground = [
+  "abort.ts",
+  "clock.ts",
+  "errors.ts",
+  "text-memory.ts",
+  "event-loop-turns.ts",
+  "time-slices.ts",
+];
 
 function roomOf(file: string): string {
   return dirname(file).split(sep)[0] ?? ".";

@@ -21,6 +21,7 @@ import {
 import { PrometheusMetrics } from "../telemetry/prometheus.ts";
 import { registerReadMetrics } from "../telemetry/read-metrics.ts";
 import { RpcMetrics } from "../telemetry/rpc-metrics.ts";
+import { registerServerMetrics } from "../telemetry/server-metrics.ts";
 import { TimeSliceScheduler } from "../time-slices.ts";
 import { StartError } from "./start-error.ts";
 import { openStorages } from "./storages.ts";
@@ -122,6 +123,7 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
       }),
     );
     closing.push(() => server.drain(config.shutdownTimeoutMs));
+    registerServerMetrics(metrics.meter, server);
     await storages.check();
     for (const cacher of caches.values()) cacher.start();
 

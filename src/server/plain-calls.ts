@@ -12,6 +12,12 @@ import { RequestReader } from "./request-reader.ts";
 import { RequestStream } from "./request-stream.ts";
 import type { ServedConversation, ServedMethod } from "./server-call.ts";
 
+/**
+ * What a call counts whose request has not come whole, in bytes, beside what has come of it. In memory a call takes
+ * several times that, but a connection may have all of its calls waiting without losing one.
+ */
+const callBytes = 1024;
+
 /** A call whose request has not come whole, or waits to be inflated. */
 interface Unread {
   readonly reader: RequestReader;
@@ -33,7 +39,7 @@ export class PlainCalls {
   readonly #inflater = new Inflater();
   /** The oldest first. */
   readonly #unread = new Map<Http2Call, Unread>();
-  /** Those whose request came whole with its first chunk, in this turn of the event loop. */
+  /** Those that have come in this turn of the event loop. */
   #uncounted: Http2Call[] = [];
   #timer: Timer | undefined;
 
@@ -101,6 +107,7 @@ export class PlainCalls {
       inflation: undefined,
     });
     call.onOver(() => this.#forget(call));
+    this.#countLater(call);
     this.#setTimer();
   }
 
@@ -129,17 +136,20 @@ export class PlainCalls {
     this.#inflater.add(unread.inflation);
   }
 
-  /**
-   * Counts what a call has sent. A request that comes whole at once is counted only if its end does not follow at
-   * once: almost all are such, and must not be refused for what else its connection sends.
-   */
+  /** Counts what a call has sent. A request that is whole is not counted before the turn is over. */
   #count(call: Http2Call): void {
     const unread = this.#unread.get(call);
     if (unread === undefined) return;
     if (unread.reservation !== undefined || !unread.reader.isWhole) {
       this.#hold(call, unread.reader.held);
-      return;
     }
+  }
+
+  /**
+   * Counts the call if its request has not come whole, with its end, by the end of the turn. Almost all have, and
+   * must not be refused for what else their connection sends.
+   */
+  #countLater(call: Http2Call): void {
     this.#uncounted.push(call);
     if (this.#uncounted.length > 1) return;
     this.#context.clock.setImmediate(() => {
@@ -162,7 +172,7 @@ export class PlainCalls {
     unread.reservation ??= requestPool.reserve(call.connection, 0, () =>
       this.#refuse(call, outOfRequestRoom(maxUnreadBytesPerConnection)),
     );
-    unread.reservation.resize(bytes);
+    unread.reservation.resize(callBytes + bytes);
   }
 
   #refuse(call: Http2Call, why: WireStatus): void {

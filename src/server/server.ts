@@ -65,6 +65,27 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 const listWatch = "watchfanout.v1.ListWatchService";
 const write = "watchfanout.v1.WriteService";
 
+/** What clients make a server hold. */
+export interface ServerStats {
+  readonly connections: number;
+  /** Calls that last: watches, health watches, reflection. */
+  readonly streams: number;
+  /** Requests that have not come whole, or are not served yet. */
+  readonly requests: PoolStats;
+  /** What streams, and reads that are not answered, keep of their requests. */
+  readonly kept: PoolStats;
+  /** Answers and watch frames that clients have not accepted; memory that several share counts once. */
+  readonly unsent: PoolStats;
+}
+
+/** A bounded pool of memory. */
+export interface PoolStats {
+  /** Held now. */
+  readonly bytes: number;
+  /** How many calls have lost what they held, to make room. */
+  readonly evictions: number;
+}
+
 /** ListWatchService, WriteService, health and reflection on one port. */
 export class RunningServer {
   readonly #options: ServerOptions;
@@ -72,6 +93,8 @@ export class RunningServer {
   readonly #health: HealthService;
   readonly #reflection: ReflectionService;
   readonly #patrol: SendPatrol;
+  readonly #requestPool: BytePool;
+  readonly #kept: BytePool;
   readonly #sendBudget: SendBudget;
   readonly #plainCalls: PlainCalls;
   readonly #streams: OpenStreams;
@@ -94,14 +117,18 @@ export class RunningServer {
     this.#endFlushMs = limits.endFlushMs;
     this.#patrol = new SendPatrol(clock, limits.responseFlushMs);
     this.#streams = new OpenStreams(limits.maxStreams);
-    const kept = new BytePool({
+    this.#kept = new BytePool({
       maxBytes: limits.maxKeptBytes,
       maxBytesPerOwner: limits.maxKeptBytesPerConnection,
+    });
+    this.#requestPool = new BytePool({
+      maxBytes: limits.maxUnreadBytes,
+      maxBytesPerOwner: limits.maxUnreadBytesPerConnection,
     });
     const tooMuchKept = () => tooMuchAskedFor(limits.maxKeptBytesPerConnection);
     // Two tasks for each connection at the most: none is ever refused.
     const turns = new TimeSliceScheduler(clock, Infinity);
-    const openings = new StreamOpenings(turns, kept, tooMuchKept);
+    const openings = new StreamOpenings(turns, this.#kept, tooMuchKept);
     this.#arrivals = new CallArrivals(clock, turns, (stream, headers) =>
       this.#take(stream, headers),
     );
@@ -123,17 +150,14 @@ export class RunningServer {
       responseFlushMs: limits.responseFlushMs,
       requestMs: limits.requestMs,
       maxRequestBytes: limits.maxRequestBytes,
-      requestPool: new BytePool({
-        maxBytes: limits.maxUnreadBytes,
-        maxBytesPerOwner: limits.maxUnreadBytesPerConnection,
-      }),
+      requestPool: this.#requestPool,
       maxUnreadBytesPerConnection: limits.maxUnreadBytesPerConnection,
       sendBudget: this.#sendBudget,
       patrol: this.#patrol,
       streams: this.#streams,
       openings,
       selecting: new TimeSliceScheduler(clock),
-      kept,
+      kept: this.#kept,
       tooMuchKept,
       maxStreamAgeMs: limits.maxStreamAgeMs,
       random: options.random ?? Math.random,
@@ -192,9 +216,15 @@ export class RunningServer {
     return this.#connections.size;
   }
 
-  /** Of answers and watch frames that clients have not accepted; memory that several share counts once. */
-  get unsentBytes(): number {
-    return this.#sendBudget.bytes;
+  /** What clients take of it now. */
+  stats(): ServerStats {
+    return {
+      connections: this.#connections.size,
+      streams: this.#streams.size,
+      requests: this.#requestPool,
+      kept: this.#kept,
+      unsent: this.#sendBudget,
+    };
   }
 
   /** For `startServer`. */

@@ -55,12 +55,12 @@ describe("A version of grpc-js that is not known", () => {
     const raw = new RawConnection(server.port, 0);
     const request = List.requestSerialize({ resource });
     const calls = Array.from({ length: 40 }, () => raw.call(List.path, request));
-    while (server.unsentBytes < 1_000_000) await client.list({ resource });
+    while (server.stats().unsent.bytes < 1_000_000) await client.list({ resource });
     raw.session.settings({ initialWindowSize: 100_000 });
     for (const { code } of await Promise.all(calls.map((call) => call.drain().ended))) {
       expect(code).toBe(status.OK);
     }
-    while (server.unsentBytes > 0) await client.list({ resource });
+    while (server.stats().unsent.bytes > 0) await client.list({ resource });
   });
 
   test.each([

@@ -105,6 +105,12 @@ async function paced(waiting: { count: number }) {
       for (let asked = 0; asked < 5; asked++) await other.open("/").drain().ended;
       return [...opened.values()][1] ?? 0;
     },
+    /** The same of so many floods, once all have begun. */
+    floodsOpened: async (floods: number): Promise<number[]> => {
+      do for (let asked = 0; asked < 5; asked++) await other.open("/").drain().ended;
+      while (opened.size < 1 + floods);
+      return [...opened.values()].slice(1);
+    },
   };
 }
 
@@ -134,6 +140,24 @@ test("A connection of whose streams many wait to be opened is not read from unti
   waiting.count = 0;
   clock.runTurn();
   expect(await floodOpened()).toBeGreaterThan(opened);
+});
+
+test("Of many connections that are held back one is read on in a turn", async () => {
+  const waiting = { count: 1_000 };
+  const { clock, flood, floodsOpened } = await paced(waiting);
+  const floods = 4;
+  for (let i = 0; i < floods; i++) flood(5_000);
+  const before = await floodsOpened(floods);
+  waiting.count = 0;
+  const readOn: number[] = [];
+  for (let turn = 0; readOn.length < 2; turn++) {
+    expect(turn).toBeLessThan(50);
+    clock.runTurn();
+    const now = await floodsOpened(floods);
+    const grown = now.filter((count, i) => count > (before[i] ?? 0)).length;
+    if (grown > 0) readOn.push(grown);
+  }
+  expect(readOn).toEqual([1, 2]);
 });
 
 test.each([1, 1_000])(

@@ -65,6 +65,19 @@ describe.each(kinds)("The unfinished request of %s", (_what, path, headers) => {
   });
 });
 
+test("Calls that have sent nothing count, too, and those that come whole at once do not", async () => {
+  const served = await serveThings();
+  const raw = new RawConnection(served.server.port);
+  const { requests } = served.server.stats();
+  const calls = Array.from({ length: 100 }, () => raw.open(Put.path));
+  await served.recorder.untilStarted(100);
+  await served.client.list({ resource });
+  expect(requests.bytes).toBe(100 * 1024);
+  for (const call of calls) call.stream.close();
+  while (requests.bytes > 0) await served.client.list({ resource });
+  expect(requests.evictions).toBe(0);
+});
+
 test("The question of a reflection stream is waited for a minute, and no longer", async () => {
   const served = await serveThings();
   const call = new RawConnection(served.server.port).open(reflection);

@@ -22,8 +22,8 @@ async function serveLarge(limits = {}): Promise<Served> {
 /** Resolves when so many calls have come after the first List, and the server has done what it can for them. */
 async function settled({ recorder, server }: Served, calls: number): Promise<void> {
   await recorder.untilStarted(1 + calls);
-  for (let before = -1; before !== recorder.sentMessages + server.unsentBytes; ) {
-    before = recorder.sentMessages + server.unsentBytes;
+  for (let before = -1; before !== recorder.sentMessages + server.stats().unsent.bytes; ) {
+    before = recorder.sentMessages + server.stats().unsent.bytes;
     for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve));
   }
 }
@@ -49,7 +49,8 @@ describe("Answers for a client that takes nothing", () => {
       expect(built).toBeGreaterThan((8 * mebibyte) / bytes);
       expect(built).toBeLessThan((20 * mebibyte) / bytes);
       raw.session.destroy();
-      while (served.server.unsentBytes > 0) await new Promise((resolve) => setImmediate(resolve));
+      while (served.server.stats().unsent.bytes > 0)
+        await new Promise((resolve) => setImmediate(resolve));
       expect(served.recorder.logged).toEqual([]);
     },
   );
@@ -71,7 +72,7 @@ describe("Answers for a client that takes nothing", () => {
     raw.session.settings({ initialWindowSize: mebibyte });
     const ends = await Promise.all(calls.map((call) => call.drain().ended));
     expect(new Set(ends.map(({ code }) => code))).toEqual(new Set([status.OK]));
-    expect(served.server.unsentBytes).toBe(0);
+    expect(served.server.stats().unsent.bytes).toBe(0);
   });
 
   test("leave its writes waiting, of which nothing is done", async () => {
@@ -141,8 +142,8 @@ describe("Many connections that take nothing", () => {
   test("hold up others until it is seen that they take nothing, and lose their answers then", async () => {
     const served = await serveLarge(limits);
     const calls = await stalled(served);
-    expect(served.server.unsentBytes).toBeGreaterThan(2_500_000);
-    expect(served.server.unsentBytes).toBeLessThan(3_100_000);
+    expect(served.server.stats().unsent.bytes).toBeGreaterThan(2_500_000);
+    expect(served.server.stats().unsent.bytes).toBeLessThan(3_100_000);
     const honest = served.client.list({ resource, prefix: "k7" });
     await settled(served, 9);
     served.clock.advance(9_000);
@@ -160,7 +161,7 @@ describe("Many connections that take nothing", () => {
     }
     await settled(served, 20);
     expect(served.recorder.sentMessages).toBe(21);
-    expect(served.server.unsentBytes).toBeLessThan(600_000);
+    expect(served.server.stats().unsent.bytes).toBeLessThan(600_000);
   });
 });
 
