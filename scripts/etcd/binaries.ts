@@ -20,7 +20,7 @@ export const OLDEST_VERSION = "3.5.13";
 /**
  * The etcd in `folder`.
  *
- * @throws Error if there is none, it does not run here, or it is too old.
+ * @throws Error if it is absent, does not run here or is too old
  */
 export async function binariesIn(folder: string): Promise<EtcdBinaries> {
   const etcd = join(folder, "etcd");

@@ -50,7 +50,7 @@ export function parseExposition(text: string): readonly ExposedMetric[] {
   });
 }
 
-/** The map at `key`, a new one if there is none. */
+/** The map at `key`; adds an empty one if the key is absent. */
 function entryOf<V>(maps: Map<string, Map<string, V>>, key: string): Map<string, V> {
   const entry = maps.get(key) ?? new Map<string, V>();
   maps.set(key, entry);
