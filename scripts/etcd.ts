@@ -3,7 +3,7 @@
  *
  * In this order: $ETCD_BIN (the binary, or the folder that it is in); etcd on PATH; the one fetched
  * before, in .cache; the upstream project's release; Debian stable's packages. Every one has to be
- * 3.5.13 or newer.
+ * 3.5.13 or newer and, if $ETCD_RELEASE names a minor version such as 3.6, of that version.
  */
 import { mkdir, mkdtemp, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -13,30 +13,35 @@ import { reasonOf } from "./etcd/download.ts";
 import { unpackUpstreamRelease } from "./etcd/upstream.ts";
 
 /** Beside the sources, so that `npm ci` leaves it and deleting the checkout deletes it. */
-const CACHE = join(import.meta.dirname, "..", ".cache", "etcd");
+const CACHE = join(import.meta.dirname, "..", ".cache");
 
 /**
- * The first etcd to be had, fetched if need be.
+ * The first etcd that one of the sources has, downloaded if necessary.
  *
- * @throws Error that says of every source why it had none
+ * @throws Error with the reason of every source
  */
 export async function etcdBinaries(): Promise<EtcdBinaries> {
+  const minor = wantedMinor();
   const named = process.env["ETCD_BIN"];
-  // Whoever names one means that one: to go on with another would hide the mistake.
+  // An explicit path has no fallback, which would hide a mistake in it.
   if (named) {
     return folderOf(named)
-      .then(binariesIn)
+      .then((folder) => binariesIn(folder, minor))
       .catch((error) => {
         throw new Error(`ETCD_BIN is ${JSON.stringify(named)}, but ${reasonOf(error)}`);
       });
   }
 
+  const cache = join(CACHE, minor === undefined ? "etcd" : `etcd-${minor}`);
   const failures: string[] = [];
   const sources: readonly (readonly [string, () => Promise<EtcdBinaries>])[] = [
-    ["PATH", onPath],
-    ["the cache", () => binariesIn(CACHE)],
-    ["the upstream release", () => fetched(unpackUpstreamRelease)],
-    ["Debian stable", () => fetched(unpackDebianPackages)],
+    ["PATH", () => onPath(minor)],
+    ["the cache", () => binariesIn(cache, minor)],
+    [
+      "the upstream release",
+      () => fetched((folder) => unpackUpstreamRelease(folder, minor), cache, minor),
+    ],
+    ["Debian stable", () => fetched(unpackDebianPackages, cache, minor)],
   ];
   for (const [name, source] of sources) {
     try {
@@ -46,43 +51,59 @@ export async function etcdBinaries(): Promise<EtcdBinaries> {
     }
   }
   throw new Error(
-    "There is no etcd for the tests. Set ETCD_BIN to one of 3.5.13 or newer. What was tried:\n" +
+    `There is no etcd for the tests. Set ETCD_BIN to one of ${minor ?? "3.5.13 or newer"}. What was tried:\n` +
       failures.join("\n"),
   );
 }
 
-async function onPath(): Promise<EtcdBinaries> {
+/** The minor version that the environment asks for. An empty variable counts as not set. */
+function wantedMinor(): string | undefined {
+  const minor = process.env["ETCD_RELEASE"];
+  if (!minor) return undefined;
+  if (/^\d+\.\d+$/.test(minor)) return minor;
+  throw new Error(`ETCD_RELEASE is ${JSON.stringify(minor)}, not a minor version such as 3.6`);
+}
+
+async function onPath(minor: string | undefined): Promise<EtcdBinaries> {
   const folder = await folderOnPath("etcd");
   if (folder === undefined) throw new Error("no etcd");
-  return binariesIn(folder);
+  return binariesIn(folder, minor);
 }
 
 /**
- * Unpacks into a folder of its own, tries what is there, and then moves it into the cache in one step:
- * two processes may do so at once, and the later one finds the place taken.
+ * Unpacks into a folder of its own, tries what is there, and then moves it into the cache in one step: two processes
+ * may fetch at once, and the later one finds the cache filled.
  */
-async function fetched(unpack: (folder: string) => Promise<void>): Promise<EtcdBinaries> {
-  await mkdir(join(CACHE, ".."), { recursive: true });
-  const work = await mkdtemp(`${CACHE}-`);
+async function fetched(
+  unpack: (folder: string) => Promise<void>,
+  cache: string,
+  minor: string | undefined,
+): Promise<EtcdBinaries> {
+  await mkdir(CACHE, { recursive: true });
+  const work = await mkdtemp(`${cache}-`);
   try {
     await unpack(work);
-    await binariesIn(work);
-    return await moveIntoCache(work);
+    await binariesIn(work, minor);
+    return await moveIntoCache(work, cache, minor);
   } finally {
     await rm(work, { recursive: true, force: true });
   }
 }
 
-async function moveIntoCache(work: string): Promise<EtcdBinaries> {
+async function moveIntoCache(
+  work: string,
+  cache: string,
+  minor: string | undefined,
+): Promise<EtcdBinaries> {
   try {
-    await rename(work, CACHE);
-    return await binariesIn(CACHE);
+    await rename(work, cache);
+    return await binariesIn(cache, minor);
   } catch {
-    const others = await binariesIn(CACHE).catch(() => undefined);
+    const others = await binariesIn(cache, minor).catch(() => undefined);
     if (others !== undefined) return others;
-    await rm(CACHE, { recursive: true, force: true }); // what is there is broken
-    await rename(work, CACHE);
-    return binariesIn(CACHE);
+    await rm(cache, { recursive: true, force: true }); // what is there is broken
+    await rename(work, cache);
+    return binariesIn(cache, minor);
   }
 }
 

@@ -7,8 +7,16 @@
  */
 export { Cacher } from "./cacher/cacher.ts";
 export type { CacherOptions } from "./cacher/cacher-options.ts";
+export type { WindowFillStats } from "./cacher/event-window.ts";
+export type { FoldStats } from "./cacher/folds.ts";
 export { defaultHistoryBounds, type HistoryBounds } from "./cacher/history.ts";
-export type { CacheListRequest, CacheWatchRequest, Delivery } from "./cacher/request.ts";
+export type {
+  CacheGetRequest,
+  CacheListRequest,
+  CacheWatchRequest,
+  Delivery,
+} from "./cacher/request.ts";
+export type { RetainedStats } from "./cacher/retained-states.ts";
 export type { Selection } from "./cacher/selection.ts";
 export type { CacherStats } from "./cacher/stats.ts";
 export {
@@ -18,10 +26,11 @@ export {
 } from "./cacher/watcher-terms.ts";
 export { type Clock, systemClock, type Timer } from "./clock.ts";
 export { AttributeReader } from "./codec/attribute-reader.ts";
-export { type Codec, CodecError, opaqueCodec } from "./codec/codec.ts";
+export { type Codec, CodecError, type CodecProblem, opaqueCodec } from "./codec/codec.ts";
 export { JsonCodec, type JsonCodecOptions } from "./codec/json-codec.ts";
 export { ProtobufCodec, type ProtobufCodecOptions } from "./codec/protobuf-codec.ts";
 export { hasReason, type Reason, WatchFanoutError } from "./errors.ts";
+export { Attributes } from "./selector/attributes.ts";
 export {
   type AdminOptions,
   type MetricsSource,
@@ -45,6 +54,7 @@ export type { EtcdTls } from "./storage/etcd/member.ts";
 export { type EventType, WatchBatch, WatchEvent } from "./storage/event.ts";
 export { compareKeys } from "./storage/key-order.ts";
 export { MemoryStorage, type MemoryStorageOptions } from "./storage/memory/memory-storage.ts";
+export type { Operation } from "./storage/memory/operation.ts";
 export { StoredObject, weight } from "./storage/object.ts";
 export type {
   DeleteRequest,
@@ -60,6 +70,8 @@ export type {
   WatchRequest,
   WatchStream,
   WriteResult,
+  WrittenAfterRequest,
+  WrittenObjects,
 } from "./storage/storage.ts";
 export {
   registerCacheMetrics,

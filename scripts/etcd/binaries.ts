@@ -20,13 +20,17 @@ export const OLDEST_VERSION = "3.5.13";
 /**
  * The etcd in `folder`.
  *
- * @throws Error if there is none, it does not run here, or it is too old.
+ * @param minor the minor version that it must have, as in "3.6"; undefined: any that is not too old
+ * @throws Error if it is absent, does not run here, is too old or has another minor version
  */
-export async function binariesIn(folder: string): Promise<EtcdBinaries> {
+export async function binariesIn(folder: string, minor?: string): Promise<EtcdBinaries> {
   const etcd = join(folder, "etcd");
   const version = await versionOf(etcd);
   if (compareVersions(version, OLDEST_VERSION) < 0) {
     throw new Error(`${etcd} is version ${version}, older than ${OLDEST_VERSION}`);
+  }
+  if (minor !== undefined && !version.startsWith(`${minor}.`)) {
+    throw new Error(`${etcd} is version ${version}, and ETCD_RELEASE is ${minor}`);
   }
   const etcdctl = join(folder, "etcdctl");
   return { etcd, etcdctl: (await isExecutable(etcdctl)) ? etcdctl : undefined, version };

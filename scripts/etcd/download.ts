@@ -6,11 +6,11 @@ import { promisify } from "node:util";
 const run = promisify(execFile);
 
 /**
- * Fetches `url` whole. The proxy of the environment is honoured (`http_proxy` and its kin), or the
- * one that apt is told to use.
+ * Fetches the whole of `url`, through the proxy that the environment names (`http_proxy`, `https_proxy`) or, without
+ * one, the proxy of apt's configuration.
  *
  * @param maxBytes how much is taken before the answer is refused
- * @throws Error that names the URL, after `deadlineMs` at the latest
+ * @throws Error that names the URL, at most `deadlineMs` after the call
  */
 export async function download(
   url: string,

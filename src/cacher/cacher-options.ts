@@ -18,7 +18,11 @@ export interface CacherOptions {
   /** The resource's name, for messages. */
   readonly name: string;
   readonly history?: Partial<HistoryBounds> | undefined;
-  /** Shared by the Cachers over one store, which then fill their event windows by turns. Default: its own. */
+  /**
+   * Shared by the Cachers over one store, which then fill their event windows by turns. Default: its own.
+   *
+   * @internal
+   */
   readonly fillTurns?: FillTurns | undefined;
   readonly watchers?: Partial<WatcherBounds> | undefined;
   /** Reads labels and fields out of objects. Default: they have none. */
@@ -30,9 +34,17 @@ export interface CacherOptions {
    * minutes; 0: never.
    */
   readonly consistencyIntervalMs?: number | undefined;
-  /** Where scans are done: one for all caches of a process. Default: one of its own. */
+  /**
+   * Where scans are done: one for all caches of a process. Default: one of its own.
+   *
+   * @internal
+   */
   readonly scheduler?: TimeSliceScheduler | undefined;
-  /** Bounds the reads that only the storage answers: one for all of a process. Default: one of its own. */
+  /**
+   * Bounds the reads that only the storage answers: one for all of a process. Default: one of its own.
+   *
+   * @internal
+   */
   readonly upstreamLimiter?: UpstreamLimiter | undefined;
   /** Numbers from 0 up to 1. Default: Math.random. */
   readonly random?: (() => number) | undefined;

@@ -7,6 +7,7 @@
  */
 export { type Clock, keepAliveClock, systemClock, type Timer } from "../clock.ts";
 export { hasReason, type Reason, WatchFanoutError } from "../errors.ts";
+export type { BackoffBounds } from "../reflector/backoff.ts";
 export type { ReflectorFailure } from "../reflector/reflector.ts";
 export { type EventType, WatchBatch, WatchEvent } from "../storage/event.ts";
 export { StoredObject } from "../storage/object.ts";
@@ -87,7 +88,14 @@ export type {
 } from "./typed-resource.ts";
 export type { WatchUnit } from "./unit-assembler.ts";
 export type { Change, UpdateOptions } from "./update.ts";
-export { bytes, jsonValues, protobufValues, type ValueCodec } from "./value-codec.ts";
+export {
+  type BinaryMessageType,
+  bytes,
+  jsonValues,
+  protobufValues,
+  type ValueCodec,
+  type WriterMessageType,
+} from "./value-codec.ts";
 export { WorkQueueFullError, type WorkQueueOptions } from "./work-queue/options.ts";
 export {
   type BucketOptions,

@@ -28,13 +28,13 @@ export function jsonValues<T>(check?: (parsed: unknown) => T): ValueCodec<T> {
 }
 
 /** A message type as protobufjs and ts-proto make them. */
-interface WriterMessageType<T> {
+export interface WriterMessageType<T> {
   decode(bytes: Uint8Array): T;
   encode(message: T): { finish(): Uint8Array };
 }
 
 /** A message type as protobuf-ts makes them, and as the two functions of protobuf-es are put together to. */
-interface BinaryMessageType<T> {
+export interface BinaryMessageType<T> {
   fromBinary(bytes: Uint8Array): T;
   toBinary(message: T): Uint8Array;
 }

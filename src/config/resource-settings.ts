@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { type CodecName, codecNames } from "../codec/codec.ts";
+import { type CodecName, codecNames, defaultLabelsPath } from "../codec/codec.ts";
 import { choice, count, duration, onOff, size, text } from "./value-types.ts";
 
 /** What was said of one resource. `NAME=PREFIX` says no more than the first two. */
@@ -42,25 +42,64 @@ const resourcePrefix = z
 const paths = z.array(text, { error: "is not a list of fields, such as [status.phase]" });
 
 const history = {
-  age: duration("1s").optional(),
-  "min-events": count(0).optional(),
-  "max-events": count(1).optional(),
-  "max-bytes": size.optional(),
+  age: duration("1s")
+    .optional()
+    .describe("How long events are kept, as far as the other bounds allow."),
+  "min-events": count(0).optional().describe("Events that are kept however old they are."),
+  "max-events": count(1).optional().describe("Maximum number of events that are kept."),
+  "max-bytes": size.optional().describe("Maximum size of all events that are kept."),
 };
 
 const mapping = {
-  name: resourceName,
-  prefix: resourcePrefix,
-  codec: choice(codecNames).optional(),
-  labels: text.optional(),
-  fields: paths.optional(),
-  indexes: paths.optional(),
-  descriptors: text.optional(),
-  message: text.optional(),
+  name: resourceName.describe(
+    "Name of the resource: the field `resource` of requests, and the label `resource` of metrics.",
+  ),
+  prefix: resourcePrefix.describe(
+    "Key prefix in etcd, usually with '/' at its end. Clients see keys without it. Prefixes must not overlap.",
+  ),
+  codec: choice(codecNames)
+    .optional()
+    .describe(
+      "How labels and fields are read from values. Default: opaque, which reads none, so that objects " +
+        "cannot be selected by them.",
+    ),
+  labels: text
+    .optional()
+    .describe(
+      `Path of the map that holds an object's labels. Default: ${defaultLabelsPath}. Needs codec json or protobuf.`,
+    ),
+  fields: paths
+    .optional()
+    .describe(
+      "Paths of the fields that field selectors can use. Default: none. Needs codec json or protobuf.",
+    ),
+  indexes: paths
+    .optional()
+    .describe(
+      "Those of `fields` that objects and watchers are indexed by: a list or watch that selects one " +
+        "value does not pay for objects and watchers with other values. Default: none. Needs the cache.",
+    ),
+  descriptors: text
+    .optional()
+    .describe(
+      "File with the protobuf descriptor set that describes `message`, as `buf build " +
+        "--as-file-descriptor-set` writes it. Required with codec protobuf.",
+    ),
+  message: text
+    .optional()
+    .describe("Full name of the message that values hold. Required with codec protobuf."),
   history: z
     .strictObject(history, { error: unlessUnknownKey(`is not a mapping of ${listing(history)}`) })
-    .optional(),
-  cache: onOff.optional(),
+    .optional()
+    .describe(
+      "Bounds of this resource's event window. A bound that is absent is the service's. Needs the cache.",
+    ),
+  cache: onOff
+    .optional()
+    .describe(
+      "off: Get, List and writes go to etcd, and Watch is refused. For resources that are too large for " +
+        "memory or rarely read. Default: on.",
+    ),
 };
 
 /** `NAME=PREFIX`, or in YAML also a mapping with more. */
@@ -82,7 +121,12 @@ export const resource: z.ZodType<ResourceSettings> = z.preprocess(
 
 /** The keys that a mapping has: the whole resource's, or what is at `key` within. */
 export function keysOf(key: "resource" | "history"): readonly string[] {
-  return Object.keys(key === "history" ? history : mapping);
+  return Object.keys(schemasOf(key));
+}
+
+/** The keys as `keysOf`, each with the schema of its value, which has a description. */
+export function schemasOf(key: "resource" | "history"): Readonly<Record<string, z.ZodType>> {
+  return key === "history" ? history : mapping;
 }
 
 /** Keys that don't exist are told of one by one, where all problems are put into words. */

@@ -21,7 +21,11 @@ export class StoredObject {
   readonly version: number;
   /** 0n: none. Uses 63 bits, more than a `number` holds. */
   readonly lease: bigint;
-  /** What a codec has read out of the value, kept here by whoever asked first. Not part of what it is. */
+  /**
+   * What a codec has read out of the value, kept here by whoever asked first. Not part of what it is.
+   *
+   * @internal
+   */
   attributes: KeptAttributes | undefined;
   /** Holds the value, from `valueStart` up to `valueEnd`. */
   readonly content: Uint8Array;

@@ -1,19 +1,12 @@
 import { execFile } from "node:child_process";
-import {
-  cpSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-} from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { delimiter, dirname, join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { isolatedEnvironment, packCopy } from "../../scripts/pack.ts";
 import * as clientSources from "../../src/client/index.ts";
 import * as sources from "../../src/index.ts";
 
@@ -21,32 +14,15 @@ const run = promisify(execFile);
 const checkout = fileURLToPath(new URL("../..", import.meta.url));
 const manifest = JSON.parse(readFileSync(join(checkout, "package.json"), "utf8"));
 
-/** What is built from, what is published, and some of what must not be. */
-const copied = [
-  ...["package.json", "tsconfig.json", "tsconfig.build.json", "README.md", "LICENSE"],
-  ...["src", "proto", "scripts", "docs", "vitest.config.ts"],
-];
-
 const folder = mkdtempSync(join(tmpdir(), "watch-fanout-pack-"));
 const app = join(folder, "app");
 const installed = join(app, "node_modules", "watch-fanout");
-/** Of the caller's own settings nothing is used, and no network. */
-const env = {
-  PATH: `${dirname(process.execPath)}${delimiter}${process.env["PATH"]}`,
-  HOME: folder,
-  npm_config_cache: join(folder, "cache"),
-  npm_config_offline: "true",
-  npm_config_update_notifier: "false",
-};
+const env = isolatedEnvironment(folder);
 
-/** Packs a copy, as `dist/` of the checkout may be in use, and installs what comes of it in an app. */
+/** Packs a copy, and installs what comes of it in an app. */
 beforeAll(async () => {
-  const copy = join(folder, "copy");
-  for (const name of copied) cpSync(join(checkout, name), join(copy, name), { recursive: true });
-  symlinkSync(join(checkout, "node_modules"), join(copy, "node_modules"));
-  await run("npm", ["pack", "--pack-destination", folder], { cwd: copy, env });
+  const tarball = await packCopy(folder);
   mkdirSync(installed, { recursive: true });
-  const tarball = join(folder, `watch-fanout-${manifest.version}.tgz`);
   await run("tar", ["-xzf", tarball, "-C", installed, "--strip-components=1"]);
   // What it does not declare it can't import.
   for (const name of Object.keys(manifest.dependencies)) link(name);

@@ -61,12 +61,23 @@ const defaultPastAnswerBytes = 64 * 1024 ** 2;
  * is asked for its version.
  */
 export class EtcdClient {
+  /** @internal */
   readonly clock: Clock;
+  /** @internal */
   readonly logger: Logger;
+  /** @internal */
   readonly requestTimeoutMs: number;
-  /** For what comes in large answers and is waited for by nobody who is served now. */
+  /**
+   * For what comes in large answers and is waited for by nobody who is served now.
+   *
+   * @internal
+   */
   readonly slices: TimeSliceScheduler;
-  /** The id of the history, which all storages of this etcd share. */
+  /**
+   * The id of the history, which all storages of this etcd share.
+   *
+   * @internal
+   */
   readonly history: HistoryMarker;
   readonly #auth: EtcdClientOptions["auth"];
   readonly #members: readonly Member[];
@@ -104,12 +115,20 @@ export class EtcdClient {
     }
   }
 
-  /** Rejects with what etcd says (see `says`) if the revision is compacted or not there yet. */
+  /**
+   * Rejects with what etcd says (see `says`) if the revision is compacted or not there yet.
+   *
+   * @internal
+   */
   range(request: RangeRequest, signal: AbortSignal | undefined): Promise<DecodedRange> {
     return this.onSomeMember((member, limits) => this.rangeOn(member, request, limits), signal);
   }
 
-  /** Reads from this member, with a new token if the one at hand has expired. */
+  /**
+   * Reads from this member, with a new token if the one at hand has expired.
+   *
+   * @internal
+   */
   rangeOn(member: Member, request: RangeRequest, limits: CallLimits): Promise<DecodedRange> {
     return this.#authenticated(member, limits, (metadata) =>
       member.range(request, metadata, limits),
@@ -119,6 +138,8 @@ export class EtcdClient {
   /**
    * `lease` is only named in the error. Aborting the signal ends the call only before the write is sent;
    * afterwards the call goes on to its outcome, whether or not anyone waits for it.
+   *
+   * @internal
    */
   async write(
     request: TxnRequest,
@@ -140,6 +161,8 @@ export class EtcdClient {
   /**
    * A new lease of at least so many seconds: etcd has a least of its own. Nothing is lost if its answer
    * is: a lease that nobody knows of expires.
+   *
+   * @internal
    */
   async grantLease(ttlSeconds: number): Promise<bigint> {
     const { ID } = await this.onSomeMember(
@@ -158,7 +181,11 @@ export class EtcdClient {
     return BigInt(ID);
   }
 
-  /** Harmless if there is no such lease. */
+  /**
+   * Harmless if there is no such lease.
+   *
+   * @internal
+   */
   async revokeLease(lease: bigint): Promise<void> {
     await this.onSomeMember(async (member, limits) => {
       try {
@@ -180,6 +207,8 @@ export class EtcdClient {
   /**
    * Does something with one member after the other until one does it. That a revision is compacted, or
    * not there yet, is thrown as etcd says it.
+   *
+   * @internal
    */
   async onSomeMember<Result>(
     operation: (member: Member, limits: CallLimits) => Promise<Result>,
@@ -210,6 +239,8 @@ export class EtcdClient {
   /**
    * Opens a stream of watches that ends if the member loses its leader. With `isPast`, for answers of many events,
    * each of which is decoded when it is asked for.
+   *
+   * @internal
    */
   async openWatch(member: Member, limits: CallLimits, isPast: boolean = false): Promise<WatchCall> {
     const metadata = await this.#metadata(member, limits);
@@ -222,7 +253,11 @@ export class EtcdClient {
     return call;
   }
 
-  /** Begins with another member from now on, if there is one. */
+  /**
+   * Begins with another member from now on, if there is one.
+   *
+   * @internal
+   */
   failed(member: Member): void {
     if (this.#member() === member) this.#preferred = (this.#preferred + 1) % this.#members.length;
   }

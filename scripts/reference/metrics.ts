@@ -1,0 +1,194 @@
+import { metrics as globalMetrics, type Meter } from "@opentelemetry/api";
+import { PrometheusExporter, PrometheusSerializer } from "@opentelemetry/exporter-prometheus";
+import { MeterProvider } from "@opentelemetry/sdk-metrics";
+import { pino } from "pino";
+import { Cacher } from "../../src/cacher/cacher.ts";
+import { CallTelemetry, watchOpened } from "../../src/client/call-telemetry.ts";
+import { CallFailure } from "../../src/client/failure.ts";
+import { InformerMetrics } from "../../src/client/informer/informer-metrics.ts";
+import { registerObjectCacheMetrics } from "../../src/client/object-cache/object-cache-metrics.ts";
+import { decodeTyped } from "../../src/client/typed-object.ts";
+import { WorkQueueMetrics } from "../../src/client/work-queue/work-queue-metrics.ts";
+import { systemClock } from "../../src/clock.ts";
+import { WatchFanoutError } from "../../src/errors.ts";
+import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
+import { StoredObject } from "../../src/storage/object.ts";
+import {
+  registerCacheMetrics,
+  registerLeftOutKeys,
+  registerUndecodableValues,
+} from "../../src/telemetry/cache-metrics.ts";
+import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
+import { registerReadMetrics } from "../../src/telemetry/read-metrics.ts";
+import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
+import { type ExposedMetric, parseExposition } from "./exposition.ts";
+import { bullet, code, paragraph } from "./markdown.ts";
+
+/** What the labels mean. The page can't be made while one is missing here. */
+const labels: Readonly<Record<string, string>> = {
+  address: "address of the server, as the client was configured",
+  code: "gRPC status code, such as `OK` or `NOT_FOUND`",
+  handler: "name that the program gave to the event handler",
+  informer: "name that the program gave to the informer",
+  method: "of the service: gRPC service and method, or `unknown`; of the client: the method alone",
+  node: "version of Node.js",
+  outcome: "`OK`, the reason of the error, or `CANCELLED`",
+  queue: "name that the program gave to the work queue",
+  reason: "reason of the error, such as `UPSTREAM_UNAVAILABLE`",
+  resource: "name of the resource",
+  state: "one of the states that are listed at the metric",
+  version: "version of watch-fanout",
+};
+
+/** Labels whose values are few and all present at any time, so that the page can list them. */
+const listedLabels: readonly string[] = ["state"];
+
+/** The reference of all metrics, as Markdown. */
+export async function metricsPage(): Promise<string> {
+  const service = await serviceGroups();
+  const client = await clientMetrics();
+  const used = new Set(
+    [...service.flatMap(([, metrics]) => metrics), ...client].flatMap((metric) => [
+      ...metric.labels.keys(),
+    ]),
+  );
+  return [
+    "# Metrics",
+    "## Service",
+    paragraph(
+      "`/metrics` of the admin port serves these for Prometheus. A histogram has the series `_bucket`, `_sum` and " +
+        "`_count`. Counters begin at 0 when the process starts. Units are written as in UCUM: `s` is seconds, `By` is " +
+        "bytes, `{event}` is a count of events, and `1` has no unit.",
+    ),
+    ...service.flatMap(([title, metrics]) => [`### ${title}`, entries(metrics)]),
+    "## Client library",
+    paragraph(
+      "`watch-fanout/client` records these at the global meter provider of OpenTelemetry. Without one they cost " +
+        "nothing. An exporter for Prometheus adds `_total` to the names of counters.",
+    ),
+    entries(client),
+    "## Labels",
+    [...used]
+      .sort()
+      .map((name) => bullet(`${code(name)}: ${meaningOf(name)}.`))
+      .join("\n"),
+  ].join("\n\n");
+}
+
+type Group = readonly [title: string, metrics: readonly ExposedMetric[]];
+
+async function serviceGroups(): Promise<readonly Group[]> {
+  const cache = (meter: Meter): void => {
+    const logger = pino({ level: "silent" });
+    const storage = new MemoryStorage({ clock: systemClock });
+    const cacher = new Cacher({ storage, clock: systemClock, logger, name: "a" });
+    registerCacheMetrics(meter, new Map([["a", cacher]]));
+  };
+  const values = (meter: Meter): void => {
+    registerUndecodableValues(meter, new Map([["a", { undecodable: 0 }]]));
+    registerLeftOutKeys(meter, new Map([["a", { leftOutKeys: 0 }]]));
+  };
+  const reads = (meter: Meter): void => {
+    const upstream = { stats: () => ({ inFlight: 0, queued: 0, refused: 0 }) };
+    registerReadMetrics(meter, { size: 0, refused: 0 }, upstream);
+  };
+  const calls = (meter: Meter): void => {
+    const observer = new RpcMetrics(meter);
+    observer.started("a");
+    observer.ended("a", "OK", 0);
+  };
+  return [
+    ["Build", await exposed(() => {}, isBuildInfo)],
+    ["Caches, by resource", await exposed(cache)],
+    ["Keys and values, by resource", await exposed(values)],
+    ["Reads of all resources", await exposed(reads)],
+    ["Calls", await exposed(calls)],
+  ];
+}
+
+/** Every exposition of the service has this one. */
+function isBuildInfo({ name }: ExposedMetric): boolean {
+  return name.endsWith("_build_info");
+}
+
+/** What the service exposes of the metrics that `register` registers. */
+async function exposed(
+  register: (meter: Meter) => void,
+  wanted: (metric: ExposedMetric) => boolean = (metric) => !isBuildInfo(metric),
+): Promise<readonly ExposedMetric[]> {
+  const metrics = new PrometheusMetrics("0.0.0");
+  try {
+    register(metrics.meter);
+    return parseExposition(await metrics.render()).filter(wanted);
+  } finally {
+    await metrics.close();
+  }
+}
+
+/** Every metric of the client, by its name in OpenTelemetry, recorded once each. */
+async function clientMetrics(): Promise<readonly ExposedMetric[]> {
+  const exporter = new PrometheusExporter({ preventServerStart: true });
+  const provider = new MeterProvider({ readers: [exporter] });
+  globalMetrics.setGlobalMeterProvider(provider);
+  try {
+    recordClientMetrics();
+    const { resourceMetrics } = await exporter.collect();
+    const text = new PrometheusSerializer("", false, undefined, true, true).serialize(
+      resourceMetrics,
+    );
+    return parseExposition(text).map((metric) => ({
+      ...metric,
+      name: metric.kind === "counter" ? metric.name.replace(/_total$/, "") : metric.name,
+    }));
+  } finally {
+    globalMetrics.disable();
+    await provider.shutdown();
+  }
+}
+
+function recordClientMetrics(): void {
+  const failure = new CallFailure(new WatchFanoutError("UPSTREAM_UNAVAILABLE", "as an example"));
+  const call = new CallTelemetry(systemClock, "/a.Service/Method");
+  call.attempt("a", failure);
+  call.answered();
+  watchOpened("a")(failure);
+  const undecodable = {
+    decode: () => {
+      throw new Error("as an example");
+    },
+    encode: () => new Uint8Array(),
+  };
+  decodeTyped(new StoredObject("a", new Uint8Array(), 1, 1, 1, 0n), undecodable, "a");
+  registerObjectCacheMetrics("a", { size: 0, watching: 0 });
+  const handlers = [{ name: "a", pending: 0, folded: 0 }];
+  const informer = new InformerMetrics("a", () => ({
+    ...{ objects: 0, pendingKeys: 0, relists: 0, reconnects: 0, rejected: 0, handlers },
+  }));
+  informer.register();
+  informer.called("a", 0);
+  const queue = new WorkQueueMetrics("a", { length: 0, runningMs: () => [] });
+  queue.added();
+  queue.retried();
+  queue.taken(0);
+  queue.done(0);
+}
+
+function entries(metrics: readonly ExposedMetric[]): string {
+  return metrics.map((metric) => bullet(entry(metric))).join("\n");
+}
+
+function entry({ name, kind, unit, description, labels }: ExposedMetric): string {
+  const of = [...labels].map(([label, values]) =>
+    listedLabels.includes(label)
+      ? `${code(label)} (${[...values].map(code).join(", ")})`
+      : code(label),
+  );
+  const labelled = of.length === 0 ? "" : ` Labels: ${of.join(", ")}.`;
+  return `${code(name)} (${kind}, ${code(unit)}): ${description}${labelled}`;
+}
+
+function meaningOf(label: string): string {
+  const meaning = labels[label];
+  if (meaning === undefined) throw new Error(`the label ${label} has no description`);
+  return meaning;
+}

@@ -1,0 +1,123 @@
+import { execFile } from "node:child_process";
+import { globSync, readFileSync } from "node:fs";
+import { cp, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { configurationPage, exampleFile } from "../../scripts/reference/configuration.ts";
+import { parseExposition } from "../../scripts/reference/exposition.ts";
+import { metricsPage } from "../../scripts/reference/metrics.ts";
+import { definition, optionNames, variableOf } from "../../src/config/options.ts";
+import { keysOf } from "../../src/config/resource-settings.ts";
+import { CommandProcess, startServe, untilStatus } from "../cli/serve-process.ts";
+import { certificates, load } from "../config/sources.ts";
+
+const run = promisify(execFile);
+const checkout = fileURLToPath(new URL("../..", import.meta.url));
+
+describe("The configuration reference", () => {
+  const page = configurationPage();
+
+  test.each(optionNames)("has %s, with its flag, variable and default", (name) => {
+    const [, section = ""] = page.split(`\n### ${name}\n`);
+    const [facts = ""] = section.split("\n##");
+    const { secret, value, default: initial } = definition(name);
+    if (secret === true) expect(facts).not.toContain(`--${name} `);
+    else expect(facts).toContain(`- Flag: \`--${name} ${value}\``);
+    expect(facts).toContain(`- Variable: \`${variableOf(name)}\``);
+    if (initial !== undefined) expect(facts).toContain(`- Default: \`${initial}\``);
+  });
+
+  test("has every key of a resource, with what it is for and its values", () => {
+    for (const key of [...keysOf("resource"), ...keysOf("history")]) {
+      expect(page).toMatch(new RegExp(`^- \`${key}\`: [^]+? Value: `, "m"));
+    }
+  });
+
+  test("shows a file that the service accepts", () => {
+    const files = { "/etc/watch-fanout/etcd-ca.pem": certificates.cert };
+    const { resources } = load({ yaml: exampleFile, files });
+    expect(resources.map(({ name }) => name)).toEqual(["services", "pods"]);
+  });
+});
+
+describe("The metrics reference", () => {
+  test("has everything that the service exposes, with its labels", async () => {
+    const page = await metricsPage();
+    const { process, grpc, admin } = await startServe();
+    await using _ = process;
+    await untilStatus(`${admin}/readyz`, 200);
+    await using put = new CommandProcess(["put", "a", "b", "--address", grpc]);
+    expect(await put.exit).toMatchObject({ code: 0 });
+    const exposed = parseExposition(await untilStatus(`${admin}/metrics`, 200));
+    expect(exposed.map(({ name }) => name)).toContain("watch_fanout_rpc_duration_seconds");
+    for (const { name, kind, unit, labels } of exposed) {
+      const [, entry = ""] = page.split(`\n- \`${name}\` (${kind}, \`${unit}\`): `);
+      const [facts = ""] = entry.split("\n- ");
+      expect(facts, name).not.toBe("");
+      for (const label of labels.keys()) expect(facts, name).toContain(`\`${label}\``);
+    }
+  });
+
+  test("has every metric that the source names", async () => {
+    const page = await metricsPage();
+    const sources = globSync("src/**/*.ts", { cwd: checkout });
+    const named = sources.flatMap((path) => [
+      ...readFileSync(join(checkout, path), "utf8").matchAll(/"(watch_fanout_[a-z_]+)"/g),
+    ]);
+    expect(named.length).toBeGreaterThan(0);
+    // A name without an end is what several metrics begin with.
+    for (const [, name] of named) expect(page).toMatch(new RegExp(`\`${name}(?:_[a-z_]+)?\``));
+  });
+});
+
+describe("What Prometheus's text format exposes", () => {
+  const facts = (name: string, type: string): string =>
+    `# HELP ${name} Some words.\n# UNIT ${name} s\n# TYPE ${name} ${type}\n`;
+
+  test("is read as metrics with their labels and values", () => {
+    const text = `${facts("a", "gauge")}a{x="1",y="{\\"}"} 2\na{x="3"} 4 5\n${facts("b_total", "counter")}b_total 1\n`;
+    const [a, b] = parseExposition(text.replace(" 4 5", " 4"));
+    expect(a).toMatchObject({ name: "a", kind: "gauge", unit: "s", description: "Some words." });
+    expect(a?.labels).toEqual(
+      new Map([
+        ["x", new Set(["1", "3"])],
+        ["y", new Set(['{\\"}'])],
+      ]),
+    );
+    expect(b).toMatchObject({ name: "b_total", kind: "counter", labels: new Map() });
+  });
+
+  test("is one metric where it is a histogram, without the label of its buckets", () => {
+    const series = 'h_bucket{m="x",le="1"} 1\nh_sum{m="x"} 1\nh_count{m="x"} 1\n';
+    const metrics = parseExposition(facts("h", "histogram") + series);
+    expect(metrics.map(({ name, labels }) => [name, [...labels.keys()]])).toEqual([["h", ["m"]]]);
+  });
+
+  test("is refused without a unit or description, and of a metric that is not introduced", () => {
+    expect(() => parseExposition("# TYPE a gauge\n# HELP a Some words.\n")).toThrow(
+      "a has no UNIT",
+    );
+    expect(() =>
+      parseExposition("# TYPE a gauge\n# UNIT a s\n# HELP a description missing\n"),
+    ).toThrow("a has no HELP");
+    expect(() => parseExposition("a 1\n")).toThrow("a is a sample of no metric");
+  });
+});
+
+test("The check names a page that is not current, and writes nothing", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "watch-fanout-reference-"));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  await cp(join(checkout, "docs"), join(folder, "docs"), { recursive: true });
+  const check = (): Promise<{ readonly stderr: string }> =>
+    run(process.execPath, [join(checkout, "scripts/reference.ts"), "--check"], { cwd: folder });
+  expect(await check()).toMatchObject({ stderr: "" });
+  await writeFile(join(folder, "docs/metrics.md"), "# Other metrics\n");
+  await expect(check()).rejects.toMatchObject({
+    code: 1,
+    stderr: 'Not what the source says; run "npm run generate": docs/metrics.md\n',
+  });
+  expect(readFileSync(join(folder, "docs/metrics.md"), "utf8")).toBe("# Other metrics\n");
+});
