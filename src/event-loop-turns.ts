@@ -1,10 +1,10 @@
 import type { Clock } from "./clock.ts";
 
 /** How long all time-sliced work together may hold the event loop in one turn, in milliseconds. */
-export const turnMs = 4;
+export const turnMs = 2;
 
 /** How long one worker may go on before the next one is called, in milliseconds. */
-export const quantumMs = 1;
+export const quantumMs = 0.5;
 
 /** Has work that is done in time slices. */
 export interface TurnWorker {

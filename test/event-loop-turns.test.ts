@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { inSlices, SlicedQueue } from "../src/cacher/sliced.ts";
-import { turnMs } from "../src/event-loop-turns.ts";
+import { quantumMs, turnMs } from "../src/event-loop-turns.ts";
 import { TimeSliceScheduler } from "../src/time-slices.ts";
 import { FakeClock } from "./fake-clock.ts";
 
@@ -17,11 +17,11 @@ class WorkClock extends FakeClock {
   }
 }
 
-/** Endless work in steps of half a millisecond, each of which is logged. */
+/** Endless work in steps of half a quantum, each of which is logged. */
 function* endless(clock: WorkClock, name: string, log: string[]): Generator<void, void, void> {
   for (;;) {
     log.push(name);
-    clock.spend(0.5);
+    clock.spend(quantumMs / 2);
     yield;
   }
 }

@@ -1,5 +1,4 @@
 import type { Clock } from "../clock.ts";
-import { turnMs } from "../event-loop-turns.ts";
 import { WatchBatch } from "../storage/event.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 import type { HistoryNode } from "./history.ts";
@@ -16,6 +15,8 @@ import type { WatcherBounds } from "./watcher-terms.ts";
 const asksPerRound = 50_000;
 /** How many of them there are between two looks at the clock. */
 const asksPerLook = 512;
+/** How long the dispatcher may hold the event loop in one turn, beside other time-sliced work, in milliseconds. */
+const sliceMs = 4;
 /** How many offers are made between two looks at the clock. */
 const offersPerLook = 64;
 
@@ -170,7 +171,7 @@ export class Dispatcher {
   readonly #continue = (): void => {
     this.#scheduled = false;
     this.#begin();
-    const until = this.#clock.now() + turnMs;
+    const until = this.#clock.now() + sliceMs;
     while (this.#round !== undefined) {
       this.#step();
       if (this.#clock.now() >= until) break;
@@ -223,7 +224,7 @@ export class Dispatcher {
    * a revision is taken up; so no further one is taken up then, which they would miss.
    */
   *#collect(touched: WatcherGroup[]): Generator<void, void, void> {
-    const until = this.#clock.now() + turnMs;
+    const until = this.#clock.now() + sliceMs;
     const places: Groups[] = [];
     let asks = 0;
     let nextLook = asksPerLook;

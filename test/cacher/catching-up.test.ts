@@ -118,12 +118,14 @@ it.each<Delivery>(["EVERY_EVENT", "LATEST_STATE"])(
         selection: cached.cacher.select(`own-${i},${requirements}`, ""),
       }),
     );
+    const cost = watchers[0]?.filter.cost ?? 0;
+    expect(cost).toBeGreaterThan(8);
     await clock.settle();
     seen.looks = 0;
     watchers.forEach(follow);
     for (let turns = 0; ; turns++) {
-      // The clock is looked at after four events.
-      expect(seen.looks).toBeLessThanOrEqual(4 * (256 / 64 + 1));
+      // The clock is looked at after so many events as 256 requirements are held against.
+      expect(seen.looks).toBeLessThanOrEqual(4 * (256 / cost + 1));
       if (clock.pendingImmediates === 0) break;
       expect(turns).toBeLessThan(watchers.length * 500);
       seen.looks = 0;

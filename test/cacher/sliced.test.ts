@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { inSlices, SlicedQueue, type Steps } from "../../src/cacher/sliced.ts";
+import { quantumMs } from "../../src/event-loop-turns.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 /** A clock on which time passes with the work that is done. */
@@ -15,11 +16,11 @@ class WorkClock extends FakeClock {
   }
 }
 
-/** So many steps of a millisecond, which is a quantum, each of which is logged under a name. */
+/** So many steps of a quantum, each of which is logged under a name. */
 function* steps(clock: WorkClock, name: string, count: number, log: string[]): Steps {
   for (let i = 1; i <= count; i++) {
     log.push(`${name}${i}`);
-    clock.spend(1);
+    clock.spend(quantumMs);
     yield;
   }
 }
@@ -35,7 +36,7 @@ function turns(clock: WorkClock, log: string[]): string[] {
 }
 
 describe("Work in slices", () => {
-  it("begins at once, and goes on in the next turn when it has taken four milliseconds", () => {
+  it("begins at once, and goes on in the next turn when the slice is over", () => {
     const clock = new WorkClock();
     const log: string[] = [];
     inSlices(clock, steps(clock, "a", 9, log));
@@ -95,7 +96,7 @@ describe("A queue of work in slices", () => {
       poke(): void {
         if (!queue.mayBegin()) return queue.awaitTurn(this);
         log.push(name);
-        clock.spend(1);
+        clock.spend(quantumMs);
       },
     }));
   }
@@ -127,7 +128,7 @@ describe("A queue of work in slices", () => {
     /** Each look at it takes longer than a slice. */
     class SlowClock extends WorkClock {
       override now(): number {
-        this.spend(10);
+        this.spend(10 * quantumMs);
         return super.now();
       }
     }
