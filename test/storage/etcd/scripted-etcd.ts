@@ -60,8 +60,10 @@ export interface ScriptedEtcd {
   close(): void;
 }
 
-const serviceOf = (name: string): ServiceDefinition =>
-  definition[`etcdserverpb.${name}`] as unknown as ServiceDefinition;
+/** A service of etcd, with each method's encoding as etcd3 has it. */
+export function serviceOf(name: string): ServiceDefinition {
+  return definition[`etcdserverpb.${name}`] as unknown as ServiceDefinition;
+}
 
 type Callback = (error: Partial<ServiceError> | null, response?: object) => void;
 
