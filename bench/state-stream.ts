@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { MessageCursor } from "../src/protobuf/message-cursor.ts";
 import { type BareCall, BareGrpc } from "../test/foreign/bare-grpc.ts";
 import { encode } from "../test/foreign/protobuf.ts";
-import { countField, numberField } from "./message-fields.ts";
 
 const watch = "/watchfanout.v1.ListWatchService/Watch";
 
@@ -64,18 +64,33 @@ export class StateStream {
   }
 
   #take(message: Buffer): void {
-    // WatchResponse: revision = 1, events = 2, initial_events_end = 3.
-    const events = countField(message, 2);
-    const revision = numberField(message, 1);
+    const { events, revision, isEndOfState } = summaryOf(message);
     if (this.stateRevision > 0) this.events += events;
     else this.objects += events;
-    if (numberField(message, 3) === 1) {
+    if (isEndOfState) {
       this.stateRevision = revision;
       this.#complete.resolve();
     }
     this.#revision = Math.max(this.#revision, revision);
     for (const level of this.#level) if (this.#revision >= level.revision) level.resolve();
   }
+}
+
+/** What there is to know of a WatchResponse, without a look into its events. */
+function summaryOf(message: Buffer): { events: number; revision: number; isEndOfState: boolean } {
+  let events = 0;
+  let revision = 0;
+  let isEndOfState = false;
+  const cursor = new MessageCursor(message);
+  for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+    if (tag === 0x08) revision = cursor.number();
+    else if (tag === 0x18) isEndOfState = cursor.number() === 1;
+    else {
+      if (tag === 0x12) events++;
+      cursor.skip(tag);
+    }
+  }
+  return { events, revision, isEndOfState };
 }
 
 /** Opens connections to the service on this port, has `use` do with them, and closes them. */

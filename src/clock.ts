@@ -1,10 +1,13 @@
+/** The longest delay that a timer of Node.js takes, in milliseconds; almost 25 days. */
+export const maxTimerMs = 2 ** 31 - 1;
+
 /**
  * Time, passed in so that tests decide when it passes.
  */
 export interface Clock {
   /** Milliseconds since some fixed moment. Never goes back, unlike the time of day. */
   now(): number;
-  /** Calls `callback` once, `delayMs` from now (0 to 2^31-1), unless cancelled first. */
+  /** Calls `callback` once, `delayMs` from now (0 to `maxTimerMs`), unless cancelled first. */
   setTimeout(callback: () => void, delayMs: number): Timer;
   /**
    * Calls `callback` once what is at hand now has been dealt with: sockets have been read, pending

@@ -1,8 +1,5 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import type { Clock, Timer } from "../src/clock.ts";
-
-/** The longest delay that Node's own timers take, in ms; beyond it they fire at once. */
-const maxDelayMs = 2 ** 31 - 1;
+import { type Clock, maxTimerMs, type Timer } from "../src/clock.ts";
 
 /** More callbacks than this in one go is a callback that sets itself for ever. */
 const maxCallbacks = 100_000;
@@ -19,8 +16,9 @@ export class FakeClock implements Clock {
 
   /** Throws a RangeError for a delay that Node's timers do not take, so that a test finds it. */
   setTimeout(callback: () => void, delayMs: number): Timer {
-    if (!(delayMs >= 0 && delayMs <= maxDelayMs)) {
-      throw new RangeError(`A delay is 0 to ${maxDelayMs} ms, not ${delayMs}.`);
+    // Beyond that Node.js calls back at once.
+    if (!(delayMs >= 0 && delayMs <= maxTimerMs)) {
+      throw new RangeError(`A delay is 0 to ${maxTimerMs} ms, not ${delayMs}.`);
     }
     const timer = new FakeTimer(callback, this.#now + delayMs, this.#timers);
     // Behind those that are due at the same time: first set, first fired.

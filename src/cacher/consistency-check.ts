@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import type { Clock, Timer } from "../clock.ts";
+import { type Clock, maxTimerMs, type Timer } from "../clock.ts";
 import { hasReason } from "../errors.ts";
 import type { StoredObject } from "../storage/object.ts";
 import type { Storage } from "../storage/storage.ts";
@@ -10,9 +10,6 @@ import type { WatchCache } from "./watch-cache.ts";
  * follows it, is not asked often, and so few that the event loop is not held up for long.
  */
 const pageSize = 10_000;
-
-/** The longest that Node's timers take, in milliseconds. */
-const longestTimerMs = 2 ** 31 - 1;
 
 /** The first key in which cache and storage differ, and where it stands in either; 0: nowhere. */
 export interface Difference {
@@ -64,7 +61,7 @@ export class ConsistencyCheck {
     const { clock, intervalMs, random } = this.#options;
     if (intervalMs === 0 || this.#stopping.signal.aborted) return;
     // Jittered, so that replicas do not all ask at once.
-    const delayMs = Math.min(intervalMs * (0.5 + random()), longestTimerMs);
+    const delayMs = Math.min(intervalMs * (0.5 + random()), maxTimerMs);
     this.#timer ??= clock.setTimeout(() => void this.#checkAndGoOn(), delayMs);
   }
 

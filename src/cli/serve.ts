@@ -1,7 +1,7 @@
 import { constants } from "node:os";
 import { setLogger } from "@grpc/grpc-js";
 import type { Logger } from "pino";
-import { systemClock } from "../clock.ts";
+import { maxTimerMs, systemClock } from "../clock.ts";
 import type { Config } from "../config/config.ts";
 import { exitCodes } from "./exit-codes.ts";
 import { createLogger } from "./logger.ts";
@@ -72,7 +72,7 @@ function stopOnSignals(running: () => Service | undefined, config: Config, logge
 }
 
 async function stop(service: Service, config: Config, logger: Logger): Promise<void> {
-  const limitMs = Math.min(config.shutdownTimeoutMs + closingMs, 2 ** 31 - 1);
+  const limitMs = Math.min(config.shutdownTimeoutMs + closingMs, maxTimerMs);
   systemClock.setTimeout(() => {
     logger.warn("shutting down took too long; the process ends with connections open");
     process.exit(exitCodes.done);

@@ -1,6 +1,7 @@
 /**
  * How the number at the end of `steps` is written in `json`. The text has been parsed before and the
  * number is there, so that this only finds its way: without recursion, so that no depth is too deep.
+ * Why not by the reviver of `JSON.parse`: docs/decisions/json-numbers.md.
  */
 export function sourceOfNumber(json: string, steps: readonly string[]): string {
   let at = afterSpace(json, 0);

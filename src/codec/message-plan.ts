@@ -1,5 +1,5 @@
 import type { Descriptors } from "../protobuf/descriptors.ts";
-import { LENGTH_DELIMITED } from "../protobuf/wire-reader.ts";
+import { LENGTH_DELIMITED } from "../protobuf/message-cursor.ts";
 import { type PathStep, scalarRuleOf } from "./protobuf-path.ts";
 import type { ScalarRule } from "./protobuf-scalar.ts";
 

@@ -1,5 +1,5 @@
 import { type Descriptors, readDescriptors } from "../protobuf/descriptors.ts";
-import { LENGTH_DELIMITED, WireFault, WireReader } from "../protobuf/wire-reader.ts";
+import { LENGTH_DELIMITED, MessageCursor, WireFault } from "../protobuf/message-cursor.ts";
 import { Attributes, noAttributes } from "../selector/attributes.ts";
 import { type Codec, CodecError, type CodecProblem, defaultLabelsPath } from "./codec.ts";
 import {
@@ -54,7 +54,7 @@ export class ProtobufCodec implements Codec {
   attributesOf(value: Uint8Array): Attributes | undefined {
     const found = new Found(this.#fields.length);
     try {
-      look(value, this.#plan, found);
+      look(new MessageCursor(value), this.#plan, found);
     } catch (error) {
       if (error instanceof WireFault) return undefined;
       throw error;
@@ -138,39 +138,45 @@ class Found {
 }
 
 /** Of a field that comes more than once the last counts, and a message in pieces is the sum of them. */
-function look(bytes: Uint8Array, plan: MessagePlan, found: Found): void {
+function look(cursor: MessageCursor, plan: MessagePlan, found: Found): void {
   for (const { slot, text } of plan.empty) found.texts[slot] ??= text;
-  const reader = new WireReader(bytes);
-  while (reader.next()) {
-    const field = plan.fields.get(reader.field);
-    if (field === undefined) reader.skip();
-    else take(reader, field, found);
+  for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+    const field = plan.fields.get(tag >>> 3);
+    if (field === undefined) cursor.skip(tag);
+    else take(cursor, tag, field, found);
   }
 }
 
-function take(reader: WireReader, field: FieldPlan, found: Found): void {
+function take(cursor: MessageCursor, tag: number, field: FieldPlan, found: Found): void {
   found.unset(field.unsets);
   const { message, scalar, slot } = field;
   if (message === undefined && slot === undefined) {
-    reader.skip();
+    cursor.skip(tag);
     return;
   }
-  if (reader.wireType !== field.wireType) {
-    throw new WireFault(`has wire type ${reader.wireType} instead of ${field.wireType}`);
+  const wireType = tag & 7;
+  if (wireType !== field.wireType) {
+    throw new WireFault(`has wire type ${wireType} instead of ${field.wireType}`);
   }
-  if (message !== undefined) look(reader.content(), message, found);
-  else if (scalar !== undefined && slot !== undefined) found.texts[slot] = scalar.read(reader);
-  else addLabel(reader.content(), found.labels);
+  if (scalar !== undefined && slot !== undefined) {
+    found.texts[slot] = scalar.read(cursor);
+    return;
+  }
+  const outer = cursor.enter();
+  if (message !== undefined) look(cursor, message, found);
+  else addLabel(cursor, found.labels);
+  cursor.leave(outer);
 }
 
 /** A map is a repeated message with the key in field 1 and the value in field 2. */
-function addLabel(entry: Uint8Array, labels: Map<string, string>): void {
-  const reader = new WireReader(entry);
+function addLabel(entry: MessageCursor, labels: Map<string, string>): void {
   const texts = ["", "", ""];
-  while (reader.next()) {
-    if (reader.field > 2) reader.skip();
-    else if (reader.wireType === LENGTH_DELIMITED) texts[reader.field] = reader.text();
-    else throw new WireFault(`has wire type ${reader.wireType} in a map's entry`);
+  for (let tag = entry.next(); tag !== 0; tag = entry.next()) {
+    const field = tag >>> 3;
+    const wireType = tag & 7;
+    if (field > 2) entry.skip(tag);
+    else if (wireType === LENGTH_DELIMITED) texts[field] = entry.text();
+    else throw new WireFault(`has wire type ${wireType} in a map's entry`);
   }
   labels.set(texts[1] ?? "", texts[2] ?? "");
 }

@@ -2,16 +2,16 @@ import {
   FIXED32,
   FIXED64,
   LENGTH_DELIMITED,
+  type MessageCursor,
   VARINT,
-  type WireReader,
-} from "../protobuf/wire-reader.ts";
+} from "../protobuf/message-cursor.ts";
 
 /** How a scalar is read from the wire as the text that selectors compare. */
 export interface ScalarRule {
   readonly wireType: number;
   /** What an absent field without presence stands for. */
   readonly empty: string;
-  readonly read: (reader: WireReader) => string;
+  readonly read: (cursor: MessageCursor) => string;
 }
 
 /**
@@ -27,8 +27,8 @@ export const scalarRules: ReadonlyMap<number, ScalarRule> = new Map([
   [5, varint((bits) => BigInt.asIntN(32, bits))], // int32
   [6, fixed(8, "0", (bytes) => String(bytes.readBigUInt64LE()))], // fixed64
   [7, fixed(4, "0", (bytes) => String(bytes.readUInt32LE()))], // fixed32
-  [8, { wireType: VARINT, empty: "false", read: (reader) => String(reader.varint() !== 0n) }], // bool
-  [9, { wireType: LENGTH_DELIMITED, empty: "", read: (reader) => reader.text() }], // string
+  [8, { wireType: VARINT, empty: "false", read: (cursor) => String(cursor.bigint() !== 0n) }], // bool
+  [9, { wireType: LENGTH_DELIMITED, empty: "", read: (cursor) => cursor.text() }], // string
   [13, varint((bits) => BigInt.asUintN(32, bits))], // uint32
   [15, fixed(4, "0", (bytes) => String(bytes.readInt32LE()))], // sfixed32
   [16, fixed(8, "0", (bytes) => String(bytes.readBigInt64LE()))], // sfixed64
@@ -42,17 +42,17 @@ export function enumRule(names: ReadonlyMap<number, string>): ScalarRule {
   return {
     wireType: VARINT,
     empty: text(0),
-    read: (reader) => text(Number(BigInt.asIntN(32, reader.varint()))),
+    read: (cursor) => text(Number(BigInt.asIntN(32, cursor.bigint()))),
   };
 }
 
 function varint(number: (bits: bigint) => bigint): ScalarRule {
-  return { wireType: VARINT, empty: "0", read: (reader) => String(number(reader.varint())) };
+  return { wireType: VARINT, empty: "0", read: (cursor) => String(number(cursor.bigint())) };
 }
 
 function fixed(length: 4 | 8, empty: string, text: (bytes: Buffer) => string): ScalarRule {
   const wireType = length === 4 ? FIXED32 : FIXED64;
-  return { wireType, empty, read: (reader) => text(reader.fixed(length)) };
+  return { wireType, empty, read: (cursor) => text(cursor.fixed(length)) };
 }
 
 function zigzag(bits: bigint): bigint {

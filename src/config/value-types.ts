@@ -1,5 +1,6 @@
 import { isIP } from "node:net";
 import { z } from "zod";
+import { maxTimerMs } from "../clock.ts";
 
 /**
  * The types of option values. Each takes what a flag, a variable or a YAML scalar holds and gives what
@@ -30,17 +31,14 @@ const durationUnits: Readonly<Record<string, number>> = {
   h: 3_600_000,
 };
 
-/** The largest delay that a timer takes, about 24 days. */
-const longestMs = 2 ** 31 - 1;
-
-/** `75s`, `5m`, `1h30m`, `250ms`: milliseconds, from `shortestMs` to 2^31-1. */
+/** `75s`, `5m`, `1h30m`, `250ms`: milliseconds, from `shortestMs` to `maxTimerMs`. */
 export function duration(shortest: string): z.ZodType<number> {
   const shortestMs = durationMs(shortest) ?? 0;
   return parsed(
     `a duration from ${shortest} to 24 days, such as 500ms, 75s, 5m or 1h30m`,
     (input) => {
       const ms = durationMs(input);
-      return ms !== undefined && ms >= shortestMs && ms <= longestMs ? ms : undefined;
+      return ms !== undefined && ms >= shortestMs && ms <= maxTimerMs ? ms : undefined;
     },
   );
 }

@@ -1,4 +1,4 @@
-import { LENGTH_DELIMITED, VARINT, WireReader } from "./wire-reader.ts";
+import { LENGTH_DELIMITED, MessageCursor, VARINT } from "./message-cursor.ts";
 
 /*
  * The numbers below are the fields of
@@ -156,16 +156,18 @@ class Fields {
 
   constructor(bytes: Uint8Array) {
     this.bytes = bytes;
-    const reader = new WireReader(bytes);
-    while (reader.next()) {
-      if (reader.wireType === VARINT) {
-        this.#numbers.set(reader.field, Number(reader.varint()));
-      } else if (reader.wireType === LENGTH_DELIMITED) {
-        const contents = this.#contents.get(reader.field);
-        if (contents === undefined) this.#contents.set(reader.field, [reader.content()]);
-        else contents.push(reader.content());
+    const cursor = new MessageCursor(bytes);
+    for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+      const field = tag >>> 3;
+      const wireType = tag & 7;
+      if (wireType === VARINT) {
+        this.#numbers.set(field, Number(cursor.bigint()));
+      } else if (wireType === LENGTH_DELIMITED) {
+        const contents = this.#contents.get(field);
+        if (contents === undefined) this.#contents.set(field, [cursor.view()]);
+        else contents.push(cursor.view());
       } else {
-        reader.skip();
+        cursor.skip(tag);
       }
     }
   }

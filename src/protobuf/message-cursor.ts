@@ -1,15 +1,25 @@
-import { FIXED32, FIXED64, LENGTH_DELIMITED, VARINT, WireFault } from "./wire-reader.ts";
+import { isUtf8 } from "node:buffer";
 
+/** What is wrong with bytes that should be a protobuf message; the message is half a sentence. */
+export class WireFault extends Error {
+  override readonly name = "WireFault";
+}
+
+/** Wire types, as the protobuf encoding numbers them. */
+export const VARINT = 0;
+export const FIXED64 = 1;
+export const LENGTH_DELIMITED = 2;
 const GROUP_START = 3;
 const GROUP_END = 4;
+export const FIXED32 = 5;
 
-/** Groups within groups in what is skipped: deeper is an attack. */
+/** Maximum depth of groups within groups in what is skipped. Deeper nesting is an attack; other decoders refuse it, too. */
 const maxGroupDepth = 100;
 
 /**
- * Reads the protobuf wire format in place, for messages that come by the hundred thousand: nothing is
- * allocated, a message within a message is read by the same cursor, and content is told by where it is.
- * It takes nothing on trust, as WireReader does not: whatever is not exactly right throws a WireFault.
+ * Reads the protobuf wire format (https://protobuf.dev/programming-guides/encoding/) in place, also for messages that
+ * come by the hundred thousand: a nested message is read by the same cursor, and `content` allocates nothing.
+ * It trusts nothing: whatever is not exactly right throws a WireFault.
  *
  *     for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
  *       if (tag === 0x08) revision = cursor.number();
@@ -25,9 +35,10 @@ export class MessageCursor {
   /** Where the message ends that is being read. */
   #limit: number;
 
-  constructor(bytes: Buffer) {
-    this.bytes = bytes;
-    this.#limit = bytes.length;
+  constructor(bytes: Uint8Array) {
+    const { buffer, byteOffset, byteLength } = bytes;
+    this.bytes = Buffer.isBuffer(bytes) ? bytes : Buffer.from(buffer, byteOffset, byteLength);
+    this.#limit = byteLength;
   }
 
   /**
@@ -37,7 +48,8 @@ export class MessageCursor {
   next(): number {
     if (this.#position === this.#limit) return 0;
     const tag = this.number();
-    if (tag < 8 || tag > 0xffff_ffff) throw new WireFault("has a field without a valid number");
+    if (tag < 0 || tag > 0xffff_ffff) throw new WireFault("has a field number above 536870911");
+    if (tag < 8) throw new WireFault("has a field with the number 0");
     if ((tag & 7) > FIXED32) throw new WireFault(`has an unknown wire type, ${tag & 7}`);
     return tag;
   }
@@ -70,26 +82,56 @@ export class MessageCursor {
 
   /** A whole number of 64 bits, unsigned. */
   bigint(): bigint {
-    let value = 0n;
-    for (let shift = 0n; shift < 70n; shift += 7n) {
+    let low = 0; // bits 0 to 27
+    let middle = 0; // bits 28 to 55
+    let high = 0; // bits 56 to 63
+    for (let i = 0; i < 10; i++) {
       const byte = this.#byte();
-      if (shift === 63n && byte > 1) break;
-      value |= BigInt(byte & 0x7f) << shift;
-      if (byte < 0x80) return value;
+      const bits = byte & 0x7f;
+      if (i < 4) low |= bits << (7 * i);
+      else if (i < 8) middle |= bits << (7 * (i - 4));
+      else if (i === 8) high = bits;
+      else if (bits > 1) break;
+      else high |= bits << 7;
+      if (byte < 0x80) {
+        if (i < 4) return BigInt(low);
+        return (BigInt(high) << 56n) | (BigInt(middle) << 28n) | BigInt(low);
+      }
     }
     throw new WireFault("has a number of more than 64 bits");
   }
 
+  /** A view of the bytes of a fixed-size number, least significant first. */
+  fixed(length: 4 | 8): Buffer {
+    const start = this.#position;
+    this.#advance(length);
+    return this.bytes.subarray(start, this.#position);
+  }
+
   /** Passes over the content of a length-delimited field and notes where it is: `start` and `end`. */
   content(): void {
-    const length = this.natural();
+    const length = this.number();
     const left = this.#limit - this.#position;
-    if (length > left) {
-      throw new WireFault(`is cut off: ${length} bytes announced, ${left} there`);
+    if (length < 0 || length > left) {
+      const announced = BigInt.asUintN(64, BigInt(length));
+      throw new WireFault(`is cut off: ${announced} bytes announced, ${left} there`);
     }
     this.start = this.#position;
     this.end = this.start + length;
     this.#position = this.end;
+  }
+
+  /** As `content`, as a view. */
+  view(): Buffer {
+    this.content();
+    return this.bytes.subarray(this.start, this.end);
+  }
+
+  /** As `content`, as text. */
+  text(): string {
+    const view = this.view();
+    if (!isUtf8(view)) throw new WireFault("is not valid UTF-8");
+    return view.toString("utf8");
   }
 
   /** Begins to read the message that the field is; its end is the end until `leave`, which takes the result. */
@@ -140,6 +182,7 @@ export class MessageCursor {
     const end = start - GROUP_START + GROUP_END;
     for (let tag = this.next(); tag !== end; tag = this.next()) {
       if (tag === 0) throw new WireFault("is cut off within a group");
+      if ((tag & 7) === GROUP_END) throw new WireFault("ends another group than it began");
       this.skip(tag, depth);
     }
   }

@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from "node:http2";
+import { maxTimerMs } from "../clock.ts";
 
 /**
  * How large the headers of a call may be, in bytes, 32 for each of them included: twice what gRPC libraries send
@@ -8,9 +9,6 @@ export const maxHeaderBytes = 16 * 1024;
 
 /** A host name has at most 253 characters. */
 const maxAuthority = 512;
-
-/** The longest that a timer of Node.js can run, in milliseconds; almost 25 days. */
-export const maxTimerMs = 2 ** 31 - 1;
 
 const unitMs: Readonly<Record<string, number>> = {
   H: 3_600_000,

@@ -1,5 +1,6 @@
 import type { CacheListRequest, CacheWatchRequest, Delivery } from "../cacher/request.ts";
 import type { Selection } from "../cacher/selection.ts";
+import { maxTimerMs } from "../clock.ts";
 import { invalidRequest, otherHistory, WatchFanoutError } from "../errors.ts";
 import type {
   DeleteRequest,
@@ -17,7 +18,6 @@ import type { RevisionMatch__Output } from "../wire/generated/watchfanout/v1/Rev
 import type { WatchRequest__Output } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { durationOf, keyOf, leaseOf, optionalRevisionOf, revisionOf } from "./field-values.ts";
 import { decodePageToken } from "./page-token.ts";
-import { maxTimerMs } from "./request-headers.ts";
 
 /*
  * From requests as they come over the wire to those that a Storage takes. What is wrong with a request

@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 
 import { createSecureContext } from "node:tls";
 import { Server, ServerCredentials, status } from "@grpc/grpc-js";
 import type { Logger } from "pino";
-import type { Clock, Timer } from "../clock.ts";
+import { type Clock, maxTimerMs, type Timer } from "../clock.ts";
 import { tooMuchAskedFor } from "../errors.ts";
 import { TimeSliceScheduler } from "../time-slices.ts";
 import { descriptors } from "../wire/descriptors.ts";
@@ -21,7 +21,7 @@ import { listWatchMethods } from "./list-watch-service.ts";
 import { OpenStreams } from "./open-streams.ts";
 import { type Methods, PlainCalls } from "./plain-calls.ts";
 import { ReflectionService } from "./reflection-service.ts";
-import { areTooLarge, dropDistantDeadline, maxHeaderBytes, maxTimerMs } from "./request-headers.ts";
+import { areTooLarge, dropDistantDeadline, maxHeaderBytes } from "./request-headers.ts";
 import { SendBudget } from "./send-budget.ts";
 import { SendPatrol } from "./send-patrol.ts";
 import { servedMethods } from "./served-methods.ts";

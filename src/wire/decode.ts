@@ -1,5 +1,5 @@
 import { invalidRequest, type WatchFanoutError } from "../errors.ts";
-import { LENGTH_DELIMITED, VARINT, WireFault, WireReader } from "../protobuf/wire-reader.ts";
+import { LENGTH_DELIMITED, MessageCursor, VARINT, WireFault } from "../protobuf/message-cursor.ts";
 import { descriptors, type FieldDescriptor } from "./descriptors.ts";
 
 /** A request, or what is wrong with its bytes. */
@@ -22,7 +22,7 @@ export function strictDeserializer<T>(typeName: string): (bytes: Uint8Array) => 
     const path: string[] = [];
     try {
       const request: Message = { ...type.defaults };
-      decodeInto(request, bytes, type, path);
+      decodeInto(request, new MessageCursor(bytes), type, path);
       return { request: request as T, fault: undefined };
     } catch (error) {
       if (!(error instanceof WireFault)) throw error;
@@ -44,25 +44,30 @@ interface MessageRule {
 interface FieldRule {
   readonly name: string;
   readonly wireType: number;
-  readonly read: (reader: WireReader, before: unknown, path: string[]) => unknown;
+  readonly read: (cursor: MessageCursor, before: unknown, path: string[]) => unknown;
   readonly oneof: string | undefined;
   /** The other fields of its oneof. */
   readonly rivals: readonly string[];
 }
 
-function decodeInto(target: Message, bytes: Uint8Array, type: MessageRule, path: string[]): void {
-  const reader = new WireReader(bytes);
-  while (reader.next()) {
-    const rule = type.fields.get(reader.field);
+function decodeInto(
+  target: Message,
+  cursor: MessageCursor,
+  type: MessageRule,
+  path: string[],
+): void {
+  for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+    const rule = type.fields.get(tag >>> 3);
     if (rule === undefined) {
-      reader.skip();
+      cursor.skip(tag);
       continue;
     }
     path.push(rule.name);
-    if (reader.wireType !== rule.wireType) {
-      throw new WireFault(`has wire type ${reader.wireType} instead of ${rule.wireType}`);
+    const wireType = tag & 7;
+    if (wireType !== rule.wireType) {
+      throw new WireFault(`has wire type ${wireType} instead of ${rule.wireType}`);
     }
-    target[rule.name] = rule.read(reader, target[rule.name], path);
+    target[rule.name] = rule.read(cursor, target[rule.name], path);
     if (rule.oneof !== undefined) {
       target[rule.oneof] = rule.name;
       for (const rival of rule.rivals) delete target[rival];
@@ -102,21 +107,21 @@ function valueRule(typeName: string, field: FieldDescriptor): ValueRule {
       return {
         wireType: VARINT,
         empty: "0",
-        read: (reader) => String(BigInt.asIntN(64, reader.varint())),
+        read: (cursor) => String(BigInt.asIntN(64, cursor.bigint())),
       };
     case 5: // int32
       return { wireType: VARINT, empty: 0, read: readInt32 };
     case 8: // bool
-      return { wireType: VARINT, empty: false, read: (reader) => reader.varint() !== 0n };
+      return { wireType: VARINT, empty: false, read: (cursor) => cursor.bigint() !== 0n };
     case 9: // string
-      return { wireType: LENGTH_DELIMITED, empty: "", read: (reader) => reader.text() };
+      return { wireType: LENGTH_DELIMITED, empty: "", read: (cursor) => cursor.text() };
     case 11: // message
       return { wireType: LENGTH_DELIMITED, empty: null, read: messageReader(field.typeName) };
     case 12: // bytes
       return {
         wireType: LENGTH_DELIMITED,
         empty: Buffer.alloc(0),
-        read: (reader) => reader.content(),
+        read: (cursor) => cursor.view(),
       };
     case 14: // enum
       return enumRule(field.typeName);
@@ -125,8 +130,8 @@ function valueRule(typeName: string, field: FieldDescriptor): ValueRule {
   }
 }
 
-function readInt32(reader: WireReader): number {
-  const number = BigInt.asIntN(64, reader.varint());
+function readInt32(cursor: MessageCursor): number {
+  const number = BigInt.asIntN(64, cursor.bigint());
   if (number !== BigInt.asIntN(32, number)) throw new WireFault(`does not fit 32 bits: ${number}`);
   return Number(number);
 }
@@ -134,9 +139,11 @@ function readInt32(reader: WireReader): number {
 /** A message that comes in several pieces is the sum of them. */
 function messageReader(typeName: string): FieldRule["read"] {
   const type = messageRule(typeName);
-  return (reader, before, path) => {
+  return (cursor, before, path) => {
     const target: Message = { ...((before as Message | null | undefined) ?? type.defaults) };
-    decodeInto(target, reader.content(), type, path);
+    const outer = cursor.enter();
+    decodeInto(target, cursor, type, path);
+    cursor.leave(outer);
     return target;
   };
 }
@@ -147,8 +154,8 @@ function enumRule(typeName: string): ValueRule {
   return {
     wireType: VARINT,
     empty: names.get(0),
-    read: (reader) => {
-      const number = readInt32(reader);
+    read: (cursor) => {
+      const number = readInt32(cursor);
       const name = names.get(number);
       if (name === undefined) {
         const known = [...names].map(([value, known]) => `${value} (${known})`).join(", ");

@@ -1,6 +1,6 @@
 import { type Logger, pino } from "pino";
 import { abortable } from "../../abort.ts";
-import { type Clock, keepAliveClock, type Timer } from "../../clock.ts";
+import { type Clock, keepAliveClock, maxTimerMs, type Timer } from "../../clock.ts";
 import { invalidRequest, type WatchFanoutError } from "../../errors.ts";
 import { Reflector, type ReflectorFailure } from "../../reflector/reflector.ts";
 import { checkKey } from "../../storage/checks.ts";
@@ -319,9 +319,6 @@ function watchErrors(name: string, logger: Logger | undefined) {
     else warnings.failed(failure);
   };
 }
-
-/** The longest that a timer of Node.js can run, in milliseconds. */
-const maxTimerMs = 2 ** 31 - 1;
 
 /** In milliseconds, as a timer takes it; 0 is never, as in client-go. */
 function resyncPeriod(ms: number | undefined): number | undefined {

@@ -1,4 +1,4 @@
-import { type Clock, keepAliveClock } from "../../clock.ts";
+import { type Clock, keepAliveClock, maxTimerMs } from "../../clock.ts";
 import { invalidRequest, type WatchFanoutError } from "../../errors.ts";
 import { checkKey } from "../../storage/checks.ts";
 import type { Client } from "../client.ts";
@@ -66,10 +66,10 @@ export class ObjectCache<T> {
   /** Nothing is sent until the first reference. Throws INVALID_REQUEST of a time that is none. */
   constructor(options: ObjectCacheOptions<T>) {
     const { syncTimeoutMs = 1_000, onError = warn, onInterruption = () => {} } = options;
-    if (!(syncTimeoutMs >= 0 && syncTimeoutMs < 2 ** 31)) {
+    if (!(syncTimeoutMs >= 0 && syncTimeoutMs <= maxTimerMs)) {
       throw invalidRequest(
         "syncTimeoutMs",
-        `syncTimeoutMs is ${syncTimeoutMs}: it has to be from 0 up to ${2 ** 31 - 1}.`,
+        `syncTimeoutMs is ${syncTimeoutMs}: it has to be from 0 up to ${maxTimerMs}.`,
       );
     }
     this.#terms = {

@@ -1,4 +1,4 @@
-import { type Clock, keepAliveClock, type Timer } from "../../clock.ts";
+import { type Clock, keepAliveClock, maxTimerMs, type Timer } from "../../clock.ts";
 import { invalidRequest } from "../../errors.ts";
 import { Fifo } from "../../storage/fifo.ts";
 import { DelayHeap } from "./delay-heap.ts";
@@ -6,9 +6,6 @@ import { Entry } from "./entry.ts";
 import { named, WorkQueueFullError, type WorkQueueOptions } from "./options.ts";
 import { defaultControllerRateLimiter, type RateLimiter } from "./rate-limiter.ts";
 import { WorkQueueMetrics } from "./work-queue-metrics.ts";
-
-/** The longest delay that Node's timers take, in milliseconds; what is due later waits in stages. */
-const longestTimerMs = 2 ** 31 - 1;
 
 /**
  * Keys of what there is to do, for workers that bring things into the state that they should be in. It holds
@@ -273,7 +270,8 @@ export class WorkQueue<K extends NonNullable<unknown>> {
     this.#timer?.timer.cancel();
     this.#timer = undefined;
     if (first === undefined) return;
-    const delayMs = Math.min(Math.max(first.due - this.#clock.now(), 0), longestTimerMs);
+    // What is due later than a timer can be set to waits in stages.
+    const delayMs = Math.min(Math.max(first.due - this.#clock.now(), 0), maxTimerMs);
     const timer = this.#clock.setTimeout(() => this.#addDue(), delayMs);
     this.#timer = { due: first.due, timer };
   }

@@ -1,4 +1,5 @@
 import { Metadata } from "@grpc/grpc-js";
+import { AuthClient, KVClient, LeaseClient } from "etcd3";
 import type { Logger } from "pino";
 import { abortable } from "../../abort.ts";
 import type { Clock } from "../../clock.ts";
@@ -19,16 +20,7 @@ import {
 } from "./errors.ts";
 import { defaultHistoryKey, HistoryMarker } from "./history-marker.ts";
 import { type CallLimits, type EtcdTls, Member } from "./member.ts";
-import type {
-  AuthenticateResponse,
-  LeaseGrantRequest,
-  LeaseGrantResponse,
-  LeaseRevokeRequest,
-  RangeRequest,
-  TxnRequest,
-  TxnResponse,
-  WatchCall,
-} from "./messages.ts";
+import type { RangeRequest, TxnRequest, TxnResponse, WatchCall } from "./messages.ts";
 import type { DecodedRange } from "./responses.ts";
 
 export interface EtcdClientOptions {
@@ -151,7 +143,7 @@ export class EtcdClient {
     const limits = this.#limits(undefined);
     try {
       return await this.#authenticated(member, limits, (metadata) =>
-        member.call("KV", (client) => client.txn, request, metadata, limits),
+        new KVClient(member.callable(metadata, limits)).txn(request),
       );
     } catch (error) {
       throw writeError(error, member.endpoint, lease);
@@ -168,13 +160,7 @@ export class EtcdClient {
     const { ID } = await this.onSomeMember(
       (member, limits) =>
         this.#authenticated(member, limits, (metadata) =>
-          member.call<"Lease", LeaseGrantRequest, LeaseGrantResponse>(
-            "Lease",
-            (client) => client.leaseGrant,
-            { TTL: ttlSeconds },
-            metadata,
-            limits,
-          ),
+          new LeaseClient(member.callable(metadata, limits)).leaseGrant({ TTL: ttlSeconds }),
         ),
       undefined,
     );
@@ -190,13 +176,7 @@ export class EtcdClient {
     await this.onSomeMember(async (member, limits) => {
       try {
         await this.#authenticated(member, limits, (metadata) =>
-          member.call<"Lease", LeaseRevokeRequest, Record<string, never>>(
-            "Lease",
-            (client) => client.leaseRevoke,
-            { ID: String(lease) },
-            metadata,
-            limits,
-          ),
+          new LeaseClient(member.callable(metadata, limits)).leaseRevoke({ ID: String(lease) }),
         );
       } catch (error) {
         if (!isServiceError(error) || !says(error.details, leaseNotFound)) throw error;
@@ -339,15 +319,9 @@ export class EtcdClient {
   async #authenticate(member: Member, { deadline }: CallLimits): Promise<string | undefined> {
     const { username: name, password } = this.#auth ?? { username: "", password: "" };
     try {
-      const { token } = await member.call<
-        "Auth",
-        { name: string; password: string },
-        AuthenticateResponse
-      >("Auth", (client) => client.authenticate, { name, password }, new Metadata(), {
-        deadline,
-        signal: this.#closing.signal,
-      });
-      return token;
+      const limits = { deadline, signal: this.#closing.signal };
+      const auth = new AuthClient(member.callable(new Metadata(), limits));
+      return (await auth.authenticate({ name, password })).token;
     } catch (error) {
       if (!isServiceError(error) || !says(error.details, authNotEnabled)) throw error;
       this.logger.warn(

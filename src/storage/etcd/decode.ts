@@ -1,8 +1,8 @@
 import { isUtf8 } from "node:buffer";
+import type { IKeyValue } from "etcd3";
 import { WatchFanoutError } from "../../errors.ts";
 import { StoredObject } from "../object.ts";
 import { Slabs } from "../slabs.ts";
-import type { KeyValue } from "./messages.ts";
 import type { DecodedKeyValue } from "./responses.ts";
 
 /** A revision, a version or a count: etcd's int64, as far as a number holds it exactly. */
@@ -53,7 +53,7 @@ export function storedObject(
 }
 
 /** As etcd3 has decoded it. */
-export function loadedObject(key: string, kv: KeyValue): StoredObject {
+export function loadedObject(key: string, kv: IKeyValue): StoredObject {
   return new Slabs(0).store(
     key,
     Buffer.byteLength(key),

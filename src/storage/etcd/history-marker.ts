@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
+import type { IKeyValue } from "etcd3";
 import { abortable } from "../../abort.ts";
 import { hasReason, upstreamUnavailable } from "../../errors.ts";
 import type { EtcdClient } from "./client.ts";
-import type { Compare, KeyValue, RequestOp } from "./messages.ts";
+import type { Compare, RequestOp } from "./messages.ts";
 
 /** The key in etcd that holds the id, unless another is configured. */
 export const defaultHistoryKey = "/watchfanout/history";
@@ -89,7 +90,7 @@ export class HistoryMarker {
   }
 
   /** The id that `reading` has told; empty if it is none, or there was no such key. */
-  told(marker: KeyValue | undefined): string {
+  told(marker: IKeyValue | undefined): string {
     if (marker === undefined) return "";
     return this.#idOf(marker.value.toString("latin1"));
   }

@@ -1,14 +1,15 @@
-import { type ChannelCredentials, connectivityState, credentials, Metadata } from "@grpc/grpc-js";
-import { Host } from "etcd3/lib/connection-pool.js";
+import {
+  type ChannelCredentials,
+  Client,
+  connectivityState,
+  credentials,
+  Metadata,
+} from "@grpc/grpc-js";
+import { type ICallable, MaintenanceClient } from "etcd3";
 import { abortable } from "../../abort.ts";
 import { oldestVersion, UnsupportedEtcdError } from "./errors.ts";
-import type {
-  RangeRequest,
-  RawClients,
-  StatusResponse,
-  UnaryMethod,
-  WatchCall,
-} from "./messages.ts";
+import type { RangeRequest, WatchCall } from "./messages.ts";
+import { methodOf, rangeMethod, watchMethod } from "./methods.ts";
 import { type DecodedRange, decodePastWatch, decodeRange, decodeWatch } from "./responses.ts";
 
 /** PEM. */
@@ -26,9 +27,8 @@ export interface CallLimits {
 }
 
 /**
- * What etcd3 and gRPC leave as it is otherwise: a dead peer would be noticed by nobody, lists beyond
- * 4 MiB would fail, a peer that was away would be tried again only minutes later, and a TXT record
- * could turn on retries. A ping every 7 s is less than what etcd takes for an attack (5 s, its
+ * What differs from gRPC's defaults, with which a dead peer goes unnoticed, lists beyond 4 MiB fail, a peer that was
+ * away is tried again only minutes later, and a TXT record can turn on retries. A ping every 7 s is less than what etcd takes for an attack (5 s, its
  * --grpc-keepalive-min-time).
  */
 const channelOptions = {
@@ -43,78 +43,83 @@ const channelOptions = {
 };
 
 /**
- * One member of etcd: etcd3's host (its channels and raw clients) and the calls on it. etcd3's own pool
- * is passed by, because it repeats writes, can't be told to give up, has no way to add metadata to a
- * watch, and closes the channel under all calls when one of them takes too long.
+ * One member of etcd: the connections to it and the calls on them. Each call is sent once, within its limits, and fails
+ * with gRPC's own error. etcd3's raw clients send by `callable`, Range and Watch are sent here.
+ *
+ * Why not by etcd3's own connection pool: docs/decisions/etcd3-raw-clients.md.
  */
 export class Member {
   /** As configured, as in "http://127.0.0.1:2379". */
   readonly endpoint: string;
-  readonly #host: Host;
+  readonly #client: Client;
   /** For watches from the past, on a connection of their own: only there an answer is bounded. */
-  readonly #past: Host;
+  readonly #past: Client;
   #supported: Promise<void> | undefined;
 
   /** `pastAnswerBytes`: how large an answer to a watch from the past may be; a larger one ends it before it is held. */
   constructor(endpoint: string, tls: EtcdTls | undefined, pastAnswerBytes: number) {
     this.endpoint = endpoint;
+    const address = endpoint.replace(/^https?:\/\//, "");
     const secured = channelCredentials(endpoint, tls);
-    this.#host = new Host(endpoint, secured, channelOptions);
-    this.#past = new Host(endpoint, secured, {
+    this.#client = new Client(address, secured, channelOptions);
+    this.#past = new Client(address, secured, {
       ...channelOptions,
       "grpc.max_receive_message_length": pastAnswerBytes,
     });
   }
 
-  call<Service extends keyof RawClients, Request, Response>(
-    service: Service,
-    method: (client: RawClients[Service]) => UnaryMethod<Request, Response>,
-    request: Request,
-    metadata: Metadata,
-    limits: CallLimits,
-  ): Promise<Response> {
-    const client = this.#client(service);
-    return this.#send(method(client).bind(client), request, metadata, limits);
+  /** What an etcd3 raw client is made of, for calls with this metadata and within these limits. */
+  callable(metadata: Metadata, limits: CallLimits): ICallable<Member> {
+    return {
+      exec: (service, name, request) => {
+        const method = methodOf(service, name);
+        // Which response belongs to which method is said by the raw client's types alone.
+        const decode = method.responseDeserialize as (bytes: Buffer) => never;
+        return this.#send({ ...method, decode }, request, metadata, limits);
+      },
+      withConnection: () => Promise.reject(new Error("Streams are opened by Member.watch alone.")),
+      markFailed: () => undefined,
+      callOptionsFactory: undefined,
+    };
   }
 
   /** Asks for keys, and decodes the answer by hand. */
   range(request: RangeRequest, metadata: Metadata, limits: CallLimits): Promise<DecodedRange> {
-    const client = this.#client("KV");
-    const { path, requestSerialize } = client.range;
-    return this.#send<RangeRequest, DecodedRange>(
-      (...call) => client.makeUnaryRequest(path, requestSerialize, decodeRange, ...call),
-      request,
-      metadata,
-      limits,
-    );
+    return this.#send({ ...rangeMethod, decode: decodeRange }, request, metadata, limits);
   }
 
   /** A stream of watches, whose answers are decoded by hand; those from the past as they are taken. */
   watch(metadata: Metadata, isPast: boolean): WatchCall {
-    const client = this.#client("Watch", isPast ? this.#past : this.#host);
-    const { path, requestSerialize } = client.watch;
-    const decode = isPast ? decodePastWatch : decodeWatch;
+    const { path, requestSerialize } = watchMethod;
+    const [client, decode] = isPast ? [this.#past, decodePastWatch] : [this.#client, decodeWatch];
     return client.makeBidiStreamRequest(path, requestSerialize, decode, metadata);
   }
 
   #send<Request, Response>(
-    method: UnaryMethod<Request, Response>,
+    { path, requestSerialize, decode }: SentMethod<Request, Response>,
     request: Request,
     metadata: Metadata,
-    limits: CallLimits,
+    { deadline, signal }: CallLimits,
   ): Promise<Response> {
-    const { deadline, signal } = limits;
     return new Promise((resolve, reject) => {
       if (signal?.aborted === true) return reject(signal.reason);
       const abort = (): void => {
         reject(signal?.reason);
         call.cancel();
       };
-      const call = method(request, metadata, { deadline }, (error, response) => {
-        signal?.removeEventListener("abort", abort);
-        if (response === undefined) reject(error);
-        else resolve(response);
-      });
+      const call = this.#client.makeUnaryRequest<Request, Response>(
+        path,
+        requestSerialize,
+        decode,
+        request,
+        metadata,
+        { deadline },
+        (error, response) => {
+          signal?.removeEventListener("abort", abort);
+          if (response === undefined) reject(error);
+          else resolve(response);
+        },
+      );
       signal?.addEventListener("abort", abort, { once: true });
     });
   }
@@ -124,7 +129,7 @@ export class Member {
    * what was not sent can't have. Rejects with the signal's reason.
    */
   connected({ deadline, signal }: CallLimits): Promise<boolean> {
-    const channel = this.#host.getServiceClient("KV").getChannel();
+    const channel = this.#client.getChannel();
     const connected = new Promise<boolean>((resolve) => {
       const look = (): void => {
         const state = channel.getConnectivityState(true);
@@ -157,27 +162,22 @@ export class Member {
   }
 
   close(): void {
-    this.#host.close();
+    this.#client.close();
     this.#past.close();
   }
 
   async #checkVersion(limits: CallLimits): Promise<void> {
-    const { version } = await this.call<"Maintenance", Record<string, never>, StatusResponse>(
-      "Maintenance",
-      (client) => client.status,
-      {},
-      new Metadata(),
-      limits,
-    );
+    const maintenance = new MaintenanceClient(this.callable(new Metadata(), limits));
+    const { version } = await maintenance.status();
     if (!isSupported(version)) throw new UnsupportedEtcdError(this.endpoint, version);
   }
+}
 
-  #client<Service extends keyof RawClients>(
-    service: Service,
-    host: Host = this.#host,
-  ): RawClients[Service] {
-    return host.getServiceClient(service) as unknown as RawClients[Service];
-  }
+/** A unary method: where it is called, and how its messages become bytes and are made of them. */
+interface SentMethod<Request, Response> {
+  readonly path: string;
+  readonly requestSerialize: (request: Request) => Buffer;
+  readonly decode: (bytes: Buffer) => Response;
 }
 
 /** Release candidates of the oldest version are older than it. */

@@ -1,5 +1,4 @@
-import { MessageCursor } from "../../protobuf/message-cursor.ts";
-import { WireFault } from "../../protobuf/wire-reader.ts";
+import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
 
 /*
  * etcd's two answers that come by the hundred thousand, read by hand: etcd3's generic decoding takes some

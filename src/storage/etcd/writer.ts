@@ -1,3 +1,4 @@
+import type { IKeyValue } from "etcd3";
 import { abortable } from "../../abort.ts";
 import {
   hasReason,
@@ -10,7 +11,7 @@ import { StoredObject } from "../object.ts";
 import type { DeleteRequest, PutRequest, WriteResult } from "../storage.ts";
 import type { EtcdClient } from "./client.ts";
 import { loadedObject, safeNumber } from "./decode.ts";
-import type { Compare, KeyValue, RequestOp, TxnRequest, TxnResponse } from "./messages.ts";
+import type { Compare, RequestOp, TxnRequest, TxnResponse } from "./messages.ts";
 
 /** What a write wants to find. */
 interface Expectation {
@@ -80,7 +81,8 @@ export class Writer {
   }
 
   async #putUnder(lease: bigint, key: Buffer, request: PutRequest): Promise<WriteResult> {
-    const { value } = request;
+    const { buffer, byteOffset, byteLength } = request.value;
+    const value = Buffer.from(buffer, byteOffset, byteLength);
     const { answer, historyId } = await this.#write(
       key,
       [
@@ -97,7 +99,14 @@ export class Writer {
     const { createRevision, modRevision, version } = loadedObject(request.key, state);
     return {
       revision: safeNumber(answer.header.revision),
-      object: new StoredObject(request.key, value, createRevision, modRevision, version, lease),
+      object: new StoredObject(
+        request.key,
+        request.value,
+        createRevision,
+        modRevision,
+        version,
+        lease,
+      ),
       historyId,
     };
   }
@@ -105,7 +114,7 @@ export class Writer {
   /** Resolves also where the object is not as expected. Rejects with HISTORY_CHANGED. */
   async #write(
     key: Buffer,
-    success: readonly RequestOp[],
+    success: RequestOp[],
     expectation: Expectation,
     lease: bigint,
   ): Promise<Written> {
@@ -200,7 +209,7 @@ function isUndone(error: unknown, signal: AbortSignal | undefined): boolean {
 }
 
 /** That the key stands at this revision, 0 being nowhere; nothing if nothing is expected. */
-function standsAt(key: Buffer, expected: number | undefined): readonly Compare[] {
+function standsAt(key: Buffer, expected: number | undefined): Compare[] {
   if (expected === undefined) return [];
   return [{ result: "Equal", target: "Mod", key, mod_revision: expected }];
 }
@@ -209,15 +218,15 @@ function stateOf(key: Buffer): RequestOp {
   return { request_range: { key, keys_only: true } };
 }
 
-function isStill(historyId: string, marker: KeyValue | undefined): boolean {
+function isStill(historyId: string, marker: IKeyValue | undefined): boolean {
   return marker?.value.equals(Buffer.from(historyId)) ?? false;
 }
 
-function rangeIn(answer: TxnResponse, position: number): KeyValue | undefined {
+function rangeIn(answer: TxnResponse, position: number): IKeyValue | undefined {
   return answer.responses[position]?.response_range?.kvs[0];
 }
 
-function conflict(request: PutRequest | DeleteRequest, state: KeyValue | undefined): Error {
+function conflict(request: PutRequest | DeleteRequest, state: IKeyValue | undefined): Error {
   const modRevision = state === undefined ? 0 : safeNumber(state.mod_revision);
   return revisionConflict(request.key, request.expectedModRevision ?? 0, modRevision);
 }

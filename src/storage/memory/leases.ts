@@ -1,10 +1,7 @@
 import { randomBytes } from "node:crypto";
-import type { Clock, Timer } from "../../clock.ts";
+import { type Clock, maxTimerMs, type Timer } from "../../clock.ts";
 import type { WatchEvent } from "../event.ts";
 import { compareKeys } from "../key-order.ts";
-
-/** The longest delay that a clock's timer takes, in milliseconds. */
-const maxDelayMs = 2 ** 31 - 1;
 
 /**
  * The leases of the embedded store: which keys each of them holds, and when it ends.
@@ -76,7 +73,7 @@ export class Leases {
     if (restMs <= 0) {
       this.#end(id, lease);
     } else {
-      const delayMs = Math.min(restMs, maxDelayMs);
+      const delayMs = Math.min(restMs, maxTimerMs);
       lease.timer = this.#clock.setTimeout(() => this.#wait(id, lease), delayMs);
     }
   }

@@ -2,12 +2,12 @@ import { status } from "@grpc/grpc-js";
 import { afterEach, describe, expect, test } from "vitest";
 import type { EtcdClient } from "../../../src/storage/etcd/client.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
-import type { RangeResponse } from "../../../src/storage/etcd/messages.ts";
 import type { WatchRequest } from "../../../src/storage/storage.ts";
 import { StreamReader } from "../conformance/stream-reader.ts";
 import {
   type Script,
   type ScriptedEtcd,
+  type ScriptedRange,
   type ScriptedWatch,
   startScriptedEtcd,
 } from "./scripted-etcd.ts";
@@ -420,7 +420,7 @@ describe("a listing", () => {
           kvs: [kv(`${answered}`)],
           more: answered < 3,
           count: `${4 - answered}`,
-        } as Partial<RangeResponse>;
+        } as ScriptedRange;
       },
     });
     const list = await storage.list({ prefix: "", limit: 0, at: { match: "LINEARIZABLE" } });

@@ -1,6 +1,3 @@
-import { createRequire } from "node:module";
-import type { ServiceDefinition } from "@grpc/grpc-js";
-import { loadSync } from "@grpc/proto-loader";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
@@ -10,19 +7,11 @@ import {
   decodeRange,
   decodeWatch,
 } from "../../../src/storage/etcd/responses.ts";
-
-const require = createRequire(import.meta.url);
-const definition = loadSync(require.resolve("etcd3/proto/rpc.proto"), {
-  keepCase: true,
-  longs: String,
-  enums: String,
-  defaults: true,
-  oneofs: true,
-});
+import { serviceOf } from "./scripted-etcd.ts";
 
 /** What etcd3 would make of an answer, and what makes one. */
 function codec(service: string, method: string) {
-  const { [method]: found } = definition[`etcdserverpb.${service}`] as unknown as ServiceDefinition;
+  const { [method]: found } = serviceOf(service);
   if (found === undefined) throw new Error(`There is no ${method}.`);
   return { encode: found.responseSerialize, decode: found.responseDeserialize };
 }

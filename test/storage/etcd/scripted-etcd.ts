@@ -9,11 +9,8 @@ import {
   status,
 } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
-import type {
-  RangeRequest,
-  RangeResponse,
-  WatchRequest,
-} from "../../../src/storage/etcd/messages.ts";
+import type { IRangeResponse } from "etcd3";
+import type { RangeRequest, WatchRequest } from "../../../src/storage/etcd/messages.ts";
 
 const require = createRequire(import.meta.url);
 const definition = loadSync(require.resolve("etcd3/proto/rpc.proto"), {
@@ -24,13 +21,16 @@ const definition = loadSync(require.resolve("etcd3/proto/rpc.proto"), {
   oneofs: true,
 });
 
+/** An answer to a range, as far as a test says what is in it. */
+export type ScriptedRange = Partial<Omit<IRangeResponse, "header">> & {
+  readonly header: { readonly revision: string };
+};
+
 /** What the scripted etcd is to say; whatever is left out it answers as an empty one at revision 1. */
 export interface Script {
   readonly version?: string;
   /** The answer to each range: one at a revision that has nothing, a whole one, or an error. */
-  readonly range?: (
-    request: RangeRequest,
-  ) => number | Partial<RangeResponse> | Partial<ServiceError>;
+  readonly range?: (request: RangeRequest) => number | ScriptedRange | Partial<ServiceError>;
   /** Fails each transaction so, sooner or later. */
   readonly txn?: () => Partial<ServiceError> | Promise<Partial<ServiceError>>;
   /** Fails each grant of a lease so, sooner or later; else they are granted, as number 7. */
@@ -60,8 +60,10 @@ export interface ScriptedEtcd {
   close(): void;
 }
 
-const serviceOf = (name: string): ServiceDefinition =>
-  definition[`etcdserverpb.${name}`] as unknown as ServiceDefinition;
+/** A service of etcd, with each method's encoding as etcd3 has it. */
+export function serviceOf(name: string): ServiceDefinition {
+  return definition[`etcdserverpb.${name}`] as unknown as ServiceDefinition;
+}
 
 type Callback = (error: Partial<ServiceError> | null, response?: object) => void;
 

@@ -1,0 +1,33 @@
+import { createRequire } from "node:module";
+import type { MethodDefinition, ServiceDefinition } from "@grpc/grpc-js";
+import { loadSync } from "@grpc/proto-loader";
+import type { Services } from "etcd3";
+import type { RangeRequest, WatchRequest } from "./messages.ts";
+
+/** What etcd3's package says that etcd speaks, loaded in the way that etcd3's types describe. */
+const definitions = loadSync(createRequire(import.meta.url).resolve("etcd3/proto/rpc.proto"), {
+  keepCase: true,
+  longs: String,
+  enums: String,
+  defaults: true,
+  oneofs: true,
+});
+
+/**
+ * How a method of etcd is called on the wire. `name` is in lower camel case, as in "leaseGrant".
+ *
+ * @throws Error if etcd3's package declares no such method
+ */
+export function methodOf(
+  service: keyof typeof Services,
+  name: string,
+): MethodDefinition<unknown, unknown> {
+  const methods = definitions[`etcdserverpb.${service}`] as unknown as ServiceDefinition;
+  const found = Object.values(methods).find(({ originalName }) => originalName === name);
+  if (found === undefined) throw new Error(`etcd3's rpc.proto has no ${service}.${name}.`);
+  return found;
+}
+
+/** The two methods whose responses are decoded by hand: see responses.ts. */
+export const rangeMethod = methodOf("KV", "range") as MethodDefinition<RangeRequest, unknown>;
+export const watchMethod = methodOf("Watch", "watch") as MethodDefinition<WatchRequest, unknown>;
