@@ -46,7 +46,10 @@ export class CallArrivals {
   add(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
     const session = stream.session as ServerHttp2Session | undefined;
     // The connection is gone already.
-    if (session === undefined) return this.#take(stream, headers);
+    if (session === undefined) {
+      this.#take(stream, headers);
+      return;
+    }
     let arrivals = this.#connections.get(session);
     if (arrivals === undefined) {
       arrivals = { count: 0, waiting: new Map() };
@@ -55,7 +58,10 @@ export class CallArrivals {
     }
     arrivals.count++;
     const { waiting } = arrivals;
-    if (waiting.size === 0 && arrivals.count <= callsPerTurn) return this.#take(stream, headers);
+    if (waiting.size === 0 && arrivals.count <= callsPerTurn) {
+      this.#take(stream, headers);
+      return;
+    }
     // Without a listener, a reset would end the process.
     stream.on("error", ignore);
     waiting.set(stream, headers);

@@ -94,7 +94,10 @@ describe("A queue of work in slices", () => {
   ) {
     return names.map((name) => ({
       poke(): void {
-        if (!queue.mayBegin()) return queue.awaitTurn(this);
+        if (!queue.mayBegin()) {
+          queue.awaitTurn(this);
+          return;
+        }
         log.push(name);
         clock.spend(quantumMs);
       },
