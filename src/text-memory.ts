@@ -12,7 +12,12 @@ const leastSlice = 13;
 
 /** How many bytes a text takes that stands by itself. */
 export function textBytes(text: string): number {
-  return headBytes + (wideUnit.test(text) ? 2 * text.length : text.length);
+  return headBytes + (isWide(text) ? 2 * text.length : text.length);
+}
+
+/** Whether a text takes two bytes for each UTF-16 unit. */
+export function isWide(text: string): boolean {
+  return wideUnit.test(text);
 }
 
 /** Of a text that is kept in one byte per unit the engine knows at once that this is not in there. */

@@ -33,9 +33,7 @@ export class Filter {
     this.withPrevious = request.withPrevious;
     this.cost = 1 + (selection?.cost ?? 0);
     const picks = selection?.canonical ?? predicateIdentity(request.predicate);
-    this.identity = shortName(
-      JSON.stringify([this.withPrevious, this.key ?? null, this.prefix, picks]),
-    );
+    this.identity = shortName(this.withPrevious, this.key ?? null, this.prefix, picks);
   }
 
   includes(key: string): boolean {

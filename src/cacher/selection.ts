@@ -29,7 +29,7 @@ export class Selection {
     this.#labels = labels;
     this.#fields = fields;
     this.#attributesOf = attributesOf;
-    this.canonical = shortName(JSON.stringify([labels.canonical, fields.canonical]));
+    this.canonical = shortName(labels.canonical, fields.canonical);
     this.predicate = (object) => this.matches(object);
     this.cost = labels.cost + fields.cost;
     this.bytes = selectionBytes + labels.bytes + fields.bytes;
