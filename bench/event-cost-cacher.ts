@@ -3,10 +3,10 @@
  * events do not concern, and one reader whom they do. Started by event-cost.ts and spoken to over IPC.
  */
 import { pino } from "pino";
-import type { CacheWatcher } from "../src/cacher/cache-watcher.ts";
+import { systemClock } from "../src/base/clock.ts";
 import { Cacher } from "../src/cacher/cacher.ts";
-import type { CacheWatchRequest } from "../src/cacher/request.ts";
-import { systemClock } from "../src/clock.ts";
+import type { CacheWatchRequest } from "../src/cacher/request/request.ts";
+import type { CacheWatcher } from "../src/cacher/watch/cache-watcher.ts";
 import { AttributeReader } from "../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../src/codec/json-codec.ts";
 import { MemoryStorage } from "../src/storage/memory/memory-storage.ts";

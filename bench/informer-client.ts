@@ -4,7 +4,7 @@
  */
 import { connect } from "../src/client/client.ts";
 import type { SharedInformer } from "../src/client/informer/shared-informer.ts";
-import { bytes } from "../src/client/value-codec.ts";
+import { bytes } from "../src/client/values/value-codec.ts";
 import { answerParent } from "./child.ts";
 import { cpuSeconds } from "./process-usage.ts";
 import { resource } from "./requests.ts";

@@ -5,8 +5,8 @@
 import { randomFillSync } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { pino } from "pino";
+import { systemClock } from "../src/base/clock.ts";
 import { Cacher } from "../src/cacher/cacher.ts";
-import { systemClock } from "../src/clock.ts";
 import { AttributeReader } from "../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../src/codec/json-codec.ts";
 import { startServer } from "../src/server/server.ts";

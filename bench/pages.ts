@@ -1,6 +1,6 @@
 import { pino } from "pino";
+import { systemClock } from "../src/base/clock.ts";
 import { Cacher } from "../src/cacher/cacher.ts";
-import { systemClock } from "../src/clock.ts";
 import { MemoryStorage } from "../src/storage/memory/memory-storage.ts";
 import type { Benchmark, Settings } from "./benchmark.ts";
 import { tableLine } from "./report.ts";

@@ -5,31 +5,33 @@
  *     cacher.start();
  *     const server = await startServer({ resources: new Map([["default", cacher]]), … });
  */
+
+export { type Clock, systemClock, type Timer } from "./base/clock.ts";
+export { hasReason, type Reason, WatchFanoutError } from "./base/errors.ts";
 export { Cacher } from "./cacher/cacher.ts";
-export type { CacherOptions } from "./cacher/cacher-options.ts";
-export type { WindowFillStats } from "./cacher/event-window.ts";
-export type { FoldStats } from "./cacher/folds.ts";
-export { defaultHistoryBounds, type HistoryBounds } from "./cacher/history.ts";
+export type { FoldStats } from "./cacher/catch-up/coalesced-backlogs.ts";
+export { defaultWatcherBounds, type WatcherBounds } from "./cacher/dispatch/watcher-bounds.ts";
+export type { CacherOptions } from "./cacher/options.ts";
 export type {
   CacheGetRequest,
   CacheListRequest,
   CacheWatchRequest,
   Delivery,
-} from "./cacher/request.ts";
-export type { RetainedStats } from "./cacher/retained-states.ts";
-export type { Selection } from "./cacher/selection.ts";
+} from "./cacher/request/request.ts";
+export type { Selection } from "./cacher/request/selection.ts";
+export { defaultHistoryBounds, type HistoryBounds } from "./cacher/state/event-window.ts";
+export type { WindowFillStats } from "./cacher/state/event-window-backfill.ts";
+export type { RetainedStats } from "./cacher/state/retained-snapshots.ts";
 export type { CacherStats } from "./cacher/stats.ts";
-export {
-  defaultWatcherBounds,
-  type WatcherBounds,
-  type WatcherState,
-} from "./cacher/watcher-terms.ts";
-export { type Clock, systemClock, type Timer } from "./clock.ts";
+export type { WatcherState } from "./cacher/watch/watcher-context.ts";
 export { AttributeReader } from "./codec/attribute-reader.ts";
 export { type Codec, CodecError, type CodecProblem, opaqueCodec } from "./codec/codec.ts";
 export { JsonCodec, type JsonCodecOptions } from "./codec/json-codec.ts";
 export { ProtobufCodec, type ProtobufCodecOptions } from "./codec/protobuf-codec.ts";
-export { hasReason, type Reason, WatchFanoutError } from "./errors.ts";
+export { type EventType, WatchBatch, WatchEvent } from "./model/event.ts";
+export { compareKeys } from "./model/key-order.ts";
+export { StoredObject, weight } from "./model/object.ts";
+export type { Predicate } from "./model/predicate.ts";
 export { Attributes } from "./selector/attributes.ts";
 export {
   type AdminOptions,
@@ -37,8 +39,8 @@ export {
   type ReadinessCheck,
   type RunningAdmin,
   startAdmin,
-} from "./server/admin.ts";
-export { defaultServerLimits, type ServerLimits } from "./server/limits.ts";
+} from "./server/admin/admin.ts";
+export { defaultServerLimits, type ServerLimits } from "./server/limits/server-limits.ts";
 export {
   type RpcObserver,
   type RunningServer,
@@ -47,22 +49,18 @@ export {
   startServer,
 } from "./server/server.ts";
 export { batches } from "./storage/batches.ts";
-export { EtcdClient, type EtcdClientOptions } from "./storage/etcd/client.ts";
-export { UnsupportedEtcdError } from "./storage/etcd/errors.ts";
+export { UnsupportedEtcdError } from "./storage/etcd/client/errors.ts";
+export { EtcdClient, type EtcdClientOptions } from "./storage/etcd/client/etcd-client.ts";
+export type { EtcdTls } from "./storage/etcd/client/member.ts";
 export { EtcdStorage, type EtcdStorageOptions } from "./storage/etcd/etcd-storage.ts";
-export type { EtcdTls } from "./storage/etcd/member.ts";
-export { type EventType, WatchBatch, WatchEvent } from "./storage/event.ts";
-export { compareKeys } from "./storage/key-order.ts";
 export { MemoryStorage, type MemoryStorageOptions } from "./storage/memory/memory-storage.ts";
 export type { Operation } from "./storage/memory/operation.ts";
-export { StoredObject, weight } from "./storage/object.ts";
 export type {
   DeleteRequest,
   GetRequest,
   GetResult,
   ListRequest,
   ListResult,
-  Predicate,
   PutRequest,
   RevisionRequirement,
   Scope,

@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { type Clock, maxTimerMs, type Timer } from "../src/clock.ts";
+import { type Clock, maxTimerMs, type Timer } from "../src/base/clock.ts";
 
 /** More callbacks than this in one go is a callback that sets itself for ever. */
 const maxCallbacks = 100_000;

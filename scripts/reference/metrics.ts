@@ -2,17 +2,17 @@ import { metrics as globalMetrics, type Meter } from "@opentelemetry/api";
 import { PrometheusExporter, PrometheusSerializer } from "@opentelemetry/exporter-prometheus";
 import { MeterProvider } from "@opentelemetry/sdk-metrics";
 import { pino } from "pino";
+import { systemClock } from "../../src/base/clock.ts";
+import { WatchFanoutError } from "../../src/base/errors.ts";
 import { Cacher } from "../../src/cacher/cacher.ts";
-import { CallTelemetry, watchOpened } from "../../src/client/call-telemetry.ts";
-import { CallFailure } from "../../src/client/failure.ts";
+import { CallFailure } from "../../src/client/calls/call-failure.ts";
+import { CallTelemetry, watchOpened } from "../../src/client/calls/call-telemetry.ts";
 import { InformerMetrics } from "../../src/client/informer/informer-metrics.ts";
 import { registerObjectCacheMetrics } from "../../src/client/object-cache/object-cache-metrics.ts";
-import { decodeTyped } from "../../src/client/typed-object.ts";
+import { decodeTyped } from "../../src/client/values/typed-object.ts";
 import { WorkQueueMetrics } from "../../src/client/work-queue/work-queue-metrics.ts";
-import { systemClock } from "../../src/clock.ts";
-import { WatchFanoutError } from "../../src/errors.ts";
+import { StoredObject } from "../../src/model/object.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
-import { StoredObject } from "../../src/storage/object.ts";
 import {
   registerCacheMetrics,
   registerLeftOutKeys,

@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
-import type { WatchFanoutError } from "../errors.ts";
-import { FillTurns } from "../reflector/fill-turns.ts";
+import type { WatchFanoutError } from "../base/errors.ts";
+import { TimeSliceScheduler } from "../base/time-slices.ts";
+import { FillTurns } from "../reflector/backfill/backfill-queue.ts";
 import { Reflector } from "../reflector/reflector.ts";
 import type {
   DeleteRequest,
@@ -10,36 +11,35 @@ import type {
   Storage,
   WriteResult,
 } from "../storage/storage.ts";
-import { TimeSliceScheduler } from "../time-slices.ts";
-import { Attribution } from "./attribution.ts";
-import type { CacheWatcher } from "./cache-watcher.ts";
-import { CachedReads } from "./cached-reads.ts";
-import type { CacherOptions } from "./cacher-options.ts";
-import { ConsistencyCheck } from "./consistency-check.ts";
-import { Dispatcher } from "./dispatcher.ts";
-import { EventWindow } from "./event-window.ts";
-import { defaultHistoryBounds } from "./history.ts";
-import { Intake } from "./intake.ts";
-import { KeptPieces } from "./kept-pieces.ts";
-import { ListCache } from "./list-cache.ts";
-import { PageReads } from "./page-reads.ts";
-import { PastStates } from "./past-states.ts";
-import { ProgressWish } from "./progress-wish.ts";
-import { Readiness } from "./readiness.ts";
-import type { CacheGetRequest, CacheListRequest, CacheWatchRequest } from "./request.ts";
-import { RetainedStates } from "./retained-states.ts";
-import { RevisionWaiters } from "./revision-waiters.ts";
-import type { Selection } from "./selection.ts";
-import { SharedRevision } from "./shared-revision.ts";
-import { Snapshots } from "./snapshots.ts";
+import { Snapshots } from "./catch-up/snapshots.ts";
+import { ConsistencyCheck } from "./consistency-checker.ts";
+import { Dispatcher } from "./dispatch/dispatcher.ts";
+import { defaultWatcherBounds } from "./dispatch/watcher-bounds.ts";
+import { CachedReads } from "./freshness/cache-reader.ts";
+import { SharedRevision } from "./freshness/current-revision.ts";
+import { Readiness } from "./freshness/readiness.ts";
+import { RevisionWaiters } from "./freshness/revision-waiters.ts";
+import { UpstreamLimiter } from "./freshness/upstream-limiter.ts";
+import { StoredReads } from "./freshness/upstream-reader.ts";
+import { StoredWrites } from "./freshness/upstream-writer.ts";
+import { Intake } from "./ingest.ts";
+import { ListCache } from "./list/list-cache.ts";
+import { PageReads } from "./list/page-reader.ts";
+import type { CacherOptions } from "./options.ts";
+import { cacheWrong } from "./request/errors.ts";
+import { Attribution } from "./request/object-attributes.ts";
+import type { CacheGetRequest, CacheListRequest, CacheWatchRequest } from "./request/request.ts";
+import type { Selection } from "./request/selection.ts";
+import { KeptPieces } from "./state/chunk-cache.ts";
+import { defaultHistoryBounds } from "./state/event-window.ts";
+import { EventWindow } from "./state/event-window-backfill.ts";
+import { PastStates } from "./state/historical-snapshots.ts";
+import { RetainedStates } from "./state/retained-snapshots.ts";
+import { WatchCache } from "./state/watch-cache.ts";
 import { type CacherStats, watcherStats } from "./stats.ts";
-import { StoredReads } from "./stored-reads.ts";
-import { StoredWrites } from "./stored-writes.ts";
-import { cacheWrong } from "./stream-errors.ts";
-import { UpstreamLimiter } from "./upstream-limiter.ts";
-import { WatchCache } from "./watch-cache.ts";
-import { defaultWatcherBounds } from "./watcher-terms.ts";
-import { Watches } from "./watches.ts";
+import type { CacheWatcher } from "./watch/cache-watcher.ts";
+import { ProgressWish } from "./watch/progress-requester.ts";
+import { Watches } from "./watch/watcher-registry.ts";
 
 /** How large a chunk of a list is: what one write has to be made anew for. */
 const listChunkBounds = { bytes: 64 * 1024, scanned: 10_000 };

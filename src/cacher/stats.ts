@@ -1,11 +1,11 @@
-import type { CacheWatcher } from "./cache-watcher.ts";
-import type { Dispatcher } from "./dispatcher.ts";
-import type { WindowFillStats } from "./event-window.ts";
-import type { FoldStats } from "./folds.ts";
-import type { RetainedStats } from "./retained-states.ts";
-import type { WatcherState } from "./watcher-terms.ts";
+import type { FoldStats } from "./catch-up/coalesced-backlogs.ts";
+import type { Dispatcher } from "./dispatch/dispatcher.ts";
+import type { WindowFillStats } from "./state/event-window-backfill.ts";
+import type { RetainedStats } from "./state/retained-snapshots.ts";
+import type { CacheWatcher } from "./watch/cache-watcher.ts";
+import type { WatcherState } from "./watch/watcher-context.ts";
 
-export { windowFillStates } from "../reflector/window-fill.ts";
+export { windowFillStates } from "../reflector/backfill/window-backfill.ts";
 
 /** What a Cacher has to say of itself, in plain numbers. Counters begin at 0 with the Cacher. */
 export interface CacherStats {

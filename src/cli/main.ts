@@ -1,10 +1,10 @@
 #!/usr/bin/env node
 import { argv } from "node:process";
 import { Command, CommanderError } from "commander";
-import { addClientCommands } from "./client-commands.ts";
-import { exitCodes } from "./exit-codes.ts";
-import { addServeCommand } from "./serve-command.ts";
-import { version } from "./version.ts";
+import { addClientCommands } from "./client/client-commands.ts";
+import { exitCodes } from "./output/exit-codes.ts";
+import { version } from "./output/version.ts";
+import { addServeCommand } from "./serve/serve-command.ts";
 
 // Deprecations are for those who work on the code. grpc-js gives TLS the address as a server's name also
 // where it is an IP, and Node.js would say so (DEP0123) at every call.

@@ -1,13 +1,12 @@
-import { type Clock, keepAliveClock } from "../clock.ts";
-import type { StoredObject } from "../storage/object.ts";
-import { listedSlab, Slabs } from "../storage/slabs.ts";
+import { type Clock, keepAliveClock } from "../base/clock.ts";
+import { listedSlab, Slabs } from "../model/slabs.ts";
 import type { ListRequest as WireListRequest } from "../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { StoredObject__Output as WireObject } from "../wire/generated/watchfanout/v1/StoredObject.ts";
 import type { WatchRequest as WireWatchRequest } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { listWatchService, writeService } from "../wire/services.ts";
-import { Connection } from "./connection.ts";
-import { decodeObject, decodeRevision } from "./decode.ts";
-import type { Endpoint } from "./endpoints.ts";
+import { Connection } from "./calls/connection.ts";
+import { decodeObject, decodeRevision } from "./calls/decode.ts";
+import type { Endpoint } from "./calls/endpoints.ts";
 import type {
   ConnectOptions,
   DeleteOptions,
@@ -17,32 +16,12 @@ import type {
   ReadOptions,
   SelectorOptions,
   WatchOptions,
-} from "./options.ts";
-import { type OpenStream, resumingWatch } from "./resuming-watch.ts";
-import { TypedResource, type TypedResourceOptions } from "./typed-resource.ts";
-import type { WatchUnit } from "./unit-assembler.ts";
-import type { ValueCodec } from "./value-codec.ts";
-
-/** The answer to a call about one object. */
-export interface ObjectResult {
-  /** Get: the revision that the answer is true at. Put and delete: the revision of the write. */
-  readonly revision: number;
-  /** Get and put: as it stands. Delete: as it stood. */
-  readonly object: StoredObject;
-  readonly historyId: string;
-}
-
-export interface Page {
-  /** The same on every page of one listing. A watch after it continues the listing without a gap. */
-  readonly revision: number;
-  /** In key order. */
-  readonly items: readonly StoredObject[];
-  /** How many objects follow this page, where the server knows. */
-  readonly remainingItemCount: number | undefined;
-  /** Empty on the last page. */
-  readonly nextPageToken: string;
-  readonly historyId: string;
-}
+} from "./calls/options.ts";
+import type { ObjectResult, Page } from "./calls/results.ts";
+import { TypedResource, type TypedResourceOptions } from "./typed/typed-resource.ts";
+import type { ValueCodec } from "./values/value-codec.ts";
+import type { WatchUnit } from "./watch/batch-assembler.ts";
+import { type OpenStream, resumingWatch } from "./watch/resuming-watch.ts";
 
 const defaultMaxUnitBytes = 1024 ** 3;
 

@@ -5,42 +5,52 @@
  *     const pods = client.resource("pods", jsonValues<Pod>());
  *     for await (const { events } of pods.watch({ sendInitialEvents: true })) { … }
  */
-export { type Clock, keepAliveClock, systemClock, type Timer } from "../clock.ts";
-export { hasReason, type Reason, WatchFanoutError } from "../errors.ts";
-export type { BackoffBounds } from "../reflector/backoff.ts";
+
+export type { BackoffBounds } from "../base/backoff.ts";
+export { type Clock, keepAliveClock, systemClock, type Timer } from "../base/clock.ts";
+export { hasReason, type Reason, WatchFanoutError } from "../base/errors.ts";
+export { type EventType, WatchBatch, WatchEvent } from "../model/event.ts";
+export { StoredObject } from "../model/object.ts";
+export type { Predicate } from "../model/predicate.ts";
 export type { ReflectorFailure } from "../reflector/reflector.ts";
-export { type EventType, WatchBatch, WatchEvent } from "../storage/event.ts";
-export { StoredObject } from "../storage/object.ts";
 export type {
-  Predicate,
   RevisionRequirement,
   Scope,
   Storage,
   WatchStream,
 } from "../storage/storage.ts";
-export { mustBeginAnew } from "./begin-anew.ts";
-export { type Client, connect, type ObjectResult, type Page } from "./client.ts";
-export type { ClientTls, Endpoint } from "./endpoints.ts";
-export type { FollowOptions } from "./follow.ts";
+export type { ClientTls, Endpoint } from "./calls/endpoints.ts";
+export type {
+  ConnectOptions,
+  DeleteOptions,
+  Interruption,
+  ListOptions,
+  PageOptions,
+  PutOptions,
+  ReadOptions,
+  SelectorOptions,
+  WatchOptions,
+} from "./calls/options.ts";
+export type { ObjectResult, Page } from "./calls/results.ts";
+export { type Client, connect } from "./client.ts";
 export {
   DeletedFinalStateUnknown,
   type Delta,
   type Deltas,
   type Keyed,
   lastKnown,
-} from "./informer/delta.ts";
+} from "./informer/delta-fifo/delta.ts";
 export {
   DeltaFIFO,
   type DeltaFIFOOptions,
   type KnownObjects,
   type ProcessDeltas,
-} from "./informer/delta-fifo.ts";
+} from "./informer/delta-fifo/delta-fifo.ts";
 export type {
   EventHandler,
   EventHandlerOptions,
   EventHandlerRegistration,
-} from "./informer/event-handler.ts";
-export { Indexer, type Indexers, type ReadonlyIndexer } from "./informer/indexer.ts";
+} from "./informer/handlers/event-handler.ts";
 export {
   HandlerError,
   type InformerError,
@@ -48,9 +58,8 @@ export {
   InformerStopped,
   type IntakeError,
   TransformFailure,
-} from "./informer/informer-errors.ts";
-export type { InformerStats } from "./informer/informer-metrics.ts";
-export type { SharedInformerOptions, StopOptions } from "./informer/informer-options.ts";
+} from "./informer/handlers/informer-errors.ts";
+export { Indexer, type Indexers, type ReadonlyIndexer } from "./informer/indexer/indexer.ts";
 export {
   Lister,
   type ListerOptions,
@@ -58,36 +67,26 @@ export {
   type NamespaceLister,
   namespaceIndex,
   namespaceOf,
-} from "./informer/lister.ts";
-export type { ObjectAttributes } from "./informer/local-selection.ts";
-export { IndexError, type IndexFunction } from "./informer/object-index.ts";
+} from "./informer/indexer/lister.ts";
+export type { ObjectAttributes } from "./informer/indexer/local-selection.ts";
+export { IndexError, type IndexFunction } from "./informer/indexer/object-index.ts";
+export type { InformerStats } from "./informer/informer-metrics.ts";
+export type { SharedInformerOptions, StopOptions } from "./informer/informer-options.ts";
 export { SharedInformer } from "./informer/shared-informer.ts";
 export { ObjectCache, type ObjectCacheOptions } from "./object-cache/object-cache.ts";
 export { ObjectManager, type ObjectManagerOptions } from "./object-cache/object-manager.ts";
-export type {
-  ConnectOptions,
-  DeleteOptions,
-  ListOptions,
-  PageOptions,
-  PutOptions,
-  ReadOptions,
-  SelectorOptions,
-  WatchOptions,
-} from "./options.ts";
-export { RemoteStorage, type RemoteStorageOptions } from "./remote-storage.ts";
-export type { Interruption } from "./resuming-watch.ts";
-export { DecodeFailure, decodeTyped, type TypedObject } from "./typed-object.ts";
+export { RemoteStorage, type RemoteStorageOptions } from "./remote/remote-storage.ts";
+export type { FollowOptions } from "./typed/follow.ts";
 export type {
   Deleted,
   ResourceInformerOptions,
-  TypedBatch,
-  TypedEvent,
   TypedPage,
   TypedResource,
   TypedResourceOptions,
-} from "./typed-resource.ts";
-export type { WatchUnit } from "./unit-assembler.ts";
-export type { Change, UpdateOptions } from "./update.ts";
+} from "./typed/typed-resource.ts";
+export type { Change, UpdateOptions } from "./typed/update.ts";
+export type { TypedBatch, TypedEvent } from "./values/typed-object.ts";
+export { DecodeFailure, decodeTyped, type TypedObject } from "./values/typed-object.ts";
 export {
   type BinaryMessageType,
   bytes,
@@ -95,7 +94,9 @@ export {
   protobufValues,
   type ValueCodec,
   type WriterMessageType,
-} from "./value-codec.ts";
+} from "./values/value-codec.ts";
+export type { WatchUnit } from "./watch/batch-assembler.ts";
+export { mustBeginAnew } from "./watch/requires-relist.ts";
 export { WorkQueueFullError, type WorkQueueOptions } from "./work-queue/options.ts";
 export {
   type BucketOptions,

@@ -1,4 +1,4 @@
-import type { HistoryBounds } from "../cacher/history.ts";
+import type { HistoryBounds } from "../cacher/state/event-window.ts";
 import { type Codec, CodecError, type CodecName, opaqueCodec } from "../codec/codec.ts";
 import { JsonCodec } from "../codec/json-codec.ts";
 import { ProtobufCodec } from "../codec/protobuf-codec.ts";

@@ -1,4 +1,4 @@
-import type { HistoryBounds } from "../cacher/history.ts";
+import type { HistoryBounds } from "../cacher/state/event-window.ts";
 import type { Codec } from "../codec/codec.ts";
 import type { ListenAddress } from "./value-types.ts";
 

@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import { z } from "zod";
-import { maxTimerMs } from "../clock.ts";
+import { maxTimerMs } from "../base/clock.ts";
 
 /**
  * The types of option values. Each takes what a flag, a variable or a YAML scalar holds and gives what

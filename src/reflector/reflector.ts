@@ -1,14 +1,19 @@
 import type { Logger } from "pino";
-import { abortable } from "../abort.ts";
-import { type Clock, pause } from "../clock.ts";
-import { hasReason, invalidRequest, upstreamUnavailable, WatchFanoutError } from "../errors.ts";
-import { heldOverheadBytes, type WatchBatch } from "../storage/event.ts";
-import { type StoredObject, weight } from "../storage/object.ts";
+import { abortable } from "../base/abort.ts";
+import { Backoff, type BackoffBounds, defaultBackoffBounds } from "../base/backoff.ts";
+import { type Clock, pause } from "../base/clock.ts";
+import {
+  hasReason,
+  invalidRequest,
+  upstreamUnavailable,
+  WatchFanoutError,
+} from "../base/errors.ts";
+import { SharedCheck } from "../base/single-flight.ts";
+import { heldOverheadBytes, type WatchBatch } from "../model/event.ts";
+import { type StoredObject, weight } from "../model/object.ts";
 import type { Scope, Storage } from "../storage/storage.ts";
-import { Backoff, type BackoffBounds, defaultBackoffBounds } from "./backoff.ts";
-import { FollowedHistory } from "./followed-history.ts";
-import { FollowedWatch } from "./followed-watch.ts";
-import { SharedCheck } from "./shared-check.ts";
+import { FollowedHistory } from "./history/history-tracker.ts";
+import { FollowedWatch } from "./watch-session.ts";
 
 /** The whole state at one revision, as a Reflector hands it over. */
 export interface ListedState {

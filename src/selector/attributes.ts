@@ -1,4 +1,4 @@
-import { textBytes } from "../text-memory.ts";
+import { textBytes } from "../base/text-memory.ts";
 
 /**
  * What selectors see of an object: its labels, and those of its fields that its resource declares.

@@ -1,4 +1,4 @@
-import { ownText, textBytes } from "../text-memory.ts";
+import { ownText, textBytes } from "../base/text-memory.ts";
 import type { Attributes } from "./attributes.ts";
 import { inCanonicalOrder } from "./canonical-order.ts";
 import { includesText, sortedTexts } from "./sorted-texts.ts";

@@ -1,4 +1,4 @@
-import { ownText, textBytes } from "../text-memory.ts";
+import { ownText, textBytes } from "../base/text-memory.ts";
 import { compareInt64 } from "./int64.ts";
 import { includesText, sortedTexts } from "./sorted-texts.ts";
 

@@ -3,33 +3,38 @@ import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 
 import { createSecureContext } from "node:tls";
 import { Server, ServerCredentials, status } from "@grpc/grpc-js";
 import type { Logger } from "pino";
-import { type Clock, maxTimerMs, type Timer } from "../clock.ts";
-import { tooMuchAskedFor } from "../errors.ts";
-import { TimeSliceScheduler } from "../time-slices.ts";
+import { type Clock, maxTimerMs, type Timer } from "../base/clock.ts";
+import { tooMuchAskedFor } from "../base/errors.ts";
+import { TimeSliceScheduler } from "../base/time-slices.ts";
 import { descriptors } from "../wire/descriptors.ts";
 import { listWatchService, writeService } from "../wire/services.ts";
 import { healthService, reflectionServices } from "../wire/standard-services.ts";
-import { BytePool } from "./byte-pool.ts";
-import { CallArrivals } from "./call-arrivals.ts";
-import { type CallContext, methodOf, type RpcObserver, type ServedResource } from "./calls.ts";
-import { Connections } from "./connections.ts";
-import { addToGrpcJs, boundRequestTime } from "./grpc-js-fallback.ts";
-import { HealthService, type ServingStatus } from "./health-service.ts";
-import { boundHttp2, listenToHttp2, refuseStream, statusCodeOf } from "./http2-stream.ts";
-import { defaultServerLimits, type ServerLimits } from "./limits.ts";
-import { listWatchMethods } from "./list-watch-service.ts";
-import { OpenStreams } from "./open-streams.ts";
-import { type Methods, PlainCalls } from "./plain-calls.ts";
-import { ReflectionService } from "./reflection-service.ts";
-import { areTooLarge, dropDistantDeadline, maxHeaderBytes } from "./request-headers.ts";
-import { SendBudget } from "./send-budget.ts";
-import { SendPatrol } from "./send-patrol.ts";
-import { servedMethods } from "./served-methods.ts";
-import { StreamOpenings } from "./stream-openings.ts";
-import { StreamPacing } from "./stream-pacing.ts";
-import { writeMethods } from "./write-service.ts";
+import {
+  type CallContext,
+  methodOf,
+  type RpcObserver,
+  type ServedResource,
+} from "./calls/call-context.ts";
+import { servedMethods } from "./calls/served-methods.ts";
+import { StreamOpenings } from "./calls/stream-openings.ts";
+import { addToGrpcJs, boundRequestTime } from "./grpc-js/grpc-js-fallback.ts";
+import { CallArrivals } from "./http2/call-arrivals.ts";
+import { Connections } from "./http2/connections.ts";
+import { type Methods, PlainCalls } from "./http2/direct-calls.ts";
+import { boundHttp2, listenToHttp2, refuseStream, statusCodeOf } from "./http2/http2-stream.ts";
+import { areTooLarge, dropDistantDeadline, maxHeaderBytes } from "./http2/request-headers.ts";
+import { StreamPacing } from "./http2/stream-pacing.ts";
+import { BytePool } from "./limits/byte-pool.ts";
+import { OpenStreams } from "./limits/open-streams.ts";
+import { SendBudget } from "./limits/send-budget.ts";
+import { defaultServerLimits, type ServerLimits } from "./limits/server-limits.ts";
+import { SendPatrol } from "./limits/stall-detector.ts";
+import { HealthService, type ServingStatus } from "./services/health-service.ts";
+import { listWatchMethods } from "./services/list-watch-service.ts";
+import { ReflectionService } from "./services/reflection-service.ts";
+import { writeMethods } from "./services/write-service.ts";
 
-export type { RpcObserver, ServedResource } from "./calls.ts";
+export type { RpcObserver, ServedResource } from "./calls/call-context.ts";
 
 export interface ServerOptions {
   /** What is served, by name. The server drains them, but neither starts nor closes them. */

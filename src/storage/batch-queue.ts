@@ -1,5 +1,5 @@
-import type { WatchBatch } from "./event.ts";
-import { Fifo } from "./fifo.ts";
+import { Fifo } from "../base/fifo.ts";
+import type { WatchBatch } from "../model/event.ts";
 
 /** Above either, the stream from the source is paused until the reader has taken half of it. */
 const maxBatches = 256;

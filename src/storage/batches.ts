@@ -1,4 +1,4 @@
-import type { WatchBatch } from "./event.ts";
+import type { WatchBatch } from "../model/event.ts";
 import type { WatchStream } from "./storage.ts";
 
 /**

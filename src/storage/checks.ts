@@ -1,4 +1,4 @@
-import { invalidRequest } from "../errors.ts";
+import { invalidRequest } from "../base/errors.ts";
 import type {
   DeleteRequest,
   GetRequest,

@@ -1,5 +1,6 @@
-import type { WatchBatch } from "./event.ts";
-import type { StoredObject } from "./object.ts";
+import type { WatchBatch } from "../model/event.ts";
+import type { StoredObject } from "../model/object.ts";
+import type { Predicate } from "../model/predicate.ts";
 
 /**
  * Everything that can be listed and watched: etcd below one prefix, the embedded store, a Cacher around
@@ -70,9 +71,6 @@ export interface GetResult {
   readonly revision: number;
   readonly object: StoredObject | undefined;
 }
-
-/** Picks objects by their content. Pure, cheap, and never throws. */
-export type Predicate = (object: StoredObject) => boolean;
 
 export interface ListRequest {
   /** Only keys that begin with this; empty: all. */

@@ -1,5 +1,5 @@
 import type { Meter } from "@opentelemetry/api";
-import type { UpstreamStats } from "../cacher/upstream-limiter.ts";
+import type { UpstreamStats } from "../cacher/freshness/upstream-limiter.ts";
 
 /** What does the scans of lists and initial states. */
 export interface ScanSource {

@@ -1,4 +1,4 @@
-import { invalidRequest, type WatchFanoutError } from "../errors.ts";
+import { invalidRequest, type WatchFanoutError } from "../base/errors.ts";
 import { LENGTH_DELIMITED, MessageCursor, VARINT, WireFault } from "../protobuf/message-cursor.ts";
 import { descriptors, type FieldDescriptor } from "./descriptors.ts";
 

@@ -1,6 +1,6 @@
+import type { EventType, WatchEvent } from "../model/event.ts";
+import type { StoredObject } from "../model/object.ts";
 import { bigVarintSize, varintSize, WireWriter } from "../protobuf/wire-writer.ts";
-import type { EventType, WatchEvent } from "../storage/event.ts";
-import type { StoredObject } from "../storage/object.ts";
 import { leastInPlace, PartsWriter } from "./parts-writer.ts";
 
 /*

@@ -1,5 +1,5 @@
 import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
-import { type Reason, WatchFanoutError } from "../errors.ts";
+import { type Reason, WatchFanoutError } from "../base/errors.ts";
 import { decodeRpcStatus, encodeRpcStatus, type RpcStatus } from "./rpc-status.ts";
 
 const domain = "watchfanout";

@@ -1,4 +1,4 @@
-import type { WatchBatch, WatchEvent } from "../storage/event.ts";
+import type { WatchBatch, WatchEvent } from "../model/event.ts";
 import { encodeWatchResponse, eventSize, maxHeadSize } from "./encode.ts";
 
 /** How large responses become, in bytes. */

@@ -1,7 +1,7 @@
 import { pino } from "pino";
 import { Cacher } from "../../src/cacher/cacher.ts";
-import type { CacherOptions } from "../../src/cacher/cacher-options.ts";
-import type { WatchEvent } from "../../src/storage/event.ts";
+import type { CacherOptions } from "../../src/cacher/options.ts";
+import type { WatchEvent } from "../../src/model/event.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { MemoryWatch } from "../../src/storage/memory/memory-watch.ts";
 import type { WatchStream } from "../../src/storage/storage.ts";

@@ -1,5 +1,5 @@
+import { systemClock } from "../../src/base/clock.ts";
 import { Cacher } from "../../src/cacher/cacher.ts";
-import { systemClock } from "../../src/clock.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { describeStorage } from "../storage/conformance.ts";
 import { silent } from "./cached-store.ts";

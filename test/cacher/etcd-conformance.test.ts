@@ -1,5 +1,5 @@
+import { systemClock } from "../../src/base/clock.ts";
 import { Cacher } from "../../src/cacher/cacher.ts";
-import { systemClock } from "../../src/clock.ts";
 import { EtcdStorage } from "../../src/storage/etcd/etcd-storage.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { describeStorage } from "../storage/conformance.ts";

@@ -1,4 +1,4 @@
-import type { TimeSlicedWork } from "../../src/time-slices.ts";
+import type { TimeSlicedWork } from "../../src/base/time-slices.ts";
 
 /** What the work comes to, in one go. */
 export function finish<T>(work: TimeSlicedWork<T>): T {

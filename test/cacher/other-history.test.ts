@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { historyChanged, revisionTooOld, upstreamUnavailable } from "../../src/errors.ts";
+import { historyChanged, revisionTooOld, upstreamUnavailable } from "../../src/base/errors.ts";
 import { CachedStore, readAll } from "./cached-store.ts";
 
 const everything = {

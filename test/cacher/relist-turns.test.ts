@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import type { Timer } from "../../src/clock.ts";
-import { WatchFanoutError } from "../../src/errors.ts";
+import type { Timer } from "../../src/base/clock.ts";
+import { WatchFanoutError } from "../../src/base/errors.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { BusyClock } from "./busy-clock.ts";
 import { CachedStore, readAll } from "./cached-store.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import type { CacheWatcher } from "../../src/cacher/cache-watcher.ts";
-import type { CacheWatchRequest } from "../../src/cacher/request.ts";
-import { WatchFanoutError } from "../../src/errors.ts";
+import { WatchFanoutError } from "../../src/base/errors.ts";
+import type { CacheWatchRequest } from "../../src/cacher/request/request.ts";
+import type { CacheWatcher } from "../../src/cacher/watch/cache-watcher.ts";
 import type { WatchStream } from "../../src/storage/storage.ts";
 import { CachedStore, read, readAll } from "./cached-store.ts";
 

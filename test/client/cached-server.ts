@@ -1,7 +1,7 @@
 import { pino } from "pino";
+import { systemClock } from "../../src/base/clock.ts";
 import { Cacher } from "../../src/cacher/cacher.ts";
-import type { CacherOptions } from "../../src/cacher/cacher-options.ts";
-import { systemClock } from "../../src/clock.ts";
+import type { CacherOptions } from "../../src/cacher/options.ts";
 import { type RunningServer, startServer } from "../../src/server/server.ts";
 import type { Storage } from "../../src/storage/storage.ts";
 import { startReady } from "../cacher/ready.ts";

@@ -1,9 +1,9 @@
 import { onTestFinished } from "vitest";
+import { systemClock } from "../../src/base/clock.ts";
+import type { ConnectOptions } from "../../src/client/calls/options.ts";
 import { connect } from "../../src/client/client.ts";
-import type { ConnectOptions } from "../../src/client/options.ts";
-import type { DecodeFailure } from "../../src/client/typed-object.ts";
-import { jsonValues } from "../../src/client/value-codec.ts";
-import { systemClock } from "../../src/clock.ts";
+import type { DecodeFailure } from "../../src/client/values/typed-object.ts";
+import { jsonValues } from "../../src/client/values/value-codec.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { CachedServer } from "./cached-server.ts";
 

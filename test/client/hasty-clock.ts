@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "../../src/clock.ts";
+import type { Clock, Timer } from "../../src/base/clock.ts";
 
 /** A clock on which every wait is over at once: time passes by what is waited for, and that is written down. */
 export class HastyClock implements Clock {

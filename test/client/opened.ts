@@ -1,8 +1,8 @@
 import { createServer, type Server } from "node:net";
 import { ServerCredentials, type ServerOptions } from "@grpc/grpc-js";
 import { onTestFinished } from "vitest";
+import type { ConnectOptions } from "../../src/client/calls/options.ts";
 import { type Client, connect } from "../../src/client/client.ts";
-import type { ConnectOptions } from "../../src/client/options.ts";
 import { type Script, startScriptedServer } from "./scripted-server.ts";
 
 /** A scripted server that is there for as long as the test. */

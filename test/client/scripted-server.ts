@@ -5,7 +5,7 @@ import {
   ServerCredentials,
   type ServerOptions,
 } from "@grpc/grpc-js";
-import { invalidRequest, type WatchFanoutError } from "../../src/errors.ts";
+import { invalidRequest, type WatchFanoutError } from "../../src/base/errors.ts";
 import { statusOf } from "../../src/wire/errors.ts";
 import type { DeleteRequest__Output } from "../../src/wire/generated/watchfanout/v1/DeleteRequest.ts";
 import type { DeleteResponse } from "../../src/wire/generated/watchfanout/v1/DeleteResponse.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { defaultHistoryBounds } from "../../src/cacher/history.ts";
-import { defaultWatcherBounds } from "../../src/cacher/watcher-terms.ts";
+import { defaultWatcherBounds } from "../../src/cacher/dispatch/watcher-bounds.ts";
+import { defaultHistoryBounds } from "../../src/cacher/state/event-window.ts";
 import { opaqueCodec } from "../../src/codec/codec.ts";
 import type { Config } from "../../src/config/config.ts";
 import {
@@ -10,7 +10,7 @@ import {
   optionNames,
   variableOf,
 } from "../../src/config/options.ts";
-import { defaultServerLimits } from "../../src/server/limits.ts";
+import { defaultServerLimits } from "../../src/server/limits/server-limits.ts";
 import { certificates, type Given, load } from "./sources.ts";
 
 const { cert, key } = certificates;

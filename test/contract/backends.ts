@@ -1,12 +1,12 @@
 import { describe, onTestFinished } from "vitest";
-import { systemClock } from "../../src/clock.ts";
+import { systemClock } from "../../src/base/clock.ts";
 import { EtcdStorage } from "../../src/storage/etcd/etcd-storage.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import type { Operation } from "../../src/storage/memory/operation.ts";
 import type { Storage } from "../../src/storage/storage.ts";
 import type { Etcd } from "../etcd/etcd.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
-import { ManualTimers } from "../server/manual-timers.ts";
+import { ManualTimers } from "../server/limits/manual-timers.ts";
 import { clientOf, newPrefix, Source } from "../storage/etcd/source.ts";
 
 /** A store that services are put in front of, and the ways to it that do not lead through them. */

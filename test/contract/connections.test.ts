@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { listWatchService } from "../../src/wire/services.ts";
-import { RawConnection } from "../server/raw-connection.ts";
+import { RawConnection } from "../server/http2/raw-connection.ts";
 import { serveThings } from "../server/served.ts";
 
 const { Watch } = listWatchService;

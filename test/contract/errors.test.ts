@@ -1,6 +1,6 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
 import { expect, test } from "vitest";
-import { type Reason, WatchFanoutError } from "../../src/errors.ts";
+import { type Reason, WatchFanoutError } from "../../src/base/errors.ts";
 import { retryDelayMs } from "../../src/wire/errors.ts";
 import { describeContract } from "./backends.ts";
 import {

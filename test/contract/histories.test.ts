@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
-import { ManualTimers } from "../server/manual-timers.ts";
+import { ManualTimers } from "../server/limits/manual-timers.ts";
 import { describeContract, openEtcd } from "./backends.ts";
 import { openWorld, type Replica, resource } from "./replica.ts";
 import { eventsUntil, firstOf } from "./telling.ts";

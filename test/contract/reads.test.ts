@@ -253,7 +253,7 @@ describeContract("Pages of a List", (open) => {
     await world.write(...keys.map((key) => [key, ""] as const));
     const { next_page_token, history_id } = await world.client.list({ resource, page_size: 3 });
     expect(Buffer.from(next_page_token, "base64url").includes(history_id)).toBe(true);
-    // What becomes of it when the history is another: test/server/histories.test.ts.
+    // What becomes of it when the history is another: test/server/services/histories.test.ts.
     const page = await world.client.list({ resource, page_token: next_page_token });
     expect(page.history_id).toBe(history_id);
   });

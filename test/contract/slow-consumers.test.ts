@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { brokenBy } from "../guarantees/guarantees.ts";
 import { type SeenEvent, unitsOf, type View } from "../guarantees/recording.ts";
-import { type Entry, Model } from "../model/model.ts";
+import { type Entry, Model } from "../model-based/model.ts";
 import { describeContract } from "./backends.ts";
 import { openWorld, resource, untilCached, type World } from "./replica.ts";
 import { type Delivery, large, SlowReader } from "./slow-reader.ts";

@@ -2,7 +2,7 @@ import { onTestFinished } from "vitest";
 import { type BareCall, BareGrpc, BareStatus } from "../foreign/bare-grpc.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
 import { resumePointOf, type SeenResponse } from "../guarantees/recording.ts";
-import { responseOf } from "../model/wire.ts";
+import { responseOf } from "../model-based/wire.ts";
 import { type Replica, resource } from "./replica.ts";
 
 /** What a client is told before it reads on, at the most: a value of `large` is more than all that. */

@@ -1,5 +1,5 @@
-import { upstreamUnavailable } from "../../src/errors.ts";
-import type { WatchBatch } from "../../src/storage/event.ts";
+import { upstreamUnavailable } from "../../src/base/errors.ts";
+import type { WatchBatch } from "../../src/model/event.ts";
 import type {
   DeleteRequest,
   GetRequest,

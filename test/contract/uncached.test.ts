@@ -1,11 +1,11 @@
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
-import { Attribution } from "../../src/cacher/attribution.ts";
-import { UpstreamLimiter } from "../../src/cacher/upstream-limiter.ts";
+import { TimeSliceScheduler } from "../../src/base/time-slices.ts";
+import { UpstreamLimiter } from "../../src/cacher/freshness/upstream-limiter.ts";
+import { Attribution } from "../../src/cacher/request/object-attributes.ts";
 import { AttributeReader } from "../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";
-import { UncachedResource } from "../../src/server/uncached-resource.ts";
-import { TimeSliceScheduler } from "../../src/time-slices.ts";
+import { UncachedResource } from "../../src/server/services/uncached-resource.ts";
 import { serve } from "../server/served.ts";
 import type { TestClient } from "../server/test-client.ts";
 import { type Backend, describeContract, type OpenBackend } from "./backends.ts";

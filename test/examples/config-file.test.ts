@@ -2,8 +2,8 @@ import { chmod, mkdtemp, open, readdir, readFile, rm, stat, writeFile } from "no
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { TypedResource } from "../../src/client/typed-resource.ts";
-import { jsonValues } from "../../src/client/value-codec.ts";
+import type { TypedResource } from "../../src/client/typed/typed-resource.ts";
+import { jsonValues } from "../../src/client/values/value-codec.ts";
 import { Example, eventually } from "./example.ts";
 import { Service } from "./service.ts";
 

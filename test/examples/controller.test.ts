@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import type { TypedResource } from "../../src/client/typed-resource.ts";
-import { jsonValues } from "../../src/client/value-codec.ts";
-import { hasReason } from "../../src/errors.ts";
+import { hasReason } from "../../src/base/errors.ts";
+import type { TypedResource } from "../../src/client/typed/typed-resource.ts";
+import { jsonValues } from "../../src/client/values/value-codec.ts";
 import { Example, eventually } from "./example.ts";
 import { Service } from "./service.ts";
 

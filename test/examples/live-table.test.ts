@@ -1,8 +1,8 @@
 import { execFile } from "node:child_process";
 import { promisify, stripVTControlCharacters } from "node:util";
 import { describe, expect, it } from "vitest";
-import type { TypedResource } from "../../src/client/typed-resource.ts";
-import { jsonValues } from "../../src/client/value-codec.ts";
+import type { TypedResource } from "../../src/client/typed/typed-resource.ts";
+import { jsonValues } from "../../src/client/values/value-codec.ts";
 import { Example, eventually, exampleCommand } from "./example.ts";
 import { Service } from "./service.ts";
 

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { describe, expect, it } from "vitest";
-import { jsonValues } from "../../src/client/value-codec.ts";
+import { jsonValues } from "../../src/client/values/value-codec.ts";
 import { Example } from "./example.ts";
 import { Service } from "./service.ts";
 

@@ -1,6 +1,6 @@
 import { onTestFinished } from "vitest";
 import { type Client, connect } from "../../src/client/client.ts";
-import { CommandProcess } from "../cli/serve-process.ts";
+import { CommandProcess } from "../cli/serve/serve-process.ts";
 
 /** A service as `npm start` starts it, in a process of its own and with its store in memory. */
 export class Service {

@@ -1,10 +1,10 @@
 import { pino } from "pino";
+import { systemClock } from "../../src/base/clock.ts";
 import { Cacher } from "../../src/cacher/cacher.ts";
-import { systemClock } from "../../src/clock.ts";
 import { AttributeReader } from "../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";
 import { type RunningServer, startServer } from "../../src/server/server.ts";
-import { EtcdClient } from "../../src/storage/etcd/client.ts";
+import { EtcdClient } from "../../src/storage/etcd/client/etcd-client.ts";
 import { EtcdStorage } from "../../src/storage/etcd/etcd-storage.ts";
 import { Disturbance } from "./endpoint.ts";
 import { patienceMs } from "./patience.ts";

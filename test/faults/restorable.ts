@@ -1,10 +1,10 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { onTestFinished } from "vitest";
+import { systemClock } from "../../src/base/clock.ts";
 import { Cacher } from "../../src/cacher/cacher.ts";
-import { systemClock } from "../../src/clock.ts";
 import { EtcdStorage } from "../../src/storage/etcd/etcd-storage.ts";
 import type { WatchResponse__Output } from "../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
-import { ManualTimers } from "../server/manual-timers.ts";
+import { ManualTimers } from "../server/limits/manual-timers.ts";
 import { serve } from "../server/served.ts";
 import type { TestClient, Watching } from "../server/test-client.ts";
 import { clientOf, Source, silent } from "../storage/etcd/source.ts";

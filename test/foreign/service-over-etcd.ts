@@ -1,6 +1,6 @@
 import { pino } from "pino";
-import { type Service, startService } from "../../src/cli/service.ts";
-import { systemClock } from "../../src/clock.ts";
+import { systemClock } from "../../src/base/clock.ts";
+import { type Service, startService } from "../../src/cli/serve/service.ts";
 import { loadConfig } from "../../src/config/load-config.ts";
 
 export interface RunningService {

@@ -1,4 +1,4 @@
-import { upstreamUnavailable } from "../../src/errors.ts";
+import { upstreamUnavailable } from "../../src/base/errors.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import type { WatchRequest, WatchStream } from "../../src/storage/storage.ts";
 

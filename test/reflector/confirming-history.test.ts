@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type Reason, revisionTooOld, WatchFanoutError } from "../../src/errors.ts";
+import { type Reason, revisionTooOld, WatchFanoutError } from "../../src/base/errors.ts";
 import { Reflected } from "./reflected.ts";
 import { ScriptedStorage } from "./scripted-storage.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { WatchFanoutError } from "../../src/errors.ts";
+import { WatchFanoutError } from "../../src/base/errors.ts";
 import { batch, object, Reflected } from "./reflected.ts";
 import { never, ScriptedStorage } from "./scripted-storage.ts";
 

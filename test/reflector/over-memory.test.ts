@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { defaultHistoryBounds } from "../../src/cacher/history.ts";
-import { WatchCache } from "../../src/cacher/watch-cache.ts";
+import { defaultHistoryBounds } from "../../src/cacher/state/event-window.ts";
+import { WatchCache } from "../../src/cacher/state/watch-cache.ts";
+import type { WatchBatch, WatchEvent } from "../../src/model/event.ts";
 import type { ListedState, ReflectorTarget, ReplaceCause } from "../../src/reflector/reflector.ts";
-import type { WatchBatch, WatchEvent } from "../../src/storage/event.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import type { Storage } from "../../src/storage/storage.ts";
 import { FakeClock } from "../fake-clock.ts";

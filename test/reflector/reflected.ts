@@ -1,4 +1,6 @@
 import { pino } from "pino";
+import { type EventType, WatchBatch, WatchEvent } from "../../src/model/event.ts";
+import { StoredObject } from "../../src/model/object.ts";
 import {
   type ListedState,
   Reflector,
@@ -6,8 +8,6 @@ import {
   type ReflectorTarget,
   type ReplaceCause,
 } from "../../src/reflector/reflector.ts";
-import { type EventType, WatchBatch, WatchEvent } from "../../src/storage/event.ts";
-import { StoredObject } from "../../src/storage/object.ts";
 import type { Storage } from "../../src/storage/storage.ts";
 import { FakeClock } from "../fake-clock.ts";
 

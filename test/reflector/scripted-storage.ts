@@ -1,5 +1,5 @@
-import type { WatchBatch } from "../../src/storage/event.ts";
-import type { StoredObject } from "../../src/storage/object.ts";
+import type { WatchBatch } from "../../src/model/event.ts";
+import type { StoredObject } from "../../src/model/object.ts";
 import type {
   GetRequest,
   GetResult,

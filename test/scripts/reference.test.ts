@@ -11,7 +11,7 @@ import { parseExposition } from "../../scripts/reference/exposition.ts";
 import { metricsPage } from "../../scripts/reference/metrics.ts";
 import { definition, optionNames, variableOf } from "../../src/config/options.ts";
 import { keysOf } from "../../src/config/resource-settings.ts";
-import { CommandProcess, startServe, untilStatus } from "../cli/serve-process.ts";
+import { CommandProcess, startServe, untilStatus } from "../cli/serve/serve-process.ts";
 import { certificates, load } from "../config/sources.ts";
 
 const run = promisify(execFile);

@@ -3,9 +3,9 @@ import { createConnection } from "node:net";
 import { credentials, type Server } from "@grpc/grpc-js";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { boundHttp2, listenToHttp2 } from "../../src/server/http2-stream.ts";
+import { boundHttp2, listenToHttp2 } from "../../src/server/http2/http2-stream.ts";
 import { startServer } from "../../src/server/server.ts";
-import { ManualTimers } from "./manual-timers.ts";
+import { ManualTimers } from "./limits/manual-timers.ts";
 import { serve, serveThings } from "./served.ts";
 import { TestClient } from "./test-client.ts";
 

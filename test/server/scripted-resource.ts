@@ -1,6 +1,6 @@
-import { type Reason, WatchFanoutError } from "../../src/errors.ts";
+import { type Reason, WatchFanoutError } from "../../src/base/errors.ts";
+import type { WatchBatch } from "../../src/model/event.ts";
 import type { ServedResource } from "../../src/server/server.ts";
-import type { WatchBatch } from "../../src/storage/event.ts";
 import type { GetResult, ListResult, WatchStream, WriteResult } from "../../src/storage/storage.ts";
 
 /** A resource that says what a test has it say. */

@@ -1,7 +1,7 @@
 import { pino } from "pino";
 import { onTestFinished } from "vitest";
 import { Cacher } from "../../src/cacher/cacher.ts";
-import type { CacherOptions } from "../../src/cacher/cacher-options.ts";
+import type { CacherOptions } from "../../src/cacher/options.ts";
 import {
   type RpcObserver,
   type RunningServer,
@@ -11,7 +11,7 @@ import {
 } from "../../src/server/server.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { startReady } from "../cacher/ready.ts";
-import { ManualTimers } from "./manual-timers.ts";
+import { ManualTimers } from "./limits/manual-timers.ts";
 import { TestClient } from "./test-client.ts";
 
 /** What an observer was told, and what a logger was. */

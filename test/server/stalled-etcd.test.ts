@@ -3,14 +3,14 @@ import { status } from "@grpc/grpc-js";
 import { pino } from "pino";
 import { expect, onTestFinished, test } from "vitest";
 import { Cacher } from "../../src/cacher/cacher.ts";
-import { startAdmin } from "../../src/server/admin.ts";
+import { startAdmin } from "../../src/server/admin/admin.ts";
 import { EtcdStorage } from "../../src/storage/etcd/etcd-storage.ts";
 import type { PutRequest, WriteResult } from "../../src/storage/storage.ts";
 import { writeService } from "../../src/wire/services.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { clientOf, newPrefix, silent } from "../storage/etcd/source.ts";
-import { ManualTimers } from "./manual-timers.ts";
-import { RawConnection, type RawEnd } from "./raw-connection.ts";
+import { RawConnection, type RawEnd } from "./http2/raw-connection.ts";
+import { ManualTimers } from "./limits/manual-timers.ts";
 import { serve } from "./served.ts";
 
 const etcdOf = etcdOfFile();

@@ -8,7 +8,7 @@ import {
   type StatusObject,
 } from "@grpc/grpc-js";
 import type { MethodDefinition } from "@grpc/proto-loader";
-import type { WatchFanoutError } from "../../src/errors.ts";
+import type { WatchFanoutError } from "../../src/base/errors.ts";
 import { errorOf } from "../../src/wire/errors.ts";
 import type { WatchRequest } from "../../src/wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output } from "../../src/wire/generated/watchfanout/v1/WatchResponse.ts";

@@ -2,7 +2,7 @@ import { gzipSync } from "node:zlib";
 import { status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
 import { listWatchService } from "../../src/wire/services.ts";
-import { framed, type RawCall, RawConnection } from "./raw-connection.ts";
+import { framed, type RawCall, RawConnection } from "./http2/raw-connection.ts";
 import { serveThings } from "./served.ts";
 
 const { Watch } = listWatchService;

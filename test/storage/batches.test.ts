@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { WatchFanoutError } from "../../src/errors.ts";
+import { WatchFanoutError } from "../../src/base/errors.ts";
+import { WatchBatch } from "../../src/model/event.ts";
 import { batches } from "../../src/storage/batches.ts";
-import { WatchBatch } from "../../src/storage/event.ts";
 import type { WatchStream } from "../../src/storage/storage.ts";
 
 /** A stream that a test fills by hand. */

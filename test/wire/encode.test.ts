@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { WatchBatch, WatchEvent } from "../../src/storage/event.ts";
-import { StoredObject } from "../../src/storage/object.ts";
-import { Slabs } from "../../src/storage/slabs.ts";
+import { WatchBatch, WatchEvent } from "../../src/model/event.ts";
+import { StoredObject } from "../../src/model/object.ts";
+import { Slabs } from "../../src/model/slabs.ts";
 import {
   encodeItems,
   encodeListResponse,

@@ -1,7 +1,7 @@
 import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { type Reason, WatchFanoutError } from "../../src/errors.ts";
+import { type Reason, WatchFanoutError } from "../../src/base/errors.ts";
 import { errorOf, retryDelayMs, statusOf } from "../../src/wire/errors.ts";
 
 /** As grpc-js gives it to a client. */

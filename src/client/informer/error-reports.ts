@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import type { InformerError, InformerFault } from "./informer-errors.ts";
+import type { InformerError, InformerFault } from "./handlers/informer-errors.ts";
 
 /** Hands errors to whom the user has named for it, and never throws. */
 export class ErrorReports {

@@ -1,11 +1,11 @@
-import { StoredObject, weight } from "../../storage/object.ts";
-import type { TypedObject } from "../typed-object.ts";
-import { DeletedFinalStateUnknown, type Delta, type Deltas } from "./delta.ts";
-import { Notification } from "./handler-queue.ts";
-import type { Indexer } from "./indexer.ts";
-import type { IntakeError } from "./informer-errors.ts";
-import { IndexError } from "./object-index.ts";
-import type { ObjectIntake } from "./object-intake.ts";
+import { StoredObject, weight } from "../../model/object.ts";
+import type { TypedObject } from "../values/typed-object.ts";
+import { DeletedFinalStateUnknown, type Delta, type Deltas } from "./delta-fifo/delta.ts";
+import { Notification } from "./handlers/handler-queue.ts";
+import type { IntakeError } from "./handlers/informer-errors.ts";
+import type { Indexer } from "./indexer/indexer.ts";
+import { IndexError } from "./indexer/object-index.ts";
+import type { ObjectIntake } from "./object-decoder.ts";
 
 /** An object on its way into the Indexer: as it came, or as it is there already. */
 export type Arriving<T> = StoredObject | TypedObject<T>;

@@ -1,12 +1,12 @@
 import type { Logger } from "pino";
-import type { Clock } from "../../clock.ts";
-import type { BackoffBounds } from "../../reflector/backoff.ts";
+import type { BackoffBounds } from "../../base/backoff.ts";
+import type { Clock } from "../../base/clock.ts";
 import type { ReflectorFailure } from "../../reflector/reflector.ts";
 import type { Scope, Storage } from "../../storage/storage.ts";
-import type { TypedObject } from "../typed-object.ts";
-import type { ValueCodec } from "../value-codec.ts";
-import type { Indexers } from "./indexer.ts";
-import type { InformerError } from "./informer-errors.ts";
+import type { TypedObject } from "../values/typed-object.ts";
+import type { ValueCodec } from "../values/value-codec.ts";
+import type { InformerError } from "./handlers/informer-errors.ts";
+import type { Indexers } from "./indexer/indexer.ts";
 
 export interface SharedInformerOptions<T> {
   /** Where the objects are: a RemoteStorage, as a rule. It is the user's to close, after the informer, unless: */

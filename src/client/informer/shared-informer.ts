@@ -1,28 +1,28 @@
 import { type Logger, pino } from "pino";
-import { abortable } from "../../abort.ts";
-import { type Clock, keepAliveClock, maxTimerMs, type Timer } from "../../clock.ts";
-import { invalidRequest, type WatchFanoutError } from "../../errors.ts";
+import { abortable } from "../../base/abort.ts";
+import { type Clock, keepAliveClock, maxTimerMs, type Timer } from "../../base/clock.ts";
+import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
 import { Reflector, type ReflectorFailure } from "../../reflector/reflector.ts";
 import { checkKey } from "../../storage/checks.ts";
 import type { Storage } from "../../storage/storage.ts";
-import { ClosedError } from "../closed.ts";
-import type { TypedObject } from "../typed-object.ts";
+import { ClosedError } from "../calls/closed-error.ts";
+import type { TypedObject } from "../values/typed-object.ts";
 import { ErrorReports } from "./error-reports.ts";
 import type {
   EventHandler,
   EventHandlerOptions,
   EventHandlerRegistration,
-} from "./event-handler.ts";
-import { Notification } from "./handler-queue.ts";
-import { HandlerRegistration } from "./handler-registration.ts";
-import { Indexer, type ReadonlyIndexer } from "./indexer.ts";
-import { IndexerFeed } from "./indexer-feed.ts";
+} from "./handlers/event-handler.ts";
+import { Notification } from "./handlers/handler-queue.ts";
+import { HandlerRegistration } from "./handlers/handler-registration.ts";
+import { InformerFault, InformerStopped } from "./handlers/informer-errors.ts";
+import { Indexer, type ReadonlyIndexer } from "./indexer/indexer.ts";
+import { Lister, type ListerOptions } from "./indexer/lister.ts";
 import { IndexerUpdates } from "./indexer-updates.ts";
-import { InformerFault, InformerStopped } from "./informer-errors.ts";
 import { InformerMetrics, type InformerStats } from "./informer-metrics.ts";
 import type { SharedInformerOptions, StopOptions } from "./informer-options.ts";
-import { Lister, type ListerOptions } from "./lister.ts";
-import { ObjectIntake } from "./object-intake.ts";
+import { IndexerFeed } from "./informer-pipeline.ts";
+import { ObjectIntake } from "./object-decoder.ts";
 import { WatchWarnings } from "./watch-warnings.ts";
 
 const defaultHandlerQueueSize = 10_000;

@@ -1,5 +1,5 @@
-import { heldOverheadBytes, type WatchEvent } from "../../storage/event.ts";
-import { type StoredObject, weight } from "../../storage/object.ts";
+import { heldOverheadBytes, type WatchEvent } from "../../model/event.ts";
+import { type StoredObject, weight } from "../../model/object.ts";
 
 /** How large the state is that has arrived, whether or not it has been taken in: the newest of each object. */
 export class StateSize {

@@ -1,11 +1,11 @@
-import { type Clock, keepAliveClock, maxTimerMs } from "../../clock.ts";
-import { invalidRequest, type WatchFanoutError } from "../../errors.ts";
+import { type Clock, keepAliveClock, maxTimerMs } from "../../base/clock.ts";
+import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
 import { checkKey } from "../../storage/checks.ts";
+import { ClosedError } from "../calls/closed-error.ts";
+import type { Interruption } from "../calls/options.ts";
 import type { Client } from "../client.ts";
-import { ClosedError } from "../closed.ts";
-import type { Interruption } from "../resuming-watch.ts";
-import { DecodeFailure, type TypedObject } from "../typed-object.ts";
-import type { ValueCodec } from "../value-codec.ts";
+import { DecodeFailure, type TypedObject } from "../values/typed-object.ts";
+import type { ValueCodec } from "../values/value-codec.ts";
 import { registerObjectCacheMetrics } from "./object-cache-metrics.ts";
 import { WatchedObject, type WatchedObjectTerms } from "./watched-object.ts";
 

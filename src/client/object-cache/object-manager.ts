@@ -1,5 +1,5 @@
 import { checkKey } from "../../storage/checks.ts";
-import type { TypedObject } from "../typed-object.ts";
+import type { TypedObject } from "../values/typed-object.ts";
 import type { ObjectCache } from "./object-cache.ts";
 
 export interface ObjectManagerOptions<C, T> {

@@ -1,13 +1,13 @@
-import { type Clock, pause } from "../../clock.ts";
-import { invalidRequest, objectNotFound, WatchFanoutError } from "../../errors.ts";
-import { Backoff } from "../../reflector/backoff.ts";
-import type { WatchEvent } from "../../storage/event.ts";
+import { Backoff } from "../../base/backoff.ts";
+import { type Clock, pause } from "../../base/clock.ts";
+import { invalidRequest, objectNotFound, WatchFanoutError } from "../../base/errors.ts";
+import type { WatchEvent } from "../../model/event.ts";
+import { ClosedError } from "../calls/closed-error.ts";
+import type { Interruption } from "../calls/options.ts";
 import type { Client } from "../client.ts";
-import { ClosedError } from "../closed.ts";
-import type { Interruption } from "../resuming-watch.ts";
-import { DecodeFailure, decodeTyped, type TypedObject } from "../typed-object.ts";
-import type { WatchUnit } from "../unit-assembler.ts";
-import type { ValueCodec } from "../value-codec.ts";
+import { DecodeFailure, decodeTyped, type TypedObject } from "../values/typed-object.ts";
+import type { ValueCodec } from "../values/value-codec.ts";
+import type { WatchUnit } from "../watch/batch-assembler.ts";
 
 /** What all objects of a cache have in common. */
 export interface WatchedObjectTerms<T> {

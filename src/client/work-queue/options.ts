@@ -1,4 +1,4 @@
-import type { Clock } from "../../clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import type { RateLimiter } from "./rate-limiter.ts";
 
 export interface WorkQueueOptions<K> {

@@ -1,5 +1,5 @@
-import { type Clock, systemClock } from "../../clock.ts";
-import { invalidRequest } from "../../errors.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { invalidRequest } from "../../base/errors.ts";
 
 /**
  * Says how long something that failed waits for its next try. An `item` is what tells the queue's keys apart:

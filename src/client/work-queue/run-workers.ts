@@ -1,5 +1,5 @@
 import { SpanStatusCode, trace } from "@opentelemetry/api";
-import { invalidRequest } from "../../errors.ts";
+import { invalidRequest } from "../../base/errors.ts";
 import type { RateLimiter } from "./rate-limiter.ts";
 import type { WorkQueue } from "./work-queue.ts";
 

@@ -1,6 +1,6 @@
-import { type Clock, keepAliveClock, maxTimerMs, type Timer } from "../../clock.ts";
-import { invalidRequest } from "../../errors.ts";
-import { Fifo } from "../../storage/fifo.ts";
+import { type Clock, keepAliveClock, maxTimerMs, type Timer } from "../../base/clock.ts";
+import { invalidRequest } from "../../base/errors.ts";
+import { Fifo } from "../../base/fifo.ts";
 import { DelayHeap } from "./delay-heap.ts";
 import { Entry } from "./entry.ts";
 import { named, WorkQueueFullError, type WorkQueueOptions } from "./options.ts";

@@ -4,10 +4,10 @@ import {
   invalidRequest,
   upstreamUnavailable,
   type WatchFanoutError,
-} from "../../errors.ts";
+} from "../../base/errors.ts";
+import type { StoredObject } from "../../model/object.ts";
+import { Slabs } from "../../model/slabs.ts";
 import { checkDelete, checkGet, checkList, checkPut, checkText, checkWatch } from "../checks.ts";
-import type { StoredObject } from "../object.ts";
-import { Slabs } from "../slabs.ts";
 import type {
   DeleteRequest,
   GetRequest,
@@ -24,16 +24,16 @@ import type {
   WrittenAfterRequest,
   WrittenObjects,
 } from "../storage.ts";
-import type { EtcdClient } from "./client.ts";
-import { relativeKey, storedObject, valuelessObject } from "./decode.ts";
-import { compacted, futureRevision, isServiceError, says } from "./errors.ts";
-import { type KeyRange, prefixRange } from "./key-range.ts";
-import { LeftOutKeys } from "./left-out-keys.ts";
+import { relativeKey, storedObject, valuelessObject } from "./client/decode.ts";
+import { compacted, futureRevision, isServiceError, says } from "./client/errors.ts";
+import type { EtcdClient } from "./client/etcd-client.ts";
+import { type KeyRange, prefixRange } from "./client/key-range.ts";
+import type { RangeRequest } from "./client/messages.ts";
+import type { DecodedKeyValue, DecodedRange } from "./client/responses.ts";
+import { PointReads } from "./client/revision-probe.ts";
 import { Lister } from "./lister.ts";
-import type { RangeRequest } from "./messages.ts";
-import { PointReads } from "./point-reads.ts";
-import type { DecodedKeyValue, DecodedRange } from "./responses.ts";
-import { EtcdWatch } from "./watch.ts";
+import { LeftOutKeys } from "./skipped-keys.ts";
+import { EtcdWatch } from "./watch/etcd-watch.ts";
 import { Writer } from "./writer.ts";
 import { lookThrough } from "./written-objects.ts";
 

@@ -1,10 +1,10 @@
-import { type StoredObject, weight } from "../object.ts";
-import { Slabs } from "../slabs.ts";
+import { type StoredObject, weight } from "../../model/object.ts";
+import { Slabs } from "../../model/slabs.ts";
 import type { ListRequest, ListResult, RevisionRequirement } from "../storage.ts";
-import { storedObject, valuelessObject } from "./decode.ts";
-import { type KeyRange, rangeAfter } from "./key-range.ts";
-import type { RangeRequest } from "./messages.ts";
-import type { DecodedKeyValue, DecodedRange } from "./responses.ts";
+import { storedObject, valuelessObject } from "./client/decode.ts";
+import { type KeyRange, rangeAfter } from "./client/key-range.ts";
+import type { RangeRequest } from "./client/messages.ts";
+import type { DecodedKeyValue, DecodedRange } from "./client/responses.ts";
 
 /**
  * How many bytes of keys and values one answer of etcd is meant to have, about. For each answer etcd walks

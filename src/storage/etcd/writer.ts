@@ -1,17 +1,17 @@
 import type { IKeyValue } from "etcd3";
-import { abortable } from "../../abort.ts";
+import { abortable } from "../../base/abort.ts";
 import {
   hasReason,
   objectNotFound,
   otherHistory,
   revisionConflict,
   WatchFanoutError,
-} from "../../errors.ts";
-import { StoredObject } from "../object.ts";
+} from "../../base/errors.ts";
+import { StoredObject } from "../../model/object.ts";
 import type { DeleteRequest, PutRequest, WriteResult } from "../storage.ts";
-import type { EtcdClient } from "./client.ts";
-import { loadedObject, safeNumber } from "./decode.ts";
-import type { Compare, RequestOp, TxnRequest, TxnResponse } from "./messages.ts";
+import { loadedObject, safeNumber } from "./client/decode.ts";
+import type { EtcdClient } from "./client/etcd-client.ts";
+import type { Compare, RequestOp, TxnRequest, TxnResponse } from "./client/messages.ts";
 
 /** What a write wants to find. */
 interface Expectation {

@@ -1,4 +1,4 @@
-import type { StoredObject } from "../object.ts";
+import type { StoredObject } from "../../model/object.ts";
 import type { Storage, WrittenAfterRequest, WrittenObjects } from "../storage.ts";
 
 /** How many keys are looked at in one go, so that the event loop is not held up for long. */

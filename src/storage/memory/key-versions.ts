@@ -1,5 +1,5 @@
-import { Fifo } from "../fifo.ts";
-import { StoredObject } from "../object.ts";
+import { Fifo } from "../../base/fifo.ts";
+import { StoredObject } from "../../model/object.ts";
 
 /** That a key was deleted at this revision. */
 export class Tombstone {

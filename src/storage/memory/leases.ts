@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
-import { type Clock, maxTimerMs, type Timer } from "../../clock.ts";
-import type { WatchEvent } from "../event.ts";
-import { compareKeys } from "../key-order.ts";
+import { type Clock, maxTimerMs, type Timer } from "../../base/clock.ts";
+import type { WatchEvent } from "../../model/event.ts";
+import { compareKeys } from "../../model/key-order.ts";
 
 /**
  * The leases of the embedded store: which keys each of them holds, and when it ends.

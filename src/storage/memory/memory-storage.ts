@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import type { Clock, Timer } from "../../clock.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
 import {
   historyChanged,
   objectNotFound,
@@ -8,9 +8,9 @@ import {
   revisionTooOld,
   upstreamUnavailable,
   WatchFanoutError,
-} from "../../errors.ts";
+} from "../../base/errors.ts";
+import type { WatchEvent } from "../../model/event.ts";
 import { checkDelete, checkGet, checkInteger, checkList, checkPut, checkWatch } from "../checks.ts";
-import type { WatchEvent } from "../event.ts";
 import type {
   DeleteRequest,
   GetRequest,
@@ -23,11 +23,11 @@ import type {
   WatchStream,
   WriteResult,
 } from "../storage.ts";
-import { defaultStateBytes } from "./footprint.ts";
 import { Leases } from "./leases.ts";
+import { defaultStateBytes } from "./memory-estimates.ts";
 import { MemoryWatch } from "./memory-watch.ts";
+import { type Bounds, VersionedState } from "./mvcc-store.ts";
 import { checkOperations, type Operation } from "./operation.ts";
-import { type Bounds, VersionedState } from "./versioned-state.ts";
 
 /** The most that history takes by default, in bytes. */
 const mostHistoryBytes = 64 * 1024 ** 2;

@@ -1,8 +1,9 @@
-import { revisionTooOld } from "../../errors.ts";
-import { WatchBatch, WatchEvent } from "../event.ts";
-import type { Predicate, Scope, WatchRequest, WatchStream } from "../storage.ts";
-import { transition } from "../transition.ts";
-import type { History } from "./history.ts";
+import { revisionTooOld } from "../../base/errors.ts";
+import { WatchBatch, WatchEvent } from "../../model/event.ts";
+import type { Predicate } from "../../model/predicate.ts";
+import { transition } from "../../model/predicate.ts";
+import type { Scope, WatchRequest, WatchStream } from "../storage.ts";
+import type { History } from "./transaction-log.ts";
 
 /** A batch is cut, after a whole revision, at this many events or bytes. */
 const maxBatchEvents = 1000;

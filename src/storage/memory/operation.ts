@@ -1,4 +1,4 @@
-import { invalidRequest, WatchFanoutError } from "../../errors.ts";
+import { invalidRequest, WatchFanoutError } from "../../base/errors.ts";
 import { checkKey } from "../checks.ts";
 
 /** One step of a transaction. */

@@ -1,14 +1,14 @@
-import { DeletedFinalStateUnknown } from "../../../src/client/informer/delta.ts";
+import { DeletedFinalStateUnknown } from "../../../src/client/informer/delta-fifo/delta.ts";
 import type {
   EventHandler,
   EventHandlerOptions,
   EventHandlerRegistration,
-} from "../../../src/client/informer/event-handler.ts";
-import type { InformerError } from "../../../src/client/informer/informer-errors.ts";
+} from "../../../src/client/informer/handlers/event-handler.ts";
+import type { InformerError } from "../../../src/client/informer/handlers/informer-errors.ts";
 import type { SharedInformerOptions } from "../../../src/client/informer/informer-options.ts";
 import { SharedInformer } from "../../../src/client/informer/shared-informer.ts";
-import type { TypedObject } from "../../../src/client/typed-object.ts";
-import type { ValueCodec } from "../../../src/client/value-codec.ts";
+import type { TypedObject } from "../../../src/client/values/typed-object.ts";
+import type { ValueCodec } from "../../../src/client/values/value-codec.ts";
 import type { Storage } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { BreakingStorage } from "../../reflector/breaking-storage.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { SharedInformer } from "../../../src/client/informer/shared-informer.ts";
-import { jsonValues } from "../../../src/client/value-codec.ts";
+import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { object } from "../../reflector/reflected.ts";
 import { ScriptedStorage } from "../../reflector/scripted-storage.ts";

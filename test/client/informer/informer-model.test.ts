@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import type { Storage } from "../../../src/storage/storage.ts";
-import { CheckedHandler, type Manner } from "./checked-handler.ts";
+import { CheckedHandler, type Manner } from "./handlers/checked-handler.ts";
 import { Informed, stateOf } from "./informed.ts";
 
 type Step =

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { jsonValues } from "../../../src/client/value-codec.ts";
+import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { etcdOfFile } from "../../etcd/etcd-of-file.ts";
 import { Changing, inTime } from "../../faults/patience.ts";
 import { Informing } from "./informing.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { ClosedError } from "../../../src/client/closed.ts";
+import { ClosedError } from "../../../src/client/calls/closed-error.ts";
 import { batch } from "../../reflector/reflected.ts";
 import { ScriptedStorage } from "../../reflector/scripted-storage.ts";
 import { Informed, Told } from "./informed.ts";

@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, onTestFinished } from "vitest";
 import { type Client, connect } from "../../../src/client/client.ts";
 import type { SharedInformer } from "../../../src/client/informer/shared-informer.ts";
-import type { ResourceInformerOptions } from "../../../src/client/typed-resource.ts";
+import type { ResourceInformerOptions } from "../../../src/client/typed/typed-resource.ts";
 import { batches } from "../../../src/storage/batches.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
 import type { Storage } from "../../../src/storage/storage.ts";
@@ -11,7 +11,7 @@ import { InProcessReplica } from "../../faults/in-process-replica.ts";
 import { Changing, inTime } from "../../faults/patience.ts";
 import { Seeded } from "../../faults/seeded.ts";
 import { clientOf, eventually, newPrefix, Source } from "../../storage/etcd/source.ts";
-import { CheckedHandler } from "./checked-handler.ts";
+import { CheckedHandler } from "./handlers/checked-handler.ts";
 import { stateOf, texts } from "./informed.ts";
 
 /** A handler that tells when it has been called. */

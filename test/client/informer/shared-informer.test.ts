@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { WatchFanoutError } from "../../../src/errors.ts";
+import { WatchFanoutError } from "../../../src/base/errors.ts";
 import { ScriptedStorage } from "../../reflector/scripted-storage.ts";
 import { Informed } from "./informed.ts";
 import { outcome } from "./outcome.ts";

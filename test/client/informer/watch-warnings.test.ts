@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
+import { upstreamUnavailable, WatchFanoutError } from "../../../src/base/errors.ts";
 import { WatchWarnings } from "../../../src/client/informer/watch-warnings.ts";
-import { upstreamUnavailable, WatchFanoutError } from "../../../src/errors.ts";
 
 /** What is said when these come one after the other: the message, and where the watch was. */
 function saidOf(failures: readonly (readonly [message: string, revision: number | undefined])[]) {

@@ -1,13 +1,13 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { ClosedError } from "../../../src/client/closed.ts";
+import { historyChanged, revisionTooOld, WatchFanoutError } from "../../../src/base/errors.ts";
+import { ClosedError } from "../../../src/client/calls/closed-error.ts";
+import type { Interruption } from "../../../src/client/calls/options.ts";
 import {
   ObjectCache,
   type ObjectCacheOptions,
 } from "../../../src/client/object-cache/object-cache.ts";
-import type { Interruption } from "../../../src/client/resuming-watch.ts";
-import { DecodeFailure } from "../../../src/client/typed-object.ts";
-import { jsonValues } from "../../../src/client/value-codec.ts";
-import { historyChanged, revisionTooOld, WatchFanoutError } from "../../../src/errors.ts";
+import { DecodeFailure } from "../../../src/client/values/typed-object.ts";
+import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { ScriptedClient } from "./scripted-client.ts";
 

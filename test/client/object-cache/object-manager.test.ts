@@ -1,7 +1,7 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { ObjectCache } from "../../../src/client/object-cache/object-cache.ts";
 import { ObjectManager } from "../../../src/client/object-cache/object-manager.ts";
-import { jsonValues } from "../../../src/client/value-codec.ts";
+import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { setUpMetrics } from "../work-queue/metered.ts";
 import { ScriptedClient } from "./scripted-client.ts";

@@ -1,6 +1,6 @@
+import type { WatchOptions } from "../../../src/client/calls/options.ts";
 import type { Client } from "../../../src/client/client.ts";
-import type { WatchOptions } from "../../../src/client/options.ts";
-import type { WatchUnit } from "../../../src/client/unit-assembler.ts";
+import type { WatchUnit } from "../../../src/client/watch/batch-assembler.ts";
 
 /** A client that knows what those who watch through it have taken in. */
 export class ObservedClient {

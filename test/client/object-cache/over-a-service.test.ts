@@ -1,10 +1,10 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { Socket } from "node:net";
 import { expect, it, onTestFinished } from "vitest";
+import { systemClock } from "../../../src/base/clock.ts";
 import { connect } from "../../../src/client/client.ts";
 import { ObjectCache } from "../../../src/client/object-cache/object-cache.ts";
-import { jsonValues } from "../../../src/client/value-codec.ts";
-import { systemClock } from "../../../src/clock.ts";
+import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import { serveThings } from "../../server/served.ts";
 import { CachedServer } from "../cached-server.ts";

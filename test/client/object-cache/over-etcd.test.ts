@@ -1,7 +1,7 @@
 import { expect, it, onTestFinished } from "vitest";
 import { connect } from "../../../src/client/client.ts";
 import { ObjectCache } from "../../../src/client/object-cache/object-cache.ts";
-import { jsonValues } from "../../../src/client/value-codec.ts";
+import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
 import { etcdOfFile } from "../../etcd/etcd-of-file.ts";
 import { clientOf, newPrefix, Source } from "../../storage/etcd/source.ts";

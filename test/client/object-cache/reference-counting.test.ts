@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
+import { revisionTooOld } from "../../../src/base/errors.ts";
 import { ObjectCache } from "../../../src/client/object-cache/object-cache.ts";
 import { ObjectManager } from "../../../src/client/object-cache/object-manager.ts";
-import { jsonValues } from "../../../src/client/value-codec.ts";
-import { revisionTooOld } from "../../../src/errors.ts";
+import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { ScriptedClient } from "./scripted-client.ts";
 

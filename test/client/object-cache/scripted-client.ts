@@ -1,7 +1,7 @@
-import type { WatchOptions } from "../../../src/client/options.ts";
-import type { WatchUnit } from "../../../src/client/unit-assembler.ts";
-import { type EventType, WatchEvent } from "../../../src/storage/event.ts";
-import { StoredObject } from "../../../src/storage/object.ts";
+import type { WatchOptions } from "../../../src/client/calls/options.ts";
+import type { WatchUnit } from "../../../src/client/watch/batch-assembler.ts";
+import { type EventType, WatchEvent } from "../../../src/model/event.ts";
+import { StoredObject } from "../../../src/model/object.ts";
 
 export function objectAt(key: string, modRevision: number, value: string): StoredObject {
   return new StoredObject(key, Buffer.from(value), 1, modRevision, 1, 0n);

@@ -6,7 +6,7 @@ import { deliveries, listRequest, match, paths, watchRequest } from "./requests.
 
 /**
  * Old states are kept up to bounds of 128 and 512 MiB, more than is written here in the time that a test has. That they
- * end there is for the tests of these bounds to show (test/cacher/retained-states.test.ts); here they are not to cost more
+ * end there is for the tests of these bounds to show (test/cacher/state/retained-snapshots.test.ts); here they are not to cost more
  * than the 32 MiB that are written, with what is around them, in MiB. That is too little to tell a server without the
  * bounds by: what these attacks show is that honest clients go on, and what a turn takes.
  */

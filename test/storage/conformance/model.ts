@@ -1,7 +1,8 @@
-import type { EventType, WatchEvent } from "../../../src/storage/event.ts";
+import type { EventType, WatchEvent } from "../../../src/model/event.ts";
+import { StoredObject } from "../../../src/model/object.ts";
+import type { Predicate } from "../../../src/model/predicate.ts";
 import type { Operation } from "../../../src/storage/memory/operation.ts";
-import { StoredObject } from "../../../src/storage/object.ts";
-import type { Predicate, Scope } from "../../../src/storage/storage.ts";
+import type { Scope } from "../../../src/storage/storage.ts";
 
 /** An object as a test compares and prints it. */
 export interface PlainObject {

@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
-import type { Reason } from "../../../src/errors.ts";
+import type { Reason } from "../../../src/base/errors.ts";
+import type { Predicate } from "../../../src/model/predicate.ts";
 import type { Operation } from "../../../src/storage/memory/operation.ts";
-import type { Predicate, RevisionRequirement, Storage } from "../../../src/storage/storage.ts";
+import type { RevisionRequirement, Storage } from "../../../src/storage/storage.ts";
 
 /** A storage under test, and the ways to its source that do not lead through it. */
 export interface Opened {

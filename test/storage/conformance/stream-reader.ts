@@ -1,5 +1,5 @@
 import { expect } from "vitest";
-import type { WatchBatch, WatchEvent } from "../../../src/storage/event.ts";
+import type { WatchBatch, WatchEvent } from "../../../src/model/event.ts";
 import type { Storage, WatchRequest, WatchStream } from "../../../src/storage/storage.ts";
 import { type PlainEvent, plainEvent } from "./model.ts";
 

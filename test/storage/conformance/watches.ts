@@ -1,6 +1,7 @@
 import { describe, expect } from "vitest";
+import type { Predicate } from "../../../src/model/predicate.ts";
 import type { Operation } from "../../../src/storage/memory/operation.ts";
-import type { Predicate, Scope } from "../../../src/storage/storage.ts";
+import type { Scope } from "../../../src/storage/storage.ts";
 import { Model } from "./model.ts";
 import { type Opened, put, remove, storageTest, type Traits, valueHas } from "./opened.ts";
 import { StreamReader } from "./stream-reader.ts";

@@ -1,6 +1,6 @@
 import { describe, expect } from "vitest";
-import type { Reason } from "../../../src/errors.ts";
-import type { StoredObject } from "../../../src/storage/object.ts";
+import type { Reason } from "../../../src/base/errors.ts";
+import type { StoredObject } from "../../../src/model/object.ts";
 import { type PlainObject, plainObject } from "./model.ts";
 import {
   bytes,

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { prefixRange } from "../../../src/storage/etcd/key-range.ts";
+import { prefixRange } from "../../../src/storage/etcd/client/key-range.ts";
+import { DecodedKeyValue } from "../../../src/storage/etcd/client/responses.ts";
 import { Lister } from "../../../src/storage/etcd/lister.ts";
-import { DecodedKeyValue } from "../../../src/storage/etcd/responses.ts";
 import type { ListRequest } from "../../../src/storage/storage.ts";
 import { linearizable } from "../conformance/opened.ts";
 

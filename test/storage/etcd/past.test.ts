@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
+import { type Clock, systemClock } from "../../../src/base/clock.ts";
 import { Cacher } from "../../../src/cacher/cacher.ts";
-import { fillTimeoutMs } from "../../../src/cacher/event-window.ts";
-import { type Clock, systemClock } from "../../../src/clock.ts";
+import { fillTimeoutMs } from "../../../src/cacher/state/event-window-backfill.ts";
+import type { WatchEvent } from "../../../src/model/event.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
-import type { WatchEvent } from "../../../src/storage/event.ts";
 import type { Storage, WatchRequest, WatchStream } from "../../../src/storage/storage.ts";
 import { short } from "../../cacher/objects.ts";
 import { startReady } from "../../cacher/ready.ts";

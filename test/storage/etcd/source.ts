@@ -1,7 +1,10 @@
 import { pino } from "pino";
-import { systemClock } from "../../../src/clock.ts";
-import { hasReason } from "../../../src/errors.ts";
-import { EtcdClient, type EtcdClientOptions } from "../../../src/storage/etcd/client.ts";
+import { systemClock } from "../../../src/base/clock.ts";
+import { hasReason } from "../../../src/base/errors.ts";
+import {
+  EtcdClient,
+  type EtcdClientOptions,
+} from "../../../src/storage/etcd/client/etcd-client.ts";
 import type { Operation } from "../../../src/storage/memory/operation.ts";
 import type { Etcd } from "../../etcd/etcd.ts";
 

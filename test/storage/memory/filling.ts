@@ -1,7 +1,7 @@
 import { pino } from "pino";
+import { systemClock } from "../../../src/base/clock.ts";
+import { hasReason } from "../../../src/base/errors.ts";
 import { Cacher } from "../../../src/cacher/cacher.ts";
-import { systemClock } from "../../../src/clock.ts";
-import { hasReason } from "../../../src/errors.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 
 /** What a store is filled with, and how. */

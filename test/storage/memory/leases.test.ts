@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest";
-import { WatchEvent } from "../../../src/storage/event.ts";
+import { WatchEvent } from "../../../src/model/event.ts";
+import { StoredObject } from "../../../src/model/object.ts";
 import { Leases } from "../../../src/storage/memory/leases.ts";
 import {
   MemoryStorage,
   type MemoryStorageOptions,
 } from "../../../src/storage/memory/memory-storage.ts";
 import type { Operation } from "../../../src/storage/memory/operation.ts";
-import { StoredObject } from "../../../src/storage/object.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { bytes, expectFailure, linearizable, remove } from "../conformance/opened.ts";
 

@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
-import { hasReason } from "../../../src/errors.ts";
+import { hasReason } from "../../../src/base/errors.ts";
 import {
   MemoryStorage,
   type MemoryStorageOptions,

@@ -1,4 +1,4 @@
-import { systemClock } from "../../../src/clock.ts";
+import { systemClock } from "../../../src/base/clock.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import { describeStorage } from "../conformance.ts";
 

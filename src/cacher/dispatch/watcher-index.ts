@@ -1,0 +1,159 @@
+import { WatchBatch, type WatchEvent } from "../../model/event.ts";
+import type { FieldReader } from "../request/object-attributes.ts";
+import type { HistoryNode } from "../state/event-node.ts";
+import type { Filter } from "../state/filter.ts";
+import type { CacheWatcher } from "../watch/cache-watcher.ts";
+
+/**
+ * The live watchers that see the same events: matching, batching and encoding is done once for all of
+ * them.
+ */
+export class WatcherGroup {
+  readonly filter: Filter;
+  /** In a Set, whose iteration goes on soundly while watchers come and go. */
+  readonly watchers = new Set<CacheWatcher>();
+  readonly #isFoundByField: boolean;
+  #pending: WatchEvent[] = [];
+
+  /** One that is found by a field is asked about keys that its filter may not include. */
+  constructor(filter: Filter, isFoundByField: boolean = false) {
+    this.filter = filter;
+    this.#isFoundByField = isFoundByField;
+  }
+
+  /** Whether there was nothing pending before and now is. `node` has an event. */
+  add(node: HistoryNode): boolean {
+    if (this.#isFoundByField && !this.filter.includes(node.event?.object.key ?? "")) return false;
+    const event = this.filter.select(node);
+    if (event === undefined) return false;
+    return this.#pending.push(event) === 1;
+  }
+
+  /**
+   * What is pending, cut between revisions into batches of about `maxBytes`, of which the last closes
+   * with `revision`.
+   */
+  takeBatches(revision: number, maxBytes: number): WatchBatch[] {
+    const events = this.#pending;
+    this.#pending = [];
+    const batches: WatchBatch[] = [];
+    let begin = 0;
+    let bytes = 0;
+    let last: WatchEvent | undefined;
+    for (const [i, event] of events.entries()) {
+      if (last !== undefined && bytes >= maxBytes && event.revision !== last.revision) {
+        batches.push(new WatchBatch(last.revision, events.slice(begin, i)));
+        begin = i;
+        bytes = 0;
+      }
+      bytes += event.weight;
+      last = event;
+    }
+    batches.push(new WatchBatch(revision, begin === 0 ? events : events.slice(begin)));
+    return batches;
+  }
+}
+
+/**
+ * The groups that are found at one place of the index, by the identity of their filter. In a Map, whose iteration
+ * goes on soundly while groups come and go.
+ */
+export type Groups = Map<string, WatcherGroup>;
+
+/**
+ * Finds the live watchers that an event concerns, so that what an event costs does not grow with those
+ * that it does not concern: by exact key, by the value of an indexed field where the filter demands one,
+ * and otherwise by key prefix.
+ */
+export class WatcherIndex {
+  readonly #read: FieldReader;
+  readonly #byKey = new Map<string, Groups>();
+  readonly #byField: ReadonlyMap<string, Map<string, Groups>>;
+  readonly #byPrefix = new Map<string, Groups>();
+  /** How many prefixes there are of each length: these are the beginnings of a key to look up. */
+  readonly #prefixLengths = new Map<number, number>();
+
+  /** `fields` are those that are indexed, `read` gets one out of an object. */
+  constructor(fields: readonly string[] = [], read: FieldReader = () => "") {
+    this.#byField = new Map(fields.map((field) => [field, new Map<string, Groups>()]));
+    this.#read = read;
+  }
+
+  add(watcher: CacheWatcher): void {
+    const { filter } = watcher;
+    const { places, at } = this.#placeOf(filter);
+    let groups = places.get(at);
+    if (groups === undefined) {
+      groups = new Map();
+      places.set(at, groups);
+      if (places === this.#byPrefix) this.#countLength(at.length, 1);
+    }
+    let group = groups.get(filter.identity);
+    if (group === undefined) {
+      group = new WatcherGroup(filter, places !== this.#byKey && places !== this.#byPrefix);
+      groups.set(filter.identity, group);
+    }
+    group.watchers.add(watcher);
+  }
+
+  /** Harmless if the watcher is not in here. */
+  remove(watcher: CacheWatcher): void {
+    const { filter } = watcher;
+    const { places, at } = this.#placeOf(filter);
+    const groups = places.get(at);
+    const group = groups?.get(filter.identity);
+    if (groups === undefined || group?.watchers.delete(watcher) !== true) return;
+    if (group.watchers.size > 0) return;
+    groups.delete(filter.identity);
+    if (groups.size > 0) return;
+    places.delete(at);
+    if (places === this.#byPrefix) this.#countLength(at.length, -1);
+  }
+
+  /**
+   * Adds to `found` the places whose groups are to be asked about the event, each once. Returns how many places
+   * were looked at.
+   */
+  find({ event, previous }: HistoryNode, found: Groups[]): number {
+    if (event === undefined) return 0;
+    const { key } = event.object;
+    push(this.#byKey.get(key), found);
+    for (const length of this.#prefixLengths.keys()) {
+      if (length <= key.length) push(this.#byPrefix.get(key.slice(0, length)), found);
+    }
+    for (const [field, byValue] of this.#byField) {
+      if (byValue.size === 0) continue;
+      const before = previous === undefined ? undefined : this.#read(previous, field);
+      // What is deleted has the fields that it had before.
+      const after = this.#read(event.object, field);
+      push(byValue.get(after), found);
+      if (before !== undefined && before !== after) push(byValue.get(before), found);
+    }
+    return 1 + this.#prefixLengths.size + this.#byField.size;
+  }
+
+  /** Whether watchers with this filter are asked about less than all that happens below a prefix. */
+  narrows(filter: Filter): boolean {
+    return this.#placeOf(filter).places !== this.#byPrefix;
+  }
+
+  /** Where the watchers of this filter are, and are looked for. */
+  #placeOf(filter: Filter): { readonly places: Map<string, Groups>; readonly at: string } {
+    if (filter.key !== undefined) return { places: this.#byKey, at: filter.key };
+    for (const [field, places] of this.#byField) {
+      const at = filter.selection?.exactField(field);
+      if (at !== undefined) return { places, at };
+    }
+    return { places: this.#byPrefix, at: filter.prefix };
+  }
+
+  #countLength(length: number, change: 1 | -1): void {
+    const count = (this.#prefixLengths.get(length) ?? 0) + change;
+    if (count === 0) this.#prefixLengths.delete(length);
+    else this.#prefixLengths.set(length, count);
+  }
+}
+
+function push(groups: Groups | undefined, found: Groups[]): void {
+  if (groups !== undefined) found.push(groups);
+}

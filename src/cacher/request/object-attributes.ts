@@ -1,0 +1,81 @@
+import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
+import type { AttributeReader } from "../../codec/attribute-reader.ts";
+import type { StoredObject } from "../../model/object.ts";
+import { type Attributes, noAttributes } from "../../selector/attributes.ts";
+import { parseFieldSelector } from "../../selector/parse-field-selector.ts";
+import { parseLabelSelector } from "../../selector/parse-label-selector.ts";
+import { SelectorError } from "../../selector/selector-error.ts";
+import { Selection } from "./selection.ts";
+
+/** What a resource's objects say about themselves, each read once, and what is to be found by it. */
+export class Attribution {
+  /** The fields that objects and watchers are found by. All of them are declared. */
+  readonly indexes: readonly string[];
+  readonly #reader: AttributeReader | undefined;
+
+  /** Without a reader objects say nothing. */
+  constructor(reader?: AttributeReader, indexes: readonly string[] = []) {
+    this.#reader = reader;
+    this.indexes = indexes;
+  }
+
+  /** How many values could not be decoded. */
+  get undecodable(): number {
+    return this.#reader?.undecodable ?? 0;
+  }
+
+  /** Read when it is first asked for, and kept with the object. */
+  of(object: StoredObject): Attributes {
+    if (this.#reader?.codec.hasAttributes !== true) return noAttributes;
+    object.attributes ??= this.#reader.attributesOf(object);
+    return object.attributes as Attributes;
+  }
+
+  readonly readField: FieldReader = (object, field) => this.of(object).fields.get(field) ?? "";
+
+  /**
+   * What the two selectors pick, undefined if both are empty: everything.
+   *
+   * Throws INVALID_REQUEST for what can't be parsed, for a field that the resource does not declare, and
+   * for any selector on a resource without attributes.
+   */
+  select(labelSelector: string, fieldSelector: string): Selection | undefined {
+    const labels = parse("label_selector", labelSelector, parseLabelSelector);
+    const fields = parse("field_selector", fieldSelector, parseFieldSelector);
+    if (labels.empty && fields.empty) return undefined;
+    const codec = this.#reader?.codec;
+    if (codec?.hasAttributes !== true) {
+      throw invalidRequest(
+        labels.empty ? "field_selector" : "label_selector",
+        "The objects of this resource have no labels and no fields to select by, as it has no codec: " +
+          "leave the selector out.",
+      );
+    }
+    for (const field of fields.fields) {
+      if (!codec.declaredFields.has(field)) throw undeclared(field, codec.declaredFields);
+    }
+    return new Selection(labels, fields, (object) => this.of(object));
+  }
+}
+
+function undeclared(field: string, declared: ReadonlySet<string>): WatchFanoutError {
+  const which = declared.size === 0 ? "none" : [...declared].sort().join(", ");
+  return invalidRequest(
+    "field_selector",
+    `This resource declares no field ${JSON.stringify(field)} to select by; it declares: ${which}.`,
+  );
+}
+
+function parse<T>(field: string, text: string, parser: (text: string) => T): T {
+  try {
+    return parser(text);
+  } catch (error) {
+    if (error instanceof SelectorError) {
+      throw invalidRequest(field, `${field} can't be read. ${error.message}`);
+    }
+    throw error;
+  }
+}
+
+/** What an index has to know of an object. Absent is the same as empty. */
+export type FieldReader = (object: StoredObject, field: string) => string;

@@ -1,0 +1,50 @@
+import type { StoredObject } from "../../model/object.ts";
+import type { FieldReader } from "../request/object-attributes.ts";
+import { OrderedState } from "./ordered-store.ts";
+
+/**
+ * The objects of a resource by the values of some of their fields, each value's in key order. Objects
+ * whose field is empty are not in it.
+ */
+export class FieldIndex {
+  readonly fields: readonly string[];
+  readonly #read: FieldReader;
+  readonly #byField: ReadonlyMap<string, Map<string, OrderedState>>;
+
+  constructor(fields: readonly string[], read: FieldReader) {
+    this.fields = fields;
+    this.#read = read;
+    this.#byField = new Map(fields.map((field) => [field, new Map<string, OrderedState>()]));
+  }
+
+  /** The objects that have this value; undefined if none has. Not to be changed. */
+  get(field: string, value: string): OrderedState | undefined {
+    return this.#byField.get(field)?.get(value);
+  }
+
+  /** `object` stands now in place of `previous`; either may be missing. */
+  replace(previous: StoredObject | undefined, object: StoredObject | undefined): void {
+    for (const [field, byValue] of this.#byField) {
+      const before = previous === undefined ? "" : this.#read(previous, field);
+      const after = object === undefined ? "" : this.#read(object, field);
+      if (before !== after && previous !== undefined) remove(byValue, before, previous.key);
+      if (object !== undefined && after !== "") add(byValue, after, object);
+    }
+  }
+}
+
+function add(byValue: Map<string, OrderedState>, value: string, object: StoredObject): void {
+  let objects = byValue.get(value);
+  if (objects === undefined) {
+    objects = new OrderedState();
+    byValue.set(value, objects);
+  }
+  objects.set(object);
+}
+
+function remove(byValue: Map<string, OrderedState>, value: string, key: string): void {
+  const objects = byValue.get(value);
+  if (objects === undefined) return;
+  objects.delete(key);
+  if (objects.size === 0) byValue.delete(value);
+}

@@ -1,0 +1,204 @@
+import type { Clock } from "../../base/clock.ts";
+import { SharedWork, type TimeSlicedWork } from "../../base/time-slices.ts";
+import type { StoredObject } from "../../model/object.ts";
+import type { HistoryNode } from "./event-node.ts";
+import type { OrderedState } from "./ordered-store.ts";
+import {
+  markOf,
+  type RetainedState,
+  type RetainedStates,
+  type StateMark,
+} from "./retained-snapshots.ts";
+import type { WatchCache } from "./watch-cache.ts";
+
+/** How many events are undone at the most to get at a state; beyond that the storage is asked. */
+const maxUndone = 10_000;
+/** How many events are undone, and how many are only looked at, between two yields. */
+const undonePerStep = 128;
+const lookedAtPerStep = 2_048;
+/** How many states are kept for the next page of a listing. */
+const maxKept = 64;
+/** For how long after its last use a state is kept, and after it was made at the most, in milliseconds. */
+const keptForMs = 30_000;
+const maxAgeMs = 5 * 60_000;
+/** Of how many pages that are to come it is kept how many objects follow, for each state. */
+const maxPages = 64;
+/** Of what is asked for in a page to come, in UTF-16 units: beyond that it is counted again. */
+const maxPageName = 1_024;
+
+/** A state of the past, for good. */
+export interface PastState {
+  readonly state: OrderedState;
+  readonly mark: StateMark;
+}
+
+interface KeptState extends PastState, RetainedState {
+  readonly madeAt: number;
+  usedAt: number;
+  /** How many objects follow a key among those with a prefix, by both: what the next page begins with. */
+  readonly following: Map<string, number>;
+}
+
+/**
+ * The states that were: taken when a listing begins and is not done with its first page, or made by undoing
+ * what came since. They share all but what has changed with the current one, which RetainedStates bounds.
+ */
+export class PastStates {
+  readonly #cache: WatchCache;
+  readonly #clock: Clock;
+  readonly #retained: RetainedStates;
+  /** By the revision that was asked for, the one used longest ago first. */
+  readonly #kept = new Map<number, KeptState>();
+  /** Those that are being made, by the same. */
+  readonly #making = new Map<number, SharedWork<PastState>>();
+
+  constructor(cache: WatchCache, clock: Clock, retained: RetainedStates) {
+    this.#cache = cache;
+    this.#clock = clock;
+    this.#retained = retained;
+  }
+
+  /**
+   * The state at `revision`, which the cache has reached. Undefined where history no longer has what came
+   * since, or that is too much to undo. Whoever asks for the same undoes it together.
+   */
+  *at(revision: number): TimeSlicedWork<PastState | undefined> {
+    const kept = this.#kept.get(revision);
+    if (kept !== undefined) return this.#touch(revision, kept);
+    let making = this.#making.get(revision);
+    if (making === undefined) {
+      const { history } = this.#cache;
+      const node = history.find(revision);
+      if (node === undefined || history.newest.sequence - node.sequence > maxUndone) {
+        return undefined;
+      }
+      making = new SharedWork(this.#make(revision, node), () => this.#making.delete(revision));
+      this.#making.set(revision, making);
+    }
+    return yield* making.join();
+  }
+
+  /**
+   * The object as it was at `revision`, which the cache has reached, in `object`; undefined where history no longer
+   * has what came since. Makes no state of all the others: it is what was before its first change since.
+   */
+  *objectAt(
+    key: string,
+    revision: number,
+  ): TimeSlicedWork<{ readonly object: StoredObject | undefined } | undefined> {
+    const kept = this.#kept.get(revision);
+    if (kept !== undefined) return { object: this.#touch(revision, kept).state.get(key) };
+    let node = this.#cache.history.find(revision);
+    if (node === undefined) return undefined;
+    const newest = this.#cache.state.get(key);
+    if (newest !== undefined && newest.modRevision <= revision) return { object: newest };
+    yield;
+    let steps = 0;
+    for (; node.next !== undefined; node = node.next) {
+      if (node.next.event?.object.key === key) return { object: node.next.previous };
+      if (++steps % lookedAtPerStep === 0) yield;
+    }
+    return { object: this.#cache.state.get(key) };
+  }
+
+  /** Someone will come back for this state, by this revision. */
+  keep(revision: number, past: PastState): void {
+    const kept = this.#kept.get(revision);
+    if (kept !== undefined) this.#touch(revision, kept);
+    else this.#add(revision, past);
+  }
+
+  /** How many objects follow, as `expectPage` was told; undefined if it was not, or long ago. */
+  following(revision: number, prefix: string, startAfter: string): number | undefined {
+    return this.#kept.get(revision)?.following.get(pageAt(prefix, startAfter));
+  }
+
+  /** A page that begins there is to be asked for. */
+  expectPage(revision: number, prefix: string, startAfter: string, following: number): void {
+    const known = this.#kept.get(revision)?.following;
+    const page = pageAt(prefix, startAfter);
+    if (known === undefined || page.length > maxPageName) return;
+    known.set(page, following);
+    for (const oldest of known.keys()) {
+      if (known.size <= maxPages) break;
+      known.delete(oldest);
+    }
+  }
+
+  /** Lets go of those that nobody has come back for, and of those that are kept for too long. */
+  expire(): void {
+    const now = this.#clock.now();
+    for (const [revision, { usedAt, madeAt }] of this.#kept) {
+      if (now - usedAt > keptForMs || now - madeAt > maxAgeMs) this.#drop(revision);
+    }
+  }
+
+  /** Lets go of all: the cache holds another history. */
+  clear(): void {
+    for (const revision of this.#kept.keys()) this.#drop(revision);
+    this.#making.clear();
+  }
+
+  *#make(revision: number, node: HistoryNode): TimeSlicedWork<PastState> {
+    const { epoch } = this.#cache;
+    const mark = markOf(this.#cache, node);
+    const state = yield* undo(this.#cache.state, node, this.#cache.history.newest);
+    const past = { state, mark };
+    if (epoch === this.#cache.epoch) this.keep(revision, past);
+    return past;
+  }
+
+  #touch(revision: number, kept: KeptState): KeptState {
+    kept.usedAt = this.#clock.now();
+    this.#kept.delete(revision);
+    this.#kept.set(revision, kept);
+    return kept;
+  }
+
+  #add(revision: number, { state, mark }: PastState): void {
+    const now = this.#clock.now();
+    const kept: KeptState = {
+      ...{ state, mark, usedAt: now, madeAt: now, following: new Map() },
+      ...{ isSpare: true, evict: () => this.#drop(revision) },
+    };
+    this.#kept.set(revision, kept);
+    this.#retained.add(kept);
+    for (const oldest of this.#kept.keys()) {
+      if (this.#kept.size <= maxKept) break;
+      this.#drop(oldest);
+    }
+  }
+
+  #drop(revision: number): void {
+    const kept = this.#kept.get(revision);
+    if (kept === undefined) return;
+    this.#kept.delete(revision);
+    this.#retained.delete(kept);
+  }
+}
+
+function pageAt(prefix: string, startAfter: string): string {
+  return JSON.stringify([prefix, startAfter]);
+}
+
+/** `current`, whose newest event is that of `newest`, as it was when `node` was the newest. */
+function* undo(
+  current: OrderedState,
+  node: HistoryNode,
+  newest: HistoryNode,
+): TimeSlicedWork<OrderedState> {
+  const state = current.snapshot();
+  const undone = new Set<string>();
+  let steps = 0;
+  for (let last = node; last !== newest && last.next !== undefined; last = last.next) {
+    const { event, previous } = last.next;
+    if (++steps % undonePerStep === 0) yield;
+    const key = event?.object.key;
+    // What was before the first of a key's events is what stood then.
+    if (key === undefined || undone.has(key)) continue;
+    undone.add(key);
+    if (previous === undefined) state.delete(key);
+    else state.set(previous);
+  }
+  return state;
+}

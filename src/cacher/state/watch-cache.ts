@@ -1,0 +1,191 @@
+import type { Clock } from "../../base/clock.ts";
+import { type WatchBatch, WatchEvent } from "../../model/event.ts";
+import { heldWeight, type StoredObject } from "../../model/object.ts";
+import { WatcherIndex } from "../dispatch/watcher-index.ts";
+import { Attribution } from "../request/object-attributes.ts";
+import type { Selection } from "../request/selection.ts";
+import type { Difference } from "./diff.ts";
+import { History, type HistoryBounds } from "./event-window.ts";
+import { FieldIndex } from "./field-index.ts";
+import { OrderedState } from "./ordered-store.ts";
+
+/**
+ * The current state of a resource and its recent history, which change together in one synchronous
+ * step: whoever reads sees a revision wholly or not at all.
+ */
+export class WatchCache {
+  readonly #clock: Clock;
+  readonly #bounds: HistoryBounds;
+  readonly #attribution: Attribution;
+  #state = new OrderedState();
+  #index: FieldIndex;
+  #history: History;
+  #revision = 0;
+  #objectBytes = 0;
+  #unknownDeletes = 0;
+  #historyId = "";
+  #epoch = 0;
+
+  constructor(bounds: HistoryBounds, clock: Clock, attribution: Attribution = new Attribution()) {
+    this.#bounds = bounds;
+    this.#clock = clock;
+    this.#attribution = attribution;
+    this.#index = this.#makeIndex();
+    this.#history = new History(bounds, clock, 0);
+  }
+
+  get state(): OrderedState {
+    return this.#state;
+  }
+
+  /**
+   * The smallest part of the state, in key order, in which everything is that the selection picks: by an
+   * indexed field where it demands a value of one, otherwise all of it.
+   */
+  stateFor(selection: Selection | undefined): OrderedState {
+    for (const field of this.#index.fields) {
+      const value = selection?.exactField(field);
+      // Objects without a value are not in the index.
+      if (value === undefined || value === "") continue;
+      return this.#index.get(field, value) ?? new OrderedState();
+    }
+    return this.#state;
+  }
+
+  /** An index of watchers by the same fields as the state's. */
+  makeWatcherIndex(): WatcherIndex {
+    return new WatcherIndex(this.#attribution.indexes, this.#attribution.readField);
+  }
+
+  get history(): History {
+    return this.#history;
+  }
+
+  /** The history that the revisions belong to; empty where that can't be known. */
+  get historyId(): string {
+    return this.#historyId;
+  }
+
+  /** Grows whenever the state is replaced: what was read before may be of another history. */
+  get epoch(): number {
+    return this.#epoch;
+  }
+
+  /** Everything up to and including this revision has been taken in. */
+  get revision(): number {
+    return this.#revision;
+  }
+
+  /** The revision of the last event: the state has been the same ever since. */
+  get changedAt(): number {
+    return this.#history.newest.revision;
+  }
+
+  /** The weight of the current objects, in bytes. */
+  get objectBytes(): number {
+    return this.#objectBytes;
+  }
+
+  /** How many deletions were of keys that the cache did not have, which is never right. */
+  get unknownDeletes(): number {
+    return this.#unknownDeletes;
+  }
+
+  /**
+   * Takes the whole state at `revision` in place of all that is held. History begins anew; `difference`,
+   * if given, leads there from the one so far.
+   */
+  replace(
+    objects: readonly StoredObject[],
+    revision: number,
+    historyId: string = "",
+    difference?: readonly Difference[],
+  ): void {
+    const state = OrderedState.of(objects);
+    const index = this.#makeIndex();
+    let bytes = 0;
+    for (const object of objects) {
+      this.#attribution.of(object);
+      index.replace(undefined, object);
+      bytes += heldWeight(object);
+    }
+    this.#state = state;
+    this.#index = index;
+    this.#objectBytes = bytes;
+    this.#epoch++;
+    this.#revision = revision;
+    this.#historyId = historyId;
+    this.#history =
+      difference === undefined
+        ? new History(this.#bounds, this.#clock, revision)
+        : this.#history.succeed(revision, difference);
+  }
+
+  /** The id of the history that is held has become known. */
+  identify(historyId: string): void {
+    this.#historyId = historyId;
+  }
+
+  /**
+   * Takes what came next.
+   *
+   * Throws if it is not what comes next, which would be a fault of the source: a revision that has been
+   * taken in already, revisions out of order, or events beyond the batch's resume point. Nothing of the
+   * batch has been taken in then.
+   */
+  apply(batch: WatchBatch): void {
+    this.#checkFollows(batch);
+    const now = this.#clock.now();
+    for (const event of batch.events) this.#applyEvent(event, now);
+    const revision = batch.revision;
+    if (revision !== undefined && revision > this.#revision) this.#revision = revision;
+  }
+
+  #checkFollows({ events, revision }: WatchBatch): void {
+    let last = this.#revision;
+    for (const event of events) {
+      if (event.revision <= this.#revision || event.revision < last) {
+        throw new Error(
+          `The storage repeated revision ${event.revision} of ${JSON.stringify(event.object.key)}: ` +
+            `the cache is at ${last} already.`,
+        );
+      }
+      last = event.revision;
+    }
+    if (events.length > 0 && (revision === undefined || revision < last)) {
+      throw new Error(
+        `The storage delivered revision ${last} in a batch whose resume point is ${revision ?? "none"}.`,
+      );
+    }
+  }
+
+  #applyEvent(event: WatchEvent, now: number): void {
+    const { object } = event;
+    const previous = this.#state.get(object.key);
+    if (event.type === "DELETED") {
+      if (previous === undefined) {
+        this.#unknownDeletes++;
+        return;
+      }
+      this.#state.delete(object.key);
+      this.#index.replace(previous, undefined);
+      this.#objectBytes -= heldWeight(previous);
+      const deleted = previous.deletedAt(event.revision);
+      this.#history.append(new WatchEvent("DELETED", deleted, undefined), previous, now);
+      return;
+    }
+    this.#attribution.of(object);
+    this.#state.set(object);
+    this.#index.replace(previous, object);
+    this.#objectBytes += heldWeight(object) - (previous === undefined ? 0 : heldWeight(previous));
+    const type = previous === undefined ? "ADDED" : "MODIFIED";
+    // The event as it came has the weight that the object had before its attributes were read.
+    const isSame = event.type === type && event.previous === undefined;
+    const known = isSame && event.weight === heldWeight(object);
+    this.#history.append(known ? event : new WatchEvent(type, object, undefined), previous, now);
+  }
+
+  #makeIndex(): FieldIndex {
+    return new FieldIndex(this.#attribution.indexes, this.#attribution.readField);
+  }
+}

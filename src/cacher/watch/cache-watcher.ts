@@ -1,0 +1,299 @@
+import type { WatchFanoutError } from "../../base/errors.ts";
+import { WatchBatch } from "../../model/event.ts";
+import type { WatchStream } from "../../storage/storage.ts";
+import { FoldReader } from "../catch-up/coalesced-cursor.ts";
+import { type Behind, HistoryReader } from "../catch-up/event-window-cursor.ts";
+import type { InitialState } from "../catch-up/initial-state.ts";
+import { WatcherInput } from "../dispatch/watcher-buffer.ts";
+import type { HistoryNode } from "../state/event-node.ts";
+import type { Filter } from "../state/filter.ts";
+import type { WatcherHost, WatcherState, WatcherWishes } from "./watcher-context.ts";
+
+/**
+ * One watch on a Cacher: a bounded input between the dispatcher, which never waits, and a reader, who
+ * may take as long as history lasts.
+ *
+ * While it is live it holds nothing but its input. When it is behind it holds one node of history or, of
+ * LATEST_STATE, the fold of what came after one, from which it goes on at its reader's pace.
+ */
+export class CacheWatcher implements WatchStream {
+  readonly filter: Filter;
+  readonly wishes: WatcherWishes;
+  readonly #host: WatcherHost;
+  #state: WatcherState = "starting";
+  readonly #input = new WatcherInput();
+  #initial: InitialState | undefined;
+  /** While not live: what has still to be dealt with. */
+  #behind: Behind | undefined;
+  /** Whether history is kept for it beyond the window, as it has not been level since it began. */
+  #owed = false;
+  #bookmarkWanted = false;
+  #onEnd: (() => void) | undefined;
+  #end: Error | null | undefined;
+  #listener: (() => void) | undefined;
+  /** Whether the reader has found nothing, or not looked yet, and is to be told of something new. */
+  #armed = true;
+
+  /** The resume point of the last batch that was put in or handed out; 0 before the first. */
+  position = 0;
+  /** Grows with what the reader takes and passes on. */
+  taken = 0;
+  /** The round of the dispatcher in which it became live, of which it has had everything. */
+  joinedRound = 0;
+  /** Whether an index narrows what it is offered; the dispatcher knows. */
+  isNarrow = false;
+  /** What the patrol saw on its last walk; see there. */
+  seenPosition = 0;
+  seenTaken = 0;
+  movedAt: number;
+  takenAt: number;
+  deadlineBookmarked = false;
+
+  constructor(filter: Filter, wishes: WatcherWishes, host: WatcherHost, now: number) {
+    this.filter = filter;
+    this.wishes = wishes;
+    this.#host = host;
+    this.movedAt = now;
+    this.takenAt = now;
+  }
+
+  get state(): WatcherState {
+    return this.#state;
+  }
+
+  /** How much waits for its reader: in batches, and in bytes by weight. */
+  get input(): Pick<WatcherInput, "length" | "bytes"> {
+    return this.#input;
+  }
+
+  get ended(): Error | null | undefined {
+    return this.#input.length > 0 ? undefined : this.#end;
+  }
+
+  /** Whether its reader could take something. */
+  get waits(): boolean {
+    if (this.#input.length > 0) return true;
+    if (this.#armed && this.taken > 0) return false;
+    return this.#state === "initial" || this.#state === "catching up" || this.#state === "stalled";
+  }
+
+  onReadable(listener: () => void): void {
+    this.#listener = listener;
+  }
+
+  read(): WatchBatch | undefined {
+    this.#armed = false;
+    const batch = this.#input.take() ?? this.#make();
+    if (batch === undefined) this.#armed = true;
+    else this.taken++;
+    return batch;
+  }
+
+  accepted(): void {
+    this.taken++;
+  }
+
+  close(): void {
+    this.#finish(null);
+    this.#input.clear();
+    this.#notify();
+  }
+
+  /** Ends the stream with `error` once the reader has taken what is in the input. */
+  fail(error: WatchFanoutError): void {
+    if (this.#state === "ended") return;
+    this.#finish(error);
+    this.#notify();
+  }
+
+  /** As `fail`, but for its reader, who hears of it when it is poked. */
+  failUntold(error: WatchFanoutError): void {
+    this.#finish(error);
+  }
+
+  /**
+   * Ends the stream with `error` and drops what the reader has not taken. Tells the reader in any case:
+   * it may be stuck with what it took last, and has to know that there will be no more.
+   */
+  abandon(error: WatchFanoutError): void {
+    this.#input.clear();
+    this.#armed = true;
+    this.#finish(error);
+    this.#notify();
+  }
+
+  /** Puts `batch` in front of all else: the answer that a watch begins with. */
+  open(batch: WatchBatch): void {
+    if (this.#state !== "ended") this.#put(batch);
+  }
+
+  /** Begins with the state. What comes after it is set by `follow`, before or after it is complete. */
+  beginInitial(initial: InitialState): void {
+    if (this.#state === "ended") return;
+    this.#initial = initial;
+    this.#owed = true;
+    this.#state = "initial";
+    this.#notify();
+  }
+
+  /** Goes on after `node`, everything up to which the reader has or did not ask for. */
+  follow(node: HistoryNode): void {
+    if (this.#state === "ended") return;
+    this.#fallBehind(node);
+    if (this.#initial !== undefined) return;
+    this.#state = "catching up";
+    this.#notify();
+  }
+
+  /** Has `listener` called when the stream ends, after those before it; at once if it has. */
+  whenEnded(listener: () => void): void {
+    const before = this.#onEnd;
+    this.#onEnd = () => {
+      before?.();
+      listener();
+    };
+    if (this.#state === "ended") listener();
+  }
+
+  /** Is called when there may be more to take: a page of the state, a round of the dispatcher. */
+  poke(): void {
+    this.#notify();
+  }
+
+  /** Takes a batch, unless the input is full. Only when live. */
+  offer(batch: WatchBatch): boolean {
+    // Its reader may have closed it when it was told of the batch before.
+    if (this.#state !== "live") return false;
+    if (!this.#input.hasRoom(batch, this.#host.dispatcher.inputBounds(this))) return false;
+    this.#put(batch);
+    return true;
+  }
+
+  /** The input was full, or there is more to it than a batch: what comes after `node` is to be fetched. */
+  stall(node: HistoryNode): void {
+    if (this.#state !== "live") return;
+    this.#state = "stalled";
+    this.#fallBehind(node);
+  }
+
+  /**
+   * Moves the resume point to that of `bookmark`. Only what is live and has room gets one: whoever is
+   * behind will have its resume point moved by what it is behind with.
+   */
+  bookmark(bookmark: WatchBatch): boolean {
+    const { revision } = bookmark;
+    if (this.#state !== "live" || revision === undefined || revision < this.position) return false;
+    if (!this.#input.renewBookmark(bookmark)) return this.offer(bookmark);
+    this.position = revision;
+    return true;
+  }
+
+  /** As `bookmark`; where the watcher is behind or its input full, once it no longer is. */
+  requestBookmark(bookmark: WatchBatch): void {
+    if (!this.bookmark(bookmark)) this.#bookmarkWanted = true;
+  }
+
+  /**
+   * Ends the stream if it is further behind than is kept for it. One of LATEST_STATE is not ended: what it has
+   * missed is folded, so that history can let go of it.
+   */
+  checkWindow(): void {
+    this.#behind?.checkWindow();
+  }
+
+  #make(): WatchBatch | undefined {
+    if (this.#initial !== undefined && this.#state === "initial") {
+      const batch = this.#initial.next();
+      if (batch?.initialEventsEnd === true) {
+        this.#initial = undefined;
+        this.#state = this.#behind === undefined ? "starting" : "catching up";
+      }
+      if (batch?.revision !== undefined) this.position = batch.revision;
+      return batch;
+    }
+    if (this.#state === "stalled") this.#state = "catching up";
+    if (this.#state === "live") return this.#lateBookmark();
+    return this.#state === "catching up" ? this.#catchUp() : undefined;
+  }
+
+  /** The bookmark that the input had no room for. */
+  #lateBookmark(): WatchBatch | undefined {
+    if (!this.#bookmarkWanted) return undefined;
+    const { bookmark, settledRevision } = this.#host.dispatcher;
+    this.#bookmarkWanted = false;
+    if (settledRevision < this.position) return undefined;
+    this.position = settledRevision;
+    return bookmark;
+  }
+
+  /** The next batch of what it is behind with; becomes live where there is no more. */
+  #catchUp(): WatchBatch | undefined {
+    const taken = this.#behind?.next();
+    if (taken === undefined) return undefined;
+    if (taken.isLevel) this.#join();
+    const batch = taken.batch ?? (taken.isLevel ? this.#news() : undefined);
+    if (batch?.revision !== undefined) this.position = batch.revision;
+    if (taken.isLevel) this.#checkNews();
+    return batch;
+  }
+
+  /** How far it has come by becoming live, if it wants to know. */
+  #news(): WatchBatch | undefined {
+    const { revision } = this.#host.dispatcher;
+    const news = this.wishes.eagerBookmarks && revision > this.position;
+    const wanted = this.#bookmarkWanted && revision >= this.position;
+    return news || wanted ? new WatchBatch(revision, []) : undefined;
+  }
+
+  /** What it has been told on becoming live may be of a moment ago. */
+  #checkNews(): void {
+    const isBehind = this.position < this.#host.dispatcher.revision;
+    this.#bookmarkWanted = isBehind && (this.#bookmarkWanted || this.wishes.eagerBookmarks);
+  }
+
+  #join(): void {
+    this.#state = "live";
+    this.#behind?.drop();
+    this.#behind = undefined;
+    this.#owed = false;
+    this.#host.dispatcher.join(this);
+  }
+
+  /** Has to deal with what comes after `node` by itself. */
+  #fallBehind(node: HistoryNode): void {
+    this.#behind =
+      this.wishes.delivery === "LATEST_STATE"
+        ? new FoldReader(this, this.#host, node)
+        : new HistoryReader(this, this.#host, node, this.#owed);
+  }
+
+  #put(batch: WatchBatch): void {
+    this.#input.put(batch);
+    if (batch.revision !== undefined) this.position = batch.revision;
+    this.#notify();
+  }
+
+  #finish(end: Error | null): void {
+    if (this.#state === "ended") return;
+    this.#state = "ended";
+    this.#end = end;
+    this.#behind?.drop();
+    this.#behind = undefined;
+    this.#initial?.drop?.();
+    this.#initial = undefined;
+    this.#host.forget(this, end);
+    this.#onEnd?.();
+  }
+
+  #notify(): void {
+    if (!this.#armed || this.#listener === undefined) return;
+    this.#armed = false;
+    try {
+      this.#listener();
+    } catch (error) {
+      // The fault of one reader must not reach the dispatcher, and with it all the others.
+      this.#input.clear();
+      this.#finish(this.#host.listenerFailed(error));
+    }
+  }
+}

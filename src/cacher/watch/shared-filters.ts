@@ -1,0 +1,67 @@
+import type { CacheWatchRequest } from "../request/request.ts";
+import type { Selection } from "../request/selection.ts";
+import { Filter } from "../state/filter.ts";
+
+interface Shared<T> {
+  readonly value: T;
+  holders: number;
+}
+
+/**
+ * The filters of all watches that are open. Watches that ask for the same have one filter, and filters that pick
+ * by the same requirements have one selection: a hundred thousand watches by one selector keep it once. A filter
+ * is in here for as long as a watch holds it.
+ */
+export class SharedFilters {
+  readonly #filters = new Map<string, Shared<Filter>>();
+  readonly #selections = new Map<string, Shared<Selection>>();
+
+  /** How many different filters there are. */
+  get filters(): number {
+    return this.#filters.size;
+  }
+
+  /** How many different selections there are. */
+  get selections(): number {
+    return this.#selections.size;
+  }
+
+  /** The filter of the request, to be held until `release` is called as many times. */
+  acquire(request: CacheWatchRequest): Filter {
+    const selection = this.#selectionOf(request);
+    const asked = new Filter({ ...request, selection });
+    const shared = this.#filters.get(asked.identity);
+    if (shared !== undefined) {
+      shared.holders++;
+      return shared.value;
+    }
+    this.#filters.set(asked.identity, { value: asked, holders: 1 });
+    if (selection !== undefined) hold(this.#selections, selection.canonical, selection);
+    return asked;
+  }
+
+  /** One of those who acquired the filter no longer needs it. */
+  release({ identity, selection }: Filter): void {
+    if (!letGo(this.#filters, identity) || selection === undefined) return;
+    letGo(this.#selections, selection.canonical);
+  }
+
+  #selectionOf({ selection }: CacheWatchRequest): Selection | undefined {
+    if (selection === undefined) return undefined;
+    return this.#selections.get(selection.canonical)?.value ?? selection;
+  }
+}
+
+function hold<T>(shared: Map<string, Shared<T>>, name: string, value: T): void {
+  const known = shared.get(name);
+  if (known === undefined) shared.set(name, { value, holders: 1 });
+  else known.holders++;
+}
+
+/** Whether nobody holds it any more. */
+function letGo<T>(shared: Map<string, Shared<T>>, name: string): boolean {
+  const known = shared.get(name);
+  if (known === undefined) return false;
+  known.holders--;
+  return known.holders === 0 && shared.delete(name);
+}

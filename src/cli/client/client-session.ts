@@ -1,0 +1,116 @@
+import { readFile } from "node:fs/promises";
+import type { Readable, Writable } from "node:stream";
+import { invalidRequest } from "../../base/errors.ts";
+import type { ClientTls } from "../../client/calls/endpoints.ts";
+import { type Client, connect } from "../../client/client.ts";
+import { exitCodeOf } from "../output/exit-codes.ts";
+import { Output, OutputClosed } from "../output/output.ts";
+import { printableText } from "../output/printable.ts";
+import type { ClientOptions } from "./client-options.ts";
+
+/** What a client command has of the process that it runs in. */
+export interface ClientIo {
+  readonly stdin: Readable & { readonly isTTY?: boolean | undefined };
+  readonly stdout: Writable & {
+    readonly isTTY?: boolean | undefined;
+    readonly columns?: number | undefined;
+  };
+  readonly stderr: Writable;
+  /** Calls back when the user asks to stop, once. The function that it returns ends that. */
+  onInterrupt(listener: () => void): () => void;
+  /** Sets the code that the process will exit with. */
+  exitWith(code: number): void;
+}
+
+export const processIo: ClientIo = {
+  stdin: process.stdin,
+  stdout: process.stdout,
+  stderr: process.stderr,
+  onInterrupt: (listener) => {
+    const stop = (): void => {
+      process.off("SIGINT", onSignal).off("SIGTERM", onSignal);
+    };
+    // A second signal is Node's to act on: output that nobody reads would hold the command for ever.
+    const onSignal = (): void => {
+      stop();
+      listener();
+    };
+    process.on("SIGINT", onSignal).on("SIGTERM", onSignal);
+    return stop;
+  },
+  exitWith: (code) => {
+    process.exitCode = code;
+  },
+};
+
+/** What a command works with while it runs. */
+export interface Session {
+  readonly client: Client;
+  readonly output: Output;
+  readonly io: ClientIo;
+  /** Tells the user something beside the output. */
+  say(message: string): void;
+}
+
+/** Connects, does the work, and turns what comes of it into messages and the exit code. */
+export async function runSession(
+  io: ClientIo,
+  options: ClientOptions,
+  work: (session: Session) => Promise<void>,
+): Promise<void> {
+  const say = (message: string): void => {
+    io.stderr.write(`watch-fanout: ${printableText(message)}\n`);
+  };
+  // The clock's timers let the process go, and a watch that waits to reconnect has nothing else.
+  const alive = setInterval(() => {}, 2 ** 30);
+  let client: Client | undefined;
+  try {
+    client = connect({
+      address: options.address,
+      tls: await readTls(options),
+      timeoutMs: options.timeout,
+      // Who sits at a terminal asks again himself. Each server is asked once.
+      maxAttempts: options.address.length,
+    });
+    const output = new Output(io.stdout);
+    await work({ client, output, io, say });
+    await output.flush();
+  } catch (error) {
+    if (error instanceof OutputClosed) return;
+    say(error instanceof Error ? error.message : String(error));
+    io.exitWith(exitCodeOf(error));
+  } finally {
+    clearInterval(alive);
+    client?.close();
+  }
+}
+
+async function readTls(options: ClientOptions): Promise<ClientTls | undefined> {
+  const { tls, tlsCa, tlsClientCert, tlsClientKey, tlsServerName } = options;
+  if ((tlsClientCert === undefined) !== (tlsClientKey === undefined)) {
+    throw invalidRequest(
+      "tls",
+      "--tls-client-cert and --tls-client-key go together: give both or neither.",
+    );
+  }
+  const given = [tlsCa, tlsClientCert, tlsClientKey, tlsServerName].some(
+    (option) => option !== undefined,
+  );
+  if (tls !== true && !given) return undefined;
+  return {
+    ca: await readPem("--tls-ca", tlsCa),
+    cert: await readPem("--tls-client-cert", tlsClientCert),
+    key: await readPem("--tls-client-key", tlsClientKey),
+    serverName: tlsServerName,
+  };
+}
+
+async function readPem(flag: string, path: string | undefined): Promise<Buffer | undefined> {
+  if (path === undefined) return undefined;
+  try {
+    return await readFile(path);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw invalidRequest("tls", `${flag} can't be read: ${reason}.`);
+  }
+}

@@ -1,0 +1,67 @@
+import type { ObjectResult, Page } from "../../client/calls/results.ts";
+import type { StoredObject } from "../../model/object.ts";
+import { printableBytes, printableText } from "../output/printable.ts";
+import { objectResultJson, pageJson } from "../output/proto-json.ts";
+import { Table, type TableOptions } from "../output/table.ts";
+import type { Format } from "./client-options.ts";
+import type { ClientIo, Session } from "./client-session.ts";
+
+/** A terminal gets lines no longer than it is wide, and colours unless NO_COLOR (no-color.org). */
+export function tableOptions({ stdout }: ClientIo): TableOptions {
+  if (stdout.isTTY !== true) return { colours: false };
+  const { NO_COLOR = "", TERM = "" } = process.env;
+  return { columns: stdout.columns, colours: NO_COLOR === "" && TERM !== "dumb" };
+}
+
+export function objectTable(io: ClientIo): Table {
+  return new Table(["KEY", "REVISION", "VERSION", "VALUE"], tableOptions(io));
+}
+
+export function objectRow(object: StoredObject): string[] {
+  return [
+    printableText(object.key),
+    String(object.modRevision),
+    String(object.version),
+    printableBytes(object.value),
+  ];
+}
+
+/** Prints one object. As `value`: its bytes and nothing else, so that they arrive as they are. */
+export async function printObject(
+  { output, io }: Session,
+  format: Format,
+  result: ObjectResult,
+): Promise<void> {
+  switch (format) {
+    case "json":
+      return output.write(objectResultJson(result));
+    case "table":
+      return output.write(objectTable(io).format([objectRow(result.object)]));
+    case "value":
+      await output.write(result.object.value);
+      // A prompt is to begin on a line of its own.
+      if (io.stdout.isTTY === true) await output.write("\n");
+  }
+}
+
+/** Prints pages as they come. As `value`: each object's bytes, and a line end. */
+export async function printPages(
+  { output, io }: Session,
+  format: Format,
+  pages: AsyncIterable<Page>,
+): Promise<void> {
+  const table = objectTable(io);
+  for await (const page of pages) {
+    if (format === "json") await output.write(pageJson(page));
+    else if (format === "table") await output.write(table.format(page.items.map(objectRow)));
+    else for (const item of page.items) await printValueLine(output, item);
+  }
+}
+
+export async function printValueLine(
+  output: Session["output"],
+  object: StoredObject,
+): Promise<void> {
+  await output.write(object.value);
+  await output.write("\n");
+}

@@ -1,0 +1,107 @@
+import { createReadStream } from "node:fs";
+import type { Readable } from "node:stream";
+import type { Command } from "commander";
+import { invalidRequest, WatchFanoutError } from "../../base/errors.ts";
+import {
+  addClientOptions,
+  addHistoryOption,
+  type ClientOptions,
+  type HistoryOptions,
+  leaseId,
+  timeToLive,
+  usageError,
+  wholeNumber,
+} from "./client-options.ts";
+import { type ClientIo, runSession } from "./client-session.ts";
+import { printObject } from "./object-output.ts";
+
+interface PutOptions extends ClientOptions, HistoryOptions {
+  readonly file?: string;
+  readonly expectedModRevision?: number;
+  readonly lease?: bigint;
+  /** Milliseconds. */
+  readonly ttl?: number;
+}
+
+/** Far above what any store takes, and far below what this process can hold. */
+const maxInputBytes = 64 * 1024 * 1024;
+
+/** Adds `put`. */
+export function addPut(program: Command, io: ClientIo): void {
+  const command = program
+    .command("put")
+    .description("Create or replace an object.")
+    .argument("<key>", "the object's key, relative to the resource's prefix")
+    .argument("[value]", "its new value; - or nothing: read it from standard input")
+    .option("--file <path>", "read the value from this file")
+    .option(
+      "--expected-mod-revision <revision>",
+      "write only if the object stands at this revision; 0: only if it does not exist",
+      wholeNumber,
+    )
+    .option("--lease <id>", "attach the object to this lease", leaseId)
+    .option(
+      "--ttl <duration>",
+      "let the object go after this time, rounded up to whole seconds, unless it is put anew",
+      timeToLive,
+    );
+  addHistoryOption(addClientOptions(command)).action(
+    async (key: string, value: string | undefined, options: PutOptions) => {
+      if (value !== undefined && options.file !== undefined) {
+        usageError(command, "the value comes from the argument or from --file, not from both.");
+      }
+      if (value === undefined && options.file === undefined && io.stdin.isTTY === true) {
+        usageError(command, "give the value, --file, or - to type it.");
+      }
+      if (options.ttl !== undefined && options.lease !== undefined) {
+        usageError(command, "--ttl makes a lease of its own, so it does not go with --lease.");
+      }
+      await runSession(io, options, async (session) => {
+        const bytes = await readValue(io, value, options.file);
+        const { expectedModRevision, lease, ttl, historyId } = options;
+        const result = await session.client.put(options.resource, key, bytes, {
+          expectedModRevision,
+          lease,
+          ttlMs: ttl,
+          historyId,
+        });
+        await printObject(session, options.output, result);
+      });
+    },
+  );
+}
+
+async function readValue(
+  io: ClientIo,
+  value: string | undefined,
+  file: string | undefined,
+): Promise<Uint8Array> {
+  if (file !== undefined) return readValueFile(file);
+  if (value !== undefined && value !== "-") return Buffer.from(value);
+  return readAll(io.stdin, "Standard input");
+}
+
+/** Reads no further than the bound. `what` begins the sentence that says so. */
+async function readAll(stream: Readable, what: string): Promise<Uint8Array> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of stream) {
+    const buffer = Buffer.from(chunk);
+    chunks.push(buffer);
+    bytes += buffer.length;
+    if (bytes > maxInputBytes) {
+      throw invalidRequest("value", `${what} holds more than ${maxInputBytes} bytes.`);
+    }
+  }
+  return Buffer.concat(chunks);
+}
+
+async function readValueFile(path: string): Promise<Uint8Array> {
+  try {
+    return await readAll(createReadStream(path), "The file");
+  } catch (error) {
+    if (error instanceof WatchFanoutError) throw error;
+    const reason = error instanceof Error ? error.message : String(error);
+    throw invalidRequest("value", `--file can't be read: ${reason}.`);
+  }
+}

@@ -1,0 +1,181 @@
+import { type Command, Option } from "commander";
+import { systemClock } from "../../base/clock.ts";
+import { upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
+import type { Interruption } from "../../client/calls/options.ts";
+import type { WatchUnit } from "../../client/watch/batch-assembler.ts";
+import type { EventType, WatchEvent } from "../../model/event.ts";
+import type { Scope } from "../../storage/storage.ts";
+import { printableBytes, printableText } from "../output/printable.ts";
+import { unitJson } from "../output/proto-json.ts";
+import { type Cell, type Colour, Table } from "../output/table.ts";
+import {
+  addClientOptions,
+  addHistoryOption,
+  addSelectorOptions,
+  type ClientOptions,
+  type Format,
+  type HistoryOptions,
+  type SelectorOptions,
+  selectorsOf,
+  usageError,
+  wholeNumber,
+} from "./client-options.ts";
+import { type ClientIo, runSession, type Session } from "./client-session.ts";
+import { printValueLine, tableOptions } from "./object-output.ts";
+
+interface WatchOptions extends ClientOptions, SelectorOptions, HistoryOptions {
+  readonly key?: string;
+  readonly prefix?: string;
+  readonly afterRevision?: number;
+  readonly initial?: true;
+  readonly latest?: true;
+  readonly previous?: true;
+}
+
+/** Adds `watch`. */
+export function addWatch(program: Command, io: ClientIo): void {
+  const command = program
+    .command("watch")
+    .description(
+      "Follow changes until interrupted. A watch that is cut off goes on by itself where it was; changes that belong together are printed together.",
+    )
+    .option("--key <key>", "only this object")
+    .option("--prefix <prefix>", "only keys that begin with this")
+    .option(
+      "--after-revision <revision>",
+      "begin with what came after this revision (default: from now); with --initial: how new the state has to be",
+      wholeNumber,
+    )
+    .option("--initial", "print the current state first")
+    .option(
+      "--latest",
+      "when behind, skip to the latest state of each object instead of being cut off",
+    )
+    .addOption(new Option("--previous", "with each event the object before it, in json"));
+  addSelectorOptions(command);
+  addHistoryOption(addClientOptions(command)).action(async (options: WatchOptions) => {
+    if (options.key !== undefined && options.prefix !== undefined) {
+      usageError(command, "--key and --prefix do not go together.");
+    }
+    if (options.previous === true && options.output !== "json") {
+      usageError(command, "--previous shows only with -o json.");
+    }
+    await runSession(io, options, (session) => watch(session, options));
+  });
+}
+
+async function watch(session: Session, options: WatchOptions): Promise<void> {
+  const { client, output, io, say } = session;
+  const interrupted = new AbortController();
+  const stopListening = io.onInterrupt(() => interrupted.abort());
+  const first = new FirstAnswer(options.timeout);
+  try {
+    const units = client.watch(options.resource, {
+      ...selectorsOf(options),
+      scope: scopeOf(options),
+      afterRevision: options.afterRevision,
+      sendInitialEvents: options.initial,
+      delivery: options.latest === true ? "LATEST_STATE" : undefined,
+      includePrevious: options.previous,
+      historyId: options.historyId,
+      signal: AbortSignal.any([interrupted.signal, output.failed, first.missing]),
+      onOpened: () => {
+        if (first.came()) say("The watch goes on.");
+      },
+      onInterruption: (interruption) => {
+        first.failed(interruption.error);
+        say(interruptionMessage(interruption));
+      },
+    });
+    const print = unitPrinter(session, options.output);
+    for await (const unit of units) await print(unit);
+    if (interrupted.signal.aborted) return;
+    first.missing.throwIfAborted();
+  } finally {
+    first.stop();
+    stopListening();
+  }
+}
+
+/** Waits for a stream's first answer, after which a watch is given no more time limit. */
+class FirstAnswer {
+  readonly #missing = new AbortController();
+  readonly #timer: { cancel(): void };
+  #error: WatchFanoutError | undefined;
+  #came = false;
+
+  constructor(timeoutMs: number) {
+    this.#timer = systemClock.setTimeout(() => {
+      const error = upstreamUnavailable(`No answer came within ${timeoutMs / 1000} s.`);
+      this.#missing.abort(this.#error ?? error);
+    }, timeoutMs);
+  }
+
+  /** Aborted, with the last failure as its reason, when no answer came in time. */
+  get missing(): AbortSignal {
+    return this.#missing.signal;
+  }
+
+  /** A stream has answered. Returns whether one had before. */
+  came(): boolean {
+    this.#timer.cancel();
+    const before = this.#came;
+    this.#came = true;
+    return before;
+  }
+
+  failed(error: WatchFanoutError): void {
+    this.#error = error;
+  }
+
+  stop(): void {
+    this.#timer.cancel();
+  }
+}
+
+function scopeOf({ key, prefix }: WatchOptions): Scope | undefined {
+  if (key !== undefined) return { key };
+  return prefix === undefined ? undefined : { prefix };
+}
+
+function interruptionMessage({ error, delayMs, resumeRevision }: Interruption): string {
+  const from = resumeRevision === undefined ? "" : ` after revision ${resumeRevision}`;
+  return `${error.message} Going on${from} in ${(delayMs / 1000).toFixed(1)} s.`;
+}
+
+function unitPrinter({ output, io }: Session, format: Format): (unit: WatchUnit) => Promise<void> {
+  switch (format) {
+    case "json":
+      return async (unit) => {
+        for (const line of unitJson(unit)) await output.write(line);
+      };
+    case "table": {
+      const options = { ...tableOptions(io), widths: [0, "MODIFIED".length] };
+      const table = new Table(["REVISION", "EVENT", "KEY", "VALUE"], options);
+      return async ({ events }) => {
+        if (events.length > 0) await output.write(table.format(events.map(eventRow)));
+      };
+    }
+    case "value":
+      return async ({ events }) => {
+        for (const event of events) {
+          if (event.type !== "DELETED") await printValueLine(output, event.object);
+        }
+      };
+  }
+}
+
+const colours: Readonly<Record<EventType, Colour>> = {
+  ADDED: "green",
+  MODIFIED: "yellow",
+  DELETED: "red",
+};
+
+function eventRow({ type, object }: WatchEvent): Cell[] {
+  return [
+    String(object.modRevision),
+    { text: type, colour: colours[type] },
+    printableText(object.key),
+    printableBytes(object.value),
+  ];
+}

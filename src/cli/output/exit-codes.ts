@@ -1,0 +1,32 @@
+import { type Reason, WatchFanoutError } from "../../base/errors.ts";
+
+/** What the command's exit code tells a script. */
+export const exitCodes = {
+  done: 0,
+  failed: 1,
+  /** A flag, a variable or a line of the configuration is wrong; nothing was tried. */
+  usage: 2,
+  notFound: 3,
+  conflict: 4,
+  unavailable: 5,
+} as const;
+
+const byReason: Partial<Record<Reason, number>> = {
+  INVALID_REQUEST: exitCodes.usage,
+  UNKNOWN_RESOURCE: exitCodes.notFound,
+  OBJECT_NOT_FOUND: exitCodes.notFound,
+  REVISION_CONFLICT: exitCodes.conflict,
+  UPSTREAM_UNAVAILABLE: exitCodes.unavailable,
+  NOT_READY: exitCodes.unavailable,
+  DRAINING: exitCodes.unavailable,
+  REVISION_TOO_NEW: exitCodes.unavailable,
+  STORAGE_FULL: exitCodes.unavailable,
+  TOO_MANY_STREAMS: exitCodes.unavailable,
+};
+
+/** The code that a client command which failed with `error` exits with. */
+export function exitCodeOf(error: unknown): number {
+  return error instanceof WatchFanoutError
+    ? (byReason[error.reason] ?? exitCodes.failed)
+    : exitCodes.failed;
+}

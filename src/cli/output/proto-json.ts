@@ -1,0 +1,80 @@
+import type { ObjectResult, Page } from "../../client/calls/results.ts";
+import type { WatchUnit } from "../../client/watch/batch-assembler.ts";
+import type { WatchEvent } from "../../model/event.ts";
+import type { StoredObject } from "../../model/object.ts";
+
+/**
+ * Messages of the wire contract as proto3 JSON: the proto's field names, 64-bit numbers as strings,
+ * bytes as base64, enums by name. Fields without presence are always there, so that a script can rely
+ * on `.items` and `.events`. One message is one line.
+ */
+export function objectResultJson(result: ObjectResult): string {
+  return line({
+    revision: String(result.revision),
+    object: objectMessage(result.object),
+    history_id: result.historyId,
+  });
+}
+
+export function pageJson(page: Page): string {
+  return line({
+    revision: String(page.revision),
+    items: page.items.map(objectMessage),
+    next_page_token: page.nextPageToken,
+    ...(page.remainingItemCount === undefined
+      ? {}
+      : { remaining_item_count: String(page.remainingItemCount) }),
+    history_id: page.historyId,
+  });
+}
+
+/**
+ * A unit as WatchResponses: one, unless it is larger than `maxBytes`. Of several only the last has the
+ * revision, as on the wire.
+ */
+export function* unitJson(unit: WatchUnit, maxBytes: number = 4 * 1024 * 1024): Generator<string> {
+  let events: WatchEvent[] = [];
+  let bytes = 0;
+  for (const event of unit.events) {
+    if (events.length > 0 && bytes + event.weight > maxBytes) {
+      yield line(responseMessage(unit, events, false));
+      events = [];
+      bytes = 0;
+    }
+    events.push(event);
+    bytes += event.weight;
+  }
+  yield line(responseMessage(unit, events, true));
+}
+
+function responseMessage(unit: WatchUnit, events: readonly WatchEvent[], closes: boolean): object {
+  return {
+    ...(closes ? { revision: String(unit.revision) } : {}),
+    events: events.map(eventMessage),
+    initial_events_end: closes && unit.initial,
+    history_id: unit.historyId,
+  };
+}
+
+function eventMessage(event: WatchEvent): object {
+  return {
+    type: `EVENT_TYPE_${event.type}`,
+    object: objectMessage(event.object),
+    ...(event.previous === undefined ? {} : { previous: objectMessage(event.previous) }),
+  };
+}
+
+function objectMessage(object: StoredObject): object {
+  return {
+    key: object.key,
+    value: Buffer.from(object.value).toString("base64"),
+    create_revision: String(object.createRevision),
+    mod_revision: String(object.modRevision),
+    version: String(object.version),
+    lease: String(object.lease),
+  };
+}
+
+function line(message: object): string {
+  return `${JSON.stringify(message)}\n`;
+}

@@ -1,0 +1,213 @@
+import type { Logger } from "pino";
+import type { Clock } from "../../base/clock.ts";
+import { TimeSliceScheduler } from "../../base/time-slices.ts";
+import { Cacher } from "../../cacher/cacher.ts";
+
+import { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
+import { FillTurns } from "../../cacher/options.ts";
+import { Attribution } from "../../cacher/request/object-attributes.ts";
+import { AttributeReader } from "../../codec/attribute-reader.ts";
+import type { Config, ListenAddress } from "../../config/config.ts";
+import { formatAddress } from "../../config/value-types.ts";
+import { type ReadinessCheck, startAdmin } from "../../server/admin/admin.ts";
+import { type ServedResource, startServer } from "../../server/server.ts";
+import { UncachedResource } from "../../server/services/uncached-resource.ts";
+import {
+  registerCacheMetrics,
+  registerLeftOutKeys,
+  registerUndecodableValues,
+} from "../../telemetry/cache-metrics.ts";
+import { PrometheusMetrics } from "../../telemetry/prometheus.ts";
+import { registerReadMetrics } from "../../telemetry/read-metrics.ts";
+import { RpcMetrics } from "../../telemetry/rpc-metrics.ts";
+import { registerServerMetrics } from "../../telemetry/server-metrics.ts";
+import { version } from "../output/version.ts";
+import { StartError } from "./start-error.ts";
+import { openStorages } from "./storages.ts";
+
+/** A service that is running. */
+export interface Service {
+  /** Where gRPC is served. */
+  readonly grpc: ListenAddress;
+  /** Where health and metrics are served. */
+  readonly admin: ListenAddress;
+  /**
+   * Stops gracefully: not ready first, then a last bookmark and DRAINING for every stream, which
+   * clients have the configured time to take, and then everything is closed. Harmless when called
+   * twice.
+   */
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts everything that a configuration asks for. It serves as soon as this resolves, though it is not
+ * ready before its caches are. Rejects with a StartError, and with nothing left running.
+ */
+export async function startService(config: Config, clock: Clock, logger: Logger): Promise<Service> {
+  const closing: (() => Promise<void>)[] = [];
+  /** In the opposite order in which things were begun. */
+  const closeAll = async (): Promise<void> => {
+    for (const close of closing.splice(0).reverse()) await close();
+  };
+  try {
+    const metrics = new PrometheusMetrics(version);
+    closing.push(() => metrics.close());
+    // One of each for the process, however many resources there are.
+    const scheduler = new TimeSliceScheduler(clock);
+    const upstreamLimiter = new UpstreamLimiter(clock);
+    registerReadMetrics(metrics.meter, scheduler, upstreamLimiter);
+    const storages = openStorages(config, clock, logger);
+    closing.push(() => storages.close());
+    const fillTurns = new FillTurns();
+    const caches = new Map<string, Cacher>();
+    const served = new Map<string, ServedResource>();
+    const readers = new Map<string, AttributeReader>();
+    for (const { name, codec, indexes, history, cache } of config.resources) {
+      const storage = storages.of(name);
+      const attributes = new AttributeReader(codec, clock, logger.child({ resource: name }));
+      readers.set(name, attributes);
+      if (!cache) {
+        const attribution = new Attribution(attributes);
+        const reads = { limiter: upstreamLimiter, scheduler };
+        served.set(name, new UncachedResource(name, storage, attribution, reads));
+        closing.push(() => storage.close());
+        continue;
+      }
+      const cacher = new Cacher({
+        storage,
+        clock,
+        logger,
+        name,
+        attributes,
+        indexes,
+        history,
+        fillTurns,
+        watchers: { stallTimeoutMs: config.stallTimeoutMs },
+        consistencyIntervalMs: config.consistencyIntervalMs,
+        scheduler,
+        upstreamLimiter,
+      });
+      caches.set(name, cacher);
+      served.set(name, cacher);
+      closing.push(() => cacher.close());
+    }
+    registerCacheMetrics(metrics.meter, caches);
+    registerUndecodableValues(metrics.meter, readers);
+    registerLeftOutKeys(metrics.meter, storages.leavingOut);
+
+    let draining = false;
+    const admin = await listening("admin", config.admin, () =>
+      startAdmin({
+        listen: config.admin,
+        readiness: () => readiness(caches, draining),
+        metrics,
+        logger,
+      }),
+    );
+    closing.push(() => admin.close());
+    const server = await listening("listen", config.listen, () =>
+      startServer({
+        resources: served,
+        listen: config.listen,
+        tls: config.tls,
+        clock,
+        logger,
+        observer: new RpcMetrics(metrics.meter),
+        limits: {
+          responseFlushMs: config.stallTimeoutMs,
+          maxStreamAgeMs: config.maxStreamAgeMs,
+          maxStreams: config.maxStreams,
+        },
+      }),
+    );
+    closing.push(() => server.drain(config.shutdownTimeoutMs));
+    registerServerMetrics(metrics.meter, server);
+    await storages.check();
+    for (const cacher of caches.values()) cacher.start();
+
+    let stopped: Promise<void> | undefined;
+    return {
+      grpc: { host: server.host, port: server.port },
+      admin: { host: admin.host, port: admin.port },
+      stop: () => {
+        draining = true;
+        stopped ??= closeAll();
+        return stopped;
+      },
+    };
+  } catch (error) {
+    await closeAll();
+    throw error;
+  }
+}
+
+function readiness(
+  caches: ReadonlyMap<string, Cacher>,
+  draining: boolean,
+): readonly ReadinessCheck[] {
+  const checks = [...caches].map(([name, cacher]) => ({
+    name: `resource/${name}`,
+    failure: cacher.ready ? undefined : notReadyReason(cacher),
+    warning: cacher.ready ? staleness(cacher) : undefined,
+    note: cacher.ready ? fillProgress(cacher) : undefined,
+  }));
+  const failure = draining ? "the service is shutting down" : undefined;
+  return [{ name: "serving", failure }, ...checks];
+}
+
+/** Losing the store later does not make a cache unusable, so that this is only asked before. */
+function notReadyReason(cacher: Cacher): string {
+  const still = "the cache has not been filled from the store yet";
+  const failure = cacher.upstreamFailure;
+  return failure === undefined ? still : `${still}: ${failure.message}`;
+}
+
+/** How far the event window is filled, while it is or where that came to an early end. */
+function fillProgress(cacher: Cacher): string | undefined {
+  const { windowFill, history } = cacher.stats();
+  const from = `from revision ${history.oldestRevision} on`;
+  if (windowFill.state === "filling") return `the event window is being filled, ${from} so far`;
+  const isEarly = ["costly", "failed", "contradicted"].includes(windowFill.state);
+  return isEarly ? `the event window is ${from}: ${windowFill.state}` : undefined;
+}
+
+/** How old what the cache answers may be, while the store is away; undefined while it is not. */
+function staleness(cacher: Cacher): string | undefined {
+  const failure = cacher.upstreamFailure;
+  if (failure === undefined) return undefined;
+  const { revision, upstreamSilenceMs } = cacher.stats();
+  const seconds = (upstreamSilenceMs / 1_000).toFixed(1);
+  return `stale: at revision ${revision}, nothing has come for ${seconds} s: ${failure.message}`;
+}
+
+const reasons: Readonly<Record<string, string>> = {
+  EADDRINUSE: "another process listens there already",
+  EADDRNOTAVAIL: "this machine has no such address",
+  EACCES: "that takes more rights than this process has",
+  ENOTFOUND: "there is no host of that name",
+  "Name resolution failed": "there is no host of that name",
+};
+
+/** Turns the failure to listen into a sentence that names the option. */
+async function listening<T>(
+  option: "listen" | "admin",
+  address: ListenAddress,
+  start: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await start();
+  } catch (error) {
+    throw new StartError(
+      `--${option}: can't listen on ${formatAddress(address)}: ${reasonOf(error)}. ` +
+        `Choose another with --${option} HOST:PORT; port 0 is any free one.`,
+      { cause: error },
+    );
+  }
+}
+
+/** Through gRPC, and of several addresses that a name has, the code is only in the message. */
+function reasonOf(error: unknown): string {
+  const message = error instanceof Error ? error.message : String(error);
+  const code = /\bE[A-Z]{4,}\b|Name resolution failed/.exec(message)?.[0] ?? "";
+  return reasons[code] ?? message;
+}

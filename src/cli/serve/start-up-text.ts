@@ -1,0 +1,61 @@
+import type { Config, ListenAddress } from "../../config/config.ts";
+import { formatAddress } from "../../config/value-types.ts";
+import { printableText } from "../output/printable.ts";
+import { version } from "../output/version.ts";
+import type { Service } from "./service.ts";
+
+/** What a person reads when the service has started: where it is, where its data is, what to type. */
+export function startUpText(
+  config: Config,
+  { grpc, admin }: Pick<Service, "grpc" | "admin">,
+): string {
+  const resources = config.resources.map(
+    ({ name, prefix }) => `${name} (${prefix === "" ? "every key" : prefix})`,
+  );
+  const lines = [
+    `watch-fanout ${version} serves gRPC on ${formatAddress(grpc)} (${security(config)})`,
+    `  resources  ${resources.join(", ")}`,
+    `  data       ${dataOf(config)}`,
+    `  admin      http://${formatAddress(admin)}/readyz and /livez, /metrics`,
+    "",
+    "Follow changes, and in another terminal make some:",
+    ...examples(config, grpc).map((line) => `  ${line}`),
+  ];
+  return `${lines.map(printableText).join("\n")}\n`;
+}
+
+function security({ tls }: Config): string {
+  if (tls === undefined) return "plaintext";
+  return tls.clientCa === undefined ? "TLS" : "TLS, clients need a certificate";
+}
+
+function dataOf({ etcd }: Config): string {
+  if (etcd === undefined) return "in memory, gone when this process ends";
+  return `etcd at ${etcd.endpoints.join(", ")}`;
+}
+
+function examples(config: Config, grpc: ListenAddress): readonly string[] {
+  const { resources, tls } = config;
+  const resource = resources[0]?.name ?? "default";
+  const target = formatAddress(reachable(grpc));
+  // Run unbuilt, there is no command on the PATH.
+  const command = import.meta.url.endsWith(".ts") ? "bin/watch-fanout" : "watch-fanout";
+  const options = [
+    ...(resource === "default" ? [] : [`--resource ${resource}`]),
+    ...(target === "127.0.0.1:50051" ? [] : [`--address ${target}`]),
+    ...(tls === undefined ? [] : ["--tls"]),
+  ];
+  const security = tls === undefined ? "-plaintext " : "";
+  const request = JSON.stringify({ resource, send_initial_events: true });
+  return [
+    [command, "watch --initial", ...options].join(" "),
+    [command, "put greeting hello", ...options].join(" "),
+    `grpcurl ${security}-d '${request}' ${target} watchfanout.v1.ListWatchService/Watch`,
+  ];
+}
+
+/** Where a client on this machine reaches what listens on all interfaces. */
+function reachable({ host, port }: ListenAddress): ListenAddress {
+  if (host === "0.0.0.0") return { host: "127.0.0.1", port };
+  return host === "::" ? { host: "::1", port } : { host, port };
+}

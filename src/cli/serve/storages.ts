@@ -1,0 +1,76 @@
+import type { Logger } from "pino";
+import type { Clock } from "../../base/clock.ts";
+import type { Config, EtcdConfig } from "../../config/config.ts";
+import { UnsupportedEtcdError } from "../../storage/etcd/client/errors.ts";
+import { EtcdClient } from "../../storage/etcd/client/etcd-client.ts";
+import { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
+import { defaultStateBytes } from "../../storage/memory/memory-estimates.ts";
+import { MemoryStorage } from "../../storage/memory/memory-storage.ts";
+import type { Storage } from "../../storage/storage.ts";
+import type { LeftOutSource } from "../../telemetry/cache-metrics.ts";
+import { StartError } from "./start-error.ts";
+
+/** What the resources are kept in. */
+export interface Storages {
+  /** By the resource's name. Throws if there is no such resource. */
+  of(resource: string): Storage;
+  /** Those that leave keys out, by resource. */
+  readonly leavingOut: ReadonlyMap<string, LeftOutSource>;
+  /** Rejects with a StartError if there is no sense in going on. That etcd is away is no reason. */
+  check(): Promise<void>;
+  /** Closes what the storages share; each of them is closed by whoever uses it. */
+  close(): Promise<void>;
+}
+
+/** Opens the storage of every resource. Nothing is asked of it yet. */
+export function openStorages(config: Config, clock: Clock, logger: Logger): Storages {
+  return config.etcd === undefined
+    ? embedded(config, clock)
+    : etcd(config.etcd, config, clock, logger);
+}
+
+/**
+ * Each resource gets a store of its own, with its own revisions: their prefixes tell nothing apart that
+ * could meet.
+ */
+function embedded({ resources }: Config, clock: Clock): Storages {
+  const maxStateBytes = defaultStateBytes(resources.length);
+  const storages = new Map(
+    resources.map(({ name }) => [name, new MemoryStorage({ clock, maxStateBytes })]),
+  );
+  return {
+    of: (resource) => known(storages, resource),
+    leavingOut: new Map(),
+    check: async () => {},
+    close: async () => {},
+  };
+}
+
+function etcd(options: EtcdConfig, { resources }: Config, clock: Clock, logger: Logger): Storages {
+  const client = new EtcdClient({ ...options, clock, logger });
+  const storages = new Map(
+    resources.map(({ name, prefix }) => [
+      name,
+      new EtcdStorage(client, { prefix, logger: logger.child({ resource: name }) }),
+    ]),
+  );
+  return {
+    of: (resource) => known(storages, resource),
+    leavingOut: storages,
+    check: async () => {
+      try {
+        await client.checkVersions();
+      } catch (error) {
+        if (!(error instanceof UnsupportedEtcdError)) throw error;
+        throw new StartError(`--etcd: ${error.message}`, { cause: error });
+      }
+    },
+    close: () => client.close(),
+  };
+}
+
+function known(storages: ReadonlyMap<string, Storage>, resource: string): Storage {
+  const storage = storages.get(resource);
+  if (storage === undefined) throw new Error(`There is no storage for ${resource}.`);
+  return storage;
+}

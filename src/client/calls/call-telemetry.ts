@@ -1,0 +1,91 @@
+import { type Attributes, type Span, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
+import type { Clock } from "../../base/clock.ts";
+import { WatchFanoutError } from "../../base/errors.ts";
+import type { CallFailure } from "./call-failure.ts";
+import { counter, metered } from "./metering.ts";
+
+const durations = metered((meter) =>
+  meter.createHistogram("watch_fanout_client_call_duration_seconds", {
+    unit: "s",
+    description: "How long calls took, with all attempts, by method and what came of them.",
+    advice: {
+      explicitBucketBoundaries: [
+        0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
+      ],
+    },
+  }),
+);
+
+const retries = counter("watch_fanout_client_retries", {
+  unit: "{attempt}",
+  description: "Attempts after the first, by method and what the one before failed with.",
+});
+
+const interruptions = counter("watch_fanout_client_watch_interruptions", {
+  unit: "{stream}",
+  description: "Streams of watches that ended by themselves, by what they ended with.",
+});
+
+const openWatches = metered((meter) =>
+  meter.createUpDownCounter("watch_fanout_client_open_watches", {
+    unit: "{stream}",
+    description: "Streams of watches that are open, by the server's address.",
+  }),
+);
+
+/** One call with an answer, as OpenTelemetry is told of it: a span, and how long it took. */
+export class CallTelemetry {
+  readonly #clock: Clock;
+  readonly #method: string;
+  readonly #span: Span;
+  readonly #start: number;
+
+  /** `path` as gRPC has it: `/package.Service/Method`. */
+  constructor(clock: Clock, path: string) {
+    const [, service = "", method = ""] = path.split("/");
+    this.#clock = clock;
+    this.#method = method;
+    this.#start = clock.now();
+    this.#span = trace.getTracer("watch-fanout").startSpan(`${service}/${method}`, {
+      kind: SpanKind.CLIENT,
+      attributes: { "rpc.system": "grpc", "rpc.service": service, "rpc.method": method },
+    });
+  }
+
+  /** It is sent, for the first time or again. */
+  attempt(address: string, before: CallFailure | undefined): void {
+    this.#span.setAttribute("server.address", address);
+    if (before === undefined) return;
+    const { reason } = before.error;
+    this.#span.addEvent("retry", { reason });
+    retries.add(1, { method: this.#method, reason });
+  }
+
+  answered(): void {
+    this.#end({ method: this.#method, outcome: "OK" });
+  }
+
+  failed(error: unknown): void {
+    const outcome = error instanceof WatchFanoutError ? error.reason : "CANCELLED";
+    this.#span.setAttribute("error.type", outcome);
+    this.#span.setStatus({
+      code: SpanStatusCode.ERROR,
+      ...(error instanceof Error ? { message: error.message } : {}),
+    });
+    this.#end({ method: this.#method, outcome });
+  }
+
+  #end(attributes: Attributes): void {
+    durations().record((this.#clock.now() - this.#start) / 1_000, attributes);
+    this.#span.end();
+  }
+}
+
+/** A stream is open from now on, until what this gives is called with why it ended; undefined: it was left. */
+export function watchOpened(address: string): (failure: CallFailure | undefined) => void {
+  openWatches().add(1, { address });
+  return (failure) => {
+    openWatches().add(-1, { address });
+    if (failure !== undefined) interruptions.add(1, { reason: failure.error.reason });
+  };
+}

@@ -1,0 +1,238 @@
+import { abortable } from "../../base/abort.ts";
+import { Backoff } from "../../base/backoff.ts";
+import { type Clock, pause } from "../../base/clock.ts";
+import { invalidRequest } from "../../base/errors.ts";
+import { callStreaming, callUnary, isDecided, type Method } from "./call.ts";
+import {
+  CallFailure,
+  closedMeanwhile,
+  failureOf,
+  notConnected,
+  streamEndedEarly,
+} from "./call-failure.ts";
+import { CallTelemetry, watchOpened } from "./call-telemetry.ts";
+import { type Endpoint, Endpoints } from "./endpoints.ts";
+import type { ConnectOptions } from "./options.ts";
+
+/** What one call is given besides its request. */
+interface CallTerms {
+  readonly signal?: AbortSignal | undefined;
+  readonly timeoutMs?: number | undefined;
+  /** The only server to ask. */
+  readonly server?: Endpoint | undefined;
+}
+
+const retryBounds = { initialMs: 100, maxMs: 5_000 };
+const defaultTimeoutMs = 10_000;
+const defaultConnectTimeoutMs = 3_000;
+const defaultKeepaliveMs = 30_000;
+const defaultMaxAttempts = 4;
+
+/** An object and the one before it, each as large as etcd can be told to take, which should not be above 10 MiB. */
+export const defaultMaxMessageBytes = 32 * 1024 ** 2;
+
+/** Makes calls, at whichever server is good for it, and again where that is right and can help. */
+export class Connection {
+  readonly #endpoints: Endpoints;
+  readonly #timeoutMs: number;
+  readonly #connectTimeoutMs: number;
+  readonly #maxAttempts: number;
+  readonly #maxMessageBytes: number;
+  readonly #clock: Clock;
+  readonly #random: () => number;
+  readonly #closing = new AbortController();
+
+  constructor(options: ConnectOptions, clock: Clock, random: () => number) {
+    const addresses = typeof options.address === "string" ? [options.address] : options.address;
+    this.#clock = clock;
+    this.#random = random;
+    this.#timeoutMs = positive("timeoutMs", options.timeoutMs ?? defaultTimeoutMs);
+    this.#connectTimeoutMs = positive(
+      "connectTimeoutMs",
+      options.connectTimeoutMs ?? defaultConnectTimeoutMs,
+    );
+    this.#maxAttempts = positive("maxAttempts", options.maxAttempts ?? defaultMaxAttempts);
+    const keepaliveMs = positive(
+      "keepaliveIntervalMs",
+      options.keepaliveIntervalMs ?? defaultKeepaliveMs,
+    );
+    this.#maxMessageBytes = positive(
+      "maxMessageBytes",
+      options.maxMessageBytes ?? defaultMaxMessageBytes,
+    );
+    const settings = {
+      ...{ tls: options.tls, keepaliveMs, clock, random },
+      maxMessageBytes: this.#maxMessageBytes,
+    };
+    this.#endpoints = new Endpoints(addresses, settings);
+  }
+
+  read<Request, Response>(
+    method: Method<Request, Response>,
+    request: Request,
+    terms: CallTerms,
+  ): Promise<Response> {
+    return this.#call(method, request, terms, false);
+  }
+
+  write<Request, Response>(
+    method: Method<Request, Response>,
+    request: Request,
+    terms: CallTerms,
+  ): Promise<Response> {
+    return this.#call(method, request, terms, true);
+  }
+
+  /**
+   * One stream, at the server with the fewest. Throws a CallFailure when it ends, unless the signal is
+   * aborted. `onServer` is called before anything comes.
+   */
+  async *stream<Request, Response>(
+    method: Method<Request, Response>,
+    request: Request,
+    signal: AbortSignal,
+    onServer: (server: Endpoint) => void,
+  ): AsyncGenerator<Response, void, void> {
+    const endpoint = this.#endpoints.pick("watches");
+    const { address, open } = endpoint;
+    const ended = watchOpened(address);
+    let failure: CallFailure | undefined;
+    open.watches++;
+    try {
+      await this.#connect(endpoint, this.#connectTimeoutMs, signal);
+      onServer(endpoint);
+      for await (const response of callStreaming(endpoint.grpc, method, request, signal)) {
+        endpoint.answered();
+        yield response;
+      }
+      if (!signal.aborted) throw streamEndedEarly(address);
+    } catch (error) {
+      if (signal.aborted) return;
+      failure = failureOf(error, this.#callAt(address, false));
+      if (failure.elsewhere) endpoint.failed(failure.retryDelayMs);
+      throw this.#endpoints.hasOther(endpoint) ? failure.withoutDelay() : failure;
+    } finally {
+      open.watches--;
+      ended(failure);
+    }
+  }
+
+  /** Aborted when it is closed: whoever waits to try again need not. */
+  get closing(): AbortSignal {
+    return this.#closing.signal;
+  }
+
+  close(): void {
+    this.#closing.abort();
+    this.#endpoints.close();
+  }
+
+  async #call<Request, Response>(
+    method: Method<Request, Response>,
+    request: Request,
+    terms: CallTerms,
+    write: boolean,
+  ): Promise<Response> {
+    const telemetry = new CallTelemetry(this.#clock, method.path);
+    try {
+      const answer = await this.#persist(method, request, terms, write, telemetry);
+      telemetry.answered();
+      return answer;
+    } catch (error) {
+      telemetry.failed(error);
+      throw error;
+    }
+  }
+
+  /**
+   * Asks each server once, and after a pause again, until there is an answer, or what no other attempt
+   * mends, or no more time or attempts are left: then it fails as the last attempt did.
+   */
+  async #persist<Request, Response>(
+    method: Method<Request, Response>,
+    request: Request,
+    terms: CallTerms,
+    write: boolean,
+    telemetry: CallTelemetry,
+  ): Promise<Response> {
+    const { signal, server } = terms;
+    const end = this.#clock.now() + positive("timeoutMs", terms.timeoutMs ?? this.#timeoutMs);
+    const left = (): number => end - this.#clock.now();
+    const backoff = new Backoff(retryBounds, this.#random);
+    const tried = new Set<Endpoint>();
+    let before: CallFailure | undefined;
+    for (let attempt = 1; ; attempt++) {
+      const endpoint = server ?? this.#endpoints.pick("calls", tried);
+      telemetry.attempt(endpoint.address, before);
+      const result = await this.#attempt(endpoint, method, request, left(), signal, write);
+      if (!(result instanceof CallFailure)) return result;
+      before = result;
+      const again = write ? result.writeAgain : result.readAgain;
+      if (!again || attempt >= this.#maxAttempts) throw result.error;
+      tried.add(endpoint);
+      const others = server === undefined && tried.size < this.#endpoints.count;
+      const delayMs = others ? 0 : Math.max(backoff.next(), result.retryDelayMs);
+      if (delayMs >= left()) throw result.error;
+      if (others) continue;
+      tried.clear();
+      await pause(this.#clock, delayMs, signal, this.closing);
+      signal?.throwIfAborted();
+    }
+  }
+
+  async #attempt<Request, Response>(
+    endpoint: Endpoint,
+    method: Method<Request, Response>,
+    request: Request,
+    timeoutMs: number,
+    signal: AbortSignal | undefined,
+    write: boolean,
+  ): Promise<Response | CallFailure> {
+    const { address, open } = endpoint;
+    const end = this.#clock.now() + timeoutMs;
+    const stop = new AbortController();
+    const onStop = (): void => stop.abort();
+    for (const each of [signal, this.closing]) each?.addEventListener("abort", onStop);
+    let isSent = false;
+    open.calls++;
+    try {
+      if (signal?.aborted === true || this.closing.aborted) onStop();
+      const others = this.#endpoints.count > 1;
+      const connectMs = others ? Math.min(timeoutMs, this.#connectTimeoutMs) : timeoutMs;
+      await this.#connect(endpoint, connectMs, stop.signal);
+      const left = end - this.#clock.now();
+      isSent = true;
+      const answer = await callUnary(endpoint.grpc, method, request, left, stop.signal);
+      endpoint.answered();
+      return answer;
+    } catch (error) {
+      if (signal?.aborted === true) throw signal.reason;
+      if (this.closing.aborted) return closedMeanwhile(address, write && isSent);
+      const failure = failureOf(error, this.#callAt(address, write));
+      if (failure.elsewhere) endpoint.failed(failure.retryDelayMs);
+      return failure;
+    } finally {
+      open.calls--;
+      for (const each of [signal, this.closing]) each?.removeEventListener("abort", onStop);
+    }
+  }
+
+  #callAt(address: string, write: boolean) {
+    return { address, write, maxMessageBytes: this.#maxMessageBytes };
+  }
+
+  /** Rejects with a CallFailure if there is neither a connection in time nor a reason why not. */
+  async #connect(
+    { grpc, address }: Endpoint,
+    timeoutMs: number,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    if (await abortable(isDecided(grpc, timeoutMs), signal)) return;
+    throw notConnected(address, timeoutMs);
+  }
+}
+
+function positive(field: string, value: number): number {
+  if (value > 0) return value;
+  throw invalidRequest(field, `${field} is ${value}: it has to be above 0.`);
+}

@@ -1,0 +1,34 @@
+import type { StoredObject } from "../../model/object.ts";
+import { DecodeFailure, decodeTyped, type TypedObject } from "../values/typed-object.ts";
+import type { ValueCodec } from "../values/value-codec.ts";
+import { type IntakeError, TransformFailure } from "./handlers/informer-errors.ts";
+
+/** Makes an informer's objects of stored ones: decodes, and lets the user's transform have its way. */
+export class ObjectIntake<T> {
+  readonly #codec: ValueCodec<T>;
+  readonly #resource: string;
+  readonly #transform: ((object: TypedObject<T>) => TypedObject<T>) | undefined;
+
+  constructor(
+    codec: ValueCodec<T>,
+    resource: string,
+    transform: ((object: TypedObject<T>) => TypedObject<T>) | undefined,
+  ) {
+    this.#codec = codec;
+    this.#resource = resource;
+    this.#transform = transform;
+  }
+
+  /** The object, or why there is none. Never throws. */
+  take(stored: StoredObject): TypedObject<T> | IntakeError {
+    const object = decodeTyped(stored, this.#codec, this.#resource);
+    if (object instanceof DecodeFailure || this.#transform === undefined) return object;
+    try {
+      const transformed = this.#transform(object);
+      if (transformed.key === object.key) return transformed;
+      throw new TypeError(`it gave an object with the key ${JSON.stringify(transformed.key)}.`);
+    } catch (error) {
+      return new TransformFailure(stored.key, stored.modRevision, error);
+    }
+  }
+}

@@ -1,0 +1,56 @@
+import { Backoff } from "../../base/backoff.ts";
+import { type Clock, pause } from "../../base/clock.ts";
+import type { Interruption, WatchOptions } from "../calls/options.ts";
+import type { TypedBatch, TypedObject } from "../values/typed-object.ts";
+import { mustBeginAnew } from "../watch/requires-relist.ts";
+
+export interface FollowOptions {
+  /** Aborting it ends the iteration. */
+  readonly signal?: AbortSignal | undefined;
+  /**
+   * Called when the watch was cut off and before it goes on; without a `resumeRevision` where it begins anew.
+   * What was given last may be out of date until then.
+   */
+  readonly onInterruption?: ((interruption: Interruption) => void) | undefined;
+}
+
+/** Where an object is followed. */
+interface FollowSite<T> {
+  readonly watch: (options: WatchOptions) => AsyncIterable<TypedBatch<T>>;
+  readonly clock: Clock;
+  readonly random: () => number;
+}
+
+const backoffBounds = { initialMs: 200, maxMs: 5_000 };
+
+/** See TypedResource.follow. */
+export async function* follow<T>(
+  site: FollowSite<T>,
+  key: string,
+  { signal, onInterruption }: FollowOptions,
+): AsyncGenerator<TypedObject<T> | undefined, void, void> {
+  const backoff = new Backoff(backoffBounds, site.random);
+  const scope = { key };
+  while (signal?.aborted !== true) {
+    const batches = site.watch({
+      ...{ scope, signal, onInterruption },
+      sendInitialEvents: true,
+      delivery: "LATEST_STATE",
+    });
+    try {
+      for await (const batch of batches) {
+        backoff.reset();
+        const last = batch.events.at(-1);
+        if (last !== undefined) yield last.type === "DELETED" ? undefined : last.object;
+        // There is one, which can't be decoded: what was given before stands.
+        else if (batch.initial && batch.undecodable.length === 0) yield undefined;
+      }
+      return;
+    } catch (error) {
+      if (!mustBeginAnew(error)) throw error;
+      const delayMs = backoff.next();
+      onInterruption?.({ error, delayMs, resumeRevision: undefined });
+      await pause(site.clock, delayMs, signal);
+    }
+  }
+}

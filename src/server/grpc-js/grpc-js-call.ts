@@ -1,0 +1,201 @@
+import type { ServerHttp2Stream } from "node:http2";
+import {
+  type handleBidiStreamingCall,
+  type handleServerStreamingCall,
+  type handleUnaryCall,
+  type ServerDuplexStream,
+  type ServerUnaryCall,
+  type ServerWritableStream,
+  status,
+} from "@grpc/grpc-js";
+import type { Decoded } from "../../wire/decode.ts";
+import { prefixSize } from "../../wire/encode.ts";
+import type { WireStatus } from "../../wire/errors.ts";
+import type { FrameParts } from "../../wire/frame-parts.ts";
+import type { CallContext } from "../calls/call-context.ts";
+import { CallLife } from "../calls/call-lifecycle.ts";
+import type {
+  NextRequest,
+  ServedConversation,
+  ServedMethod,
+  ServerCall,
+} from "../calls/server-call.ts";
+import {
+  forgetMetadata,
+  forgetRequest,
+  http2StreamOf,
+  resetStream,
+  resetUnlessClosed,
+} from "../http2/http2-stream.ts";
+
+/** What grpc-js calls a call that is no stream, and those that are. */
+type Unary = ServerUnaryCall<Decoded<unknown>, Buffer>;
+type Streaming = ServerWritableStream<Decoded<unknown>, Buffer>;
+type Bidi = ServerDuplexStream<Buffer, Buffer>;
+
+/** What all of them have. */
+interface SurfaceCall extends Pick<Unary, "cancelled" | "getDeadline"> {
+  once(event: "cancelled", listener: () => void): unknown;
+}
+
+/** A method without a stream, as grpc-js wants it. */
+export function unaryHandler(
+  { serve }: ServedMethod,
+  context: CallContext,
+): handleUnaryCall<Decoded<unknown>, Buffer> {
+  return (call, callback) => {
+    const toGrpcJs = {
+      send: () => {
+        throw new Error("A call that is no stream has one answer.");
+      },
+      answer: (message: Buffer) => callback(null, message),
+      end: (status: WireStatus) => callback(status),
+    };
+    serve(new GrpcJsCall(call, toGrpcJs, context), takeRequest(call));
+  };
+}
+
+/** A method with a stream of responses, as grpc-js wants it. */
+export function streamingHandler(
+  { serve }: ServedMethod,
+  context: CallContext,
+): handleServerStreamingCall<Decoded<unknown>, Buffer> {
+  return (call) => serve(new GrpcJsCall(call, streamTo(call), context), takeRequest(call));
+}
+
+/** A method with streams both ways, as grpc-js wants it. */
+export function conversationHandler(
+  { converse }: ServedConversation,
+  context: CallContext,
+): handleBidiStreamingCall<Buffer, Buffer> {
+  return (call) => {
+    // Destroying the call on the way out would leave its HTTP/2 stream open, without a status.
+    const requests = call.iterator({ destroyOnReturn: false });
+    const next: NextRequest = async () => {
+      const { value, done } = await requests.next();
+      return done === true ? undefined : (value as Buffer);
+    };
+    forgetMetadata(call.metadata);
+    converse(new GrpcJsCall(call, streamTo(call), context), next);
+  };
+}
+
+/** The request, of which grpc-js keeps nothing from then on. */
+function takeRequest(call: Unary | Streaming): Decoded<unknown> {
+  const request = { ...call.request };
+  forgetRequest(call);
+  return request;
+}
+
+interface ToGrpcJs {
+  send(message: Buffer, onAccepted: (error?: Error | null) => void): void;
+  answer(message: Buffer): void;
+  end(status: WireStatus): void;
+}
+
+function streamTo(call: Streaming | Bidi): ToGrpcJs {
+  return {
+    send: (message, onAccepted) => void call.write(message, onAccepted),
+    answer: () => {
+      throw new Error("A stream has no one answer.");
+    },
+    end: (ending) => {
+      if (ending.code === status.OK) call.end();
+      else call.emit("error", ending);
+    },
+  };
+}
+
+/**
+ * A call as grpc-js hands it to its handler, where this version of grpc-js does not let its streams be taken
+ * over.
+ */
+class GrpcJsCall implements ServerCall {
+  readonly connection: object;
+  readonly requestBytes: number;
+  readonly #call: Pick<Unary, "cancelled">;
+  readonly #toGrpcJs: ToGrpcJs;
+  readonly #context: CallContext;
+  readonly #stream: ServerHttp2Stream | undefined;
+  readonly #life: CallLife;
+  #onClosed: (() => void) | undefined;
+
+  constructor(call: SurfaceCall, toGrpcJs: ToGrpcJs, context: CallContext) {
+    this.#call = call;
+    this.#toGrpcJs = toGrpcJs;
+    this.#context = context;
+    this.requestBytes = context.maxRequestBytes;
+    this.#stream = http2StreamOf(call);
+    this.connection = this.#stream?.session ?? call;
+    const deadline = Number(call.getDeadline());
+    const timeoutMs = deadline === Infinity ? undefined : Math.max(0, deadline - Date.now());
+    this.#life = new CallLife(context.clock, timeoutMs, () => this.#deadlinePassed());
+    const over = (): void => {
+      this.#life.over();
+      const onClosed = this.#onClosed;
+      this.#onClosed = undefined;
+      onClosed?.();
+    };
+    call.once("cancelled", over);
+    // Of a call that is cancelled just before its handler runs grpc-js says nothing.
+    this.#stream?.once("close", over);
+  }
+
+  get deadline(): number | undefined {
+    return this.#life.deadline;
+  }
+
+  get isOver(): boolean {
+    return this.#life.hasEnded || this.#call.cancelled || this.#stream?.destroyed === true;
+  }
+
+  onOver(listener: () => void): void {
+    this.#life.onOver(listener);
+  }
+
+  onClosed(listener: () => void): void {
+    const isClosed = this.#call.cancelled || this.#stream?.destroyed === true;
+    if (isClosed) listener();
+    // grpc-js says "cancelled" at every end, once it has nothing more to send.
+    else this.#onClosed = listener;
+  }
+
+  send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void {
+    if (!this.isOver) this.#toGrpcJs.send(messageOf([frame]), onAccepted);
+  }
+
+  answer(frame: FrameParts): FrameParts {
+    if (this.isOver) return [];
+    this.#finish(this.#context.responseFlushMs);
+    const message = messageOf(frame);
+    this.#toGrpcJs.answer(message);
+    return [message];
+  }
+
+  end(status: WireStatus): void {
+    if (this.isOver) return;
+    this.#finish(this.#context.endFlushMs);
+    this.#toGrpcJs.end(status);
+  }
+
+  reset(): void {
+    this.#life.end();
+    if (this.#stream !== undefined) resetStream(this.#stream);
+  }
+
+  /** grpc-js ends the call, unless its client accepts nothing. */
+  #deadlinePassed(): void {
+    this.#finish(this.#context.endFlushMs);
+    this.#life.over();
+  }
+
+  #finish(flushMs: number): void {
+    this.#life.end();
+    resetUnlessClosed(this.#stream, flushMs, this.#context.clock);
+  }
+}
+
+/** grpc-js writes the prefix itself, and copies what it sends with a method that only Buffers have. */
+function messageOf(frame: FrameParts): Buffer {
+  return Buffer.concat(frame).subarray(prefixSize);
+}

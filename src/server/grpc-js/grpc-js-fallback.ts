@@ -1,0 +1,66 @@
+import {
+  type Server,
+  ServerInterceptingCall,
+  type ServerInterceptor,
+  type ServiceDefinition,
+} from "@grpc/grpc-js";
+import type { Clock } from "../../base/clock.ts";
+import type { CallContext } from "../calls/call-context.ts";
+import { tookTooLong } from "../calls/refusals.ts";
+import type { Methods } from "../http2/direct-calls.ts";
+import { conversationHandler, streamingHandler, unaryHandler } from "./grpc-js-call.ts";
+
+/*
+ * For versions of grpc-js whose HTTP/2 streams can't be taken over: grpc-js serves all methods itself. Its public API
+ * bounds each message in bytes and each call in time, but can't bound how many bytes of requests that are not
+ * whole are held together.
+ */
+
+/** Has grpc-js serve the methods of a service. */
+export function addToGrpcJs(
+  server: Server,
+  service: ServiceDefinition,
+  methods: Methods,
+  context: CallContext,
+): void {
+  for (const { path, responseStream } of Object.values(service)) {
+    const method = methods.single.get(path);
+    const conversation = methods.streaming.get(path);
+    if (conversation !== undefined) {
+      const handler = conversationHandler(conversation, context);
+      server.register(path, handler, asIs, asIs, "bidi");
+    } else if (method !== undefined && responseStream) {
+      const handler = streamingHandler(method, context);
+      server.register(path, handler, asIs, method.decode, "serverStream");
+    } else if (method !== undefined) {
+      server.register(path, unaryHandler(method, context), asIs, method.decode, "unary");
+    }
+  }
+}
+
+/** Messages are encoded and decoded elsewhere. */
+const asIs = (message: Buffer): Buffer => message;
+
+/**
+ * Ends calls that grpc-js serves and whose request does not come whole within `requestMs`; of a stream of requests:
+ * whose first one does not.
+ */
+export function boundRequestTime(clock: Clock, requestMs: number): ServerInterceptor {
+  return (method, call) =>
+    new ServerInterceptingCall(call, {
+      start: (next) => {
+        const timer = clock.setTimeout(() => call.sendStatus(tookTooLong(requestMs)), requestMs);
+        next({
+          onReceiveMessage: (message, passOn) => {
+            if (method.requestStream) timer.cancel();
+            passOn(message);
+          },
+          onReceiveHalfClose: (passOn) => {
+            timer.cancel();
+            passOn();
+          },
+          onCancel: () => timer.cancel(),
+        });
+      },
+    });
+}

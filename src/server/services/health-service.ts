@@ -1,0 +1,187 @@
+import { status } from "@grpc/grpc-js";
+import { WatchFanoutError } from "../../base/errors.ts";
+import type { Decoded } from "../../wire/decode.ts";
+import { statusOf } from "../../wire/errors.ts";
+import { type FrameParts, frameOf } from "../../wire/frame-parts.ts";
+import type { HealthCheckRequest__Output } from "../../wire/generated/grpc/health/v1/HealthCheckRequest.ts";
+import { healthService } from "../../wire/standard-services.ts";
+import { refused } from "../calls/refusals.ts";
+import type { Serving } from "../calls/served-methods.ts";
+import type { ServerCall } from "../calls/server-call.ts";
+import type { OpenStream, OpenStreams } from "../limits/open-streams.ts";
+import type { Sender, SendPatrol } from "../limits/stall-detector.ts";
+
+export type ServingStatus = "SERVING" | "NOT_SERVING";
+
+type Check = Decoded<HealthCheckRequest__Output>;
+type Told = ServingStatus | "SERVICE_UNKNOWN";
+
+/**
+ * grpc.health.v1.Health.
+ *
+ * A watch has one status on its way at most. A client that does not read gets the newest when it does, and a client
+ * that does not accept a status for as long as the patrol waits is ended with SLOW_CONSUMER.
+ */
+export class HealthService {
+  readonly #statuses: Map<string, ServingStatus>;
+  readonly #streams: OpenStreams;
+  readonly #patrol: SendPatrol;
+  readonly #watches = new Set<HealthWatch>();
+  #ended = false;
+  /** What List answers, one for all, as long as nothing changes. */
+  #listed: FrameParts | undefined;
+
+  /** `statuses` has all services that there are. Watches are counted among `streams`, and watched by `patrol`. */
+  constructor(
+    statuses: ReadonlyMap<string, ServingStatus>,
+    streams: OpenStreams,
+    patrol: SendPatrol,
+  ) {
+    this.#statuses = new Map(statuses);
+    this.#streams = streams;
+    this.#patrol = patrol;
+  }
+
+  /** Of a service that there is. */
+  set(service: string, serving: ServingStatus): void {
+    this.#statuses.set(service, serving);
+    this.#listed = undefined;
+    for (const watch of this.#watches) watch.tell(this.#of(watch.service));
+  }
+
+  /** Ends all watches, behind the statuses that they have been told. */
+  end(): void {
+    this.#ended = true;
+    for (const watch of this.#watches) watch.end();
+  }
+
+  /** How the methods are served, by name. */
+  readonly serving: Serving = {
+    Check: (call: ServerCall, { request, fault }: Check) => {
+      if (fault !== undefined) return call.end(statusOf(fault));
+      const serving = this.#statuses.get(request.service);
+      if (serving !== undefined) return void call.answer(answers[serving]);
+      const details = `No service of that name is known here; List tells which are.`;
+      call.end(refused(status.NOT_FOUND, details));
+    },
+
+    List: (call: ServerCall, { fault }: Decoded<unknown>) => {
+      if (fault !== undefined) return call.end(statusOf(fault));
+      this.#listed ??= listAnswer(this.#statuses);
+      call.answer(this.#listed);
+    },
+
+    Watch: (call: ServerCall, { request, fault }: Check) => {
+      if (fault !== undefined) return call.end(statusOf(fault));
+      const watch = new HealthWatch(call, this.#known(request.service), () => {
+        this.#watches.delete(watch);
+        this.#streams.delete(watch);
+        this.#patrol.delete(watch);
+      });
+      if (!watch.open) return;
+      const refusal = this.#streams.makeRoom(watch.connection);
+      if (refusal !== undefined) return watch.evict(refusal);
+      this.#streams.add(watch);
+      this.#watches.add(watch);
+      this.#patrol.add(watch);
+      watch.tell(this.#of(watch.service));
+      if (this.#ended) watch.end();
+    },
+  };
+
+  #of(service: string | undefined): Told {
+    return (service === undefined ? undefined : this.#statuses.get(service)) ?? "SERVICE_UNKNOWN";
+  }
+
+  /** The name as it is kept here: of a service that there is not, and that there will not be, nothing is kept. */
+  #known(service: string): string | undefined {
+    for (const known of this.#statuses.keys()) if (known === service) return known;
+    return undefined;
+  }
+}
+
+/** What is answered by status, encoded once for all. */
+const answers = {
+  SERVING: checkAnswer("SERVING"),
+  NOT_SERVING: checkAnswer("NOT_SERVING"),
+  SERVICE_UNKNOWN: checkAnswer("SERVICE_UNKNOWN"),
+} as const satisfies Record<Told, readonly [Uint8Array]>;
+
+function checkAnswer(told: Told): readonly [Uint8Array] {
+  return [Buffer.concat(frameOf(healthService.Check.responseSerialize({ status: told })))];
+}
+
+function listAnswer(known: ReadonlyMap<string, ServingStatus>): FrameParts {
+  const statuses = [...known].map(([name, serving]) => [name, { status: serving }]);
+  const response = { statuses: Object.fromEntries(statuses) };
+  return frameOf(healthService.List.responseSerialize(response));
+}
+
+class HealthWatch implements OpenStream, Sender {
+  /** undefined: one that there is not. */
+  readonly service: string | undefined;
+  readonly #call: ServerCall;
+  #told: Told | undefined;
+  #newest: Told | undefined;
+  #ending = false;
+  readonly #onClose: () => void;
+  open = true;
+  sent = 0;
+  outstanding = false;
+
+  constructor(call: ServerCall, service: string | undefined, onClose: () => void) {
+    this.#call = call;
+    this.service = service;
+    this.#onClose = onClose;
+    if (call.isOver) this.open = false;
+    call.onOver(() => {
+      this.open = false;
+      onClose();
+    });
+  }
+
+  get connection(): object {
+    return this.#call.connection;
+  }
+
+  evict(error: WatchFanoutError): void {
+    this.open = false;
+    this.#onClose();
+    this.#call.end(statusOf(error));
+  }
+
+  stalled(): void {
+    const message =
+      "The client has not accepted the last status of this health watch in time. Watch again, and read what comes.";
+    this.evict(new WatchFanoutError("SLOW_CONSUMER", message));
+  }
+
+  tell(serving: Told): void {
+    this.#newest = serving;
+    this.#send();
+  }
+
+  end(): void {
+    this.#ending = true;
+    this.#send();
+  }
+
+  #send(): void {
+    if (this.outstanding || !this.open) return;
+    const newest = this.#newest;
+    if (newest !== undefined && newest !== this.#told) {
+      this.#told = newest;
+      this.outstanding = true;
+      this.sent++;
+      this.#call.send(answers[newest][0], () => {
+        this.outstanding = false;
+        this.#send();
+      });
+    } else if (this.#ending) {
+      this.open = false;
+      const message = "This replica is shutting down. Watch another one.";
+      this.#call.end(statusOf(new WatchFanoutError("DRAINING", message)));
+      this.#onClose();
+    }
+  }
+}

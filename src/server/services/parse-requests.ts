@@ -1,0 +1,216 @@
+import { maxTimerMs } from "../../base/clock.ts";
+import { invalidRequest, otherHistory, WatchFanoutError } from "../../base/errors.ts";
+import type {
+  CacheListRequest,
+  CacheWatchRequest,
+  Delivery,
+} from "../../cacher/request/request.ts";
+import type { Selection } from "../../cacher/request/selection.ts";
+import type {
+  DeleteRequest,
+  GetRequest,
+  PutRequest,
+  RevisionRequirement,
+  Scope,
+} from "../../storage/storage.ts";
+import type { DeleteRequest__Output } from "../../wire/generated/watchfanout/v1/DeleteRequest.ts";
+import type { Delivery__Output } from "../../wire/generated/watchfanout/v1/Delivery.ts";
+import type { GetRequest__Output } from "../../wire/generated/watchfanout/v1/GetRequest.ts";
+import type { ListRequest__Output } from "../../wire/generated/watchfanout/v1/ListRequest.ts";
+import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
+import type { RevisionMatch__Output } from "../../wire/generated/watchfanout/v1/RevisionMatch.ts";
+import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
+import { durationOf, keyOf, leaseOf, optionalRevisionOf, revisionOf } from "./field-values.ts";
+import { decodePageToken } from "./page-token.ts";
+
+/*
+ * From requests as they come over the wire to those that a Storage takes. What is wrong with a request
+ * throws INVALID_REQUEST with the field.
+ */
+
+/** How many names a message tells before it says how many more there are. */
+const namesTold = 10;
+
+/** Throws UNKNOWN_RESOURCE, and says which there are. */
+export function resourceNamed<T>(resources: ReadonlyMap<string, T>, name: string): T {
+  const resource = resources.get(name);
+  if (resource !== undefined) return resource;
+  const names = [...resources.keys()].slice(0, namesTold).map((known) => JSON.stringify(known));
+  const more = resources.size > namesTold ? ` and ${resources.size - namesTold} more` : "";
+  throw new WatchFanoutError(
+    "UNKNOWN_RESOURCE",
+    `There is no resource ${JSON.stringify(name)} here. There are: ${names.join(", ")}${more}.`,
+    { metadata: { resource: name } },
+  );
+}
+
+/** Throws HISTORY_CHANGED if `known` is given and is not the history that revisions belong to now. */
+export function checkHistory(known: string, current: string): void {
+  if (known !== "" && known !== current) throw otherHistory(known, current);
+}
+
+export function parseGet(request: GetRequest__Output): GetRequest {
+  return {
+    key: keyOf(request.key),
+    at: requirementOf(request),
+  };
+}
+
+/** A listing, and the history that its revision comes from: the request's, or its page token's. */
+export interface Listing {
+  readonly list: CacheListRequest;
+  readonly historyId: string;
+}
+
+export function parseList(
+  request: ListRequest__Output,
+  selection: Selection | undefined,
+  maxBytes: number,
+): Listing {
+  const { prefix, page_size: limit, page_token: token } = request;
+  const at = requirementOf(request);
+  if (limit < 0) {
+    throw invalidRequest("page_size", `page_size is ${limit}. It must not be negative.`);
+  }
+  const page = { prefix, limit, maxBytes, selection };
+  if (token === "") return { list: { ...page, at }, historyId: request.history_id };
+  const { revision, startAfter, historyId } = decodePageToken(token, listingOf(request));
+  return { list: { ...page, startAfter, at: { match: "EXACT", revision } }, historyId };
+}
+
+/** All of a ListRequest that stays the same from page to page, for `encodePageToken`. */
+export function listingOf(request: ListRequest__Output): string {
+  const { resource, prefix, label_selector, field_selector, revision, history_id } = request;
+  const match = matches[request.revision_match];
+  return JSON.stringify([
+    ...[resource, prefix, label_selector, field_selector],
+    ...[match, revision, history_id],
+  ]);
+}
+
+/** When a watch is to end, by the clock's milliseconds; undefined: never. */
+export interface WatchEnds {
+  /** When its client gives up. */
+  readonly deadline: number | undefined;
+  /** When it is old enough for its client to be served elsewhere. */
+  readonly expiresAt: number | undefined;
+}
+
+export function parseWatch(
+  request: WatchRequest__Output,
+  selection: Selection | undefined,
+  ends: WatchEnds,
+): CacheWatchRequest {
+  return {
+    scope: scopeOf(request),
+    afterRevision: optionalRevisionOf("after_revision", request.after_revision),
+    sendInitialEvents: request.send_initial_events,
+    delivery: deliveries[request.delivery],
+    withPrevious: request.include_previous,
+    bookmarkIntervalMs: bookmarkIntervalOf(request),
+    eagerBookmarks: request.eager_bookmarks,
+    historyId: request.history_id,
+    selection,
+    ...ends,
+  };
+}
+
+export function parsePut(request: PutRequest__Output): PutRequest {
+  const lease = leaseOf("lease", request.lease);
+  const ttlSeconds = ttlOf(request);
+  if (ttlSeconds !== undefined && lease !== 0n) {
+    throw invalidRequest("ttl", "ttl and lease are both given. Give one, or neither.");
+  }
+  return {
+    key: keyOf(request.key),
+    value: request.value,
+    expectedModRevision: optionalRevisionOf("expected_mod_revision", request.expected_mod_revision),
+    lease,
+    ttlSeconds,
+    historyId: request.history_id,
+  };
+}
+
+export function parseDelete(request: DeleteRequest__Output): DeleteRequest {
+  const expected = optionalRevisionOf("expected_mod_revision", request.expected_mod_revision);
+  if (expected === 0) {
+    throw invalidRequest(
+      "expected_mod_revision",
+      "expected_mod_revision is 0, but what does not exist can't be deleted. Give the revision that " +
+        "the object stands at, or leave it out.",
+    );
+  }
+  return {
+    key: keyOf(request.key),
+    expectedModRevision: expected,
+    historyId: request.history_id,
+  };
+}
+
+const matches = {
+  REVISION_MATCH_UNSPECIFIED: "LINEARIZABLE",
+  REVISION_MATCH_LINEARIZABLE: "LINEARIZABLE",
+  REVISION_MATCH_ANY: "ANY",
+  REVISION_MATCH_NOT_OLDER_THAN: "NOT_OLDER_THAN",
+  REVISION_MATCH_EXACT: "EXACT",
+} as const satisfies Record<RevisionMatch__Output, RevisionRequirement["match"]>;
+
+function requirementOf(
+  request: Pick<GetRequest__Output, "revision" | "revision_match">,
+): RevisionRequirement {
+  const match = matches[request.revision_match];
+  const revision = revisionOf("revision", request.revision);
+  if (match === "EXACT" || match === "NOT_OLDER_THAN") {
+    if (revision > 0) return { match, revision };
+    throw invalidRequest(
+      "revision",
+      `revision is 0, but revision_match ${match} needs one of at least 1. Give one, or ask for ANY.`,
+    );
+  }
+  if (revision === 0) return { match };
+  throw invalidRequest(
+    "revision",
+    `revision is ${request.revision}, but revision_match ${match} takes none. Leave it out, or ask for EXACT ` +
+      "or NOT_OLDER_THAN.",
+  );
+}
+
+const deliveries = {
+  DELIVERY_UNSPECIFIED: "EVERY_EVENT",
+  DELIVERY_EVERY_EVENT: "EVERY_EVENT",
+  DELIVERY_LATEST_STATE: "LATEST_STATE",
+} as const satisfies Record<Delivery__Output, Delivery>;
+
+function scopeOf(request: WatchRequest__Output): Scope {
+  if (request.scope === "key") return { key: keyOf(request.key ?? "") };
+  return { prefix: request.prefix ?? "" };
+}
+
+/** etcd's own bound for a lease, in seconds: about 285 years. */
+const maxTtlSeconds = 9_000_000_000;
+
+/** In whole seconds, rounded up. */
+function ttlOf({ ttl }: PutRequest__Output): number | undefined {
+  if (ttl === null) return undefined;
+  const seconds = Math.ceil(durationOf("ttl", ttl) / 1_000);
+  if (seconds >= 1 && seconds <= maxTtlSeconds) return seconds;
+  throw invalidRequest(
+    "ttl",
+    `ttl is ${seconds} s when rounded up. It must be at least 1 s and at most ${maxTtlSeconds} s.`,
+  );
+}
+
+const minBookmarkIntervalMs = 1_000;
+
+function bookmarkIntervalOf(request: WatchRequest__Output): number | undefined {
+  if (request.bookmark_interval === null) return undefined;
+  const ms = durationOf("bookmark_interval", request.bookmark_interval);
+  if (ms < minBookmarkIntervalMs) {
+    throw invalidRequest(
+      "bookmark_interval",
+      `bookmark_interval is ${ms / 1_000} s. It must be at least 1 s.`,
+    );
+  }
+  // Those who ask for more than a timer can do get bookmarks a little more often.
+  return Math.min(ms, maxTimerMs);
+}

@@ -1,0 +1,166 @@
+import { type ServiceDefinition, status } from "@grpc/grpc-js";
+import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
+import type { Descriptors, FileDescriptor } from "../../wire/descriptors.ts";
+import { statusOf } from "../../wire/errors.ts";
+import { frameOf } from "../../wire/frame-parts.ts";
+import type { ServerReflectionRequest__Output } from "../../wire/generated/grpc/reflection/v1/ServerReflectionRequest.ts";
+import type { ServerReflectionResponse } from "../../wire/generated/grpc/reflection/v1/ServerReflectionResponse.ts";
+import { type CallContext, methodOf, presentError } from "../calls/call-context.ts";
+import { refused } from "../calls/refusals.ts";
+import { decoderOf } from "../calls/served-methods.ts";
+import {
+  type NextRequest,
+  RefusedRequest,
+  type ServedConversation,
+  type ServerCall,
+} from "../calls/server-call.ts";
+import type { OpenStream } from "../limits/open-streams.ts";
+
+type Answer = Omit<ServerReflectionResponse, "valid_host" | "original_request">;
+type Method = ServiceDefinition[string];
+
+/** The largest question, in bytes: what is asked for is the name of a file or of a symbol. */
+const maxQuestionBytes = 16 * 1024;
+
+/** grpc.reflection.v1 and v1alpha, which differ in nothing but their name. */
+export class ReflectionService {
+  readonly #descriptors: Descriptors;
+  readonly #context: CallContext;
+  readonly #calls = new Set<ServerCall>();
+
+  constructor(descriptors: Descriptors, context: CallContext) {
+    this.#descriptors = descriptors;
+    this.#context = context;
+  }
+
+  /** The one method of either version, by its path. */
+  serving(service: ServiceDefinition): Map<string, ServedConversation> {
+    const methods = Object.values(service).map((method) => {
+      const converse = (call: ServerCall, next: NextRequest): void =>
+        void this.#converse(call, next, method);
+      return [method.path, { maxRequestBytes: maxQuestionBytes, converse }] as const;
+    });
+    return new Map(methods);
+  }
+
+  /** Ends all calls. */
+  end(): void {
+    for (const call of this.#calls) {
+      this.#calls.delete(call);
+      call.end(refused(status.OK, ""));
+    }
+  }
+
+  /** Reads a request when the answer to the one before has been accepted. */
+  async #converse(call: ServerCall, next: NextRequest, method: Method): Promise<void> {
+    const decode = decoderOf<ServerReflectionRequest__Output>(method.path);
+    const { clock, responseFlushMs, logger, streams } = this.#context;
+    const evict = (error: WatchFanoutError): void => call.end(statusOf(error));
+    const stream: OpenStream = { connection: call.connection, evict };
+    let release = (): void => {};
+    call.onOver(() => {
+      streams.delete(stream);
+      this.#calls.delete(call);
+      // A message that is on its way when the call ends is never accepted, nor refused.
+      release();
+    });
+    if (call.isOver) return;
+    const refusal = streams.makeRoom(call.connection);
+    if (refusal !== undefined) return evict(refusal);
+    streams.add(stream);
+    this.#calls.add(call);
+    try {
+      for (;;) {
+        const message = await next();
+        if (message === undefined || call.isOver) break;
+        const { request, fault } = decode(message);
+        if (fault !== undefined) throw fault;
+        checkLength(request);
+        const response = {
+          valid_host: request.host,
+          original_request: request,
+          ...this.#answer(request),
+        };
+        const frame = Buffer.concat(frameOf(method.responseSerialize(response)));
+        const stalled = clock.setTimeout(() => call.reset(), responseFlushMs);
+        await new Promise<void>((resolve) => {
+          release = resolve;
+          call.send(frame, () => resolve());
+        });
+        stalled.cancel();
+        if (call.isOver) break;
+      }
+      call.end(refused(status.OK, ""));
+    } catch (error) {
+      // A call that was cancelled, or ended by `end`, has nobody left to tell.
+      if (call.isOver) return;
+      if (error instanceof RefusedRequest) call.end(error.status);
+      else call.end(statusOf(presentError(error, methodOf(method.path), logger)));
+    } finally {
+      streams.delete(stream);
+      this.#calls.delete(call);
+    }
+  }
+
+  #answer(request: ServerReflectionRequest__Output): Answer {
+    const { files, declaredIn, messages, services } = this.#descriptors;
+    switch (request.message_request) {
+      case "list_services":
+        return { list_services_response: { service: services.map((name) => ({ name })) } };
+      case "file_by_filename":
+        return this.#file(files.get(request.file_by_filename ?? ""));
+      case "file_containing_symbol":
+        return this.#file(declaredIn.get(request.file_containing_symbol ?? ""));
+      case "file_containing_extension":
+        return notFound("There are no extensions here.");
+      case "all_extension_numbers_of_type": {
+        const name = request.all_extension_numbers_of_type ?? "";
+        if (!messages.has(name)) return notFound("There is no message type of that name here.");
+        return { all_extension_numbers_response: { base_type_name: name, extension_number: [] } };
+      }
+      default:
+        return {
+          error_response: {
+            error_code: status.INVALID_ARGUMENT,
+            error_message: "The request asks nothing that is known here.",
+          },
+        };
+    }
+  }
+
+  /** The file, then all that it imports, so that it can be understood without asking again. */
+  #file(file: FileDescriptor | undefined): Answer {
+    if (file === undefined) {
+      return notFound("There is no file or symbol of that name here; list_services tells what is.");
+    }
+    const found = new Set([file]);
+    for (const { imports } of found) {
+      for (const name of imports) {
+        const imported = this.#descriptors.files.get(name);
+        if (imported !== undefined) found.add(imported);
+      }
+    }
+    const bytes = [...found].map(({ bytes }) => bytes);
+    return { file_descriptor_response: { file_descriptor_proto: bytes as Buffer[] } };
+  }
+}
+
+/** The longest name that is looked for, in UTF-16 units. Those that there are, are far shorter. */
+const maxNameLength = 1024;
+
+/** Throws INVALID_REQUEST for a name that is too long: each stream keeps the last request that it was sent. */
+function checkLength({ host, ...request }: ServerReflectionRequest__Output): void {
+  const field = request.message_request ?? "";
+  const asked: unknown = Reflect.get(request, field);
+  for (const [name, text] of [["host", host] as const, [field, asked] as const]) {
+    if (typeof text !== "string" || text.length <= maxNameLength) continue;
+    throw invalidRequest(
+      name,
+      `${name} is ${text.length} characters long, expected at most ${maxNameLength}.`,
+    );
+  }
+}
+
+function notFound(message: string): Answer {
+  return { error_response: { error_code: status.NOT_FOUND, error_message: message } };
+}

@@ -1,0 +1,44 @@
+import type { WriteResult } from "../../storage/storage.ts";
+import { encodeObjectResponse } from "../../wire/encode.ts";
+import type { DeleteRequest__Output } from "../../wire/generated/watchfanout/v1/DeleteRequest.ts";
+import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
+import type { CallContext, ServedResource } from "../calls/call-context.ts";
+import type { Serving } from "../calls/served-methods.ts";
+import { type Encode, unary } from "../calls/unary-call.ts";
+import { WritesInFlight } from "../calls/writes-in-flight.ts";
+import { expectedObjectBytes } from "../limits/expected-sizes.ts";
+import { parseDelete, parsePut, resourceNamed } from "./parse-requests.ts";
+
+const service = "watchfanout.v1.WriteService";
+
+/**
+ * How the methods of watchfanout.v1.WriteService are served, by name. A write that has begun is carried out and answered,
+ * so it waits before it begins while its connection holds too much.
+ */
+export function writeMethods(context: CallContext): Serving {
+  const { resources } = context;
+  const inFlight = new WritesInFlight(context);
+  return {
+    Put: unary<PutRequest__Output>(context, `${service}/Put`, async (request, call) => {
+      const resource = resourceNamed(resources, request.resource);
+      const put = { ...parsePut(request), signal: call.signal };
+      // The answer has in it what the request has.
+      const wait = call.admit(call.requestBytes);
+      if (wait !== undefined) await wait;
+      return written(resource, await inFlight.run(call, () => resource.put(put)));
+    }),
+    Delete: unary<DeleteRequest__Output>(context, `${service}/Delete`, async (request, call) => {
+      const resource = resourceNamed(resources, request.resource);
+      const wait = call.admit(expectedObjectBytes);
+      if (wait !== undefined) await wait;
+      const deletion = { ...parseDelete(request), signal: call.signal };
+      return written(resource, await inFlight.run(call, () => resource.delete(deletion)));
+    }),
+  };
+}
+
+/** Encodes the answer. The history is the one in which the write was done, which need no longer be the one served. */
+function written(resource: ServedResource, result: WriteResult): Encode {
+  const { revision, object, historyId = resource.currentHistoryId } = result;
+  return () => encodeObjectResponse(revision, object, historyId);
+}

@@ -1,0 +1,81 @@
+import { isUtf8 } from "node:buffer";
+import type { IKeyValue } from "etcd3";
+import { WatchFanoutError } from "../../../base/errors.ts";
+import { StoredObject } from "../../../model/object.ts";
+import { Slabs } from "../../../model/slabs.ts";
+import type { DecodedKeyValue } from "./responses.ts";
+
+/** A revision, a version or a count: etcd's int64, as far as a number holds it exactly. */
+export function safeNumber(decimal: string): number {
+  const number = Number(decimal);
+  if (Number.isSafeInteger(number)) return number;
+  throw new WatchFanoutError(
+    "INTERNAL",
+    `etcd sent the number ${decimal}, which is beyond 2^53 and can't be held exactly.`,
+  );
+}
+
+/**
+ * The key relative to a prefix of so many bytes, or undefined if it can't be part of a resource: it is
+ * not UTF-8, or it is the prefix itself.
+ */
+export function relativeKey(kv: DecodedKeyValue, prefixBytes: number): string | undefined {
+  const { message, keyEnd } = kv;
+  const start = kv.keyStart + prefixBytes;
+  if (start >= keyEnd) return undefined;
+  for (let i = start; i < keyEnd; i++) {
+    if ((message[i] as number) < 0x80) continue;
+    return isUtf8(message.subarray(start, keyEnd))
+      ? message.toString("utf8", start, keyEnd)
+      : undefined;
+  }
+  return message.toString("latin1", start, keyEnd);
+}
+
+/** `key` is the relative one, without a prefix of so many bytes. */
+export function storedObject(
+  key: string,
+  kv: DecodedKeyValue,
+  prefixBytes: number,
+  slabs: Slabs,
+): StoredObject {
+  return slabs.store(
+    key,
+    kv.keyEnd - kv.keyStart - prefixBytes,
+    kv.message,
+    kv.valueStart,
+    kv.valueEnd,
+    kv.createRevision,
+    kv.modRevision,
+    kv.version,
+    kv.lease,
+  );
+}
+
+/** As etcd3 has decoded it. */
+export function loadedObject(key: string, kv: IKeyValue): StoredObject {
+  return new Slabs(0).store(
+    key,
+    Buffer.byteLength(key),
+    kv.value,
+    0,
+    kv.value.byteLength,
+    safeNumber(kv.create_revision),
+    safeNumber(kv.mod_revision),
+    safeNumber(kv.version),
+    kv.lease === "0" ? 0n : BigInt(kv.lease),
+  );
+}
+
+/** All of an object but its value. */
+export function valuelessObject(key: string, kv: DecodedKeyValue): StoredObject {
+  const { createRevision, modRevision, version, lease } = kv;
+  return new StoredObject(key, noValue, createRevision, modRevision, version, lease);
+}
+
+/** What is known of a deleted object without the one before: its key and what removed it. */
+export function deletedObject(key: string, { modRevision }: DecodedKeyValue): StoredObject {
+  return new StoredObject(key, noValue, 0, modRevision, 0, 0n);
+}
+
+const noValue = new Uint8Array();

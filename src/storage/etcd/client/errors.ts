@@ -1,0 +1,143 @@
+import { type ServiceError, status } from "@grpc/grpc-js";
+import { upstreamUnavailable, WatchFanoutError } from "../../../base/errors.ts";
+
+/** The oldest etcd that is served from. */
+export const oldestVersion = "3.5.13";
+
+/** An etcd whose watch can't be relied on. Nothing is read from it or written to it. */
+export class UnsupportedEtcdError extends WatchFanoutError {
+  constructor(endpoint: string, version: string) {
+    super(
+      "UPSTREAM_UNAVAILABLE",
+      `The etcd at ${endpoint} is version ${version || "unknown"}. It has to be ${oldestVersion} or newer: ` +
+        "in older ones the progress of a watch can run ahead of its events (etcd issue 15220) or fail " +
+        "to come (17507), so that changes would be missed. Upgrade it.",
+      { metadata: { etcd_endpoint: endpoint, etcd_version: version } },
+    );
+  }
+}
+
+/** What etcd says, by a part of its message that all versions have. */
+export const compacted = "required revision has been compacted";
+export const futureRevision = "required revision is a future revision";
+export const leaseNotFound = "requested lease not found";
+export const authNotEnabled = "authentication is not enabled";
+
+const denied = [
+  "permission denied",
+  "authentication failed",
+  "user name is empty",
+  "invalid auth token",
+  "revision of auth store is old",
+];
+
+/** Refusals that a new token may cure. They come before anything is done. */
+const staleToken = ["invalid auth token", "revision of auth store is old"];
+
+const tooLarge = ["request is too large", "received message larger than max"];
+
+export function isServiceError(error: unknown): error is ServiceError {
+  return error instanceof Error && "code" in error && "details" in error;
+}
+
+/** Whether etcd's message, or its reason to cancel a watch, is one of these. */
+export function says(message: string, ...phrases: readonly string[]): boolean {
+  return phrases.some((phrase) => message.includes(phrase));
+}
+
+/** Of a call, or of a watch that was cancelled for it. */
+export function isStaleToken(error: unknown): boolean {
+  if (isServiceError(error)) return says(error.details, ...staleToken);
+  return error instanceof WatchFanoutError && says(error.message, ...staleToken);
+}
+
+/** Whether the call may go better with another member, or a little later. */
+export function isTransient(error: unknown): boolean {
+  if (!isServiceError(error)) return false;
+  return transientCodes.has(error.code) && !says(error.details, ...denied);
+}
+
+/** Codes that say nothing of whether a request was carried out. */
+const transientCodes: ReadonlySet<status> = new Set([
+  status.CANCELLED,
+  status.UNKNOWN,
+  status.DEADLINE_EXCEEDED,
+  status.ABORTED,
+  status.INTERNAL,
+  status.UNAVAILABLE,
+  status.DATA_LOSS,
+]);
+
+/** The error of a read or a watch, or of what etcd refused, in our own words. */
+export function readError(error: unknown, endpoint: string): Error {
+  if (!isServiceError(error)) return error instanceof Error ? error : new Error(String(error));
+  if (says(error.details, ...denied)) return upstreamDenied(error.details, endpoint, error);
+  if (says(error.details, "database space exceeded")) {
+    return new WatchFanoutError(
+      "STORAGE_FULL",
+      "Nothing was written: etcd's space quota is reached. Compact and defragment it, or raise its " +
+        "quota, and disarm the alarm. Reads and watches go on.",
+      { cause: error },
+    );
+  }
+  return upstreamUnavailable(
+    `The etcd at ${endpoint} does not answer as it should: ${error.details}. Try again.`,
+    error,
+  );
+}
+
+/** The error of a write that was sent. */
+export function writeError(error: unknown, endpoint: string, lease: bigint): Error {
+  if (!isServiceError(error)) return outcomeUnknown(endpoint, String(error), error);
+  const { details, code } = error;
+  if (says(details, leaseNotFound)) {
+    return new WatchFanoutError(
+      "LEASE_NOT_FOUND",
+      `Nothing was written: etcd has no lease ${lease}. It may have expired: grant another.`,
+      { metadata: { lease: String(lease) }, cause: error },
+    );
+  }
+  if (says(details, ...tooLarge)) {
+    return new WatchFanoutError(
+      "VALUE_TOO_LARGE",
+      "Nothing was written: the request is larger than etcd accepts (its --max-request-bytes, " +
+        "1.5 MiB unless configured). Store less under one key.",
+      { field: "value", cause: error },
+    );
+  }
+  if (transientCodes.has(code) && !says(details, ...denied)) {
+    return outcomeUnknown(endpoint, details, error);
+  }
+  return readError(error, endpoint);
+}
+
+/** Why etcd ended a watch, other than by compaction. */
+export function cancelError(reason: string, endpoint: string): WatchFanoutError {
+  if (says(reason, ...staleToken)) {
+    return upstreamUnavailable(
+      `The etcd at ${endpoint} no longer accepts the service's token (${reason}). Watch again.`,
+    );
+  }
+  if (says(reason, ...denied)) return upstreamDenied(reason, endpoint);
+  return upstreamUnavailable(
+    `The etcd at ${endpoint} cancelled the watch: ${reason || "it gave no reason"}. Watch again.`,
+  );
+}
+
+function outcomeUnknown(endpoint: string, details: string, cause: unknown): WatchFanoutError {
+  return new WatchFanoutError(
+    "OUTCOME_UNKNOWN",
+    `The write was sent to the etcd at ${endpoint} and no answer came (${details}), so it may or may ` +
+      "not have been done. Read the object before you repeat it.",
+    { cause },
+  );
+}
+
+function upstreamDenied(details: string, endpoint: string, cause?: unknown): WatchFanoutError {
+  return new WatchFanoutError(
+    "UPSTREAM_DENIED",
+    `The etcd at ${endpoint} refuses the service's own user: ${details}. Check its name, password ` +
+      "and roles.",
+    { cause },
+  );
+}

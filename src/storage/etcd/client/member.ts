@@ -1,0 +1,199 @@
+import {
+  type ChannelCredentials,
+  Client,
+  connectivityState,
+  credentials,
+  Metadata,
+} from "@grpc/grpc-js";
+import { type ICallable, MaintenanceClient } from "etcd3";
+import { abortable } from "../../../base/abort.ts";
+import { methodOf, rangeMethod, watchMethod } from "../methods.ts";
+import { oldestVersion, UnsupportedEtcdError } from "./errors.ts";
+import type { RangeRequest, WatchCall } from "./messages.ts";
+import { type DecodedRange, decodePastWatch, decodeRange, decodeWatch } from "./responses.ts";
+
+/** PEM. */
+export interface EtcdTls {
+  /** Undefined: the authorities that Node.js trusts. */
+  readonly ca?: Buffer | undefined;
+  readonly client?: { readonly cert: Buffer; readonly key: Buffer } | undefined;
+}
+
+/** When a call has to be done, and what ends it before. */
+export interface CallLimits {
+  /** Milliseconds of the time of day, which is what gRPC takes. */
+  readonly deadline: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * What differs from gRPC's defaults, with which a dead peer goes unnoticed, lists beyond 4 MiB fail, a peer that was
+ * away is tried again only minutes later, and a TXT record can turn on retries. A ping every 7 s is less than what etcd takes for an attack (5 s, its
+ * --grpc-keepalive-min-time).
+ */
+const channelOptions = {
+  "grpc.keepalive_time_ms": 7_000,
+  "grpc.keepalive_timeout_ms": 3_000,
+  "grpc.max_receive_message_length": -1,
+  "grpc.max_send_message_length": -1,
+  "grpc.initial_reconnect_backoff_ms": 100,
+  "grpc.min_reconnect_backoff_ms": 100,
+  "grpc.max_reconnect_backoff_ms": 1_000,
+  "grpc.service_config_disable_resolution": 1,
+};
+
+/**
+ * One member of etcd: the connections to it and the calls on them. Each call is sent once, within its limits, and fails
+ * with gRPC's own error. etcd3's raw clients send by `callable`, Range and Watch are sent here.
+ *
+ * Why not by etcd3's own connection pool: docs/decisions/etcd3-raw-clients.md.
+ */
+export class Member {
+  /** As configured, as in "http://127.0.0.1:2379". */
+  readonly endpoint: string;
+  readonly #client: Client;
+  /** For watches from the past, on a connection of their own: only there an answer is bounded. */
+  readonly #past: Client;
+  #supported: Promise<void> | undefined;
+
+  /** `pastAnswerBytes`: how large an answer to a watch from the past may be; a larger one ends it before it is held. */
+  constructor(endpoint: string, tls: EtcdTls | undefined, pastAnswerBytes: number) {
+    this.endpoint = endpoint;
+    const address = endpoint.replace(/^https?:\/\//, "");
+    const secured = channelCredentials(endpoint, tls);
+    this.#client = new Client(address, secured, channelOptions);
+    this.#past = new Client(address, secured, {
+      ...channelOptions,
+      "grpc.max_receive_message_length": pastAnswerBytes,
+    });
+  }
+
+  /** What an etcd3 raw client is made of, for calls with this metadata and within these limits. */
+  callable(metadata: Metadata, limits: CallLimits): ICallable<Member> {
+    return {
+      exec: (service, name, request) => {
+        const method = methodOf(service, name);
+        // Which response belongs to which method is said by the raw client's types alone.
+        const decode = method.responseDeserialize as (bytes: Buffer) => never;
+        return this.#send({ ...method, decode }, request, metadata, limits);
+      },
+      withConnection: () => Promise.reject(new Error("Streams are opened by Member.watch alone.")),
+      markFailed: () => undefined,
+      callOptionsFactory: undefined,
+    };
+  }
+
+  /** Asks for keys, and decodes the answer by hand. */
+  range(request: RangeRequest, metadata: Metadata, limits: CallLimits): Promise<DecodedRange> {
+    return this.#send({ ...rangeMethod, decode: decodeRange }, request, metadata, limits);
+  }
+
+  /** A stream of watches, whose answers are decoded by hand; those from the past as they are taken. */
+  watch(metadata: Metadata, isPast: boolean): WatchCall {
+    const { path, requestSerialize } = watchMethod;
+    const [client, decode] = isPast ? [this.#past, decodePastWatch] : [this.#client, decodeWatch];
+    return client.makeBidiStreamRequest(path, requestSerialize, decode, metadata);
+  }
+
+  #send<Request, Response>(
+    { path, requestSerialize, decode }: SentMethod<Request, Response>,
+    request: Request,
+    metadata: Metadata,
+    { deadline, signal }: CallLimits,
+  ): Promise<Response> {
+    return new Promise((resolve, reject) => {
+      if (signal?.aborted === true) return reject(signal.reason);
+      const abort = (): void => {
+        reject(signal?.reason);
+        call.cancel();
+      };
+      const call = this.#client.makeUnaryRequest<Request, Response>(
+        path,
+        requestSerialize,
+        decode,
+        request,
+        metadata,
+        { deadline },
+        (error, response) => {
+          signal?.removeEventListener("abort", abort);
+          if (response === undefined) reject(error);
+          else resolve(response);
+        },
+      );
+      signal?.addEventListener("abort", abort, { once: true });
+    });
+  }
+
+  /**
+   * Resolves to whether a connection stands, and tries to make one first: what is sent then may arrive,
+   * what was not sent can't have. Rejects with the signal's reason.
+   */
+  connected({ deadline, signal }: CallLimits): Promise<boolean> {
+    const channel = this.#client.getChannel();
+    const connected = new Promise<boolean>((resolve) => {
+      const look = (): void => {
+        const state = channel.getConnectivityState(true);
+        if (state === connectivityState.IDLE || state === connectivityState.CONNECTING) {
+          channel.watchConnectivityState(state, deadline, (error) => {
+            if (error !== undefined || signal?.aborted === true) resolve(false);
+            else look();
+          });
+        } else {
+          resolve(state === connectivityState.READY);
+        }
+      };
+      look();
+    });
+    return abortable(connected, signal);
+  }
+
+  /**
+   * Resolves if this member's version is one that can be relied on, and asks it only once.
+   *
+   * @throws UnsupportedEtcdError, or why the member does not answer
+   */
+  supported({ deadline, signal }: CallLimits): Promise<void> {
+    // Not ended by this caller's signal: others may wait for the same answer.
+    this.#supported ??= this.#checkVersion({ deadline }).catch((error: unknown) => {
+      this.#supported = undefined;
+      throw error;
+    });
+    return abortable(this.#supported, signal);
+  }
+
+  close(): void {
+    this.#client.close();
+    this.#past.close();
+  }
+
+  async #checkVersion(limits: CallLimits): Promise<void> {
+    const maintenance = new MaintenanceClient(this.callable(new Metadata(), limits));
+    const { version } = await maintenance.status();
+    if (!isSupported(version)) throw new UnsupportedEtcdError(this.endpoint, version);
+  }
+}
+
+/** A unary method: where it is called, and how its messages become bytes and are made of them. */
+interface SentMethod<Request, Response> {
+  readonly path: string;
+  readonly requestSerialize: (request: Request) => Buffer;
+  readonly decode: (bytes: Buffer) => Response;
+}
+
+/** Release candidates of the oldest version are older than it. */
+function isSupported(version: string): boolean {
+  const numbers = /^(\d+)\.(\d+)\.(\d+)(-rc|-alpha|-beta)?/.exec(version);
+  if (numbers === null) return false;
+  const [, major, minor, patch, pre] = numbers;
+  const order = `${major}.${minor}.${patch}`.localeCompare(oldestVersion, "en", { numeric: true });
+  return order > 0 || (order === 0 && pre === undefined);
+}
+
+function channelCredentials(endpoint: string, tls: EtcdTls | undefined): ChannelCredentials {
+  if (!endpoint.startsWith("https:")) return credentials.createInsecure();
+  return credentials.createSsl(
+    tls?.ca ?? null,
+    tls?.client?.key ?? null,
+    tls?.client?.cert ?? null,
+  );
+}

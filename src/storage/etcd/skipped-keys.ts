@@ -1,0 +1,36 @@
+import type { Logger } from "pino";
+import type { Clock } from "../../base/clock.ts";
+
+/** How often a line is logged at the most, in milliseconds. */
+const logIntervalMs = 60_000;
+
+/**
+ * The keys in etcd that can't be part of a resource: not UTF-8, or the prefix itself. Counted each time
+ * that one comes by, and logged now and then.
+ */
+export class LeftOutKeys {
+  readonly #clock: Clock;
+  readonly #logger: Logger;
+  #count = 0;
+  #logged: number | undefined;
+
+  constructor(clock: Clock, logger: Logger) {
+    this.#clock = clock;
+    this.#logger = logger;
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
+  add(key: Buffer): void {
+    this.#count++;
+    const now = this.#clock.now();
+    if (this.#logged !== undefined && now - this.#logged < logIntervalMs) return;
+    this.#logged = now;
+    this.#logger.warn(
+      { keyHex: key.toString("hex"), leftOut: this.#count },
+      "left out a key that is not UTF-8, or is the resource's prefix itself",
+    );
+  }
+}

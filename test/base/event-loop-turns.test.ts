@@ -1,0 +1,89 @@
+import { describe, expect, it } from "vitest";
+import { quantumMs, turnMs } from "../../src/base/event-loop-turns.ts";
+import { inSlices, SlicedQueue } from "../../src/base/time-slice-queue.ts";
+import { TimeSliceScheduler } from "../../src/base/time-slices.ts";
+import { FakeClock } from "../fake-clock.ts";
+
+/** A clock on which time passes with the work that is done. */
+class WorkClock extends FakeClock {
+  #spent = 0;
+
+  override now(): number {
+    return super.now() + this.#spent;
+  }
+
+  spend(ms: number): void {
+    this.#spent += ms;
+  }
+}
+
+/** Endless work in steps of half a quantum, each of which is logged. */
+function* endless(clock: WorkClock, name: string, log: string[]): Generator<void, void, void> {
+  for (;;) {
+    log.push(name);
+    clock.spend(quantumMs / 2);
+    yield;
+  }
+}
+
+/** Everything that works in time slices, all of it at once and without an end. */
+function startAll(clock: WorkClock, log: string[]): readonly string[] {
+  void new TimeSliceScheduler(clock).run({}, endless(clock, "scan", log));
+  void new TimeSliceScheduler(clock).run({}, endless(clock, "opening", log));
+  inSlices(clock, endless(clock, "maintenance", log));
+  for (const name of ["queue", "other queue"]) {
+    new SlicedQueue(clock).add(endless(clock, name, log));
+  }
+  return ["scan", "opening", "maintenance", "queue", "other queue"];
+}
+
+describe("The turns of an event loop", () => {
+  it("are shared: all time-sliced work together gets one slice of each", () => {
+    const clock = new WorkClock();
+    startAll(clock, []);
+    expect(clock.now()).toBe(turnMs);
+    for (let turn = 2; turn < 10; turn++) {
+      clock.runTurn();
+      expect(clock.now()).toBe(turn * turnMs);
+    }
+  });
+
+  it("are shared fairly: each has its quantum before anyone has a second one", () => {
+    const clock = new WorkClock();
+    const log: string[] = [];
+    const names = startAll(clock, log);
+    const counts: Record<string, number> = {};
+    log.length = 0;
+    // As many quanta as five turns have: four for each of the five.
+    for (let turn = 0; turn < 5; turn++) clock.runTurn();
+    for (const name of log) counts[name] = (counts[name] ?? 0) + 1;
+    expect(counts).toEqual(Object.fromEntries(names.map((name) => [name, 8])));
+  });
+
+  it("go on with the others when the work of one throws, and with what is left of its own", () => {
+    const clock = new WorkClock();
+    const log: string[] = [];
+    const failing = function* (): Generator<void, void, void> {
+      yield;
+      throw new Error("A fault.");
+    };
+    void new TimeSliceScheduler(clock).run({}, endless(clock, "scan", log));
+    const queue = new SlicedQueue(clock);
+    queue.add(failing());
+    queue.add(endless(clock, "after", log));
+    expect(() => {
+      for (let turn = 0; turn < 10; turn++) clock.runTurn();
+    }).toThrow("A fault.");
+    log.length = 0;
+    clock.runTurn();
+    expect(new Set(log)).toEqual(new Set(["scan", "after"]));
+  });
+
+  it("set no immediate when nothing is left to do", () => {
+    const clock = new WorkClock();
+    inSlices(clock, [][Symbol.iterator]() as Generator<void, void, void>);
+    clock.runTurn();
+    clock.runTurn();
+    expect(clock.pendingImmediates).toBe(0);
+  });
+});

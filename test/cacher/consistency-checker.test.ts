@@ -1,0 +1,152 @@
+import { describe, expect, it } from "vitest";
+import { WatchFanoutError } from "../../src/base/errors.ts";
+import { CachedStore, readAll } from "./cached-store.ts";
+
+const minute = 60_000;
+const everything = {
+  scope: { prefix: "" },
+  afterRevision: undefined,
+  withPrevious: false,
+} as const;
+
+/** Has the store say of its keys what `change` makes of it, when it is asked for keys only. */
+function misreport(
+  { store }: CachedStore,
+  change: (keys: readonly string[]) => readonly string[],
+): { restore: () => void } {
+  const list = store.list.bind(store);
+  store.list = async (request) => {
+    const result = await list(request);
+    if (request.keysOnly !== true) return result;
+    const kept = change(result.items.map(({ key }) => key));
+    return { ...result, items: result.items.filter(({ key }) => kept.includes(key)) };
+  };
+  return {
+    restore: () => {
+      store.list = list;
+    },
+  };
+}
+
+describe("The comparison of the cache with the store", () => {
+  it("comes at its interval, jittered, and finds nothing where nothing is wrong", async () => {
+    const cached = await CachedStore.ready({ consistencyIntervalMs: 10 * minute });
+    for (let i = 0; i < 2_500; i++) {
+      await cached.store.put({ key: `k${i % 2_000}`, value: Buffer.from("") });
+    }
+    await cached.clock.elapse(9.9 * minute);
+    expect(cached.cacher.stats().consistencyChecks).toBe(0);
+    await cached.clock.elapse(0.1 * minute);
+    expect(cached.cacher.stats()).toMatchObject({ consistencyChecks: 1, inconsistencies: 0 });
+    await cached.clock.elapse(10 * minute);
+    expect(cached.cacher.stats()).toMatchObject({ consistencyChecks: 2, inconsistencies: 0 });
+  });
+
+  it("compares one revision, whatever is written meanwhile", async () => {
+    const cached = await CachedStore.ready({ consistencyIntervalMs: minute });
+    for (let i = 0; i < 1_500; i++)
+      await cached.store.put({ key: `k${i}`, value: Buffer.from("") });
+    await cached.clock.settle();
+    const list = cached.store.list.bind(cached.store);
+    cached.store.list = async (request) => {
+      const result = await list(request);
+      await cached.store.put({ key: "k1499", value: Buffer.from("changed") });
+      await cached.store.put({ key: "new", value: Buffer.from("") });
+      return result;
+    };
+    await cached.clock.elapse(2 * minute);
+    expect(cached.cacher.stats().consistencyChecks).toBeGreaterThan(0);
+    expect(cached.cacher.stats().inconsistencies).toBe(0);
+  });
+
+  it.each([
+    ["a key that the store does not have", () => ["a"]],
+    ["nothing of what the store has not", () => []],
+  ])(
+    "that finds %s stops serving, ends streams with HISTORY_LOST and rebuilds",
+    async (_what, keys) => {
+      const cached = await CachedStore.ready({ consistencyIntervalMs: minute });
+      await cached.write(["a", "1"], ["b", "1"]);
+      const stream = cached.cacher.watch(everything);
+      await cached.clock.settle();
+      readAll(stream);
+      const changes: boolean[] = [];
+      cached.cacher.onReadyChange((ready) => changes.push(ready));
+      const { restore } = misreport(cached, keys);
+      await cached.clock.elapse(minute);
+      restore();
+      expect(stream.ended).toBeInstanceOf(WatchFanoutError);
+      expect(stream.ended).toMatchObject({
+        reason: "HISTORY_LOST",
+        metadata: { current_revision: "2" },
+      });
+      await cached.clock.elapse(10_000);
+      expect(changes).toEqual([false, true]);
+      expect(cached.cacher.stats()).toMatchObject({ ready: true, inconsistencies: 1, relists: 1 });
+      const { items } = await cached.cacher.list({ prefix: "", limit: 0, at: { match: "ANY" } });
+      expect(items.map(({ key }) => key)).toEqual(["a", "b"]);
+    },
+  );
+
+  it("that finds a difference while the watch is being resumed rebuilds all the same", async () => {
+    const cached = await CachedStore.ready({ consistencyIntervalMs: 10 * minute });
+    await cached.write(["a", "1"]);
+    const { restore } = misreport(cached, () => []);
+    const historyId = cached.store.historyId.bind(cached.store);
+    const held = Promise.withResolvers<void>();
+    cached.store.historyId = async () => {
+      await held.promise;
+      return historyId();
+    };
+    await cached.clock.elapse(9.9 * minute);
+    cached.upstream.at(-1)?.end(new WatchFanoutError("UPSTREAM_UNAVAILABLE", "Away."));
+    await cached.clock.elapse(0.2 * minute);
+    expect(cached.cacher.stats()).toMatchObject({ ready: false, inconsistencies: 1 });
+    restore();
+    held.resolve();
+    await cached.clock.elapse(minute);
+    expect(cached.cacher.stats()).toMatchObject({ ready: true, relists: 1 });
+  });
+
+  it("that rebuilds leaves no fold of before to those who come a moment later", async () => {
+    const cached = await CachedStore.ready({ consistencyIntervalMs: 10_000 });
+    const { restore } = misreport(cached, () => []);
+    const latest = { ...everything, delivery: "LATEST_STATE" } as const;
+    const before = cached.cacher.watch(latest);
+    await cached.clock.settle();
+    await cached.write(["a", "1"]);
+    await cached.clock.elapse(9_700);
+    expect(readAll(before)).toEqual(["→1", "ADDED:a=1@2 →2"]);
+    await cached.clock.elapse(100);
+    restore();
+    await cached.clock.elapse(100);
+    expect(cached.cacher.stats()).toMatchObject({ ready: true, inconsistencies: 1, relists: 1 });
+    // Not a second after it was folded, at the same place of a history that has begun anew.
+    const after = cached.cacher.watch(latest);
+    await cached.clock.settle();
+    await cached.write(["b", "1"]);
+    expect(readAll(after)).toEqual(["→2", "ADDED:b=1@3 →3"]);
+  });
+
+  it("that the store can't answer says nothing about the cache", async () => {
+    const cached = await CachedStore.ready({ consistencyIntervalMs: minute });
+    await cached.write(["a", "1"]);
+    const list = cached.store.list.bind(cached.store);
+    cached.store.list = () => Promise.reject(new WatchFanoutError("UPSTREAM_UNAVAILABLE", "Away."));
+    await cached.clock.elapse(2 * minute);
+    expect(cached.cacher.stats()).toMatchObject({ ready: true, consistencyChecks: 0 });
+    cached.store.list = list;
+    await cached.clock.elapse(2 * minute);
+    expect(cached.cacher.stats().consistencyChecks).toBeGreaterThan(0);
+  });
+
+  it("can be turned off, and ends with the Cacher", async () => {
+    const off = await CachedStore.ready({ consistencyIntervalMs: 0 });
+    await off.clock.elapse(60 * minute);
+    expect(off.cacher.stats().consistencyChecks).toBe(0);
+    const closed = await CachedStore.ready({ consistencyIntervalMs: minute });
+    await closed.cacher.close();
+    await closed.clock.elapse(10 * minute);
+    expect(closed.clock.pendingTimers).toBe(0);
+  });
+});

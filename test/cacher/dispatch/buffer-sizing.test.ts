@@ -1,0 +1,71 @@
+import { describe, expect, it } from "vitest";
+import { InputSizing } from "../../../src/cacher/dispatch/buffer-sizing.ts";
+import { defaultWatcherBounds } from "../../../src/cacher/dispatch/watcher-bounds.ts";
+import { CachedStore, readAll } from "../cached-store.ts";
+
+const kibibyte = 1024;
+
+/** The size of wide inputs after `seconds` of so many rounds a second, each of so many bytes. */
+function sizedBy(perSecond: number, bytes: number, seconds: number, restMs = 0) {
+  const sizing = new InputSizing(defaultWatcherBounds);
+  const rounds = perSecond * seconds;
+  for (let i = 1; i <= rounds; i++) sizing.record(bytes, (i * 1_000) / perSecond);
+  if (restMs > 0) sizing.record(0, seconds * 1_000 + restMs);
+  return { batches: sizing.wide.batches, kib: Math.round(sizing.wide.bytes / kibibyte) };
+}
+
+describe("The input of a live watcher", () => {
+  it.each<readonly [string, ReturnType<typeof sizedBy>, ReturnType<typeof sizedBy>]>([
+    ["has its least size where nothing has come yet", sizedBy(0, 0, 0), { batches: 16, kib: 128 }],
+    ["and where little comes", sizedBy(2, 300, 60), { batches: 16, kib: 128 }],
+    ["holds what comes in a second", sizedBy(100, 5 * kibibyte, 60), { batches: 100, kib: 499 }],
+    [
+      "has its largest size at the most",
+      sizedBy(1_000, 64 * kibibyte, 60),
+      { batches: 256, kib: 1024 },
+    ],
+    [
+      "counts a round as the batches that it makes",
+      sizedBy(20, 1024 * kibibyte, 60),
+      { batches: 81, kib: 1024 },
+    ],
+    ["grows as the rate lasts", sizedBy(100, 0, 5), { batches: 40, kib: 128 }],
+    [
+      "shrinks again when less comes",
+      sizedBy(100, 5 * kibibyte, 60, 10_000),
+      { batches: 37, kib: 184 },
+    ],
+  ])("%s", (_what, sized, expected) => {
+    expect(sized).toEqual(expected);
+  });
+
+  it("has its least size where an index narrows the stream, whatever comes", () => {
+    const sizing = new InputSizing(defaultWatcherBounds);
+    for (let ms = 1; ms <= 60_000; ms++) sizing.record(64 * kibibyte, ms);
+    expect(sizing.narrow).toEqual({ batches: 16, bytes: 128 * kibibyte });
+  });
+
+  it("is never larger than it may be, though its least size is", () => {
+    const sizing = new InputSizing({ ...defaultWatcherBounds, inputBatches: 2, inputBytes: 100 });
+    expect(sizing.wide).toEqual({ batches: 2, bytes: 100 });
+  });
+
+  it("is sized as such, so that a pause stalls a narrow watch earlier than a wide one", async () => {
+    const cached = await CachedStore.ready({ watchers: { minInputBatches: 2, inputBatches: 8 } });
+    const watch = (scope: { key: string } | { prefix: string }) =>
+      cached.cacher.watch({ scope, afterRevision: undefined, withPrevious: false });
+    const [narrow, wide] = [watch({ key: "a" }), watch({ prefix: "" })];
+    await cached.clock.settle();
+    for (let i = 0; i < 200; i++) {
+      await cached.write(["a", String(i)]);
+      await cached.clock.elapse(50);
+      readAll(narrow);
+      readAll(wide);
+    }
+    expect(cached.cacher.stats().input.mostBatches).toBe(8);
+    for (let i = 0; i < 5; i++) await cached.write(["a", String(i)]);
+    expect([narrow.state, wide.state]).toEqual(["stalled", "live"]);
+    expect([narrow.input.length, wide.input.length]).toEqual([2, 5]);
+    expect(cached.cacher.stats().input.fullest).toBe(1);
+  });
+});

@@ -1,0 +1,324 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { WatchFanoutError } from "../../../src/base/errors.ts";
+import { SlicedQueue } from "../../../src/base/time-slice-queue.ts";
+import { Folds } from "../../../src/cacher/catch-up/coalesced-backlogs.ts";
+import { Dispatcher } from "../../../src/cacher/dispatch/dispatcher.ts";
+import { defaultWatcherBounds } from "../../../src/cacher/dispatch/watcher-bounds.ts";
+import {
+  type Groups,
+  WatcherGroup,
+  WatcherIndex,
+} from "../../../src/cacher/dispatch/watcher-index.ts";
+import { KeptPieces } from "../../../src/cacher/state/chunk-cache.ts";
+import { HistoryNode } from "../../../src/cacher/state/event-node.ts";
+import { defaultHistoryBounds } from "../../../src/cacher/state/event-window.ts";
+import { Filter } from "../../../src/cacher/state/filter.ts";
+import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
+import { CacheWatcher } from "../../../src/cacher/watch/cache-watcher.ts";
+import type { WatcherHost } from "../../../src/cacher/watch/watcher-context.ts";
+import type { Predicate } from "../../../src/model/predicate.ts";
+import type { Scope } from "../../../src/storage/storage.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { event, object, short, text } from "../objects.ts";
+
+/** What a watcher needs to exist. None of them is asked for anything here. */
+function makeHost(): WatcherHost {
+  const clock = new FakeClock();
+  const cache = new WatchCache(defaultHistoryBounds, clock);
+  const dispatcher = new Dispatcher(cache, clock, defaultWatcherBounds);
+  const queue = new SlicedQueue(clock);
+  const kept = new KeptPieces();
+  return {
+    bounds: defaultWatcherBounds,
+    dispatcher,
+    history: cache.history,
+    folds: new Folds({ clock, cache, dispatcher, kept, queue, pieceBytes: 1, maxBytes: 1 }),
+    queue,
+    forget: () => {},
+    listenerFailed: () => new WatchFanoutError("INTERNAL", "A listener threw."),
+  };
+}
+
+const host = makeHost();
+
+function watcher(
+  scope: Scope,
+  options: { withPrevious?: boolean; predicate?: Predicate | undefined } = {},
+): CacheWatcher {
+  const { withPrevious = false, predicate } = options;
+  const wishes = {
+    delivery: "EVERY_EVENT" as const,
+    bookmarkIntervalMs: 60_000,
+    deadline: undefined,
+    expiresAt: undefined,
+    eagerBookmarks: false,
+  };
+  return new CacheWatcher(new Filter({ scope, withPrevious, predicate }), wishes, host, 0);
+}
+
+/** A change of `key` in history, from `before` if that is given. */
+function change(key: string, value = "", before?: string, revision = 9): HistoryNode {
+  const type = before === undefined ? "ADDED" : "MODIFIED";
+  const previous = before === undefined ? undefined : object(key, 5, before);
+  return new HistoryNode(event(type, key, revision, value), previous, revision, 1, 0, 0);
+}
+
+function collect(index: WatcherIndex, ...nodes: readonly HistoryNode[]): WatcherGroup[] {
+  const touched: WatcherGroup[] = [];
+  for (const node of nodes) {
+    const found: Groups[] = [];
+    index.find(node, found);
+    for (const groups of found) {
+      for (const group of groups.values()) if (group.add(node)) touched.push(group);
+    }
+  }
+  return touched;
+}
+
+/** All watchers of the groups, and that none is in two. */
+function watchersOf(groups: readonly WatcherGroup[]): Set<CacheWatcher> {
+  const all = groups.flatMap((group) => [...group.watchers]);
+  const distinct = new Set(all);
+  expect(distinct.size).toBe(all.length);
+  return distinct;
+}
+
+const saysYes: Predicate = ({ value }) => text(value).includes("yes");
+const saysNo: Predicate = ({ value }) => text(value).includes("no");
+
+describe("The watcher index", () => {
+  it("puts those who see the same into one group, and only those", () => {
+    const index = new WatcherIndex();
+    const scopes: Scope[] = [{ key: "a" }, { prefix: "a" }, { prefix: "" }];
+    const kinds = [
+      {},
+      { withPrevious: true },
+      { predicate: saysYes },
+      { predicate: saysYes, withPrevious: true },
+      { predicate: ({ value }: { value: Uint8Array }) => text(value).includes("yes") },
+    ];
+    const alike = scopes.flatMap((scope) =>
+      kinds.map((kind) => [watcher(scope, kind), watcher(scope, kind)]),
+    );
+    for (const each of alike.flat()) index.add(each);
+    const groups = collect(index, change("a", "yes"));
+    expect(groups).toHaveLength(15);
+    expect(new Set(groups.map((group) => new Set(group.watchers)))).toEqual(
+      new Set(alike.map((pair) => new Set(pair))),
+    );
+  });
+
+  it("tells a key apart from the prefix of the same text", () => {
+    const index = new WatcherIndex();
+    const [exact, below] = [watcher({ key: "a" }), watcher({ prefix: "a" })];
+    index.add(exact);
+    index.add(below);
+    expect(watchersOf(collect(index, change("a")))).toEqual(new Set([exact, below]));
+    index.remove(exact);
+    expect(watchersOf(collect(index, change("a"), change("ab")))).toEqual(new Set());
+    index.remove(below);
+    index.add(exact);
+    expect(watchersOf(collect(index, change("a")))).toEqual(new Set([exact]));
+  });
+
+  it("touches a group once, with all its events in order, until they are taken", () => {
+    const index = new WatcherIndex();
+    index.add(watcher({ prefix: "a" }));
+    const touched = collect(index, change("a", "1"), change("b", "2"), change("ab", "3"));
+    expect(touched).toHaveLength(1);
+    expect(collect(index, change("a", "4"))).toEqual([]);
+    const [group] = touched;
+    const taken = group?.takeBatches(9, 1_000_000).flatMap(({ events }) => events.map(short));
+    expect(taken).toEqual(["ADDED a=1@9", "ADDED ab=3@9", "ADDED a=4@9"]);
+    expect(collect(index, change("a", "5"))).toEqual([group]);
+  });
+
+  it("does not touch a group whose predicate matches neither before nor after", () => {
+    const index = new WatcherIndex();
+    const [yes, no] = [saysYes, saysNo].map((predicate) => watcher({ key: "a" }, { predicate }));
+    if (yes === undefined || no === undefined) throw new Error("two watchers");
+    index.add(yes);
+    index.add(no);
+    expect(watchersOf(collect(index, change("a", "maybe")))).toEqual(new Set());
+    expect(watchersOf(collect(index, change("a", "maybe", "no")))).toEqual(new Set([no]));
+    expect(watchersOf(collect(index, change("a", "yes")))).toEqual(new Set([yes]));
+  });
+
+  it("has nothing to tell of the node that a history begins with", () => {
+    const index = new WatcherIndex();
+    index.add(watcher({ prefix: "" }));
+    expect(collect(index, new HistoryNode(undefined, undefined, 1, 0, 0, 0))).toEqual([]);
+  });
+
+  it("forgets a group with its last watcher, and begins another for the next", () => {
+    const index = new WatcherIndex();
+    const [one, two] = [watcher({ prefix: "a" }), watcher({ prefix: "a" })];
+    index.add(one);
+    index.add(two);
+    const [group] = collect(index, change("a"));
+    index.remove(one);
+    index.remove(two);
+    index.add(one);
+    const [another] = collect(index, change("a", "anew"));
+    expect(another).not.toBe(group);
+    expect(another?.takeBatches(9, 1_000)[0]?.events.map(short)).toEqual(["ADDED a=anew@9"]);
+  });
+
+  it("does not mind who is removed twice, or was never added, beside those who are in it", () => {
+    const index = new WatcherIndex();
+    const stays = watcher({ prefix: "a" });
+    index.add(stays);
+    const leaves = watcher({ prefix: "a" });
+    index.add(leaves);
+    index.remove(leaves);
+    index.remove(leaves);
+    index.remove(watcher({ prefix: "a" }));
+    index.remove(watcher({ prefix: "b" }));
+    index.remove(watcher({ key: "a" }));
+    index.remove(watcher({ prefix: "a" }, { predicate: saysYes }));
+    expect(watchersOf(collect(index, change("a")))).toEqual(new Set([stays]));
+  });
+
+  it("does not mind who is added twice", () => {
+    const index = new WatcherIndex();
+    const twice = watcher({ prefix: "a" });
+    index.add(twice);
+    index.add(twice);
+    index.remove(twice);
+    expect(collect(index, change("a"))).toEqual([]);
+  });
+
+  it("goes on finding prefixes of one length until the last of them has left", () => {
+    const index = new WatcherIndex();
+    const [a, b, longer] = ["a", "b", "aa"].map((prefix) => watcher({ prefix }));
+    if (a === undefined || b === undefined || longer === undefined) throw new Error("three");
+    for (const each of [a, b, longer]) index.add(each);
+    const found = (): Set<CacheWatcher> =>
+      watchersOf(collect(index, change("a"), change("bb"), change("aab")));
+    expect(found()).toEqual(new Set([a, b, longer]));
+    for (const each of [a, b, longer]) index.remove(each);
+    for (const each of [longer, b]) index.add(each);
+    expect(found()).toEqual(new Set([longer, b]));
+    index.remove(longer);
+    index.remove(b);
+    index.add(b);
+    expect(found()).toEqual(new Set([b]));
+  });
+
+  it("goes on finding the others of a scope when one of its groups has gone", () => {
+    const kinds = [{}, { withPrevious: true }, { predicate: saysYes }];
+    for (const scope of [{ key: "a" }, { prefix: "a" }]) {
+      for (const [gone] of kinds.entries()) {
+        const index = new WatcherIndex();
+        const watchers = kinds.map((kind) => watcher(scope, kind));
+        for (const each of watchers) index.add(each);
+        const [removed] = watchers.splice(gone, 1);
+        if (removed !== undefined) index.remove(removed);
+        expect(watchersOf(collect(index, change("a", "yes")))).toEqual(new Set(watchers));
+      }
+    }
+  });
+
+  it("tells a change once to the prefix that is the whole key, where longer ones are watched", () => {
+    const index = new WatcherIndex();
+    for (const prefix of ["a", "a/long", "another"]) index.add(watcher({ prefix }));
+    const batches = collect(index, change("a")).flatMap((group) => group.takeBatches(9, 1_000));
+    expect(batches.map(({ events }) => events.map(short))).toEqual([["ADDED a=@9"]]);
+  });
+
+  it("finds for any change just those who are in it and whose filter lets it through", () => {
+    const few = (minLength: number): fc.Arbitrary<string> =>
+      fc.string({ unit: fc.constantFrom("a", "\u{1f600}"), minLength, maxLength: 3 });
+    const spec = fc.record({
+      exact: fc.boolean(),
+      scope: few(0),
+      withPrevious: fc.boolean(),
+      predicate: fc.constantFrom(undefined, saysYes, saysNo),
+    });
+    const values = fc.constantFrom("yes", "no", "maybe");
+    const step = fc.oneof(
+      fc.record({ do: fc.constant("add" as const), spec }),
+      fc.record({ do: fc.constant("remove" as const), which: fc.nat(20) }),
+      fc.record({
+        do: fc.constant("change" as const),
+        key: few(1),
+        value: values,
+        before: fc.option(values, { nil: undefined }),
+      }),
+    );
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 80, size: "max" }), (steps) => {
+        const index = new WatcherIndex();
+        const present = new Set<CacheWatcher>();
+        for (const action of steps) {
+          if (action.do === "add") {
+            const { exact, scope, ...kind } = action.spec;
+            const added = watcher(exact ? { key: scope } : { prefix: scope }, kind);
+            index.add(added);
+            present.add(added);
+          } else if (action.do === "remove") {
+            const removed = [...present][action.which];
+            if (removed === undefined) continue;
+            index.remove(removed);
+            present.delete(removed);
+          } else {
+            const node = change(action.key, action.value, action.before);
+            const concerned = [...present].filter(
+              ({ filter }) => filter.includes(action.key) && filter.select(node) !== undefined,
+            );
+            const touched = collect(index, node);
+            expect(watchersOf(touched)).toEqual(new Set(concerned));
+            for (const group of touched) {
+              const [batch] = group.takeBatches(9, 1_000_000);
+              expect(batch?.events).toEqual([group.filter.select(node)]);
+            }
+          }
+        }
+      }),
+      { numRuns: 300 },
+    );
+  });
+});
+
+describe("The batches of a group", () => {
+  function batchesOf(revisions: readonly number[], closing: number, maxBytes: number): string[] {
+    const group = new WatcherGroup(new Filter({ scope: { prefix: "" }, withPrevious: false }));
+    for (const [i, revision] of revisions.entries()) {
+      expect(group.add(change("k", "", undefined, revision))).toBe(i === 0);
+    }
+    return group
+      .takeBatches(closing, maxBytes)
+      .map(({ revision, events }) => `${events.map((each) => each.revision)} →${revision}`);
+  }
+
+  const weight = event("ADDED", "k", 1).weight;
+
+  it.each([
+    ["one where all fits", [2, 3, 4], 9, 10, ["2,3,4 →9"]],
+    [
+      "cut where the bytes are reached, each at its own revision",
+      [2, 3, 4],
+      9,
+      2,
+      ["2,3 →3", "4 →9"],
+    ],
+    ["one for each revision where none fits", [2, 3, 4], 4, 0, ["2 →2", "3 →3", "4 →4"]],
+    ["never cut within a revision", [2, 2, 2, 3, 3], 3, 1, ["2,2,2 →2", "3,3 →3"]],
+    ["one where there is but one revision", [2, 2, 2], 2, 1, ["2,2,2 →2"]],
+  ])("are %s", (_what, revisions, closing, events, expected) => {
+    expect(batchesOf(revisions, closing, events * weight)).toEqual(expected);
+  });
+
+  it("are taken once", () => {
+    const group = new WatcherGroup(new Filter({ scope: { prefix: "" }, withPrevious: false }));
+    group.add(change("k"));
+    const [first] = group.takeBatches(9, 1_000);
+    expect(group.add(change("l"))).toBe(true);
+    const [second] = group.takeBatches(9, 1_000);
+    expect([first, second].map((batch) => batch?.events.map(short))).toEqual([
+      ["ADDED k=@9"],
+      ["ADDED l=@9"],
+    ]);
+  });
+});

@@ -1,0 +1,151 @@
+import { describe, expect, it } from "vitest";
+import { SharedRevision } from "../../../src/cacher/freshness/current-revision.ts";
+import { FakeClock } from "../../fake-clock.ts";
+
+/** A store that answers when told to, with the questions in the order in which they came. */
+class Store {
+  readonly clock = new FakeClock();
+  readonly questions: PromiseWithResolvers<number>[] = [];
+  readonly shared = new SharedRevision(() => {
+    const question = Promise.withResolvers<number>();
+    this.questions.push(question);
+    return question.promise;
+  }, this.clock);
+
+  get asked(): number {
+    return this.questions.length;
+  }
+
+  /** Answers the newest question and lets everyone hear of it. */
+  async answer(with_: number | Error): Promise<void> {
+    const question = this.questions.at(-1);
+    if (with_ instanceof Error) question?.reject(with_);
+    else question?.resolve(with_);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+/** What each call came to, by its name, as soon as it does. */
+function outcomes() {
+  const heard: Record<string, number | string> = {};
+  return {
+    heard,
+    call(store: Store, name: string): void {
+      store.shared.current().then(
+        (revision) => {
+          heard[name] = revision;
+        },
+        (error: unknown) => {
+          heard[name] = String(error);
+        },
+      );
+    },
+  };
+}
+
+describe("The shared current revision", () => {
+  it("asks at once where no question is under way", async () => {
+    const store = new Store();
+    const revision = store.shared.current();
+    expect(store.asked).toBe(1);
+    await store.answer(7);
+    expect(await revision).toBe(7);
+  });
+
+  it("asks anew for each call that comes when none is under way", async () => {
+    const store = new Store();
+    const { heard, call } = outcomes();
+    call(store, "first");
+    await store.answer(7);
+    call(store, "second");
+    expect(store.asked).toBe(2);
+    await store.answer(9);
+    expect(heard).toEqual({ first: 7, second: 9 });
+  });
+
+  it("gives no call an answer that was asked for before it, and all that wait the same one", async () => {
+    const store = new Store();
+    const { heard, call } = outcomes();
+    call(store, "asks");
+    for (const name of ["a", "b", "c"]) call(store, name);
+    expect(store.asked).toBe(1);
+    await store.answer(7);
+    expect(heard).toEqual({ asks: 7 });
+    expect(store.asked).toBe(2);
+    call(store, "later");
+    await store.answer(8);
+    expect(heard).toEqual({ asks: 7, a: 8, b: 8, c: 8 });
+    expect(store.asked).toBe(3);
+    await store.answer(9);
+    expect(heard).toMatchObject({ later: 9 });
+    expect(store.asked).toBe(3);
+  });
+
+  it("asks anew for a caller that hears an answer and then calls", async () => {
+    const store = new Store();
+    const { heard, call } = outcomes();
+    const first = store.shared.current();
+    void first.then(() => call(store, "after the answer"));
+    await store.answer(7);
+    expect(store.asked).toBe(2);
+    expect(heard).toEqual({});
+    await store.answer(8);
+    expect(heard).toEqual({ "after the answer": 8 });
+  });
+
+  it("fails just those who share the question, and asks the next one all the same", async () => {
+    const store = new Store();
+    const { heard, call } = outcomes();
+    call(store, "asks");
+    call(store, "waits");
+    call(store, "waits too");
+    await store.answer(new Error("gone"));
+    expect(heard).toEqual({ asks: "Error: gone" });
+    expect(store.asked).toBe(2);
+    await store.answer(new Error("still gone"));
+    expect(heard).toEqual({
+      asks: "Error: gone",
+      waits: "Error: still gone",
+      "waits too": "Error: still gone",
+    });
+    call(store, "again");
+    await store.answer(9);
+    expect(heard).toMatchObject({ again: 9 });
+  });
+
+  it("remembers the newest revision that it has heard of", async () => {
+    const store = new Store();
+    const { call } = outcomes();
+    expect(store.shared.newest).toBe(0);
+    for (const [i, answer] of [7, 5, new Error("gone"), 9].entries()) {
+      call(store, String(i));
+      await store.answer(answer);
+    }
+    expect(store.shared.newest).toBe(9);
+    call(store, "older");
+    await store.answer(8);
+    expect(store.shared.newest).toBe(9);
+  });
+
+  it("knows an answer as the newest by the time that its callers hear it", async () => {
+    const store = new Store();
+    const seen = store.shared.current().then(() => store.shared.newest);
+    await store.answer(7);
+    expect(await seen).toBe(7);
+  });
+
+  it("is asked for anew after a second, though the last question hangs", async () => {
+    const store = new Store();
+    const { heard, call } = outcomes();
+    call(store, "first");
+    call(store, "second");
+    expect(store.asked).toBe(1);
+    store.clock.advance(999);
+    expect(store.asked).toBe(1);
+    store.clock.advance(1);
+    expect(store.asked).toBe(2);
+    await store.answer(7);
+    expect(heard).toEqual({ second: 7 });
+    expect(store.clock.pendingTimers).toBe(0);
+  });
+});

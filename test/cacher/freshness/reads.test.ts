@@ -1,0 +1,179 @@
+import { describe, expect, it } from "vitest";
+import { WatchFanoutError } from "../../../src/base/errors.ts";
+import type { RevisionRequirement } from "../../../src/storage/storage.ts";
+import { CachedStore } from "../cached-store.ts";
+
+/** How a call ended, by now: its value, its reason, or that it has not. */
+async function outcome<T>(call: Promise<T>, clock: CachedStore["clock"]): Promise<T | string> {
+  let result: T | string = "pending";
+  call.then(
+    (value) => {
+      result = value;
+    },
+    (error: unknown) => {
+      result = error instanceof WatchFanoutError ? error.reason : String(error);
+    },
+  );
+  await clock.settle();
+  return result;
+}
+
+/** Has the store speak of a revision that the cache will not be told of, and returns that. */
+async function promiseNewer({ store }: CachedStore): Promise<number> {
+  const promised = (await store.currentRevision()) + 1;
+  store.currentRevision = () => Promise.resolve(promised);
+  return promised;
+}
+
+const exact = (revision: number): RevisionRequirement => ({ match: "EXACT", revision });
+const notOlder = (revision: number): RevisionRequirement => ({
+  match: "NOT_OLDER_THAN",
+  revision,
+});
+
+describe("Reads through the Cacher", () => {
+  it("are NOT_READY until it has been filled, while writes go through", async () => {
+    const { cacher } = new CachedStore();
+    await expect(cacher.get({ key: "a", at: { match: "ANY" } })).rejects.toMatchObject({
+      reason: "NOT_READY",
+    });
+    const written = await cacher.put({ key: "a", value: Buffer.from("1") });
+    expect(written.revision).toBe(2);
+  });
+
+  it("see every write that completed before, by default", async () => {
+    const cached = await CachedStore.ready();
+    const { cacher, clock } = cached;
+    const { revision } = await cacher.put({ key: "a", value: Buffer.from("1") });
+    // The cache has not been told yet: the event loop had no turn since.
+    expect(cacher.stats().revision).toBeLessThan(revision);
+    const read = cacher.get({ key: "a", at: { match: "LINEARIZABLE" } });
+    expect(await outcome(read, clock)).toMatchObject({ revision, object: { key: "a" } });
+  });
+
+  it("see what the cache holds where any state will do", async () => {
+    const cached = await CachedStore.ready();
+    await cached.cacher.put({ key: "a", value: Buffer.from("1") });
+    const read = await cached.cacher.get({ key: "a", at: { match: "ANY" } });
+    expect(read).toEqual({ revision: 1, object: undefined });
+  });
+
+  it("are answered by the storage itself when the cache does not get there within 3 s", async () => {
+    const cached = await CachedStore.ready();
+    const { cacher, clock, store } = cached;
+    await promiseNewer(cached);
+    const stored = { revision: 7, object: undefined };
+    store.get = () => Promise.resolve(stored);
+    const read = cacher.get({ key: "a", at: { match: "LINEARIZABLE" } });
+    await clock.elapse(2_999);
+    expect(await outcome(Promise.race([read, "pending"]), clock)).toBe("pending");
+    await clock.elapse(1);
+    expect(await outcome(read, clock)).toBe(stored);
+  });
+
+  it.each([
+    ["of now", exact(3), { revision: 3, next: undefined, values: ["2"] }],
+    ["of before the last change", exact(2), { revision: 2, next: undefined, values: ["1"] }],
+    ["no older than the last change", notOlder(3), { revision: 3, values: ["2"] }],
+    ["no older than one before", notOlder(1), { revision: 3, values: ["2"] }],
+  ])("answer for a state %s", async (_what, at, expected) => {
+    const cached = await CachedStore.ready();
+    await cached.write(["a", "1"]);
+    await cached.write(["a", "2"]);
+    const { items, ...rest } = await cached.cacher.list({ prefix: "", limit: 0, at });
+    const values = items.map(({ value }) => Buffer.from(value).toString());
+    expect({ ...rest, values }).toMatchObject(expected);
+  });
+
+  it.each([
+    ["at", exact(9)],
+    ["no older than", notOlder(9)],
+  ])("%s a revision above the store's own are HISTORY_CHANGED", async (_what, at) => {
+    const { cacher, clock } = await CachedStore.ready();
+    expect(await outcome(cacher.get({ key: "a", at }), clock)).toBe("HISTORY_CHANGED");
+  });
+
+  it.each([
+    ["at", exact],
+    ["no older than", notOlder],
+  ])("%s a revision that the store has and the cache does not wait 3 s", async (_what, at) => {
+    const cached = await CachedStore.ready();
+    const { cacher, clock } = cached;
+    const timersBefore = clock.pendingTimers;
+    const read = cacher.get({ key: "a", at: at(await promiseNewer(cached)) });
+    await clock.elapse(2_999);
+    expect(await outcome(Promise.race([read, "pending"]), clock)).toBe("pending");
+    await clock.elapse(1);
+    expect(await outcome(read, clock)).toBe("REVISION_TOO_NEW");
+    expect(clock.pendingTimers).toBe(timersBefore);
+  });
+
+  it("end at once when their caller gives up", async () => {
+    const cached = await CachedStore.ready();
+    const { cacher, clock } = cached;
+    await promiseNewer(cached);
+    const giveUp = new AbortController();
+    const read = cacher.get({ key: "a", at: { match: "LINEARIZABLE" }, signal: giveUp.signal });
+    expect(await outcome(read, clock)).toBe("pending");
+    giveUp.abort(new Error("no longer needed"));
+    expect(await outcome(read, clock)).toBe("Error: no longer needed");
+    expect(cacher.stats().waiting).toBe(0);
+  });
+
+  it("page through one revision, whatever is written meanwhile", async () => {
+    const cached = await CachedStore.ready();
+    const entries = ["a", "b", "c", "d", "e"].map((key) => [key, "1"] as const);
+    const revision = await cached.write(...entries);
+    const pages: string[] = [];
+    let startAfter: string | undefined;
+    let at: RevisionRequirement = { match: "LINEARIZABLE" };
+    do {
+      const listing = cached.cacher.list({ prefix: "", startAfter, limit: 2, at });
+      await cached.clock.settle();
+      const page = await listing;
+      pages.push(`${page.items.map(({ key }) => key).join("")} ${page.remaining}`);
+      expect(page.revision).toBe(revision);
+      startAfter = page.next;
+      at = exact(page.revision);
+      await cached.write(["c", null], ["f", "1"]);
+      await cached.write(["c", "2"], ["f", null]);
+    } while (startAfter !== undefined);
+    expect(pages).toEqual(["ab 3", "cd 1", "e 0"]);
+  });
+
+  it("that the storage began, as the cache was behind, are continued by the storage", async () => {
+    const cached = await CachedStore.ready();
+    const { cacher, clock, store } = cached;
+    await cached.write(["a", "1"], ["b", "1"]);
+    const promised = await promiseNewer(cached);
+    const list = store.list.bind(store);
+    store.list = async (request) => {
+      const known = { ...request, at: { match: "ANY" } } as const;
+      return { ...(await list(known)), revision: promised };
+    };
+    const first = cacher.list({ prefix: "", limit: 1, at: { match: "LINEARIZABLE" } });
+    await clock.elapse(3_000);
+    const { next, revision } = await first;
+    const second = cacher.list({ prefix: "", startAfter: next, limit: 1, at: exact(revision) });
+    expect(await outcome(second, clock)).toMatchObject({
+      revision: promised,
+      items: [{ key: "b" }],
+    });
+  });
+
+  it("ask the store for its revision once for many who ask at once", async () => {
+    const { cacher, clock, store } = await CachedStore.ready();
+    let asked = 0;
+    const { currentRevision } = store;
+    store.currentRevision = (signal) => {
+      asked++;
+      return currentRevision.call(store, signal);
+    };
+    const reads = Array.from({ length: 100 }, () =>
+      cacher.get({ key: "a", at: { match: "LINEARIZABLE" } }),
+    );
+    await clock.settle();
+    await Promise.all(reads);
+    expect(asked).toBeLessThanOrEqual(2);
+  });
+});

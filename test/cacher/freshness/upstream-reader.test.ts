@@ -1,0 +1,196 @@
+import { describe, expect, it } from "vitest";
+import { historyChanged, upstreamUnavailable } from "../../../src/base/errors.ts";
+import type { WatchStream } from "../../../src/storage/storage.ts";
+import { CachedStore, readAll } from "../cached-store.ts";
+
+const everything = {
+  scope: { prefix: "" },
+  afterRevision: undefined,
+  withPrevious: false,
+} as const;
+const unavailable = { reason: "UPSTREAM_UNAVAILABLE", message: expect.stringMatching(/history/) };
+
+/** A ready cache at revision 3 whose upstream watch has broken and can't be opened again. */
+async function cutOff() {
+  const cached = await CachedStore.ready();
+  await cached.write(["a", "1"]);
+  await cached.write(["a", "2"]);
+  const { store, upstream, clock } = cached;
+  const watch = store.watch.bind(store);
+  store.watch = (request): WatchStream => {
+    const stream = watch(request);
+    upstream.at(-1)?.end(upstreamUnavailable("The store is away."));
+    return stream;
+  };
+  upstream.at(-1)?.end(upstreamUnavailable("The store went away."));
+  await clock.settle();
+  return cached;
+}
+
+/** What becomes of it, with the clock going on as long as it takes. */
+async function outcome<T>(cached: CachedStore, asked: Promise<T>): Promise<unknown> {
+  const settled = asked.catch((error: unknown) => error);
+  await cached.clock.elapse(4_000);
+  return settled;
+}
+
+describe("While nothing comes from the store", () => {
+  const listing = { prefix: "", limit: 0 } as const;
+
+  it("reads go on that ask it for its revision, as long as it is the store that it was", async () => {
+    const cached = await cutOff();
+    const { cacher } = cached;
+    const got = await outcome(cached, cacher.get({ key: "a", at: { match: "LINEARIZABLE" } }));
+    expect(got).toMatchObject({ revision: 3 });
+    const page = await outcome(cached, cacher.list({ ...listing, at: { match: "LINEARIZABLE" } }));
+    expect(page).toMatchObject({ revision: 3, items: [{ key: "a" }] });
+  });
+
+  const restores: readonly (readonly [string, (store: CachedStore["store"]) => void])[] = [
+    [
+      "stands at a lower revision",
+      (store) => {
+        store.currentRevision = async () => 2;
+      },
+    ],
+    [
+      "has grown past the cache, and not by the change that came last",
+      (store) => {
+        const get = store.get.bind(store);
+        store.currentRevision = async () => 9;
+        store.get = async (request) =>
+          request.at.match === "EXACT"
+            ? { revision: request.at.revision, object: undefined }
+            : get(request);
+      },
+    ],
+    [
+      "was given another id by someone who knows",
+      (store) => {
+        store.historyId = async () => "another";
+      },
+    ],
+  ];
+
+  describe.each(restores)("and the store %s", (_name, restore) => {
+    it("a linearizable read is not answered from what was", async () => {
+      const cached = await cutOff();
+      restore(cached.store);
+      const { cacher } = cached;
+      const at = { match: "LINEARIZABLE" } as const;
+      expect(await outcome(cached, cacher.get({ key: "a", at }))).toMatchObject(unavailable);
+      expect(await outcome(cached, cacher.list({ ...listing, at }))).toMatchObject(unavailable);
+    });
+
+    it("no watch begins that would go on from one history into another", async () => {
+      const cached = await cutOff();
+      restore(cached.store);
+      for (const sendInitialEvents of [false, true]) {
+        const stream = cached.cacher.watch({ ...everything, sendInitialEvents });
+        await cached.clock.elapse(4_000);
+        readAll(stream);
+        expect(stream.ended).toMatchObject(unavailable);
+      }
+    });
+
+    it("what asks for no more than the cache has is served", async () => {
+      const cached = await cutOff();
+      restore(cached.store);
+      const { cacher } = cached;
+      expect(await cacher.get({ key: "a", at: { match: "ANY" } })).toMatchObject({ revision: 3 });
+      const exact = { match: "NOT_OLDER_THAN", revision: 3 } as const;
+      expect(await cacher.list({ ...listing, at: exact })).toMatchObject({ revision: 3 });
+    });
+  });
+
+  it("an answer of before it was put back is not told after that has been taken in", async () => {
+    const cached = await CachedStore.ready();
+    await cached.write(["a", "1"]);
+    const { store, clock, cacher, upstream } = cached;
+    const before = cacher.currentHistoryId;
+    const currentRevision = store.currentRevision.bind(store);
+    const list = store.list.bind(store);
+    // The cache does not hear of anything new.
+    store.requestProgress = () => {};
+    store.currentRevision = async () => 9;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    let asked = 0;
+    store.list = async (request) => {
+      if (request.at.match === "LINEARIZABLE") {
+        asked++;
+        // Of the old history; what was to follow comes after the store was put back.
+        await promise;
+        return { revision: 9, items: [], next: undefined, remaining: 0 };
+      }
+      return list(request);
+    };
+    const at = { match: "LINEARIZABLE" } as const;
+    const answer = cacher.list({ prefix: "", limit: 0, at }).then(
+      (page) => ({ page, historyId: cacher.currentHistoryId }),
+      (error: unknown) => error,
+    );
+    await clock.elapse(3_500);
+    expect(asked).toBe(1);
+    store.currentRevision = currentRevision;
+    upstream.at(-1)?.end(historyChanged(9, 2));
+    await clock.elapse(5_000);
+    expect(cacher.currentHistoryId).not.toBe(before);
+    resolve();
+    await clock.settle();
+    expect(await answer).toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
+  });
+
+  it("nothing is asked about its history while the watch goes on", async () => {
+    const cached = await CachedStore.ready();
+    await cached.write(["a", "1"]);
+    let asked = 0;
+    const get = cached.store.get.bind(cached.store);
+    cached.store.get = (request) => {
+      asked++;
+      return get(request);
+    };
+    const at = { match: "LINEARIZABLE" } as const;
+    expect(await outcome(cached, cached.cacher.list({ ...listing, at }))).toMatchObject({
+      revision: 2,
+    });
+    expect(asked).toBe(0);
+  });
+});
+
+describe("While the store has much to answer", () => {
+  it("it is asked the same once, and no more at once than it can do", async () => {
+    const cached = await CachedStore.ready();
+    await cached.write(["a", "1"]);
+    const { store, clock, cacher } = cached;
+    // The cache does not hear of anything, and the store has something new.
+    store.requestProgress = () => {};
+    store.currentRevision = async () => 9;
+    const asked: { readonly prefix: string; readonly answer: () => void }[] = [];
+    store.list = ({ prefix }) =>
+      new Promise((resolve) => {
+        const answer = (): void =>
+          resolve({ revision: 9, items: [], next: undefined, remaining: 0 });
+        asked.push({ prefix, answer });
+      });
+    const at = { match: "LINEARIZABLE" } as const;
+    const owners = Array.from({ length: 50 }, () => ({}));
+    const lists = owners.flatMap((owner, i) => [
+      cacher.list({ prefix: "", limit: 0, at, owner }),
+      cacher.list({ prefix: `p${i}`, limit: 0, at, owner }),
+    ]);
+    const streams = owners.map((owner) =>
+      cacher.watch({ ...everything, sendInitialEvents: true, owner }),
+    );
+    await clock.elapse(3_500);
+    expect(asked.length).toBe(32);
+    for (let answered = 0; answered < asked.length; answered++) {
+      asked[answered]?.answer();
+      await clock.settle();
+      expect(asked.length - answered - 1).toBeLessThanOrEqual(32);
+    }
+    expect(await Promise.all(lists)).toHaveLength(100);
+    expect(streams.map(({ state }) => state)).toEqual(streams.map(() => "initial"));
+    // One for what all ask for, one for the pages of initial states, which are larger, and one for each prefix.
+    expect(asked).toHaveLength(52);
+  });
+});

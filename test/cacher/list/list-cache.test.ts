@@ -1,0 +1,336 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import type { TimeSlicedWork } from "../../../src/base/time-slices.ts";
+import { ListCache } from "../../../src/cacher/list/list-cache.ts";
+import type { ListChunk } from "../../../src/cacher/list/list-chunk.ts";
+import { Selection } from "../../../src/cacher/request/selection.ts";
+import { KeptPieces } from "../../../src/cacher/state/chunk-cache.ts";
+import { defaultHistoryBounds } from "../../../src/cacher/state/event-window.ts";
+import { Filter } from "../../../src/cacher/state/filter.ts";
+import type { OrderedState } from "../../../src/cacher/state/ordered-store.ts";
+import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
+import { WatchBatch } from "../../../src/model/event.ts";
+import { compareKeys } from "../../../src/model/key-order.ts";
+import type { StoredObject } from "../../../src/model/object.ts";
+import type { Predicate } from "../../../src/model/predicate.ts";
+import { noAttributes } from "../../../src/selector/attributes.ts";
+import { parseFieldSelector } from "../../../src/selector/parse-field-selector.ts";
+import { parseLabelSelector } from "../../../src/selector/parse-label-selector.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { finish } from "../finish.ts";
+import { event, object } from "../objects.ts";
+
+const bounds = { bytes: 64 * 1024, scanned: 10_000 };
+
+function filterOf(prefix: string, predicate?: Predicate): Filter {
+  return new Filter({ scope: { prefix }, predicate, withPrevious: false });
+}
+
+const all = filterOf("");
+
+/** A chunk holds three of these, or a few more. */
+const value = "x".repeat(25_000);
+
+function key(i: number): string {
+  return `k${String(i).padStart(3, "0")}`;
+}
+
+class World {
+  readonly cache = new WatchCache(defaultHistoryBounds, new FakeClock());
+  readonly kept = new KeptPieces();
+  readonly lists = new ListCache(this.cache, this.kept, bounds);
+
+  constructor(count: number) {
+    const objects = Array.from({ length: count }, (_, i) => object(key(i), i + 1, value));
+    this.cache.replace(objects, count + 1);
+  }
+
+  write(name: string): void {
+    const revision = this.cache.revision + 1;
+    this.cache.apply(new WatchBatch(revision, [event("MODIFIED", name, revision, value)]));
+  }
+
+  delete(name: string): void {
+    if (this.cache.state.get(name) === undefined) return;
+    const revision = this.cache.revision + 1;
+    this.cache.apply(new WatchBatch(revision, [event("DELETED", name, revision)]));
+  }
+
+  /** All chunks of the state, which is that of `revision`. */
+  list(
+    filter: Filter = all,
+    state: OrderedState = this.cache.state.snapshot(),
+    revision: number = this.cache.revision,
+  ): ListChunk[] {
+    const chunks: ListChunk[] = [];
+    let next: string | undefined;
+    do {
+      const chunk = this.after(next, filter, state, revision);
+      chunks.push(chunk);
+      next = chunk.last;
+    } while (next !== undefined);
+    return chunks;
+  }
+
+  /** The chunk that follows a key. */
+  after(
+    key: string | undefined,
+    filter: Filter = all,
+    state: OrderedState = this.cache.state.snapshot(),
+    revision: number = this.cache.revision,
+  ): ListChunk {
+    return finish(this.lists.open(filter).chunk(key, revision, state));
+  }
+}
+
+function objectsOf(chunks: readonly ListChunk[]): StoredObject[] {
+  return chunks.flatMap(({ items }) => items);
+}
+
+/** Of the chunks of `after`, those that are not the very ones of `before`. */
+function anew(before: readonly ListChunk[], after: readonly ListChunk[]): ListChunk[] {
+  const known = new Set(before.map(({ items }) => items));
+  return after.filter(({ items }) => !known.has(items));
+}
+
+describe("The chunks that a list is put together from", () => {
+  it("hold all objects in order, and say how heavy they are and where the next begins", () => {
+    const world = new World(10);
+    const chunks = world.list();
+    expect(objectsOf(chunks)).toEqual([...world.cache.state.range("")]);
+    expect(chunks.map(({ items, last }) => [items.length, last])).toEqual([
+      [3, "k002"],
+      [3, "k005"],
+      [3, "k008"],
+      [1, undefined],
+    ]);
+    expect(chunks[3]?.weight).toBe(25_000 + 4 + 64);
+  });
+
+  it("are the same for everybody who lists the same", () => {
+    const world = new World(10);
+    expect(anew(world.list(), world.list())).toEqual([]);
+    const narrow = filterOf("k00");
+    expect(anew(world.list(), world.list(narrow)).length).toBeGreaterThan(0);
+    expect(anew(world.list(narrow), world.list(narrow))).toEqual([]);
+  });
+
+  it("are not shared between those who pick with functions", () => {
+    const world = new World(4);
+    const odd = world.list(filterOf("", ({ key }) => key === "k001"));
+    expect(objectsOf(odd).map(({ key }) => key)).toEqual(["k001"]);
+    expect(anew(odd, world.list()).length).toBe(2);
+  });
+
+  it.each([
+    ["a write into it", (world: World) => world.write("k004"), 1],
+    ["a new object in it", (world: World) => world.write("k004a"), 1],
+    ["a deletion in it", (world: World) => world.delete("k005"), 1],
+    ["a write into two", (world: World) => [world.write("k000"), world.write("k009")], 2],
+    ["a write behind the last", (world: World) => world.write("z"), 1],
+  ])("are made anew only where that changed something: %s", (_name, change, count) => {
+    const world = new World(10);
+    const before = world.list();
+    change(world);
+    const after = world.list();
+    expect(objectsOf(after)).toEqual([...world.cache.state.range("")]);
+    expect(anew(before, after).length).toBe(count);
+  });
+
+  it("are of the state that is asked for, also when that is a past one", () => {
+    const world = new World(10);
+    const before = world.list();
+    const past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
+    world.write("k004");
+    world.list();
+    const then = world.list(all, past.state, past.revision);
+    expect(objectsOf(then)).toEqual(objectsOf(before));
+    // They are kept for as long as pieces are, also when others have taken their place.
+    expect(anew(before, then)).toEqual([]);
+    // And the past one has not taken the place of the present one.
+    expect(objectsOf(world.list())).toEqual([...world.cache.state.range("")]);
+  });
+
+  it("do not outlive the history that they are of", () => {
+    const world = new World(10);
+    world.list();
+    const other = [object("k000", 1, "other")];
+    world.cache.replace(other, 11);
+    expect(objectsOf(world.list())).toEqual(other);
+  });
+
+  it("are found only while they are kept, and so is their list", () => {
+    const world = new World(10);
+    const past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
+    world.write("k004");
+    world.lists.open(filterOf("never asked"));
+    expect(world.lists.size).toBe(0);
+    for (let i = 0; i < 10; i++) {
+      world.list(filterOf(`none-${i}`), past.state, past.revision);
+    }
+    world.list();
+    expect(world.lists.size).toBe(11);
+    world.kept.expire();
+    world.kept.expire();
+    expect(world.lists.size).toBe(0);
+  });
+
+  it("of a history that was take nothing from those of the history that is", () => {
+    const world = new World(10);
+    world.list();
+    world.cache.replace([object("k000", 1, "other")], 11);
+    world.kept.expire();
+    world.list();
+    // The chunks of before go now, under the same name.
+    world.kept.expire();
+    expect(world.lists.size).toBe(1);
+  });
+
+  it("are those of all revisions in which nothing in them has changed", () => {
+    const world = new World(10);
+    const past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
+    world.write("k004");
+    const now = world.list();
+    const then = world.list(all, past.state, past.revision);
+    expect(anew(now, then).map(({ items }) => items.map((object) => object.key))).toEqual([
+      ["k003", "k004", "k005"],
+    ]);
+    expect(objectsOf(then)).toEqual([...past.state.range("")]);
+    // What was made for the past is shared by all who still go through it.
+    expect(anew(then, world.list(all, past.state, past.revision))).toEqual([]);
+  });
+
+  it("are made once by all who need them, who take turns at it", () => {
+    const objects = Array.from({ length: 3_000 }, (_, i) => object(`k${1_000 + i}`, i + 1));
+    const world = new World(0);
+    world.cache.replace(objects, 3_001);
+    let looked = 0;
+    const counting = filterOf("", () => {
+      looked++;
+      return true;
+    });
+    const lists = new ListCache(world.cache, world.kept, { bytes: Infinity, scanned: 10_000 });
+    const state = world.cache.state.snapshot();
+    const works = [1, 2].map(function* (): TimeSlicedWork<ListChunk> {
+      return yield* lists.open(counting).chunk(undefined, 3_001, state);
+    });
+    const [one, other] = works;
+    expect([one?.next().done, other?.next().done]).toEqual([false, false]);
+    expect(other && finish(other)).toBe(one && finish(one));
+    expect(looked).toBe(3_000);
+    world.kept.expire();
+    world.kept.expire();
+    expect(lists.size).toBe(0);
+  });
+
+  it("are what they were where something is written while they are made", () => {
+    const objects = Array.from({ length: 10_000 }, (_, i) => object(`k${10_000 + i}`, i + 1));
+    const world = new World(0);
+    world.cache.replace(objects, 10_001);
+    const lists = new ListCache(world.cache, world.kept, { bytes: Infinity, scanned: 20_000 });
+    const state = world.cache.state.snapshot();
+    const work = lists.open(all).chunk(undefined, 10_001, state);
+    expect(work.next().done).toBe(false);
+    world.write("k10003");
+    expect(finish(work).items).toEqual(objects);
+    const now = world.cache.state.snapshot();
+    const after = finish(lists.open(all).chunk(undefined, 10_002, now));
+    expect(after.items).toEqual([...now.range("")]);
+  });
+
+  it("are made in steps that are the shorter the more requirements there are", () => {
+    const objects = Array.from({ length: 1_000 }, (_, i) => object(`k${1_000 + i}`, i + 1));
+    const steps = (requirements: number): number => {
+      const world = new World(0);
+      world.cache.replace(objects, 1_001);
+      const labels = Array.from({ length: requirements }, (_, i) => `!absent-${i}`).join(",");
+      const parsed = [parseLabelSelector(labels), parseFieldSelector("")] as const;
+      const selection = new Selection(...parsed, () => noAttributes);
+      const filter = new Filter({ scope: { prefix: "" }, selection, withPrevious: false });
+      const work = world.lists.open(filter).chunk(undefined, 1_001, world.cache.state.snapshot());
+      let count = 1;
+      while (work.next().done !== true) count++;
+      return count;
+    };
+    expect(steps(1)).toBe(1);
+    expect(steps(8)).toBe(3);
+    expect(steps(1_000)).toBeGreaterThan(3);
+  });
+
+  it("of a history that was are not taken for newer than the list knew them to be", () => {
+    const world = new World(10);
+    const list = world.lists.open(all);
+    finish(list.chunk(undefined, world.cache.revision, world.cache.state.snapshot()));
+    // The list hears of this only when it is asked again, which it is not before the cache is filled anew.
+    world.write("k001");
+    const past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
+    world.cache.replace([object("k000", 1, "other")], 20);
+    const chunk = finish(list.chunk(undefined, past.revision, past.state));
+    expect(chunk.items).toEqual([...past.state.range("")].slice(0, chunk.items.length));
+  });
+
+  it("are let go when nobody has listed for a while", () => {
+    const world = new World(10);
+    const before = world.list();
+    world.kept.expire();
+    world.kept.expire();
+    expect(anew(before, world.list()).length).toBe(4);
+  });
+
+  it("stay in step behind one that has grown, until it is twice as heavy as it should be", () => {
+    const world = new World(10);
+    const before = world.list();
+    for (const letter of "abc") world.write(`k001${letter}`);
+    expect(anew(before, world.list()).length).toBe(1);
+    for (const letter of "defgh") world.write(`k001${letter}`);
+    const after = world.list();
+    expect(Math.max(...after.map(({ weight }) => weight))).toBeLessThan(175_000);
+    expect(objectsOf(after)).toEqual([...world.cache.state.range("")]);
+  });
+
+  it("leave what comes behind the last object to the one that begins there", () => {
+    const world = new World(6);
+    // Somebody asks for what follows the last, and that is kept as a run of its own.
+    world.after(key(5));
+    world.list();
+    world.write(key(6));
+    expect(objectsOf(world.list()).at(-1)?.key).toBe(key(6));
+  });
+
+  it("never tell anything but the state, whatever is written between listings", () => {
+    const names = fc.integer({ min: 0, max: 12 }).map(key);
+    const steps = fc.oneof(
+      fc.record({ do: fc.constant("write" as const), name: names }),
+      fc.record({ do: fc.constant("delete" as const), name: names }),
+      fc.record({ do: fc.constantFrom("list" as const, "keep" as const, "past" as const) }),
+      fc.record({ do: fc.constant("from" as const), name: names, past: fc.boolean() }),
+    );
+    fc.assert(
+      fc.property(fc.array(steps, { maxLength: 40 }), (taken) => {
+        const world = new World(6);
+        let past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
+        for (const step of taken) {
+          if (step.do === "write") world.write(step.name);
+          else if (step.do === "delete") world.delete(step.name);
+          else if (step.do === "keep") {
+            past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
+          } else if (step.do === "from") {
+            const { state, revision } = step.past ? past : world.cache;
+            const { items, last } = world.after(step.name, all, state.snapshot(), revision);
+            const following = [...state.range("", step.name)];
+            expect(items).toEqual(following.slice(0, items.length));
+            const next = following[items.length];
+            // What follows begins behind the run, and nothing follows that ends all.
+            if (last === undefined) expect(next).toBeUndefined();
+            else if (next !== undefined) expect(compareKeys(last, next.key)).toBeLessThan(0);
+          } else {
+            const { state, revision } = step.do === "past" ? past : world.cache;
+            const told = objectsOf(world.list(undefined, state.snapshot(), revision));
+            expect(told).toEqual([...state.range("")]);
+          }
+        }
+      }),
+      { numRuns: 300 },
+    );
+  });
+});

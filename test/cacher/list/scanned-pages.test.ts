@@ -1,0 +1,62 @@
+import { describe, expect, it } from "vitest";
+import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
+import { UpstreamReads } from "../../../src/cacher/freshness/limited-reader.ts";
+import { UpstreamLimiter } from "../../../src/cacher/freshness/upstream-limiter.ts";
+import { ListCache } from "../../../src/cacher/list/list-cache.ts";
+import { PageReads } from "../../../src/cacher/list/page-reader.ts";
+import type { CacheListRequest } from "../../../src/cacher/request/request.ts";
+import { KeptPieces } from "../../../src/cacher/state/chunk-cache.ts";
+import { defaultHistoryBounds } from "../../../src/cacher/state/event-window.ts";
+import { PastStates } from "../../../src/cacher/state/historical-snapshots.ts";
+import { RetainedStates } from "../../../src/cacher/state/retained-snapshots.ts";
+import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
+import type { ListResult, Storage } from "../../../src/storage/storage.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { finish } from "../finish.ts";
+import { object } from "../objects.ts";
+
+const objects = Array.from({ length: 60_000 }, (_, i) => object(`k${100_000 + i}`, i + 1));
+const revision = objects.length;
+
+/** Everything, of which a predicate picks nothing. */
+const nothing: CacheListRequest = {
+  ...{ prefix: "", limit: 0, at: { match: "ANY" } },
+  predicate: () => false,
+};
+
+describe("A page for which a predicate picks nothing", () => {
+  const expected = { items: [], next: objects[49_999]?.key, remaining: undefined };
+
+  it("looks at 50,000 objects of the cache, and is empty", () => {
+    const clock = new FakeClock();
+    const cache = new WatchCache(defaultHistoryBounds, clock);
+    cache.replace(objects, revision);
+    const retained = new RetainedStates(cache, { spareBytes: 1e9, bytes: 1e9 });
+    const lists = new ListCache(cache, new KeptPieces(), { bytes: 64 * 1024, scanned: 10_000 });
+    const pages = new PageReads(cache, new PastStates(cache, clock, retained), lists);
+    expect(finish(pages.list(nothing))).toMatchObject(expected);
+  });
+
+  it("looks at 50,000 objects of the storage, in answers of 50,000 objects and 8 MiB at most", async () => {
+    const clock = new FakeClock();
+    const asked: (readonly [limit: number, maxBytes: number | undefined])[] = [];
+    const storage: Pick<Storage, "get" | "list"> = {
+      get: () => Promise.reject(new Error("Nobody gets anything.")),
+      list: async ({ limit, maxBytes }): Promise<ListResult> => {
+        asked.push([limit, maxBytes]);
+        const items = objects.slice(0, limit);
+        return { revision, items, next: items.at(-1)?.key, remaining: undefined };
+      },
+    };
+    const limiter = new UpstreamLimiter(clock);
+    const scheduler = new TimeSliceScheduler(clock);
+    const check = <T>(answer: Promise<T>): Promise<T> => answer;
+    const reads = new UpstreamReads({ name: "things", storage, limiter, scheduler, check });
+    const page = reads.list(nothing);
+    await clock.settle();
+    clock.runImmediates();
+    await clock.settle();
+    expect(await page).toMatchObject(expected);
+    expect(asked).toEqual([[50_000, 8 * 1024 ** 2]]);
+  });
+});

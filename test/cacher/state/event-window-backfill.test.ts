@@ -1,0 +1,406 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import fc from "fast-check";
+import { pino } from "pino";
+import { describe, expect, it } from "vitest";
+import { hasReason } from "../../../src/base/errors.ts";
+import { Cacher } from "../../../src/cacher/cacher.ts";
+import type { CacherOptions } from "../../../src/cacher/options.ts";
+import type { CacheWatcher } from "../../../src/cacher/watch/cache-watcher.ts";
+import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
+import { type Codec, opaqueCodec } from "../../../src/codec/codec.ts";
+import type { WatchEvent } from "../../../src/model/event.ts";
+import { FillTurns } from "../../../src/reflector/backfill/backfill-queue.ts";
+import { noAttributes } from "../../../src/selector/attributes.ts";
+import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
+import type { WatchStream } from "../../../src/storage/storage.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { BusyClock } from "../busy-clock.ts";
+import { read, readAll, silent } from "../cached-store.ts";
+import { short } from "../objects.ts";
+import { HeldPast } from "../withheld-past.ts";
+
+const value = (text: string): Buffer => Buffer.from(text);
+
+/** A store that `a` was put into so often that it is at `revision`, and a Cacher that has been started over it. */
+async function started(revision: number, options: Partial<CacherOptions> = {}) {
+  const clock = new FakeClock();
+  const store = new HeldPast({ clock });
+  for (let r = 2; r <= revision; r++) await store.put({ key: "a", value: value(`${r}`) });
+  store.startedAt = revision;
+  const cacher = cacherOver(store, clock, options);
+  await clock.settle();
+  return { clock, store, cacher, resume: (after: number) => resumed(cacher, after) };
+}
+
+function cacherOver(
+  storage: MemoryStorage,
+  clock: FakeClock,
+  options: Partial<CacherOptions> = {},
+): Cacher {
+  const random = () => 0.5;
+  const cacher = new Cacher({ storage, clock, logger: silent, name: "things", random, ...options });
+  cacher.start();
+  return cacher;
+}
+
+function resumed(cacher: Cacher, afterRevision: number): CacheWatcher {
+  return cacher.watch({ scope: { prefix: "" }, afterRevision, withPrevious: true });
+}
+
+function reasonOf({ ended }: WatchStream): string | undefined {
+  return hasReason(ended, "REVISION_TOO_OLD")
+    ? `REVISION_TOO_OLD, oldest ${ended.metadata["oldest_revision"]}`
+    : ended?.message;
+}
+
+const oneMinute = 60_000;
+
+describe("While the event window is being filled, a Cacher", () => {
+  it("is ready, and tells what happens", async () => {
+    const { store, cacher, clock } = await started(1_000);
+    expect(cacher.ready).toBe(true);
+    expect(cacher.stats().windowFill).toMatchObject({ state: "filling", revisions: 0, events: 0 });
+    const stream = cacher.watch({
+      scope: { prefix: "" },
+      afterRevision: undefined,
+      withPrevious: true,
+    });
+    await clock.settle();
+    await store.put({ key: "b", value: value("1") });
+    await clock.settle();
+    expect(readAll(stream)).toEqual(["→1000", "ADDED:b=1@1001 →1001"]);
+    const at = { match: "LINEARIZABLE" } as const;
+    expect((await cacher.list({ prefix: "", limit: 0, at })).items).toHaveLength(2);
+    await cacher.close();
+    await clock.settle();
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it("has those wait who resume from a part that is missing, and then tells them everything", async () => {
+    const { store, cacher, clock, resume } = await started(1_000);
+    const stream = resume(997);
+    const current = resume(1_000);
+    await clock.settle();
+    await store.put({ key: "a", value: value("1001") });
+    await clock.elapse(5_000);
+    expect(read(stream)).toBeUndefined();
+    expect(stream.ended).toBeUndefined();
+    expect(cacher.stats().windowFill.waiting).toBe(1);
+    expect(readAll(current)).toEqual(["→1000", "MODIFIED:a=1001(1000)@1001 →1001"]);
+    store.releaseFrom(0);
+    await clock.elapse(1_000);
+    expect(readAll(stream).join(" ")).toBe(
+      "→997 MODIFIED:a=998(997)@998 MODIFIED:a=999(998)@999 " +
+        "MODIFIED:a=1000(999)@1000 MODIFIED:a=1001(1000)@1001 →1001",
+    );
+    expect(cacher.stats().windowFill.waiting).toBe(0);
+  });
+
+  it("has those of LATEST_STATE wait as well, and then tells them what is different in one unit", async () => {
+    const { store, cacher, clock } = await started(1_000);
+    const stream = cacher.watch({
+      scope: { prefix: "" },
+      afterRevision: 900,
+      withPrevious: true,
+      delivery: "LATEST_STATE",
+    });
+    await clock.elapse(1_000);
+    expect(read(stream)).toBeUndefined();
+    store.releaseFrom(0);
+    await clock.elapse(1_000);
+    expect(readAll(stream)).toEqual(["→900", "MODIFIED:a=1000(900)@1000 →1000"]);
+  });
+
+  it("fills the newest part first, and serves those at once who resume from there", async () => {
+    const { store, cacher, clock, resume } = await started(1_000);
+    const newest = Math.max(...store.asked);
+    expect(newest).toBeGreaterThan(700);
+    store.releaseFrom(newest);
+    await clock.elapse(1_000);
+    const [recent, old] = [resume(newest), resume(newest - 1)];
+    await clock.settle();
+    expect(read(recent)).toBe(`→${newest}`);
+    expect(read(old)).toBeUndefined();
+    expect(cacher.stats()).toMatchObject({
+      windowFill: { state: "filling", revisions: 1_000 - newest, events: 1_000 - newest },
+      history: { oldestRevision: newest },
+    });
+  });
+
+  it("has nobody wait for longer than 10 s", async () => {
+    const { cacher, clock, resume } = await started(1_000);
+    const stream = resume(500);
+    await clock.elapse(9_999);
+    expect(stream.ended).toBeUndefined();
+    await clock.elapse(1);
+    expect(reasonOf(stream)).toBe("REVISION_TOO_OLD, oldest 1000");
+    expect(cacher.stats().windowFill.waiting).toBe(0);
+  });
+
+  it("has nobody wait for what will not be filled", async () => {
+    const { clock, resume } = await started(1_000, { history: { maxEvents: 100 } });
+    const stream = resume(899);
+    await clock.settle();
+    expect(reasonOf(stream)).toBe("REVISION_TOO_OLD, oldest 1000");
+  });
+
+  it("lets go of those who go while they wait", async () => {
+    const { cacher, clock, resume } = await started(1_000);
+    const stream = resume(500);
+    await clock.settle();
+    expect(cacher.stats().windowFill.waiting).toBe(1);
+    stream.close();
+    await clock.settle();
+    expect(cacher.stats().windowFill.waiting).toBe(0);
+  });
+
+  it("tells those who wait when the store has been compacted meanwhile", async () => {
+    const { cacher, clock, store, resume } = await started(1_000);
+    const stream = resume(300);
+    await clock.settle();
+    await store.compact(500);
+    store.releaseFrom(0);
+    await clock.elapse(oneMinute);
+    // As far as it was filled when that became known.
+    expect(reasonOf(stream)).toBe("REVISION_TOO_OLD, oldest 800");
+    expect(cacher.stats().windowFill).toMatchObject({ state: "compacted", revisions: 500 });
+    const oldest = resume(500);
+    await clock.settle();
+    expect(read(oldest)).toBe("→500");
+  });
+});
+
+describe("A first listing", () => {
+  it("is read by the codec in time slices, before it is served from", async () => {
+    const clock = new BusyClock();
+    const store = new MemoryStorage({ clock });
+    for (let i = 0; i < 1_000; i++) await store.put({ key: `${i}`, value: value('{"a": 1}') });
+    let decoded = 0;
+    const codec: Codec = {
+      ...opaqueCodec,
+      hasAttributes: true,
+      attributesOf: () => {
+        decoded++;
+        return noAttributes;
+      },
+    };
+    const attributes = new AttributeReader(codec, clock, silent);
+    const cacher = cacherOver(store, clock, { attributes });
+    const inOneTurn: number[] = [];
+    for (let turns = 0; !cacher.ready && turns < 1_000; turns++) {
+      const before = decoded;
+      await nextTurn();
+      clock.runTurn();
+      inOneTurn.push(decoded - before);
+    }
+    expect(decoded).toBe(1_000);
+    // A step is of 64 objects, and the clock allows for few of them in a turn.
+    expect(Math.max(...inOneTurn)).toBeLessThanOrEqual(5 * 64);
+  });
+});
+
+describe("The filling of the event window", () => {
+  async function filled(options: Partial<CacherOptions> = {}) {
+    const world = await started(1_000, options);
+    world.store.releaseFrom(0);
+    await world.clock.elapse(oneMinute);
+    return world;
+  }
+
+  it("ends where there is nothing more", async () => {
+    const { cacher, store } = await filled();
+    expect(cacher.stats()).toMatchObject({
+      windowFill: { state: "complete", revisions: 999, events: 999 },
+      history: { events: 999, oldestRevision: 1 },
+    });
+    expect(store.asked.at(-1)).toBe(1);
+  });
+
+  it("asks for nothing where there was nothing", async () => {
+    const { cacher, store } = await started(1);
+    expect(store.asked).toEqual([]);
+    expect(cacher.stats().windowFill.state).toBe("complete");
+  });
+
+  it("ends at the most events that the window holds, and asks for no more", async () => {
+    const { cacher, store } = await filled({ history: { maxEvents: 300 } });
+    expect(cacher.stats().history).toMatchObject({ events: 300, oldestRevision: 700 });
+    expect(Math.min(...store.asked)).toBe(700);
+  });
+
+  it("ends at the most bytes that the window holds", async () => {
+    const { cacher, clock } = await filled({ history: { maxBytes: 50_000 } });
+    const { windowFill, history } = cacher.stats();
+    expect(windowFill.state).toBe("full");
+    expect(history.bytes).toBeLessThanOrEqual(50_000);
+    expect(history.bytes).toBeGreaterThan(45_000);
+    expect(history.events).toBe(1_000 - history.oldestRevision);
+    const [stream, older] = [history.oldestRevision, history.oldestRevision - 1].map((revision) =>
+      resumed(cacher, revision),
+    );
+    await clock.settle();
+    expect(stream && read(stream)).toBe(`→${history.oldestRevision}`);
+    expect(older && reasonOf(older)).toBe(`REVISION_TOO_OLD, oldest ${history.oldestRevision}`);
+  });
+
+  it("ends where what comes meanwhile leaves no room", async () => {
+    const { cacher, store, clock } = await started(1_000, { history: { maxEvents: 100 } });
+    for (let i = 0; i < 150; i++) await store.put({ key: "b", value: value(`${i}`) });
+    await clock.settle();
+    store.releaseFrom(0);
+    await clock.elapse(oneMinute);
+    expect(cacher.stats()).toMatchObject({
+      windowFill: { state: "full", events: 0 },
+      history: { events: 100, oldestRevision: 1_050 },
+    });
+  });
+
+  it("ends when the state is listed anew: resume points from before are not taken any more", async () => {
+    const { cacher, store, clock, resume } = await started(1_000);
+    const stream = resume(900);
+    await clock.settle();
+    store.failUpstream();
+    await store.put({ key: "b", value: value("1") });
+    await store.compact(1_001);
+    await clock.elapse(oneMinute);
+    expect(cacher.stats()).toMatchObject({ relists: 1, windowFill: { state: "stopped" } });
+    expect(stream.ended).toMatchObject({ reason: "HISTORY_LOST" });
+    store.releaseFrom(0);
+    await clock.elapse(oneMinute);
+    expect(cacher.stats().history).toMatchObject({ events: 0, oldestRevision: 1_001 });
+    const later = resume(1_000);
+    await clock.settle();
+    expect(reasonOf(later)).toBe("REVISION_TOO_OLD, oldest 1001");
+  });
+
+  it("is tried again when the store fails, and given up after the fifth time, with one line", async () => {
+    const lines: string[] = [];
+    const logger = pino({ level: "warn" }, { write: (line: string) => lines.push(line) });
+    const { cacher, store, clock, resume } = await started(1_000, { logger });
+    const stream = resume(900);
+    store.failPast(4);
+    await clock.elapse(9_000);
+    expect(cacher.stats().windowFill.state).toBe("filling");
+    expect(stream.ended).toBeUndefined();
+    store.failPast(1);
+    await clock.elapse(oneMinute);
+    expect(cacher.stats().windowFill.state).toBe("failed");
+    expect(reasonOf(stream)).toBe("REVISION_TOO_OLD, oldest 1000");
+    expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+      { resource: "things", state: "failed", err: { reason: "UPSTREAM_UNAVAILABLE" } },
+    ]);
+  });
+
+  it("takes turns with others over the same store, piece by piece", async () => {
+    const fillTurns = new FillTurns();
+    const worlds = [await started(1_000, { fillTurns }), await started(1_000, { fillTurns })];
+    const [first, second] = worlds;
+    expect(first?.store.asked.length).toBeGreaterThan(0);
+    await first?.clock.elapse(5_000);
+    expect(second?.store.asked).toEqual([]);
+    first?.store.releaseFrom(0);
+    await first?.clock.elapse(5_000);
+    expect(second?.store.asked.length).toBeGreaterThan(0);
+    expect(first?.cacher.stats().windowFill.state).toBe("filling");
+    second?.store.releaseFrom(0);
+    for (let i = 0; i < 20; i++) for (const world of worlds) await world.clock.elapse(1_000);
+    for (const { cacher } of worlds) expect(cacher.stats().windowFill.state).toBe("complete");
+  });
+
+  it("does not take what can't have led to what is cached", async () => {
+    const { cacher, store, clock } = await started(1_000);
+    store.forge((event) => (event.revision === 950 ? undefined : event));
+    store.releaseFrom(0);
+    await clock.elapse(oneMinute);
+    expect(cacher.stats()).toMatchObject({
+      windowFill: { state: "contradicted", events: 0 },
+      history: { events: 0, oldestRevision: 1_000 },
+    });
+  });
+});
+
+describe("Whatever was written before and during the filling", () => {
+  const write = fc.record({
+    put: fc.uniqueArray(fc.constantFrom("a", "b", "c", "d", "e"), { maxLength: 4 }),
+    remove: fc.constantFrom("a", "b", "c", "d", "e", ""),
+    ms: fc.constantFrom(0, 0, 0, 5, 30),
+  });
+  type Write = { readonly put: string[]; readonly remove: string; readonly ms: number };
+
+  async function take(store: MemoryStorage, { put, remove }: Write): Promise<void> {
+    const puts = put.map((key) => ({
+      type: "put" as const,
+      key,
+      value: value(`${Math.random()}`),
+    }));
+    const isRemoved = remove !== "" && !put.includes(remove);
+    const removals = isRemoved ? [{ type: "delete" as const, key: remove }] : [];
+    if (puts.length + removals.length > 0) await store.txn([...puts, ...removals]);
+  }
+
+  function eventsOf(stream: WatchStream): string[] {
+    const events: WatchEvent[] = [];
+    for (let batch = stream.read(); batch !== undefined; batch = stream.read()) {
+      events.push(...batch.events);
+    }
+    return events.map(short);
+  }
+
+  it("every resume point is gone on from as it is from the store", async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(write, { minLength: 1, maxLength: 400, size: "max" }),
+        fc.array(write, { maxLength: 40 }),
+        fc.constantFrom(10, 100, 100_000),
+        async (before, during, maxEvents) => {
+          const clock = new FakeClock();
+          const store = new MemoryStorage({ clock });
+          for (const each of before) await take(store, each);
+          const begunAt = await store.currentRevision();
+          const cacher = cacherOver(store, clock, {
+            history: { maxEvents },
+            consistencyIntervalMs: 0,
+          });
+          await clock.settle();
+          // Those who are there already are not to hear of anything from before.
+          const live = cacher.watch({
+            scope: { prefix: "" },
+            afterRevision: begunAt,
+            withPrevious: true,
+          });
+          const heard: string[] = [];
+          for (const each of during) {
+            await take(store, each);
+            await clock.elapse(each.ms);
+            heard.push(...eventsOf(live));
+          }
+          // Less than what a stream may take nothing for.
+          await clock.elapse(oneMinute / 2);
+          expect(cacher.stats().windowFill.state).toMatch(/complete|full/);
+          const { oldestRevision, events } = cacher.stats().history;
+          if (maxEvents > 10_000) expect(oldestRevision).toBe(1);
+          else expect(events).toBeLessThanOrEqual(maxEvents);
+          const newest = await store.currentRevision();
+          for (let after = oldestRevision; after <= newest; after++) {
+            const request = { scope: { prefix: "" }, afterRevision: after, withPrevious: true };
+            const [ours, theirs] = [cacher.watch(request), store.watch(request)];
+            await clock.settle();
+            expect(eventsOf(ours)).toEqual(eventsOf(theirs));
+            ours.close();
+            theirs.close();
+          }
+          const theirs = store.watch({
+            scope: { prefix: "" },
+            afterRevision: begunAt,
+            withPrevious: true,
+          });
+          expect([...heard, ...eventsOf(live)]).toEqual(eventsOf(theirs));
+          await cacher.close();
+          await clock.settle();
+          expect(clock.pendingTimers).toBe(0);
+        },
+      ),
+      { numRuns: 20 },
+    );
+  });
+});

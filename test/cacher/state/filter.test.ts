@@ -1,0 +1,108 @@
+import { describe, expect, it } from "vitest";
+import { HistoryNode } from "../../../src/cacher/state/event-node.ts";
+import { Filter } from "../../../src/cacher/state/filter.ts";
+import { type EventType, WatchEvent } from "../../../src/model/event.ts";
+import { StoredObject } from "../../../src/model/object.ts";
+import { object, short, text } from "../objects.ts";
+
+/** Matches what has "yes" in it. */
+const saysYes = (each: StoredObject): boolean => text(each.value).includes("yes");
+
+/** An event of `k` at revision 9 in history, with what it was at 5. */
+function node(type: EventType, after: string, before: string | undefined): HistoryNode {
+  const previous = before === undefined ? undefined : object("k", 5, before);
+  // As the cache does: a deleted object is as it last was.
+  const now = type === "DELETED" ? previous?.deletedAt(9) : object("k", 9, after);
+  const event = new WatchEvent(type, now ?? object("k", 9, after), undefined);
+  return new HistoryNode(event, previous, 9, 1, event.weight, 0);
+}
+
+function seen(
+  of: HistoryNode,
+  withPrevious: boolean,
+  predicate?: (each: StoredObject) => boolean,
+): string | undefined {
+  const event = new Filter({ scope: { prefix: "" }, withPrevious, predicate }).select(of);
+  return event && short(event);
+}
+
+const created = node("ADDED", "yes", undefined);
+const createdOther = node("ADDED", "no", undefined);
+const stayed = node("MODIFIED", "yes, still", "yes");
+const entered = node("MODIFIED", "yes", "no");
+const left = node("MODIFIED", "no", "yes");
+const neverThere = node("MODIFIED", "no, still", "no");
+const deleted = node("DELETED", "", "yes");
+const deletedOther = node("DELETED", "", "no");
+
+describe("Through a filter with a predicate", () => {
+  it.each([
+    ["a creation that matches", created, "ADDED k=yes@9", ""],
+    ["a creation that does not", createdOther, undefined, ""],
+    ["a change between matching contents", stayed, "MODIFIED k=yes, still@9", " (yes@5)"],
+    ["a change from no match to a match", entered, "ADDED k=yes@9", " (no@5)"],
+    ["a change from a match to none", left, "DELETED k=yes@9", " (yes@5)"],
+    ["a change between contents that don't match", neverThere, undefined, ""],
+    ["a deletion of what matched", deleted, "DELETED k=yes@9", " (yes@5)"],
+    ["a deletion of what did not", deletedOther, undefined, ""],
+  ])("%s", (_what, of, expected, before) => {
+    expect(seen(of, false, saysYes)).toBe(expected);
+    expect(seen(of, true, saysYes)).toBe(expected && expected + before);
+  });
+
+  it("what leaves is as it last matched, whole, with the revision at which it left", () => {
+    const last = new StoredObject("k", Buffer.from("yes"), 2, 5, 3, 42n);
+    const event = new WatchEvent("MODIFIED", object("k", 9, "no"), undefined);
+    const of = new HistoryNode(event, last, 9, 1, 0, 0);
+    const filter = new Filter({ scope: { key: "k" }, withPrevious: false, predicate: saysYes });
+    expect(filter.select(of)?.object).toEqual(
+      new StoredObject("k", Buffer.from("yes"), 2, 9, 3, 42n),
+    );
+  });
+});
+
+describe("Through a filter without a predicate", () => {
+  it.each([
+    ["a creation", created, "ADDED k=yes@9", ""],
+    ["a change", left, "MODIFIED k=no@9", " (yes@5)"],
+    ["a deletion", deletedOther, "DELETED k=no@9", " (no@5)"],
+  ])("%s is what it is", (_what, of, expected, before) => {
+    expect(seen(of, false)).toBe(expected);
+    expect(seen(of, true)).toBe(expected + before);
+  });
+
+  it("everyone sees the same event, not a copy", () => {
+    const [one, other] = [true, true].map(
+      (withPrevious) => new Filter({ scope: { prefix: "" }, withPrevious }),
+    );
+    expect(one?.select(stayed)).toBe(other?.select(stayed));
+    expect(new Filter({ scope: { key: "k" }, withPrevious: false }).select(stayed)).toBe(
+      stayed.event,
+    );
+  });
+});
+
+describe("The beginning of a history, which has no event", () => {
+  it.each([
+    ["with a predicate", saysYes, false],
+    ["without", undefined, false],
+    ["with previous", undefined, true],
+  ])("shows nothing through a filter %s", (_what, predicate, withPrevious) => {
+    const beginning = new HistoryNode(undefined, undefined, 1, 0, 0, 0);
+    expect(seen(beginning, withPrevious, predicate)).toBeUndefined();
+  });
+});
+
+describe("The scope of a filter", () => {
+  it.each([
+    [{ key: "a" }, ["a"], ["", "ab", "b"]],
+    [{ prefix: "a" }, ["a", "ab", "a/1"], ["", "b", "A"]],
+    [{ prefix: "a/" }, ["a/", "a/1"], ["a", "ab"]],
+    [{ prefix: "" }, ["a", "\u{10ffff}"], []],
+    [{ prefix: "\u{1f600}" }, ["\u{1f600}", "\u{1f600}1"], ["\u{1f601}", "\u{1f5ff}"]],
+  ])("%j", (scope, inside, outside) => {
+    const filter = new Filter({ scope, withPrevious: false });
+    expect(inside.filter((key) => !filter.includes(key))).toEqual([]);
+    expect(outside.filter((key) => filter.includes(key))).toEqual([]);
+  });
+});

@@ -1,0 +1,79 @@
+import { describe, expect, it } from "vitest";
+import { Attribution } from "../../../src/cacher/request/object-attributes.ts";
+import { defaultHistoryBounds } from "../../../src/cacher/state/event-window.ts";
+import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
+import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
+import { JsonCodec } from "../../../src/codec/json-codec.ts";
+import { WatchBatch, WatchEvent } from "../../../src/model/event.ts";
+import { heldWeight, weight } from "../../../src/model/object.ts";
+import { Slabs, smallestSlab } from "../../../src/model/slabs.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { heldBytes } from "../../heap.ts";
+import { CachedStore, silent } from "../cached-store.ts";
+
+const clock = new FakeClock();
+const reader = new AttributeReader(new JsonCodec(), clock, silent);
+
+/** So many short labels of its own, which take far more in memory than in JSON. */
+function labelled(i: number, count: number): string {
+  const entries = Array.from({ length: count }, (_, j) => [`${i}x${j}`, ""]);
+  return JSON.stringify({ metadata: { labels: Object.fromEntries(entries) } });
+}
+
+function* writes(count: number, labels: number): Generator<WatchBatch> {
+  const slabs = new Slabs(smallestSlab);
+  for (let i = 0; i < count; i++) {
+    const value = Buffer.from(labelled(i, labels));
+    const key = `ns-${i % 10}/pod-${i % 50}`;
+    const object = slabs.store(key, key.length, value, 0, value.length, 2, i + 2, 1, 0n);
+    const event = new WatchEvent("MODIFIED", object, undefined);
+    yield new WatchBatch(i + 2, [event]);
+  }
+}
+
+describe("The bytes of history", () => {
+  it.each([
+    ["few labels", 3, 4_000],
+    ["many labels", 300, 150],
+  ])("are what it takes, or up to twice that, with %s", (_, labels, count) => {
+    const bounds = { ...defaultHistoryBounds, maxBytes: 2 * 1024 ** 2 };
+    // What the first ones bring about, such as code, is not what is measured.
+    const fill = (): WatchCache => {
+      const cache = new WatchCache(bounds, clock, new Attribution(reader));
+      for (const batch of writes(count, labels)) cache.apply(batch);
+      return cache;
+    };
+    fill();
+    const before = heldBytes();
+    const cache = fill();
+    const taken = heldBytes() - before;
+    expect(cache.history.length).toBeLessThan(count);
+    // The object before an event is counted with each, as it may be held by that alone.
+    expect(cache.history.bytes / taken).toBeGreaterThan(0.66);
+    expect(cache.history.bytes / taken).toBeLessThan(2.1);
+  });
+});
+
+describe("What an object weighs", () => {
+  it("is told with its attributes once they have been read, and is the same where it is sent", async () => {
+    const cached = await CachedStore.ready({ attributes: reader });
+    await cached.write(["a", labelled(1, 100)]);
+    const { items } = await cached.store.list({ prefix: "", limit: 0, at: { match: "ANY" } });
+    const [object] = items;
+    if (object === undefined) throw new Error("It is not there.");
+    expect(heldWeight(object)).toBe(weight(object) + (object.attributes?.bytes ?? 0));
+    expect(heldWeight(object)).toBeGreaterThan(5 * weight(object));
+    expect(cached.cacher.stats().objectBytes).toBe(heldWeight(object));
+    expect(cached.cacher.stats().history.bytes).toBe(heldWeight(object));
+  });
+
+  it("is taken away again as it was added, by the cache and by the store below it", async () => {
+    const cached = await CachedStore.ready({ attributes: reader });
+    for (let i = 0; i < 20; i++) {
+      await cached.write([`k${i % 3}`, labelled(i, i)]);
+      if (i % 4 === 3) await cached.write([`k${i % 3}`, null]);
+    }
+    for (const key of ["k0", "k1", "k2"]) await cached.write([key, null]);
+    expect(cached.cacher.stats()).toMatchObject({ objects: 0, objectBytes: 0 });
+  });
+});

@@ -1,0 +1,172 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { OrderedState } from "../../../src/cacher/state/ordered-store.ts";
+import { cornerText, object } from "../objects.ts";
+
+/** How etcd orders keys: by their bytes. */
+function byBytes(a: string, b: string): number {
+  return Buffer.compare(Buffer.from(a), Buffer.from(b));
+}
+
+function stateOf(keys: readonly string[]): OrderedState {
+  const state = new OrderedState();
+  for (const [i, key] of keys.entries()) state.set(object(key, i + 1));
+  return state;
+}
+
+function keysOf(state: OrderedState, prefix = "", startAfter?: string): string[] {
+  return Array.from(state.range(prefix, startAfter), ({ key }) => key);
+}
+
+/** What `range` is to yield, the plain way. */
+function expected(keys: readonly string[], prefix: string, startAfter?: string): string[] {
+  return keys
+    .filter((key) => Buffer.from(key).indexOf(Buffer.from(prefix)) === 0)
+    .filter((key) => startAfter === undefined || byBytes(key, startAfter) > 0)
+    .sort(byBytes);
+}
+
+const key = cornerText(1, 4);
+/** Few keys, and enough of them that the tree has several levels. */
+const keySets = fc.oneof(
+  fc.uniqueArray(key, { maxLength: 12 }),
+  fc.uniqueArray(key, { minLength: 100, maxLength: 300 }),
+);
+
+describe("The ordered state", () => {
+  it("of objects in any order is what setting one after the other makes, and changes as that does", () => {
+    const changes = fc.array(fc.record({ key, isDelete: fc.boolean() }), { maxLength: 50 });
+    fc.assert(
+      fc.property(keySets, fc.boolean(), changes, (keys, isSorted, changed) => {
+        const listed = isSorted ? keys.toSorted(byBytes) : [...keys, ...keys.slice(0, 1)];
+        const built = OrderedState.of(listed.map((one, i) => object(one, i + 1)));
+        const set = stateOf(listed);
+        for (const { key: one, isDelete } of changed) {
+          for (const state of [built, set]) {
+            if (isDelete) state.delete(one);
+            else state.set(object(one, 1000));
+          }
+        }
+        const told = (state: OrderedState) =>
+          Array.from(state.range(""), (one) => [one.key, one.modRevision]);
+        expect(told(built)).toEqual(told(set));
+        expect(built.size).toBe(set.size);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it("ranges over, and counts, just the keys of a prefix that follow a key, in byte order", () => {
+    const places = fc.array(
+      fc.record({ prefix: cornerText(0, 3), startAfter: fc.option(cornerText(0, 4)) }),
+      { minLength: 1, maxLength: 20 },
+    );
+    fc.assert(
+      fc.property(keySets, places, (keys, asked) => {
+        const state = stateOf(keys);
+        for (const { prefix, startAfter } of asked) {
+          const after = startAfter ?? undefined;
+          const range = expected(keys, prefix, after);
+          expect(keysOf(state, prefix, after)).toEqual(range);
+          expect(state.count(prefix, after)).toBe(range.length);
+        }
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it("goes on after any key of its own, so that pages of one fit together", () => {
+    fc.assert(
+      fc.property(keySets, cornerText(0, 2), (keys, prefix) => {
+        const state = stateOf(keys);
+        const range = expected(keys, prefix);
+        for (const [i, last] of range.entries()) {
+          expect(state.range(prefix, last).next().value?.key).toBe(range[i + 1]);
+          expect(state.count(prefix, last)).toBe(range.length - i - 1);
+        }
+      }),
+      { numRuns: 200 },
+    );
+  });
+
+  it.each([
+    ["the key that is the prefix itself", "a", "a", ["a/1", "ab"]],
+    ["a key before the prefix", "a/", "Z", ["a/1"]],
+    ["a key after all of the prefix", "a/", "b", []],
+    ["a key that does not exist", "", "a0", ["ab", "b"]],
+    ["the last key", "", "b", []],
+    ["the empty key", "", "", ["a", "a/1", "ab", "b"]],
+  ])("continues after %s", (_what, prefix, startAfter, rest) => {
+    const state = stateOf(["b", "ab", "a/1", "a"]);
+    expect(keysOf(state, prefix, startAfter)).toEqual(rest);
+    expect(state.count(prefix, startAfter)).toBe(rest.length);
+  });
+
+  it.each([
+    ["ends below the surrogates", "\ud7ff", ["\ud7ffz"], ["\ue000", "\u{10000}"]],
+    ["is the last before astral characters", "\uffff", ["\uffffz"], ["\ufffe", "\u{10000}"]],
+    ["is astral", "\u{1f600}", ["\u{1f600}/1"], ["\u{1f601}", "\u{1f5ff}", "\uffff"]],
+    ["ends with the last character", "a\u{10ffff}", ["a\u{10ffff}z"], ["a", "b", "a\u{10fffe}"]],
+    ["is the last character", "\u{10ffff}", ["\u{10ffff}z"], ["\u{10fffe}", "z"]],
+  ])("counts under a prefix that %s", (_what, prefix, below, beside) => {
+    const state = stateOf([...below, prefix, ...beside]);
+    expect(keysOf(state, prefix)).toEqual([prefix, ...below]);
+    expect(state.count(prefix)).toBe(1 + below.length);
+  });
+
+  it("counts nothing where there is nothing", () => {
+    const state = new OrderedState();
+    expect([state.count(""), state.count("a"), state.count("", "a")]).toEqual([0, 0, 0]);
+    expect(keysOf(state)).toEqual([]);
+  });
+
+  it("keeps every snapshot as it was, while it and its snapshots go on changing", () => {
+    const operations = fc.array(
+      fc.oneof(
+        fc.record({ do: fc.constant("set" as const), key }),
+        fc.record({ do: fc.constant("delete" as const), key }),
+        fc.record({ do: fc.constant("snapshot" as const) }),
+      ),
+      { minLength: 1, maxLength: 300 },
+    );
+    fc.assert(
+      fc.property(operations, (steps) => {
+        const state = new OrderedState();
+        const model = new Map<string, number>();
+        const snapshots: { taken: OrderedState; holds: Map<string, number> }[] = [];
+        for (const [i, step] of steps.entries()) {
+          if (step.do === "snapshot") {
+            snapshots.push({ taken: state.snapshot(), holds: new Map(model) });
+          } else if (step.do === "set") {
+            state.set(object(step.key, i + 1));
+            model.set(step.key, i + 1);
+          } else {
+            state.delete(step.key);
+            model.delete(step.key);
+          }
+        }
+        for (const { taken, holds } of [...snapshots, { taken: state, holds: model }]) {
+          expect(taken.size).toBe(holds.size);
+          expect(keysOf(taken)).toEqual([...holds.keys()].sort(byBytes));
+          for (const [held, revision] of holds) {
+            expect(taken.get(held)?.modRevision).toBe(revision);
+          }
+        }
+      }),
+      { numRuns: 200 },
+    );
+  });
+
+  it("ranges over a snapshot piece by piece while the state is replaced key by key", () => {
+    const keys = Array.from({ length: 500 }, (_, i) => `k${String(i).padStart(3, "0")}`);
+    const state = stateOf(keys);
+    const range = state.snapshot().range("");
+    const seen: string[] = [];
+    for (const { key: found } of range) {
+      seen.push(found);
+      for (const other of keys) if (other.endsWith(found.at(-1) ?? "")) state.delete(other);
+      state.set(object(`x${found}`, 1_000));
+    }
+    expect(seen).toEqual(keys);
+  });
+});

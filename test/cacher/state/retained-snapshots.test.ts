@@ -1,0 +1,220 @@
+import { describe, expect, it } from "vitest";
+import { defaultHistoryBounds } from "../../../src/cacher/state/event-window.ts";
+import {
+  markOf,
+  type RetainedBounds,
+  type RetainedState,
+  RetainedStates,
+} from "../../../src/cacher/state/retained-snapshots.ts";
+import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
+import { WatchBatch } from "../../../src/model/event.ts";
+import type { RevisionRequirement } from "../../../src/storage/storage.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { CachedStore, read, readAll } from "../cached-store.ts";
+import { event, object } from "../objects.ts";
+
+const value = "x".repeat(10_000);
+
+/** A cache of ten objects of 10 kB, and old states of it. */
+class World {
+  readonly cache = new WatchCache(defaultHistoryBounds, new FakeClock());
+  readonly retained: RetainedStates;
+  readonly evicted: string[] = [];
+
+  constructor(bounds: Partial<RetainedBounds> = {}) {
+    const objects = Array.from({ length: 10 }, (_, i) => object(`k${i}`, i + 1, value));
+    this.cache.replace(objects, 10);
+    this.retained = new RetainedStates(this.cache, { spareBytes: 1e9, bytes: 1e9, ...bounds });
+  }
+
+  retain(name: string, isSpare: boolean = false): RetainedState {
+    const state: RetainedState = {
+      mark: markOf(this.cache),
+      isSpare,
+      evict: () => {
+        this.evicted.push(name);
+        this.retained.delete(state);
+      },
+    };
+    this.retained.add(state);
+    return state;
+  }
+
+  overwrite(count: number): void {
+    for (let i = 0; i < count; i++) {
+      const revision = this.cache.revision + 1;
+      const name = `k${revision % 10}`;
+      this.cache.apply(new WatchBatch(revision, [event("MODIFIED", name, revision, value)]));
+    }
+  }
+}
+
+describe("What old states keep alive", () => {
+  it("is what has changed since they were the current one, at the most", () => {
+    const world = new World();
+    world.retain("a");
+    expect(world.retained.stats()).toEqual({ states: 1, bytes: 0 });
+    world.overwrite(2);
+    const { bytes } = world.retained.stats();
+    // Both the objects before and after a change count, as one bound for both kinds of change.
+    expect(bytes).toBeGreaterThan(2 * 10_000);
+    expect(bytes).toBeLessThan(2 * 25_000);
+  });
+
+  it("is never more than the whole state, however much is written", () => {
+    const world = new World();
+    world.retain("a");
+    world.overwrite(1_000);
+    const { bytes } = world.retained.stats();
+    expect(bytes).toBeGreaterThanOrEqual(10 * 10_000);
+    expect(bytes).toBeLessThan(10 * 11_000);
+  });
+
+  it("is counted once for states that share it", () => {
+    const world = new World();
+    world.retain("a");
+    world.retain("b");
+    world.retain("c");
+    world.overwrite(2);
+    const together = world.retained.stats().bytes;
+    const alone = new World();
+    alone.retain("a");
+    alone.overwrite(2);
+    expect(together).toBe(alone.retained.stats().bytes);
+  });
+
+  it("is nothing any more once they are let go", () => {
+    const world = new World();
+    const state = world.retain("a");
+    world.overwrite(2);
+    world.retained.delete(state);
+    world.retained.delete(state);
+    expect(world.retained.stats()).toEqual({ states: 0, bytes: 0 });
+  });
+
+  it("is bounded: the oldest go first, and no more than have to", () => {
+    const world = new World({ bytes: 120_000 });
+    for (const name of ["a", "b", "c", "d"]) {
+      world.retain(name);
+      world.overwrite(2);
+    }
+    world.retained.limit();
+    expect(world.evicted).toEqual(["a", "b"]);
+    expect(world.retained.stats().bytes).toBeLessThanOrEqual(120_000);
+  });
+
+  it("is bounded for spare ones first, which nobody is amidst", () => {
+    const world = new World({ spareBytes: 120_000, bytes: 240_000 });
+    for (const [i, name] of ["a", "b", "c", "d"].entries()) {
+      world.retain(name, i % 2 === 1);
+      world.overwrite(2);
+    }
+    world.retained.limit();
+    expect(world.evicted).toEqual(["b", "d"]);
+  });
+});
+
+const exact = (revision: number): RevisionRequirement => ({ match: "EXACT", revision });
+
+describe("The states that are kept for pages to come", () => {
+  it("are let go when they keep too much alive, and their pages come from the store", async () => {
+    const cached = await CachedStore.ready({ watchers: { retainedBytes: 100_000 } });
+    await cached.write(["a", value], ["b", value], ["c", value]);
+    const revisions: number[] = [];
+    for (let i = 0; i < 20; i++) {
+      const { revision } = await cached.cacher.list({ prefix: "", limit: 1, at: { match: "ANY" } });
+      revisions.push(revision);
+      await cached.write(["a", value], ["b", value], ["c", value]);
+    }
+    expect(cached.cacher.stats().retained.states).toBe(20);
+    await cached.clock.elapse(1_000);
+    const { states, bytes } = cached.cacher.stats().retained;
+    expect(states).toBeLessThan(5);
+    expect(bytes).toBeLessThanOrEqual(100_000);
+    const at = exact(revisions[0] ?? 0);
+    const rest = await cached.cacher.list({ prefix: "", startAfter: "a", limit: 0, at });
+    expect(rest.items.map(({ key, modRevision }) => [key, modRevision])).toEqual([
+      ["b", revisions[0]],
+      ["c", revisions[0]],
+    ]);
+  });
+
+  it("are let go after five minutes, however often they are asked for", async () => {
+    const cached = await CachedStore.ready({
+      consistencyIntervalMs: 0,
+      history: { maxEvents: 2, minEvents: 1 },
+    });
+    const revision = await cached.write(["a", "1"], ["b", "1"]);
+    const page = () => cached.cacher.list({ prefix: "", limit: 1, at: exact(revision) });
+    await page();
+    for (let i = 0; i < 5; i++) await cached.write(["c", String(i)]);
+    await cached.store.compact(await cached.store.currentRevision());
+    for (let seconds = 0; seconds < 300; seconds += 20) {
+      expect((await page()).items).toHaveLength(1);
+      await cached.clock.elapse(20_000);
+    }
+    await cached.clock.elapse(1_000);
+    await expect(page()).rejects.toMatchObject({ reason: "REVISION_TOO_OLD" });
+  });
+});
+
+describe("A LATEST_STATE stream that takes its initial state slowly", () => {
+  const request = {
+    scope: { prefix: "" },
+    afterRevision: 0,
+    withPrevious: false,
+    delivery: "LATEST_STATE",
+    sendInitialEvents: true,
+  } as const;
+
+  async function amidst(retainedBytes: number) {
+    const watchers = { retainedBytes, batchBytes: 1_000, stallTimeoutMs: 600_000 };
+    const cached = await CachedStore.ready({ consistencyIntervalMs: 0, watchers });
+    const keys = ["a", "b", "c", "d", "e", "f"];
+    await cached.write(...keys.map((key) => [key, value] as const));
+    const stream = cached.cacher.watch(request);
+    await cached.clock.settle();
+    expect(read(stream)).toBe("…");
+    expect(read(stream)).toContain("ADDED:a");
+    for (const key of keys) await cached.write([key, value]);
+    return { cached, stream };
+  }
+
+  it("is ended when the old state keeps more alive than it may", async () => {
+    const { cached, stream } = await amidst(50_000);
+    expect(cached.cacher.stats().retained).toMatchObject({ states: 1 });
+    await cached.clock.elapse(1_000);
+    expect(stream.ended).toMatchObject({
+      reason: "SLOW_CONSUMER",
+      message: expect.stringContaining("50000 bytes"),
+    });
+    expect(cached.cacher.stats().retained).toEqual({ states: 0, bytes: 0 });
+    expect(cached.cacher.stats().slowConsumers).toBe(1);
+  });
+
+  it("goes on while it does not, and keeps nothing when it has taken it", async () => {
+    const { cached, stream } = await amidst(200_000);
+    await cached.clock.elapse(1_000);
+    expect(readAll(stream).at(-1)).toMatch(/MODIFIED:f=x+@8 →8$/);
+    expect(cached.cacher.stats().retained).toEqual({ states: 0, bytes: 0 });
+  });
+
+  it("keeps nothing when it is closed", async () => {
+    const { cached, stream } = await amidst(200_000);
+    stream.close();
+    expect(cached.cacher.stats().retained).toEqual({ states: 0, bytes: 0 });
+  });
+
+  it("keeps nothing if it is of a single key", async () => {
+    const { cached } = await amidst(50_000);
+    const { clock, cacher } = cached;
+    const { retained } = cacher.stats();
+    const stream = cacher.watch({ ...request, scope: { key: "a" } });
+    await clock.settle();
+    expect(read(stream)).toBe("…");
+    expect(cacher.stats().retained).toEqual(retained);
+    for (let i = 0; i < 20; i++) await cached.write(["b", value]);
+    await clock.elapse(1_000);
+    expect(read(stream)).toContain("ADDED:a");
+  });
+});

@@ -1,0 +1,229 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import type { HistoryNode } from "../../../src/cacher/state/event-node.ts";
+import { defaultHistoryBounds } from "../../../src/cacher/state/event-window.ts";
+import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
+import { type EventType, WatchBatch, WatchEvent } from "../../../src/model/event.ts";
+import { heldWeight, StoredObject } from "../../../src/model/object.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { cornerText, event, object, short } from "../objects.ts";
+
+function open(objects: readonly StoredObject[] = [], revision = 1) {
+  const clock = new FakeClock();
+  const cache = new WatchCache(defaultHistoryBounds, clock);
+  cache.replace(objects, revision);
+  return { cache, clock };
+}
+
+function batch(revision: number | undefined, ...events: WatchEvent[]): WatchBatch {
+  return new WatchBatch(revision, events);
+}
+
+/** The events in history, in short, each with what was before it. */
+function told(cache: WatchCache): string[] {
+  const all: string[] = [];
+  let node: HistoryNode | undefined = cache.history.floor.next;
+  for (; node !== undefined; node = node.next) {
+    if (node.eventWithPrevious !== undefined) all.push(short(node.eventWithPrevious));
+  }
+  return all;
+}
+
+function held(cache: WatchCache): StoredObject[] {
+  return [...cache.state.range("")];
+}
+
+describe("A watch cache", () => {
+  it("holds nothing at revision 0 until it has been filled", () => {
+    const cache = new WatchCache(defaultHistoryBounds, new FakeClock());
+    expect([cache.revision, cache.changedAt, cache.objectBytes, cache.state.size]).toEqual([
+      0, 0, 0, 0,
+    ]);
+  });
+
+  it("takes a whole state in place of what it held, and begins history anew", () => {
+    const { cache } = open([object("gone", 2), object("a", 3)], 5);
+    cache.apply(batch(6, event("ADDED", "b", 6)));
+    const taken = [object("c", 8, "large"), object("d", 4)];
+    cache.replace(taken, 9);
+    expect(held(cache)).toEqual(taken);
+    expect([cache.revision, cache.changedAt, cache.history.floor.revision]).toEqual([9, 9, 9]);
+    expect(cache.history.length).toBe(0);
+    expect(cache.objectBytes).toBe(taken.reduce((sum, each) => sum + heldWeight(each), 0));
+  });
+
+  it("leaves what was read before as it was when the state is replaced", () => {
+    const { cache } = open([object("a", 2)], 2);
+    const { state } = cache;
+    cache.replace([object("b", 3)], 3);
+    expect([...state.range("")].map(({ key }) => key)).toEqual(["a"]);
+  });
+
+  it("says of every event what it did to the object, with the object before", () => {
+    const { cache } = open([object("a", 2, "0")], 2);
+    cache.apply(batch(3, event("MODIFIED", "a", 3, "1"), event("ADDED", "b", 3, "1")));
+    cache.apply(batch(5, event("DELETED", "a", 4), event("ADDED", "a", 5, "2")));
+    expect(told(cache)).toEqual([
+      "MODIFIED a=1@3 (0@2)",
+      "ADDED b=1@3",
+      "DELETED a=1@4 (1@3)",
+      "ADDED a=2@5",
+    ]);
+  });
+
+  it.each([
+    ["an object that it did not have", "MODIFIED", "new", "ADDED new=x@3"],
+    ["an object that it had", "ADDED", "a", "MODIFIED a=x@3 (0@2)"],
+  ] as const)("judges by itself whether %s was added", (_what, type, key, expected) => {
+    const { cache } = open([object("a", 2, "0")], 2);
+    cache.apply(batch(3, event(type, key, 3, "x")));
+    expect(told(cache)).toEqual([expected]);
+  });
+
+  it("shares the event as it came where that says what it has to", () => {
+    const { cache } = open();
+    const added = event("ADDED", "a", 2);
+    cache.apply(batch(2, added));
+    expect(cache.history.newest.event).toBe(added);
+  });
+
+  it("does not keep what came as the object before: it has that itself", () => {
+    const { cache } = open([object("a", 2, "0")], 2);
+    cache.apply(batch(3, new WatchEvent("MODIFIED", object("a", 3, "1"), object("a", 2, "other"))));
+    expect(told(cache)).toEqual(["MODIFIED a=1@3 (0@2)"]);
+    expect(cache.history.newest.event?.previous).toBeUndefined();
+  });
+
+  it("keeps of a deleted object all that it last was, whatever the event says of it", () => {
+    const { cache } = open([new StoredObject("a", Buffer.from("last"), 3, 7, 4, 99n)], 7);
+    cache.apply(batch(9, new WatchEvent("DELETED", object("a", 9), undefined)));
+    expect(cache.history.newest.event?.object).toEqual(
+      new StoredObject("a", Buffer.from("last"), 3, 9, 4, 99n),
+    );
+    expect(cache.state.size).toBe(0);
+    expect(cache.objectBytes).toBe(0);
+  });
+
+  it("counts the deletion of what it did not have, tells nobody, and goes on", () => {
+    const { cache } = open([], 2);
+    cache.apply(batch(3, event("DELETED", "a", 3), event("ADDED", "b", 3)));
+    expect(cache.unknownDeletes).toBe(1);
+    expect(told(cache)).toEqual(["ADDED b=@3"]);
+    expect(cache.revision).toBe(3);
+  });
+
+  it("advances with a bookmark, without having changed", () => {
+    const { cache } = open([], 2);
+    cache.apply(batch(3, event("ADDED", "a", 3)));
+    cache.apply(batch(8));
+    expect([cache.revision, cache.changedAt]).toEqual([8, 3]);
+  });
+
+  it.each([
+    ["a bookmark below", batch(2)],
+    ["a bookmark at the same", batch(5)],
+    ["nothing at all", batch(undefined)],
+  ])("does not go back for %s", (_what, nothing) => {
+    const { cache } = open([], 5);
+    cache.apply(nothing);
+    expect(cache.revision).toBe(5);
+  });
+
+  it.each([
+    [
+      "a revision that it has",
+      batch(6, event("ADDED", "b", 5)),
+      'The storage repeated revision 5 of "b": the cache is at 5 already.',
+    ],
+    [
+      "a revision below the one that it has",
+      batch(6, event("ADDED", "b", 4)),
+      'The storage repeated revision 4 of "b": the cache is at 5 already.',
+    ],
+    [
+      "revisions out of order",
+      batch(8, event("ADDED", "b", 7), event("ADDED", "c", 8), event("ADDED", "d", 7)),
+      'The storage repeated revision 7 of "d": the cache is at 8 already.',
+    ],
+    [
+      "events above the resume point that comes with them",
+      batch(6, event("ADDED", "b", 6), event("ADDED", "c", 7)),
+      "The storage delivered revision 7 in a batch whose resume point is 6.",
+    ],
+    [
+      "events without a resume point",
+      batch(undefined, event("ADDED", "b", 6)),
+      "The storage delivered revision 6 in a batch whose resume point is none.",
+    ],
+  ])("refuses %s, and takes nothing of the batch", (_what, wrong, message) => {
+    const { cache } = open([object("a", 2)], 5);
+    expect(() => cache.apply(wrong)).toThrow(message);
+    expect(cache.revision).toBe(5);
+    expect(cache.history.length).toBe(0);
+    expect(held(cache)).toEqual([object("a", 2)]);
+  });
+
+  it("dates events by the clock at which they came", () => {
+    const { cache, clock } = open();
+    clock.advance(40);
+    cache.apply(batch(2, event("ADDED", "a", 2)));
+    clock.advance(2);
+    expect(cache.history.oldestAgeMs).toBe(2);
+  });
+});
+
+describe("Any series of writes", () => {
+  const write = fc.record({
+    key: cornerText(1, 2),
+    value: fc.option(fc.string({ maxLength: 20 })),
+  });
+  const transactions = fc.array(
+    fc.record({
+      writes: fc.uniqueArray(write, { selector: ({ key }) => key, maxLength: 4 }),
+      /** How far the resume point is above the transaction, before the next one. */
+      beyond: fc.nat(2),
+    }),
+    { maxLength: 40 },
+  );
+
+  it("leaves in the cache what it leaves in a map, and in history what it did to it", () => {
+    fc.assert(
+      fc.property(transactions, (all) => {
+        const { cache } = open([], 10);
+        const model = new Map<string, StoredObject>();
+        const happened: string[] = [];
+        let revision = 10;
+        for (const { writes, beyond } of all) {
+          revision++;
+          const events: WatchEvent[] = [];
+          for (const { key, value } of writes) {
+            const before = model.get(key);
+            if (value === null && before === undefined) continue;
+            const type: EventType =
+              value === null ? "DELETED" : before === undefined ? "ADDED" : "MODIFIED";
+            const now = object(key, revision, value ?? "", (before?.version ?? 0) + 1);
+            // As storages do for readers that keep the state themselves: bare.
+            events.push(new WatchEvent(type, now, undefined));
+            if (value === null) model.delete(key);
+            else model.set(key, now);
+            const told = type === "DELETED" ? before?.deletedAt(revision) : now;
+            happened.push(short(new WatchEvent(type, told ?? now, before)));
+          }
+          const changed = events.length > 0 ? revision : cache.changedAt;
+          revision += beyond;
+          cache.apply(new WatchBatch(revision, events));
+          expect(cache.revision).toBe(revision);
+          expect(cache.changedAt).toBe(changed);
+        }
+        const objects = [...model.values()].sort((a, b) =>
+          Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)),
+        );
+        expect(held(cache)).toEqual(objects);
+        expect(cache.objectBytes).toBe(objects.reduce((sum, each) => sum + heldWeight(each), 0));
+        expect(told(cache)).toEqual(happened);
+        expect(cache.unknownDeletes).toBe(0);
+      }),
+      { numRuns: 200 },
+    );
+  });
+});

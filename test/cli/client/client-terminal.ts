@@ -1,0 +1,91 @@
+import { PassThrough, Readable } from "node:stream";
+import { Command, CommanderError } from "commander";
+import { addClientCommands } from "../../../src/cli/client/client-commands.ts";
+import type { ClientIo } from "../../../src/cli/client/client-session.ts";
+import { exitCodes } from "../../../src/cli/output/exit-codes.ts";
+
+export interface TerminalOptions {
+  readonly stdin?: string | Uint8Array;
+  /** Whether input and output are a terminal, and of how many columns. */
+  readonly columns?: number;
+}
+
+export interface Outcome {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Where a client command runs in a test: streams of its own, and Ctrl-C at will. */
+export class Terminal {
+  readonly stdout = new PassThrough();
+  readonly stderr = new PassThrough();
+  readonly #options: TerminalOptions;
+  readonly #interruptListeners = new Set<() => void>();
+  readonly #out: Buffer[] = [];
+  readonly #err: Buffer[] = [];
+  readonly #watching = new Set<() => void>();
+
+  constructor(options: TerminalOptions = {}) {
+    this.#options = options;
+    this.stdout.on("data", (chunk: Buffer) => this.#heard(this.#out, chunk));
+    this.stderr.on("data", (chunk: Buffer) => this.#heard(this.#err, chunk));
+  }
+
+  /** Runs the command line to its end. */
+  async run(...args: readonly string[]): Promise<Outcome> {
+    let code: number = exitCodes.done;
+    const { columns, stdin = "" } = this.#options;
+    const isTTY = columns !== undefined;
+    const io: ClientIo = {
+      stdin: Object.assign(Readable.from([Buffer.from(stdin)]), { isTTY }),
+      stdout: Object.assign(this.stdout, { isTTY, columns }),
+      stderr: this.stderr,
+      onInterrupt: (listener) => {
+        this.#interruptListeners.add(listener);
+        return () => this.#interruptListeners.delete(listener);
+      },
+      exitWith: (given) => {
+        code = given;
+      },
+    };
+    const program = new Command("watch-fanout").exitOverride().configureOutput({
+      writeOut: (text) => this.stdout.write(text),
+      writeErr: (text) => this.stderr.write(text),
+    });
+    addClientCommands(program, io);
+    try {
+      await program.parseAsync(args, { from: "user" });
+    } catch (error) {
+      if (!(error instanceof CommanderError)) throw error;
+      code = error.exitCode === 0 ? exitCodes.done : exitCodes.usage;
+    }
+    return { code, stdout: text(this.#out), stderr: text(this.#err) };
+  }
+
+  /** Resolves when what was printed so far contains `part`. */
+  async until(stream: "stdout" | "stderr", part: string): Promise<void> {
+    const chunks = stream === "stdout" ? this.#out : this.#err;
+    while (!text(chunks).includes(part)) {
+      await new Promise<void>((resolve) => this.#watching.add(resolve));
+    }
+  }
+
+  interrupt(): void {
+    for (const listener of this.#interruptListeners) listener();
+  }
+
+  #heard(chunks: Buffer[], chunk: Buffer): void {
+    chunks.push(chunk);
+    for (const wake of this.#watching) wake();
+    this.#watching.clear();
+  }
+}
+
+export function run(args: readonly string[], options?: TerminalOptions): Promise<Outcome> {
+  return new Terminal(options).run(...args);
+}
+
+function text(chunks: readonly Buffer[]): string {
+  return Buffer.concat(chunks).toString();
+}

@@ -1,0 +1,138 @@
+import { Server, ServerCredentials } from "@grpc/grpc-js";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
+import { ForeignClient } from "../../foreign/foreign-client.ts";
+import { encode } from "../../foreign/protobuf.ts";
+import { CommandProcess, startServe, untilStatus } from "./serve-process.ts";
+
+describe("over etcd", () => {
+  let etcd: Etcd;
+
+  beforeAll(async () => {
+    etcd = await startEtcd();
+  });
+
+  afterAll(() => etcd?.stop());
+
+  const resources = ["--resource", "nodes=/nodes/", "--resource", "services=/services/"];
+
+  test("each resource is served from its prefix, and the start-up text says from where", async () => {
+    const { process, admin, grpc } = await startServe(["--etcd", etcd.url, ...resources]);
+    await using _ = process;
+    await untilStatus(`${admin}/readyz`, 200);
+    expect(process.stdout).toContain("resources  nodes (/nodes/), services (/services/)\n");
+    expect(process.stdout).toContain(`data       etcd at ${etcd.url}\n`);
+    const put = ["put", "--address", grpc, "--resource", "services", "a", "1"];
+    await using written = new CommandProcess(put);
+    expect((await written.exit).code).toBe(0);
+    const client = new ForeignClient(`http://${grpc}`);
+    expect((await client.list("services")).items.map(({ key }) => key)).toEqual(["a"]);
+    expect((await client.list("nodes")).items).toEqual([]);
+    client.close();
+  });
+
+  test("while etcd is away it stays up, is not ready and says why, and is ready once etcd is back", async () => {
+    await etcd.kill();
+    const { process, admin } = await startServe(["--etcd", etcd.url, ...resources]);
+    await using _ = process;
+    const { host } = new URL(etcd.url);
+    await untilText(`${admin}/readyz`, new RegExp(`^resource/nodes: .*${host}`, "m"));
+    expect(await untilStatus(`${admin}/livez`, 200)).toBe("ok\n");
+    await etcd.start();
+    await untilStatus(`${admin}/readyz`, 200);
+    await etcd.kill();
+    // It goes on serving what it has, and says how old that is.
+    await untilText(
+      `${admin}/readyz`,
+      /^ok\nresource\/nodes: stale: at revision \d+, nothing has come for \d+\.\d s: /,
+    );
+    await untilStatus(`${admin}/readyz`, 200);
+    process.kill("SIGTERM");
+    expect((await process.exit).code).toBe(0);
+    await etcd.start();
+  });
+});
+
+test("an etcd that is too old is refused with its version and the one that is needed, and exit code 1", async () => {
+  const { url, close } = await oldEtcd();
+  await using process = new CommandProcess([
+    ...["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+    ...["--etcd", url, "--resource", "all="],
+  ]);
+  const { code, stdout, stderr } = await process.exit;
+  expect(stderr).toMatch(
+    /^error: --etcd: .* is version 3\.4\.30\. It has to be 3\.5\.13 or newer/m,
+  );
+  expect(stdout).toBe("");
+  expect(code).toBe(1);
+  close();
+});
+
+test.each(["text", "json"])(
+  "an etcd that is away is one line in the log each time, as %s",
+  async (format) => {
+    const { process } = await startServe([
+      ...["--etcd", "http://127.0.0.1:1", "--resource", "all=", "--log-format", format],
+    ]);
+    await using _ = process;
+    // What happened, with whom, what is done about it and when.
+    await process.said(/(.*127\.0\.0\.1:1 does not answer.*\n){3}/);
+    process.kill("SIGTERM");
+    const { stderr } = await process.exit;
+    const lines = stderr.trimEnd().split("\n");
+    const failures = lines.filter((line) => line.includes("ECONNREFUSED"));
+    expect(failures.length).toBeGreaterThanOrEqual(3);
+    for (const line of failures) {
+      expect(line).toMatch(/listing anew.*pauseMs|pauseMs.*listing anew/);
+      expect(line.match(/ECONNREFUSED/g)).toHaveLength(1);
+    }
+    // Beside them what every process says when it ends, and no stack.
+    expect(lines.length - failures.length).toBeLessThanOrEqual(2);
+    expect(stderr).not.toContain("    at ");
+  },
+);
+
+test("the etcd password is neither shown nor logged", async () => {
+  const { process, admin } = await startServe(
+    ["--etcd", "http://127.0.0.1:1", "--resource", "all=", "--log-level", "trace"],
+    { WATCH_FANOUT_ETCD_USERNAME: "root", WATCH_FANOUT_ETCD_PASSWORD: "hush-hush" },
+  );
+  await using _ = process;
+  await untilText(`${admin}/readyz`, /127\.0\.0\.1:1/);
+  process.kill("SIGTERM");
+  const { stdout, stderr } = await process.exit;
+  expect(stdout + stderr).not.toContain("hush-hush");
+});
+
+async function untilText(url: string, text: RegExp): Promise<void> {
+  while (!text.test(await (await fetch(url)).text()));
+}
+
+/** Something that says it is etcd 3.4.30, and nothing else. */
+async function oldEtcd(): Promise<{ readonly url: string; close(): void }> {
+  const server = new Server();
+  const status = {
+    path: "/etcdserverpb.Maintenance/Status",
+    requestStream: false,
+    responseStream: false,
+    requestSerialize: (bytes: Buffer) => bytes,
+    requestDeserialize: (bytes: Buffer) => bytes,
+    responseSerialize: (bytes: Buffer) => bytes,
+    responseDeserialize: (bytes: Buffer) => bytes,
+  };
+  server.addService(
+    { status },
+    // StatusResponse: version = 2.
+    {
+      status: (_call: unknown, reply: (error: null, message: Buffer) => void) =>
+        reply(null, encode({ 2: "3.4.30" })),
+    },
+  );
+  const port = await new Promise<number>((resolve, reject) => {
+    server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) => {
+      if (error === null) resolve(bound);
+      else reject(error);
+    });
+  });
+  return { url: `http://127.0.0.1:${port}`, close: () => server.forceShutdown() };
+}

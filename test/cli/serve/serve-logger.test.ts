@@ -1,0 +1,100 @@
+import { describe, expect, test } from "vitest";
+import { upstreamUnavailable, WatchFanoutError } from "../../../src/base/errors.ts";
+import { createLogger } from "../../../src/cli/serve/logger.ts";
+import type { LogFormat, LogLevel } from "../../../src/config/config.ts";
+
+function logged(format: LogFormat, level: LogLevel = "info") {
+  const written: string[] = [];
+  const destination = { write: (text: string) => void written.push(text) };
+  return { written, logger: createLogger({ level, format, destination }) };
+}
+
+describe("as text", () => {
+  test("an entry is a line: the time, the level, what happened, and its fields", () => {
+    const { written, logger } = logged("text");
+    logger.warn({ resource: "services", revision: 7, words: "two words" }, "it happened");
+    expect(written).toEqual([
+      expect.stringMatching(
+        /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z WARN {2}it happened resource=services revision=7 words="two words"\n$/,
+      ),
+    ]);
+  });
+
+  test("what someone else wrote can't make a line of its own, nor move the cursor", () => {
+    const { written, logger } = logged("text");
+    logger.info({ key: "a\n2031-01-01 FATAL \u001b[2J" }, "from\r\noutside\u202e");
+    expect(written).toHaveLength(1);
+    expect(written[0]).toMatch(/^[ -~]+\n$/);
+  });
+
+  test("of a warning's error there is the message, of an error's also where it came from", () => {
+    const { written, logger } = logged("text");
+    const err = new Error("no luck");
+    logger.warn({ err }, "tried");
+    logger.error({ err }, "failed");
+    expect(written[0]).toMatch(/ WARN {2}tried error="no luck"\n$/);
+    expect(written[1]).toMatch(/ ERROR failed error="no luck"\nError: no luck\n +at /);
+  });
+});
+
+describe("as JSON", () => {
+  test("an entry is one object on one line, with the level's name", () => {
+    const { written, logger } = logged("json");
+    logger.info({ resource: "services" }, "it happened");
+    expect(written).toHaveLength(1);
+    expect(JSON.parse(written[0] ?? "")).toEqual({
+      level: "info",
+      time: expect.any(String),
+      resource: "services",
+      msg: "it happened",
+    });
+  });
+});
+
+describe.each(["text", "json"] as const)(
+  "what is expected to fail now and then, as %s,",
+  (format) => {
+    test.each([
+      [
+        "No etcd. Try again.: ECONNREFUSED",
+        upstreamUnavailable("No etcd. Try again.", new Error("ECONNREFUSED")),
+      ],
+      ["EMFILE", Object.assign(new Error("accept EMFILE"), { syscall: "accept" })],
+    ])("is one line without a stack, at any level: %s", (said, err) => {
+      const { written, logger } = logged(format);
+      logger.error({ err }, "it failed");
+      expect(written).toHaveLength(1);
+      expect(written[0]).toMatch(/^[^\n]*\n$/);
+      expect(written[0]).toContain(said);
+      expect(written[0]).not.toContain("serve-logger.test.ts");
+    });
+
+    test("says what it came of, once", () => {
+      const { written, logger } = logged(format);
+      const refused = new Error("connect ECONNREFUSED");
+      const err = upstreamUnavailable(
+        "No etcd (it is away).",
+        new Error("it is away", { cause: refused }),
+      );
+      logger.warn({ err }, "it failed");
+      expect(written[0]).toContain("No etcd (it is away).: connect ECONNREFUSED");
+    });
+  },
+);
+
+test.each(["text", "json"] as const)(
+  "a fault of ours is told with where it comes from, as %s",
+  (format) => {
+    for (const err of [new TypeError("oh"), new WatchFanoutError("INTERNAL", "oh")]) {
+      const { written, logger } = logged(format);
+      logger.error({ err }, "it failed");
+      expect(written[0]).toContain("serve-logger.test.ts");
+    }
+  },
+);
+
+test.each(["text", "json"] as const)("below its level nothing is written as %s", (format) => {
+  const { written, logger } = logged(format, "error");
+  logger.warn("never mind");
+  expect(written).toEqual([]);
+});

@@ -1,0 +1,45 @@
+import { expect, test } from "vitest";
+import { startUpText } from "../../../src/cli/serve/start-up-text.ts";
+import { certificates, load } from "../../config/sources.ts";
+
+const admin = { host: "127.0.0.1", port: 8080 };
+
+test.each([
+  ["0.0.0.0", "serves gRPC on 0.0.0.0:7", "--address 127.0.0.1:7"],
+  ["::", "serves gRPC on [::]:7", "--address [::1]:7"],
+  ["10.0.0.1", "serves gRPC on 10.0.0.1:7", "--address 10.0.0.1:7"],
+])("what listens on %s is reached where a client can reach it", (host, served, reached) => {
+  const text = startUpText(load({}), { grpc: { host, port: 7 }, admin });
+  expect(text).toContain(served);
+  expect(text).toContain(reached);
+});
+
+test("what is the default need not be typed", () => {
+  const text = startUpText(load({}), { grpc: { host: "127.0.0.1", port: 50051 }, admin });
+  expect(text).toMatch(/ watch --initial\n/);
+});
+
+test("a resource with another name is named, in every command", () => {
+  const config = load({ flags: ["--resource", "nodes=/nodes/"] });
+  const text = startUpText(config, { grpc: { host: "127.0.0.1", port: 50051 }, admin });
+  expect(text).toMatch(/ watch --initial --resource nodes\n/);
+  expect(text).toContain('"resource":"nodes"');
+});
+
+test("mTLS is told", () => {
+  const { cert, key } = certificates;
+  const config = load({
+    flags: ["--tls-cert", "cert", "--tls-key", "key", "--tls-client-ca", "cert"],
+    files: { cert, key },
+  });
+  const text = startUpText(config, { grpc: { host: "127.0.0.1", port: 50051 }, admin });
+  expect(text).toContain("(TLS, clients need a certificate)");
+  expect(text).toMatch(/ watch --initial --tls\n/);
+  expect(text).not.toContain("-plaintext");
+});
+
+test("a prefix that would act on a terminal is shown harmlessly", () => {
+  const config = load({ yaml: 'resources: [{name: a, prefix: "\\e[2J\\n/a/"}]' });
+  const text = startUpText(config, { grpc: { host: "127.0.0.1", port: 50051 }, admin });
+  expect(text).toContain("a (\\u{1b}[2J\\n/a/)");
+});

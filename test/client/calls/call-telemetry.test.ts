@@ -1,0 +1,90 @@
+import { type Span, SpanStatusCode, type Tracer, trace } from "@opentelemetry/api";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { notReady, revisionTooOld } from "../../../src/base/errors.ts";
+import { statusOf } from "../../../src/wire/errors.ts";
+import { HastyClock } from "../hasty-clock.ts";
+import { client, server } from "../opened.ts";
+import { endWith } from "../scripted-server.ts";
+import { wireObject, wireResponse } from "../wire-messages.ts";
+import { setUpMetrics } from "../work-queue/metered.ts";
+
+const found = { revision: "9", object: wireObject("k", 5), history_id: "h" };
+
+/** Sets up tracing as a user would, for one test, and gives what the spans were told, as lines. */
+function setUpTracing(): string[] {
+  const told: string[] = [];
+  const say = (text: string) => {
+    told.push(text);
+    return span as Span;
+  };
+  const span: Partial<Span> = {
+    setAttribute: (name, value) =>
+      name === "error.type" ? say(`${name} ${value}`) : (span as Span),
+    addEvent: (name, attributes) => say(`${name} ${JSON.stringify(attributes)}`),
+    setStatus: ({ code }) => say(SpanStatusCode[code]),
+    end: () => void say("end"),
+  };
+  const tracer: Partial<Tracer> = { startSpan: (name) => say(name) };
+  trace.setGlobalTracerProvider({ getTracer: () => tracer as Tracer });
+  onTestFinished(() => trace.disable());
+  return told;
+}
+
+describe("Where OpenTelemetry is set up", () => {
+  test("a call is a span with its retries, and its duration is measured.", async () => {
+    const readMetrics = setUpMetrics();
+    const told = setUpTracing();
+    let asked = 0;
+    const address = await server({
+      get: (_, callback) =>
+        asked++ === 0 ? callback(statusOf(notReady("Not yet."), () => 0.5)) : callback(null, found),
+    });
+    await client(address, { clock: new HastyClock() }).get("r", "k");
+    expect(told).toEqual([
+      "watchfanout.v1.ListWatchService/Get",
+      'retry {"reason":"NOT_READY"}',
+      "end",
+    ]);
+    expect(await readMetrics()).toEqual({
+      watch_fanout_client_retries: [["Get", "NOT_READY", 1]],
+      watch_fanout_client_call_duration_seconds: [["Get", "OK", { count: 1, sum: 1 }]],
+    });
+  });
+
+  test("a call that fails is a span and a duration with the reason.", async () => {
+    const readMetrics = setUpMetrics();
+    const told = setUpTracing();
+    const address = await server({
+      put: (_, callback) => callback(statusOf(notReady("Not yet."))),
+    });
+    const db = client(address, { clock: new HastyClock(), maxAttempts: 1 });
+    await expect(db.put("r", "k", Buffer.of())).rejects.toThrow();
+    expect(told).toEqual([
+      ...["watchfanout.v1.WriteService/Put", "error.type NOT_READY", "ERROR", "end"],
+    ]);
+    expect(await readMetrics()).toEqual({
+      watch_fanout_client_call_duration_seconds: [["Put", "NOT_READY", { count: 1, sum: 0 }]],
+    });
+  });
+
+  test("streams are counted while they are open, and when they end by themselves.", async () => {
+    const readMetrics = setUpMetrics();
+    const address = await server({
+      watch: (call) => {
+        call.write(wireResponse(5));
+        if (call.request.after_revision === "5") endWith(call, revisionTooOld(5, 6));
+      },
+    });
+    const db = client(address);
+    const units = db.watch("r");
+    await units.next();
+    expect(await readMetrics()).toEqual({ watch_fanout_client_open_watches: [[address, 1]] });
+    await units.return();
+    const ending = db.watch("r", { afterRevision: 5 });
+    await ending.next();
+    await expect(ending.next()).rejects.toMatchObject({ reason: "REVISION_TOO_OLD" });
+    expect(await readMetrics()).toMatchObject({
+      watch_fanout_client_watch_interruptions: [["REVISION_TOO_OLD", 1]],
+    });
+  });
+});

@@ -1,0 +1,309 @@
+import { pino } from "pino";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { lastKnown } from "../../../../src/client/informer/delta-fifo/delta.ts";
+import type { EventHandler } from "../../../../src/client/informer/handlers/event-handler.ts";
+import { Informed } from "../informed.ts";
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+/** A handler whose calls last until the test says that they are over. */
+class Slow implements EventHandler<string> {
+  readonly calls: string[] = [];
+  readonly #open: PromiseWithResolvers<void>[] = [];
+
+  onAdd({ key, value }: { key: string; value: string }): Promise<void> {
+    return this.#call(`added ${key}=${value}`);
+  }
+
+  onUpdate(before: { value: string }, { key, value }: { key: string; value: string }) {
+    return this.#call(`${key}=${before.value} is ${value}`);
+  }
+
+  onDelete({ key }: { key: string }): Promise<void> {
+    return this.#call(`deleted ${key}`);
+  }
+
+  get open(): number {
+    return this.#open.length;
+  }
+
+  /** Ends the call that is being made, and lets the next one begin. */
+  async end(informed: Informed, error?: Error): Promise<void> {
+    const call = this.#open.shift();
+    if (error === undefined) call?.resolve();
+    else call?.reject(error);
+    await informed.clock.settle();
+  }
+
+  async endAll(informed: Informed): Promise<void> {
+    while (this.#open.length > 0) await this.end(informed);
+  }
+
+  #call(what: string): Promise<void> {
+    this.calls.push(what);
+    const call = Promise.withResolvers<void>();
+    this.#open.push(call);
+    return call.promise;
+  }
+}
+
+describe("A handler", () => {
+  it("that looks at keys only is told of each change by its key", async () => {
+    const informed = await Informed.start();
+    await informed.write({ a: "one" });
+    const keys: string[] = [];
+    informed.informer.addEventHandler({ onChange: (key) => keys.push(key) });
+    await informed.write({ b: "one" });
+    await informed.write({ a: "two" });
+    await informed.write({ b: null });
+    await informed.gap({ a: null });
+    expect(keys).toEqual(["a", "b", "a", "b", "a"]);
+  });
+
+  it.each<[string, readonly string[]]>([
+    ["onAdd", ["onAdd", "a", "a"]],
+    ["onUpdate", ["a", "onUpdate", "a"]],
+    ["onDelete", ["a", "a", "onDelete"]],
+  ])("is told by %s, where it has that, and by key of the rest", async (method, expected) => {
+    const informed = await Informed.start();
+    const told: string[] = [];
+    const onChange = (key: string) => told.push(key);
+    informed.informer.addEventHandler({ onChange, [method]: () => told.push(method) });
+    for (const value of ["one", "two", null]) await informed.write({ a: value });
+    expect(told).toEqual(expected);
+  });
+
+  it("that takes its time over a key is told of the next one afterwards", async () => {
+    const informed = await Informed.start();
+    const first = Promise.withResolvers<void>();
+    const keys: string[] = [];
+    const onChange = (key: string) => (keys.push(key) === 1 ? first.promise : undefined);
+    informed.informer.addEventHandler({ onChange });
+    await informed.write({ a: "one", b: "one" });
+    expect(keys).toEqual(["a"]);
+    first.resolve();
+    await informed.clock.settle();
+    expect(keys).toEqual(["a", "b"]);
+  });
+
+  it("finds what is gone as it was last known, however that was found out", async () => {
+    const informed = await Informed.start();
+    await informed.write({ a: "one", b: "two" });
+    const values: string[] = [];
+    informed.informer.addEventHandler({ onDelete: (gone) => values.push(lastKnown(gone).value) });
+    await informed.write({ a: null });
+    await informed.gap({ b: null });
+    expect(values).toEqual(["one", "two"]);
+  });
+
+  it("that is added late is told of the objects that are there, then of what comes", async () => {
+    const informed = await Informed.start();
+    await informed.write({ a: "one", b: "one", c: "one" });
+    const slow = new Slow();
+    informed.informer.addEventHandler(slow);
+    await informed.clock.settle();
+    await informed.write({ b: "two", c: null, d: "two" });
+    await informed.write({ a: "three", e: "three" });
+    await slow.endAll(informed);
+    expect(slow.calls).toEqual([
+      "added a=one",
+      // It was not told of the first state of this one, and it need not be.
+      "added b=two",
+      "added d=two",
+      "a=one is three",
+      "added e=three",
+    ]);
+  });
+
+  it("that is removed is not called any more, and has ended when its call has", async () => {
+    const informed = await Informed.start();
+    const slow = new Slow();
+    const registration = informed.informer.addEventHandler(slow);
+    await informed.write({ a: "one", b: "one" });
+    let ended = false;
+    const removal = registration.remove().then(() => {
+      ended = true;
+    });
+    await informed.write({ a: "two" });
+    expect(ended).toBe(false);
+    await slow.endAll(informed);
+    await removal;
+    await registration.remove();
+    expect(slow.calls).toEqual(["added a=one"]);
+    expect(informed.informer.stats().handlers).toEqual([]);
+    await expect(registration.waitForSync()).resolves.toBeUndefined();
+  });
+
+  it("that is removed before its first call is never called", async () => {
+    const informed = await Informed.start();
+    await informed.write({ a: "one" });
+    const told = informed.listen();
+    await told.registration.remove();
+    expect(informed.clock.pendingImmediates).toBe(0);
+    await informed.clock.settle();
+    expect(told.lines).toEqual([]);
+    await expect(told.registration.waitForSync()).rejects.toThrow("handler-1 was removed");
+  });
+
+  it("that hangs is not waited for any longer than its remover wants to", async () => {
+    const informed = await Informed.start();
+    const registration = informed.informer.addEventHandler(new Slow());
+    await informed.write({ a: "one" });
+    await expect(registration.remove(AbortSignal.abort(new Error("enough")))).rejects.toThrow(
+      "enough",
+    );
+  });
+
+  it("may remove itself, and add another", async () => {
+    const informed = await Informed.start();
+    const calls: string[] = [];
+    const registration = informed.informer.addEventHandler({
+      onAdd: ({ key }) => {
+        calls.push(`first ${key}`);
+        void registration.remove();
+        informed.informer.addEventHandler({ onAdd: (object) => calls.push(`then ${object.key}`) });
+      },
+    });
+    await informed.write({ a: "one" });
+    await informed.write({ b: "one" });
+    expect(calls).toEqual(["first a", "then a", "then b"]);
+  });
+
+  it("needs no more functions than it wants", async () => {
+    const informed = await Informed.start();
+    const deleted: string[] = [];
+    informed.informer.addEventHandler({ onDelete: ({ key }) => deleted.push(key) });
+    await informed.write({ a: "one" });
+    await informed.write({ a: "two" });
+    await informed.write({ a: null });
+    expect(deleted).toEqual(["a"]);
+  });
+
+  it("gets its calls one at a time, each when the one before is over", async () => {
+    const informed = await Informed.start();
+    const slow = new Slow();
+    informed.informer.addEventHandler(slow);
+    await informed.write({ a: "one" });
+    await informed.write({ a: "two" });
+    await informed.write({ a: null });
+    for (const count of [1, 2, 3]) {
+      expect([slow.calls.length, slow.open]).toEqual([count, 1]);
+      await slow.end(informed);
+    }
+    expect(slow.calls).toEqual(["added a=one", "a=one is two", "deleted a"]);
+  });
+});
+
+describe("A handler that fails", () => {
+  it.each([
+    [
+      "throws",
+      () => {
+        throw new Error("no.");
+      },
+    ],
+    ["rejects", () => Promise.reject(new Error("no."))],
+  ])("because it %s is reported, and goes on", async (_how, onAdd) => {
+    const informed = await Informed.start();
+    const updates: string[] = [];
+    const onUpdate = (_before: unknown, { key }: { key: string }) => updates.push(key);
+    informed.informer.addEventHandler({ onAdd, onUpdate }, { name: "mine" });
+    const told = informed.listen();
+    await informed.write({ a: "one" });
+    await informed.write({ a: "two" });
+    expect(informed.errors.map(({ name, message }) => `${name}: ${message}`)).toEqual([
+      'HandlerError: The handler "mine" failed at "a": no.',
+    ]);
+    expect([updates, told.lines.length]).toEqual([["a"], 2]);
+  });
+
+  const failing: EventHandler<string> = {
+    onAdd: () => {
+      throw new Error("no.");
+    },
+  };
+  const said = 'The handler "handler-1" failed at "a": no.';
+
+  it("is a warning of the process where nobody wants to be told", async () => {
+    const warn = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+    const informed = await Informed.start({ onError: undefined });
+    informed.informer.addEventHandler(failing);
+    await informed.write({ a: "one" });
+    expect(warn.mock.calls).toMatchObject([[{ message: said }]]);
+  });
+
+  it("is logged where there is a logger", async () => {
+    const lines: string[] = [];
+    const logger = pino({ level: "error" }, { write: (line: string) => lines.push(line) });
+    const informed = await Informed.start({ onError: undefined, logger });
+    informed.informer.addEventHandler(failing);
+    await informed.write({ a: "one" });
+    expect(lines.map((line) => JSON.parse(line).msg)).toEqual([said]);
+  });
+
+  it("does no harm where the one who is told fails, too", async () => {
+    const warn = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+    const informed = await Informed.start({
+      onError: () => {
+        throw new Error("Not I.");
+      },
+    });
+    informed.informer.addEventHandler(failing);
+    const told = informed.listen();
+    await informed.write({ a: "one" });
+    expect(warn.mock.calls).toMatchObject([[{ message: "Not I." }]]);
+    expect(told.lines).toEqual(["added a=one@2"]);
+  });
+});
+
+describe("A handler that is slow", () => {
+  it("holds up no other, nor the Indexer", async () => {
+    const informed = await Informed.start();
+    const slow = new Slow();
+    const registration = informed.informer.addEventHandler(slow);
+    const told = informed.listen();
+    for (let i = 0; i < 5; i++) await informed.write({ a: `${i}` });
+    expect([slow.calls.length, registration.pending, told.lines.length]).toEqual([1, 4, 5]);
+    expect(informed.state).toEqual({ a: "4" });
+  });
+
+  it("is told of every change while there is room in its queue", async () => {
+    const informed = await Informed.start();
+    const slow = new Slow();
+    const registration = informed.informer.addEventHandler(slow, { queueSize: 4 });
+    for (let i = 0; i < 5; i++) await informed.write({ a: `${i}` });
+    await slow.endAll(informed);
+    expect(slow.calls).toEqual(["added a=0", "a=0 is 1", "a=1 is 2", "a=2 is 3", "a=3 is 4"]);
+    expect(registration.folded).toBe(0);
+  });
+
+  it("is told of the newest state of each object where there is none", async () => {
+    const informed = await Informed.start();
+    const slow = new Slow();
+    const registration = informed.informer.addEventHandler(slow, { queueSize: 1 });
+    await informed.write({ a: "0", gone: "0", again: "0" });
+    await slow.endAll(informed);
+    slow.calls.length = 0;
+    // One is being told, and one waits. From here on they fold.
+    await informed.write({ a: "1" });
+    await informed.write({ a: "2" });
+    await informed.write({ a: "3", gone: "3", again: null, brief: "3" });
+    await informed.write({ a: "4", gone: null, again: "4", brief: null });
+    expect(registration.pending).toBe(4);
+    await slow.endAll(informed);
+    expect(slow.calls).toEqual([
+      "a=0 is 1",
+      "a=1 is 2",
+      "a=2 is 4",
+      "deleted gone",
+      "again=0 is 4",
+    ]);
+    expect(registration.folded).toBe(5);
+    await informed.write({ a: "5" });
+    await informed.write({ a: "6" });
+    await slow.endAll(informed);
+    expect(slow.calls.slice(5)).toEqual(["a=4 is 5", "a=5 is 6"]);
+  });
+});

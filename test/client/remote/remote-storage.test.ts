@@ -1,0 +1,265 @@
+import { describe, expect, onTestFinished, test } from "vitest";
+import { systemClock } from "../../../src/base/clock.ts";
+import { historyChanged } from "../../../src/base/errors.ts";
+import { connect } from "../../../src/client/client.ts";
+import {
+  RemoteStorage,
+  type RemoteStorageOptions,
+} from "../../../src/client/remote/remote-storage.ts";
+import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
+import { JsonCodec } from "../../../src/codec/json-codec.ts";
+import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
+import type { Storage } from "../../../src/storage/storage.ts";
+import { statusOf } from "../../../src/wire/errors.ts";
+import { silent } from "../../cacher/cached-store.ts";
+import { StreamReader } from "../../storage/conformance/stream-reader.ts";
+import { CachedServer } from "../cached-server.ts";
+import { utf8 } from "../counters.ts";
+import { HastyClock } from "../hasty-clock.ts";
+import { client, server } from "../opened.ts";
+import { endWith, type Script } from "../scripted-server.ts";
+import { wireObject, wireResponse } from "../wire-messages.ts";
+
+const linearizable = { match: "LINEARIZABLE" } as const;
+const everything = { scope: { prefix: "" }, withPrevious: false, afterRevision: undefined };
+
+/** A RemoteStorage over servers that follow a script. */
+async function over(...scripts: readonly Script[]): Promise<RemoteStorage> {
+  const addresses = await Promise.all(scripts.map(server));
+  const storage = new RemoteStorage({ client: client(addresses), resource: "r" });
+  onTestFinished(() => storage.close());
+  return storage;
+}
+
+/** The embedded store, whose values are JSON with a label and a field, as the resource `things`. */
+async function selective(options: Partial<RemoteStorageOptions>) {
+  const store = new MemoryStorage({ clock: systemClock });
+  const codec = new JsonCodec({ fields: ["node"] });
+  const attributes = new AttributeReader(codec, systemClock, silent);
+  const served = await CachedServer.over(store, { attributes });
+  const connection = connect({ address: served.address });
+  const storage = new RemoteStorage({ client: connection, resource: "things", ...options });
+  onTestFinished(async () => {
+    await storage.close();
+    connection.close();
+    await served.close();
+  });
+  const put = async (key: string, node: string): Promise<number> =>
+    (await store.put({ key, value: utf8(JSON.stringify({ node })) })).revision;
+  return { store, storage, put };
+}
+
+describe("A RemoteStorage with a selector", () => {
+  const selector = { fieldSelector: "node=n1" };
+
+  test("has what it picks and nothing else, in gets and lists.", async () => {
+    const { storage, put } = await selective(selector);
+    await put("a", "n1");
+    await put("a/1", "n2");
+    await put("a/2", "n1");
+    const last = await put("b", "n2");
+    const { items } = await storage.list({ prefix: "", limit: 0, at: linearizable });
+    expect(items.map(({ key }) => key)).toEqual(["a", "a/2"]);
+    const stands = async (key: string): Promise<boolean> => {
+      const { object, revision } = await storage.get({ key, at: linearizable });
+      expect(revision).toBe(last);
+      return object !== undefined;
+    };
+    expect(await Promise.all(["a", "a/1", "a/2", "a/", "b"].map(stands))).toEqual([
+      ...[true, false, true, false, false],
+    ]);
+  });
+
+  test("is told of what enters, changes within and leaves.", async () => {
+    const { storage, put } = await selective(selector);
+    const afterRevision = await storage.currentRevision();
+    const reader = new StreamReader(storage, { ...everything, withPrevious: true, afterRevision });
+    for (const node of ["n2", "n1", "n1", "n2", "n2"]) await put("a", node);
+    const last = await put("b", "n2");
+    const events = await reader.through(last);
+    expect(events.map(({ type, revision }) => [type, last - revision])).toEqual([
+      ["ADDED", 4],
+      ["MODIFIED", 3],
+      ["DELETED", 2],
+    ]);
+  });
+});
+
+describe("requestProgress", () => {
+  /** A server with a stream at 5, that counts how often it is asked how far it is. */
+  class Replica {
+    asked = 0;
+    readonly script: Script;
+    /** Lets the answer go that is held back next. */
+    #held = Promise.withResolvers<() => void>();
+
+    constructor(holdsBack = false) {
+      this.script = {
+        watch: (call) => call.write(wireResponse(5)),
+        list: (_, callback) => {
+          this.asked++;
+          const answer = (): void => callback(null, { revision: "5", items: [] });
+          if (holdsBack) this.#held.resolve(answer);
+          else answer();
+        },
+      };
+    }
+
+    async letGo(): Promise<void> {
+      const answer = await this.#held.promise;
+      this.#held = Promise.withResolvers();
+      answer();
+    }
+  }
+
+  test("asks the servers that streams are on, each once, however many are.", async () => {
+    const replicas = [new Replica(), new Replica(), new Replica()];
+    const storage = await over(...replicas.map(({ script }) => script));
+    const readers = Array.from({ length: 5 }, () => new StreamReader(storage, everything));
+    for (const reader of readers) await reader.next();
+    readers[2]?.stream.close();
+    storage.requestProgress();
+    for (const reader of readers) {
+      if (reader !== readers[2]) expect(await reader.next()).toMatchObject({ revision: 5 });
+    }
+    expect(replicas.map(({ asked }) => asked)).toEqual([1, 1, 0]);
+  });
+
+  test("asks again for who asks while an answer is on its way, once for all.", async () => {
+    const replica = new Replica(true);
+    const storage = await over(replica.script);
+    const reader = new StreamReader(storage, everything);
+    await reader.next();
+    for (let i = 0; i < 10; i++) storage.requestProgress();
+    for (const asked of [1, 2]) {
+      await replica.letGo();
+      await reader.next();
+      expect(replica.asked).toBe(asked);
+    }
+  });
+});
+
+describe("A read of ANY", () => {
+  test("does not go back behind what another server has answered.", async () => {
+    const at = (revision: number): Script => ({
+      get: ({ request }, callback) => {
+        const own = request.revision_match === "REVISION_MATCH_ANY" ? revision : 9;
+        callback(null, { revision: String(own), object: wireObject("k", own), history_id: "h" });
+      },
+    });
+    const storage = await over(at(7), at(5));
+    const any = { key: "k", at: { match: "ANY" } } as const;
+    const revisions: number[] = [];
+    for (let i = 0; i < 4; i++) revisions.push((await storage.get(any)).revision);
+    expect(revisions).toEqual([7, 9, 9, 9]);
+  });
+});
+
+describe("The history of a RemoteStorage", () => {
+  /** A server whose history is the last in `ids`, and which refuses a write of another. */
+  function inHistory(ids: readonly string[]): Script {
+    return {
+      list: (_, callback) => callback(null, { revision: "5", history_id: ids.at(-1) ?? "" }),
+      put: ({ request }, callback) => {
+        const known = request.history_id;
+        if (known === "" || known === ids.at(-1)) {
+          callback(null, { revision: "6", object: wireObject("k", 6), history_id: known });
+        } else callback(statusOf(historyChanged(9, 5, ids.at(-1))));
+      },
+      watch: (call) => {
+        const known = call.request.history_id;
+        if (known !== ids.at(-1)) endWith(call, historyChanged(9, 5, ids.at(-1)));
+        else call.write(wireResponse(5));
+      },
+    };
+  }
+
+  const put = { key: "k", value: Buffer.of() };
+
+  test("is called as the server calls it.", async () => {
+    const ids = ["h1"];
+    const storage = await over(inHistory(ids));
+    expect(await storage.historyId()).toBe("h1");
+    ids.push("h2");
+    expect(await storage.renewHistory("h1")).toBe("h2");
+    expect(await storage.historyId()).toBe("h2");
+    expect((await storage.put({ ...put, historyId: "h2" })).revision).toBe(6);
+  });
+
+  test("has another name where only this side knows that it is another.", async () => {
+    const ids = ["h1"];
+    const storage = await over(inHistory(ids));
+    const alias = await storage.renewHistory("h1");
+    expect(alias).not.toBe("h1");
+    expect([await storage.historyId(), await storage.renewHistory("h1")]).toEqual([alias, alias]);
+    expect((await storage.put({ ...put, historyId: alias })).revision).toBe(6);
+    await expect(storage.put({ ...put, historyId: "h1" })).rejects.toMatchObject({
+      reason: "HISTORY_CHANGED",
+      metadata: { history_id: alias },
+    });
+    // Found out once more.
+    const second = await storage.renewHistory(alias);
+    expect(["h1", alias]).not.toContain(second);
+    ids.push("h2");
+    expect(await storage.historyId()).toBe("h2");
+    expect((await storage.put({ ...put, historyId: "h2" })).revision).toBe(6);
+  });
+
+  test("is not forgotten for a write whose history the server can't tell.", async () => {
+    const storage = await over(inHistory(["h1"]));
+    expect(await storage.historyId()).toBe("h1");
+    // The script answers without a history what came without one.
+    expect(await storage.put(put)).toMatchObject({ revision: 6, historyId: "" });
+    const reader = new StreamReader(storage, { ...everything, afterRevision: 5 });
+    expect(await reader.next()).toMatchObject({ revision: 5 });
+    expect(await storage.put({ ...put, historyId: "h1" })).toMatchObject({ historyId: "h1" });
+  });
+
+  test("is unknown, and stays so, where the server knows none.", async () => {
+    const storage = await over(inHistory([""]));
+    expect(await storage.historyId()).toBe("");
+    expect(await storage.renewHistory("")).toBe("");
+  });
+
+  test("is what a watch asks to be of, and the server's new one is not taken for it.", async () => {
+    const ids = ["h1"];
+    const storage = await over(inHistory(ids));
+    await storage.currentRevision();
+    const first = new StreamReader(storage, { ...everything, afterRevision: 5 });
+    expect(await first.next()).toMatchObject({ revision: 5 });
+    ids.push("h2");
+    const second = new StreamReader(storage, { ...everything, afterRevision: 5 });
+    expect(await second.end()).toMatchObject({
+      reason: "HISTORY_CHANGED",
+      metadata: { history_id: "h2" },
+    });
+  });
+});
+
+test("A watch ends when its stream breaks, and another goes on at another server.", async () => {
+  const breaking: Script = {
+    watch: (call) => {
+      call.write(wireResponse(5));
+      call.end();
+    },
+  };
+  const storage: Storage = await over(breaking, { watch: (call) => call.write(wireResponse(6)) });
+  const first = new StreamReader(storage, everything);
+  expect(await first.end()).toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
+  expect(first.resumePoint).toBe(5);
+  const second = new StreamReader(storage, { ...everything, afterRevision: 5 });
+  expect(await second.next()).toMatchObject({ revision: 6 });
+});
+
+test("Closing it leaves the client to others.", async () => {
+  const address = await server({
+    list: (_, callback) => callback(null, { revision: "5", history_id: "h" }),
+  });
+  const connection = client(address, { clock: new HastyClock() });
+  const [one, other] = ["r", "r"].map(
+    (resource) => new RemoteStorage({ client: connection, resource }),
+  );
+  await one?.close();
+  await expect(one?.currentRevision()).rejects.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
+  expect(await other?.currentRevision()).toBe(5);
+});

@@ -1,0 +1,172 @@
+import { describe, expect, test } from "vitest";
+import { upstreamUnavailable } from "../../../src/base/errors.ts";
+import type { Endpoint } from "../../../src/client/calls/endpoints.ts";
+import { RemoteWatch, type RemoteWatchSource } from "../../../src/client/remote/remote-watch.ts";
+import type { WatchUnit } from "../../../src/client/watch/batch-assembler.ts";
+import { WatchEvent } from "../../../src/model/event.ts";
+import { StoredObject } from "../../../src/model/object.ts";
+
+function unit(revision: number, bytes?: number, initial = false): WatchUnit {
+  const object = new StoredObject("k", new Uint8Array(bytes ?? 0), 1, revision, 1, 0n);
+  const events = bytes === undefined ? [] : [new WatchEvent("ADDED", object, undefined)];
+  return { revision, events, initial, historyId: "h" };
+}
+
+const server = { address: "here" } as Endpoint;
+
+/** A watch over units that are given by hand. */
+function watchOver(
+  units: (signal: AbortSignal) => AsyncIterable<WatchUnit>,
+  more: Partial<RemoteWatchSource> = {},
+) {
+  const ended: RemoteWatch[] = [];
+  const watch = new RemoteWatch({
+    async *open(signal, onOpened) {
+      onOpened(server);
+      yield* units(signal);
+    },
+    predicate: undefined,
+    folds: false,
+    askProgress: () => {},
+    onEnd: (one) => ended.push(one),
+    ...more,
+  });
+  return { watch, ended };
+}
+
+const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+describe("A watch of a RemoteStorage", () => {
+  test("that is not read takes no more than 256 units, and goes on when half are read.", async () => {
+    let taken = 0;
+    const { watch } = watchOver(async function* () {
+      for (;;) yield unit(++taken);
+    });
+    watch.start();
+    await settled();
+    expect(taken).toBe(256);
+    for (let i = 0; i < 127; i++) watch.read();
+    await settled();
+    expect(taken).toBe(256);
+    watch.read();
+    await settled();
+    expect(taken).toBe(384);
+    watch.close();
+  });
+
+  test("that is not read takes no more than 16 MiB and one unit.", async () => {
+    let taken = 0;
+    const { watch } = watchOver(async function* () {
+      for (;;) yield unit(++taken, 1024 ** 2);
+    });
+    watch.start();
+    await settled();
+    expect(taken).toBe(16);
+    watch.close();
+  });
+
+  test("gives what came before its end, and then why it ended.", async () => {
+    const why = upstreamUnavailable("It broke.");
+    const { watch, ended } = watchOver(async function* () {
+      yield unit(1);
+      throw why;
+    });
+    watch.start();
+    await settled();
+    expect(watch.ended).toBeUndefined();
+    expect(ended).toEqual([watch]);
+    expect(watch.read()?.revision).toBe(1);
+    expect(watch.read()).toBeUndefined();
+    expect(watch.ended).toBe(why);
+  });
+
+  test("ends its stream when it is closed, also while that waits to be read.", async () => {
+    const signals: AbortSignal[] = [];
+    let isLeft = false;
+    const { watch, ended } = watchOver(async function* (signal) {
+      signals.push(signal);
+      try {
+        for (let i = 1; ; i++) yield unit(i);
+      } finally {
+        isLeft = true;
+      }
+    });
+    watch.start();
+    await settled();
+    watch.close();
+    watch.close();
+    await settled();
+    expect([signals[0]?.aborted, isLeft, ended.length]).toEqual([true, true, 1]);
+    expect([watch.read(), watch.ended]).toEqual([undefined, null]);
+  });
+
+  test("that was ended before it started opens nothing.", async () => {
+    let isOpened = false;
+    const { watch } = watchOver(async function* () {
+      isOpened = true;
+      yield unit(1);
+    });
+    watch.end(upstreamUnavailable("It is closed."));
+    watch.start();
+    await settled();
+    expect([isOpened, watch.ended]).toMatchObject([false, { reason: "UPSTREAM_UNAVAILABLE" }]);
+  });
+
+  test.each([
+    [false, [false, true]],
+    [true, [true, true]],
+  ])("says whether a batch may be stopped within: %s if it folds.", async (folds, isUnit) => {
+    const { watch } = watchOver(
+      async function* () {
+        yield unit(1, 1);
+        yield unit(2, 1, true);
+      },
+      { folds },
+    );
+    watch.start();
+    await settled();
+    const batches = [watch.read(), watch.read()];
+    expect(batches.map((batch) => batch?.isUnit)).toEqual(isUnit);
+    expect(batches.map((batch) => batch?.initialEventsEnd)).toEqual([false, true]);
+  });
+
+  test("asks for progress as soon as it knows whom.", async () => {
+    const asked: Endpoint[] = [];
+    const askProgress = (endpoint: Endpoint): void => void asked.push(endpoint);
+    const { watch } = watchOver(
+      async function* () {
+        yield unit(1);
+      },
+      { askProgress },
+    );
+    watch.requestProgress();
+    expect(asked).toEqual([]);
+    watch.start();
+    await settled();
+    expect(asked).toEqual([server]);
+    watch.requestProgress();
+    expect(asked).toEqual([server, server]);
+  });
+
+  test.each([
+    ["it has come, and all of it was read", 5, 5, 1],
+    ["it has come, and there is something to read", 5, 0, 0],
+    ["it has yet to come", 6, 5, 0],
+  ])("tells of a revision at once where %s.", async (_, revision, reads, told) => {
+    const { watch } = watchOver(async function* (signal) {
+      for (let i = 1; i <= 5; i++) yield unit(i);
+      await new Promise((resolve) => signal.addEventListener("abort", resolve));
+    });
+    watch.start();
+    await settled();
+    for (let i = 0; i < reads; i++) watch.read();
+    expect(watch.read()).toEqual(reads === 5 ? undefined : expect.anything());
+    let wakes = 0;
+    watch.onReadable(() => wakes++);
+    watch.reached(revision);
+    await settled();
+    expect(wakes).toBe(told);
+    if (told === 1) expect(watch.read()).toMatchObject({ revision: 5, events: [] });
+    watch.close();
+  });
+});

@@ -1,0 +1,61 @@
+import { globSync, readFileSync } from "node:fs";
+import { dirname, join, normalize, sep } from "node:path";
+import { describe, expect, it } from "vitest";
+
+/** Which layers of src/ a layer may import from, beside `base`, which every one may. Whatever is not named here, it may not. */
+const mayImport: Readonly<Record<string, readonly string[]>> = {
+  ".": ["cacher", "codec", "model", "server", "storage", "telemetry"],
+  cli: ["cacher", "client", "codec", "config", "model", "server", "storage", "telemetry", "wire"],
+  config: ["cacher", "codec"],
+  telemetry: ["cacher", "server", "storage"],
+  server: ["cacher", "model", "selector", "storage", "wire"],
+  client: ["codec", "model", "reflector", "selector", "storage", "wire"],
+  wire: ["model", "protobuf", "storage"],
+  cacher: ["codec", "model", "reflector", "selector", "storage"],
+  reflector: ["model", "storage"],
+  codec: ["protobuf", "selector"],
+  selector: [],
+  storage: ["model", "protobuf"],
+  model: ["protobuf"],
+  protobuf: [],
+  base: [],
+};
+
+function layerOf(file: string): string {
+  return dirname(file).split(sep)[0] ?? ".";
+}
+
+/** Those of types included. */
+function importsOf(file: string): string[] {
+  const source = readFileSync(join("src", file), "utf8");
+  const specifiers = source.matchAll(/\b(?:from|import)\s*\(?\s*"(\.[^"]+)"/g);
+  return [...specifiers].map(([, specifier = ""]) => normalize(join(dirname(file), specifier)));
+}
+
+const files = globSync("**/*.ts", { cwd: "src" }).sort();
+
+describe("The layers of src/", () => {
+  it("are all known", () => {
+    const layers = new Set(files.map(layerOf));
+    expect([...layers].filter((layer) => !(layer in mayImport))).toEqual([]);
+  });
+
+  it.each(Object.keys(mayImport))("%s imports only what is below it", (layer) => {
+    const allowed = [layer, "base", ...(mayImport[layer] ?? [])];
+    const wrong = files
+      .filter((file) => layerOf(file) === layer)
+      .flatMap((file) => importsOf(file).map((imported) => ({ file, imported })))
+      .filter(({ imported }) => !allowed.includes(layerOf(imported)));
+    expect(wrong).toEqual([]);
+  });
+
+  it("have one order", () => {
+    const order = Object.keys(mayImport);
+    const upward = order.flatMap((layer, at) =>
+      (mayImport[layer] ?? [])
+        .filter((below) => order.indexOf(below) <= at)
+        .map((up) => [layer, up]),
+    );
+    expect(upward).toEqual([]);
+  });
+});

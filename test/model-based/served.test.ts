@@ -1,0 +1,56 @@
+import fc from "fast-check";
+import { test } from "vitest";
+import { systemClock } from "../../src/base/clock.ts";
+import { EtcdStorage } from "../../src/storage/etcd/etcd-storage.ts";
+import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
+import { etcdOfFile } from "../etcd/etcd-of-file.ts";
+import { clientOf, newPrefix, Source } from "../storage/etcd/source.ts";
+import { ServedWorld, type Store, servedStep } from "./served-world.ts";
+
+const etcdOf = etcdOfFile();
+
+async function openEmbedded(): Promise<Store> {
+  const storage = new MemoryStorage({ clock: systemClock });
+  return {
+    storages: [storage, storage],
+    write: (operations) => storage.txn(operations),
+    writeElsewhere: undefined,
+    close: async () => {},
+  };
+}
+
+async function openEtcd(): Promise<Store> {
+  const etcd = await etcdOf();
+  const source = new Source(etcd);
+  const client = clientOf(etcd);
+  const prefix = newPrefix();
+  return {
+    storages: [1, 2].map(() => new EtcdStorage(client, { prefix })),
+    write: (operations) => source.write(prefix, operations),
+    writeElsewhere: () =>
+      source.write("/elsewhere", [{ type: "put", key: "", value: Buffer.of() }]),
+    close: () => client.close(),
+  };
+}
+
+test.each([
+  ["the embedded store", openEmbedded, 60],
+  ["etcd", openEtcd, 25],
+])(
+  "Two replicas over %s answer any clients' requests as the model does.",
+  async (_what, open, numRuns) => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(servedStep, { maxLength: 60, size: "max" }), async (steps) => {
+        const world = await ServedWorld.open(await open());
+        try {
+          await world.live(steps);
+        } finally {
+          await world.close();
+        }
+      }),
+      // On etcd it takes long to find a smaller example.
+      { numRuns, interruptAfterTimeLimit: 30_000 },
+    );
+  },
+  60_000,
+);

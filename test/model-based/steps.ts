@@ -1,0 +1,94 @@
+import fc from "fast-check";
+import type { WatcherBounds } from "../../src/cacher/dispatch/watcher-bounds.ts";
+import { type ReadWish, readWish, transaction, type WatchWish, watchWish } from "./arbitraries.ts";
+import type { Entry } from "./model.ts";
+
+/** Something that happens. Streams and listings are named by number, modulo how many there are. */
+export type Step =
+  | { readonly step: "write"; readonly entries: readonly Entry[] }
+  /** Lets everything that is under way come to its end. */
+  | { readonly step: "settle" }
+  | { readonly step: "elapse"; readonly ms: number }
+  | { readonly step: "watch"; readonly wish: WatchWish }
+  | { readonly step: "take"; readonly stream: number; readonly batches: number }
+  | { readonly step: "close"; readonly stream: number }
+  /** After one of its resume points, counted back from the last. */
+  | { readonly step: "resume"; readonly stream: number; readonly point: number }
+  | { readonly step: "read"; readonly wish: ReadWish }
+  | { readonly step: "next page"; readonly listing: number }
+  | { readonly step: "compact"; readonly back: number }
+  /** Writes what is compacted, up to so far back, before the cache has seen it: it has to list anew. */
+  | {
+      readonly step: "lose history";
+      readonly writes: readonly (readonly Entry[])[];
+      readonly back: number;
+    }
+  | { readonly step: "ask for progress" }
+  /** Another replica takes over: the one so far drains. */
+  | { readonly step: "replace" };
+
+const one = fc.nat(99);
+
+export const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 30,
+    arbitrary: fc.record({ step: fc.constant("write"), entries: transaction }),
+  },
+  { weight: 14, arbitrary: fc.record({ step: fc.constant("settle") }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({ step: fc.constant("elapse"), ms: fc.constantFrom(100, 500, 1_500) }),
+  },
+  { weight: 14, arbitrary: fc.record({ step: fc.constant("watch"), wish: watchWish }) },
+  {
+    weight: 20,
+    arbitrary: fc.record({
+      step: fc.constant("take"),
+      stream: one,
+      batches: fc.constantFrom(1, 2, 3, 1_000),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ step: fc.constant("close"), stream: one }) },
+  {
+    weight: 6,
+    arbitrary: fc.record({ step: fc.constant("resume"), stream: one, point: fc.nat(4) }),
+  },
+  { weight: 8, arbitrary: fc.record({ step: fc.constant("read"), wish: readWish }) },
+  { weight: 8, arbitrary: fc.record({ step: fc.constant("next page"), listing: one }) },
+  { weight: 2, arbitrary: fc.record({ step: fc.constant("compact"), back: fc.nat(6) }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      step: fc.constant("lose history"),
+      writes: fc.array(transaction, { minLength: 2, maxLength: 6 }),
+      back: fc.nat(2),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ step: fc.constant("ask for progress") }) },
+  { weight: 1, arbitrary: fc.record({ step: fc.constant("replace") }) },
+);
+
+/** How the Cachers are set up: so that they come to their bounds. */
+export interface Setup {
+  /** Written before there is a cache. */
+  readonly before: readonly (readonly Entry[])[];
+  readonly historyEvents: number;
+  /** Whether readers that are told of something take from all streams, and not just from their own. */
+  readonly entangled: boolean;
+  readonly watchers: Pick<
+    WatcherBounds,
+    "inputBatches" | "inputBytes" | "batchBytes" | "scanEvents"
+  >;
+}
+
+export const setup: fc.Arbitrary<Setup> = fc.record({
+  before: fc.array(transaction, { maxLength: 12, size: "max" }),
+  entangled: fc.boolean(),
+  historyEvents: fc.constantFrom(1, 8, 20, 1_000),
+  watchers: fc.record({
+    inputBatches: fc.constantFrom(1, 2, 64),
+    inputBytes: fc.constantFrom(1, 300, 1024 ** 2),
+    batchBytes: fc.constantFrom(1, 200, 1024 ** 2),
+    scanEvents: fc.constantFrom(1, 3, 1_000),
+  }),
+});

@@ -1,0 +1,73 @@
+import { describe, expect, test } from "vitest";
+import { PieceSizing } from "../../../src/reflector/backfill/chunk-sizing.ts";
+import type { PastEvents } from "../../../src/reflector/backfill/past-events.ts";
+import { event } from "../../cacher/objects.ts";
+
+const unbounded = { events: Infinity, bytes: Infinity };
+
+/** So many revisions, of which one in `every` wrote `each` events of the resource, of `bytes` each. */
+function piece(revisions: number, every: number, each: number, bytes: number): PastEvents {
+  const events = Array.from({ length: Math.floor(revisions / every) }, (_, i) =>
+    Array.from({ length: each }, (_, k) => event("MODIFIED", `${k}`, (i + 1) * every)),
+  ).flat();
+  return { after: 0, upTo: revisions, events, bytes: events.length * bytes };
+}
+
+/** The sizes of the first pieces, as watches x revisions, where all of the past is alike. */
+function sizes(every: number, each: number, bytes: number, left: number = 1_000_000): string[] {
+  const sizing = new PieceSizing();
+  return Array.from({ length: 6 }, () => {
+    const { watches, revisions } = sizing.next(left, unbounded);
+    sizing.record(piece(watches * revisions, every, each, bytes));
+    return `${watches}x${revisions}`;
+  });
+}
+
+describe("Pieces of the past", () => {
+  test("begin small, and grow to as many watches as are read from at once", () => {
+    expect(sizes(1, 1, 600)).toEqual(["1x200", "1x800", "4x800", "14x915", "16x950", "16x950"]);
+  });
+
+  test("have few revisions where each has written many objects, but not less than one watch is sent", () => {
+    expect(sizes(1, 50, 600)).toEqual(["1x200", "1x800", "1x950", "1x950", "1x950", "1x950"]);
+  });
+
+  test("have few revisions where objects are large", () => {
+    // 16 MiB of 64 KiB each.
+    expect(sizes(1, 1, 65_536)).toEqual(["1x200", "1x512", "1x512", "1x512", "1x512", "1x512"]);
+  });
+
+  test("have many revisions for each watch where most have written nothing of the resource", () => {
+    expect(sizes(100, 1, 600)).toEqual([
+      ...["1x200", "1x800", "1x3200", "1x12800", "1x51200", "3x68267"],
+    ]);
+  });
+
+  test("end with what is left", () => {
+    const sizing = new PieceSizing();
+    expect(sizing.next(30, unbounded)).toEqual({ watches: 1, revisions: 30 });
+  });
+
+  test("are no larger than what there is room for, as far as the last one tells", () => {
+    const sizing = new PieceSizing();
+    sizing.record(piece(10_000, 1, 1, 600));
+    expect(sizing.next(1_000_000, { events: 1_900, bytes: Infinity })).toEqual({
+      watches: 2,
+      revisions: 950,
+    });
+    expect(sizing.next(1_000_000, { events: Infinity, bytes: 1_900 * 600 })).toEqual({
+      watches: 2,
+      revisions: 950,
+    });
+  });
+
+  test("become much smaller when one was too large to be held, until that is a single revision", () => {
+    const sizing = new PieceSizing();
+    const asked: number[] = [];
+    for (let size = sizing.next(1_000, unbounded); ; size = sizing.next(1_000, unbounded)) {
+      asked.push(size.revisions);
+      if (!sizing.tooLarge(size)) break;
+    }
+    expect(asked).toEqual([200, 12, 1]);
+  });
+});

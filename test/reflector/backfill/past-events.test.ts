@@ -1,0 +1,115 @@
+import { describe, expect, test } from "vitest";
+import { revisionTooOld, upstreamUnavailable } from "../../../src/base/errors.ts";
+import { readPast } from "../../../src/reflector/backfill/past-events.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { batch } from "../reflected.ts";
+import { ScriptedStorage } from "../scripted-storage.ts";
+
+/** Reads by watches after 0, 10 and 20 up to 30, of as many bytes. */
+function reading(maxBytes: number = Infinity) {
+  const clock = new FakeClock();
+  const storage = new ScriptedStorage();
+  let progressRequests = 0;
+  storage.requestProgress = () => progressRequests++;
+  const giveUp = new AbortController();
+  const source = { storage, scope: { prefix: "" }, clock };
+  const read = readPast(source, [0, 10, 20], 30, maxBytes, giveUp.signal);
+  const outcome = read.then(
+    ({ past, failure, firstMs }) => ({
+      past:
+        past && `${past.after} to ${past.upTo}: ${past.events.map((e) => e.revision).join(" ")}`,
+      reason: failure?.reason,
+      firstMs,
+    }),
+    (error: unknown) => error,
+  );
+  const [oldest, middle, newest] = storage.streams;
+  if (oldest === undefined || middle === undefined || newest === undefined) throw new Error();
+  return {
+    clock,
+    storage,
+    giveUp,
+    outcome,
+    oldest,
+    middle,
+    newest,
+    progress: () => progressRequests,
+  };
+}
+
+const put = (revision: number) => ["MODIFIED", "a", revision] as const;
+
+describe("Past events", () => {
+  test("are read by watches that are opened together, and closed where the next begins", async () => {
+    const { storage, oldest, middle, newest, outcome, clock, progress } = reading();
+    expect(storage.calls).toEqual([0, 10, 20].map((after) => `watch {"prefix":""} after ${after}`));
+    expect(progress()).toBe(1);
+    clock.advance(40);
+    newest.push(batch(25, put(25)), batch(30, put(30)));
+    expect(newest.ended).toBeNull();
+    // One watch is given what belongs to the next.
+    oldest.push(batch(5, put(5)), batch(12, put(9), put(12)));
+    expect(oldest.ended).toBeNull();
+    expect(middle.ended).toBeUndefined();
+    middle.push(batch(33, put(11), put(12), put(33)));
+    expect(await outcome).toEqual({
+      past: "0 to 30: 5 9 11 12 25 30",
+      reason: undefined,
+      firstMs: 40,
+    });
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("are whole where a bookmark says that there were no more", async () => {
+    const { oldest, middle, newest, outcome } = reading();
+    for (const stream of [oldest, middle, newest]) stream.push(batch(30));
+    expect(await outcome).toMatchObject({ past: "0 to 30: " });
+  });
+
+  test("are the newest that came whole, where older ones are compacted", async () => {
+    const { oldest, middle, newest, outcome } = reading();
+    middle.end(revisionTooOld(10, 15));
+    expect(oldest.ended).toBeNull();
+    newest.push(batch(30, put(21)));
+    expect(await outcome).toMatchObject({ past: "20 to 30: 21", reason: "REVISION_TOO_OLD" });
+  });
+
+  test("are none where the newest fail", async () => {
+    const { oldest, newest, outcome } = reading();
+    oldest.push(batch(10, put(5)));
+    newest.end(upstreamUnavailable("It is away."));
+    expect(await outcome).toMatchObject({ past: undefined, reason: "UPSTREAM_UNAVAILABLE" });
+  });
+
+  test("beyond the bytes that are held are given up, the oldest first", async () => {
+    const { oldest, middle, newest, outcome } = reading(150);
+    oldest.push(batch(5, put(5)), batch(6, put(6)), batch(7, put(7)));
+    expect(oldest.ended).toBeNull();
+    middle.push(batch(12, put(12)));
+    newest.push(batch(30, put(25)));
+    middle.push(batch(30));
+    expect(await outcome).toMatchObject({ past: "10 to 30: 12 25", reason: undefined });
+  });
+
+  test("are none where not even the newest can be held", async () => {
+    const { newest, outcome } = reading(10);
+    newest.push(...[25, 26, 27].map((revision) => batch(revision, put(revision))));
+    expect(await outcome).toMatchObject({ past: undefined, reason: undefined });
+  });
+
+  test("are waited for no longer than 15 s", async () => {
+    const { clock, newest, oldest, outcome } = reading();
+    newest.push(batch(30, put(25)));
+    await clock.elapse(15_000);
+    expect(await outcome).toMatchObject({ past: "20 to 30: 25", reason: "UPSTREAM_UNAVAILABLE" });
+    expect(oldest.ended).toBeNull();
+  });
+
+  test("are no longer read when they are given up", async () => {
+    const { giveUp, storage, clock, outcome } = reading();
+    giveUp.abort("enough");
+    expect(await outcome).toBe("enough");
+    expect(storage.streams.map(({ ended }) => ended)).toEqual([null, null, null]);
+    expect(clock.pendingTimers).toBe(0);
+  });
+});

@@ -1,0 +1,162 @@
+import { describe, expect, test } from "vitest";
+import {
+  historyChanged,
+  revisionTooOld,
+  upstreamUnavailable,
+  WatchFanoutError,
+} from "../../../src/base/errors.ts";
+import { WatchBatch } from "../../../src/model/event.ts";
+import { FillTurns } from "../../../src/reflector/backfill/backfill-queue.ts";
+import type { PastEvents } from "../../../src/reflector/backfill/past-events.ts";
+import {
+  WindowFill,
+  type WindowFillOptions,
+} from "../../../src/reflector/backfill/window-backfill.ts";
+import { event } from "../../cacher/objects.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { ScriptedStorage } from "../scripted-storage.ts";
+
+/**
+ * A fill from revision 60,000 on, one event to each, of a storage that takes `answerMs` to answer. It is run until
+ * `forMs` have passed.
+ */
+async function filled(
+  answerMs: (request: number) => number,
+  options: Partial<WindowFillOptions> = {},
+  forMs: number = 10 * 60_000,
+) {
+  const clock = new FakeClock();
+  const storage = new ScriptedStorage();
+  /** When the first watch of each piece was opened, and where it begins. */
+  const asked: { readonly at: number; readonly after: number }[] = [];
+  storage.onWatch = (stream, { afterRevision = 0, upTo = 0 }) => {
+    if (asked.at(-1)?.at !== clock.now()) asked.push({ at: clock.now(), after: afterRevision });
+    const events = Array.from({ length: upTo - afterRevision }, (_, i) =>
+      event("ADDED", `${afterRevision + i + 1}`, afterRevision + i + 1),
+    );
+    clock.setTimeout(() => stream.push(new WatchBatch(upTo, events)), answerMs(asked.length));
+  };
+  const taken: string[] = [];
+  const target = {
+    room: { events: 1_000_000, bytes: 1e9 },
+    prepend: async ({ after, upTo, events }: PastEvents) => {
+      taken.push(`${after} to ${upTo}`);
+      return { after, events: events.length, isFull: false };
+    },
+  };
+  const fill = new WindowFill({
+    ...{ storage, clock, target, scope: { prefix: "" }, random: () => 0 },
+    ...{ turns: new FillTurns(), confirmHistory: async () => {}, from: 60_000, reach: 1 },
+    ...options,
+  });
+  const running = fill.run(() => {});
+  await clock.elapse(forMs);
+  return { clock, storage, fill, asked, taken, running };
+}
+
+const tooLarge = new WatchFanoutError("HISTORY_LOST", "It is too large.", {
+  metadata: { current_revision: "1" },
+});
+
+describe("A fill of the event window", () => {
+  test("hands over all of the past, from the newest to the oldest, without a gap", async () => {
+    const { fill, taken, running } = await filled(() => 50);
+    await running;
+    expect(fill).toMatchObject({ state: "complete", filledTo: 1, events: 59_999 });
+    expect(taken[0]).toBe("59800 to 60000");
+    expect(taken.at(-1)).toMatch(/^1 to /);
+    for (const [i, piece] of taken.slice(1).entries()) {
+      expect(piece.split(" ")[2]).toBe(taken[i]?.split(" ")[0]);
+    }
+    // Sixteen watches of 950 revisions, at most.
+    expect(taken.length).toBeGreaterThan(4);
+    expect(taken.length).toBeLessThan(10);
+  });
+
+  test("pauses three times as long as etcd was busy, beyond the 100 ms that it lets watches wait", async () => {
+    const { asked } = await filled(() => 300);
+    // Of the 300 ms, 1 is for looking up what 200 objects were.
+    expect((asked[1]?.at ?? 0) - (asked[0]?.at ?? 0)).toBe(300 + 3 * 199);
+  });
+
+  test("pauses for a moment in any case, and for 2 s at most", async () => {
+    const { asked } = await filled((piece) => (piece === 1 ? 10 : 5_000));
+    expect((asked[1]?.at ?? 0) - (asked[0]?.at ?? 0)).toBe(10 + 20);
+    expect((asked[2]?.at ?? 0) - (asked[1]?.at ?? 0)).toBe(5_000 + 2_000);
+  });
+
+  test("goes no further back where that holds etcd up for half a second, three times in a row", async () => {
+    const { fill, taken } = await filled((piece) => (piece === 3 ? 100 : 720));
+    expect(fill.state).toBe("costly");
+    // The first two, one that was quick, and three more.
+    expect(taken).toHaveLength(6);
+  });
+
+  test("holds nothing against the store that all else takes long for as well", async () => {
+    const { fill, storage, clock } = await filled(() => 720, {}, 0);
+    storage.onCurrentRevision = () =>
+      new Promise((resolve) => clock.setTimeout(() => resolve(60_000), 100));
+    await clock.elapse(60_000);
+    expect(fill.state).toBe("complete");
+  });
+
+  test.each([
+    ["what is kept", 59_500, 59_500],
+    ["what it has, where it is not told what is kept", undefined, 59_800],
+  ])("ends at compaction with %s", async (_, oldest, filledTo) => {
+    const clock = new FakeClock();
+    const storage = new ScriptedStorage();
+    storage.onWatch = (stream, { afterRevision = 0, upTo = 0 }) => {
+      if (afterRevision < 59_500) stream.end(revisionTooOld(afterRevision, oldest));
+      else stream.push(new WatchBatch(upTo, []));
+    };
+    const { fill } = await filled(() => 0, { storage, clock });
+    await clock.elapse(60_000);
+    expect(fill).toMatchObject({ state: "compacted", filledTo });
+  });
+
+  test("asks for less where the storage would have to hold too much, and ends where one revision is too much", async () => {
+    const clock = new FakeClock();
+    const storage = new ScriptedStorage();
+    const asked: number[] = [];
+    storage.onWatch = (stream, { afterRevision = 0, upTo = 0 }) => {
+      asked.push(upTo - afterRevision);
+      if (afterRevision < 59_990) stream.end(tooLarge);
+      else stream.push(new WatchBatch(upTo, []));
+    };
+    const { fill } = await filled(() => 0, { storage, clock });
+    await clock.elapse(60_000);
+    expect(asked[0]).toBe(200);
+    expect(fill).toMatchObject({ state: "full", filledTo: 59_990, failure: undefined });
+  });
+
+  test("hands nothing over while it is not certain that the history is the same", async () => {
+    let asked = 0;
+    const { fill, taken } = await filled(() => 10, {
+      confirmHistory: async () => {
+        if (++asked <= 2) throw upstreamUnavailable("It is away.");
+        if (asked > 3) throw historyChanged(5, 3);
+      },
+    });
+    expect(taken).toEqual(["59800 to 60000"]);
+    expect(fill).toMatchObject({ state: "failed", failure: { reason: "HISTORY_CHANGED" } });
+    expect(asked).toBe(3 + 5);
+  });
+
+  test("hands nothing over once it is stopped", async () => {
+    const { fill, taken, running, clock } = await filled(() => 50, {}, 40);
+    fill.stop();
+    await running;
+    await clock.elapse(1_000);
+    expect(taken).toEqual([]);
+    expect(fill.state).toBe("stopped");
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("asks for nothing where there is no room", async () => {
+    const target = { room: { events: 0, bytes: 100 }, prepend: async () => undefined };
+    const { fill, asked } = await filled(() => 50, { target });
+    expect(fill.state).toBe("full");
+    expect(asked).toEqual([]);
+  });
+});

@@ -1,0 +1,116 @@
+import { describe, expect, it } from "vitest";
+import type { StoredObject } from "../../../src/model/object.ts";
+import { RecentChanges } from "../../../src/reflector/history/recent-changes.ts";
+import type { WrittenAfterRequest } from "../../../src/storage/storage.ts";
+import { batch, object } from "../reflected.ts";
+import { ScriptedStorage } from "../scripted-storage.ts";
+
+const { signal } = new AbortController();
+
+/** A storage that answers from these objects, whatever the revision is. */
+class Counting extends ScriptedStorage {
+  readonly asked: WrittenAfterRequest[] = [];
+
+  constructor(objects: readonly StoredObject[]) {
+    super();
+    this.objects = objects;
+  }
+
+  async writtenAfter(request: WrittenAfterRequest) {
+    this.asked.push(request);
+    const written = this.objects.filter(({ modRevision }) => modRevision > request.after);
+    return { written: written.slice(0, request.limit), total: this.objects.length };
+  }
+}
+
+function listed(objects: readonly StoredObject[], revision: number): RecentChanges {
+  const changes = new RecentChanges({ prefix: "" });
+  changes.begin(objects, revision);
+  return changes;
+}
+
+const numbered = (count: number): StoredObject[] =>
+  Array.from({ length: count }, (_, i) => object(`key-${String(i).padStart(4, "0")}`, i + 1));
+
+describe("The recent changes of a history", () => {
+  it("are asked about at the revision that was reached, also where nothing of it was an event", async () => {
+    const changes = listed([object("a", 3)], 5);
+    changes.goOn(batch(9));
+    const storage = new Counting([object("a", 3)]);
+    await changes.check(storage, signal);
+    expect(storage.asked).toMatchObject([
+      { revision: 9, after: 0, limit: 2, scope: { prefix: "" } },
+    ]);
+  });
+
+  it.each([
+    ["all objects where there are few", 10, 0, 11],
+    ["the newest 64 where there are more", 1_000, 936, 65],
+  ])("are %s", async (_what, count, after, limit) => {
+    const objects = numbered(count);
+    const storage = new Counting(objects);
+    await listed(objects, 2_000).check(storage, signal);
+    expect(storage.asked).toMatchObject([{ after, limit }]);
+  });
+
+  it("are those of whole revisions", async () => {
+    // All of one transaction, and more than are remembered.
+    const objects = numbered(100).map(({ key }) => object(key, 7));
+    const storage = new Counting(objects);
+    await listed(objects, 7).check(storage, signal);
+    expect(storage.asked).toMatchObject([{ after: 7, limit: 1 }]);
+  });
+
+  it("go on with what comes: the last that was done to each object counts", async () => {
+    const changes = listed([object("a", 1), object("b", 2)], 2);
+    changes.goOn(batch(3, ["ADDED", "c", 3]));
+    changes.goOn(batch(5, ["MODIFIED", "a", 4], ["DELETED", "c", 5]));
+    changes.goOn(batch(6, ["ADDED", "d", 6]));
+    const now = [object("a", 4), object("b", 2), object("d", 6)];
+    await expect(changes.check(new Counting(now), signal)).resolves.toBeUndefined();
+  });
+
+  it("forget the oldest where more come than are remembered", async () => {
+    const changes = listed([object("a", 1)], 1);
+    for (let i = 2; i <= 200; i++) changes.goOn(batch(i, ["MODIFIED", "a", i]));
+    const storage = new Counting([object("a", 200)]);
+    await changes.check(storage, signal);
+    expect(storage.asked).toMatchObject([{ after: 136, limit: 2 }]);
+  });
+
+  it("begin anew with another listing", async () => {
+    const changes = listed(numbered(100), 100);
+    changes.begin([object("a", 3)], 4);
+    const storage = new Counting([object("a", 3)]);
+    await changes.check(storage, signal);
+    expect(storage.asked).toMatchObject([{ revision: 4, after: 0 }]);
+  });
+
+  it.each([
+    ["has an object more", [object("a", 1), object("b", 2), object("c", 3)]],
+    ["has an object less", [object("b", 2)]],
+    ["has another object in the place of one", [object("b", 2), object("c", 1)]],
+    ["has written an object at another revision", [object("a", 1), object("b", 3)]],
+    ["has nothing", []],
+  ])("tell a store apart that %s", async (_what, objects) => {
+    const changes = listed([object("a", 1), object("b", 2)], 5);
+    await expect(changes.check(new Counting(objects), signal)).rejects.toMatchObject({
+      reason: "HISTORY_CHANGED",
+      message: expect.stringContaining("revision 5"),
+    });
+  });
+
+  it.each([
+    ["that is gone without a trace among the newest", (all: StoredObject[]) => all.slice(1)],
+    ["that was written", (all: StoredObject[]) => [object("key-0000", 1_500), ...all.slice(1)]],
+  ])("tell a store apart by an old object %s", async (_what, change) => {
+    const objects = numbered(1_000);
+    const changes = listed(objects, 2_000);
+    const other = new Counting(change(objects));
+    await expect(changes.check(other, signal)).rejects.toMatchObject({ reason: "HISTORY_CHANGED" });
+  });
+
+  it("are not asked about where the storage needs no such question", async () => {
+    await expect(listed([], 1).check(new ScriptedStorage(), signal)).resolves.toBeUndefined();
+  });
+});

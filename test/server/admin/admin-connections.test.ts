@@ -1,0 +1,80 @@
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import { pino } from "pino";
+import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { type RunningAdmin, startAdmin } from "../../../src/server/admin/admin.ts";
+
+let admin: RunningAdmin;
+
+beforeEach(async () => {
+  admin = await startAdmin({
+    listen: { host: "127.0.0.1", port: 0 },
+    readiness: () => [],
+    metrics: { contentType: "text/plain; version=0.0.4", render: async () => "" },
+    logger: pino({ level: "silent" }),
+  });
+  return () => admin.close();
+});
+
+/** A connection that has sent `text`, and reads nothing. */
+async function open(text: string = ""): Promise<Socket> {
+  const socket = connect(admin.port, "127.0.0.1");
+  onTestFinished(() => void socket.destroy());
+  socket.on("error", () => {});
+  await once(socket, "connect");
+  if (text !== "") socket.write(text);
+  return socket;
+}
+
+/** What comes for a request: the first line, or nothing if the connection is closed. */
+async function ask(socket: Socket): Promise<string> {
+  socket.write("GET /livez HTTP/1.1\r\nhost: x\r\n\r\n");
+  let answer = "";
+  const read = (chunk: Buffer): void => {
+    answer += chunk.toString("latin1");
+  };
+  socket.on("data", read);
+  await new Promise<void>((resolve) => {
+    socket.on("data", () => answer.endsWith("ok\n") && resolve());
+    socket.once("close", () => resolve());
+    if (socket.closed) resolve();
+  });
+  socket.off("data", read);
+  return answer.split("\r\n")[0] ?? "";
+}
+
+const alive = "HTTP/1.1 200 OK";
+
+describe("A probe is answered beside connections", () => {
+  test.each([
+    ["64 that say nothing", 64, ""],
+    ["1,000 that say nothing", 1_000, ""],
+    ["1,000 that never come to an end", 1_000, "GET /livez HTTP/1.1\r\nhost:"],
+    ["1,000 that are kept alive", 1_000, "GET /livez HTTP/1.1\r\nhost: x\r\n\r\n"],
+    [
+      "1,000 whose body does not come",
+      1_000,
+      "GET /livez HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n",
+    ],
+  ])("%s", async (_, count, text) => {
+    const sockets = await Promise.all(Array.from({ length: count }, () => open(text)));
+    expect(await ask(await open())).toBe(alive);
+    // One of those that come at once with many.
+    const crowd = Array.from({ length: 200 }, () => open(text));
+    const probe = open().then(ask);
+    crowd.push(...Array.from({ length: 200 }, () => open(text)));
+    expect(await probe).toBe(alive);
+    sockets.push(...(await Promise.all(crowd)));
+  });
+});
+
+test("Of more connections than are kept, those go that have asked for nothing for longest", async () => {
+  const asking = await open();
+  expect(await ask(asking)).toBe(alive);
+  for (let rounds = 0; rounds < 4; rounds++) {
+    await Promise.all(Array.from({ length: 200 }, () => open()));
+    // Connections are taken in the order in which they came: once this one is, all are.
+    expect(await ask(await open())).toBe(alive);
+    expect(await ask(asking)).toBe(alive);
+  }
+});

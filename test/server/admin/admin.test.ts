@@ -1,0 +1,207 @@
+import { request } from "node:http";
+import { connect } from "node:net";
+import { pino } from "pino";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import {
+  type ReadinessCheck,
+  type RunningAdmin,
+  startAdmin,
+} from "../../../src/server/admin/admin.ts";
+
+const logger = pino({ level: "silent" });
+let admin: RunningAdmin;
+let checks: readonly ReadinessCheck[] = [];
+let metricsText: () => Promise<string>;
+
+beforeEach(async () => {
+  checks = [];
+  metricsText = async () => "some_metric 1\n";
+  admin = await startAdmin({
+    listen: { host: "127.0.0.1", port: 0 },
+    readiness: () => checks,
+    metrics: { contentType: "text/plain; version=0.0.4", render: () => metricsText() },
+    logger,
+  });
+});
+
+afterEach(() => admin.close());
+
+interface Reply {
+  readonly status: number | undefined;
+  readonly body: string;
+  readonly headers: Readonly<Record<string, unknown>>;
+}
+
+function ask(path: string, method: string = "GET", body?: string): Promise<Reply> {
+  return new Promise((resolve, reject) => {
+    const outgoing = request({ host: admin.host, port: admin.port, path, method }, (response) => {
+      let text = "";
+      response.setEncoding("utf8");
+      response.on("data", (chunk: string) => {
+        text += chunk;
+      });
+      response.on("end", () => {
+        resolve({ status: response.statusCode, body: text, headers: response.headers });
+      });
+    });
+    outgoing.on("error", reject);
+    outgoing.end(body);
+  });
+}
+
+describe("/livez", () => {
+  test("is 200 whether or not the service is ready", async () => {
+    checks = [{ name: "resource/a", failure: "not yet" }];
+    expect(await ask("/livez")).toMatchObject({ status: 200, body: "ok\n" });
+  });
+});
+
+describe("/readyz", () => {
+  const good = { name: "serving", failure: undefined };
+  const bad = { name: "resource/a", failure: "the cache is empty" };
+
+  test.each<[string, readonly ReadinessCheck[], string, number, string]>([
+    ["is 200 when every check is right", [good], "/readyz", 200, "ok\n"],
+    [
+      "is 503 with what is not right",
+      [good, bad],
+      "/readyz",
+      503,
+      "not ready\nresource/a: the cache is empty\n",
+    ],
+    [
+      "is 200 with what is to be known besides",
+      [good, { ...good, name: "resource/a", warning: "stale for 3 s" }],
+      "/readyz",
+      200,
+      "ok\nresource/a: stale for 3 s\n",
+    ],
+    ["tells every check if asked to", [good], "/readyz?verbose", 200, "ok\nserving: ok\n"],
+    [
+      "tells what is to be known of a check only if asked to",
+      [{ ...good, note: "half way" }],
+      "/readyz?verbose",
+      200,
+      "ok\nserving: ok (half way)\n",
+    ],
+    ["says no more than ok otherwise", [{ ...good, note: "half way" }], "/readyz", 200, "ok\n"],
+    [
+      "tells every check if asked to, also when it is not ready",
+      [good, bad],
+      "/readyz?verbose=1",
+      503,
+      "not ready\nserving: ok\nresource/a: the cache is empty\n",
+    ],
+  ])("%s", async (_sentence, given, path, status, body) => {
+    checks = given;
+    expect(await ask(path)).toMatchObject({ status, body });
+  });
+
+  test("is asked anew each time, and kept by no cache between", async () => {
+    checks = [bad];
+    expect(await ask("/readyz")).toMatchObject({
+      status: 503,
+      headers: { "cache-control": "no-store" },
+    });
+    checks = [good];
+    expect((await ask("/readyz")).status).toBe(200);
+  });
+});
+
+describe("/metrics", () => {
+  test("is what there is to render, in its own media type", async () => {
+    expect(await ask("/metrics")).toMatchObject({
+      status: 200,
+      body: "some_metric 1\n",
+      headers: { "content-type": "text/plain; version=0.0.4" },
+    });
+  });
+
+  test("is 500 when it can't be rendered, and the next one is tried anew", async () => {
+    metricsText = () => Promise.reject(new Error("a secret"));
+    const reply = await ask("/metrics");
+    expect(reply.status).toBe(500);
+    expect(reply.body).not.toContain("secret");
+    metricsText = async () => "again 1\n";
+    expect((await ask("/metrics")).status).toBe(200);
+  });
+});
+
+describe("anything else", () => {
+  test.each(["/", "/livez/", "/Livez", "/readyz/a", "//livez", "*", "/%2e%2e/livez"])(
+    "%s is 404",
+    async (path) => {
+      expect((await ask(path)).status).toBe(404);
+    },
+  );
+
+  test.each(["POST", "PUT", "DELETE", "OPTIONS", "TRACE"])("%s is 405", async (method) => {
+    expect(await ask("/livez", method)).toMatchObject({
+      status: 405,
+      headers: { allow: "GET, HEAD" },
+    });
+  });
+
+  test("HEAD is answered as GET, without the body", async () => {
+    expect(await ask("/livez", "HEAD")).toMatchObject({
+      status: 200,
+      body: "",
+      headers: { "content-length": "3" },
+    });
+  });
+
+  test("a body is dropped, and the answer comes all the same", async () => {
+    expect((await ask("/livez", "POST", "x".repeat(1_000_000))).status).toBe(405);
+    const withBody = "GET /livez HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc";
+    const next = "GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    expect((await raw(withBody + next)).match(/^HTTP\/1\.1 200 OK\r$/gm)).toHaveLength(2);
+  });
+
+  test("what is not HTTP is refused, and nothing else happens", async () => {
+    expect(await raw("nonsense\r\n\r\n")).toMatch(/^HTTP\/1\.1 400 /);
+    expect((await ask("/livez")).status).toBe(200);
+  });
+
+  test("headers that are too large are refused", async () => {
+    const large = `GET /livez HTTP/1.1\r\nhost: x\r\nx: ${"y".repeat(20_000)}\r\n\r\n`;
+    expect(await raw(large)).toMatch(/^HTTP\/1\.1 431 /);
+  });
+});
+
+/** Sends text as it is, and gives what comes back until the connection ends. */
+function raw(text: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(admin.port, admin.host, () => socket.write(text));
+    let reply = "";
+    socket.setEncoding("latin1");
+    socket.on("data", (chunk: string) => {
+      reply += chunk;
+    });
+    socket.on("end", () => resolve(reply));
+    socket.on("error", reject);
+  });
+}
+
+describe("its life", () => {
+  test("a port that is taken rejects, as Node.js says it", async () => {
+    const again = startAdmin({
+      listen: { host: "127.0.0.1", port: admin.port },
+      readiness: () => [],
+      metrics: { contentType: "text/plain", render: async () => "" },
+      logger,
+    });
+    await expect(again).rejects.toMatchObject({ code: "EADDRINUSE" });
+  });
+
+  test("closing ends connections that are open, and may be done twice", async () => {
+    const socket = connect(admin.port, admin.host);
+    await new Promise((resolve) => socket.once("connect", resolve));
+    const ended = new Promise((resolve) => socket.once("close", resolve));
+    socket.on("error", () => {});
+    socket.resume();
+    await admin.close();
+    await admin.close();
+    await ended;
+    await expect(ask("/livez")).rejects.toMatchObject({ code: "ECONNREFUSED" });
+  });
+});

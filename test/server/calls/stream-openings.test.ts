@@ -1,0 +1,151 @@
+import { describe, expect, test } from "vitest";
+import { tooMuchAskedFor } from "../../../src/base/errors.ts";
+import { turnMs } from "../../../src/base/event-loop-turns.ts";
+import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
+import type { ServerCall } from "../../../src/server/calls/server-call.ts";
+import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
+import { BytePool } from "../../../src/server/limits/byte-pool.ts";
+import type { WireStatus } from "../../../src/wire/errors.ts";
+import type { FrameParts } from "../../../src/wire/frame-parts.ts";
+import { FakeClock } from "../../fake-clock.ts";
+
+/** A clock on which work takes as long as it says. */
+class WorkClock extends FakeClock {
+  #spent = 0;
+
+  override now(): number {
+    return super.now() + this.#spent;
+  }
+
+  spend(ms: number): void {
+    this.#spent += ms;
+  }
+}
+
+class WaitingCall implements ServerCall {
+  readonly connection: object;
+  readonly requestBytes = 0;
+  readonly deadline = undefined;
+  isOver = false;
+  ended: WireStatus | undefined;
+  #onOver: () => void = () => {};
+
+  constructor(connection: object) {
+    this.connection = connection;
+  }
+
+  onOver(listener: () => void): void {
+    this.#onOver = listener;
+  }
+
+  send(): void {}
+  onClosed(): void {}
+
+  answer(): FrameParts {
+    return [];
+  }
+
+  end(status: WireStatus): void {
+    this.ended = status;
+  }
+
+  /** As a client does that resets the stream. */
+  reset(): void {
+    this.isOver = true;
+    this.#onOver();
+  }
+}
+
+function setUp(bounds = { maxBytes: 1_000, maxBytesPerOwner: 1_000 }) {
+  const clock = new WorkClock();
+  const pool = new BytePool(bounds);
+  const openings = new StreamOpenings(new TimeSliceScheduler(clock), pool, () =>
+    tooMuchAskedFor(1_000),
+  );
+  const opened: string[] = [];
+  const calls: WaitingCall[] = [];
+  /** A call that takes a quarter of a slice to open. */
+  const add = (connection: object, name: string, bytes: number = 1): WaitingCall => {
+    const call = new WaitingCall(connection);
+    calls.push(call);
+    openings.add(call, bytes, () => {
+      clock.spend(turnMs / 4);
+      opened.push(name);
+    });
+    return call;
+  };
+  return { clock, pool, openings, opened, add };
+}
+
+describe("Streams are opened", () => {
+  test("at once where nobody is ahead", () => {
+    const { opened, add, openings } = setUp();
+    const connection = {};
+    add(connection, "a");
+    expect(opened).toEqual(["a"]);
+    expect(openings.waiting(connection)).toBe(0);
+  });
+
+  test("in slices, after which others get the event loop", () => {
+    const { clock, opened, add } = setUp();
+    const connection = {};
+    for (let i = 0; i < 10; i++) add(connection, `a${i}`);
+    const perTurn = [opened.splice(0).length];
+    while (perTurn.length < 4) {
+      clock.runTurn();
+      perTurn.push(opened.splice(0).length);
+    }
+    expect(Math.max(...perTurn)).toBeLessThanOrEqual(4);
+    expect(perTurn.reduce((sum, count) => sum + count)).toBe(10);
+  });
+
+  test("of each connection in turns, however many one has", () => {
+    const { clock, opened, add } = setUp();
+    const [busy, other] = [{}, {}];
+    for (let i = 0; i < 1_000; i++) add(busy, "busy");
+    add(other, "other");
+    const before = opened.length;
+    for (let turns = 0; turns < 2; turns++) clock.runTurn();
+    expect(opened.slice(before)).toContain("other");
+    expect(opened.length).toBeLessThan(20);
+  });
+
+  test("at no cost if they are over by then", () => {
+    const { clock, opened, add, openings, pool } = setUp();
+    const connection = {};
+    const calls = Array.from({ length: 1_000 }, (_, i) => add(connection, `a${i}`));
+    for (const call of calls.slice(4)) call.reset();
+    expect(openings.waiting(connection)).toBe(0);
+    expect(pool.bytes).toBe(0);
+    clock.runImmediates();
+    expect(opened).toHaveLength(4);
+  });
+
+  test("of a call that is over, and of which nothing was said, not at all", () => {
+    const { clock, opened, add } = setUp();
+    const connection = {};
+    const calls = Array.from({ length: 8 }, (_, i) => add(connection, `a${i}`));
+    for (const call of calls) call.isOver = true;
+    clock.runImmediates();
+    expect(opened.length).toBeLessThanOrEqual(4);
+  });
+});
+
+describe("What requests take that wait for their turn", () => {
+  test("is bounded, and whoever has most of them loses the largest", () => {
+    const { clock, opened, add, pool } = setUp();
+    const [greedy, modest] = [{}, {}];
+    for (let i = 0; i < 4; i++) add(greedy, "first");
+    const waiting = [add(modest, "modest", 100)];
+    for (let i = 0; i < 9; i++) waiting.push(add(greedy, `greedy${i}`, 100 + i));
+    const late = add(modest, "late", 100);
+    expect(pool.bytes).toBeLessThanOrEqual(1_000);
+    const ended = [...waiting, late].filter((call) => call.ended !== undefined);
+    expect(ended.map(({ connection }) => connection === greedy)).toEqual(ended.map(() => true));
+    expect(ended[0]?.ended?.code).toBe(8);
+    clock.runImmediates();
+    expect(opened).toContain("late");
+    expect(opened).not.toContain("greedy8");
+    expect(pool.bytes).toBe(0);
+  });
+});

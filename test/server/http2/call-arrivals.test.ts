@@ -1,0 +1,114 @@
+import { EventEmitter } from "node:events";
+import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
+import { expect, test } from "vitest";
+import { quantumMs, turnMs } from "../../../src/base/event-loop-turns.ts";
+import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
+import { CallArrivals } from "../../../src/server/http2/call-arrivals.ts";
+import { FakeClock } from "../../fake-clock.ts";
+
+/** A clock on which time passes with the work that is done. */
+class WorkClock extends FakeClock {
+  #spent = 0;
+
+  override now(): number {
+    return super.now() + this.#spent;
+  }
+
+  spend(ms: number): void {
+    this.#spent += ms;
+  }
+}
+
+class FakeStream extends EventEmitter {
+  readonly session: ServerHttp2Session;
+  destroyed = false;
+  closed = false;
+
+  constructor(session: object) {
+    super();
+    this.session = session as ServerHttp2Session;
+  }
+}
+
+/** Calls take `ms` each to be taken up, and are logged by their path. */
+function arriving(ms: number) {
+  const clock = new WorkClock();
+  const taken: string[] = [];
+  const scheduler = new TimeSliceScheduler(clock, Infinity);
+  const arrivals = new CallArrivals(clock, scheduler, (_stream, headers) => {
+    clock.spend(ms);
+    taken.push(headers[":path"] ?? "");
+  });
+  const add = (connection: object, path: string): FakeStream => {
+    const stream = new FakeStream(connection);
+    const headers: IncomingHttpHeaders = { ":path": path };
+    arrivals.add(stream as unknown as ServerHttp2Stream, headers);
+    return stream;
+  };
+  return { clock, taken, arrivals, add };
+}
+
+function numbered(name: string, count: number): string[] {
+  return Array.from({ length: count }, (_, i) => `${name}${i}`);
+}
+
+test("A few calls of a connection are taken up as they come, in every turn", () => {
+  const { clock, taken, add } = arriving(1);
+  const connection = {};
+  for (let turn = 0; turn < 3; turn++) {
+    taken.length = 0;
+    for (const path of numbered("a", 16)) add(connection, path);
+    expect(taken).toEqual(numbered("a", 16));
+    clock.runTurn();
+    clock.runTurn();
+  }
+  expect(clock.pendingImmediates).toBe(0);
+});
+
+test("A flood of calls is taken up in order, in time slices", () => {
+  const { clock, taken, arrivals, add } = arriving(quantumMs / 2);
+  const connection = {};
+  for (const path of numbered("a", 1_000)) add(connection, path);
+  expect(arrivals.waiting(connection as ServerHttp2Session)).toBeGreaterThan(950);
+  for (let turns = 0; taken.length < 1_000; turns++) {
+    const before = clock.now();
+    clock.runTurn();
+    expect(clock.now() - before).toBeLessThanOrEqual(turnMs);
+    expect(turns).toBeLessThan((2 * 1_000 * quantumMs) / turnMs);
+  }
+  expect(taken).toEqual(numbered("a", 1_000));
+  expect(arrivals.waiting(connection as ServerHttp2Session)).toBe(0);
+});
+
+test("What comes while others wait waits behind them, and floods wait for each other by a quantum", () => {
+  const { clock, taken, add } = arriving(quantumMs / 2);
+  const [first, second] = [{}, {}];
+  for (const path of numbered("a", 500)) add(first, path);
+  clock.runTurn();
+  for (const path of numbered("b", 100)) add(second, path);
+  add(first, "last");
+  clock.runImmediates();
+  expect(taken.indexOf("b99")).toBeLessThan(taken.indexOf("a400"));
+  expect(taken.filter((path) => !path.startsWith("b"))).toEqual([...numbered("a", 500), "last"]);
+});
+
+test("A call that is over before it is taken up is never taken up, and its error ends nothing", () => {
+  const { clock, taken, arrivals, add } = arriving(quantumMs / 2);
+  const connection = {};
+  const streams = numbered("a", 100).map((path) => add(connection, path));
+  for (const stream of streams) {
+    stream.destroyed = true;
+    if (stream.listenerCount("error") > 0) stream.emit("error", new Error("reset"));
+  }
+  const before = taken.length;
+  clock.runImmediates();
+  expect(taken.length).toBe(before);
+  expect(arrivals.waiting(connection as ServerHttp2Session)).toBe(0);
+});
+
+test("A call whose connection is gone is taken up at once, to be ended", () => {
+  const { taken, arrivals } = arriving(0);
+  const stream = { session: undefined } as unknown as ServerHttp2Stream;
+  arrivals.add(stream, { ":path": "a" });
+  expect(taken).toEqual(["a"]);
+});

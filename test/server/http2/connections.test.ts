@@ -1,0 +1,82 @@
+import { readFileSync } from "node:fs";
+import { createConnection, type Socket } from "node:net";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { listWatchService } from "../../../src/wire/services.ts";
+import { serveThings } from "../served.ts";
+import { RawConnection } from "./raw-connection.ts";
+
+const resource = "things";
+const { Watch, List } = listWatchService;
+const things = Watch.requestSerialize({ resource });
+const certificates = new URL("../../config/certificates/", import.meta.url);
+const cert = readFileSync(new URL("cert.pem", certificates));
+const key = readFileSync(new URL("key.pem", certificates));
+
+/** A connection that says nothing. */
+async function mute(port: number): Promise<{ socket: Socket; closed: Promise<unknown> }> {
+  const socket = createConnection(port, "127.0.0.1")
+    .on("error", () => {})
+    .resume();
+  onTestFinished(() => void socket.destroy());
+  const closed = new Promise((resolve) => socket.once("close", resolve));
+  await new Promise((resolve) => socket.once("connect", resolve));
+  return { socket, closed };
+}
+
+/** A connection with a watch that is open. */
+async function watching(port: number): Promise<RawConnection> {
+  const raw = new RawConnection(port);
+  await raw.call(Watch.path, things).drain().answered;
+  return raw;
+}
+
+describe("Beyond its bound a server", () => {
+  const limits = { maxConnections: 3 };
+
+  test("closes the connection that has been without a call for longest to take another", async () => {
+    const { server } = await serveThings({ server: { limits } });
+    const watch = await watching(server.port);
+    const first = await mute(server.port);
+    const second = await mute(server.port);
+    await watching(server.port);
+    await first.closed;
+    expect(second.socket.destroyed).toBe(false);
+    expect(watch.session.destroyed).toBe(false);
+  });
+
+  test("takes no more while all have calls, and some again when one has none", async () => {
+    const { server } = await serveThings({ server: { limits } });
+    const [idle] = [await watching(server.port), await watching(server.port)];
+    const last = await watching(server.port);
+    const refused = await mute(server.port);
+    await refused.closed;
+    last.session.destroy();
+    while (server.connections > 2) await new Promise((resolve) => setImmediate(resolve));
+    const raw = new RawConnection(server.port);
+    const list = raw.call(List.path, List.requestSerialize({ resource })).drain();
+    expect((await list.ended).code).toBe(0);
+    expect(idle?.session.destroyed).toBe(false);
+    expect(server.connections).toBe(3);
+  });
+});
+
+test("A connection that does not answer a ping is closed, also one that has said nothing", async () => {
+  const limits = { keepaliveTimeMs: 10, keepaliveTimeoutMs: 10 };
+  const { server } = await serveThings({ server: { limits } });
+  const { closed } = await mute(server.port);
+  await closed;
+  while (server.connections > 0) await new Promise((resolve) => setImmediate(resolve));
+});
+
+describe("With TLS", () => {
+  test("a connection has 10 s to finish its handshake", async () => {
+    const { server, clock } = await serveThings({ server: { tls: { cert, key } } });
+    const { closed, socket } = await mute(server.port);
+    while (server.connections < 1) await new Promise((resolve) => setImmediate(resolve));
+    clock.advance(9_000);
+    expect(socket.destroyed).toBe(false);
+    clock.advance(3_000);
+    await closed;
+    expect(server.connections).toBe(0);
+  });
+});

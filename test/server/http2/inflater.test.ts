@@ -1,0 +1,59 @@
+import { gzipSync } from "node:zlib";
+import { expect, test } from "vitest";
+import { Inflater } from "../../../src/server/http2/inflater.ts";
+
+const message = gzipSync(Buffer.alloc(1_000));
+
+/** Has so many messages of an owner inflated, and says in which order all were done. */
+class Order {
+  readonly inflater = new Inflater();
+  readonly turns: string[] = [];
+  readonly done: string[] = [];
+
+  add(owner: { readonly name: string }, count: number, isWanted = true): void {
+    for (let i = 0; i < count; i++) {
+      const name = `${owner.name}${i}`;
+      this.inflater.add({
+        owner,
+        encoding: "gzip",
+        message,
+        maxBytes: 10_000,
+        onTurn: () => {
+          this.turns.push(name);
+          return isWanted;
+        },
+        onInflated: ({ length }) => this.done.push(`${name}: ${length}`),
+        onRefused: () => this.done.push(`${name}: refused`),
+      });
+    }
+  }
+
+  async untilDone(count: number): Promise<void> {
+    while (this.done.length < count) await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+test("Two messages are inflated at once, and no more", async () => {
+  const order = new Order();
+  order.add({ name: "a" }, 10);
+  expect(order.turns).toEqual(["a0", "a1"]);
+  await order.untilDone(10);
+  expect(order.turns).toHaveLength(10);
+  expect(new Set(order.done)).toEqual(new Set(Array.from({ length: 10 }, (_, i) => `a${i}: 1000`)));
+});
+
+test("Connections take turns: many messages of one hold up no other", async () => {
+  const order = new Order();
+  order.add({ name: "a" }, 100);
+  order.add({ name: "b" }, 3);
+  await order.untilDone(103);
+  expect(order.turns.slice(0, 9)).toEqual(["a0", "a1", "a2", "b0", "a3", "b1", "a4", "b2", "a5"]);
+});
+
+test("Messages that nobody wants any more take no turn", async () => {
+  const order = new Order();
+  order.add({ name: "gone" }, 50, false);
+  order.add({ name: "a" }, 1);
+  await order.untilDone(1);
+  expect(order.done).toEqual(["a0: 1000"]);
+});

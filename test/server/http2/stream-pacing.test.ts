@@ -1,0 +1,191 @@
+import { once } from "node:events";
+import { createServer, type ServerHttp2Session } from "node:http2";
+import { type AddressInfo, connect, type Socket } from "node:net";
+import { expect, onTestFinished, test } from "vitest";
+import { StreamPacing } from "../../../src/server/http2/stream-pacing.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { RawConnection } from "./raw-connection.ts";
+
+/** An HTTP/2 frame: of type 1, which opens a stream and says that nothing follows. */
+function headersFrame(id: number, path = "/"): Buffer {
+  const fields = [
+    [":method", "GET"],
+    [":scheme", "http"],
+    [":path", path],
+    [":authority", "a"],
+    // So that a read of 64 KiB is of few streams.
+    ["filling", "x".repeat(100)],
+  ] as const;
+  const literals = fields.map(([name, value]) =>
+    Buffer.concat([
+      Buffer.from([0, name.length]),
+      Buffer.from(name),
+      Buffer.from([value.length]),
+      Buffer.from(value),
+    ]),
+  );
+  const block = Buffer.concat(literals);
+  return http2Frame(1, endOfStream | endOfHeaders, id, block);
+}
+
+const endOfStream = 1;
+const endOfHeaders = 4;
+
+function http2Frame(type: number, flags: number, id: number, content: Buffer): Buffer {
+  const head = Buffer.alloc(9);
+  head.writeUIntBE(content.length, 0, 3);
+  head[3] = type;
+  head[4] = flags;
+  head.writeUInt32BE(id, 5);
+  return Buffer.concat([head, content]);
+}
+
+const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+
+/** What opens all of a client's flow control windows. */
+function wideOpen(): Buffer {
+  const settings = Buffer.alloc(6);
+  settings.writeUInt16BE(4, 0);
+  settings.writeUInt32BE(2 ** 31 - 1, 2);
+  const update = Buffer.alloc(4);
+  update.writeUInt32BE(2 ** 31 - 1 - 65_535, 0);
+  return Buffer.concat([http2Frame(4, 0, 0, settings), http2Frame(8, 0, 0, update)]);
+}
+
+/** More than the socket buffers of a connection hold. */
+const largeBytes = 32 * 1024 ** 2;
+
+/** How many streams are in what Node.js reads at once. */
+const perRead = Math.ceil((64 * 1024) / headersFrame(1).length);
+
+/** A server that paces, which counts the streams of the connection that opens most. */
+async function paced(waiting: { count: number }) {
+  const clock = new FakeClock();
+  const opened = new Map<object, number>();
+  const isOther = (session: object): boolean => session === opened.keys().next().value;
+  const pacing = new StreamPacing(clock, (session) => (isOther(session) ? 0 : waiting.count));
+  const server = createServer();
+  server.on("stream", (stream, headers) => {
+    const session = stream.session as ServerHttp2Session;
+    opened.set(session, (opened.get(session) ?? 0) + 1);
+    pacing.opened(session);
+    stream.on("error", () => {});
+    stream.respond({ ":status": 200 });
+    stream.end(Buffer.alloc(headers[":path"] === "/large" ? largeBytes : 0));
+  });
+  const sockets: Socket[] = [];
+  server.on("connection", (socket) => sockets.push(socket));
+  server.on("sessionError", () => {});
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  const other = new RawConnection(port);
+  await other.open("/").drain().ended;
+  clock.runTurn();
+  return {
+    clock,
+    port,
+    /** Lets the server do what it can. Each answer takes several turns of the event loop. */
+    settle: async (): Promise<void> => {
+      for (let asked = 0; asked < 20; asked++) await other.open("/").drain().ended;
+    },
+    /** How many bytes the server has read from the second connection. */
+    bytesRead: () => sockets[1]?.bytesRead ?? 0,
+    flood: (count: number): void => {
+      const socket = connect(port, "127.0.0.1");
+      onTestFinished(() => void socket.destroy());
+      socket.resume();
+      const frames = Array.from({ length: count }, (_, i) => headersFrame(2 * i + 1));
+      socket.write(Buffer.concat([preface, http2Frame(4, 0, 0, Buffer.alloc(0)), ...frames]));
+    },
+    /** How many streams the flood has opened, once nothing more of it is read. */
+    floodOpened: async (): Promise<number> => {
+      // Each answer to another client takes several turns of the event loop.
+      for (let asked = 0; asked < 5; asked++) await other.open("/").drain().ended;
+      return [...opened.values()][1] ?? 0;
+    },
+    /** The same of so many floods, once all have begun. */
+    floodsOpened: async (floods: number): Promise<number[]> => {
+      do for (let asked = 0; asked < 5; asked++) await other.open("/").drain().ended;
+      while (opened.size < 1 + floods);
+      return [...opened.values()].slice(1);
+    },
+  };
+}
+
+test("Of a connection that opens streams as fast as it can, only so many are taken in a turn", async () => {
+  const { clock, flood, floodOpened } = await paced({ count: 0 });
+  const count = 5_000;
+  flood(count);
+  let before = 0;
+  for (let turns = 0; before < count; turns++) {
+    expect(turns).toBeLessThan(count / 100);
+    const opened = await floodOpened();
+    // What has been read already is still dealt with: 128 streams, and the rest of one read.
+    expect(opened - before).toBeLessThanOrEqual(128 + 2 * perRead);
+    before = opened;
+    clock.runTurn();
+  }
+});
+
+test("A connection of whose streams many wait to be opened is not read from until fewer do", async () => {
+  const waiting = { count: 1_000 };
+  const { clock, flood, floodOpened } = await paced(waiting);
+  flood(5_000);
+  const opened = await floodOpened();
+  expect(opened).toBeLessThanOrEqual(2 * perRead);
+  for (let turns = 0; turns < 20; turns++) clock.runTurn();
+  expect(await floodOpened()).toBe(opened);
+  waiting.count = 0;
+  clock.runTurn();
+  expect(await floodOpened()).toBeGreaterThan(opened);
+});
+
+test("Of many connections that are held back one is read on in a turn", async () => {
+  const waiting = { count: 1_000 };
+  const { clock, flood, floodsOpened } = await paced(waiting);
+  const floods = 4;
+  for (let i = 0; i < floods; i++) flood(5_000);
+  const before = await floodsOpened(floods);
+  waiting.count = 0;
+  const readOn: number[] = [];
+  for (let turn = 0; readOn.length < 2; turn++) {
+    expect(turn).toBeLessThan(50);
+    clock.runTurn();
+    const now = await floodsOpened(floods);
+    const grown = now.filter((count, i) => count > (before[i] ?? 0)).length;
+    if (grown > 0) readOn.push(grown);
+  }
+  expect(readOn).toEqual([1, 2]);
+});
+
+test.each([1, 1_000])(
+  "From a client that takes no answers nothing is read, however many streams it opens, here %i; then all is",
+  async (count) => {
+    const { clock, port, settle, bytesRead, floodOpened } = await paced({ count: 0 });
+    const socket = connect(port, "127.0.0.1");
+    onTestFinished(() => void socket.destroy());
+    socket.write(Buffer.concat([preface, wideOpen(), headersFrame(1, "/large")]));
+    await settle();
+    // The answer fills the socket: Node.js reads what is there, and no more before some of that is taken.
+    const opening = Array.from({ length: count }, (_, i) => headersFrame(2 * i + 3));
+    const unheeded = http2Frame(200, 0, 0, Buffer.alloc(16_000));
+    const data = http2Frame(0, 0, 1, Buffer.alloc(1));
+    const filling = Array.from({ length: 500 }, () => Buffer.concat([data, unheeded]));
+    socket.write(Buffer.concat(opening));
+    for (let turn = 0; turn < 20; turn++) {
+      await settle();
+      clock.runTurn();
+    }
+    const read = bytesRead();
+    socket.write(Buffer.concat(filling));
+    for (let turn = 0; turn < 20; turn++) {
+      await settle();
+      clock.runTurn();
+    }
+    expect(bytesRead() - read).toBeLessThan(256 * 1024);
+    socket.resume();
+    while ((await floodOpened()) < count + 1) clock.runTurn();
+  },
+);

@@ -1,0 +1,62 @@
+import { describe, expect, it } from "vitest";
+import { BytePool } from "../../../src/server/limits/byte-pool.ts";
+
+function pool(): {
+  pool: BytePool;
+  evicted: string[];
+  hold: (
+    owner: object,
+    name: string,
+    bytes: number,
+  ) => { resize(bytes: number): void; release(): void };
+} {
+  const evicted: string[] = [];
+  const held = new BytePool({ maxBytes: 800, maxBytesPerOwner: 500 });
+  return {
+    pool: held,
+    evicted,
+    hold: (owner, name, bytes) => held.reserve(owner, bytes, () => evicted.push(name)),
+  };
+}
+
+describe("A pool of bytes", () => {
+  it("evicts the largest reservation of an owner that exceeds its own bound", () => {
+    const { pool: bytes, evicted, hold } = pool();
+    const owner = {};
+    hold(owner, "small", 100);
+    hold(owner, "large", 300);
+    hold(owner, "middle", 200);
+    expect(evicted).toEqual(["large"]);
+    expect(bytes.bytesOf(owner)).toBe(300);
+  });
+
+  it("evicts from the owner that holds most when it is full, not from who comes last", () => {
+    const { pool: bytes, evicted, hold } = pool();
+    const greedy = {};
+    for (let i = 0; i < 5; i++) hold(greedy, `greedy-${i}`, 100);
+    for (let i = 0; i < 10; i++) hold({}, `modest-${i}`, 40);
+    expect(evicted.every((name) => name.startsWith("greedy"))).toBe(true);
+    expect(evicted).not.toHaveLength(0);
+    expect(bytes.bytes).toBeLessThanOrEqual(800);
+    expect(bytes.evictions).toBe(evicted.length);
+  });
+
+  it("may evict the very reservation that grew, which is released then", () => {
+    const { pool: bytes, evicted, hold } = pool();
+    const growing = hold({}, "growing", 10);
+    growing.resize(900);
+    expect(evicted).toEqual(["growing"]);
+    expect(bytes.bytes).toBe(0);
+    growing.resize(100);
+    expect(bytes.bytes).toBe(0);
+  });
+
+  it("forgets what is released, once", () => {
+    const { pool: bytes, evicted, hold } = pool();
+    const held = hold({}, "held", 100);
+    held.release();
+    held.release();
+    expect(bytes.bytes).toBe(0);
+    expect(evicted).toEqual([]);
+  });
+});

@@ -1,0 +1,64 @@
+import { describe, expect, test } from "vitest";
+import type { WatchFanoutError } from "../../../src/base/errors.ts";
+import { type OpenStream, OpenStreams } from "../../../src/server/limits/open-streams.ts";
+
+class Stream implements OpenStream {
+  readonly connection: object;
+  evicted: WatchFanoutError | undefined;
+
+  constructor(connection: object) {
+    this.connection = connection;
+  }
+
+  evict(error: WatchFanoutError): void {
+    this.evicted = error;
+  }
+}
+
+/** Opens so many, and gives those that there was room for. */
+function open(streams: OpenStreams, connection: object, count: number): Stream[] {
+  const opened: Stream[] = [];
+  for (let i = 0; i < count; i++) {
+    if (streams.makeRoom(connection) !== undefined) continue;
+    const stream = new Stream(connection);
+    streams.add(stream);
+    opened.push(stream);
+  }
+  return opened;
+}
+
+describe("The streams of a server", () => {
+  test("are so many at most, of one connection as of several", () => {
+    const streams = new OpenStreams(10);
+    expect(open(streams, {}, 12)).toHaveLength(10);
+    expect(streams.makeRoom({ connection: "another" })).toBeUndefined();
+    expect(streams.size).toBe(9);
+  });
+
+  test("count no longer once they have ended, which may be said twice", () => {
+    const streams = new OpenStreams(2);
+    const connection = {};
+    const [first] = open(streams, connection, 2);
+    expect(streams.makeRoom(connection)).toMatchObject({ reason: "TOO_MANY_STREAMS" });
+    if (first !== undefined) streams.delete(first);
+    if (first !== undefined) streams.delete(first);
+    expect(streams.size).toBe(1);
+    expect(streams.makeRoom(connection)).toBeUndefined();
+  });
+
+  test("give way to others where one connection has taken all, the oldest first, down to equal shares", () => {
+    const streams = new OpenStreams(10);
+    const [greedy, modest] = [{}, {}];
+    const taken = open(streams, greedy, 10);
+    const opened = open(streams, modest, 10);
+    expect(opened).toHaveLength(5);
+    expect(taken.map(({ evicted }) => evicted !== undefined)).toEqual(taken.map((_, i) => i < 5));
+    expect(taken[0]?.evicted).toMatchObject({
+      reason: "TOO_MANY_STREAMS",
+      metadata: { limit: "10" },
+    });
+    expect(opened.every(({ evicted }) => evicted === undefined)).toBe(true);
+    expect(open(streams, greedy, 10)).toEqual([]);
+    expect(streams.size).toBe(10);
+  });
+});

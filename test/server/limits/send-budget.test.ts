@@ -1,0 +1,151 @@
+import { describe, expect, test } from "vitest";
+import { SendBudget } from "../../../src/server/limits/send-budget.ts";
+import { FakeClock } from "../../fake-clock.ts";
+
+/** Of one connection 1,000 bytes, in all 10,000: above 5,000 others wait. */
+function budget(): { budget: SendBudget; clock: FakeClock } {
+  const clock = new FakeClock();
+  const bounds = { maxBytesPerConnection: 1_000, maxBytes: 10_000 };
+  return { budget: new SendBudget(clock, bounds), clock };
+}
+
+/** An answer of so many bytes that nothing else holds. */
+function answer(bytes: number): Uint8Array[] {
+  return [new Uint8Array(bytes)];
+}
+
+const nothing = (): void => {};
+
+describe("A connection", () => {
+  test("takes room until its bound is reached; what follows waits, in order", () => {
+    const { budget: all } = budget();
+    const connection = {};
+    const first = all.take(connection, 600);
+    expect(first).toBeDefined();
+    expect(all.take(connection, 600)).toBeUndefined();
+    const served: string[] = [];
+    all.wait(connection, 600, () => served.push("second"));
+    all.wait(connection, 100, () => served.push("third"));
+    // There is room for the third, but it came later.
+    expect(all.take(connection, 1)).toBeUndefined();
+    expect(served).toEqual([]);
+    first?.release();
+    expect(served).toEqual(["second", "third"]);
+    expect(all.bytesOf(connection)).toBe(700);
+  });
+
+  test("may have one answer that is larger than its bound", () => {
+    const { budget: all } = budget();
+    expect(all.take({}, 5_000)).toBeDefined();
+  });
+
+  test("gives back what an answer was expected to take and does not", () => {
+    const { budget: all } = budget();
+    const connection = {};
+    const share = all.take(connection, 1_000);
+    let isServed = false;
+    all.wait(connection, 900, () => {
+      isServed = true;
+    });
+    share?.send(answer(100), nothing);
+    expect(isServed).toBe(true);
+  });
+
+  test("serves those that still wait when others give up", () => {
+    const { budget: all } = budget();
+    const connection = {};
+    const share = all.take(connection, 600);
+    const served: string[] = [];
+    const giveUp = all.wait(connection, 1_000, () => served.push("large"));
+    all.wait(connection, 400, () => served.push("small"));
+    giveUp();
+    giveUp();
+    expect(served).toEqual(["small"]);
+    share?.release();
+    share?.release();
+    expect(served).toEqual(["small"]);
+    expect(all.bytesOf(connection)).toBe(400);
+  });
+
+  test("wakes a builder of unknown size that waits again in turn, and ends", () => {
+    const { budget: all } = budget();
+    const connection = {};
+    const share = all.take(connection, 1_001);
+    let woken = 0;
+    const wait = (): void => void all.whenMayBuild(connection, () => woken++);
+    expect(all.mayBuild(connection)).toBe(false);
+    wait();
+    wait();
+    share?.release();
+    expect(woken).toBe(2);
+    expect(all.mayBuild(connection)).toBe(true);
+  });
+});
+
+describe("All connections together", () => {
+  /** So many connections that have so many bytes each on their way, and which of them were evicted. */
+  function fill(all: SendBudget, count: number, bytes: number): number[] {
+    const evicted: number[] = [];
+    for (let i = 0; i < count; i++) {
+      all.take({}, bytes)?.send(answer(bytes), () => evicted.push(i));
+    }
+    return evicted;
+  }
+
+  test("count memory that answers share once, and each part as an object", () => {
+    const { budget: all } = budget();
+    const shared = new Uint8Array(4_000);
+    const shares = [1, 2, 3].map(() => all.take({}, 100));
+    for (const share of shares) share?.send([shared.subarray(0, 100)], nothing);
+    expect(all.bytes).toBe(4_000 + 3 * 128);
+    for (const share of shares) share?.release();
+    expect(all.bytes).toBe(0);
+  });
+
+  test("are full above half of their bound: then it waits who would build something", () => {
+    const { budget: all } = budget();
+    fill(all, 5, 900);
+    expect(all.isFull).toBe(true);
+    expect(all.mayBuild({})).toBe(false);
+  });
+
+  test("make room for those that wait once something has not been accepted for 10 s", () => {
+    const { budget: all, clock } = budget();
+    const evicted = fill(all, 6, 900);
+    const served: string[] = [];
+    all.whenNotFull({}, () => served.push("a"));
+    clock.advance(9_000);
+    expect([served, evicted]).toEqual([[], []]);
+    clock.advance(2_000);
+    expect(served).toEqual(["a"]);
+    // 1,028 bytes each: five of them are more than half of 10,000.
+    expect(evicted).toEqual([0, 1]);
+    expect(all.evictions).toBe(2);
+  });
+
+  test("serve those that wait by turns between connections", () => {
+    const { budget: all } = budget();
+    const shares = Array.from({ length: 6 }, () => all.take({}, 900));
+    for (const share of shares) share?.send(answer(900), nothing);
+    const served: string[] = [];
+    const [a, b] = [{}, {}];
+    for (const name of ["a1", "a2", "a3"]) all.whenNotFull(a, () => served.push(name));
+    const giveUp = all.whenNotFull(b, () => served.push("b1"));
+    all.whenNotFull(b, () => served.push("b2"));
+    giveUp();
+    for (const share of shares) share?.release();
+    expect(served).toEqual(["a1", "b2", "a2", "a3"]);
+  });
+
+  test("never hold more than their bound: the connection that holds most loses its largest", () => {
+    const { budget: all } = budget();
+    const evicted: string[] = [];
+    const large = {};
+    for (const bytes of [300, 400]) {
+      all.force(large).send(answer(bytes), () => evicted.push(`large ${bytes}`));
+    }
+    for (let i = 0; i < 15; i++) all.force({}).send(answer(500), () => evicted.push("other"));
+    expect(all.bytes).toBeLessThanOrEqual(10_000);
+    expect(evicted).toEqual(["large 400"]);
+  });
+});

@@ -1,0 +1,191 @@
+import { status } from "@grpc/grpc-js";
+import { describe, expect, test } from "vitest";
+import { listWatchService, writeService } from "../../../src/wire/services.ts";
+import { type RawCall, RawConnection } from "../http2/raw-connection.ts";
+import { type Served, serveThings } from "../served.ts";
+
+const resource = "things";
+const { List, Get, Watch } = listWatchService;
+const { Put } = writeService;
+const mebibyte = 1024 ** 2;
+
+/** 8 objects of 500 kB: one page. */
+async function serveLarge(limits = {}): Promise<Served> {
+  const served = await serveThings({ server: { limits } });
+  for (let i = 0; i < 8; i++) {
+    await served.storage.put({ key: `k${i}`, value: Buffer.alloc(500_000, i) });
+  }
+  await served.client.list({ resource });
+  return served;
+}
+
+/** Resolves when so many calls have come after the first List, and the server has done what it can for them. */
+async function settled({ recorder, server }: Served, calls: number): Promise<void> {
+  await recorder.untilStarted(1 + calls);
+  for (let before = -1; before !== recorder.sentMessages + server.stats().unsent.bytes; ) {
+    before = recorder.sentMessages + server.stats().unsent.bytes;
+    for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+function list(prefix = ""): Buffer {
+  return List.requestSerialize({ resource, prefix });
+}
+
+describe("Answers for a client that takes nothing", () => {
+  test.each([
+    ["List of one object", List.path, list("k1"), 500_000],
+    ["List of a whole page", List.path, list(), 4_000_000],
+    ["Get", Get.path, Get.requestSerialize({ resource, key: "k1" }), 500_000],
+  ])(
+    "are built up to 16 MiB for a connection; then its next %s waits",
+    async (_, path, request, bytes) => {
+      const served = await serveLarge();
+      const raw = new RawConnection(served.server.port, 0);
+      const before = served.recorder.sentMessages;
+      for (let i = 0; i < 300; i++) raw.call(path, request);
+      await settled(served, 300);
+      const built = served.recorder.sentMessages - before;
+      expect(built).toBeGreaterThan((8 * mebibyte) / bytes);
+      expect(built).toBeLessThan((20 * mebibyte) / bytes);
+      raw.session.destroy();
+      while (served.server.stats().unsent.bytes > 0)
+        await new Promise((resolve) => setImmediate(resolve));
+      expect(served.recorder.logged).toEqual([]);
+    },
+  );
+
+  test("hold up no other connection", async () => {
+    const served = await serveLarge();
+    const raw = new RawConnection(served.server.port, 0);
+    for (let i = 0; i < 50; i++) raw.call(List.path, list());
+    await settled(served, 50);
+    expect((await served.client.list({ resource })).items).toHaveLength(8);
+    raw.session.destroy();
+  });
+
+  test("are all taken in the end, if it reads on", async () => {
+    const served = await serveLarge();
+    const raw = new RawConnection(served.server.port, 0);
+    const calls = Array.from({ length: 20 }, () => raw.call(List.path, list()));
+    await settled(served, 20);
+    raw.session.settings({ initialWindowSize: mebibyte });
+    const ends = await Promise.all(calls.map((call) => call.drain().ended));
+    expect(new Set(ends.map(({ code }) => code))).toEqual(new Set([status.OK]));
+    expect(served.server.stats().unsent.bytes).toBe(0);
+  });
+
+  test("leave its writes waiting, of which nothing is done", async () => {
+    const served = await serveLarge();
+    const raw = new RawConnection(served.server.port, 0);
+    for (let i = 0; i < 5; i++) raw.call(List.path, list());
+    await settled(served, 5);
+    const value = Buffer.alloc(1_000_000);
+    const puts = Array.from({ length: 20 }, () =>
+      raw.call(Put.path, Put.requestSerialize({ resource, key: "new", value })),
+    );
+    // Of what waits there are 16 MiB at the most as well; the rest is refused.
+    const refused = await Promise.race(puts.map((call) => call.drain().ended));
+    expect(refused.code).toBe(status.RESOURCE_EXHAUSTED);
+    expect(refused.message).toMatch(/Nothing was done/);
+    raw.session.destroy();
+    expect((await served.client.list({ resource })).items).toHaveLength(8);
+  });
+
+  test("are reset after a minute, and what waits behind them gets their room", async () => {
+    const served = await serveLarge();
+    const raw = new RawConnection(served.server.port, 0);
+    for (let i = 0; i < 4; i++) raw.call(List.path, list());
+    await settled(served, 4);
+    served.clock.advance(30_000);
+    const waiting = raw.call(List.path, list());
+    await settled(served, 5);
+    served.clock.advance(30_000);
+    await settled(served, 5);
+    raw.session.settings({ initialWindowSize: 10 * mebibyte });
+    expect((await waiting.drain().ended).code).toBe(status.OK);
+  });
+
+  test("end with SLOW_CONSUMER what has waited behind them for a minute", async () => {
+    const served = await serveLarge();
+    const raw = new RawConnection(served.server.port, 0);
+    const built = Array.from({ length: 4 }, () => raw.call(List.path, list()));
+    const waiting = Array.from({ length: 2 }, () => raw.call(List.path, list()));
+    await settled(served, 6);
+    const before = served.recorder.sentMessages;
+    served.clock.advance(59_999);
+    await settled(served, 6);
+    expect([...built, ...waiting].filter(({ stream }) => stream.closed)).toEqual([]);
+    served.clock.advance(1);
+    for (const call of waiting) {
+      const { code, message } = await call.drain().ended;
+      expect(code).toBe(status.RESOURCE_EXHAUSTED);
+      expect(message).toMatch(/^The client has not accepted.*for 60 s.*Nothing was done/);
+    }
+    for (const call of built) expect((await call.drain().ended).code).toBeUndefined();
+    expect(served.recorder.sentMessages).toBe(before);
+  });
+});
+
+describe("Many connections that take nothing", () => {
+  const limits = { maxUnsentBytes: 5_000_000, maxUnsentBytesPerConnection: 1_000_000 };
+
+  /** 8 clients that have 500 kB each, of as many objects: together more than half of the bound. */
+  async function stalled(served: Served): Promise<RawCall[]> {
+    const calls = Array.from({ length: 8 }, (_, i) =>
+      new RawConnection(served.server.port, 0).call(List.path, list(`k${i}`)),
+    );
+    await settled(served, 8);
+    return calls;
+  }
+
+  test("hold up others until it is seen that they take nothing, and lose their answers then", async () => {
+    const served = await serveLarge(limits);
+    const calls = await stalled(served);
+    expect(served.server.stats().unsent.bytes).toBeGreaterThan(2_500_000);
+    expect(served.server.stats().unsent.bytes).toBeLessThan(3_100_000);
+    const honest = served.client.list({ resource, prefix: "k7" });
+    await settled(served, 9);
+    served.clock.advance(9_000);
+    await settled(served, 9);
+    expect(calls.filter((call) => call.stream.closed)).toEqual([]);
+    served.clock.advance(2_000);
+    expect((await honest).items).toHaveLength(1);
+    expect((await Promise.race(calls.map((call) => call.ended))).code).toBeUndefined();
+  });
+
+  test("that have the same sent to them share it", async () => {
+    const served = await serveLarge(limits);
+    for (let i = 0; i < 20; i++) {
+      new RawConnection(served.server.port, 0).call(List.path, list("k1"));
+    }
+    await settled(served, 20);
+    expect(served.recorder.sentMessages).toBe(21);
+    expect(served.server.stats().unsent.bytes).toBeLessThan(600_000);
+  });
+});
+
+describe("Watches of a client that takes nothing", () => {
+  test("have frames built up to 16 MiB for a connection; the others are not read", async () => {
+    const served = await serveLarge();
+    const raw = new RawConnection(served.server.port, 0);
+    const before = served.recorder.sentMessages;
+    const request = Watch.requestSerialize({ resource, prefix: "k1", send_initial_events: true });
+    const calls = Array.from({ length: 100 }, () => raw.call(Watch.path, request));
+    await settled(served, 100);
+    // Of each the empty first response, which the window of 0 stops.
+    expect(served.recorder.sentMessages - before).toBe(100);
+    raw.session.settings({ initialWindowSize: 100 });
+    await settled(served, 100);
+    const states = served.recorder.sentMessages - before - 100;
+    expect(states).toBeGreaterThan(30);
+    expect(states).toBeLessThan(36);
+    raw.session.settings({ initialWindowSize: mebibyte });
+    for (const call of calls) {
+      const messages = call.messages();
+      await messages.next();
+      const { value } = await messages.next();
+      expect(Watch.responseDeserialize(value).events).toHaveLength(1);
+    }
+  });
+});

@@ -1,0 +1,104 @@
+import { status } from "@grpc/grpc-js";
+import { expect, test } from "vitest";
+import type { CacheGetRequest, CacheListRequest } from "../../../src/cacher/request/request.ts";
+import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
+import { JsonCodec } from "../../../src/codec/json-codec.ts";
+import type { GetResult, ListResult } from "../../../src/storage/storage.ts";
+import { listWatchService } from "../../../src/wire/services.ts";
+import { silent } from "../../cacher/cached-store.ts";
+import { heldBytes } from "../../heap.ts";
+import { RawConnection } from "../http2/raw-connection.ts";
+import { serveThings } from "../served.ts";
+import { ManualTimers } from "./manual-timers.ts";
+
+const { Get, List, Watch } = listWatchService;
+const resource = "things";
+const mebibyte = 1024 ** 2;
+
+/** Serves `things`, whose store does not say how far it has got: linearizable reads wait. */
+async function serveWithSilentStore() {
+  const attributes = new AttributeReader(new JsonCodec(), new ManualTimers(), silent);
+  const served = await serveThings({ cacher: { attributes } });
+  await served.storage.put({ key: "a", value: Buffer.from("{}") });
+  await served.client.list({ resource });
+  const { cacher } = served;
+  const waiting: (() => void)[] = [];
+  /** Reads wait as they do for a store, which is before they are admitted. */
+  const afterStore = async <Request extends CacheGetRequest | CacheListRequest, Result>(
+    request: Request,
+    read: (request: Request) => Promise<Result>,
+  ): Promise<Result> => {
+    const { signal } = request;
+    if (request.at.match === "LINEARIZABLE") {
+      await new Promise<void>((resolve, reject) => {
+        waiting.push(resolve);
+        signal?.addEventListener("abort", () => reject(signal.reason));
+      });
+    }
+    return read(request);
+  };
+  const get = cacher.get.bind(cacher);
+  const list = cacher.list.bind(cacher);
+  cacher.get = (request: CacheGetRequest): Promise<GetResult> => afterStore(request, get);
+  cacher.list = (request: CacheListRequest): Promise<ListResult> => afterStore(request, list);
+  const untilWaiting = async (count: number): Promise<void> => {
+    while (waiting.length < count) await new Promise((resolve) => setImmediate(resolve));
+  };
+  return { ...served, waiting, untilWaiting };
+}
+
+test("Reads that wait for the store hold up nothing else of their connection", async () => {
+  const { server, storage, waiting, untilWaiting } = await serveWithSilentStore();
+  const raw = new RawConnection(server.port);
+  const watch = raw.call(Watch.path, Watch.requestSerialize({ resource, after_revision: 1 }));
+  const responses = watch.messages();
+  await responses.next();
+  const count = 1_000;
+  const reads = Array.from({ length: count }, () =>
+    raw.call(Get.path, Get.requestSerialize({ resource, key: "a" })).drain(),
+  );
+  await untilWaiting(count);
+  const request = { resource, key: "a", revision_match: "REVISION_MATCH_ANY" } as const;
+  const other = await raw.call(Get.path, Get.requestSerialize(request)).drain().ended;
+  expect(other.code).toBe(status.OK);
+  await storage.put({ key: "b", value: Buffer.from("{}") });
+  await responses.next();
+  for (const resolve of waiting) resolve();
+  for (const read of reads) expect((await read.ended).code).toBe(status.OK);
+});
+
+test.each([
+  [
+    "selectors",
+    500,
+    List.path,
+    (i: number) => {
+      const terms = Array.from({ length: 1_000 }, (_, j) => `k${j}=${i}-`.padEnd(60, "v"));
+      return List.requestSerialize({ resource, label_selector: terms.join() });
+    },
+  ],
+  [
+    "keys",
+    100,
+    Get.path,
+    (i: number) => Get.requestSerialize({ resource, key: `${i}/`.padEnd(mebibyte, "x") }),
+  ],
+])(
+  "Of what reads that wait have asked for, here large %s, 32 MiB are kept for a connection",
+  async (_name, count, path, message) => {
+    const { server, recorder } = await serveWithSilentStore();
+    const raw = new RawConnection(server.port);
+    const before = heldBytes();
+    const calls = Array.from({ length: count }, (_, i) => raw.call(path, message(i)).drain());
+    const refused = await Promise.any(calls.map((call) => call.ended));
+    expect(refused).toMatchObject({ code: status.RESOURCE_EXHAUSTED });
+    await recorder.untilStarted(1 + count);
+    const other = new RawConnection(server.port);
+    const request = { resource, key: "a", revision_match: "REVISION_MATCH_ANY" } as const;
+    const answered = await other.call(Get.path, Get.requestSerialize(request)).drain().ended;
+    expect(answered.code).toBe(status.OK);
+    // Those that are on their way have up to 16 MiB, and clients are in this process as well.
+    expect(heldBytes() - before).toBeLessThan(96 * mebibyte);
+    expect(recorder.logged).toEqual([]);
+  },
+);

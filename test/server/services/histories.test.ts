@@ -1,0 +1,166 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { describe, expect, test } from "vitest";
+import { upstreamUnavailable, type WatchFanoutError } from "../../../src/base/errors.ts";
+import { MemoryWatch } from "../../../src/storage/memory/memory-watch.ts";
+import { startReady } from "../../cacher/ready.ts";
+import { put } from "../putting.ts";
+import { type Served, serveThings } from "../served.ts";
+
+const resource = "things";
+
+/** How a call with this history id ends, for each method. */
+const calls: readonly [string, (served: Served, history_id: string) => Promise<unknown>][] = [
+  ["Get", ({ client }, history_id) => client.get({ resource, key: "a", history_id })],
+  ["List", ({ client }, history_id) => client.list({ resource, history_id })],
+  [
+    "Watch from now",
+    async ({ client }, history_id) => {
+      const watching = client.watch({ resource, history_id });
+      const first = await Promise.race([watching.next(), watching.ended.then(rejected)]);
+      watching.cancel();
+      return first;
+    },
+  ],
+  [
+    "Watch with the state first",
+    async ({ client }, history_id) => {
+      const watching = client.watch({ resource, history_id, send_initial_events: true });
+      const first = await Promise.race([watching.next(), watching.ended.then(rejected)]);
+      watching.cancel();
+      return first;
+    },
+  ],
+  [
+    "Put",
+    ({ client }, history_id) =>
+      client.put({ resource, key: "a", value: Buffer.from("2"), history_id }),
+  ],
+  ["Delete", ({ client }, history_id) => client.delete({ resource, key: "a", history_id })],
+];
+
+function rejected(error: WatchFanoutError): never {
+  throw error;
+}
+
+describe("The history", () => {
+  test.each(calls)(
+    "%s takes the id of the one that is, and answers with it",
+    async (_name, make) => {
+      const served = await serveThings();
+      await put(served.storage, "a", "1");
+      const historyId = await served.storage.historyId();
+      expect(historyId).not.toBe("");
+      expect(await make(served, historyId)).toMatchObject({ history_id: historyId });
+    },
+  );
+
+  test.each(calls)("%s of another is HISTORY_CHANGED, and nothing is done", async (_name, make) => {
+    const served = await serveThings();
+    const revision = await put(served.storage, "a", "1");
+    const historyId = await served.storage.historyId();
+    await expect(make(served, "another")).rejects.toMatchObject({
+      reason: "HISTORY_CHANGED",
+      metadata: { history_id: historyId },
+    });
+    expect(await served.storage.currentRevision()).toBe(revision);
+  });
+
+  test("comes with the first response of a stream, and only with that", async () => {
+    const { client, storage } = await serveThings();
+    const watching = client.watch({ resource, send_initial_events: true });
+    const ids = [await watching.next(), await watching.next()].map(({ history_id }) => history_id);
+    expect(ids).toEqual([await storage.historyId(), ""]);
+    watching.cancel();
+  });
+
+  test("that changes ends every stream, and makes old page tokens and revisions HISTORY_CHANGED", async () => {
+    const { cacher, client, clock, storage } = await serveThings({ start: false });
+    const upstream: MemoryWatch[] = [];
+    const watch = storage.watch.bind(storage);
+    storage.watch = (request) => {
+      const stream = watch(request);
+      if (stream instanceof MemoryWatch) upstream.push(stream);
+      return stream;
+    };
+    await startReady(cacher);
+    await put(storage, "a", "1");
+    await put(storage, "b", "1");
+    const old = await storage.historyId();
+    const { next_page_token: page_token } = await client.list({ resource, page_size: 1 });
+    const watching = client.watch({ resource });
+    await watching.next();
+    const anew = await storage.renewHistory(old);
+    expect(anew).not.toBe(old);
+    // The upstream watch breaks, as it does when etcd is restored.
+    for (const stream of upstream) stream.end(upstreamUnavailable("The store went away."));
+    while (cacher.currentHistoryId !== anew) {
+      clock.advance(100);
+      await nextTurn();
+    }
+    expect(await watching.ended).toMatchObject({
+      reason: "HISTORY_CHANGED",
+      metadata: { history_id: anew },
+    });
+    await expect(client.list({ resource, page_size: 1, page_token })).rejects.toMatchObject({
+      reason: "HISTORY_CHANGED",
+    });
+    expect(await client.list({ resource })).toMatchObject({ history_id: anew });
+  });
+});
+
+describe("A Put with a ttl", () => {
+  test("attaches the object to a lease of its own, of whole seconds, and it goes when that ends", async () => {
+    const { client, clock } = await serveThings();
+    const value = Buffer.from("1");
+    const ttl = { seconds: 2, nanos: 500_000_000 };
+    const { object } = await client.put({ resource, key: "a", value, ttl });
+    expect(object?.lease).not.toBe("0");
+    const watching = client.watch({ resource, after_revision: object?.mod_revision ?? "" });
+    await watching.next();
+    clock.advance(2_999);
+    expect(await client.get({ resource, key: "a" })).toMatchObject({ object });
+    clock.advance(1);
+    const { events } = await watching.next();
+    expect(events).toMatchObject([{ type: "EVENT_TYPE_DELETED", object: { key: "a", value } }]);
+    watching.cancel();
+  });
+
+  test.each([
+    ["of nothing", { ttl: { seconds: 0 } }],
+    ["that is negative", { ttl: { seconds: -1 } }],
+    ["beyond what etcd takes", { ttl: { seconds: 9_000_000_001 } }],
+    ["and a lease", { ttl: { seconds: 1 }, lease: "7" }],
+  ])("%s is refused", async (_what, fields) => {
+    const { client, storage } = await serveThings();
+    await expect(client.put({ resource, key: "a", ...fields })).rejects.toMatchObject({
+      reason: "INVALID_REQUEST",
+      field: "ttl",
+    });
+    expect(await storage.currentRevision()).toBe(1);
+  });
+});
+
+describe("A watch that reaches its maximum age", () => {
+  test("ends as DRAINING after a last bookmark, sooner or later by chance", async () => {
+    const limits = { maxStreamAgeMs: 100_000 };
+    for (const [random, before, until] of [
+      [0, 79_000, 1_500],
+      [0.999, 99_000, 1_500],
+    ] as const) {
+      const served = await serveThings({ server: { limits, random: () => random } });
+      const { client, clock, storage } = served;
+      const watching = client.watch({ resource, key: "a" });
+      await watching.next();
+      const revision = await put(storage, "b", "1");
+      expect(await client.get({ resource, key: "b" })).toMatchObject({ revision: `${revision}` });
+      clock.advance(before);
+      const bookmark = watching.next();
+      clock.advance(until);
+      expect(await bookmark).toMatchObject({ revision: `${revision}`, events: [] });
+      expect(await watching.ended).toMatchObject({
+        reason: "DRAINING",
+        metadata: { resume_revision: `${revision}` },
+      });
+    }
+  });
+});

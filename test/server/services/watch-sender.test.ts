@@ -1,0 +1,108 @@
+import { expect, test } from "vitest";
+import { tooMuchAskedFor } from "../../../src/base/errors.ts";
+import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
+import type { ServerCall } from "../../../src/server/calls/server-call.ts";
+import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
+import { BytePool } from "../../../src/server/limits/byte-pool.ts";
+import { OpenStreams } from "../../../src/server/limits/open-streams.ts";
+import { SendBudget } from "../../../src/server/limits/send-budget.ts";
+import { SendPatrol } from "../../../src/server/limits/stall-detector.ts";
+import { WatchSender } from "../../../src/server/services/watch-sender.ts";
+import type { WireStatus } from "../../../src/wire/errors.ts";
+import type { FrameParts } from "../../../src/wire/frame-parts.ts";
+import { CachedStore, silent } from "../../cacher/cached-store.ts";
+
+/** A call whose client accepts what it was sent when it is told to. */
+class SlowCall implements ServerCall {
+  readonly connection = this;
+  readonly requestBytes = 0;
+  readonly deadline = undefined;
+  readonly isOver = false;
+  readonly sizes: number[] = [];
+  ended: WireStatus | undefined;
+  #accept: () => void = () => {};
+
+  onOver(): void {}
+
+  send(frame: Uint8Array, onAccepted: () => void): void {
+    this.sizes.push(frame.byteLength);
+    this.#accept = onAccepted;
+  }
+
+  accept(): void {
+    this.#accept();
+  }
+
+  answer(): FrameParts {
+    return [];
+  }
+
+  onClosed(): void {}
+
+  reset(): void {}
+
+  end(status: WireStatus): void {
+    this.ended = status;
+  }
+}
+
+const kept = new BytePool({ maxBytes: 0, maxBytesPerOwner: 0 });
+const tooMuchKept = () => tooMuchAskedFor(0);
+const mebibyte = 2 ** 20;
+const keys = Array.from({ length: 16 }, (_, i) => `k${i}`);
+
+test.each([
+  ["goes on for as long as its client accepts something within the stall timeout", 25_000, false],
+  ["ends as SLOW_CONSUMER when its client accepts nothing for so long", 61_000, true],
+])("A watch whose one revision is of many frames %s", async (_what, acceptsEveryMs, isEnded) => {
+  const cached = await CachedStore.ready({ consistencyIntervalMs: 0 });
+  const { cacher, clock } = cached;
+  for (const key of keys) await cached.write([key, "x".repeat(mebibyte)]);
+  const watch = cacher.watch({
+    scope: { prefix: "" },
+    afterRevision: undefined,
+    withPrevious: true,
+  });
+  const call = new SlowCall();
+  await clock.settle();
+  new WatchSender(call, watch, cacher, {
+    resources: new Map(),
+    clock,
+    logger: silent,
+    observer: undefined,
+    endFlushMs: 1_000,
+    // Longer than the stall timeout, which is the Cacher's to look after.
+    responseFlushMs: 120_000,
+    requestMs: 1_000,
+    maxRequestBytes: mebibyte,
+    requestPool: new BytePool({ maxBytes: mebibyte, maxBytesPerOwner: mebibyte }),
+    maxUnreadBytesPerConnection: mebibyte,
+    sendBudget: new SendBudget(clock, { maxBytes: 2 ** 30, maxBytesPerConnection: 2 ** 30 }),
+    patrol: new SendPatrol(clock, 120_000),
+    streams: new OpenStreams(1),
+    openings: new StreamOpenings(new TimeSliceScheduler(clock), kept, tooMuchKept),
+    selecting: new TimeSliceScheduler(clock),
+    kept,
+    tooMuchKept,
+    maxStreamAgeMs: 0,
+    random: () => 0,
+  }).start(0);
+  call.accept();
+  await cached.write(...keys.map((key) => [key, null] as const));
+  // So that something waits behind it.
+  await cached.write(["later", "1"]);
+  for (let accepted = 0; accepted < 5 && call.ended === undefined; accepted++) {
+    await clock.elapse(acceptsEveryMs);
+    call.accept();
+    await clock.settle();
+  }
+  if (isEnded) {
+    expect(call.ended?.details).toContain("Nothing was taken from the stream for 60 s.");
+  } else {
+    expect(call.ended).toBeUndefined();
+    expect(call.sizes.filter((bytes) => bytes > mebibyte).length).toBeGreaterThan(3);
+    expect(watch.state).toBe("live");
+    expect(watch.position).toBe(keys.length + 3);
+  }
+  watch.close();
+});

@@ -1,0 +1,103 @@
+import { describe, expect, test } from "vitest";
+import { WatchBatch } from "../../../../src/model/event.ts";
+import { ConfirmedQueue } from "../../../../src/storage/etcd/watch/compaction-guard.ts";
+
+/** A queue whose questions are answered by hand, and what it told. */
+function open() {
+  const asked: { revision: number; answer: PromiseWithResolvers<boolean> }[] = [];
+  const told: string[] = [];
+  const queue = new ConfirmedQueue({
+    isKept: (revision) => {
+      const answer = Promise.withResolvers<boolean>();
+      asked.push({ revision, answer });
+      return answer.promise;
+    },
+    onReadable: () => told.push("readable"),
+    onLost: (after) => told.push(`lost after ${after}`),
+    onError: (error) => told.push(String(error)),
+  });
+  const read = (): (number | undefined)[] => {
+    const revisions: (number | undefined)[] = [];
+    for (let batch = queue.shift(); batch !== undefined; batch = queue.shift()) {
+      revisions.push(batch.revision);
+    }
+    return revisions;
+  };
+  const answer = async (index: number, isKept: boolean): Promise<void> => {
+    asked[index]?.answer.resolve(isKept);
+    await new Promise((resolve) => setImmediate(resolve));
+  };
+  return { queue, asked, told, read, answer };
+}
+
+function batch(revision: number): WatchBatch {
+  return new WatchBatch(revision, []);
+}
+
+describe("What came of a watch", () => {
+  test("can be read at once where it is no history, or all of it", () => {
+    const { queue, asked, told, read } = open();
+    queue.push(batch(5), 4, false);
+    queue.push(batch(6), 0, true);
+    expect(read()).toEqual([5, 6]);
+    expect(asked).toEqual([]);
+    expect(told).toEqual(["readable", "readable"]);
+  });
+
+  test("is withheld as long as it is not certain that what it follows is kept", async () => {
+    const { queue, asked, told, read, answer } = open();
+    queue.push(batch(1_004), 4, true);
+    expect([queue.isEmpty, read()]).toEqual([true, []]);
+    expect(asked.map(({ revision }) => revision)).toEqual([4]);
+    await answer(0, true);
+    expect(told).toEqual(["readable"]);
+    expect(read()).toEqual([1_004]);
+  });
+
+  test("is confirmed by one question for all that came before that was asked, and another for the rest", async () => {
+    const { queue, asked, read, answer } = open();
+    queue.push(batch(1_004), 4, true);
+    queue.push(batch(2_004), 1_004, true);
+    queue.push(batch(2_005), 2_004, false);
+    await answer(0, true);
+    // What came while the question was under way may be younger than the answer.
+    expect(read()).toEqual([1_004]);
+    expect(asked.map(({ revision }) => revision)).toEqual([4, 1_004]);
+    await answer(1, true);
+    expect(read()).toEqual([2_004, 2_005]);
+    queue.push(batch(2_006), 2_005, false);
+    expect(read()).toEqual([2_006]);
+    expect(asked).toHaveLength(2);
+  });
+
+  test("is lost from the first batch on whose revision before it is compacted", async () => {
+    const { queue, told, read, answer } = open();
+    queue.push(batch(1_004), 4, true);
+    await answer(0, true);
+    queue.push(batch(2_004), 1_004, true);
+    await answer(1, false);
+    expect(told).toEqual(["readable", "lost after 1004"]);
+    expect(read()).toEqual([1_004]);
+  });
+
+  test("is dropped when the watch ends, unless it could be read already", async () => {
+    const { queue, told, read, answer } = open();
+    queue.push(batch(5), 4, false);
+    queue.push(batch(6), 5, true);
+    queue.close();
+    await answer(0, false);
+    expect(told).toEqual(["readable"]);
+    expect(read()).toEqual([5]);
+  });
+
+  test("ends with what went wrong with the question, unless it has ended before", async () => {
+    for (const closed of [false, true]) {
+      const { queue, asked, told } = open();
+      queue.push(batch(5), 4, true);
+      if (closed) queue.clear();
+      asked[0]?.answer.reject(new Error("gone"));
+      await new Promise((resolve) => setImmediate(resolve));
+      expect(told).toEqual(closed ? [] : ["Error: gone"]);
+    }
+  });
+});

@@ -1,0 +1,202 @@
+import { status } from "@grpc/grpc-js";
+import { afterEach, describe, expect, test } from "vitest";
+import type { TimeSliceScheduler } from "../../../../src/base/time-slices.ts";
+import type { EtcdClientOptions } from "../../../../src/storage/etcd/client/etcd-client.ts";
+import { EtcdStorage } from "../../../../src/storage/etcd/etcd-storage.ts";
+import type { WatchRequest } from "../../../../src/storage/storage.ts";
+import { StreamReader } from "../../conformance/stream-reader.ts";
+import { type Script, type ScriptedWatch, startScriptedEtcd } from "../scripted-etcd.ts";
+import { clientOf } from "../source.ts";
+
+const closings: (() => Promise<void>)[] = [];
+
+afterEach(async () => {
+  for (const close of closings.splice(0)) await close();
+});
+
+/** A watch after revision 10 of an etcd that answers the watches with these scripts, in turn. */
+async function watch(
+  scripts: readonly ((stream: ScriptedWatch) => void)[],
+  range: Script["range"] = () => 50,
+  options: Partial<EtcdClientOptions & WatchRequest> & { readonly together?: number } = {},
+): Promise<{ reader: StreamReader; storage: EtcdStorage; starts: number[] }> {
+  const starts: number[] = [];
+  const etcd = await startScriptedEtcd({
+    range,
+    watch: (stream) => {
+      const script = scripts[Math.min(starts.length, scripts.length - 1)];
+      starts.push(stream.startRevision);
+      stream.send({ created: true, header: { revision: 50 } });
+      script?.(stream);
+    },
+  });
+  const client = clientOf(etcd, options);
+  if (options.together !== undefined) takeTogether(client.slices, options.together);
+  const storage = new EtcdStorage(client, { prefix: "p/" });
+  closings.push(async () => {
+    await storage.close();
+    await client.close();
+    etcd.close();
+  });
+  const { upTo } = options;
+  const everything = { scope: { prefix: "" }, withPrevious: true };
+  const request: WatchRequest = { ...everything, afterRevision: 10, upTo };
+  return { reader: new StreamReader(storage, request), storage, starts };
+}
+
+/** The first so many pieces of work begin when all of them have come, as on a machine that is busy. */
+function takeTogether(slices: TimeSliceScheduler, count: number): void {
+  const run = slices.run.bind(slices);
+  const held: (() => void)[] = [];
+  slices.run = (owner, work, signal) => {
+    return new Promise((resolve, reject) => {
+      held.push(() => void run(owner, work, signal).then(resolve, reject));
+      if (held.length < count) return;
+      slices.run = run;
+      for (const begin of held) begin();
+    });
+  };
+}
+
+/** `p/KEY` at a revision, created at 5. */
+function kv(key: string, revision: number, value: string): object {
+  return {
+    key: Buffer.from(`p/${key}`),
+    value: Buffer.from(value),
+    create_revision: 5,
+    mod_revision: revision,
+    version: revision - 4,
+  };
+}
+
+function events(...events: readonly object[]): (stream: ScriptedWatch) => void {
+  return (stream) => stream.send({ header: { revision: 50 }, events });
+}
+
+const incomplete = { type: "Put", kv: kv("a", 12, "new") };
+const complete = { ...incomplete, prev_kv: kv("a", 11, "old") };
+const compactedError = {
+  code: status.OUT_OF_RANGE,
+  details: "etcdserver: mvcc: required revision has been compacted",
+};
+const canceledAt = (revision: number) => (stream: ScriptedWatch) =>
+  stream.send({ header: { revision: 50 }, canceled: true, compact_revision: revision });
+
+describe("an event without the object before, which etcd should have sent with it", () => {
+  test("is asked for once more, and the reader notices nothing", async () => {
+    const { reader, starts } = await watch([events(incomplete), events(complete)]);
+    const [event] = await reader.through(12);
+    expect(event).toMatchObject({
+      type: "MODIFIED",
+      object: { value: "new" },
+      previous: { value: "old" },
+    });
+    expect(reader.events.length).toBe(1);
+    expect(starts).toEqual([11, 11]);
+  });
+
+  test("is asked for from where all had come before", async () => {
+    const first = { type: "Put", kv: kv("b", 11, "1"), prev_kv: kv("b", 9, "0") };
+    const { reader, starts } = await watch([
+      (stream) => {
+        events(first)(stream);
+        events(incomplete)(stream);
+      },
+      events(complete),
+    ]);
+    const told = await reader.through(12);
+    expect(told.map(({ key, revision }) => [key, revision])).toEqual([
+      ["b", 11],
+      ["a", 12],
+    ]);
+    expect(starts).toEqual([11, 12]);
+  });
+
+  test("is not skipped where what follows of the past has come before it was looked at", async () => {
+    const last = { type: "Put", kv: kv("b", 14, "1"), prev_kv: kv("b", 9, "0") };
+    const { reader, starts } = await watch(
+      [
+        (stream) => {
+          events(incomplete)(stream);
+          events(last)(stream);
+        },
+        events(complete, last),
+      ],
+      undefined,
+      { upTo: 14, together: 2 },
+    );
+    const told = await reader.through(14);
+    expect(told.map(({ key, revision }) => [key, revision])).toEqual([
+      ["a", 12],
+      ["b", 14],
+    ]);
+    expect(starts).toEqual([11, 11]);
+  });
+
+  test("does not lose the question how far the watch has come", async () => {
+    const { reader, storage } = await watch([
+      events(incomplete),
+      (stream) => {
+        stream.onProgressRequest = () => {
+          events(complete)(stream);
+          stream.send({ header: { revision: 40 }, watch_id: -1 });
+        };
+      },
+    ]);
+    storage.requestProgress();
+    expect((await reader.through(40)).length).toBe(1);
+  });
+
+  test("ends the stream if it is left out every time", async () => {
+    const { reader, starts } = await watch([events(incomplete)]);
+    expect(await reader.end()).toMatchObject({
+      reason: "UPSTREAM_UNAVAILABLE",
+      message: expect.stringContaining("leaving out what objects were before"),
+    });
+    expect(starts).toEqual([11, 11, 11, 11]);
+    expect(reader.events).toEqual([]);
+  });
+
+  const oldest: [string, number, string | undefined][] = [
+    ["and says from where on", 30, "30"],
+    ["and does not name as the oldest what a member that is behind has", 7, undefined],
+  ];
+  for (const [name, compactRevision, told] of oldest) {
+    test(`is REVISION_TOO_OLD if it has been compacted, ${name}`, async () => {
+      const answers = [50, compactedError];
+      const { reader } = await watch(
+        [events(incomplete), canceledAt(compactRevision)],
+        () => answers.shift() ?? compactedError,
+      );
+      const end = await reader.end();
+      expect(end).toMatchObject({ reason: "REVISION_TOO_OLD" });
+      expect(end).toHaveProperty("metadata", {
+        requested_revision: "10",
+        ...(told === undefined ? {} : { oldest_revision: told }),
+      });
+    });
+  }
+});
+
+describe("an answer about the past that is larger than is held of one", () => {
+  const large = {
+    type: "Put",
+    kv: { ...kv("a", 12, "1"), value: Buffer.alloc(70_000), create_revision: 12 },
+  };
+
+  test("ends the watch, as history that this way is not to be had", async () => {
+    const { reader } = await watch([events(large)], undefined, {
+      upTo: 14,
+      pastAnswerBytes: 65_536,
+    });
+    expect(await reader.end()).toMatchObject({
+      reason: "HISTORY_LOST",
+      message: expect.stringContaining("more than is held of one answer"),
+    });
+  });
+
+  test("is taken by a watch that goes on", async () => {
+    const { reader } = await watch([events(large)], undefined, { pastAnswerBytes: 65_536 });
+    expect(await reader.through(12)).toMatchObject([{ key: "a", revision: 12 }]);
+  });
+});
