@@ -152,7 +152,7 @@ class Bed {
   /** Lists, a page of each listing by turns, and writes in between. */
   async run({ listings, writes, pages: count }: Plan, pageSize: number): Promise<Spent> {
     const spent = new Spent();
-    const listed: Listing[] = Array.from({ length: listings }, () => new Listing());
+    const listed: ParsedList[] = Array.from({ length: listings }, () => new ParsedList());
     for (let page = 0; page < count; page++) {
       for (const listing of listed) {
         await this.#page(listing, pageSize, spent);
@@ -163,7 +163,7 @@ class Bed {
     return spent;
   }
 
-  async #page(listing: Listing, limit: number, spent: Spent): Promise<void> {
+  async #page(listing: ParsedList, limit: number, spent: Spent): Promise<void> {
     const { revision, startAfter } = listing;
     const before = performance.now();
     const result = await this.#cacher.list({
@@ -203,7 +203,7 @@ class Bed {
 }
 
 /** How far a listing has come. */
-class Listing {
+class ParsedList {
   revision = 0;
   startAfter: string | undefined;
   taken = 0;

@@ -157,8 +157,8 @@ async function filled({ admin }: Servers): Promise<number> {
   const until = performance.now() + maxFillMs;
   for (;;) {
     const metrics = await (await fetch(`${admin}/metrics`)).text();
-    const isOver = !/event_window_fill\{.*state="filling"\} 1/.test(metrics);
-    if (isOver) return Number(/^watch_fanout_history_events\{.*\} (\d+)/m.exec(metrics)?.[1]);
+    const isOver = !/event_window_backfill\{.*state="filling"\} 1/.test(metrics);
+    if (isOver) return Number(/^watch_fanout_event_window_events\{.*\} (\d+)/m.exec(metrics)?.[1]);
     if (performance.now() > until) throw new Error("The event window is not filled in time.");
     await delay(100);
   }

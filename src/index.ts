@@ -9,7 +9,7 @@
 export { type Clock, systemClock, type Timer } from "./base/clock.ts";
 export { hasReason, type Reason, WatchFanoutError } from "./base/errors.ts";
 export { Cacher } from "./cacher/cacher.ts";
-export type { FoldStats } from "./cacher/catch-up/coalesced-backlogs.ts";
+export type { CoalescingStats } from "./cacher/catch-up/coalesced-backlogs.ts";
 export { defaultWatcherBounds, type WatcherBounds } from "./cacher/dispatch/watcher-bounds.ts";
 export type { CacherOptions } from "./cacher/options.ts";
 export type {
@@ -19,8 +19,8 @@ export type {
   Delivery,
 } from "./cacher/request/request.ts";
 export type { Selection } from "./cacher/request/selection.ts";
-export { defaultHistoryBounds, type HistoryBounds } from "./cacher/state/event-window.ts";
-export type { WindowFillStats } from "./cacher/state/event-window-backfill.ts";
+export { defaultEventWindowBounds, type EventWindowBounds } from "./cacher/state/event-window.ts";
+export type { BackfillStats } from "./cacher/state/event-window-backfill.ts";
 export type { RetainedStats } from "./cacher/state/retained-snapshots.ts";
 export type { CacherStats } from "./cacher/stats.ts";
 export type { WatcherState } from "./cacher/watch/watcher-context.ts";
@@ -30,7 +30,7 @@ export { JsonCodec, type JsonCodecOptions } from "./codec/json-codec.ts";
 export { ProtobufCodec, type ProtobufCodecOptions } from "./codec/protobuf-codec.ts";
 export { type EventType, WatchBatch, WatchEvent } from "./model/event.ts";
 export { compareKeys } from "./model/key-order.ts";
-export { StoredObject, weight } from "./model/object.ts";
+export { estimatedBytes, StoredObject } from "./model/object.ts";
 export type { Predicate } from "./model/predicate.ts";
 export { Attributes } from "./selector/attributes.ts";
 export {

@@ -48,8 +48,8 @@ export function configurationPage(): string {
       `An element of ${code(fileKeyOf("resource"))} in the file is either the text \`NAME=PREFIX\` or a mapping:`,
     ),
     ...keyBullets("resource"),
-    paragraph(`The mapping ${code("history")} of a resource:`),
-    ...keyBullets("history"),
+    paragraph(`The mapping ${code("event-window")} of a resource:`),
+    ...keyBullets("event-window"),
   ].join("\n\n");
 }
 
@@ -79,7 +79,7 @@ function defaultOf(name: OptionName): string | undefined {
   return defaultHelp ?? (value === undefined ? undefined : code(value));
 }
 
-function keyBullets(owner: "resource" | "history"): readonly string[] {
+function keyBullets(owner: "resource" | "event-window"): readonly string[] {
   const schemas = Object.entries(schemasOf(owner));
   return [
     schemas

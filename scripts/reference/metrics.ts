@@ -15,7 +15,7 @@ import { StoredObject } from "../../src/model/object.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import {
   registerCacheMetrics,
-  registerLeftOutKeys,
+  registerSkippedKeys,
   registerUndecodableValues,
 } from "../../src/telemetry/cache-metrics.ts";
 import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
@@ -86,7 +86,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
   };
   const values = (meter: Meter): void => {
     registerUndecodableValues(meter, new Map([["a", { undecodable: 0 }]]));
-    registerLeftOutKeys(meter, new Map([["a", { leftOutKeys: 0 }]]));
+    registerSkippedKeys(meter, new Map([["a", { skippedKeys: 0 }]]));
   };
   const reads = (meter: Meter): void => {
     const upstream = { stats: () => ({ inFlight: 0, queued: 0, refused: 0 }) };
@@ -160,7 +160,7 @@ function recordClientMetrics(): void {
   };
   decodeTyped(new StoredObject("a", new Uint8Array(), 1, 1, 1, 0n), undecodable, "a");
   registerObjectCacheMetrics("a", { size: 0, watching: 0 });
-  const handlers = [{ name: "a", pending: 0, folded: 0 }];
+  const handlers = [{ name: "a", pending: 0, coalescedCount: 0 }];
   const informer = new InformerMetrics("a", () => ({
     ...{ objects: 0, pendingKeys: 0, relists: 0, reconnects: 0, rejected: 0, handlers },
   }));

@@ -157,7 +157,7 @@ export function tooManyStreams(limit: number): WatchFanoutError {
 }
 
 /** `limit` is how many bytes a server keeps of the requests of one connection's streams. */
-export function tooMuchAskedFor(limit: number): WatchFanoutError {
+export function tooManyRequestBytes(limit: number): WatchFanoutError {
   return new WatchFanoutError(
     "TOO_MANY_STREAMS",
     "The open streams and reads of this connection ask for keys, prefixes and selectors that take more than this server " +

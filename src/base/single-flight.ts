@@ -1,13 +1,13 @@
 import type { Clock } from "./clock.ts";
 
 /** How long a check is waited for before the next one begins all the same, in milliseconds. */
-const patienceMs = 1_000;
+const maxWaitMs = 1_000;
 
 /**
  * A check that is made as seldom as is right: callers share one, but never one that began before their call, as it
  * says nothing of what has happened since. However many call, no more than one at a time waits to begin.
  */
-export class SharedCheck {
+export class SingleFlightCheck {
   readonly #check: () => Promise<void>;
   readonly #clock: Clock;
   /** The check that the next one waits for. */
@@ -21,7 +21,7 @@ export class SharedCheck {
   }
 
   /** Rejects as the check does. */
-  make(): Promise<void> {
+  run(): Promise<void> {
     this.#next ??= Promise.withResolvers<void>();
     const { promise } = this.#next;
     if (this.#running === undefined) this.#begin();
@@ -33,17 +33,17 @@ export class SharedCheck {
     if (check === undefined) return;
     this.#next = undefined;
     this.#running = check;
-    const goOn = (): void => {
+    const startNext = (): void => {
       if (this.#running !== check) return;
       this.#running = undefined;
       this.#begin();
     };
-    const timer = this.#clock.setTimeout(goOn, patienceMs);
+    const timer = this.#clock.setTimeout(startNext, maxWaitMs);
     this.#check()
       .then(check.resolve, check.reject)
       .finally(() => {
         timer.cancel();
-        goOn();
+        startNext();
       });
   }
 }

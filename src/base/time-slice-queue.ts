@@ -5,7 +5,7 @@ import { EventLoopTurns, type TurnWorker } from "./event-loop-turns.ts";
 export type Steps = Generator<void, void, void>;
 
 /** Works through `steps` in the slices of the event loop's turns, and begins in what is left of this turn's. */
-export function inSlices(clock: Clock, steps: Steps): void {
+export function runInTimeSlices(clock: Clock, steps: Steps): void {
   const turns = EventLoopTurns.of(clock);
   const work = (until: number): boolean => {
     do if (steps.next().done === true) return false;
@@ -16,9 +16,9 @@ export function inSlices(clock: Clock, steps: Steps): void {
 }
 
 /** Someone who reads, and may have to wait until it is their turn. */
-export interface Pokable {
+export interface Notifiable {
   /** There may be something now. */
-  poke(): void;
+  notify(): void;
 }
 
 /**
@@ -27,11 +27,11 @@ export interface Pokable {
  * at once, and however much there is to do for each, others get their turn, and of half-done work there is
  * only one. Turns belong to work and to readers by turns, so that neither waits for all of the other.
  */
-export class SlicedQueue implements TurnWorker {
+export class TimeSliceQueue implements TurnWorker {
   readonly #clock: Clock;
   readonly #turns: EventLoopTurns;
   readonly #queue: Steps[] = [];
-  readonly #readers = new Set<Pokable>();
+  readonly #readers = new Set<Notifiable>();
   /** Whether this turn is the readers', and work only gets what they leave of it. */
   #isReaders = false;
   #isWorking = false;
@@ -70,7 +70,7 @@ export class SlicedQueue implements TurnWorker {
   }
 
   /** Pokes the reader, once, when it is its turn, which is not now. */
-  awaitTurn(reader: Pokable): void {
+  enqueue(reader: Notifiable): void {
     this.#readers.add(reader);
     this.#turns.schedule(this);
   }
@@ -111,7 +111,7 @@ export class SlicedQueue implements TurnWorker {
     this.#isWorking = true;
     this.#isFirst = true;
     try {
-      if (isReaders) this.#pokeNext();
+      if (isReaders) this.#notifyNext();
       else done = steps?.next().done;
     } finally {
       this.#isWorking = false;
@@ -120,10 +120,10 @@ export class SlicedQueue implements TurnWorker {
   }
 
   /** Who has to wait again does so behind all others. */
-  #pokeNext(): void {
+  #notifyNext(): void {
     for (const reader of this.#readers) {
       this.#readers.delete(reader);
-      reader.poke();
+      reader.notify();
       return;
     }
   }

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { WatchFanoutError } from "../base/errors.ts";
 import { TimeSliceScheduler } from "../base/time-slices.ts";
-import { FillTurns } from "../reflector/backfill/backfill-queue.ts";
+import { BackfillQueue } from "../reflector/backfill/backfill-queue.ts";
 import { Reflector } from "../reflector/reflector.ts";
 import type {
   DeleteRequest,
@@ -12,41 +12,41 @@ import type {
   WriteResult,
 } from "../storage/storage.ts";
 import { Snapshots } from "./catch-up/snapshots.ts";
-import { ConsistencyCheck } from "./consistency-checker.ts";
+import { ConsistencyChecker } from "./consistency-checker.ts";
 import { Dispatcher } from "./dispatch/dispatcher.ts";
 import { defaultWatcherBounds } from "./dispatch/watcher-bounds.ts";
-import { CachedReads } from "./freshness/cache-reader.ts";
-import { SharedRevision } from "./freshness/current-revision.ts";
+import { CacheReader } from "./freshness/cache-reader.ts";
+import { CurrentRevision } from "./freshness/current-revision.ts";
 import { Readiness } from "./freshness/readiness.ts";
 import { RevisionWaiters } from "./freshness/revision-waiters.ts";
 import { UpstreamLimiter } from "./freshness/upstream-limiter.ts";
-import { StoredReads } from "./freshness/upstream-reader.ts";
-import { StoredWrites } from "./freshness/upstream-writer.ts";
-import { Intake } from "./ingest.ts";
+import { UpstreamReader } from "./freshness/upstream-reader.ts";
+import { UpstreamWriter } from "./freshness/upstream-writer.ts";
+import { EventIngest } from "./ingest.ts";
 import { ListCache } from "./list/list-cache.ts";
-import { PageReads } from "./list/page-reader.ts";
+import { PageReader } from "./list/page-reader.ts";
 import type { CacherOptions } from "./options.ts";
-import { cacheWrong } from "./request/errors.ts";
-import { Attribution } from "./request/object-attributes.ts";
+import { cacheInconsistent } from "./request/errors.ts";
+import { ObjectAttributes } from "./request/object-attributes.ts";
 import type { CacheGetRequest, CacheListRequest, CacheWatchRequest } from "./request/request.ts";
 import type { Selection } from "./request/selection.ts";
-import { KeptPieces } from "./state/chunk-cache.ts";
-import { defaultHistoryBounds } from "./state/event-window.ts";
-import { EventWindow } from "./state/event-window-backfill.ts";
-import { PastStates } from "./state/historical-snapshots.ts";
-import { RetainedStates } from "./state/retained-snapshots.ts";
+import { ChunkCache } from "./state/chunk-cache.ts";
+import { defaultEventWindowBounds } from "./state/event-window.ts";
+import { EventWindowBackfill } from "./state/event-window-backfill.ts";
+import { HistoricalSnapshots } from "./state/historical-snapshots.ts";
+import { RetainedSnapshots } from "./state/retained-snapshots.ts";
 import { WatchCache } from "./state/watch-cache.ts";
 import { type CacherStats, watcherStats } from "./stats.ts";
 import type { CacheWatcher } from "./watch/cache-watcher.ts";
-import { ProgressWish } from "./watch/progress-requester.ts";
-import { Watches } from "./watch/watcher-registry.ts";
+import { ProgressRequester } from "./watch/progress-requester.ts";
+import { WatcherRegistry } from "./watch/watcher-registry.ts";
 
 /** How large a chunk of a list is: what one write has to be made anew for. */
 const listChunkBounds = { bytes: 64 * 1024, scanned: 10_000 };
 /** How many objects are looked at for one piece of an initial state, which is empty if none of them matches. */
-const maxScannedPerPiece = 50_000;
+const maxScannedPerChunk = 50_000;
 /** How much old states that are kept for pages to come may keep alive, in bytes. */
-const spareStateBytes = 128 * 1024 * 1024;
+const idleSnapshotBytes = 128 * 1024 * 1024;
 
 /**
  * A Storage around a Storage: reads and watches are served from memory, which one upstream watch keeps
@@ -58,147 +58,156 @@ export class Cacher implements Storage {
   readonly #logger: Logger;
   readonly #cache: WatchCache;
   readonly #reflector: Reflector;
-  readonly #upstream: SharedRevision;
+  readonly #currentRevision: CurrentRevision;
   readonly #waiters: RevisionWaiters;
-  readonly #reads: CachedReads;
+  readonly #cacheReader: CacheReader;
   readonly #dispatcher: Dispatcher;
-  readonly #attribution: Attribution;
-  readonly #consistency: ConsistencyCheck;
+  readonly #objectAttributes: ObjectAttributes;
+  readonly #consistencyChecker: ConsistencyChecker;
   readonly #readiness: Readiness;
-  readonly #progressWish: ProgressWish;
-  readonly #window: EventWindow;
-  readonly #intake: Intake;
-  readonly #writes: StoredWrites;
-  readonly #watches: Watches;
-  readonly #kept: KeptPieces;
-  readonly #retained: RetainedStates;
+  readonly #progressRequester: ProgressRequester;
+  readonly #backfill: EventWindowBackfill;
+  readonly #ingest: EventIngest;
+  readonly #upstreamWriter: UpstreamWriter;
+  readonly #watcherRegistry: WatcherRegistry;
+  readonly #chunkCache: ChunkCache;
+  readonly #retainedSnapshots: RetainedSnapshots;
   readonly #lists: ListCache;
   readonly #initialLists: ListCache;
   #closed: Promise<void> | undefined;
 
   constructor(options: CacherOptions) {
     const { storage, clock } = options;
-    const history = { ...defaultHistoryBounds, ...options.history };
+    const eventWindow = { ...defaultEventWindowBounds, ...options.eventWindow };
     this.name = options.name;
     this.#readiness = new Readiness(options.name);
     this.#storage = storage;
     this.#logger = options.logger;
     const bounds = { ...defaultWatcherBounds, ...options.watchers };
-    const kept = new KeptPieces();
-    this.#kept = kept;
+    const chunkCache = new ChunkCache();
+    this.#chunkCache = chunkCache;
     const scheduler = options.scheduler ?? new TimeSliceScheduler(clock);
-    this.#attribution = new Attribution(options.attributes, options.indexes);
-    this.#cache = new WatchCache(history, clock, this.#attribution);
-    this.#retained = new RetainedStates(this.#cache, {
-      spareBytes: Math.min(spareStateBytes, bounds.retainedBytes),
-      bytes: bounds.retainedBytes,
+    this.#objectAttributes = new ObjectAttributes(options.attributes, options.indexes);
+    this.#cache = new WatchCache(eventWindow, clock, this.#objectAttributes);
+    this.#retainedSnapshots = new RetainedSnapshots(this.#cache, {
+      idleBytes: Math.min(idleSnapshotBytes, bounds.retainedSnapshotBytes),
+      bytes: bounds.retainedSnapshotBytes,
     });
-    this.#lists = new ListCache(this.#cache, kept, listChunkBounds);
-    this.#initialLists = new ListCache(this.#cache, kept, {
+    this.#lists = new ListCache(this.#cache, chunkCache, listChunkBounds);
+    this.#initialLists = new ListCache(this.#cache, chunkCache, {
       bytes: bounds.batchBytes,
-      scanned: maxScannedPerPiece,
+      scanned: maxScannedPerChunk,
     });
-    const snapshots = new Snapshots(this.#cache, clock, this.#initialLists, this.#retained);
-    const stored = new StoredReads({
+    const snapshots = new Snapshots(
+      this.#cache,
+      clock,
+      this.#initialLists,
+      this.#retainedSnapshots,
+    );
+    const upstreamReader = new UpstreamReader({
       name: options.name,
       storage,
       cache: this.#cache,
       limiter: options.upstreamLimiter ?? new UpstreamLimiter(clock),
       scheduler,
       confirmHistory: () => this.#reflector.confirmHistory(),
-      eras: () => this.#reflector.eras,
+      historyGeneration: () => this.#reflector.historyGeneration,
     });
-    this.#upstream = new SharedRevision(() => stored.currentRevision(), clock);
+    this.#currentRevision = new CurrentRevision(() => upstreamReader.currentRevision(), clock);
     this.#waiters = new RevisionWaiters(clock, () => storage.requestProgress());
-    const pastStates = new PastStates(this.#cache, clock, this.#retained);
-    this.#reads = new CachedReads({
-      stored,
+    const historicalSnapshots = new HistoricalSnapshots(
+      this.#cache,
+      clock,
+      this.#retainedSnapshots,
+    );
+    this.#cacheReader = new CacheReader({
+      upstreamReader,
       cache: this.#cache,
-      upstream: this.#upstream,
+      currentRevision: this.#currentRevision,
       waiters: this.#waiters,
-      pages: new PageReads(this.#cache, pastStates, this.#lists),
+      pageReader: new PageReader(this.#cache, historicalSnapshots, this.#lists),
       clock,
       scheduler,
     });
     this.#dispatcher = new Dispatcher(this.#cache, clock, bounds);
     const random = options.random ?? Math.random;
-    const slices = new TimeSliceScheduler(clock);
-    this.#window = new EventWindow({
+    const timeSlices = new TimeSliceScheduler(clock);
+    this.#backfill = new EventWindowBackfill({
       name: options.name,
       storage,
       cache: this.#cache,
       clock,
       random,
       logger: options.logger,
-      attribution: this.#attribution,
-      slices,
-      turns: options.fillTurns ?? new FillTurns(),
-      revisions: history.maxEvents,
+      objectAttributes: this.#objectAttributes,
+      timeSlices,
+      queue: options.backfillQueue ?? new BackfillQueue(),
+      revisions: eventWindow.maxEvents,
       confirmHistory: (signal) => this.#reflector.confirmHistory(signal),
     });
-    const watches = new Watches({
+    const watcherRegistry = new WatcherRegistry({
       name: options.name,
       storage,
-      stored,
+      upstreamReader,
       clock,
       logger: options.logger,
       bounds,
       cache: this.#cache,
-      window: this.#window,
+      backfill: this.#backfill,
       readiness: this.#readiness,
-      reads: this.#reads,
-      upstream: this.#upstream,
+      cacheReader: this.#cacheReader,
+      currentRevision: this.#currentRevision,
       waiters: this.#waiters,
       dispatcher: this.#dispatcher,
       snapshots,
-      pastStates,
-      retained: this.#retained,
-      kept,
+      historicalSnapshots,
+      retainedSnapshots: this.#retainedSnapshots,
+      chunkCache,
       scheduler,
     });
-    this.#watches = watches;
-    this.#progressWish = new ProgressWish({
+    this.#watcherRegistry = watcherRegistry;
+    this.#progressRequester = new ProgressRequester({
       clock,
       cache: this.#cache,
-      upstream: this.#upstream,
+      currentRevision: this.#currentRevision,
       waiters: this.#waiters,
       dispatcher: this.#dispatcher,
-      watchers: watches.all,
+      watchers: watcherRegistry.all,
     });
-    this.#intake = new Intake({
+    this.#ingest = new EventIngest({
       name: options.name,
       clock,
-      attribution: this.#attribution,
-      slices,
+      objectAttributes: this.#objectAttributes,
+      timeSlices,
       logger: options.logger,
       cache: this.#cache,
-      window: this.#window,
+      backfill: this.#backfill,
       readiness: this.#readiness,
-      upstream: this.#upstream,
+      currentRevision: this.#currentRevision,
       waiters: this.#waiters,
-      progressWish: this.#progressWish,
+      progressRequester: this.#progressRequester,
       dispatcher: this.#dispatcher,
       snapshots,
-      pastStates,
-      folds: watches.folds,
-      watchers: watches.all,
+      historicalSnapshots,
+      coalescedBacklogs: watcherRegistry.coalescedBacklogs,
+      watchers: watcherRegistry.all,
     });
     this.#reflector = new Reflector({
       storage,
-      target: this.#intake,
+      target: this.#ingest,
       clock,
       logger: options.logger,
       random,
     });
-    this.#writes = new StoredWrites({
+    this.#upstreamWriter = new UpstreamWriter({
       storage,
       cache: this.#cache,
-      history: this.#reflector,
+      reflector: this.#reflector,
       clock,
       logger: options.logger,
       name: options.name,
     });
-    this.#consistency = new ConsistencyCheck({
+    this.#consistencyChecker = new ConsistencyChecker({
       storage,
       cache: this.#cache,
       clock,
@@ -206,7 +215,7 @@ export class Cacher implements Storage {
       logger: options.logger,
       name: options.name,
       intervalMs: options.consistencyIntervalMs ?? 600_000,
-      onDifference: () => this.#rebuild(),
+      onInconsistency: () => this.#rebuild(),
     });
   }
 
@@ -217,8 +226,8 @@ export class Cacher implements Storage {
    */
   start(): void {
     void this.#reflector.run();
-    this.#watches.start();
-    this.#consistency.start();
+    this.#watcherRegistry.start();
+    this.#consistencyChecker.start();
   }
 
   /** Whether the cache has once been level with the store. Until then reads and watches fail. */
@@ -238,7 +247,7 @@ export class Cacher implements Storage {
   async get(request: CacheGetRequest): Promise<GetResult> {
     const any = request.at.match === "ANY";
     this.#readiness.check(any);
-    const result = await this.#reads.get(request);
+    const result = await this.#cacheReader.get(request);
     this.#readiness.check(any);
     return result;
   }
@@ -246,18 +255,18 @@ export class Cacher implements Storage {
   async list(request: CacheListRequest): Promise<ListResult> {
     const any = request.at.match === "ANY";
     this.#readiness.check(any);
-    const result = await this.#reads.list(request);
+    const result = await this.#cacheReader.list(request);
     // What was read from a cache that was found to be wrong meanwhile is not to be told.
     this.#readiness.check(any);
     return result;
   }
 
   put(request: PutRequest): Promise<WriteResult> {
-    return this.#writes.put(request);
+    return this.#upstreamWriter.put(request);
   }
 
   delete(request: DeleteRequest): Promise<WriteResult> {
-    return this.#writes.delete(request);
+    return this.#upstreamWriter.delete(request);
   }
 
   /** The history that the cache's revisions belong to; empty where that can't be known. */
@@ -278,7 +287,7 @@ export class Cacher implements Storage {
    * INVALID_REQUEST for what can't be parsed or does not fit the resource.
    */
   select(labelSelector: string, fieldSelector: string): Selection | undefined {
-    return this.#attribution.select(labelSelector, fieldSelector);
+    return this.#objectAttributes.select(labelSelector, fieldSelector);
   }
 
   currentRevision(signal?: AbortSignal): Promise<number> {
@@ -287,13 +296,13 @@ export class Cacher implements Storage {
 
   requestProgress(): void {
     if (!this.ready) return;
-    this.#progressWish.make().catch((error: unknown) => {
+    this.#progressRequester.request().catch((error: unknown) => {
       this.#logger.debug({ err: error, resource: this.name }, "could not ask for progress");
     });
   }
 
   watch(request: CacheWatchRequest): CacheWatcher {
-    return this.#watches.open(request);
+    return this.#watcherRegistry.open(request);
   }
 
   /**
@@ -301,7 +310,7 @@ export class Cacher implements Storage {
    * Reads and writes go on.
    */
   drain(): void {
-    this.#watches.drain();
+    this.#watcherRegistry.drain();
   }
 
   close(): Promise<void> {
@@ -310,54 +319,54 @@ export class Cacher implements Storage {
   }
 
   stats(): CacherStats {
-    const { history } = this.#cache;
+    const { eventWindow } = this.#cache;
     return {
       ready: this.ready,
       revision: this.#cache.revision,
-      upstreamRevision: Math.max(this.#upstream.newest, this.#cache.revision),
-      upstreamSilenceMs: this.#intake.silenceMs,
+      upstreamRevision: Math.max(this.#currentRevision.newest, this.#cache.revision),
+      upstreamSilenceMs: this.#ingest.silenceMs,
       objects: this.#cache.state.size,
       objectBytes: this.#cache.objectBytes,
-      history: {
-        events: history.length,
-        bytes: history.bytes,
-        oldestAgeMs: history.oldestAgeMs,
-        oldestRevision: history.floor.revision,
+      eventWindow: {
+        events: eventWindow.length,
+        bytes: eventWindow.bytes,
+        oldestAgeMs: eventWindow.oldestAgeMs,
+        oldestRevision: eventWindow.floor.revision,
       },
-      windowFill: this.#window.stats,
-      ...watcherStats(this.#watches.all, this.#dispatcher),
-      filters: this.#watches.filters,
-      folds: this.#watches.folds.stats(),
-      lists: this.#lists.size + this.#initialLists.size,
-      pieceBytes: this.#kept.bytes,
-      retained: this.#retained.stats(),
-      waiting: this.#waiters.size,
-      receivedEvents: this.#intake.receivedEvents,
+      backfill: this.#backfill.stats,
+      ...watcherStats(this.#watcherRegistry.all, this.#dispatcher),
+      filters: this.#watcherRegistry.filters,
+      coalescing: this.#watcherRegistry.coalescedBacklogs.stats(),
+      cachedLists: this.#lists.size + this.#initialLists.size,
+      chunkCacheBytes: this.#chunkCache.bytes,
+      retainedSnapshots: this.#retainedSnapshots.stats(),
+      waitingRequests: this.#waiters.size,
+      receivedEvents: this.#ingest.receivedEvents,
       dispatchedEvents: this.#dispatcher.dispatchedEvents,
       dispatchedBatches: this.#dispatcher.dispatchedBatches,
-      slowConsumers: this.#watches.slowConsumers,
+      slowConsumers: this.#watcherRegistry.slowConsumers,
       reconnects: this.#reflector.reconnects,
       relists: this.#reflector.relists,
-      consistencyChecks: this.#consistency.checks,
-      inconsistencies: this.#consistency.differences,
-      undecodable: this.#attribution.undecodable,
+      consistencyChecks: this.#consistencyChecker.checks,
+      inconsistencies: this.#consistencyChecker.inconsistencies,
+      undecodable: this.#objectAttributes.undecodable,
       unknownDeletes: this.#cache.unknownDeletes,
     };
   }
 
   /** The cache was found to be wrong: nothing is served from it any more until it is filled anew. */
   #rebuild(): void {
-    this.#readiness.lose();
-    this.#watches.fail(cacheWrong(this.#cache.revision));
+    this.#readiness.reset();
+    this.#watcherRegistry.fail(cacheInconsistent(this.#cache.revision));
     this.#reflector.relist();
   }
 
   async #close(): Promise<void> {
     this.drain();
     this.#reflector.stop();
-    this.#window.stop();
-    this.#watches.stop();
-    this.#consistency.stop();
+    this.#backfill.stop();
+    this.#watcherRegistry.stop();
+    this.#consistencyChecker.stop();
     this.#waiters.close();
     this.#readiness.close();
     await this.#storage.close();

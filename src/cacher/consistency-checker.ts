@@ -12,14 +12,14 @@ import type { WatchCache } from "./state/watch-cache.ts";
 const pageSize = 10_000;
 
 /** The first key in which cache and storage differ, and where it stands in either; 0: nowhere. */
-export interface Difference {
+export interface Inconsistency {
   readonly key: string;
   readonly revision: number;
   readonly cached: number;
   readonly stored: number;
 }
 
-export interface ConsistencyCheckOptions {
+export interface ConsistencyCheckerOptions {
   readonly storage: Storage;
   readonly cache: WatchCache;
   readonly clock: Clock;
@@ -29,21 +29,21 @@ export interface ConsistencyCheckOptions {
   readonly name: string;
   /** On average; 0: never. */
   readonly intervalMs: number;
-  readonly onDifference: (difference: Difference) => void;
+  readonly onInconsistency: (inconsistency: Inconsistency) => void;
 }
 
 /**
  * Now and then compares which keys stand in the cache, and at which revisions, with what the storage says
  * of the same revision. No fault that we know of makes them differ; this is for those that we don't.
  */
-export class ConsistencyCheck {
-  readonly #options: ConsistencyCheckOptions;
+export class ConsistencyChecker {
+  readonly #options: ConsistencyCheckerOptions;
   readonly #stopping = new AbortController();
   #timer: Timer | undefined;
   #checks = 0;
-  #differences = 0;
+  #inconsistencies = 0;
 
-  constructor(options: ConsistencyCheckOptions) {
+  constructor(options: ConsistencyCheckerOptions) {
     this.#options = options;
   }
 
@@ -52,8 +52,8 @@ export class ConsistencyCheck {
     return this.#checks;
   }
 
-  get differences(): number {
-    return this.#differences;
+  get inconsistencies(): number {
+    return this.#inconsistencies;
   }
 
   /** Harmless when called twice. */
@@ -62,7 +62,7 @@ export class ConsistencyCheck {
     if (intervalMs === 0 || this.#stopping.signal.aborted) return;
     // Jittered, so that replicas do not all ask at once.
     const delayMs = Math.min(intervalMs * (0.5 + random()), maxTimerMs);
-    this.#timer ??= clock.setTimeout(() => void this.#checkAndGoOn(), delayMs);
+    this.#timer ??= clock.setTimeout(() => void this.#checkAndReschedule(), delayMs);
   }
 
   stop(): void {
@@ -74,7 +74,7 @@ export class ConsistencyCheck {
    * Compares once. Resolves to the first difference. Rejects as the storage does, with REVISION_TOO_OLD if
    * it was compacted on the way.
    */
-  async compare(): Promise<Difference | undefined> {
+  async compare(): Promise<Inconsistency | undefined> {
     const { cache, storage } = this.#options;
     const { revision } = cache;
     const cached = cache.state.snapshot().range("");
@@ -89,27 +89,27 @@ export class ConsistencyCheck {
         signal: this.#stopping.signal,
       });
       for (const stored of page.items) {
-        const difference = differ(cached.next().value ?? undefined, stored, revision);
-        if (difference !== undefined) return difference;
+        const inconsistency = compareObjects(cached.next().value ?? undefined, stored, revision);
+        if (inconsistency !== undefined) return inconsistency;
       }
       startAfter = page.next;
     } while (startAfter !== undefined);
-    return differ(cached.next().value ?? undefined, undefined, revision);
+    return compareObjects(cached.next().value ?? undefined, undefined, revision);
   }
 
-  async #checkAndGoOn(): Promise<void> {
-    const { cache, logger, name, onDifference } = this.#options;
-    const { history } = cache;
+  async #checkAndReschedule(): Promise<void> {
+    const { cache, logger, name, onInconsistency } = this.#options;
+    const { eventWindow } = cache;
     // Before the first listing there is nothing to compare.
-    if (cache.revision === 0) return this.#goOn();
+    if (cache.revision === 0) return this.#scheduleNext();
     try {
-      const difference = await this.compare();
+      const inconsistency = await this.compare();
       this.#checks++;
       // What has been replaced meanwhile is not what is served.
-      if (difference !== undefined && cache.history === history) {
-        this.#differences++;
-        logger.error({ resource: name, ...difference }, "the cache differs from the store");
-        onDifference(difference);
+      if (inconsistency !== undefined && cache.eventWindow === eventWindow) {
+        this.#inconsistencies++;
+        logger.error({ resource: name, ...inconsistency }, "the cache differs from the store");
+        onInconsistency(inconsistency);
       }
     } catch (error) {
       if (this.#stopping.signal.aborted) return;
@@ -117,20 +117,20 @@ export class ConsistencyCheck {
       const level = hasReason(error, "REVISION_TOO_OLD") ? "debug" : "warn";
       logger[level]({ resource: name, err: error }, "could not compare the cache with the store");
     }
-    this.#goOn();
+    this.#scheduleNext();
   }
 
-  #goOn(): void {
+  #scheduleNext(): void {
     this.#timer = undefined;
     this.start();
   }
 }
 
-function differ(
+function compareObjects(
   cached: StoredObject | undefined,
   stored: StoredObject | undefined,
   revision: number,
-): Difference | undefined {
+): Inconsistency | undefined {
   if (cached?.key === stored?.key && cached?.modRevision === stored?.modRevision) return undefined;
   const key = stored?.key ?? cached?.key ?? "";
   return {

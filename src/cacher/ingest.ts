@@ -1,41 +1,41 @@
 import type { Logger } from "pino";
 import type { Clock } from "../base/clock.ts";
-import { inSlices } from "../base/time-slice-queue.ts";
+import { runInTimeSlices } from "../base/time-slice-queue.ts";
 import type { TimeSlicedWork, TimeSliceScheduler } from "../base/time-slices.ts";
 import type { WatchBatch } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
 import type { ListedState, ReflectorTarget, ReplaceCause } from "../reflector/reflector.ts";
-import type { Folds } from "./catch-up/coalesced-backlogs.ts";
+import type { CoalescedBacklogs } from "./catch-up/coalesced-backlogs.ts";
 import type { Snapshots } from "./catch-up/snapshots.ts";
 import type { Dispatcher } from "./dispatch/dispatcher.ts";
-import type { SharedRevision } from "./freshness/current-revision.ts";
+import type { CurrentRevision } from "./freshness/current-revision.ts";
 import type { Readiness } from "./freshness/readiness.ts";
 import type { RevisionWaiters } from "./freshness/revision-waiters.ts";
 import { lost } from "./request/errors.ts";
-import type { Attribution } from "./request/object-attributes.ts";
-import { type Difference, stateDifference } from "./state/diff.ts";
-import type { EventWindow } from "./state/event-window-backfill.ts";
-import type { PastStates } from "./state/historical-snapshots.ts";
+import type { ObjectAttributes } from "./request/object-attributes.ts";
+import { diffStates, type StateChange } from "./state/diff.ts";
+import type { EventWindowBackfill } from "./state/event-window-backfill.ts";
+import type { HistoricalSnapshots } from "./state/historical-snapshots.ts";
 import type { WatchCache } from "./state/watch-cache.ts";
 import type { CacheWatcher } from "./watch/cache-watcher.ts";
-import type { ProgressWish } from "./watch/progress-requester.ts";
+import type { ProgressRequester } from "./watch/progress-requester.ts";
 
-export interface IntakeParts {
+export interface EventIngestDeps {
   readonly name: string;
   readonly clock: Clock;
-  readonly attribution: Attribution;
-  readonly slices: TimeSliceScheduler;
+  readonly objectAttributes: ObjectAttributes;
+  readonly timeSlices: TimeSliceScheduler;
   readonly logger: Logger;
   readonly cache: WatchCache;
-  readonly window: EventWindow;
+  readonly backfill: EventWindowBackfill;
   readonly readiness: Readiness;
-  readonly upstream: SharedRevision;
+  readonly currentRevision: CurrentRevision;
   readonly waiters: RevisionWaiters;
-  readonly progressWish: ProgressWish;
+  readonly progressRequester: ProgressRequester;
   readonly dispatcher: Dispatcher;
   readonly snapshots: Snapshots;
-  readonly pastStates: PastStates;
-  readonly folds: Folds;
+  readonly historicalSnapshots: HistoricalSnapshots;
+  readonly coalescedBacklogs: CoalescedBacklogs;
   readonly watchers: ReadonlySet<CacheWatcher>;
 }
 
@@ -45,23 +45,23 @@ const objectsPerStep = 64;
 type Listed = Pick<ListedState, "objects" | "revision">;
 
 /** Where a Cacher takes in what its Reflector hands over, and has everyone learn of it. */
-export class Intake implements ReflectorTarget {
-  readonly #parts: IntakeParts;
-  #heardAt: number;
+export class EventIngest implements ReflectorTarget {
+  readonly #deps: EventIngestDeps;
+  #lastReceivedAt: number;
   #receivedEvents = 0;
   /** What leads to the state that is about to be handed over, where something does. */
-  #difference: readonly Difference[] | undefined;
+  #changes: readonly StateChange[] | undefined;
   /** Stops asking for the progress that the cache needs to become ready. */
   #stopAsking = (): void => {};
 
-  constructor(parts: IntakeParts) {
-    this.#parts = parts;
-    this.#heardAt = parts.clock.now();
+  constructor(deps: EventIngestDeps) {
+    this.#deps = deps;
+    this.#lastReceivedAt = deps.clock.now();
   }
 
   /** How long nothing has come, in milliseconds. */
   get silenceMs(): number {
-    return this.#parts.clock.now() - this.#heardAt;
+    return this.#deps.clock.now() - this.#lastReceivedAt;
   }
 
   get receivedEvents(): number {
@@ -69,42 +69,42 @@ export class Intake implements ReflectorTarget {
   }
 
   prepare(objects: readonly StoredObject[], signal: AbortSignal): Promise<void> {
-    const { attribution, slices } = this.#parts;
-    return slices.run(this, readEach(attribution, objects), signal);
+    const { objectAttributes, timeSlices } = this.#deps;
+    return timeSlices.run(this, readEach(objectAttributes, objects), signal);
   }
 
-  contradicts(state: Listed): boolean {
+  conflictsWith(state: Listed): boolean {
     // A cache that was found to be wrong says nothing, and has nobody to be told of a difference.
-    if (!this.#parts.readiness.ready) return false;
-    this.#difference = this.#differenceTo(state);
-    return this.#difference === undefined;
+    if (!this.#deps.readiness.ready) return false;
+    this.#changes = this.#changesTo(state);
+    return this.#changes === undefined;
   }
 
   replace(state: ListedState, cause: ReplaceCause): void {
-    const { cache, dispatcher, readiness, upstream, waiters, window } = this.#parts;
-    this.#heardAt = this.#parts.clock.now();
+    const { cache, dispatcher, readiness, currentRevision, waiters, backfill } = this.#deps;
+    this.#lastReceivedAt = this.#deps.clock.now();
     // Whoever is live is to have had all that is known of what was.
     if (cause === "history lost") dispatcher.flush();
     const lastKnown = dispatcher.position;
-    const difference = cause === "history lost" ? this.#difference : undefined;
+    const difference = cause === "history lost" ? this.#changes : undefined;
     const end = lost(cause, state.revision, state.historyId);
-    const all = [...this.#parts.watchers];
+    const all = [...this.#deps.watchers];
     for (const watcher of all) {
-      if (difference === undefined || !isLatestState(watcher)) watcher.failUntold(end);
+      if (difference === undefined || !isLatestState(watcher)) watcher.endSilently(end);
       else watcher.stall(lastKnown);
     }
     // Before the new state nothing is known to have led to it, except at a start.
-    if (cause !== "start") window.stop();
+    if (cause !== "start") backfill.stop();
     // From here to where the dispatcher begins anew nobody is told of anything.
     cache.replace(state.objects, state.revision, state.historyId, difference);
-    this.#difference = undefined;
-    this.#parts.snapshots.clear();
-    this.#parts.pastStates.clear();
+    this.#changes = undefined;
+    this.#deps.snapshots.clear();
+    this.#deps.historicalSnapshots.clear();
     dispatcher.reset();
-    this.#parts.progressWish.forget();
+    this.#deps.progressRequester.forget();
     // Nothing leads on from what was: no fold of it is for anyone who begins now.
-    if (difference === undefined) this.#parts.folds.clear();
-    if (cause === "history changed") upstream.forget();
+    if (difference === undefined) this.#deps.coalescedBacklogs.clear();
+    if (cause === "history changed") currentRevision.forget();
     const readyAt = readiness.listed(state.current);
     this.#advanced();
     this.#stopAsking();
@@ -113,27 +113,27 @@ export class Intake implements ReflectorTarget {
       this.#stopAsking = waiters.add(readyAt, () => {});
     }
     // Not before all is as it will be: they may read from others' streams, or open new ones.
-    inSlices(this.#parts.clock, pokeEach(all));
-    if (cause === "start") window.begin();
+    runInTimeSlices(this.#deps.clock, notifyEach(all));
+    if (cause === "start") backfill.begin();
   }
 
-  disprove(): void {
-    this.#parts.readiness.disprove();
+  invalidate(): void {
+    this.#deps.readiness.invalidate();
   }
 
   identify(historyId: string): void {
-    this.#parts.cache.identify(historyId);
+    this.#deps.cache.identify(historyId);
   }
 
   apply(batch: WatchBatch): void {
-    this.#heardAt = this.#parts.clock.now();
+    this.#lastReceivedAt = this.#deps.clock.now();
     this.#receivedEvents += batch.events.length;
-    this.#parts.cache.apply(batch);
+    this.#deps.cache.apply(batch);
     this.#advanced();
   }
 
   #advanced(): void {
-    const { cache, readiness, logger, name, waiters, dispatcher } = this.#parts;
+    const { cache, readiness, logger, name, waiters, dispatcher } = this.#deps;
     const { revision } = cache;
     if (readiness.reached(revision)) {
       logger.info({ resource: name, revision }, "the cache is ready");
@@ -151,31 +151,31 @@ export class Intake implements ReflectorTarget {
    * which costs less than half of what putting the objects into a new state does, and that has to be done in
    * any case.
    */
-  #differenceTo({ objects, revision }: Listed): readonly Difference[] | undefined {
-    const { cache } = this.#parts;
+  #changesTo({ objects, revision }: Listed): readonly StateChange[] | undefined {
+    const { cache } = this.#deps;
     const before = { objects: cache.state.range(""), revision: cache.revision };
-    return stateDifference(before, { objects, revision });
+    return diffStates(before, { objects, revision });
   }
 }
 
-function isLatestState({ wishes }: CacheWatcher): boolean {
-  return wishes.delivery === "LATEST_STATE";
+function isLatestState({ options }: CacheWatcher): boolean {
+  return options.delivery === "LATEST_STATE";
 }
 
 /** Reads what the objects say of themselves, which for most codecs takes longer than all else with a listing. */
 function* readEach(
-  attribution: Attribution,
+  objectAttributes: ObjectAttributes,
   objects: readonly StoredObject[],
 ): TimeSlicedWork<void> {
   for (const [i, object] of objects.entries()) {
-    attribution.of(object);
+    objectAttributes.of(object);
     if (i % objectsPerStep === 0) yield;
   }
 }
 
-function* pokeEach(watchers: readonly CacheWatcher[]): Generator<void, void, void> {
+function* notifyEach(watchers: readonly CacheWatcher[]): Generator<void, void, void> {
   for (const watcher of watchers) {
-    watcher.poke();
+    watcher.notify();
     yield;
   }
 }

@@ -2,13 +2,13 @@ import type { Logger } from "pino";
 import type { Clock } from "../base/clock.ts";
 import type { TimeSliceScheduler } from "../base/time-slices.ts";
 import type { AttributeReader } from "../codec/attribute-reader.ts";
-import { FillTurns } from "../reflector/backfill/backfill-queue.ts";
+import { BackfillQueue } from "../reflector/backfill/backfill-queue.ts";
 import type { Storage } from "../storage/storage.ts";
 import type { WatcherBounds } from "./dispatch/watcher-bounds.ts";
 import type { UpstreamLimiter } from "./freshness/upstream-limiter.ts";
-import type { HistoryBounds } from "./state/event-window.ts";
+import type { EventWindowBounds } from "./state/event-window.ts";
 
-export { FillTurns };
+export { BackfillQueue };
 
 export interface CacherOptions {
   /** What is cached. It is the Cacher's from then on, who closes it. */
@@ -17,13 +17,13 @@ export interface CacherOptions {
   readonly logger: Logger;
   /** The resource's name, for messages. */
   readonly name: string;
-  readonly history?: Partial<HistoryBounds> | undefined;
+  readonly eventWindow?: Partial<EventWindowBounds> | undefined;
   /**
    * Shared by the Cachers over one store, which then fill their event windows by turns. Default: its own.
    *
    * @internal
    */
-  readonly fillTurns?: FillTurns | undefined;
+  readonly backfillQueue?: BackfillQueue | undefined;
   readonly watchers?: Partial<WatcherBounds> | undefined;
   /** Reads labels and fields out of objects. Default: they have none. */
   readonly attributes?: AttributeReader | undefined;

@@ -1,11 +1,11 @@
-import type { FoldStats } from "./catch-up/coalesced-backlogs.ts";
+import type { CoalescingStats } from "./catch-up/coalesced-backlogs.ts";
 import type { Dispatcher } from "./dispatch/dispatcher.ts";
-import type { WindowFillStats } from "./state/event-window-backfill.ts";
+import type { BackfillStats } from "./state/event-window-backfill.ts";
 import type { RetainedStats } from "./state/retained-snapshots.ts";
 import type { CacheWatcher } from "./watch/cache-watcher.ts";
 import type { WatcherState } from "./watch/watcher-context.ts";
 
-export { windowFillStates } from "../reflector/backfill/window-backfill.ts";
+export { backfillStates } from "../reflector/backfill/window-backfill.ts";
 
 /** What a Cacher has to say of itself, in plain numbers. Counters begin at 0 with the Cacher. */
 export interface CacherStats {
@@ -19,7 +19,7 @@ export interface CacherStats {
   readonly objects: number;
   /** By weight. */
   readonly objectBytes: number;
-  readonly history: {
+  readonly eventWindow: {
     readonly events: number;
     /** By weight. */
     readonly bytes: number;
@@ -28,29 +28,29 @@ export interface CacherStats {
     readonly oldestRevision: number;
   };
   /** How the filling of history with what was before the start goes. */
-  readonly windowFill: WindowFillStats;
+  readonly backfill: BackfillStats;
   readonly watchers: Readonly<Record<Exclude<WatcherState, "ended">, number>>;
   /** How many different filters the watchers have: those who ask for the same share one. */
   readonly filters: number;
   /** What waits in the inputs of all watchers. */
-  readonly input: {
+  readonly buffers: {
     readonly batches: number;
     /** By weight; a batch that several watchers hold counts for each. */
     readonly bytes: number;
     /** The fullest input: 0 is empty, 1 is full, by count or by bytes. */
     readonly fullest: number;
     /** How many batches an input may hold now that no index narrows. */
-    readonly mostBatches: number;
+    readonly maxBatches: number;
   };
   /** What LATEST_STATE watchers that are behind have folded. */
-  readonly folds: FoldStats;
+  readonly coalescing: CoalescingStats;
   /** Lists that chunks are kept or made of, and what is kept of lists and folds to be shared, in bytes. */
-  readonly lists: number;
-  readonly pieceBytes: number;
+  readonly cachedLists: number;
+  readonly chunkCacheBytes: number;
   /** Old states that are kept for pages to come, or as streams begin with them. */
-  readonly retained: RetainedStats;
+  readonly retainedSnapshots: RetainedStats;
   /** Those who wait for the cache to reach a revision. */
-  readonly waiting: number;
+  readonly waitingRequests: number;
   readonly receivedEvents: number;
   /** Events put into watchers' inputs, counted once for each watcher. */
   readonly dispatchedEvents: number;
@@ -73,21 +73,21 @@ export interface CacherStats {
 export function watcherStats(
   all: Iterable<CacheWatcher>,
   dispatcher: Dispatcher,
-): Pick<CacherStats, "watchers" | "input"> {
+): Pick<CacherStats, "watchers" | "buffers"> {
   const watchers = { starting: 0, initial: 0, "catching up": 0, live: 0, stalled: 0 };
-  const mostBatches = dispatcher.inputBounds().batches;
-  const input = { batches: 0, bytes: 0, fullest: 0, mostBatches };
+  const maxBatches = dispatcher.bufferBounds().batches;
+  const buffers = { batches: 0, bytes: 0, fullest: 0, maxBatches };
   for (const watcher of all) {
     if (watcher.state !== "ended") watchers[watcher.state]++;
-    input.batches += watcher.input.length;
-    input.bytes += watcher.input.bytes;
-    const bounds = dispatcher.inputBounds(watcher);
+    buffers.batches += watcher.buffer.length;
+    buffers.bytes += watcher.buffer.bytes;
+    const bounds = dispatcher.bufferBounds(watcher);
     const fullness = Math.max(
-      watcher.input.length / bounds.batches,
-      watcher.input.bytes / bounds.bytes,
+      watcher.buffer.length / bounds.batches,
+      watcher.buffer.bytes / bounds.bytes,
     );
     // Fuller than full is one whose bound has become less, or that holds one large batch.
-    input.fullest = Math.max(input.fullest, Math.min(1, fullness));
+    buffers.fullest = Math.max(buffers.fullest, Math.min(1, fullness));
   }
-  return { watchers, input };
+  return { watchers, buffers };
 }

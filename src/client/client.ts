@@ -20,10 +20,10 @@ import type {
 import type { ObjectResult, Page } from "./calls/results.ts";
 import { TypedResource, type TypedResourceOptions } from "./typed/typed-resource.ts";
 import type { ValueCodec } from "./values/value-codec.ts";
-import type { WatchUnit } from "./watch/batch-assembler.ts";
+import type { AtomicBatch } from "./watch/batch-assembler.ts";
 import { type OpenStream, resumingWatch } from "./watch/resuming-watch.ts";
 
-const defaultMaxUnitBytes = 1024 ** 3;
+const defaultMaxBatchBytes = 1024 ** 3;
 
 /**
  * Nothing is sent until the first call. Throws INVALID_REQUEST of an address or TLS files that can't
@@ -103,9 +103,9 @@ export class Client {
   /**
    * Changes in whole units, for ever: a stream that breaks is opened again after the last whole unit.
    * Finishes when the signal is aborted, throws when only listing anew helps (REVISION_TOO_OLD,
-   * HISTORY_CHANGED, HISTORY_LOST: see `mustBeginAnew`) or the request is wrong or not allowed.
+   * HISTORY_CHANGED, HISTORY_LOST: see `requiresRelist`) or the request is wrong or not allowed.
    */
-  watch(resource: string, options: WatchOptions = {}): AsyncGenerator<WatchUnit, void, void> {
+  watch(resource: string, options: WatchOptions = {}): AsyncGenerator<AtomicBatch, void, void> {
     const request: WireWatchRequest = {
       resource,
       ...options.scope,
@@ -129,7 +129,7 @@ export class Client {
       signal: options.signal,
       closing: this.#connection.closing,
       resume: options.resume,
-      maxUnitBytes: options.maxUnitBytes ?? defaultMaxUnitBytes,
+      maxBatchBytes: options.maxBatchBytes ?? defaultMaxBatchBytes,
       onOpened: () => {
         if (server !== undefined) options.onOpened?.(server);
       },

@@ -56,7 +56,7 @@ export {
   type InformerError,
   InformerFault,
   InformerStopped,
-  type IntakeError,
+  type RejectedObjectError,
   TransformFailure,
 } from "./informer/handlers/informer-errors.ts";
 export { Indexer, type Indexers, type ReadonlyIndexer } from "./informer/indexer/indexer.ts";
@@ -68,7 +68,7 @@ export {
   namespaceIndex,
   namespaceOf,
 } from "./informer/indexer/lister.ts";
-export type { ObjectAttributes } from "./informer/indexer/local-selection.ts";
+export type { LabelsAndFields } from "./informer/indexer/local-selection.ts";
 export { IndexError, type IndexFunction } from "./informer/indexer/object-index.ts";
 export type { InformerStats } from "./informer/informer-metrics.ts";
 export type { SharedInformerOptions, StopOptions } from "./informer/informer-options.ts";
@@ -95,8 +95,8 @@ export {
   type ValueCodec,
   type WriterMessageType,
 } from "./values/value-codec.ts";
-export type { WatchUnit } from "./watch/batch-assembler.ts";
-export { mustBeginAnew } from "./watch/requires-relist.ts";
+export type { AtomicBatch } from "./watch/batch-assembler.ts";
+export { requiresRelist } from "./watch/requires-relist.ts";
 export { WorkQueueFullError, type WorkQueueOptions } from "./work-queue/options.ts";
 export {
   type BucketOptions,

@@ -25,19 +25,19 @@ export function assembleConfig(
   readFile: (path: string) => Buffer,
 ): Config {
   const checks = new Checks(settings, readFile);
-  const history = {
-    ageMs: values["history-age"],
-    minEvents: values["history-min-events"],
-    maxEvents: values["history-max-events"],
-    maxBytes: values["history-max-bytes"],
+  const eventWindow = {
+    ageMs: values["event-window-age"],
+    minEvents: values["event-window-min-events"],
+    maxEvents: values["event-window-max-events"],
+    maxBytes: values["event-window-max-bytes"],
   };
   const config: Config = {
     etcd: etcdConfig(values, checks),
-    resources: assembleResources(values, history, checks),
+    resources: assembleResources(values, eventWindow, checks),
     listen: values.listen,
     admin: values.admin,
     tls: serverTls(values, checks),
-    history,
+    eventWindow,
     stallTimeoutMs: values["stall-timeout"],
     maxStreamAgeMs: values["max-stream-age"],
     maxStreams: values["max-streams"],
@@ -52,10 +52,10 @@ export function assembleConfig(
       "is the same address as that of --listen; gRPC needs a port of its own.",
     );
   }
-  if (config.history.minEvents > config.history.maxEvents) {
-    const { minEvents, maxEvents } = config.history;
-    const problem = `${minEvents} is more than --history-max-events, which is ${maxEvents}.`;
-    checks.refuse("history-min-events", problem);
+  if (config.eventWindow.minEvents > config.eventWindow.maxEvents) {
+    const { minEvents, maxEvents } = config.eventWindow;
+    const problem = `${minEvents} is more than --event-window-max-events, which is ${maxEvents}.`;
+    checks.refuse("event-window-min-events", problem);
   }
   if (checks.problems.length > 0) throw new ConfigError(checks.problems);
   return config;

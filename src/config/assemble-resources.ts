@@ -1,4 +1,4 @@
-import type { HistoryBounds } from "../cacher/state/event-window.ts";
+import type { EventWindowBounds } from "../cacher/state/event-window.ts";
 import { type Codec, CodecError, type CodecName, opaqueCodec } from "../codec/codec.ts";
 import { JsonCodec } from "../codec/json-codec.ts";
 import { ProtobufCodec } from "../codec/protobuf-codec.ts";
@@ -6,15 +6,15 @@ import type { Checks } from "./checks.ts";
 import type { ResourceConfig } from "./config.ts";
 import { nearest } from "./nearest.ts";
 import { flagOf, type OptionValues } from "./options.ts";
-import type { HistorySettings, ResourceSettings } from "./resource-settings.ts";
+import type { EventWindowSettings, ResourceSettings } from "./resource-settings.ts";
 
 /** What the embedded store serves unless told otherwise. */
 const defaultResource: ResourceSettings = { name: "default", prefix: "" };
 
-/** Checks the resources one by one and against each other. `history` is what they have in common. */
+/** Checks the resources one by one and against each other. `eventWindow` is what they have in common. */
 export function assembleResources(
   values: OptionValues,
-  history: HistoryBounds,
+  eventWindow: EventWindowBounds,
   checks: Checks,
 ): readonly ResourceConfig[] {
   const given = values.resource;
@@ -32,7 +32,7 @@ export function assembleResources(
     }
   }
   const settings = given.length === 0 ? [defaultResource] : given;
-  return settings.map((resource, index) => assemble(resource, index, history, checks));
+  return settings.map((resource, index) => assemble(resource, index, eventWindow, checks));
 }
 
 /** Why two resources can't be served together. */
@@ -51,7 +51,7 @@ function conflict(a: ResourceSettings, b: ResourceSettings): string | undefined 
 function assemble(
   settings: ResourceSettings,
   index: number,
-  common: HistoryBounds,
+  common: EventWindowBounds,
   checks: Checks,
 ): ResourceConfig {
   const { name, prefix, indexes = [], cache = true } = settings;
@@ -61,7 +61,7 @@ function assemble(
     prefix,
     codec: codecOf(settings, index, checks) ?? opaqueCodec,
     indexes: checkedIndexes(settings, indexes, index, checks),
-    history: historyOf(settings.history, common, index, checks),
+    eventWindow: eventWindowOf(settings["event-window"], common, index, checks),
     cache,
   };
 }
@@ -86,7 +86,7 @@ function refuseUseless(settings: ResourceSettings, index: number, checks: Checks
     checks.refuse("resource", problem, [index, key]);
   }
   if (cache) return;
-  for (const key of ["indexes", "history"] as const) {
+  for (const key of ["indexes", "event-window"] as const) {
     if (settings[key] === undefined) continue;
     checks.refuse("resource", "is of no use with cache: off.", [index, key]);
   }
@@ -146,12 +146,12 @@ function checkedIndexes(
   return [...new Set(indexes)];
 }
 
-function historyOf(
-  own: HistorySettings | undefined,
-  common: HistoryBounds,
+function eventWindowOf(
+  own: EventWindowSettings | undefined,
+  common: EventWindowBounds,
   index: number,
   checks: Checks,
-): HistoryBounds {
+): EventWindowBounds {
   if (own === undefined) return common;
   const bounds = {
     ageMs: own.age ?? common.ageMs,
@@ -162,11 +162,11 @@ function historyOf(
   const ownEvents = own["min-events"] !== undefined || own["max-events"] !== undefined;
   if (ownEvents && bounds.minEvents > bounds.maxEvents) {
     const source = (key: "min-events" | "max-events"): string =>
-      own[key] === undefined ? flagOf(`history-${key}`) : key;
+      own[key] === undefined ? flagOf(`event-window-${key}`) : key;
     const problem =
       `${source("min-events")}, ${bounds.minEvents}, is more than ` +
       `${source("max-events")}, ${bounds.maxEvents}.`;
-    checks.refuse("resource", problem, [index, "history"]);
+    checks.refuse("resource", problem, [index, "event-window"]);
   }
   return bounds;
 }

@@ -1,4 +1,4 @@
-import type { HistoryBounds } from "../cacher/state/event-window.ts";
+import type { EventWindowBounds } from "../cacher/state/event-window.ts";
 import type { Codec } from "../codec/codec.ts";
 import type { ListenAddress } from "./value-types.ts";
 
@@ -15,7 +15,7 @@ export interface Config {
   /** Undefined: plaintext. */
   readonly tls: ServerTls | undefined;
   /** What a resource has that says nothing else. */
-  readonly history: HistoryBounds;
+  readonly eventWindow: EventWindowBounds;
   readonly stallTimeoutMs: number;
   /** 0: streams become as old as they like. */
   readonly maxStreamAgeMs: number;
@@ -38,7 +38,7 @@ export interface ResourceConfig {
   /** The fields that objects and watchers are found by; all are declared by the codec. */
   readonly indexes: readonly string[];
   /** Whole: where the resource says nothing of its own, what all resources have. */
-  readonly history: HistoryBounds;
+  readonly eventWindow: EventWindowBounds;
   /** Whether there is a cache. Without one reads and writes go to the storage, and nothing is watched. */
   readonly cache: boolean;
 }

@@ -45,7 +45,7 @@ export const options = {
     help:
       "A resource to serve: the keys that begin with PREFIX, which usually ends in '/'. Repeatable. " +
       "Prefixes do not overlap. Required with --etcd. In the file a resource can have more: a codec, " +
-      "labels and fields to select by, indexes, a history of its own, no cache.",
+      "labels and fields to select by, indexes, an event window of its own, no cache.",
     defaultHelp: "with the embedded store, default= (every key)",
   },
   listen: {
@@ -103,25 +103,25 @@ export const options = {
       "of a resource.",
     default: "/watchfanout/history",
   },
-  "history-age": {
+  "event-window-age": {
     schema: duration("1s"),
     value: "DURATION",
-    help: "Keep events in a resource's history for this long, as far as the other bounds allow.",
+    help: "Keep events in a resource's event window for this long, as far as the other bounds allow.",
     default: "5m",
   },
-  "history-min-events": {
+  "event-window-min-events": {
     schema: count(0),
     value: "COUNT",
     help: "Keep this many events of each resource however old they are.",
     default: "1000",
   },
-  "history-max-events": {
+  "event-window-max-events": {
     schema: count(1),
     value: "COUNT",
     help: "Keep at most this many events of each resource.",
     default: "100000",
   },
-  "history-max-bytes": {
+  "event-window-max-bytes": {
     schema: size,
     value: "SIZE",
     help: "Keep at most this many bytes of events of each resource.",

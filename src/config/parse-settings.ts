@@ -97,12 +97,12 @@ function unknownKeys(
   issue: z.core.$ZodIssueUnrecognizedKeys,
   place: (key: string) => string,
 ): readonly string[] {
-  const owner = issue.path.at(-1) === "history" ? "history" : "resource";
+  const owner = issue.path.at(-1) === "event-window" ? "event-window" : "resource";
   const known = keysOf(owner);
   return issue.keys.map((key) => {
     const meant = nearest(key, known);
     const hint = meant === undefined ? "" : ` Did you mean "${meant}"?`;
-    return `${place(key)}: a ${owner} has no such key, only ${known.join(", ")}.${hint}`;
+    return `${place(key)}: ${owner === "resource" ? "a" : "an"} ${owner} has no such key, only ${known.join(", ")}.${hint}`;
   });
 }
 

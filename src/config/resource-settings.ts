@@ -13,12 +13,12 @@ export interface ResourceSettings {
   /** The path of a descriptor set, and a message of it: of the codec protobuf. */
   readonly descriptors?: string | undefined;
   readonly message?: string | undefined;
-  readonly history?: HistorySettings | undefined;
+  readonly "event-window"?: EventWindowSettings | undefined;
   readonly cache?: boolean | undefined;
 }
 
 /** What is not said is as for all resources. */
-export interface HistorySettings {
+export interface EventWindowSettings {
   /** In milliseconds. */
   readonly age?: number | undefined;
   readonly "min-events"?: number | undefined;
@@ -41,7 +41,7 @@ const resourcePrefix = z
 
 const paths = z.array(text, { error: "is not a list of fields, such as [status.phase]" });
 
-const history = {
+const eventWindow = {
   age: duration("1s")
     .optional()
     .describe("How long events are kept, as far as the other bounds allow."),
@@ -88,8 +88,10 @@ const mapping = {
   message: text
     .optional()
     .describe("Full name of the message that values hold. Required with codec protobuf."),
-  history: z
-    .strictObject(history, { error: unlessUnknownKey(`is not a mapping of ${listing(history)}`) })
+  "event-window": z
+    .strictObject(eventWindow, {
+      error: unlessUnknownKey(`is not a mapping of ${listing(eventWindow)}`),
+    })
     .optional()
     .describe(
       "Bounds of this resource's event window. A bound that is absent is the service's. Needs the cache.",
@@ -120,13 +122,13 @@ export const resource: z.ZodType<ResourceSettings> = z.preprocess(
 );
 
 /** The keys that a mapping has: the whole resource's, or what is at `key` within. */
-export function keysOf(key: "resource" | "history"): readonly string[] {
+export function keysOf(key: "resource" | "event-window"): readonly string[] {
   return Object.keys(schemasOf(key));
 }
 
 /** The keys as `keysOf`, each with the schema of its value, which has a description. */
-export function schemasOf(key: "resource" | "history"): Readonly<Record<string, z.ZodType>> {
-  return key === "history" ? history : mapping;
+export function schemasOf(key: "resource" | "event-window"): Readonly<Record<string, z.ZodType>> {
+  return key === "event-window" ? eventWindow : mapping;
 }
 
 /** Keys that don't exist are told of one by one, where all problems are put into words. */

@@ -1,9 +1,9 @@
-import { heldWeight, type StoredObject } from "./object.ts";
+import { memoryBytes, type StoredObject } from "./object.ts";
 
 export type EventType = "ADDED" | "MODIFIED" | "DELETED";
 
 /** What an event, or an object, takes in memory beside what its weight counts, in bytes, as measured. */
-export const heldOverheadBytes = 192;
+export const memoryOverheadBytes = 192;
 
 /** One change of one object. Immutable and shared by everyone who is told of it. */
 export class WatchEvent {
@@ -13,13 +13,14 @@ export class WatchEvent {
   /** The object just before. Undefined where there was none, or the reader did not ask. */
   readonly previous: StoredObject | undefined;
   /** What it takes in memory, in bytes, with the attributes that its objects had when it was made. */
-  readonly weight: number;
+  readonly estimatedBytes: number;
 
   constructor(type: EventType, object: StoredObject, previous: StoredObject | undefined) {
     this.type = type;
     this.object = object;
     this.previous = previous;
-    this.weight = heldWeight(object) + (previous === undefined ? 0 : heldWeight(previous));
+    this.estimatedBytes =
+      memoryBytes(object) + (previous === undefined ? 0 : memoryBytes(previous));
   }
 
   /** The revision of the change. */
@@ -48,9 +49,9 @@ export class WatchBatch {
    * Whether all of it is of one unit, which it closes if it has a revision. Nobody may then stop between
    * two of its revisions: initial states and folds leave out what was before them.
    */
-  readonly isUnit: boolean;
+  readonly isAtomic: boolean;
   /** The sum of the events' weights, in bytes. */
-  readonly weight: number;
+  readonly estimatedBytes: number;
   /** Its encoded frames, kept here by whoever encodes it first. Not part of what it is. */
   frames: readonly Uint8Array[] | undefined;
 
@@ -58,15 +59,15 @@ export class WatchBatch {
     revision: number | undefined,
     events: readonly WatchEvent[],
     initialEventsEnd: boolean = false,
-    isUnit: boolean = initialEventsEnd || revision === undefined,
+    isAtomic: boolean = initialEventsEnd || revision === undefined,
   ) {
     this.revision = revision;
     this.events = events;
     this.initialEventsEnd = initialEventsEnd;
-    this.isUnit = isUnit;
-    let weight = 0;
-    for (const event of events) weight += event.weight;
-    this.weight = weight;
+    this.isAtomic = isAtomic;
+    let estimatedBytes = 0;
+    for (const event of events) estimatedBytes += event.estimatedBytes;
+    this.estimatedBytes = estimatedBytes;
     this.frames = undefined;
   }
 }

@@ -1,5 +1,5 @@
 /** What a codec has read out of an object's value, as far as that matters here. */
-export interface KeptAttributes {
+export interface CachedAttributes {
   /** What it takes to keep it, in bytes. */
   readonly bytes: number;
 }
@@ -26,7 +26,7 @@ export class StoredObject {
    *
    * @internal
    */
-  attributes: KeptAttributes | undefined;
+  attributes: CachedAttributes | undefined;
   /** Holds the value, from `valueStart` up to `valueEnd`. */
   readonly content: Uint8Array;
   readonly valueStart: number;
@@ -94,7 +94,7 @@ export class StoredObject {
  * About how large an object is where it is sent or stored, in bytes: what the sizes of pages and stores count. Its
  * key and its value, and 64 bytes for the numbers and what is around them.
  */
-export function weight(object: StoredObject): number {
+export function estimatedBytes(object: StoredObject): number {
   return object.key.length + object.valueBytes + 64;
 }
 
@@ -102,8 +102,8 @@ export function weight(object: StoredObject): number {
  * What an object costs to hold, in bytes: what every bound of what is kept in memory counts. An estimate, which
  * grows when its attributes are read: whoever adds it to a sum keeps the number, or has them read before.
  */
-export function heldWeight(object: StoredObject): number {
-  return weight(object) + (object.attributes?.bytes ?? 0);
+export function memoryBytes(object: StoredObject): number {
+  return estimatedBytes(object) + (object.attributes?.bytes ?? 0);
 }
 
 /** Whether both are the same object at the same revision, in everything that a store says of it. */

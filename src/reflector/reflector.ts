@@ -8,12 +8,12 @@ import {
   upstreamUnavailable,
   WatchFanoutError,
 } from "../base/errors.ts";
-import { SharedCheck } from "../base/single-flight.ts";
-import { heldOverheadBytes, type WatchBatch } from "../model/event.ts";
-import { type StoredObject, weight } from "../model/object.ts";
+import { SingleFlightCheck } from "../base/single-flight.ts";
+import { memoryOverheadBytes, type WatchBatch } from "../model/event.ts";
+import { estimatedBytes, type StoredObject } from "../model/object.ts";
 import type { Scope, Storage } from "../storage/storage.ts";
-import { FollowedHistory } from "./history/history-tracker.ts";
-import { FollowedWatch } from "./watch-session.ts";
+import { HistoryTracker } from "./history/history-tracker.ts";
+import { WatchSession } from "./watch-session.ts";
 
 /** The whole state at one revision, as a Reflector hands it over. */
 export interface ListedState {
@@ -38,7 +38,7 @@ export interface ReflectorTarget {
    * Whether a state that was listed after history was lost can't have come from what the target has, so that
    * it is of another history. Default: it can.
    */
-  contradicts?(state: Pick<ListedState, "objects" | "revision">): boolean;
+  conflictsWith?(state: Pick<ListedState, "objects" | "revision">): boolean;
   /**
    * Does with what was listed what takes long and can be done before it is handed over. Rejects with the signal's
    * reason.
@@ -49,7 +49,7 @@ export interface ReflectorTarget {
    * What was handed over is of a history that the store no longer has. `replace` follows as soon as the state has
    * been listed.
    */
-  disprove?(): void;
+  invalidate?(): void;
   /** The id of the history that was handed over has become known. */
   identify?(historyId: string): void;
   /** Whole revisions that follow, without gap or repetition, on what was handed over before. */
@@ -112,22 +112,22 @@ export class Reflector {
   readonly #backoff: Backoff;
   readonly #stopping = new AbortController();
   #running: Promise<void> | undefined;
-  #watch: FollowedWatch | undefined;
+  #watch: WatchSession | undefined;
   /** The resume point: everything up to and including it is in the target. */
   #position: number | undefined;
   /** Why the next listing will be one. */
   #cause: ReplaceCause = "start";
   /** Where the last watch broke whose position was given up. */
   #lostAt = 0;
-  readonly #history: FollowedHistory;
-  readonly #confirmation: SharedCheck;
+  readonly #history: HistoryTracker;
+  readonly #confirmation: SingleFlightCheck;
   /** Ends the pause that is under way. */
-  #resting: AbortController | undefined;
+  #pausing: AbortController | undefined;
   /** Counts what voids the listing that is under way. */
-  #disproofs = 0;
+  #invalidations = 0;
   /** Whether nothing has come since a listing was begun without a pause. */
   #hasHurried = false;
-  #eras = 0;
+  #historyGeneration = 0;
   /** Counts the states that were handed over. */
   #listings = 0;
   /** Called when a state was handed over, and when a watch goes on after a failure. */
@@ -139,10 +139,10 @@ export class Reflector {
   constructor(options: ReflectorOptions) {
     this.#options = options;
     this.#scope = options.scope ?? { prefix: "" };
-    this.#history = new FollowedHistory(options.storage, this.#scope, (historyId) =>
+    this.#history = new HistoryTracker(options.storage, this.#scope, (historyId) =>
       handOver(() => options.target.identify?.(historyId)),
     );
-    this.#confirmation = new SharedCheck(
+    this.#confirmation = new SingleFlightCheck(
       () => this.#history.confirm(this.#stopping.signal),
       options.clock,
     );
@@ -168,19 +168,19 @@ export class Reflector {
   }
 
   /** Whether a watch goes on from what the target has, as far as is known. */
-  get isFollowing(): boolean {
+  get isWatching(): boolean {
     return this.#failure === undefined && this.#position !== undefined;
   }
 
   /** Counts the histories of which a state was handed over. */
-  get eras(): number {
-    return this.#eras;
+  get historyGeneration(): number {
+    return this.#historyGeneration;
   }
 
-  /** Resolves when `eras` becomes greater, or when the signal is aborted. */
-  untilNextEra(signal: AbortSignal): Promise<void> {
-    const eras = this.#eras;
-    return this.#until(() => this.#eras > eras, signal);
+  /** Resolves when `historyGeneration` becomes greater, or when the signal is aborted. */
+  untilNextHistory(signal: AbortSignal): Promise<void> {
+    const historyGeneration = this.#historyGeneration;
+    return this.#until(() => this.#historyGeneration > historyGeneration, signal);
   }
 
   /**
@@ -190,30 +190,33 @@ export class Reflector {
    * compacted what is known, the listing that follows tells, for which it waits 3 s.
    */
   async confirmHistory(signal: AbortSignal = this.#stopping.signal): Promise<void> {
-    if (this.isFollowing) return;
-    const before = { eras: this.#eras, listings: this.#listings };
+    if (this.isWatching) return;
+    const before = { historyGeneration: this.#historyGeneration, listings: this.#listings };
     try {
-      await abortable(this.#confirmation.make(), signal);
+      await abortable(this.#confirmation.run(), signal);
     } catch (error) {
-      if (hasReason(error, "HISTORY_CHANGED")) this.disprove(before.eras);
+      if (hasReason(error, "HISTORY_CHANGED")) this.invalidate(before.historyGeneration);
       if (!hasReason(error, "REVISION_TOO_OLD")) throw error;
       await this.#confirmByListing(before, signal, error);
     }
   }
 
   async #confirmByListing(
-    { eras, listings }: { readonly eras: number; readonly listings: number },
+    {
+      historyGeneration,
+      listings,
+    }: { readonly historyGeneration: number; readonly listings: number },
     signal: AbortSignal,
     cause: unknown,
   ): Promise<void> {
-    const isTold = (): boolean => this.#listings > listings || this.isFollowing;
+    const isNotified = (): boolean => this.#listings > listings || this.isWatching;
     const late = new AbortController();
     const timer = this.#options.clock.setTimeout(() => late.abort(), listingWaitMs);
-    await this.#until(isTold, AbortSignal.any([signal, late.signal]));
+    await this.#until(isNotified, AbortSignal.any([signal, late.signal]));
     timer.cancel();
     signal.throwIfAborted();
-    if (this.#eras !== eras) throw disprovedMeanwhile();
-    if (isTold()) return;
+    if (this.#historyGeneration !== historyGeneration) throw invalidatedMeanwhile();
+    if (isNotified()) return;
     throw upstreamUnavailable(
       "The store has been compacted, so that it can't be told whether its history is still the same. Try " +
         "again soon: by then this replica has listed anew.",
@@ -244,14 +247,19 @@ export class Reflector {
    * What the target has is known to be of a history that the store no longer has, as a write has shown that began
    * when there had been so many eras. The state is listed at once, without a pause. Harmless if that is known already.
    */
-  disprove(eras: number): void {
-    if (eras !== this.#eras || this.#cause === "history changed" || this.#cause === "start") return;
-    this.#disproofs++;
+  invalidate(historyGeneration: number): void {
+    if (
+      historyGeneration !== this.#historyGeneration ||
+      this.#cause === "history changed" ||
+      this.#cause === "start"
+    )
+      return;
+    this.#invalidations++;
     this.#cause = "history changed";
     if (this.#position !== undefined) this.#giveUpPosition();
-    this.#options.target.disprove?.();
-    this.#watch?.leave();
-    this.#resting?.abort();
+    this.#options.target.invalidate?.();
+    this.#watch?.stop();
+    this.#pausing?.abort();
   }
 
   /**
@@ -266,7 +274,7 @@ export class Reflector {
   /** Stops at once: nothing is delivered after this. Harmless when called twice. */
   stop(): void {
     this.#stopping.abort();
-    this.#watch?.leave();
+    this.#watch?.stop();
   }
 
   /** Lists the whole state anew, as its target has lost or spoilt what it had. */
@@ -274,7 +282,7 @@ export class Reflector {
     // Otherwise it is being listed, or about to be.
     if (this.#position === undefined) return;
     this.#giveUpPosition();
-    this.#watch?.leave();
+    this.#watch?.stop();
   }
 
   async #run(): Promise<void> {
@@ -315,7 +323,7 @@ export class Reflector {
       if (lost && !changed) this.#cause = "history lost";
       if (lost || changed) this.#giveUpPosition();
     }
-    if (this.#cause === "history changed") handOver(() => this.#options.target.disprove?.());
+    if (this.#cause === "history changed") handOver(() => this.#options.target.invalidate?.());
     // What is known to be of another history is not to be held for longer than it takes to list.
     const isUrgent = this.#cause === "history changed" && changed && !this.#hasHurried;
     this.#hasHurried ||= isUrgent;
@@ -326,14 +334,14 @@ export class Reflector {
     );
     const next = this.#position === undefined ? "list" : "resume";
     this.#options.onFailure?.({ error, next, pauseMs, revision: from });
-    if (pauseMs > 0) await this.#rest(pauseMs);
+    if (pauseMs > 0) await this.#pauseFor(pauseMs);
   }
 
-  async #rest(ms: number): Promise<void> {
+  async #pauseFor(ms: number): Promise<void> {
     const resting = new AbortController();
-    this.#resting = resting;
+    this.#pausing = resting;
     await pause(this.#options.clock, ms, this.#stopping.signal, resting.signal);
-    this.#resting = undefined;
+    this.#pausing = undefined;
   }
 
   /**
@@ -355,27 +363,27 @@ export class Reflector {
   async #list(): Promise<number> {
     const { storage, target, onRecovered } = this.#options;
     const { signal } = this.#stopping;
-    const disproofs = this.#disproofs;
+    const disproofs = this.#invalidations;
     const current = await storage.currentRevision(signal);
     let historyId = await this.#findHistory(current, signal);
     const state = await this.#listFrom(current);
     await this.#prepare(state.objects);
     signal.throwIfAborted();
-    if (this.#cause === "history lost" && handOver(() => target.contradicts?.(state)) === true) {
+    if (this.#cause === "history lost" && handOver(() => target.conflictsWith?.(state)) === true) {
       this.#cause = "history changed";
       historyId = await storage.renewHistory(this.#history.id, signal);
       signal.throwIfAborted();
     }
     // What has been listed may be of the history that was followed before.
-    if (disproofs !== this.#disproofs) throw disprovedMeanwhile();
+    if (disproofs !== this.#invalidations) throw invalidatedMeanwhile();
     const cause = this.#cause;
     this.#cause = "history lost";
-    this.#history.begin(historyId, state.objects, state.revision);
+    this.#history.reset(historyId, state.objects, state.revision);
     const hadFailed = this.#failure !== undefined;
     this.#failure = undefined;
     handOver(() => target.replace({ ...state, current, historyId }, cause));
     this.#listings++;
-    if (cause !== "history lost") this.#eras++;
+    if (cause !== "history lost") this.#historyGeneration++;
     this.#progressed();
     if (hadFailed) handOver(() => onRecovered?.());
     return state.revision;
@@ -428,7 +436,7 @@ export class Reflector {
       });
       for (const object of page.items) {
         objects.push(object);
-        bytes += weight(object) + heldOverheadBytes;
+        bytes += estimatedBytes(object) + memoryOverheadBytes;
       }
       if (maxBytes > 0 && bytes > maxBytes) throw stateTooLarge(maxBytes);
       startAfter = page.next;
@@ -450,19 +458,19 @@ export class Reflector {
     });
     // If nothing is written, only progress tells that all is well again.
     if (this.#failure !== undefined) storage.requestProgress();
-    const isDoubtful = isResumed && history.hasStateToCheck;
-    this.#watch = new FollowedWatch({
+    const isDoubtful = isResumed && history.canCheckState;
+    this.#watch = new WatchSession({
       stream,
       confirm: isDoubtful ? (signal) => history.checkState(signal) : undefined,
       deliver: (batch) => this.#apply(batch),
-      guard: (signal) => history.keepAsking(clock, signal),
+      guard: (signal) => history.poll(clock, signal),
     });
     return this.#watch.ended;
   }
 
   #apply(batch: WatchBatch): void {
     const before = this.#position;
-    this.#history.goOn(batch);
+    this.#history.advance(batch);
     handOver(() => this.#options.target.apply(batch));
     // Unless the target has had it given up.
     if (this.#position === before) this.#position = batch.revision ?? before;
@@ -483,7 +491,7 @@ function stateTooLarge(maxBytes: number): WatchFanoutError {
   );
 }
 
-function disprovedMeanwhile(): WatchFanoutError {
+function invalidatedMeanwhile(): WatchFanoutError {
   return new WatchFanoutError(
     "HISTORY_CHANGED",
     "The store was put back to an older state while it was listed. It is listed anew.",

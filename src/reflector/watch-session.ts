@@ -2,7 +2,7 @@ import { upstreamUnavailable } from "../base/errors.ts";
 import type { WatchBatch } from "../model/event.ts";
 import type { WatchStream } from "../storage/storage.ts";
 
-export interface FollowedWatchParts {
+export interface WatchSessionDeps {
   readonly stream: WatchStream;
   /**
    * Awaited before the first batch is delivered, where it is given. It begins when that has come, so that the watch
@@ -15,32 +15,32 @@ export interface FollowedWatchParts {
 }
 
 /** One watch of a Reflector, from when it is opened to its end. */
-export class FollowedWatch {
+export class WatchSession {
   /** Rejects with why the watch broke; resolves if it was left. */
   readonly ended: Promise<void>;
-  readonly #parts: FollowedWatchParts;
+  readonly #deps: WatchSessionDeps;
   readonly #ending = new AbortController();
   readonly #end = Promise.withResolvers<void>();
   #isConfirmed: boolean;
 
-  constructor(parts: FollowedWatchParts) {
-    this.#parts = parts;
-    this.#isConfirmed = parts.confirm === undefined;
+  constructor(deps: WatchSessionDeps) {
+    this.#deps = deps;
+    this.#isConfirmed = deps.confirm === undefined;
     this.ended = this.#end.promise.finally(() => this.#ending.abort());
-    parts.stream.onReadable(() => this.#deliver());
+    deps.stream.onReadable(() => this.#deliver());
     this.#deliver();
-    parts.guard(this.#ending.signal).catch((error: unknown) => this.#fail(error));
+    deps.guard(this.#ending.signal).catch((error: unknown) => this.#fail(error));
   }
 
   /** Nothing is delivered after this. Harmless when called twice. */
-  leave(): void {
+  stop(): void {
     this.#ending.abort();
     this.#end.resolve();
-    this.#parts.stream.close();
+    this.#deps.stream.close();
   }
 
   #deliver(): void {
-    const { stream, deliver } = this.#parts;
+    const { stream, deliver } = this.#deps;
     try {
       for (let batch = stream.read(); batch !== undefined; batch = stream.read()) {
         if (!this.#isConfirmed) {
@@ -60,7 +60,7 @@ export class FollowedWatch {
 
   /** Nothing is read meanwhile, so that the storage holds back what comes. */
   #confirm(first: WatchBatch): void {
-    const { confirm, deliver } = this.#parts;
+    const { confirm, deliver } = this.#deps;
     const { signal } = this.#ending;
     const goOn = (): void => {
       if (signal.aborted) return;
@@ -74,7 +74,7 @@ export class FollowedWatch {
   }
 
   #fail(error: unknown): void {
-    this.#parts.stream.close();
+    this.#deps.stream.close();
     this.#end.reject(error);
   }
 }

@@ -4,7 +4,7 @@ import { createSecureContext } from "node:tls";
 import { Server, ServerCredentials, status } from "@grpc/grpc-js";
 import type { Logger } from "pino";
 import { type Clock, maxTimerMs, type Timer } from "../base/clock.ts";
-import { tooMuchAskedFor } from "../base/errors.ts";
+import { tooManyRequestBytes } from "../base/errors.ts";
 import { TimeSliceScheduler } from "../base/time-slices.ts";
 import { descriptors } from "../wire/descriptors.ts";
 import { listWatchService, writeService } from "../wire/services.ts";
@@ -20,7 +20,7 @@ import { StreamOpenings } from "./calls/stream-openings.ts";
 import { addToGrpcJs, boundRequestTime } from "./grpc-js/grpc-js-fallback.ts";
 import { CallArrivals } from "./http2/call-arrivals.ts";
 import { Connections } from "./http2/connections.ts";
-import { type Methods, PlainCalls } from "./http2/direct-calls.ts";
+import { DirectCalls, type Methods } from "./http2/direct-calls.ts";
 import { boundHttp2, listenToHttp2, refuseStream, statusCodeOf } from "./http2/http2-stream.ts";
 import { areTooLarge, dropDistantDeadline, maxHeaderBytes } from "./http2/request-headers.ts";
 import { StreamPacing } from "./http2/stream-pacing.ts";
@@ -28,7 +28,7 @@ import { BytePool } from "./limits/byte-pool.ts";
 import { OpenStreams } from "./limits/open-streams.ts";
 import { SendBudget } from "./limits/send-budget.ts";
 import { defaultServerLimits, type ServerLimits } from "./limits/server-limits.ts";
-import { SendPatrol } from "./limits/stall-detector.ts";
+import { StallDetector } from "./limits/stall-detector.ts";
 import { HealthService, type ServingStatus } from "./services/health-service.ts";
 import { listWatchMethods } from "./services/list-watch-service.ts";
 import { ReflectionService } from "./services/reflection-service.ts";
@@ -97,11 +97,11 @@ export class RunningServer {
   readonly #server: Server;
   readonly #health: HealthService;
   readonly #reflection: ReflectionService;
-  readonly #patrol: SendPatrol;
+  readonly #stallDetector: StallDetector;
   readonly #requestPool: BytePool;
   readonly #kept: BytePool;
   readonly #sendBudget: SendBudget;
-  readonly #plainCalls: PlainCalls;
+  readonly #directCalls: DirectCalls;
   readonly #streams: OpenStreams;
   readonly #pacing: StreamPacing;
   readonly #arrivals: CallArrivals;
@@ -120,26 +120,26 @@ export class RunningServer {
     const { resources, clock, logger, observer } = options;
     const limits = { ...defaultServerLimits, ...options.limits };
     this.#endFlushMs = limits.endFlushMs;
-    this.#patrol = new SendPatrol(clock, limits.responseFlushMs);
+    this.#stallDetector = new StallDetector(clock, limits.responseFlushMs);
     this.#streams = new OpenStreams(limits.maxStreams);
     this.#kept = new BytePool({
-      maxBytes: limits.maxKeptBytes,
-      maxBytesPerOwner: limits.maxKeptBytesPerConnection,
+      maxBytes: limits.maxRetainedRequestBytes,
+      maxBytesPerOwner: limits.maxRetainedRequestBytesPerConnection,
     });
     this.#requestPool = new BytePool({
       maxBytes: limits.maxUnreadBytes,
       maxBytesPerOwner: limits.maxUnreadBytesPerConnection,
     });
-    const tooMuchKept = () => tooMuchAskedFor(limits.maxKeptBytesPerConnection);
+    const tooMuchRetained = () => tooManyRequestBytes(limits.maxRetainedRequestBytesPerConnection);
     // Two tasks for each connection at the most: none is ever refused.
     const turns = new TimeSliceScheduler(clock, Infinity);
-    const openings = new StreamOpenings(turns, this.#kept, tooMuchKept);
+    const streamOpenings = new StreamOpenings(turns, this.#kept, tooMuchRetained);
     this.#arrivals = new CallArrivals(clock, turns, (stream, headers) =>
       this.#take(stream, headers),
     );
     this.#pacing = new StreamPacing(
       clock,
-      (session) => this.#arrivals.waiting(session) + openings.waiting(session),
+      (session) => this.#arrivals.waiting(session) + streamOpenings.waiting(session),
     );
     this.#connections = new Connections(clock, limits);
     this.#sendBudget = new SendBudget(clock, {
@@ -158,16 +158,16 @@ export class RunningServer {
       requestPool: this.#requestPool,
       maxUnreadBytesPerConnection: limits.maxUnreadBytesPerConnection,
       sendBudget: this.#sendBudget,
-      patrol: this.#patrol,
+      stallDetector: this.#stallDetector,
       streams: this.#streams,
-      openings,
-      selecting: new TimeSliceScheduler(clock),
-      kept: this.#kept,
-      tooMuchKept,
+      streamOpenings,
+      parsingSelectors: new TimeSliceScheduler(clock),
+      retainedRequests: this.#kept,
+      tooMuchRetained,
       maxStreamAgeMs: limits.maxStreamAgeMs,
       random: options.random ?? Math.random,
     };
-    this.#health = new HealthService(this.#initialHealth(), this.#streams, this.#patrol);
+    this.#health = new HealthService(this.#initialHealth(), this.#streams, this.#stallDetector);
     this.#reflection = new ReflectionService(descriptors, context);
     this.#server = new Server({
       "grpc.enable_channelz": 0,
@@ -191,13 +191,13 @@ export class RunningServer {
       single: new Map([
         ...servedMethods(listWatchService, listWatchMethods(context)),
         ...servedMethods(writeService, writeMethods(context)),
-        ...servedMethods(healthService, this.#health.serving),
+        ...servedMethods(healthService, this.#health.handlers),
       ]),
       streaming: new Map(
         reflectionServices.flatMap((service) => [...this.#reflection.serving(service)]),
       ),
     };
-    this.#plainCalls = new PlainCalls(methods, context);
+    this.#directCalls = new DirectCalls(methods, context);
     const services = [listWatchService, writeService, healthService, ...reflectionServices];
     for (const service of services) addToGrpcJs(this.#server, service, methods, context);
   }
@@ -284,7 +284,7 @@ export class RunningServer {
       void this.#connections.cut().then(resolve);
     }, withinMs);
     const unread = clock.setTimeout(() => {
-      this.#plainCalls.refuseUnread();
+      this.#directCalls.refuseUnread();
     }, this.#endFlushMs);
     // Whoever has said nothing, or not enough to be told of the end, would never close by itself.
     let flush: Timer | undefined;
@@ -363,7 +363,7 @@ export class RunningServer {
       if (this.#openCalls === 0) this.#onIdle?.();
       onEnded?.();
     });
-    this.#plainCalls.take(stream, headers);
+    this.#directCalls.take(stream, headers);
   }
 
   /** Tells the observer of a call, and returns what is to be called when it is closed. */

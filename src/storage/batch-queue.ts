@@ -27,7 +27,7 @@ export class BatchQueue {
 
   push(batch: WatchBatch): void {
     this.#batches.push(batch);
-    this.#bytes += batch.weight + batchOverhead;
+    this.#bytes += batch.estimatedBytes + batchOverhead;
   }
 
   /** The batch at `position` from the front. */
@@ -37,7 +37,7 @@ export class BatchQueue {
 
   shift(): WatchBatch | undefined {
     const batch = this.#batches.shift();
-    if (batch !== undefined) this.#bytes -= batch.weight + batchOverhead;
+    if (batch !== undefined) this.#bytes -= batch.estimatedBytes + batchOverhead;
     return batch;
   }
 

@@ -80,7 +80,7 @@ export interface ListRequest {
   /** How many objects at the most; 0: no limit. */
   readonly limit: number;
   /**
-   * How many bytes of objects (by `weight`) at the most, but always at least one object; 0: no limit.
+   * How many bytes of objects (by `estimatedBytes`) at the most, but always at least one object; 0: no limit.
    */
   readonly maxBytes?: number | undefined;
   readonly at: RevisionRequirement;
@@ -96,7 +96,7 @@ export interface ListResult {
   /** In key order. */
   readonly items: readonly StoredObject[];
   /** The same items in parts that answers share, so that whoever encodes these can do it once. */
-  readonly runs?: readonly (readonly StoredObject[])[] | undefined;
+  readonly chunks?: readonly (readonly StoredObject[])[] | undefined;
   /**
    * Where to start the next page after; undefined when this was the last. A page may be short or
    * empty and yet be followed by another.

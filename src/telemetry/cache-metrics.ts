@@ -1,5 +1,5 @@
 import type { Meter, Observable } from "@opentelemetry/api";
-import { type CacherStats, windowFillStates } from "../cacher/stats.ts";
+import { backfillStates, type CacherStats } from "../cacher/stats.ts";
 
 /** What metrics read of a Cacher. */
 export interface StatsSource {
@@ -60,81 +60,81 @@ const cacheMetrics: readonly CacheMetric[] = [
     read: (stats) => stats.objectBytes,
   },
   {
-    name: "watch_fanout_history_events",
+    name: "watch_fanout_event_window_events",
     kind: "gauge",
     unit: "{event}",
-    description: "Events in the history window.",
-    read: (stats) => stats.history.events,
+    description: "Events in the event window.",
+    read: (stats) => stats.eventWindow.events,
   },
   {
-    name: "watch_fanout_history_bytes",
+    name: "watch_fanout_event_window_bytes",
     kind: "gauge",
     unit: "By",
-    description: "What the events in the history window take, as bounds count it.",
-    read: (stats) => stats.history.bytes,
+    description: "What the events in the event window take, as bounds count it.",
+    read: (stats) => stats.eventWindow.bytes,
   },
   {
-    name: "watch_fanout_history_oldest_age_seconds",
+    name: "watch_fanout_event_window_oldest_age_seconds",
     kind: "gauge",
     unit: "s",
-    description: "Age of the oldest event in the history window, 0 if there is none.",
-    read: (stats) => stats.history.oldestAgeMs / 1_000,
+    description: "Age of the oldest event in the event window, 0 if there is none.",
+    read: (stats) => stats.eventWindow.oldestAgeMs / 1_000,
   },
   {
-    name: "watch_fanout_history_oldest_revision",
+    name: "watch_fanout_event_window_oldest_revision",
     kind: "gauge",
     unit: "{revision}",
     description: "The smallest revision that a watch can be resumed from.",
-    read: (stats) => stats.history.oldestRevision,
+    read: (stats) => stats.eventWindow.oldestRevision,
   },
   {
-    name: "watch_fanout_event_window_fill_revisions",
+    name: "watch_fanout_event_window_backfill_revisions",
     kind: "gauge",
     unit: "{revision}",
     description: "Revisions from before the start that the event window has been filled with.",
-    read: (stats) => stats.windowFill.revisions,
+    read: (stats) => stats.backfill.revisions,
   },
   {
-    name: "watch_fanout_event_window_fill_events",
+    name: "watch_fanout_event_window_backfill_events",
     kind: "gauge",
     unit: "{event}",
     description: "Events from before the start that the event window has been filled with.",
-    read: (stats) => stats.windowFill.events,
+    read: (stats) => stats.backfill.events,
   },
   {
-    name: "watch_fanout_event_window_fill_waiting_streams",
+    name: "watch_fanout_event_window_backfill_waiting_streams",
     kind: "gauge",
     unit: "{stream}",
     description: "Streams that wait for a part of the event window that is still to be filled.",
-    read: (stats) => stats.windowFill.waiting,
+    read: (stats) => stats.backfill.waiting,
   },
   {
-    name: "watch_fanout_watcher_input_batches",
+    name: "watch_fanout_watcher_buffer_batches",
     kind: "gauge",
     unit: "{batch}",
     description: "Batches that wait in the inputs of all watchers.",
-    read: (stats) => stats.input.batches,
+    read: (stats) => stats.buffers.batches,
   },
   {
-    name: "watch_fanout_watcher_input_bytes",
+    name: "watch_fanout_watcher_buffer_bytes",
     kind: "gauge",
     unit: "By",
     description: "Bytes that wait in the inputs of all watchers; shared ones count for each.",
-    read: (stats) => stats.input.bytes,
+    read: (stats) => stats.buffers.bytes,
   },
   {
-    name: "watch_fanout_watcher_input_fullest_ratio",
+    name: "watch_fanout_watcher_buffer_fullest_ratio",
     kind: "gauge",
     unit: "1",
     description: "How full the fullest watcher's input is, from 0 to 1.",
-    read: (stats) => stats.input.fullest,
+    read: (stats) => stats.buffers.fullest,
   },
   {
-    name: "watch_fanout_watcher_input_bound_batches",
+    name: "watch_fanout_watcher_buffer_max_batches",
     kind: "gauge",
     unit: "{batch}",
     description: "Batches that a watcher's input may hold now, where no index narrows its stream.",
-    read: (stats) => stats.input.mostBatches,
+    read: (stats) => stats.buffers.maxBatches,
   },
   {
     name: "watch_fanout_watcher_filters",
@@ -144,75 +144,75 @@ const cacheMetrics: readonly CacheMetric[] = [
     read: (stats) => stats.filters,
   },
   {
-    name: "watch_fanout_folds",
+    name: "watch_fanout_coalesced_backlogs",
     kind: "gauge",
-    unit: "{fold}",
+    unit: "{backlog}",
     description: "Folds held for LATEST_STATE watchers that are behind; shared ones count once.",
-    read: (stats) => stats.folds.held,
+    read: (stats) => stats.coalescing.held,
   },
   {
-    name: "watch_fanout_fold_objects",
+    name: "watch_fanout_coalesced_objects",
     kind: "gauge",
     unit: "{object}",
     description: "Objects in all folds that are held.",
-    read: (stats) => stats.folds.objects,
+    read: (stats) => stats.coalescing.objects,
   },
   {
-    name: "watch_fanout_fold_bytes",
+    name: "watch_fanout_coalesced_bytes",
     kind: "gauge",
     unit: "By",
     description: "What the folds that are held take, as bounds count it.",
-    read: (stats) => stats.folds.bytes,
+    read: (stats) => stats.coalescing.bytes,
   },
   {
-    name: "watch_fanout_folds_told",
+    name: "watch_fanout_coalesced_batches_delivered",
     kind: "counter",
-    unit: "{fold}",
+    unit: "{backlog}",
     description: "Folds that were sent, counted once for each watcher.",
-    read: (stats) => stats.folds.told,
+    read: (stats) => stats.coalescing.delivered,
   },
   {
-    name: "watch_fanout_folds_ended_streams",
+    name: "watch_fanout_coalescing_ended_streams",
     kind: "counter",
     unit: "{stream}",
     description: "LATEST_STATE streams that were ended, as all folds together took too much.",
-    read: (stats) => stats.folds.ended,
+    read: (stats) => stats.coalescing.ended,
   },
   {
     name: "watch_fanout_cached_lists",
     kind: "gauge",
     unit: "{list}",
     description: "Lists of which chunks are kept, for pages and initial states that share them.",
-    read: (stats) => stats.lists,
+    read: (stats) => stats.cachedLists,
   },
   {
-    name: "watch_fanout_kept_piece_bytes",
+    name: "watch_fanout_chunk_cache_bytes",
     kind: "gauge",
     unit: "By",
     description:
       "What chunks of lists and folds that are kept to be shared take, with their frames.",
-    read: (stats) => stats.pieceBytes,
+    read: (stats) => stats.chunkCacheBytes,
   },
   {
-    name: "watch_fanout_retained_states",
+    name: "watch_fanout_retained_snapshots",
     kind: "gauge",
     unit: "{state}",
     description: "Old states that are kept for pages to come, or as streams begin with them.",
-    read: (stats) => stats.retained.states,
+    read: (stats) => stats.retainedSnapshots.snapshots,
   },
   {
-    name: "watch_fanout_retained_state_bytes",
+    name: "watch_fanout_retained_snapshot_bytes",
     kind: "gauge",
     unit: "By",
     description: "What old states keep alive that the cache itself does not, at the most.",
-    read: (stats) => stats.retained.bytes,
+    read: (stats) => stats.retainedSnapshots.bytes,
   },
   {
     name: "watch_fanout_cache_waiting_requests",
     kind: "gauge",
     unit: "{request}",
     description: "Requests that wait for the cache to reach a revision.",
-    read: (stats) => stats.waiting,
+    read: (stats) => stats.waitingRequests,
   },
   {
     name: "watch_fanout_events_received",
@@ -292,7 +292,7 @@ export function registerCacheMetrics(meter: Meter, caches: ReadonlyMap<string, S
     unit: "{watcher}",
     description: "Watchers by state.",
   });
-  const fills = meter.createObservableGauge("watch_fanout_event_window_fill", {
+  const fills = meter.createObservableGauge("watch_fanout_event_window_backfill", {
     unit: "1",
     description:
       "1 for the state that the filling of the event window is in: filling, or how it ended; 0 for all others.",
@@ -304,8 +304,8 @@ export function registerCacheMetrics(meter: Meter, caches: ReadonlyMap<string, S
         for (const { metric, instrument } of observed) {
           result.observe(instrument, metric.read(stats), { resource });
         }
-        for (const state of windowFillStates) {
-          result.observe(fills, stats.windowFill.state === state ? 1 : 0, { resource, state });
+        for (const state of backfillStates) {
+          result.observe(fills, stats.backfill.state === state ? 1 : 0, { resource, state });
         }
         for (const [state, count] of Object.entries(stats.watchers)) {
           result.observe(watchers, count, { resource, state: state.replaceAll(" ", "_") });
@@ -317,24 +317,24 @@ export function registerCacheMetrics(meter: Meter, caches: ReadonlyMap<string, S
 }
 
 /** What a storage leaves out of its resource. */
-export interface LeftOutSource {
+export interface SkippedKeysSource {
   /** How often a key came by that can't be part of the resource. */
-  readonly leftOutKeys: number;
+  readonly skippedKeys: number;
 }
 
 /** Registers what storages leave out, by the resource's name. */
-export function registerLeftOutKeys(
+export function registerSkippedKeys(
   meter: Meter,
-  storages: ReadonlyMap<string, LeftOutSource>,
+  storages: ReadonlyMap<string, SkippedKeysSource>,
 ): void {
   meter
-    .createObservableCounter("watch_fanout_left_out_keys", {
+    .createObservableCounter("watch_fanout_skipped_keys", {
       unit: "{key}",
       description:
         "Times that a key came by which can't be served: it is not UTF-8, or the prefix itself.",
     })
     .addCallback((result) => {
-      for (const [resource, { leftOutKeys }] of storages) result.observe(leftOutKeys, { resource });
+      for (const [resource, { skippedKeys }] of storages) result.observe(skippedKeys, { resource });
     });
 }
 

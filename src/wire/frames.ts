@@ -29,9 +29,9 @@ export function framesOf(
 
 function encodeFrames(batch: WatchBatch, bounds: FrameBounds): readonly Uint8Array[] {
   const frames = new Frames(bounds);
-  const { events, revision, initialEventsEnd, isUnit } = batch;
-  if (isUnit) {
-    for (const event of events) frames.addToUnit(event);
+  const { events, revision, initialEventsEnd, isAtomic } = batch;
+  if (isAtomic) {
+    for (const event of events) frames.addToAtomicBatch(event);
   } else {
     for (let start = 0; start < events.length; ) {
       const end = endOfRevision(events, start);
@@ -64,7 +64,7 @@ class Frames {
   }
 
   /** Part of a unit that stays open. */
-  addToUnit(event: WatchEvent): void {
+  addToAtomicBatch(event: WatchEvent): void {
     const size = eventSize(event);
     if (this.#events.length > 0 && !this.#fits(size, this.#bounds.comfortable)) this.#close();
     this.#take(event, size);

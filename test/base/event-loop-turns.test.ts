@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { quantumMs, turnMs } from "../../src/base/event-loop-turns.ts";
-import { inSlices, SlicedQueue } from "../../src/base/time-slice-queue.ts";
+import { runInTimeSlices, TimeSliceQueue } from "../../src/base/time-slice-queue.ts";
 import { TimeSliceScheduler } from "../../src/base/time-slices.ts";
 import { FakeClock } from "../fake-clock.ts";
 
@@ -30,9 +30,9 @@ function* endless(clock: WorkClock, name: string, log: string[]): Generator<void
 function startAll(clock: WorkClock, log: string[]): readonly string[] {
   void new TimeSliceScheduler(clock).run({}, endless(clock, "scan", log));
   void new TimeSliceScheduler(clock).run({}, endless(clock, "opening", log));
-  inSlices(clock, endless(clock, "maintenance", log));
+  runInTimeSlices(clock, endless(clock, "maintenance", log));
   for (const name of ["queue", "other queue"]) {
-    new SlicedQueue(clock).add(endless(clock, name, log));
+    new TimeSliceQueue(clock).add(endless(clock, name, log));
   }
   return ["scan", "opening", "maintenance", "queue", "other queue"];
 }
@@ -68,7 +68,7 @@ describe("The turns of an event loop", () => {
       throw new Error("A fault.");
     };
     void new TimeSliceScheduler(clock).run({}, endless(clock, "scan", log));
-    const queue = new SlicedQueue(clock);
+    const queue = new TimeSliceQueue(clock);
     queue.add(failing());
     queue.add(endless(clock, "after", log));
     expect(() => {
@@ -81,7 +81,7 @@ describe("The turns of an event loop", () => {
 
   it("set no immediate when nothing is left to do", () => {
     const clock = new WorkClock();
-    inSlices(clock, [][Symbol.iterator]() as Generator<void, void, void>);
+    runInTimeSlices(clock, [][Symbol.iterator]() as Generator<void, void, void>);
     clock.runTurn();
     clock.runTurn();
     expect(clock.pendingImmediates).toBe(0);

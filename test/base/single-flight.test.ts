@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { SharedCheck } from "../../src/base/single-flight.ts";
+import { SingleFlightCheck } from "../../src/base/single-flight.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 /** Checks that come to an end when they are told to, in the order in which they began. */
 function setUp() {
   const clock = new FakeClock();
   const begun: PromiseWithResolvers<void>[] = [];
-  const shared = new SharedCheck(() => {
+  const shared = new SingleFlightCheck(() => {
     const check = Promise.withResolvers<void>();
     begun.push(check);
     return check.promise;
@@ -17,8 +17,8 @@ function setUp() {
 describe("A shared check", () => {
   it("is one that waits at most, however many call while another is under way", async () => {
     const { clock, begun, shared } = setUp();
-    const first = shared.make();
-    const others = Array.from({ length: 1_000 }, () => shared.make());
+    const first = shared.run();
+    const others = Array.from({ length: 1_000 }, () => shared.run());
     expect(begun).toHaveLength(1);
     begun[0]?.resolve();
     await first;
@@ -34,7 +34,7 @@ describe("A shared check", () => {
 
   it("begins a second after the one before, though that hangs", () => {
     const { clock, begun, shared } = setUp();
-    for (let i = 0; i < 10; i++) void shared.make();
+    for (let i = 0; i < 10; i++) void shared.run();
     clock.advance(999);
     expect(begun).toHaveLength(1);
     clock.advance(1);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { quantumMs } from "../../src/base/event-loop-turns.ts";
-import { inSlices, SlicedQueue, type Steps } from "../../src/base/time-slice-queue.ts";
+import { runInTimeSlices, type Steps, TimeSliceQueue } from "../../src/base/time-slice-queue.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 /** A clock on which time passes with the work that is done. */
@@ -39,7 +39,7 @@ describe("Work in slices", () => {
   it("begins at once, and goes on in the next turn when the slice is over", () => {
     const clock = new WorkClock();
     const log: string[] = [];
-    inSlices(clock, steps(clock, "a", 9, log));
+    runInTimeSlices(clock, steps(clock, "a", 9, log));
     expect(turns(clock, log)).toEqual(["a1 a2 a3 a4", "a5 a6 a7 a8", "a9"]);
   });
 });
@@ -47,7 +47,7 @@ describe("Work in slices", () => {
 describe("A queue of work in slices", () => {
   it("begins at once where there is time, and takes what comes one after another", () => {
     const clock = new WorkClock();
-    const queue = new SlicedQueue(clock);
+    const queue = new TimeSliceQueue(clock);
     const log: string[] = [];
     for (const name of ["a", "b", "c"]) queue.add(steps(clock, name, 4, log));
     expect(turns(clock, log)).toEqual(["a1 a2 a3 a4", "b1 b2 b3 b4", "c1 c2 c3 c4"]);
@@ -55,7 +55,7 @@ describe("A queue of work in slices", () => {
 
   it("takes one slice of a turn for all that come in it, also when nobody waits", () => {
     const clock = new WorkClock();
-    const queue = new SlicedQueue(clock);
+    const queue = new TimeSliceQueue(clock);
     const log: string[] = [];
     for (const name of ["a", "b", "c"]) queue.add(steps(clock, name, 1, log));
     expect(turns(clock, log)).toEqual(["a1 b1 c1"]);
@@ -63,7 +63,7 @@ describe("A queue of work in slices", () => {
 
   it("goes on with the others when work throws, which is for who began it", () => {
     const clock = new WorkClock();
-    const queue = new SlicedQueue(clock);
+    const queue = new TimeSliceQueue(clock);
     const log: string[] = [];
     const failing = function* (): Steps {
       yield* steps(clock, "a", 1, log);
@@ -76,7 +76,7 @@ describe("A queue of work in slices", () => {
 
   it("forgets what is still to be done", () => {
     const clock = new WorkClock();
-    const queue = new SlicedQueue(clock);
+    const queue = new TimeSliceQueue(clock);
     const log: string[] = [];
     queue.add(steps(clock, "a", 9, log));
     queue.clear();
@@ -88,14 +88,14 @@ describe("A queue of work in slices", () => {
   /** Readers who note their names when there is time for them, and wait for their turn otherwise. */
   function readersOf(
     clock: WorkClock,
-    queue: SlicedQueue,
+    queue: TimeSliceQueue,
     names: readonly string[],
     log: string[],
   ) {
     return names.map((name) => ({
-      poke(): void {
+      notify(): void {
         if (!queue.mayBegin()) {
-          queue.awaitTurn(this);
+          queue.enqueue(this);
           return;
         }
         log.push(name);
@@ -106,23 +106,23 @@ describe("A queue of work in slices", () => {
 
   it("lets readers begin while there is time in a turn, and pokes the others when it is theirs", () => {
     const clock = new WorkClock();
-    const queue = new SlicedQueue(clock);
+    const queue = new TimeSliceQueue(clock);
     const log: string[] = [];
     const readers = readersOf(clock, queue, ["a", "b", "c", "d", "e"], log);
-    for (const reader of readers) reader.poke();
+    for (const reader of readers) reader.notify();
     expect(log).toEqual(["a", "b", "c", "d"]);
     // Comes back while others wait, and so behind them.
-    readers[0]?.poke();
+    readers[0]?.notify();
     expect(turns(clock, log).join(" ")).toBe("a b c d e a");
   });
 
   it("has readers and work take turns, so that neither waits for all of the other", () => {
     const clock = new WorkClock();
-    const queue = new SlicedQueue(clock);
+    const queue = new TimeSliceQueue(clock);
     const log: string[] = [];
     queue.add(steps(clock, "fold", 20, log));
     const readers = readersOf(clock, queue, ["a", "b", "c", "d", "e", "f", "g", "h"], log);
-    for (const reader of readers) reader.poke();
+    for (const reader of readers) reader.notify();
     const [, ...rest] = turns(clock, log);
     expect(rest.slice(0, 2)).toEqual(["a fold5 b fold6", "c fold7 d fold8"]);
   });
@@ -136,11 +136,11 @@ describe("A queue of work in slices", () => {
       }
     }
     const clock = new SlowClock();
-    const queue = new SlicedQueue(clock);
+    const queue = new TimeSliceQueue(clock);
     const log: string[] = [];
-    const reader = { poke: () => log.push(queue.mayBegin() ? "taken" : "refused") };
+    const reader = { notify: () => log.push(queue.mayBegin() ? "taken" : "refused") };
     queue.add(steps(clock, "a", 2, log));
-    queue.awaitTurn(reader);
+    queue.enqueue(reader);
     clock.runImmediates();
     expect(log).toEqual(["taken", "a1", "a2"]);
   });

@@ -161,7 +161,7 @@ describe("A relist, for a LATEST_STATE watch", () => {
   });
 
   it("that is stalled comes as one with what it had missed before", async () => {
-    const cached = await ready({ watchers: { inputBatches: 1 } });
+    const cached = await ready({ watchers: { maxBufferBatches: 1 } });
     const stream = await watching(cached);
     await cached.write(["f", "1"]);
     await cached.write(["b", "1!"]);
@@ -176,14 +176,17 @@ describe("A relist, for a LATEST_STATE watch", () => {
   });
 
   it("that has long fallen out of history does not matter either", async () => {
-    const cached = await ready({ watchers: { inputBatches: 1 }, history: { maxEvents: 2 } });
+    const cached = await ready({
+      watchers: { maxBufferBatches: 1 },
+      eventWindow: { maxEvents: 2 },
+    });
     const stream = await watching(cached);
     for (let i = 0; i < 9; i++) await cached.write(["f", `${i}`]);
     await cached.clock.elapse(1_000);
     await relist(cached, [["f", null]], [["g", "1"]]);
     for (let i = 0; i < 9; i++) await cached.write(["h", `${i}`]);
     await cached.clock.elapse(1_000);
-    expect(cached.cacher.stats().folds).toMatchObject({ held: 1, objects: 3 });
+    expect(cached.cacher.stats().coalescing).toMatchObject({ held: 1, objects: 3 });
     expect(readAll(stream)).toEqual([
       "ADDED:f=0@3 →3",
       "ADDED:g=1@13 DELETED:f=8@13 ADDED:h=8@22 →22",
@@ -191,7 +194,7 @@ describe("A relist, for a LATEST_STATE watch", () => {
   });
 
   it("in the middle of a unit comes after that", async () => {
-    const cached = await ready({ watchers: { inputBatches: 1, batchBytes: 100 } });
+    const cached = await ready({ watchers: { maxBufferBatches: 1, batchBytes: 100 } });
     const stream = await watching(cached);
     await cached.write(["z", "1"]);
     for (const key of ["f", "g", "h"]) await cached.write([key, "1"]);

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { defaultWatcherBounds } from "../../src/cacher/dispatch/watcher-bounds.ts";
-import { defaultHistoryBounds } from "../../src/cacher/state/event-window.ts";
+import { defaultEventWindowBounds } from "../../src/cacher/state/event-window.ts";
 import { opaqueCodec } from "../../src/codec/codec.ts";
 import type { Config } from "../../src/config/config.ts";
 import {
@@ -15,7 +15,12 @@ import { certificates, type Given, load } from "./sources.ts";
 
 const { cert, key } = certificates;
 /** What a resource is that has no more than a name and a prefix. */
-const plain = { codec: opaqueCodec, indexes: [], history: defaultHistoryBounds, cache: true };
+const plain = {
+  codec: opaqueCodec,
+  indexes: [],
+  eventWindow: defaultEventWindowBounds,
+  cache: true,
+};
 const files = { "cert.pem": cert, "key.pem": key, "ca.pem": cert, password: "from a file\n" };
 
 test("without any source the embedded store serves one resource over everything", () => {
@@ -25,7 +30,7 @@ test("without any source the embedded store serves one resource over everything"
     listen: { host: "127.0.0.1", port: 50051 },
     admin: { host: "127.0.0.1", port: 8080 },
     tls: undefined,
-    history: { ageMs: 300_000, minEvents: 1_000, maxEvents: 100_000, maxBytes: 64 * 2 ** 20 },
+    eventWindow: { ageMs: 300_000, minEvents: 1_000, maxEvents: 100_000, maxBytes: 64 * 2 ** 20 },
     stallTimeoutMs: 60_000,
     maxStreamAgeMs: 3_600_000,
     maxStreams: 200_000,
@@ -37,8 +42,8 @@ test("without any source the embedded store serves one resource over everything"
 });
 
 test("the defaults are those of the cache and of the server", () => {
-  const { history, stallTimeoutMs, maxStreamAgeMs, maxStreams } = load({});
-  expect(history).toEqual(defaultHistoryBounds);
+  const { eventWindow, stallTimeoutMs, maxStreamAgeMs, maxStreams } = load({});
+  expect(eventWindow).toEqual(defaultEventWindowBounds);
   expect(stallTimeoutMs).toBe(defaultWatcherBounds.stallTimeoutMs);
   expect({ maxStreamAgeMs, maxStreams }).toEqual({
     maxStreamAgeMs: defaultServerLimits.maxStreamAgeMs,
@@ -133,10 +138,10 @@ const cases: readonly [
     { ca: undefined, client: { cert, key } },
   ],
   ["etcd-history-key", "/elsewhere", etcdWith({}), ({ etcd }) => etcd?.historyKey, "/elsewhere"],
-  ["history-age", "1h30m", {}, ({ history }) => history.ageMs, 5_400_000],
-  ["history-min-events", "0", {}, ({ history }) => history.minEvents, 0],
-  ["history-max-events", "5000", {}, ({ history }) => history.maxEvents, 5_000],
-  ["history-max-bytes", "1.5KiB", {}, ({ history }) => history.maxBytes, 1_536],
+  ["event-window-age", "1h30m", {}, ({ eventWindow }) => eventWindow.ageMs, 5_400_000],
+  ["event-window-min-events", "0", {}, ({ eventWindow }) => eventWindow.minEvents, 0],
+  ["event-window-max-events", "5000", {}, ({ eventWindow }) => eventWindow.maxEvents, 5_000],
+  ["event-window-max-bytes", "1.5KiB", {}, ({ eventWindow }) => eventWindow.maxBytes, 1_536],
   ["stall-timeout", "75s", {}, ({ stallTimeoutMs }) => stallTimeoutMs, 75_000],
   ["max-stream-age", "0s", {}, ({ maxStreamAgeMs }) => maxStreamAgeMs, 0],
   ["max-streams", "7", {}, ({ maxStreams }) => maxStreams, 7],
@@ -251,7 +256,7 @@ describe("the file", () => {
   });
 
   test("takes counts as numbers", () => {
-    expect(load({ yaml: "history-max-events: 2000" }).history.maxEvents).toBe(2_000);
+    expect(load({ yaml: "event-window-max-events: 2000" }).eventWindow.maxEvents).toBe(2_000);
   });
 });
 

@@ -60,12 +60,12 @@ describe("a bad value is told with where it was given and what is accepted", () 
       ],
     ),
     ...["", "64", "0B", "64MB", "64Mi", "-1MiB", "9999999999GiB"].map((bad): [Given, string] => [
-      { flags: ["--history-max-bytes", bad] },
-      `--history-max-bytes: "${bad}" is not a size above 0 in B, KiB, MiB or GiB, such as 64MiB.`,
+      { flags: ["--event-window-max-bytes", bad] },
+      `--event-window-max-bytes: "${bad}" is not a size above 0 in B, KiB, MiB or GiB, such as 64MiB.`,
     ]),
     ...["", "0", "-5", "1.5", "many", "99999999999999999999"].map((bad): [Given, string] => [
-      { flags: ["--history-max-events", bad, "--history-min-events", "0"] },
-      `--history-max-events: "${bad}" is not a whole number of at least 1.`,
+      { flags: ["--event-window-max-events", bad, "--event-window-min-events", "0"] },
+      `--event-window-max-events: "${bad}" is not a whole number of at least 1.`,
     ]),
     [{ flags: ["--max-streams", "0"] }, '--max-streams: "0" is not a whole number of at least 1.'],
     [
@@ -253,8 +253,8 @@ describe("options that need or exclude one another say so", () => {
       "--admin: is the same address as that of --listen; gRPC needs a port of its own.",
     ],
     [
-      { flags: ["--history-min-events", "200000"] },
-      "--history-min-events: 200000 is more than --history-max-events, which is 100000.",
+      { flags: ["--event-window-min-events", "200000"] },
+      "--event-window-min-events: 200000 is more than --event-window-max-events, which is 100000.",
     ],
   ]);
 });

@@ -67,25 +67,25 @@ describe("A resource's indexes", () => {
   });
 });
 
-describe("A resource's history", () => {
+describe("A resource's event-window", () => {
   const yaml = (history: string): string =>
-    `history-max-events: 5000\nresources: [{name: a, prefix: /a/, history: ${history}}, b=/b/]`;
+    `event-window-max-events: 5000\nresources: [{name: a, prefix: /a/, event-window: ${history}}, b=/b/]`;
 
   test("has the bounds that it names, and of all others the general ones", () => {
-    const { history, resources } = load({ yaml: yaml("{age: 1h, max-bytes: 16MiB}") });
-    expect(history).toMatchObject({ ageMs: 300_000, maxEvents: 5_000 });
-    expect(resources[0]?.history).toEqual({
+    const { eventWindow, resources } = load({ yaml: yaml("{age: 1h, max-bytes: 16MiB}") });
+    expect(eventWindow).toMatchObject({ ageMs: 300_000, maxEvents: 5_000 });
+    expect(resources[0]?.eventWindow).toEqual({
       ageMs: 3_600_000,
       minEvents: 1_000,
       maxEvents: 5_000,
       maxBytes: 16 * 2 ** 20,
     });
-    expect(resources[1]?.history).toEqual(history);
+    expect(resources[1]?.eventWindow).toEqual(eventWindow);
   });
 
   test("may keep more or fewer events than others", () => {
     const { resources } = load({ yaml: yaml("{min-events: 0, max-events: 9000}") });
-    expect(resources[0]?.history).toMatchObject({ minEvents: 0, maxEvents: 9_000 });
+    expect(resources[0]?.eventWindow).toMatchObject({ minEvents: 0, maxEvents: 9_000 });
   });
 });
 
@@ -139,7 +139,7 @@ describe("What is wrong with a resource is told with its line and key", () => {
   const protobuf = ["codec: protobuf", "descriptors: lease.binpb", "message: acme.v1.Lease"];
   const place = (line: number, key: string): string => `wf.yaml:${line + 3}: resources[0].${key}`;
   const resourceKeys =
-    "name, prefix, codec, labels, fields, indexes, descriptors, message, history, cache";
+    "name, prefix, codec, labels, fields, indexes, descriptors, message, event-window, cache";
 
   test.each<[readonly string[], string]>([
     // Values of the wrong type.
@@ -157,16 +157,16 @@ describe("What is wrong with a resource is told with its line and key", () => {
       `${place(3, "fields[1]")}: true is not text; put it in quotes.`,
     ],
     [
-      ["history: 5m"],
-      `${place(1, "history")}: "5m" is not a mapping of age, min-events, max-events and max-bytes.`,
+      ["event-window: 5m"],
+      `${place(1, "event-window")}: "5m" is not a mapping of age, min-events, max-events and max-bytes.`,
     ],
     [
-      ["history: {", "  age: soon}"],
-      `${place(2, "history.age")}: "soon" is not a duration from 1s to 24 days, such as 500ms, 75s, 5m or 1h30m.`,
+      ["event-window: {", "  age: soon}"],
+      `${place(2, "event-window.age")}: "soon" is not a duration from 1s to 24 days, such as 500ms, 75s, 5m or 1h30m.`,
     ],
     [
-      ["history: {max-events: 0}"],
-      `${place(1, "history.max-events")}: "0" is not a whole number of at least 1.`,
+      ["event-window: {max-events: 0}"],
+      `${place(1, "event-window.max-events")}: "0" is not a whole number of at least 1.`,
     ],
     // Keys that do not exist.
     [
@@ -175,8 +175,8 @@ describe("What is wrong with a resource is told with its line and key", () => {
     ],
     [["quux: 1"], `${place(1, "quux")}: a resource has no such key, only ${resourceKeys}.`],
     [
-      ["history: {", "  max-evnts: 1}"],
-      `${place(2, "history.max-evnts")}: a history has no such key, only age, min-events, ` +
+      ["event-window: {", "  max-evnts: 1}"],
+      `${place(2, "event-window.max-evnts")}: an event-window has no such key, only age, min-events, ` +
         'max-events, max-bytes. Did you mean "max-events"?',
     ],
     // Paths that lead nowhere.
@@ -227,18 +227,21 @@ describe("What is wrong with a resource is told with its line and key", () => {
           "message, the full name of a message in it.",
       ],
     ),
-    [["cache: off", "history: {age: 1m}"], `${place(2, "history")}: is of no use with cache: off.`],
+    [
+      ["cache: off", "event-window: {age: 1m}"],
+      `${place(2, "event-window")}: is of no use with cache: off.`,
+    ],
     [
       ["cache: off", json, "fields: [a]", "indexes: [a]"],
       `${place(4, "indexes")}: is of no use with cache: off.`,
     ],
     [
-      ["history: {max-events: 500}"],
-      `${place(1, "history")}: --history-min-events, 1000, is more than max-events, 500.`,
+      ["event-window: {max-events: 500}"],
+      `${place(1, "event-window")}: --event-window-min-events, 1000, is more than max-events, 500.`,
     ],
     [
-      ["history: {min-events: 9, max-events: 8}"],
-      `${place(1, "history")}: min-events, 9, is more than max-events, 8.`,
+      ["event-window: {min-events: 9, max-events: 8}"],
+      `${place(1, "event-window")}: min-events, 9, is more than max-events, 8.`,
     ],
   ])("%j", (lines, problem) => {
     expect(problemsOf(yamlOf(...lines))).toEqual([problem]);
@@ -279,10 +282,10 @@ resources:
   });
 
   test("an event bound of all resources that is wrong is told once", () => {
-    const { yaml = "" } = yamlOf("history: {age: 1m}");
-    const problems = problemsOf({ yaml, flags: ["--history-max-events", "10"] });
+    const { yaml = "" } = yamlOf("event-window: {age: 1m}");
+    const problems = problemsOf({ yaml, flags: ["--event-window-max-events", "10"] });
     expect(problems).toEqual([
-      "--history-min-events: 1000 is more than --history-max-events, which is 10.",
+      "--event-window-min-events: 1000 is more than --event-window-max-events, which is 10.",
     ]);
   });
 });

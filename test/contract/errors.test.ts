@@ -118,7 +118,7 @@ const rows: readonly Row[] = [
     reason: "REVISION_TOO_OLD",
     ...{ code: "OUT_OF_RANGE", when: "Watch: before the history kept here" },
     metadata: ["oldest_revision", "requested_revision"],
-    options: { cacher: { history: oneEvent } },
+    options: { cacher: { eventWindow: oneEvent } },
     call: async (world) => {
       const after_revision = await world.write(["a", "1"]);
       await world.write(["a", "2"]);

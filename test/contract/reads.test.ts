@@ -99,8 +99,8 @@ describeContract("A read", (open) => {
       const first = await world.write(["a", "1"]);
       const second = await world.write(["a", "2"]);
       const third = await world.write(["a", "3"]);
-      const history = { ageMs: 0, minEvents: 1, maxEvents: 1, maxBytes: 1 };
-      const replica = await world.another({ cacher: { history } });
+      const eventWindow = { ageMs: 0, minEvents: 1, maxEvents: 1, maxBytes: 1 };
+      const replica = await world.another({ cacher: { eventWindow } });
       const at = (revision: number) => read(replica.client, { revision_match: exact, revision });
       expect(await at(first)).toEqual(["1", first]);
       await world.backend.compact(second);
@@ -220,8 +220,8 @@ describeContract("Pages of a List", (open) => {
     const revision = await world.write(...keys.map((key) => [key, "before"] as const));
     const { next_page_token: page_token } = await world.client.list({ resource, page_size: 3 });
     await world.write(["z", "after"], ["n/new", "after"]);
-    const history = { ageMs: 0, minEvents: 1, maxEvents: 1, maxBytes: 1 };
-    const replica = await world.another({ cacher: { history } });
+    const eventWindow = { ageMs: 0, minEvents: 1, maxEvents: 1, maxBytes: 1 };
+    const replica = await world.another({ cacher: { eventWindow } });
     const page = await replica.client.list({ resource, page_token });
     expect(page.revision).toBe(`${revision}`);
     expect(page.items.map(({ key, value }) => `${key} ${value}`)).toEqual(

@@ -85,7 +85,7 @@ function operation([key, value]: readonly [key: string, value: string | null]): 
 
 /** Resolves when so many calls wait for the replica's cache to come to a revision. */
 export async function untilWaiting({ cacher }: Replica, count: number = 1): Promise<void> {
-  while (cacher.stats().waiting < count) await nextTurn();
+  while (cacher.stats().waitingRequests < count) await nextTurn();
 }
 
 /** Resolves when the replica's cache has come to the revision, and has passed on what led to it. */

@@ -10,7 +10,7 @@ import { eventsUntil } from "./telling.ts";
 const everything: View = { includes: () => true, matches: () => true, includePrevious: true };
 
 /** Inputs so small that who does not read stalls soon. */
-const tight = { minInputBatches: 1, inputBatches: 2 };
+const tight = { minBufferBatches: 1, maxBufferBatches: 2 };
 
 /** What a reader was told that is wrong; nothing, if it was promised just that. */
 function wrongFor({ delivery, responses }: SlowReader, model: Model): string[] {
@@ -52,8 +52,8 @@ describeContract("With half of the clients not reading at all", (open) => {
   ])(
     "the others get every event before the next is written; %s",
     async (_what, maxEvents) => {
-      const history = { ageMs: 0, minEvents: maxEvents, maxEvents };
-      const world = await openWorld(open, { cacher: { history, watchers: tight } });
+      const eventWindow = { ageMs: 0, minEvents: maxEvents, maxEvents };
+      const world = await openWorld(open, { cacher: { eventWindow, watchers: tight } });
       const model = new Model();
       const quick = Array.from({ length: 2 * each }, () => world.client.watch({ resource }));
       for (const stream of quick) await stream.next();
@@ -74,10 +74,10 @@ describeContract("With half of the clients not reading at all", (open) => {
 
       // What they did not take is bounded by count, and what is kept for them is shared.
       const stats = world.cacher.stats();
-      expect(stats.history.events).toBe(Math.min(maxEvents, writes));
-      expect(stats.input.batches).toBeLessThanOrEqual(slow.length * tight.inputBatches);
-      expect(stats.folds.held).toBeLessThanOrEqual(maxEvents < writes ? 2 : 0);
-      expect(stats.folds.objects).toBeLessThanOrEqual(3 * stats.folds.held);
+      expect(stats.eventWindow.events).toBe(Math.min(maxEvents, writes));
+      expect(stats.buffers.batches).toBeLessThanOrEqual(slow.length * tight.maxBufferBatches);
+      expect(stats.coalescing.held).toBeLessThanOrEqual(maxEvents < writes ? 2 : 0);
+      expect(stats.coalescing.objects).toBeLessThanOrEqual(3 * stats.coalescing.held);
 
       for (const reader of slow) await reader.readUntil(last);
       for (const reader of slow) {

@@ -2,7 +2,7 @@ import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { TimeSliceScheduler } from "../../src/base/time-slices.ts";
 import { UpstreamLimiter } from "../../src/cacher/freshness/upstream-limiter.ts";
-import { Attribution } from "../../src/cacher/request/object-attributes.ts";
+import { ObjectAttributes } from "../../src/cacher/request/object-attributes.ts";
 import { AttributeReader } from "../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";
 import { UncachedResource } from "../../src/server/services/uncached-resource.ts";
@@ -35,10 +35,15 @@ async function startUncached(backend: Backend): Promise<TestClient> {
   const { clock } = backend;
   const codec = new JsonCodec({ fields: ["spec.node"] });
   const attributes = new AttributeReader(codec, clock, pino({ level: "silent" }));
-  const uncached = new UncachedResource(resource, backend.storage(), new Attribution(attributes), {
-    limiter: new UpstreamLimiter(clock),
-    scheduler: new TimeSliceScheduler(clock),
-  });
+  const uncached = new UncachedResource(
+    resource,
+    backend.storage(),
+    new ObjectAttributes(attributes),
+    {
+      limiter: new UpstreamLimiter(clock),
+      scheduler: new TimeSliceScheduler(clock),
+    },
+  );
   return (await serve(new Map([[resource, uncached]]), clock)).client;
 }
 

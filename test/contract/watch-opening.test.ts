@@ -49,8 +49,8 @@ describeContract("How a watch begins", (open) => {
     });
 
     test("N older than history: REVISION_TOO_OLD, with the smallest N that is accepted", async () => {
-      const history = { ageMs: 0, minEvents: 2, maxEvents: 2, maxBytes: 1_000_000 };
-      const world = await openWorld(open, { cacher: { history } });
+      const eventWindow = { ageMs: 0, minEvents: 2, maxEvents: 2, maxBytes: 1_000_000 };
+      const world = await openWorld(open, { cacher: { eventWindow } });
       const revisions: number[] = [];
       for (let i = 0; i < 5; i++) revisions.push(await world.write(["a", `${i}`]));
       const [first = 0, , third = 0, fourth = 0, last = 0] = revisions;

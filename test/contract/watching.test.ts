@@ -330,9 +330,9 @@ describeContract("Responses stay below 4 MiB:", (open) => {
 });
 
 describeContract("A stream", (open) => {
-  test("is not ended by the history window until initial_events_end: what it is owed after R is kept", async () => {
-    const history = { ageMs: 0, minEvents: 3, maxEvents: 3, maxBytes: 1_000_000 };
-    const world = await openWorld(open, { cacher: { history } });
+  test("is not ended by the event window until initial_events_end: what it is owed after R is kept", async () => {
+    const eventWindow = { ageMs: 0, minEvents: 3, maxEvents: 3, maxBytes: 1_000_000 };
+    const world = await openWorld(open, { cacher: { eventWindow } });
     for (let i = 0; i < 12; i++) await world.write([`large-${i}`, "x".repeat(mebibyte)]);
     const watch = world.client.watch({ resource, send_initial_events: true });
     expect(await nextTold(watch)).toBe("");
@@ -345,7 +345,7 @@ describeContract("A stream", (open) => {
     }
     await untilCached(world, last);
     world.clock.advance(1_000); // The window is looked after, and no longer has most of them.
-    expect(world.cacher.stats().history.events).toBe(3);
+    expect(world.cacher.stats().eventWindow.events).toBe(3);
     state.push(...(await watch.until((response) => response.initial_events_end)));
     expect(state.flatMap(({ events }) => events)).toHaveLength(12);
     expect(await eventsUntil(watch, last)).toEqual(owed);

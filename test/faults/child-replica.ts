@@ -22,7 +22,11 @@ const report = new URL("process-report.ts", import.meta.url).href;
 /** The resource that attacks read. What it keeps does not end with age, so that attacks find it whenever they come. */
 const bulk = {
   ...{ name: bulkResource, prefix: bulkPrefix, codec: "json" },
-  history: { age: "24h", "max-events": bulkHistoryEvents, "max-bytes": `${bulkHistoryBytes}B` },
+  "event-window": {
+    age: "24h",
+    "max-events": bulkHistoryEvents,
+    "max-bytes": `${bulkHistoryBytes}B`,
+  },
 };
 
 /** A replica that is a process of its own: `watch-fanout serve`. It does not outlive this process. */
@@ -57,7 +61,8 @@ export class ChildReplica implements Replica {
     const upstream = await Promise.all(options.etcd.map((port) => Relay.to(port)));
     const folder = await mkdtemp(join(tmpdir(), "watch-fanout-test-"));
     const { prefix, historyEvents, hasBulk = false } = options;
-    const history = historyEvents === undefined ? {} : { history: { "max-events": historyEvents } };
+    const history =
+      historyEvents === undefined ? {} : { "event-window": { "max-events": historyEvents } };
     const config = {
       resources: [
         { ...{ name: resource, prefix, codec: "json", fields }, ...history },

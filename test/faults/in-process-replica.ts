@@ -75,7 +75,7 @@ export class InProcessReplica implements Replica {
       attributes: new AttributeReader(new JsonCodec({ fields }), clock, logger),
       indexes: fields,
       consistencyIntervalMs: 0,
-      history: historyEvents === undefined ? {} : { maxEvents: historyEvents, minEvents: 0 },
+      eventWindow: historyEvents === undefined ? {} : { maxEvents: historyEvents, minEvents: 0 },
       ...{ clock, logger },
     });
     const server = await startServer({

@@ -1,7 +1,7 @@
 import { expect } from "vitest";
 import type { WatchFanoutError } from "../../src/base/errors.ts";
 import { Cacher } from "../../src/cacher/cacher.ts";
-import { patrolIntervalMs } from "../../src/cacher/watch/watcher-maintenance.ts";
+import { maintenanceIntervalMs } from "../../src/cacher/watch/watcher-maintenance.ts";
 import { AttributeReader } from "../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
@@ -88,10 +88,10 @@ export class CachedWorld {
       watched.check();
       if (!watched.live) continue;
       expect(watched.resumePoint).toBe(this.#settledAt);
-      expect(expiresAt).toBeGreaterThan(this.#clock.now() - patrolIntervalMs);
+      expect(expiresAt).toBeGreaterThan(this.#clock.now() - maintenanceIntervalMs);
     }
     expect(this.#current.cacher.stats().inconsistencies).toBe(0);
-    expect(this.#current.cacher.stats().waiting).toBe(0);
+    expect(this.#current.cacher.stats().waitingRequests).toBe(0);
     const lived = this.#streams.filter(({ watched }) => watched.live);
     this.#drain();
     this.#drainStreams();
@@ -175,10 +175,10 @@ export class CachedWorld {
 
   #hasSettled(): void {
     this.#settledAt = this.#model.revision;
-    const { revision, history } = this.#current.cacher.stats();
+    const { revision, eventWindow } = this.#current.cacher.stats();
     const oldest = this.#oldestOf(this.#current);
     expect(revision).toBe(this.#settledAt);
-    expect(history.oldestRevision).toBe(oldest);
+    expect(eventWindow.oldestRevision).toBe(oldest);
     for (const { watched, replica } of this.#streams) {
       watched.settled(this.#settledAt, this.#oldestOf(replica));
     }
@@ -192,7 +192,7 @@ export class CachedWorld {
       logger: silent,
       name: "things",
       random: () => 0.5,
-      history: { maxEvents: this.#setup.historyEvents },
+      eventWindow: { maxEvents: this.#setup.historyEvents },
       watchers: { ...this.#setup.watchers, stallTimeoutMs: 1e9 },
       attributes: new AttributeReader(codec, this.#clock, silent),
       indexes: this.#indexes,

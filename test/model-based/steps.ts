@@ -77,7 +77,7 @@ export interface Setup {
   readonly entangled: boolean;
   readonly watchers: Pick<
     WatcherBounds,
-    "inputBatches" | "inputBytes" | "batchBytes" | "scanEvents"
+    "maxBufferBatches" | "maxBufferBytes" | "batchBytes" | "scanEvents"
   >;
 }
 
@@ -86,8 +86,8 @@ export const setup: fc.Arbitrary<Setup> = fc.record({
   entangled: fc.boolean(),
   historyEvents: fc.constantFrom(1, 8, 20, 1_000),
   watchers: fc.record({
-    inputBatches: fc.constantFrom(1, 2, 64),
-    inputBytes: fc.constantFrom(1, 300, 1024 ** 2),
+    maxBufferBatches: fc.constantFrom(1, 2, 64),
+    maxBufferBytes: fc.constantFrom(1, 300, 1024 ** 2),
     batchBytes: fc.constantFrom(1, 200, 1024 ** 2),
     scanEvents: fc.constantFrom(1, 3, 1_000),
   }),

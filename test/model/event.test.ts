@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { WatchBatch, WatchEvent } from "../../src/model/event.ts";
-import { StoredObject, weight } from "../../src/model/object.ts";
+import { estimatedBytes, StoredObject } from "../../src/model/object.ts";
 
 const object = new StoredObject("key", new Uint8Array(100), 3, 7, 2, 9n);
 
@@ -13,9 +13,9 @@ describe("StoredObject", () => {
   });
 
   test("weighs its key, its value and a constant", () => {
-    const bare = weight(new StoredObject("", new Uint8Array(), 1, 1, 1, 0n));
+    const bare = estimatedBytes(new StoredObject("", new Uint8Array(), 1, 1, 1, 0n));
     expect(bare).toBeGreaterThan(0);
-    expect(weight(object)).toBe(bare + "key".length + 100);
+    expect(estimatedBytes(object)).toBe(bare + "key".length + 100);
   });
 });
 
@@ -23,18 +23,18 @@ describe("WatchEvent", () => {
   test("has the revision of its object, and weighs what it holds", () => {
     const created = new WatchEvent("ADDED", object, undefined);
     expect(created.revision).toBe(7);
-    expect(created.weight).toBe(weight(object));
+    expect(created.estimatedBytes).toBe(estimatedBytes(object));
     const deleted = new WatchEvent("DELETED", object.deletedAt(11), object);
     expect(deleted.revision).toBe(11);
-    expect(deleted.weight).toBe(2 * weight(object));
+    expect(deleted.estimatedBytes).toBe(2 * estimatedBytes(object));
   });
 });
 
 describe("WatchBatch", () => {
   test("weighs what its events do, a bookmark nothing", () => {
     const event = new WatchEvent("MODIFIED", object, object);
-    expect(new WatchBatch(7, [event, event]).weight).toBe(2 * event.weight);
-    expect(new WatchBatch(7, []).weight).toBe(0);
+    expect(new WatchBatch(7, [event, event]).estimatedBytes).toBe(2 * event.estimatedBytes);
+    expect(new WatchBatch(7, []).estimatedBytes).toBe(0);
   });
 
   test("does not complete an initial state unless it says so", () => {

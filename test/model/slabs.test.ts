@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { StoredObject, weight } from "../../src/model/object.ts";
+import { estimatedBytes, StoredObject } from "../../src/model/object.ts";
 import { Slabs } from "../../src/model/slabs.ts";
 
 const source = Buffer.alloc(1024 * 1024, "source");
@@ -40,7 +40,7 @@ describe("An object in a slab", () => {
         for (const [made, stored] of pairs) {
           expect(plain(stored)).toEqual(plain(made));
           expect(plain(stored.deletedAt(9))).toEqual(plain(made.deletedAt(9)));
-          expect(weight(stored)).toBe(weight(made));
+          expect(estimatedBytes(stored)).toBe(estimatedBytes(made));
         }
         // Copied, they are the same, and hold nothing of where they were.
         const others = new Slabs(2048);

@@ -54,7 +54,7 @@ describe("Whether answers are of the same history, where what is known is compac
     });
     await reflected.clock.settle();
     storage.onCurrentRevision = () => 50;
-    reflected.reflector.disprove(reflected.reflector.eras);
+    reflected.reflector.invalidate(reflected.reflector.historyGeneration);
     await reflected.clock.elapse(100);
     await confirming;
   });

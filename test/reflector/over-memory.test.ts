@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { defaultHistoryBounds } from "../../src/cacher/state/event-window.ts";
+import { defaultEventWindowBounds } from "../../src/cacher/state/event-window.ts";
 import { WatchCache } from "../../src/cacher/state/watch-cache.ts";
 import type { WatchBatch, WatchEvent } from "../../src/model/event.ts";
 import type { ListedState, ReflectorTarget, ReplaceCause } from "../../src/reflector/reflector.ts";
@@ -83,7 +83,7 @@ class CheckedTarget implements ReflectorTarget {
   readonly batches: WatchBatch[] = [];
 
   constructor(clock: FakeClock) {
-    this.cache = new WatchCache(defaultHistoryBounds, clock);
+    this.cache = new WatchCache(defaultEventWindowBounds, clock);
   }
 
   replace({ objects, revision }: ListedState, cause: ReplaceCause): void {
@@ -181,7 +181,7 @@ describe("Whatever happens to the store and its streams", () => {
         expect([...target.cache.state.range("")]).toEqual(items);
         expect(target.cache.revision).toBe(revision);
         const told = target.batches.flatMap(({ events }) => events.map(short));
-        expect(told).toEqual(history(account, target.cache.history.floor.revision));
+        expect(told).toEqual(history(account, target.cache.eventWindow.floor.revision));
         const [first, ...others] = target.causes;
         expect(first).toBe("start");
         expect(others.filter((cause) => cause !== "history lost")).toEqual([]);

@@ -31,7 +31,7 @@ describe("The configuration reference", () => {
   });
 
   test("has every key of a resource, with what it is for and its values", () => {
-    for (const key of [...keysOf("resource"), ...keysOf("history")]) {
+    for (const key of [...keysOf("resource"), ...keysOf("event-window")]) {
       expect(page).toMatch(new RegExp(`^- \`${key}\`: [^]+? Value: `, "m"));
     }
   });

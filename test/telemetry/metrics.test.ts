@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { type CacherStats, windowFillStates } from "../../src/cacher/stats.ts";
+import { backfillStates, type CacherStats } from "../../src/cacher/stats.ts";
 import {
   registerCacheMetrics,
-  registerLeftOutKeys,
+  registerSkippedKeys,
   registerUndecodableValues,
 } from "../../src/telemetry/cache-metrics.ts";
 import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
@@ -16,16 +16,16 @@ const stats: CacherStats = {
   upstreamSilenceMs: 1_500,
   objects: 3,
   objectBytes: 4_000,
-  history: { events: 5, bytes: 6_000, oldestAgeMs: 7_250, oldestRevision: 93 },
-  windowFill: { state: "filling", revisions: 27, events: 28, waiting: 29 },
+  eventWindow: { events: 5, bytes: 6_000, oldestAgeMs: 7_250, oldestRevision: 93 },
+  backfill: { state: "filling", revisions: 27, events: 28, waiting: 29 },
   watchers: { starting: 1, initial: 2, "catching up": 3, live: 4, stalled: 5 },
   filters: 27,
-  input: { batches: 8, bytes: 9_000, fullest: 0.5, mostBatches: 21 },
-  folds: { held: 22, objects: 23, bytes: 24_000, told: 25, ended: 26 },
-  lists: 27,
-  pieceBytes: 28_000,
-  retained: { states: 29, bytes: 30_000 },
-  waiting: 10,
+  buffers: { batches: 8, bytes: 9_000, fullest: 0.5, maxBatches: 21 },
+  coalescing: { held: 22, objects: 23, bytes: 24_000, delivered: 25, ended: 26 },
+  cachedLists: 27,
+  chunkCacheBytes: 28_000,
+  retainedSnapshots: { snapshots: 29, bytes: 30_000 },
+  waitingRequests: 10,
   receivedEvents: 11,
   dispatchedEvents: 12,
   dispatchedBatches: 13,
@@ -58,7 +58,7 @@ describe("the metrics of a cache", () => {
     const watchers = (state: string): string =>
       `watch_fanout_watchers{resource="services",state="${state}"}`;
     const fill = (state: string): string =>
-      `watch_fanout_event_window_fill{resource="services",state="${state}"}`;
+      `watch_fanout_event_window_backfill{resource="services",state="${state}"}`;
     expect(await values(metrics)).toEqual({
       [`watch_fanout_build_info{version="1.2.3",node="${process.version}"}`]: "1",
       [of("cache_ready")]: "1",
@@ -67,34 +67,34 @@ describe("the metrics of a cache", () => {
       [of("upstream_silence_seconds")]: "1.5",
       [of("cache_objects")]: "3",
       [of("cache_object_bytes")]: "4000",
-      [of("history_events")]: "5",
-      [of("history_bytes")]: "6000",
-      [of("history_oldest_age_seconds")]: "7.25",
-      [of("history_oldest_revision")]: "93",
-      [of("event_window_fill_revisions")]: "27",
-      [of("event_window_fill_events")]: "28",
-      [of("event_window_fill_waiting_streams")]: "29",
+      [of("event_window_events")]: "5",
+      [of("event_window_bytes")]: "6000",
+      [of("event_window_oldest_age_seconds")]: "7.25",
+      [of("event_window_oldest_revision")]: "93",
+      [of("event_window_backfill_revisions")]: "27",
+      [of("event_window_backfill_events")]: "28",
+      [of("event_window_backfill_waiting_streams")]: "29",
       [fill("filling")]: "1",
-      ...Object.fromEntries(windowFillStates.slice(1).map((state) => [fill(state), "0"])),
+      ...Object.fromEntries(backfillStates.slice(1).map((state) => [fill(state), "0"])),
       [watchers("starting")]: "1",
       [watchers("initial")]: "2",
       [watchers("catching_up")]: "3",
       [watchers("live")]: "4",
       [watchers("stalled")]: "5",
-      [of("watcher_input_batches")]: "8",
-      [of("watcher_input_bytes")]: "9000",
-      [of("watcher_input_fullest_ratio")]: "0.5",
-      [of("watcher_input_bound_batches")]: "21",
+      [of("watcher_buffer_batches")]: "8",
+      [of("watcher_buffer_bytes")]: "9000",
+      [of("watcher_buffer_fullest_ratio")]: "0.5",
+      [of("watcher_buffer_max_batches")]: "21",
       [of("watcher_filters")]: "27",
-      [of("folds")]: "22",
-      [of("fold_objects")]: "23",
-      [of("fold_bytes")]: "24000",
-      [of("folds_told_total")]: "25",
-      [of("folds_ended_streams_total")]: "26",
+      [of("coalesced_backlogs")]: "22",
+      [of("coalesced_objects")]: "23",
+      [of("coalesced_bytes")]: "24000",
+      [of("coalesced_batches_delivered_total")]: "25",
+      [of("coalescing_ended_streams_total")]: "26",
       [of("cached_lists")]: "27",
-      [of("kept_piece_bytes")]: "28000",
-      [of("retained_states")]: "29",
-      [of("retained_state_bytes")]: "30000",
+      [of("chunk_cache_bytes")]: "28000",
+      [of("retained_snapshots")]: "29",
+      [of("retained_snapshot_bytes")]: "30000",
       [of("cache_waiting_requests")]: "10",
       [of("events_received_total")]: "11",
       [of("events_dispatched_total")]: "12",
@@ -140,7 +140,7 @@ describe("the metrics of a cache", () => {
     const text = await metrics.render();
     expect(text).toContain("# TYPE watch_fanout_events_received_total counter\n");
     expect(text).toContain("# TYPE watch_fanout_cache_objects gauge\n");
-    expect(text).toContain("# UNIT watch_fanout_history_bytes By\n");
+    expect(text).toContain("# UNIT watch_fanout_event_window_bytes By\n");
     expect(text).not.toContain("description missing");
   });
 
@@ -156,11 +156,11 @@ describe("the metrics of a cache", () => {
 
 test("what storages leave out is counted by resource", async () => {
   const metrics = new PrometheusMetrics("1.2.3");
-  const storage = { leftOutKeys: 0 };
-  registerLeftOutKeys(metrics.meter, new Map([["services", storage]]));
-  const name = 'watch_fanout_left_out_keys_total{resource="services"}';
+  const storage = { skippedKeys: 0 };
+  registerSkippedKeys(metrics.meter, new Map([["services", storage]]));
+  const name = 'watch_fanout_skipped_keys_total{resource="services"}';
   expect((await values(metrics))[name]).toBe("0");
-  storage.leftOutKeys = 3;
+  storage.skippedKeys = 3;
   expect((await values(metrics))[name]).toBe("3");
 });
 

@@ -1,10 +1,10 @@
 import type { WatchFanoutError } from "../../base/errors.ts";
-import type { Pokable, Steps } from "../../base/time-slice-queue.ts";
-import type { HistoryNode } from "../state/event-node.ts";
+import type { Notifiable, Steps } from "../../base/time-slice-queue.ts";
+import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
-import type { FoldsParts } from "./coalesced-backlogs.ts";
-import { FoldedUnit } from "./coalesced-batch.ts";
-import { Fold } from "./coalescer.ts";
+import type { CoalescedBacklogsDeps } from "./coalesced-backlogs.ts";
+import { CoalescedBatch } from "./coalesced-batch.ts";
+import { Coalescer } from "./coalescer.ts";
 
 /** How many requirements events are held against between two looks at the clock: one for an event without. */
 const costPerStep = 256;
@@ -12,20 +12,20 @@ const costPerStep = 256;
 const sharedForMs = 1_000;
 
 /** A unit, and the node of history that it leads to. */
-export interface FinishedFold {
-  readonly unit: FoldedUnit;
-  readonly level: HistoryNode;
+export interface FinishedBacklog {
+  readonly batch: CoalescedBatch;
+  readonly target: EventNode;
 }
 
 /** Whoever a backlog is held for, and who waits for it to be folded. */
-export interface BacklogReader extends Pokable {
+export interface BacklogReader extends Notifiable {
   /** More is kept for all who are behind than may be. */
   fail(error: WatchFanoutError): void;
 }
 
-export interface BacklogParts extends FoldsParts {
+export interface CoalescedBacklogDeps extends CoalescedBacklogsDeps {
   /** Is called when more has been folded. */
-  readonly onFolded: () => void;
+  readonly onCoalesced: () => void;
 }
 
 /**
@@ -35,44 +35,44 @@ export interface BacklogParts extends FoldsParts {
  * It does not hold the node that it begins after, but the one up to which everything is in its fold. So
  * what lies between is garbage, and folding more of history is what lets go of it.
  */
-export class Backlog {
+export class CoalescedBacklog {
   readonly filter: Filter;
   /** The sequence of the node that it begins after. */
   readonly after: number;
-  readonly #parts: BacklogParts;
-  readonly #fold: Fold;
+  readonly #deps: CoalescedBacklogDeps;
+  readonly #coalescer: Coalescer;
   readonly #holders = new Set<BacklogReader>();
   readonly #awaiting = new Set<BacklogReader>();
-  #reached: HistoryNode;
+  #reached: EventNode;
   /** Whether anything has happened that those who are behind have to be told of. */
-  #isNews = false;
+  #hasChanges = false;
   /** Whether something is being folded, or is to be as soon as it is its turn. */
-  #folding = false;
+  #isCoalescing = false;
   /** Whether a reader has come for it, since that began. */
-  #wanted = false;
-  #finished: (FinishedFold & { readonly at: number }) | undefined;
+  #isRequested = false;
+  #finished: (FinishedBacklog & { readonly at: number }) | undefined;
 
-  constructor(filter: Filter, after: HistoryNode, parts: BacklogParts) {
+  constructor(filter: Filter, after: EventNode, deps: CoalescedBacklogDeps) {
     this.filter = filter;
     this.after = after.sequence;
-    this.#fold = new Fold(after.revision);
+    this.#coalescer = new Coalescer(after.revision);
     this.#reached = after;
-    this.#parts = parts;
+    this.#deps = deps;
   }
 
   /** Everything up to this node is folded. */
-  get reached(): HistoryNode {
+  get reached(): EventNode {
     return this.#reached;
   }
 
   /** How many objects the fold holds something of. */
   get objects(): number {
-    return this.#fold.size;
+    return this.#coalescer.size;
   }
 
   /** By weight. */
   get bytes(): number {
-    return this.#fold.bytes;
+    return this.#coalescer.bytes;
   }
 
   /** Those who are behind with it. */
@@ -82,15 +82,15 @@ export class Backlog {
 
   /** Whether there is no use in keeping it any longer for those who may come. */
   get isStale(): boolean {
-    return this.#holders.size === 0 && !this.#folding && !this.#isFresh;
+    return this.#holders.size === 0 && !this.#isCoalescing && !this.#isFresh;
   }
 
-  held(by: BacklogReader): void {
+  addHolder(by: BacklogReader): void {
     this.#holders.add(by);
   }
 
   /** Who held it does so no longer, and does not wait either. Harmless if it did not. */
-  released(by: BacklogReader): void {
+  removeHolder(by: BacklogReader): void {
     this.#holders.delete(by);
     this.#awaiting.delete(by);
   }
@@ -99,45 +99,45 @@ export class Backlog {
    * Everything up to where the dispatcher is, or was a moment ago. Undefined if that takes a while, as it is
    * much or others come first: then `reader` is poked when it is done.
    */
-  finish(reader: BacklogReader): FinishedFold | undefined {
+  finish(reader: BacklogReader): FinishedBacklog | undefined {
     if (this.#isFresh) return this.#finished;
-    this.#wanted = true;
-    this.#beginToFold();
-    if (!this.#folding) return this.#finished;
+    this.#isRequested = true;
+    this.#startCoalescing();
+    if (!this.#isCoalescing) return this.#finished;
     this.#awaiting.add(reader);
     return undefined;
   }
 
   /** Has everything up to where the dispatcher is folded, so that nothing before that is held any longer. */
   catchUp(): void {
-    this.#beginToFold();
+    this.#startCoalescing();
   }
 
   get #isFresh(): boolean {
-    const { clock } = this.#parts;
+    const { clock } = this.#deps;
     return this.#finished !== undefined && clock.now() - this.#finished.at <= sharedForMs;
   }
 
-  #beginToFold(): void {
-    if (this.#folding) return;
-    this.#folding = true;
+  #startCoalescing(): void {
+    if (this.#isCoalescing) return;
+    this.#isCoalescing = true;
     this.#finished = undefined;
-    this.#parts.queue.add(this.#foldAll());
+    this.#deps.timeSlices.add(this.#coalesceAll());
   }
 
-  *#foldAll(): Steps {
+  *#coalesceAll(): Steps {
     // Taken together: nothing at or below the revision comes after the position.
-    const { position: level, revision } = this.#parts.dispatcher;
-    yield* this.#foldUpTo(level);
-    if (this.#wanted) yield* this.#makeUnit(revision, level);
-    this.#folding = false;
-    this.#parts.onFolded();
-    yield* this.#pokeAll();
+    const { position: target, revision } = this.#deps.dispatcher;
+    yield* this.#coalesceUpTo(target);
+    if (this.#isRequested) yield* this.#makeBatch(revision, target);
+    this.#isCoalescing = false;
+    this.#deps.onCoalesced();
+    yield* this.#notifyAll();
   }
 
-  *#foldUpTo(level: HistoryNode): Steps {
+  *#coalesceUpTo(target: EventNode): Steps {
     let sinceYield = 0;
-    while (this.#reached.sequence < level.sequence) {
+    while (this.#reached.sequence < target.sequence) {
       // Whoever needed it may have gone since.
       if (this.#holders.size === 0) return;
       const { next } = this.#reached;
@@ -151,19 +151,19 @@ export class Backlog {
     }
   }
 
-  *#makeUnit(revision: number, level: HistoryNode): Steps {
+  *#makeBatch(revision: number, target: EventNode): Steps {
     if (this.#holders.size === 0) return;
-    const { clock, pieceBytes, kept } = this.#parts;
-    const unit = new FoldedUnit(revision, this.#isNews, pieceBytes, kept);
-    yield* this.#fold.tell(unit);
-    this.#finished = { unit, level, at: clock.now() };
-    this.#wanted = false;
+    const { clock, chunkBytes, chunkCache } = this.#deps;
+    const batch = new CoalescedBatch(revision, this.#hasChanges, chunkBytes, chunkCache);
+    yield* this.#coalescer.emit(batch);
+    this.#finished = { batch, target, at: clock.now() };
+    this.#isRequested = false;
   }
 
-  #take(node: HistoryNode): void {
+  #take(node: EventNode): void {
     if (node.event === undefined) {
       // Here the cache was filled anew, and resume points from before are no longer taken.
-      this.#isNews = true;
+      this.#hasChanges = true;
       return;
     }
     const { type, object } = node.event;
@@ -171,18 +171,18 @@ export class Backlog {
     const event = this.filter.select(node);
     if (event !== undefined) {
       // Also if nothing comes of it: what comes next is then after the revision that is told.
-      this.#isNews = true;
-      this.#fold.add(event);
+      this.#hasChanges = true;
+      this.#coalescer.add(event);
     }
-    if (type === "DELETED") this.#fold.gone(object.key);
+    if (type === "DELETED") this.#coalescer.objectDeleted(object.key);
   }
 
-  *#pokeAll(): Steps {
+  *#notifyAll(): Steps {
     // They may come to wait again when they are told.
     const readers = [...this.#awaiting];
     this.#awaiting.clear();
     for (const reader of readers) {
-      reader.poke();
+      reader.notify();
       yield;
     }
   }

@@ -1,29 +1,33 @@
 import type { Clock } from "../../base/clock.ts";
-import type { SlicedQueue } from "../../base/time-slice-queue.ts";
+import type { TimeSliceQueue } from "../../base/time-slice-queue.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
 import { slowConsumer } from "../request/errors.ts";
-import type { KeptPieces } from "../state/chunk-cache.ts";
-import type { HistoryNode } from "../state/event-node.ts";
+import type { ChunkCache } from "../state/chunk-cache.ts";
+import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
-import { Backlog, type BacklogParts, type BacklogReader } from "./coalesced-backlog.ts";
-import type { FoldedUnit } from "./coalesced-batch.ts";
+import {
+  type BacklogReader,
+  CoalescedBacklog,
+  type CoalescedBacklogDeps,
+} from "./coalesced-backlog.ts";
+import type { CoalescedBatch } from "./coalesced-batch.ts";
 
-export interface FoldsParts {
+export interface CoalescedBacklogsDeps {
   readonly clock: Clock;
   readonly cache: WatchCache;
   readonly dispatcher: Dispatcher;
-  readonly kept: KeptPieces;
+  readonly chunkCache: ChunkCache;
   /** Where it is folded, one backlog at a time. */
-  readonly queue: SlicedQueue;
+  readonly timeSlices: TimeSliceQueue;
   /** About how large a piece of a unit is, in bytes. */
-  readonly pieceBytes: number;
+  readonly chunkBytes: number;
   /** How many bytes may be held, all folds together. */
   readonly maxBytes: number;
 }
 
 /** What folds take, and how many there have been. */
-export interface FoldStats {
+export interface CoalescingStats {
   /** Backlogs and the units that are being told, each counted once for all watchers that share it. */
   readonly held: number;
   /** The objects that they hold something of. */
@@ -31,13 +35,13 @@ export interface FoldStats {
   /** By weight, with what is kept of history until it is folded. */
   readonly bytes: number;
   /** Units that were begun, counted once for each watcher. */
-  readonly told: number;
+  readonly delivered: number;
   /** Streams that were ended, as all folds together took more than they may. */
   readonly ended: number;
 }
 
 /** What a fold takes, and whose it is. */
-interface Share {
+interface BacklogShare {
   readonly bytes: number;
   readonly holders: ReadonlySet<BacklogReader>;
 }
@@ -51,21 +55,21 @@ interface Share {
  * timeout. Still that can be many times what the cache itself holds, so all together are bounded: above
  * that, those end whose fold takes the most.
  */
-export class Folds {
-  readonly #parts: BacklogParts;
+export class CoalescedBacklogs {
+  readonly #deps: CoalescedBacklogDeps;
   /** By the node that they begin after, then by their filters' identity. */
-  readonly #backlogs = new Map<number, Map<string, Backlog>>();
+  readonly #backlogs = new Map<number, Map<string, CoalescedBacklog>>();
   /** Who is amidst each of the units. */
-  readonly #units = new Map<FoldedUnit, Set<BacklogReader>>();
-  #told = 0;
+  readonly #batches = new Map<CoalescedBatch, Set<BacklogReader>>();
+  #delivered = 0;
   #ended = 0;
 
-  constructor(parts: FoldsParts) {
-    this.#parts = { ...parts, onFolded: () => this.#limit() };
+  constructor(deps: CoalescedBacklogsDeps) {
+    this.#deps = { ...deps, onCoalesced: () => this.#limit() };
   }
 
   /** What came after `node`, for a watcher that has to release it. */
-  hold(filter: Filter, node: HistoryNode, by: BacklogReader): Backlog {
+  hold(filter: Filter, node: EventNode, by: BacklogReader): CoalescedBacklog {
     let there = this.#backlogs.get(node.sequence);
     if (there === undefined) {
       there = new Map();
@@ -73,25 +77,25 @@ export class Folds {
     }
     let backlog = there.get(filter.identity);
     if (backlog === undefined) {
-      backlog = new Backlog(filter, node, this.#parts);
+      backlog = new CoalescedBacklog(filter, node, this.#deps);
       there.set(filter.identity, backlog);
     }
-    backlog.held(by);
+    backlog.addHolder(by);
     return backlog;
   }
 
   /** A watcher begins to be told the unit. It has to say when it is done. */
-  begin(unit: FoldedUnit, by: BacklogReader): void {
-    const holders = this.#units.get(unit);
-    if (holders === undefined) this.#units.set(unit, new Set([by]));
+  startDelivery(coalesced: CoalescedBatch, by: BacklogReader): void {
+    const holders = this.#batches.get(coalesced);
+    if (holders === undefined) this.#batches.set(coalesced, new Set([by]));
     else holders.add(by);
-    this.#told++;
+    this.#delivered++;
   }
 
-  done(unit: FoldedUnit, by: BacklogReader): void {
-    const holders = this.#units.get(unit);
+  endDelivery(coalesced: CoalescedBatch, by: BacklogReader): void {
+    const holders = this.#batches.get(coalesced);
     holders?.delete(by);
-    if (holders?.size === 0) this.#units.delete(unit);
+    if (holders?.size === 0) this.#batches.delete(coalesced);
   }
 
   /** Lets go of backlogs that nobody is behind with and that are no longer shared, and of what is too much. */
@@ -103,43 +107,43 @@ export class Folds {
   /** Lets go of all: nothing leads on from what was. */
   clear(): void {
     this.#backlogs.clear();
-    this.#parts.queue.clear();
+    this.#deps.timeSlices.clear();
   }
 
-  stats(): FoldStats {
-    const stats = { held: this.#units.size, objects: 0, bytes: 0, told: this.#told };
+  stats(): CoalescingStats {
+    const stats = { held: this.#batches.size, objects: 0, bytes: 0, delivered: this.#delivered };
     for (const backlog of this.#all()) {
       stats.held++;
       stats.objects += backlog.objects;
     }
-    for (const unit of this.#units.keys()) stats.objects += unit.events.length;
+    for (const coalesced of this.#batches.keys()) stats.objects += coalesced.events.length;
     return { ...stats, bytes: this.#bytes, ended: this.#ended };
   }
 
-  *#all(): Generator<Backlog, void, void> {
+  *#all(): Generator<CoalescedBacklog, void, void> {
     for (const there of this.#backlogs.values()) yield* there.values();
   }
 
   get #bytes(): number {
     let bytes = 0;
-    let unfolded = 0;
+    let retained = 0;
     for (const backlog of this.#all()) {
       bytes += backlog.bytes;
-      unfolded = Math.max(unfolded, this.#unfolded(backlog));
+      retained = Math.max(retained, this.#retainedEventBytes(backlog));
     }
-    for (const unit of this.#units.keys()) bytes += unit.bytes;
+    for (const coalesced of this.#batches.keys()) bytes += coalesced.bytes;
     // The one that is furthest behind keeps for all what history has let go of.
-    return bytes + unfolded;
+    return bytes + retained;
   }
 
   /** How much is kept for it that history has let go of, in bytes. */
-  #unfolded({ reached, holders }: Backlog): number {
+  #retainedEventBytes({ reached, holders }: CoalescedBacklog): number {
     if (holders.size === 0) return 0;
-    return Math.max(0, this.#parts.cache.history.floor.bytes - reached.bytes);
+    return Math.max(0, this.#deps.cache.eventWindow.floor.bytes - reached.bytes);
   }
 
   #limit(): void {
-    const { maxBytes } = this.#parts;
+    const { maxBytes } = this.#deps;
     if (this.#bytes <= maxBytes) return;
     this.#drop(({ holders }) => holders.size === 0);
     while (this.#bytes > maxBytes) {
@@ -156,19 +160,19 @@ export class Folds {
     }
   }
 
-  #largest(): Share | undefined {
-    let largest: Share | undefined;
+  #largest(): BacklogShare | undefined {
+    let largest: BacklogShare | undefined;
     for (const backlog of this.#all()) {
-      const bytes = backlog.bytes + this.#unfolded(backlog);
+      const bytes = backlog.bytes + this.#retainedEventBytes(backlog);
       if (bytes > (largest?.bytes ?? 0)) largest = { bytes, holders: backlog.holders };
     }
-    for (const [{ bytes }, holders] of this.#units) {
+    for (const [{ bytes }, holders] of this.#batches) {
       if (bytes > (largest?.bytes ?? 0)) largest = { bytes, holders };
     }
     return largest;
   }
 
-  #drop(isNeedless: (backlog: Backlog) => boolean): void {
+  #drop(isNeedless: (backlog: CoalescedBacklog) => boolean): void {
     for (const [after, there] of this.#backlogs) {
       for (const [identity, backlog] of there) if (isNeedless(backlog)) there.delete(identity);
       if (there.size === 0) this.#backlogs.delete(after);

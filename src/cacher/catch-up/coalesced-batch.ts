@@ -1,7 +1,7 @@
 import { WatchBatch, type WatchEvent } from "../../model/event.ts";
-import { costOf, type KeptPiece, type KeptPieces } from "../state/chunk-cache.ts";
+import { type ChunkCache, type ChunkCacheEntry, costOf } from "../state/chunk-cache.ts";
 
-interface Piece extends KeptPiece {
+interface BatchChunk extends ChunkCacheEntry {
   readonly batch: WatchBatch;
 }
 
@@ -10,30 +10,30 @@ interface Piece extends KeptPiece {
  * get it get the same pieces, so that these are encoded once. Pieces that nobody has taken for a while are
  * let go, and made again for who comes to them after all.
  */
-export class FoldedUnit {
+export class CoalescedBatch {
   /** What the unit closes with. */
   readonly revision: number;
   /**
    * Whether it says anything: events, or only that its revision is reached, where something has come and
    * gone or the cache was filled anew. Otherwise it need not be told.
    */
-  readonly isNews: boolean;
+  readonly hasChanges: boolean;
   readonly #events: WatchEvent[] = [];
   #bytes = 0;
   /** The index of each piece's first event, and how many bytes were before the last of them. */
   readonly #starts = [0];
   #bytesBefore = 0;
   /** By their numbers. */
-  readonly #pieces = new Map<string, Piece>();
+  readonly #chunks = new Map<string, BatchChunk>();
   readonly #maxBytes: number;
-  readonly #kept: KeptPieces;
+  readonly #chunkCache: ChunkCache;
 
   /** Empty at first. `maxBytes` is about how large a piece is. */
-  constructor(revision: number, isNews: boolean, maxBytes: number, kept: KeptPieces) {
+  constructor(revision: number, hasChanges: boolean, maxBytes: number, chunkCache: ChunkCache) {
     this.revision = revision;
-    this.isNews = isNews;
+    this.hasChanges = hasChanges;
     this.#maxBytes = maxBytes;
-    this.#kept = kept;
+    this.#chunkCache = chunkCache;
   }
 
   get events(): readonly WatchEvent[] {
@@ -52,22 +52,22 @@ export class FoldedUnit {
       this.#bytesBefore = this.#bytes;
     }
     this.#events.push(event);
-    this.#bytes += event.weight;
+    this.#bytes += event.estimatedBytes;
   }
 
   /** Counted from 0. There is always one, and the last has the revision. */
-  piece(number: number): WatchBatch {
+  chunk(number: number): WatchBatch {
     const at = String(number);
-    const piece = this.#pieces.get(at) ?? this.#make(number, at);
-    this.#kept.touch(piece);
-    return piece.batch;
+    const chunk = this.#chunks.get(at) ?? this.#make(number, at);
+    this.#chunkCache.touch(chunk);
+    return chunk.batch;
   }
 
-  #make(number: number, at: string): Piece {
+  #make(number: number, at: string): BatchChunk {
     const end = this.#starts[number + 1];
     const events = this.#events.slice(this.#starts[number], end);
     const revision = end === undefined ? this.revision : undefined;
     const batch = new WatchBatch(revision, events, false, true);
-    return { batch, cost: costOf(batch.weight), among: this.#pieces, at, isFresh: true };
+    return { batch, cost: costOf(batch.estimatedBytes), owner: this.#chunks, at, isFresh: true };
   }
 }

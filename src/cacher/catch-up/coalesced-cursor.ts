@@ -1,98 +1,99 @@
-import type { HistoryNode } from "../state/event-node.ts";
+import type { EventNode } from "../state/event-node.ts";
 import type { CacheWatcher } from "../watch/cache-watcher.ts";
-import type { WatcherHost } from "../watch/watcher-context.ts";
-import type { Backlog, FinishedFold } from "./coalesced-backlog.ts";
-import type { FoldedUnit } from "./coalesced-batch.ts";
-import type { Behind, Taken } from "./event-window-cursor.ts";
+import type { WatcherContext } from "../watch/watcher-context.ts";
+import type { CoalescedBacklog, FinishedBacklog } from "./coalesced-backlog.ts";
+import type { CoalescedBatch } from "./coalesced-batch.ts";
+import type { CatchUpResult, CatchUpSource } from "./event-window-cursor.ts";
 
 /**
  * How a LATEST_STATE watcher catches up: everything that it has not been sent comes as one unit, folded by
  * key. Nothing is folded before its reader comes for it, or history is about to let go of it.
  */
-export class FoldReader implements Behind {
+export class CoalescedCursor implements CatchUpSource {
   readonly #watcher: CacheWatcher;
-  readonly #host: WatcherHost;
+  readonly #context: WatcherContext;
   /** The unit that is being told, and which of its pieces comes next. */
-  #unit: FoldedUnit | undefined;
-  #piece = 0;
+  #batch: CoalescedBatch | undefined;
+  #chunk = 0;
   /** What comes after that: a node of history, or the backlog since one. */
-  #cursor: HistoryNode | undefined;
-  #backlog: Backlog | undefined;
+  #cursor: EventNode | undefined;
+  #backlog: CoalescedBacklog | undefined;
 
-  constructor(watcher: CacheWatcher, host: WatcherHost, cursor: HistoryNode) {
+  constructor(watcher: CacheWatcher, context: WatcherContext, cursor: EventNode) {
     this.#watcher = watcher;
-    this.#host = host;
+    this.#context = context;
     this.#cursor = cursor;
   }
 
-  next(): Taken | undefined {
-    if (this.#unit !== undefined) return this.#tell(this.#unit);
-    const { dispatcher } = this.#host;
+  next(): CatchUpResult | undefined {
+    if (this.#batch !== undefined) return this.#deliver(this.#batch);
+    const { dispatcher } = this.#context;
     for (;;) {
       const reached = this.#backlog?.reached ?? this.#cursor;
       if (reached === undefined) return undefined;
       if (reached.sequence > dispatcher.position.sequence) {
-        dispatcher.awaitRound(this.#watcher);
+        dispatcher.notifyAfterRound(this.#watcher);
         return undefined;
       }
-      if (this.#isLevel) return { batch: undefined, isLevel: true };
+      if (this.#isSynced) return { batch: undefined, isSynced: true };
       const finished = this.#hold().finish(this.#watcher);
       if (finished === undefined) return undefined;
-      this.#goOnAfter(finished);
-      if (finished.unit.isNews) return this.#begin(finished.unit);
+      this.#continueAfter(finished);
+      if (finished.batch.hasChanges) return this.#begin(finished.batch);
     }
   }
 
   checkWindow(): void {
     const reached = this.#backlog?.reached ?? this.#cursor;
-    if (reached === undefined || this.#host.history.holdsAfter(reached)) return;
+    if (reached === undefined || this.#context.eventWindow.covers(reached)) return;
     this.#hold().catchUp();
   }
 
   drop(): void {
     this.#release();
     this.#cursor = undefined;
-    if (this.#unit !== undefined) this.#host.folds.done(this.#unit, this.#watcher);
-    this.#unit = undefined;
+    if (this.#batch !== undefined)
+      this.#context.coalescedBacklogs.endDelivery(this.#batch, this.#watcher);
+    this.#batch = undefined;
   }
 
-  get #isLevel(): boolean {
-    return this.#cursor === this.#host.dispatcher.position;
+  get #isSynced(): boolean {
+    return this.#cursor === this.#context.dispatcher.position;
   }
 
   /** The node is let go of in exchange for the backlog, which does not hold what it has folded. */
-  #hold(): Backlog {
+  #hold(): CoalescedBacklog {
     if (this.#backlog === undefined) {
       if (this.#cursor === undefined) throw new Error("There is nothing to go on from.");
-      const { folds } = this.#host;
-      this.#backlog = folds.hold(this.#watcher.filter, this.#cursor, this.#watcher);
+      const { coalescedBacklogs } = this.#context;
+      this.#backlog = coalescedBacklogs.hold(this.#watcher.filter, this.#cursor, this.#watcher);
       this.#cursor = undefined;
     }
     return this.#backlog;
   }
 
   #release(): void {
-    this.#backlog?.released(this.#watcher);
+    this.#backlog?.removeHolder(this.#watcher);
     this.#backlog = undefined;
   }
 
-  #goOnAfter({ level }: FinishedFold): void {
+  #continueAfter({ target }: FinishedBacklog): void {
     this.#release();
-    this.#cursor = level;
+    this.#cursor = target;
   }
 
-  #begin(unit: FoldedUnit): Taken {
-    this.#host.folds.begin(unit, this.#watcher);
-    this.#unit = unit;
-    this.#piece = 0;
-    return this.#tell(unit);
+  #begin(coalesced: CoalescedBatch): CatchUpResult {
+    this.#context.coalescedBacklogs.startDelivery(coalesced, this.#watcher);
+    this.#batch = coalesced;
+    this.#chunk = 0;
+    return this.#deliver(coalesced);
   }
 
-  #tell(unit: FoldedUnit): Taken {
-    const batch = unit.piece(this.#piece++);
-    if (batch.revision === undefined) return { batch, isLevel: false };
-    this.#host.folds.done(unit, this.#watcher);
-    this.#unit = undefined;
-    return { batch, isLevel: this.#isLevel };
+  #deliver(coalesced: CoalescedBatch): CatchUpResult {
+    const batch = coalesced.chunk(this.#chunk++);
+    if (batch.revision === undefined) return { batch, isSynced: false };
+    this.#context.coalescedBacklogs.endDelivery(coalesced, this.#watcher);
+    this.#batch = undefined;
+    return { batch, isSynced: this.#isSynced };
   }
 }

@@ -1,5 +1,5 @@
 import { type EventType, WatchEvent } from "../../model/event.ts";
-import { heldWeight, type StoredObject } from "../../model/object.ts";
+import { memoryBytes, type StoredObject } from "../../model/object.ts";
 
 /** What has become of one object since the fold began. */
 interface Entry {
@@ -17,7 +17,7 @@ const eventsPerStep = 512;
  * Events as one filter sees them, folded by key: for each object what it was before the first, and its
  * newest state. So it never holds more than one entry for an object, however many events it takes in.
  */
-export class Fold {
+export class Coalescer {
   readonly #after: number;
   /** In the order of their last events. */
   readonly #entries = new Map<string, Entry>();
@@ -61,7 +61,7 @@ export class Fold {
    * it and it did not stand before the fold either, then it is forgotten: objects that come and go add
    * nothing, however many they are.
    */
-  gone(key: string): void {
+  objectDeleted(key: string): void {
     const known = this.#entries.get(key);
     if (known === undefined || known.previous !== undefined) return;
     if (isNothing(known.first, known.last.type)) this.#drop(key, known);
@@ -71,11 +71,11 @@ export class Fold {
    * Puts into `to` what is to be told, one event for each object, in the order of revisions. Yields now and
    * then.
    */
-  *tell(to: { push(event: WatchEvent): unknown }): Generator<void, void, void> {
+  *emit(to: { push(event: WatchEvent): unknown }): Generator<void, void, void> {
     let steps = 0;
     for (const { first, previous, last } of this.#entries.values()) {
       if (!isNothing(first, last.type)) {
-        const type = foldedType(first, last.type);
+        const type = coalescedType(first, last.type);
         const same = type === last.type && previous === last.previous;
         to.push(same ? last : new WatchEvent(type, last.object, previous));
       }
@@ -104,11 +104,11 @@ function isNothing(first: EventType, last: EventType): boolean {
   return first === "ADDED" && last === "DELETED";
 }
 
-function foldedType(first: EventType, last: EventType): EventType {
+function coalescedType(first: EventType, last: EventType): EventType {
   if (first === "ADDED") return "ADDED";
   return last === "DELETED" ? "DELETED" : "MODIFIED";
 }
 
 function cost({ previous, last }: Entry): number {
-  return heldWeight(last.object) + (previous === undefined ? 0 : heldWeight(previous));
+  return memoryBytes(last.object) + (previous === undefined ? 0 : memoryBytes(previous));
 }

@@ -1,21 +1,21 @@
 import { WatchBatch, type WatchEvent } from "../../model/event.ts";
 import { slowConsumer } from "../request/errors.ts";
-import type { HistoryNode } from "../state/event-node.ts";
+import type { EventNode } from "../state/event-node.ts";
 import type { CacheWatcher } from "../watch/cache-watcher.ts";
-import type { WatcherHost } from "../watch/watcher-context.ts";
+import type { WatcherContext } from "../watch/watcher-context.ts";
 
 /** What a watcher takes of what it is behind with. */
-export interface Taken {
+export interface CatchUpResult {
   /** The next batch; undefined if there is none. */
   readonly batch: WatchBatch | undefined;
   /** Whether it has now had everything up to where the dispatcher is, and may become live. */
-  readonly isLevel: boolean;
+  readonly isSynced: boolean;
 }
 
 /** What a watcher that is not live has not been sent yet, and how it comes by that. */
-export interface Behind {
+export interface CatchUpSource {
   /** What comes next; undefined if that takes a while: then the watcher is poked when it is there. */
-  next(): Taken | undefined;
+  next(): CatchUpResult | undefined;
   /**
    * Looks whether more is kept for it than may be. If so it either ends the watcher or has it folded, so that
    * less is.
@@ -26,69 +26,74 @@ export interface Behind {
 }
 
 /** How many requirements events are held against between two looks at the clock: one for an event without. */
-const costPerLook = 256;
+const costPerClockCheck = 256;
 
 /**
  * How an EVERY_EVENT watcher catches up: it holds the last node of history that it has dealt with, and goes
  * on from there at its reader's pace, as long as history has what comes next. All who do so share one slice of
  * each turn of the event loop; for whom there is no time left in it is poked in another.
  */
-export class HistoryReader implements Behind {
+export class EventWindowCursor implements CatchUpSource {
   readonly #watcher: CacheWatcher;
-  readonly #host: WatcherHost;
+  readonly #context: WatcherContext;
   /** Whether history is kept for it beyond the window, as it has not been level since it began. */
-  readonly #owed: boolean;
-  #cursor: HistoryNode;
+  readonly #retainsEvents: boolean;
+  #cursor: EventNode;
   /** How many events have been looked at since it last had something to tell. */
   #scanned = 0;
 
-  constructor(watcher: CacheWatcher, host: WatcherHost, cursor: HistoryNode, owed: boolean) {
+  constructor(
+    watcher: CacheWatcher,
+    context: WatcherContext,
+    cursor: EventNode,
+    retained: boolean,
+  ) {
     this.#watcher = watcher;
-    this.#host = host;
+    this.#context = context;
     this.#cursor = cursor;
-    this.#owed = owed;
+    this.#retainsEvents = retained;
   }
 
-  next(): Taken | undefined {
+  next(): CatchUpResult | undefined {
     this.checkWindow();
     if (this.#watcher.state === "ended") return undefined;
-    const { dispatcher, queue, bounds } = this.#host;
-    const level = dispatcher.position;
-    if (this.#cursor.sequence > level.sequence) {
-      dispatcher.awaitRound(this.#watcher);
+    const { dispatcher, timeSlices, bounds } = this.#context;
+    const target = dispatcher.position;
+    if (this.#cursor.sequence > target.sequence) {
+      dispatcher.notifyAfterRound(this.#watcher);
       return undefined;
     }
     const events: WatchEvent[] = [];
     // Who is level has nothing to look at, which takes no time.
-    if (this.#cursor !== level) {
-      if (queue.mayBegin()) this.#collect(level, events);
-      if (this.#cursor !== level && events.length === 0 && this.#scanned < bounds.scanEvents) {
-        queue.awaitTurn(this.#watcher);
+    if (this.#cursor !== target) {
+      if (timeSlices.mayBegin()) this.#collect(target, events);
+      if (this.#cursor !== target && events.length === 0 && this.#scanned < bounds.scanEvents) {
+        timeSlices.enqueue(this.#watcher);
         return undefined;
       }
       this.#scanned = 0;
     }
     const { position } = this.#watcher;
-    if (this.#cursor !== level) {
+    if (this.#cursor !== target) {
       const revision = Math.max(position, this.#cursor.revision);
-      return { batch: new WatchBatch(revision, events), isLevel: false };
+      return { batch: new WatchBatch(revision, events), isSynced: false };
     }
-    if (events.length === 0) return { batch: undefined, isLevel: true };
+    if (events.length === 0) return { batch: undefined, isSynced: true };
     const revision = Math.max(position, dispatcher.revision);
-    return { batch: new WatchBatch(revision, events), isLevel: true };
+    return { batch: new WatchBatch(revision, events), isSynced: true };
   }
 
   checkWindow(): void {
     if (this.#watcher.state === "ended") return;
-    const { history, bounds } = this.#host;
-    if (history.holdsAfter(this.#cursor)) return;
-    const owed = history.newest.bytes - this.#cursor.bytes;
-    if (this.#owed && owed <= bounds.owedBytes) return;
+    const { eventWindow, bounds } = this.#context;
+    if (eventWindow.covers(this.#cursor)) return;
+    const retained = eventWindow.newest.bytes - this.#cursor.bytes;
+    if (this.#retainsEvents && retained <= bounds.retainedEventBytes) return;
     this.#watcher.fail(
       slowConsumer(
-        this.#owed
-          ? `Taking the initial state took so long that ${owed} bytes of events came meanwhile, ` +
-              `more than the ${bounds.owedBytes} that are kept.`
+        this.#retainsEvents
+          ? `Taking the initial state took so long that ${retained} bytes of events came meanwhile, ` +
+              `more than the ${bounds.retainedEventBytes} that are kept.`
           : "The stream fell so far behind that the events it was owed are no longer kept.",
       ),
     );
@@ -96,31 +101,31 @@ export class HistoryReader implements Behind {
 
   drop(): void {}
 
-  /** Gathers what matches, up to `level`, a bound, or the end of the slice. */
-  #collect(level: HistoryNode, events: WatchEvent[]): void {
-    const { queue, bounds } = this.#host;
+  /** Gathers what matches, up to `target`, a bound, or the end of the slice. */
+  #collect(target: EventNode, events: WatchEvent[]): void {
+    const { timeSlices, bounds } = this.#context;
     const { batchBytes, scanEvents } = bounds;
     const { filter } = this.#watcher;
     let node = this.#cursor;
     let bytes = 0;
-    let sinceLook = 0;
+    let sinceClockCheck = 0;
     let full = false;
-    while (node !== level) {
+    while (node !== target) {
       const { next } = node;
       if (next?.event === undefined) break;
       full ||= bytes >= batchBytes || this.#scanned >= scanEvents;
       // A look at the clock costs more than most events do.
-      sinceLook += filter.cost;
-      if (!full && sinceLook >= costPerLook) {
-        full = queue.isOver;
-        sinceLook = 0;
+      sinceClockCheck += filter.cost;
+      if (!full && sinceClockCheck >= costPerClockCheck) {
+        full = timeSlices.isOver;
+        sinceClockCheck = 0;
       }
       if (full && next.revision !== node.revision) break;
       if (filter.includes(next.event.object.key)) {
         const event = filter.select(next);
         if (event !== undefined) {
           events.push(event);
-          bytes += event.weight;
+          bytes += event.estimatedBytes;
         }
       }
       node = next;

@@ -13,7 +13,7 @@ export interface InitialState {
  * From the storage itself, page by page, where the cache is not new enough in time. The next page is
  * asked for when the one before has been taken.
  */
-export class PagedState implements InitialState {
+export class PagedInitialState implements InitialState {
   readonly #list: (startAfter: string) => Promise<ListResult>;
   readonly #onReady: (failure?: unknown) => void;
   #page: ListResult | undefined;

@@ -1,9 +1,9 @@
 import type { Clock } from "../../base/clock.ts";
 import type { ListCache } from "../list/list-cache.ts";
-import type { HistoryNode } from "../state/event-node.ts";
+import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
-import { OrderedState } from "../state/ordered-store.ts";
-import { markOf, type RetainedStates } from "../state/retained-snapshots.ts";
+import { OrderedStore } from "../state/ordered-store.ts";
+import { markOf, type RetainedSnapshots } from "../state/retained-snapshots.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import { StateSnapshot } from "./state-snapshot.ts";
 
@@ -18,10 +18,10 @@ const maxSnapshots = 16;
  * A state, and where in history it was taken. They are apart, as whoever takes the state piece by piece must
  * not hold the node: all that comes after it would then be kept for as long as that takes.
  */
-export interface TakenState {
+export interface InitialSnapshot {
   readonly state: StateSnapshot;
   /** The newest event that is part of the state. */
-  readonly node: HistoryNode;
+  readonly node: EventNode;
   readonly takenAt: number;
 }
 
@@ -34,11 +34,11 @@ export class Snapshots {
   readonly #cache: WatchCache;
   readonly #clock: Clock;
   readonly #lists: ListCache;
-  readonly #retained: RetainedStates;
+  readonly #retained: RetainedSnapshots;
   /** By the filters' identity, the oldest first. */
-  readonly #recent = new Map<string, TakenState>();
+  readonly #recent = new Map<string, InitialSnapshot>();
 
-  constructor(cache: WatchCache, clock: Clock, lists: ListCache, retained: RetainedStates) {
+  constructor(cache: WatchCache, clock: Clock, lists: ListCache, retained: RetainedSnapshots) {
     this.#cache = cache;
     this.#clock = clock;
     this.#lists = lists;
@@ -50,7 +50,7 @@ export class Snapshots {
    * is one that is older than that and not of few objects, those who come gather for the next, so that a
    * crowd does not get as many states as there are writes meanwhile.
    */
-  async get(filter: Filter, revision: number): Promise<TakenState> {
+  async get(filter: Filter, revision: number): Promise<InitialSnapshot> {
     for (;;) {
       const recent = this.#recent.get(filter.identity);
       if (recent === undefined || !this.#isRecent(recent)) return this.#takeNew(filter);
@@ -61,12 +61,12 @@ export class Snapshots {
     }
   }
 
-  #takeNew(filter: Filter): TakenState {
+  #takeNew(filter: Filter): InitialSnapshot {
     const cache = this.#cache;
     const { revision } = cache;
     const content = { revision, objects: this.#objectsFor(filter), mark: markOf(cache) };
     const state = new StateSnapshot(content, filter, this.#lists, this.#retained);
-    const snapshot = { state, node: cache.history.newest, takenAt: this.#clock.now() };
+    const snapshot = { state, node: cache.eventWindow.newest, takenAt: this.#clock.now() };
     this.#recent.delete(filter.identity);
     this.#recent.set(filter.identity, snapshot);
     for (const identity of this.#recent.keys()) {
@@ -76,11 +76,11 @@ export class Snapshots {
     return snapshot;
   }
 
-  #objectsFor({ key, selection }: Filter): OrderedState {
+  #objectsFor({ key, selection }: Filter): OrderedStore {
     if (key === undefined) return this.#cache.stateFor(selection).snapshot();
     // However slowly it is taken, a single object keeps nothing else alive.
     const object = this.#cache.state.get(key);
-    return OrderedState.of(object === undefined ? [] : [object]);
+    return OrderedStore.of(object === undefined ? [] : [object]);
   }
 
   /** Lets go of those that are no longer shared. */
@@ -90,7 +90,7 @@ export class Snapshots {
     }
   }
 
-  #isRecent({ takenAt }: TakenState): boolean {
+  #isRecent({ takenAt }: InitialSnapshot): boolean {
     return this.#clock.now() - takenAt <= sharedForMs;
   }
 

@@ -6,8 +6,12 @@ import type { ListCache } from "../list/list-cache.ts";
 import type { ListChunk } from "../list/list-chunk.ts";
 import { slowConsumer } from "../request/errors.ts";
 import type { Filter } from "../state/filter.ts";
-import type { OrderedState } from "../state/ordered-store.ts";
-import type { RetainedState, RetainedStates, StateMark } from "../state/retained-snapshots.ts";
+import type { OrderedStore } from "../state/ordered-store.ts";
+import type {
+  RetainedSnapshot,
+  RetainedSnapshots,
+  SnapshotMark,
+} from "../state/retained-snapshots.ts";
 import type { InitialState } from "./initial-state.ts";
 
 /**
@@ -20,8 +24,8 @@ const maxClosingBytes = 16 * 1024;
 export interface SnapshotContent {
   readonly revision: number;
   /** Everything that the filter may let through. */
-  readonly objects: OrderedState;
-  readonly mark: StateMark;
+  readonly objects: OrderedStore;
+  readonly mark: SnapshotMark;
 }
 
 /** A stream that is amidst a snapshot. */
@@ -38,16 +42,16 @@ export interface SnapshotReader {
  * However slow its readers are: when all old states together keep too much alive, the oldest are given up, and
  * their readers end with SLOW_CONSUMER.
  */
-export class StateSnapshot implements RetainedState {
+export class StateSnapshot implements RetainedSnapshot {
   readonly revision: number;
-  readonly mark: StateMark;
-  readonly isSpare = false;
+  readonly mark: SnapshotMark;
+  readonly isIdle = false;
   /** What closes it where the last piece does not. */
   readonly closing: WatchBatch;
-  readonly #objects: OrderedState;
+  readonly #objects: OrderedStore;
   readonly #filter: Filter;
   readonly #lists: ListCache;
-  readonly #retained: RetainedStates;
+  readonly #retained: RetainedSnapshots;
   readonly #readers = new Set<SnapshotReader>();
   #list: CachedList;
   #isLarge: boolean | undefined;
@@ -56,7 +60,7 @@ export class StateSnapshot implements RetainedState {
     { revision, objects, mark }: SnapshotContent,
     filter: Filter,
     lists: ListCache,
-    retained: RetainedStates,
+    retained: RetainedSnapshots,
   ) {
     this.revision = revision;
     this.mark = mark;
@@ -112,7 +116,7 @@ export class StateSnapshot implements RetainedState {
   }
 }
 
-export interface SnapshotStateParts {
+export interface SnapshotInitialStateOptions {
   /** Who takes it. */
   readonly reader: SnapshotReader;
   readonly scheduler: TimeSliceScheduler;
@@ -125,10 +129,10 @@ export interface SnapshotStateParts {
 }
 
 /** From a snapshot of the cache. */
-export class SnapshotState implements InitialState {
+export class SnapshotInitialState implements InitialState {
   /** Undefined once it has all been handed out, or is not wanted any more. */
   #snapshot: StateSnapshot | undefined;
-  readonly #parts: SnapshotStateParts;
+  readonly #deps: SnapshotInitialStateOptions;
   #startAfter: string | undefined;
   /** The piece that was made for it. */
   #made: ListChunk | undefined;
@@ -138,10 +142,10 @@ export class SnapshotState implements InitialState {
   /** Whether all but what closes it has been handed out. */
   #isClosing = false;
 
-  constructor(snapshot: StateSnapshot, parts: SnapshotStateParts) {
+  constructor(snapshot: StateSnapshot, deps: SnapshotInitialStateOptions) {
     this.#snapshot = snapshot;
-    this.#parts = parts;
-    snapshot.hold(parts.reader);
+    this.#deps = deps;
+    snapshot.hold(deps.reader);
   }
 
   next(): WatchBatch | undefined {
@@ -158,21 +162,21 @@ export class SnapshotState implements InitialState {
     this.#made = undefined;
     this.#startAfter = chunk.last;
     if (chunk.last !== undefined) return batchOf(chunk);
-    this.#isClosing = chunk.weight > maxClosingBytes;
+    this.#isClosing = chunk.estimatedBytes > maxClosingBytes;
     if (this.#isClosing) return batchOf(chunk);
     this.drop();
     return closingOf(chunk, snapshot);
   }
 
   drop(): void {
-    this.#snapshot?.release(this.#parts.reader);
+    this.#snapshot?.release(this.#deps.reader);
     this.#snapshot = undefined;
     this.#made = undefined;
   }
 
   /** Has the next piece made, which may be done at once. */
   #make(snapshot: StateSnapshot): ListChunk | undefined {
-    const { scheduler, owner, signal, onReady } = this.#parts;
+    const { scheduler, owner, signal, onReady } = this.#deps;
     this.#isMaking = true;
     this.#isAsked = true;
     scheduler
@@ -186,7 +190,7 @@ export class SnapshotState implements InitialState {
     this.#made = yield* snapshot.chunk(this.#startAfter);
     this.#isMaking = false;
     // On the owner's time: what the reader does with it is a part of what it costs.
-    if (!this.#isAsked) this.#parts.onReady();
+    if (!this.#isAsked) this.#deps.onReady();
   }
 }
 

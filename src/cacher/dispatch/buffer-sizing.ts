@@ -1,7 +1,7 @@
 import type { WatcherBounds } from "./watcher-bounds.ts";
 
 /** How much a watcher's input holds at the most. */
-export interface InputBounds {
+export interface BufferBounds {
   readonly batches: number;
   /** By weight; one batch always has room. */
   readonly bytes: number;
@@ -20,36 +20,36 @@ const memoryMs = 10_000;
  * A watcher whose stream an index narrows, to one key or to one value of a field, gets only its share of
  * what comes. Its input is always of the least size.
  */
-export class InputSizing {
+export class BufferSizing {
   readonly #bounds: WatcherBounds;
   readonly #batches = new DecayingRate();
   readonly #bytes = new DecayingRate();
-  readonly narrow: InputBounds;
-  #wide: InputBounds;
+  readonly indexed: BufferBounds;
+  #unindexed: BufferBounds;
 
   constructor(bounds: WatcherBounds) {
     this.#bounds = bounds;
-    this.narrow = this.#sized(0, 0);
-    this.#wide = this.narrow;
+    this.indexed = this.#sized(0, 0);
+    this.#unindexed = this.indexed;
   }
 
   /** What the inputs of all others may hold, as of the last `record`. */
-  get wide(): InputBounds {
-    return this.#wide;
+  get unindexed(): BufferBounds {
+    return this.#unindexed;
   }
 
   /** A round of events has come, which is of so many bytes. `now` is in the clock's milliseconds. */
   record(bytes: number, now: number): void {
     const batches = Math.max(1, Math.ceil(bytes / this.#bounds.batchBytes));
     const perMs = this.#batches.add(batches, now);
-    this.#wide = this.#sized(perMs * bridgedMs, this.#bytes.add(bytes, now) * bridgedMs);
+    this.#unindexed = this.#sized(perMs * bridgedMs, this.#bytes.add(bytes, now) * bridgedMs);
   }
 
-  #sized(batches: number, bytes: number): InputBounds {
-    const { minInputBatches, inputBatches, minInputBytes, inputBytes } = this.#bounds;
+  #sized(batches: number, bytes: number): BufferBounds {
+    const { minBufferBatches, maxBufferBatches, minBufferBytes, maxBufferBytes } = this.#bounds;
     return {
-      batches: Math.min(inputBatches, Math.max(minInputBatches, Math.ceil(batches))),
-      bytes: Math.min(inputBytes, Math.max(minInputBytes, Math.ceil(bytes))),
+      batches: Math.min(maxBufferBatches, Math.max(minBufferBatches, Math.ceil(batches))),
+      bytes: Math.min(maxBufferBytes, Math.max(minBufferBytes, Math.ceil(bytes))),
     };
   }
 }

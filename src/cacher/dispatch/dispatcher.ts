@@ -1,10 +1,10 @@
 import type { Clock } from "../../base/clock.ts";
-import { inSlices } from "../../base/time-slice-queue.ts";
+import { runInTimeSlices } from "../../base/time-slice-queue.ts";
 import { WatchBatch } from "../../model/event.ts";
-import type { HistoryNode } from "../state/event-node.ts";
+import type { EventNode } from "../state/event-node.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import type { CacheWatcher } from "../watch/cache-watcher.ts";
-import { type InputBounds, InputSizing } from "./buffer-sizing.ts";
+import { type BufferBounds, BufferSizing } from "./buffer-sizing.ts";
 import type { WatcherBounds } from "./watcher-bounds.ts";
 import type { Groups, WatcherGroup, WatcherIndex } from "./watcher-index.ts";
 
@@ -12,13 +12,13 @@ import type { Groups, WatcherGroup, WatcherIndex } from "./watcher-index.ts";
  * After how many requirements that events were held against a round takes up no further revision. Each group that
  * is asked counts for one more than its selectors have.
  */
-const asksPerRound = 50_000;
+const maxEvaluationsPerRound = 50_000;
 /** How many of them there are between two looks at the clock. */
-const asksPerLook = 512;
+const evaluationsPerClockCheck = 512;
 /** How long the dispatcher may hold the event loop in one turn, beside other time-sliced work, in milliseconds. */
 const sliceMs = 4;
 /** How many offers are made between two looks at the clock. */
-const offersPerLook = 64;
+const offersPerClockCheck = 64;
 
 /**
  * Brings what the cache takes in to the live watchers, in rounds.
@@ -31,7 +31,7 @@ export class Dispatcher {
   readonly #cache: WatchCache;
   readonly #clock: Clock;
   readonly #bounds: WatcherBounds;
-  readonly #inputs: InputSizing;
+  readonly #bufferSizing: BufferSizing;
   #index: WatcherIndex;
   readonly #eager = new Set<CacheWatcher>();
   readonly #awaiting = new Set<CacheWatcher>();
@@ -39,7 +39,7 @@ export class Dispatcher {
   #whenSettled: { readonly revision: number; readonly callback: () => void }[] = [];
   /** Whether a round is being worked on right now, and not just under way. */
   #stepping = false;
-  #position: HistoryNode;
+  #position: EventNode;
   #revision: number;
   #round: Generator<void, void, void> | undefined;
   #rounds = 0;
@@ -57,16 +57,16 @@ export class Dispatcher {
     this.#cache = cache;
     this.#clock = clock;
     this.#bounds = bounds;
-    this.#inputs = new InputSizing(bounds);
+    this.#bufferSizing = new BufferSizing(bounds);
     this.#index = cache.makeWatcherIndex();
-    this.#position = cache.history.newest;
+    this.#position = cache.eventWindow.newest;
     this.#revision = cache.revision;
     this.#settledRevision = cache.revision;
     this.#bookmark = new WatchBatch(cache.revision, []);
   }
 
   /** Everything up to this node has been offered, or is being offered in the round under way. */
-  get position(): HistoryNode {
+  get position(): EventNode {
     return this.#position;
   }
 
@@ -102,17 +102,17 @@ export class Dispatcher {
   }
 
   /** How much the input of a live watcher may hold now; without one: of any that no index narrows. */
-  inputBounds(watcher?: CacheWatcher): InputBounds {
-    return watcher?.isNarrow === true ? this.#inputs.narrow : this.#inputs.wide;
+  bufferBounds(watcher?: CacheWatcher): BufferBounds {
+    return watcher?.isIndexed === true ? this.#bufferSizing.indexed : this.#bufferSizing.unindexed;
   }
 
   /** From now on the watcher, which has had everything up to `position`, is offered what comes. */
   join(watcher: CacheWatcher): void {
     watcher.joinedRound = this.#rounds;
     this.#hasJoined = true;
-    watcher.isNarrow = this.#index.narrows(watcher.filter);
+    watcher.isIndexed = this.#index.isIndexed(watcher.filter);
     this.#index.add(watcher);
-    if (watcher.wishes.eagerBookmarks) this.#eager.add(watcher);
+    if (watcher.options.eagerBookmarks) this.#eager.add(watcher);
   }
 
   /** No more is offered. Harmless for a watcher that never joined. */
@@ -123,14 +123,14 @@ export class Dispatcher {
   }
 
   /** Pokes the watcher, which is ahead of `position`, after the next round. */
-  awaitRound(watcher: CacheWatcher): void {
+  notifyAfterRound(watcher: CacheWatcher): void {
     this.#awaiting.add(watcher);
   }
 
   /** The cache has taken something in. */
   wake(): void {
     if (this.#scheduled || this.#round !== undefined) return;
-    if (this.#cache.history.newest === this.#position) {
+    if (this.#cache.eventWindow.newest === this.#position) {
       this.#settle();
       return;
     }
@@ -147,7 +147,7 @@ export class Dispatcher {
     do {
       this.#begin();
       while (this.#round !== undefined) this.#step();
-    } while (this.#cache.history.newest !== this.#position);
+    } while (this.#cache.eventWindow.newest !== this.#position);
   }
 
   /** Calls `callback`, now or later, when every live watcher has been offered all up to `revision`. */
@@ -162,7 +162,7 @@ export class Dispatcher {
     this.#index = this.#cache.makeWatcherIndex();
     this.#eager.clear();
     this.#awaiting.clear();
-    this.#position = this.#cache.history.newest;
+    this.#position = this.#cache.eventWindow.newest;
     this.#revision = this.#cache.revision;
     this.#settledRevision = this.#revision;
     this.#whenSettled = [];
@@ -176,7 +176,7 @@ export class Dispatcher {
       this.#step();
       if (this.#clock.now() >= until) break;
     }
-    if (this.#round !== undefined || this.#cache.history.newest !== this.#position) {
+    if (this.#round !== undefined || this.#cache.eventWindow.newest !== this.#position) {
       this.#scheduled = true;
       this.#clock.setImmediate(this.#continue);
     }
@@ -204,7 +204,7 @@ export class Dispatcher {
     const touched: WatcherGroup[] = [];
     yield* this.#collect(touched);
     if (this.#position !== from) {
-      this.#inputs.record(this.#position.bytes - from.bytes, this.#clock.now());
+      this.#bufferSizing.record(this.#position.bytes - from.bytes, this.#clock.now());
     }
     const revision = this.#revision;
     let offers = 0;
@@ -213,7 +213,7 @@ export class Dispatcher {
       for (const watcher of group.watchers) {
         if (watcher.joinedRound === round) continue;
         this.#offerTo(watcher, batches, from);
-        if (++offers % offersPerLook === 0) yield;
+        if (++offers % offersPerClockCheck === 0) yield;
       }
     }
   }
@@ -226,26 +226,26 @@ export class Dispatcher {
   *#collect(touched: WatcherGroup[]): Generator<void, void, void> {
     const until = this.#clock.now() + sliceMs;
     const places: Groups[] = [];
-    let asks = 0;
-    let nextLook = asksPerLook;
+    let evaluations = 0;
+    let nextClockCheck = evaluationsPerClockCheck;
     this.#hasJoined = false;
     for (let next = this.#position.next; next !== undefined; next = next.next) {
       if (next.sequence > this.#position.sequence) {
-        if (this.#hasJoined || asks >= asksPerRound) break;
+        if (this.#hasJoined || evaluations >= maxEvaluationsPerRound) break;
         // Before the first offer too much is not to be gathered, however often it is yielded.
-        if (asks >= nextLook) {
+        if (evaluations >= nextClockCheck) {
           if (this.#clock.now() >= until) break;
-          nextLook = asks + asksPerLook;
+          nextClockCheck = evaluations + evaluationsPerClockCheck;
         }
         this.#moveTo(lastOfRevision(next));
       }
-      asks += this.#index.find(next, places);
+      evaluations += this.#index.find(next, places);
       for (const groups of places) {
         for (const group of groups.values()) {
-          asks += group.filter.cost;
+          evaluations += group.filter.cost;
           if (group.add(next)) touched.push(group);
-          if (asks < nextLook) continue;
-          nextLook = asks + asksPerLook;
+          if (evaluations < nextClockCheck) continue;
+          nextClockCheck = evaluations + evaluationsPerClockCheck;
           yield;
         }
       }
@@ -254,12 +254,12 @@ export class Dispatcher {
     this.#moveTo(this.#position);
   }
 
-  #moveTo(node: HistoryNode): void {
+  #moveTo(node: EventNode): void {
     this.#position = node;
     this.#revision = node.next === undefined ? this.#cache.revision : node.revision;
   }
 
-  #offerTo(watcher: CacheWatcher, batches: readonly WatchBatch[], from: HistoryNode): void {
+  #offerTo(watcher: CacheWatcher, batches: readonly WatchBatch[], from: EventNode): void {
     let before: WatchBatch | undefined;
     for (const batch of batches) {
       if (!watcher.offer(batch)) {
@@ -275,13 +275,14 @@ export class Dispatcher {
 
   /** Nothing is under way: what a round must be over for can be done. */
   #settle(): void {
-    if (this.#cache.history.newest === this.#position) this.#revision = this.#cache.revision;
+    if (this.#cache.eventWindow.newest === this.#position) this.#revision = this.#cache.revision;
     this.#settledRevision = this.#revision;
-    if (this.#eager.size > 0 && !this.#bookmarking) inSlices(this.#clock, this.#bookmarkEager());
+    if (this.#eager.size > 0 && !this.#bookmarking)
+      runInTimeSlices(this.#clock, this.#bookmarkEager());
     if (this.#awaiting.size > 0) {
       const awaiting = [...this.#awaiting];
       this.#awaiting.clear();
-      for (const watcher of awaiting) watcher.poke();
+      for (const watcher of awaiting) watcher.notify();
     }
     if (this.#whenSettled.length === 0) return;
     const waiting = this.#whenSettled;
@@ -294,20 +295,20 @@ export class Dispatcher {
   /** Over and over, until none of them has been passed by a newer revision meanwhile. */
   *#bookmarkEager(): Generator<void, void, void> {
     this.#bookmarking = true;
-    let told: number;
+    let announced: number;
     do {
-      told = this.#settledRevision;
+      announced = this.#settledRevision;
       for (const watcher of this.#eager) {
         if (watcher.position >= this.#settledRevision) continue;
         watcher.requestBookmark(this.bookmark);
         yield;
       }
-    } while (told !== this.#settledRevision);
+    } while (announced !== this.#settledRevision);
     this.#bookmarking = false;
   }
 }
 
-function lastOfRevision(node: HistoryNode): HistoryNode {
+function lastOfRevision(node: EventNode): EventNode {
   let last = node;
   while (last.next !== undefined && last.next.revision === node.revision) last = last.next;
   return last;
@@ -315,9 +316,9 @@ function lastOfRevision(node: HistoryNode): HistoryNode {
 
 /**
  * The last node at or below `revision`, from `from` on. Follows the links, as a round may be longer than
- * the history window.
+ * the event window.
  */
-function lastUpTo(revision: number, from: HistoryNode): HistoryNode {
+function lastUpTo(revision: number, from: EventNode): EventNode {
   let node = from;
   while (node.next !== undefined && node.next.revision <= revision) node = node.next;
   return node;

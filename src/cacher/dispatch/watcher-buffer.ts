@@ -1,8 +1,8 @@
 import type { WatchBatch } from "../../model/event.ts";
-import type { InputBounds } from "./buffer-sizing.ts";
+import type { BufferBounds } from "./buffer-sizing.ts";
 
 /** The batches that wait for a watcher's reader. */
-export class WatcherInput {
+export class WatcherBuffer {
   readonly #batches: WatchBatch[] = [];
   #bytes = 0;
 
@@ -16,19 +16,19 @@ export class WatcherInput {
   }
 
   /** Whether the batch may be put in: one always may be. */
-  hasRoom(batch: WatchBatch, bounds: InputBounds): boolean {
+  hasRoom(batch: WatchBatch, bounds: BufferBounds): boolean {
     const { length } = this.#batches;
     if (length === 0) return true;
-    return length < bounds.batches && this.#bytes + batch.weight <= bounds.bytes;
+    return length < bounds.batches && this.#bytes + batch.estimatedBytes <= bounds.bytes;
   }
 
   put(batch: WatchBatch): void {
     this.#batches.push(batch);
-    this.#bytes += batch.weight;
+    this.#bytes += batch.estimatedBytes;
   }
 
   /** Puts a bookmark in place of the last batch if that is one, too: the newer is as good as both. */
-  renewBookmark(bookmark: WatchBatch): boolean {
+  replaceBookmark(bookmark: WatchBatch): boolean {
     const last = this.#batches.length - 1;
     if (last < 0 || this.#batches[last]?.events.length !== 0) return false;
     this.#batches[last] = bookmark;
@@ -37,7 +37,7 @@ export class WatcherInput {
 
   take(): WatchBatch | undefined {
     const batch = this.#batches.shift();
-    if (batch !== undefined) this.#bytes -= batch.weight;
+    if (batch !== undefined) this.#bytes -= batch.estimatedBytes;
     return batch;
   }
 

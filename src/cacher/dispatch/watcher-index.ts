@@ -1,6 +1,6 @@
 import { WatchBatch, type WatchEvent } from "../../model/event.ts";
 import type { FieldReader } from "../request/object-attributes.ts";
-import type { HistoryNode } from "../state/event-node.ts";
+import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
 import type { CacheWatcher } from "../watch/cache-watcher.ts";
 
@@ -22,7 +22,7 @@ export class WatcherGroup {
   }
 
   /** Whether there was nothing pending before and now is. `node` has an event. */
-  add(node: HistoryNode): boolean {
+  add(node: EventNode): boolean {
     if (this.#isFoundByField && !this.filter.includes(node.event?.object.key ?? "")) return false;
     const event = this.filter.select(node);
     if (event === undefined) return false;
@@ -46,7 +46,7 @@ export class WatcherGroup {
         begin = i;
         bytes = 0;
       }
-      bytes += event.weight;
+      bytes += event.estimatedBytes;
       last = event;
     }
     batches.push(new WatchBatch(revision, begin === 0 ? events : events.slice(begin)));
@@ -114,7 +114,7 @@ export class WatcherIndex {
    * Adds to `found` the places whose groups are to be asked about the event, each once. Returns how many places
    * were looked at.
    */
-  find({ event, previous }: HistoryNode, found: Groups[]): number {
+  find({ event, previous }: EventNode, found: Groups[]): number {
     if (event === undefined) return 0;
     const { key } = event.object;
     push(this.#byKey.get(key), found);
@@ -133,7 +133,7 @@ export class WatcherIndex {
   }
 
   /** Whether watchers with this filter are asked about less than all that happens below a prefix. */
-  narrows(filter: Filter): boolean {
+  isIndexed(filter: Filter): boolean {
     return this.#placeOf(filter).places !== this.#byPrefix;
   }
 

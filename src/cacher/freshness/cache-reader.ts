@@ -4,64 +4,64 @@ import { historyChanged, revisionTooNew } from "../../base/errors.ts";
 import type { TimeSliceScheduler } from "../../base/time-slices.ts";
 import { checkGet, checkList } from "../../storage/checks.ts";
 import type { GetResult, ListResult, RevisionRequirement } from "../../storage/storage.ts";
-import type { PageReads } from "../list/page-reader.ts";
+import type { PageReader } from "../list/page-reader.ts";
 import type { CacheGetRequest, CacheListRequest } from "../request/request.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
-import type { SharedRevision } from "./current-revision.ts";
+import type { CurrentRevision } from "./current-revision.ts";
 import type { RevisionWaiters } from "./revision-waiters.ts";
-import type { StoredReads } from "./upstream-reader.ts";
+import type { UpstreamReader } from "./upstream-reader.ts";
 
 /** How long a read waits for the cache to become new enough, in milliseconds. */
 export const freshnessTimeoutMs = 3_000;
 
-export interface CachedReadsParts {
-  readonly stored: StoredReads;
+export interface CacheReaderDeps {
+  readonly upstreamReader: UpstreamReader;
   readonly cache: WatchCache;
-  readonly upstream: SharedRevision;
+  readonly currentRevision: CurrentRevision;
   readonly waiters: RevisionWaiters;
-  readonly pages: PageReads;
+  readonly pageReader: PageReader;
   readonly scheduler: TimeSliceScheduler;
   readonly clock: Clock;
 }
 
 /** Reads from the cache where it has the answer, and from the storage where it does not. */
-export class CachedReads {
-  readonly #parts: CachedReadsParts;
+export class CacheReader {
+  readonly #deps: CacheReaderDeps;
   readonly #cache: WatchCache;
 
-  constructor(parts: CachedReadsParts) {
-    this.#parts = parts;
-    this.#cache = parts.cache;
+  constructor(deps: CacheReaderDeps) {
+    this.#deps = deps;
+    this.#cache = deps.cache;
   }
 
   async get(request: CacheGetRequest): Promise<GetResult> {
     checkGet(request);
-    const { stored, pages, scheduler, clock } = this.#parts;
+    const { upstreamReader, pageReader, scheduler, clock } = this.#deps;
     const since = clock.now();
     const { signal, owner = request } = request;
     const answer = await this.#answer(request, () => {
-      const work = pages.get(request);
+      const work = pageReader.get(request);
       // Most are answered by a look at the state, which is not worth waiting behind scans for.
       const { done, value } = work.next();
       return done === true ? value : scheduler.run(owner, work, signal);
     });
-    return answer ?? stored.get(request, since);
+    return answer ?? upstreamReader.get(request, since);
   }
 
   async list(request: CacheListRequest): Promise<ListResult> {
     checkList(request);
-    const { stored, pages, scheduler, clock } = this.#parts;
+    const { upstreamReader, pageReader, scheduler, clock } = this.#deps;
     const since = clock.now();
     const { signal, owner = request } = request;
     if (this.#isBeyond(request)) {
       const wait = request.admit?.();
       if (wait !== undefined) await wait;
-      return stored.list(request);
+      return upstreamReader.list(request);
     }
     const answer = await this.#answer(request, () =>
-      scheduler.run(owner, pages.list(request), signal),
+      scheduler.run(owner, pageReader.list(request), signal),
     );
-    return answer ?? stored.list(request, since);
+    return answer ?? upstreamReader.list(request, since);
   }
 
   /**
@@ -107,7 +107,7 @@ export class CachedReads {
       case "ANY":
         return 0;
       case "LINEARIZABLE": {
-        const current = await abortable(this.#parts.upstream.current(), signal);
+        const current = await abortable(this.#deps.currentRevision.get(), signal);
         return (await this.#await(current, signal)) ? current : undefined;
       }
       case "NOT_OLDER_THAN":
@@ -121,13 +121,13 @@ export class CachedReads {
   /** Rejects with HISTORY_CHANGED if the store itself has not got to `revision`. */
   async checkExists(revision: number, signal?: AbortSignal): Promise<void> {
     if (revision <= this.#cache.revision) return;
-    const current = await abortable(this.#parts.upstream.current(), signal);
+    const current = await abortable(this.#deps.currentRevision.get(), signal);
     if (revision > current) throw historyChanged(revision, current, this.#cache.historyId);
   }
 
   async #await(revision: number, signal?: AbortSignal): Promise<boolean> {
     if (this.#cache.revision >= revision) return true;
-    const reached = await this.#parts.waiters.wait(revision, freshnessTimeoutMs, signal);
+    const reached = await this.#deps.waiters.wait(revision, freshnessTimeoutMs, signal);
     signal?.throwIfAborted();
     return reached;
   }

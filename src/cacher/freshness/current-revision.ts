@@ -1,14 +1,14 @@
 import type { Clock } from "../../base/clock.ts";
 
 /** How long an answer is waited for before the next question goes out all the same, in milliseconds. */
-const patienceMs = 1_000;
+const maxWaitMs = 1_000;
 
 /**
  * The store's current revision, asked for as seldom as is right: callers share an answer, but never
  * one that was asked for before their call began, as a write that completed in between would be missing
  * from it.
  */
-export class SharedRevision {
+export class CurrentRevision {
   readonly #ask: () => Promise<number>;
   readonly #clock: Clock;
   /** The question that the next one waits for. */
@@ -36,7 +36,7 @@ export class SharedRevision {
   }
 
   /** Rejects as the store's own answer does. */
-  current(): Promise<number> {
+  get(): Promise<number> {
     this.#next ??= Promise.withResolvers<number>();
     const { promise } = this.#next;
     if (this.#asked === undefined) this.#askNext();
@@ -44,26 +44,26 @@ export class SharedRevision {
   }
 
   #askNext(): void {
-    const question = this.#next;
-    if (question === undefined) return;
+    const upstreamRequest = this.#next;
+    if (upstreamRequest === undefined) return;
     this.#next = undefined;
-    this.#asked = question;
+    this.#asked = upstreamRequest;
     const history = this.#histories;
-    const timer = this.#clock.setTimeout(() => this.#goOn(question), patienceMs);
+    const timer = this.#clock.setTimeout(() => this.#startNext(upstreamRequest), maxWaitMs);
     this.#ask()
       .then((revision) => {
         if (history === this.#histories) this.#newest = Math.max(this.#newest, revision);
-        question.resolve(revision);
-      }, question.reject)
+        upstreamRequest.resolve(revision);
+      }, upstreamRequest.reject)
       .finally(() => {
         timer.cancel();
-        this.#goOn(question);
+        this.#startNext(upstreamRequest);
       });
   }
 
   /** After this question, if it is the one that is waited for. */
-  #goOn(question: object): void {
-    if (this.#asked !== question) return;
+  #startNext(upstreamRequest: object): void {
+    if (this.#asked !== upstreamRequest) return;
     this.#asked = undefined;
     this.#askNext();
   }

@@ -17,7 +17,7 @@ const maxScanned = 50_000;
 /** How many bytes of objects are asked for at once where a predicate picks some of them. */
 const answerBytes = 8 * 1024 * 1024;
 
-export interface UpstreamReadsParts {
+export interface LimitedUpstreamReaderDeps {
   /** The resource's. */
   readonly name: string;
   readonly storage: Pick<Storage, "get" | "list">;
@@ -31,34 +31,34 @@ export interface UpstreamReadsParts {
  * The reads of one resource that go to its storage: no more at once than the limiter lets, the same only once, and
  * with selectors held against what comes in time slices.
  */
-export class UpstreamReads {
-  readonly #parts: UpstreamReadsParts;
+export class LimitedUpstreamReader {
+  readonly #deps: LimitedUpstreamReaderDeps;
 
-  constructor(parts: UpstreamReadsParts) {
-    this.#parts = parts;
+  constructor(deps: LimitedUpstreamReaderDeps) {
+    this.#deps = deps;
   }
 
   /** `since`: when the call came, by the clock, if that was before now. */
   get(call: CacheGetRequest, since?: number): Promise<GetResult> {
     const { owner = call, signal, admit: _, ...request } = call;
-    const { name, storage, limiter, check } = this.#parts;
-    const question = {
+    const { name, storage, limiter, check } = this.#deps;
+    const upstreamRequest = {
       name: JSON.stringify(["get", name, request.at, request.key]),
-      isTimeless: isTimeless(request.at),
+      isCacheable: isCacheable(request.at),
       since,
       ask: (wanted: AbortSignal) => check(storage.get({ ...request, signal: wanted })),
     };
-    return limiter.run(owner, question, signal);
+    return limiter.run(owner, upstreamRequest, signal);
   }
 
   /** As `get`. */
   list(call: CacheListRequest, since?: number): Promise<ListResult> {
     const { owner = call, signal, selection, admit: _, ...request } = call;
-    const { name, storage, limiter, check } = this.#parts;
+    const { name, storage, limiter, check } = this.#deps;
     const picks = selection !== undefined || request.predicate !== undefined;
-    const question = {
+    const upstreamRequest = {
       name: pageName(name, call),
-      isTimeless: isTimeless(request.at),
+      isCacheable: isCacheable(request.at),
       since,
       ask: (wanted: AbortSignal) =>
         check(
@@ -67,7 +67,7 @@ export class UpstreamReads {
             : storage.list({ ...request, signal: wanted }),
         ),
     };
-    return limiter.run(owner, question, signal);
+    return limiter.run(owner, upstreamRequest, signal);
   }
 
   /** A page of what is picked: a storage would pick all of an answer in one go. */
@@ -76,7 +76,7 @@ export class UpstreamReads {
     owner: object,
     signal: AbortSignal,
   ): Promise<ListResult> {
-    const { storage, scheduler } = this.#parts;
+    const { storage, scheduler } = this.#deps;
     const { prefix, selection, predicate } = request;
     const filter = new Filter({ scope: { prefix }, selection, predicate, withPrevious: false });
     const page = new PageBuilder(request);
@@ -97,7 +97,7 @@ export class UpstreamReads {
       const isFull = !isTaken || picked.last !== undefined || page.scanned >= maxScanned;
       if (!isFull && page.next !== undefined) continue;
       const remaining = page.next === undefined ? 0 : undefined;
-      return { revision, items: page.items, runs: page.runs, next: page.next, remaining };
+      return { revision, items: page.items, chunks: page.chunks, next: page.next, remaining };
     }
   }
 }
@@ -112,6 +112,6 @@ function pageName(resource: string, request: CacheListRequest): string | undefin
 }
 
 /** Whether the answer is the same whenever it is asked for. */
-function isTimeless({ match }: RevisionRequirement): boolean {
+function isCacheable({ match }: RevisionRequirement): boolean {
   return match === "EXACT";
 }

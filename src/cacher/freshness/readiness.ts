@@ -1,4 +1,4 @@
-import { draining, notReadyYet, otherHistoryYet } from "../request/errors.ts";
+import { cacheNotReady, draining, historyChangePending } from "../request/errors.ts";
 
 /** Whether a cache may be served from: not before it has once been level with the store. */
 export class Readiness {
@@ -9,7 +9,7 @@ export class Readiness {
   /** The revision that the cache has to come to. */
   #readyAt = Infinity;
   /** Whether what the cache holds is known to be of a history that the store no longer has. */
-  #isDisproved = false;
+  #isInvalidated = false;
 
   /** `name` is the resource's, for messages. */
   constructor(name: string) {
@@ -30,13 +30,13 @@ export class Readiness {
    */
   check(any: boolean = false): void {
     if (this.#closed) throw draining();
-    if (!this.#ready) throw notReadyYet(this.#name);
-    if (this.#isDisproved && !any) throw otherHistoryYet();
+    if (!this.#ready) throw cacheNotReady(this.#name);
+    if (this.#isInvalidated && !any) throw historyChangePending();
   }
 
   /** What the cache holds is of a history that the store no longer has. Until `listed`, no read is to rely on it. */
-  disprove(): void {
-    this.#isDisproved = true;
+  invalidate(): void {
+    this.#isInvalidated = true;
   }
 
   /**
@@ -44,7 +44,7 @@ export class Readiness {
    * come to; undefined if it is ready already.
    */
   listed(revision: number): number | undefined {
-    this.#isDisproved = false;
+    this.#isInvalidated = false;
     if (this.#ready) return undefined;
     this.#readyAt = Math.min(this.#readyAt, revision);
     return this.#readyAt;
@@ -58,7 +58,7 @@ export class Readiness {
   }
 
   /** What the cache holds is not to be served until it is listed anew. */
-  lose(): void {
+  reset(): void {
     this.#readyAt = Infinity;
     this.#set(false);
   }

@@ -20,11 +20,11 @@ export const defaultUpstreamBounds: UpstreamBounds = {
 };
 
 /** A question to the store. */
-export interface UpstreamQuestion<T> {
+export interface UpstreamRequest<T> {
   /** The same for all that have the same answer; undefined: no other has. */
   readonly name: string | undefined;
   /** Whether the answer is the same whenever it is asked for. Otherwise only those share it who came before. */
-  readonly isTimeless: boolean;
+  readonly isCacheable: boolean;
   /** When the call came that the answer is for, by the clock. Default: now. */
   readonly since?: number | undefined;
   /** `signal` is aborted when nobody wants the answer any more. */
@@ -70,12 +70,12 @@ export class UpstreamLimiter {
   }
 
   /** The answer, when it is the owner's turn. Rejects as the question does, with the signal's reason, or as above. */
-  run<T>(owner: object, question: UpstreamQuestion<T>, signal?: AbortSignal): Promise<T> {
+  run<T>(owner: object, upstreamRequest: UpstreamRequest<T>, signal?: AbortSignal): Promise<T> {
     if (signal?.aborted === true) return Promise.reject(signal.reason);
-    const { name, since = this.#clock.now() } = question;
+    const { name, since = this.#clock.now() } = upstreamRequest;
     let pending = name === undefined ? undefined : this.#shared.get(name);
     if (pending === undefined || !pending.answers(since)) {
-      pending = new Pending(question);
+      pending = new Pending(upstreamRequest);
       if (name !== undefined) this.#shared.set(name, pending);
     }
     const answer = this.#join(pending, signal) as Promise<T>;
@@ -141,7 +141,7 @@ export class UpstreamLimiter {
   }
 
   #unshare(pending: Pending): void {
-    const { name } = pending.question;
+    const { name } = pending.request;
     if (name !== undefined && this.#shared.get(name) === pending) this.#shared.delete(name);
   }
 
@@ -181,7 +181,7 @@ export class UpstreamLimiter {
   #start(owner: object, pending: Pending): void {
     this.#dequeue(pending);
     pending.startedAt = this.#clock.now();
-    const { ask } = pending.question;
+    const { ask } = pending.request;
     this.#inFlight++;
     this.#inFlightOf.set(owner, (this.#inFlightOf.get(owner) ?? 0) + 1);
     ask(pending.abort.signal)
@@ -199,7 +199,7 @@ export class UpstreamLimiter {
 
 /** A question, and all who wait for its answer. */
 class Pending {
-  readonly question: UpstreamQuestion<unknown>;
+  readonly request: UpstreamRequest<unknown>;
   readonly settled = Promise.withResolvers<unknown>();
   readonly abort = new AbortController();
   /** In whose queues it is. */
@@ -209,14 +209,14 @@ class Pending {
   startedAt: number | undefined;
   timer: Timer | undefined;
 
-  constructor(question: UpstreamQuestion<unknown>) {
-    this.question = question;
+  constructor(request: UpstreamRequest<unknown>) {
+    this.request = request;
     // Where nobody waits any more, nobody has to hear of it.
     this.settled.promise.catch(() => {});
   }
 
   /** Whether its answer is one to the same question of a call that came then: not if it was asked before. */
   answers(since: number): boolean {
-    return this.startedAt === undefined || this.question.isTimeless || this.startedAt > since;
+    return this.startedAt === undefined || this.request.isCacheable || this.startedAt > since;
   }
 }

@@ -1,18 +1,18 @@
 import { hasReason } from "../../base/errors.ts";
 import type { GetResult, ListResult, Storage } from "../../storage/storage.ts";
-import { otherHistoryYet } from "../request/errors.ts";
+import { historyChangePending } from "../request/errors.ts";
 import type { CacheGetRequest, CacheListRequest } from "../request/request.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
-import { UpstreamReads, type UpstreamReadsParts } from "./limited-reader.ts";
+import { LimitedUpstreamReader, type LimitedUpstreamReaderDeps } from "./limited-reader.ts";
 
-export interface StoredReadsParts
-  extends Pick<UpstreamReadsParts, "name" | "limiter" | "scheduler"> {
+export interface UpstreamReaderDeps
+  extends Pick<LimitedUpstreamReaderDeps, "name" | "limiter" | "scheduler"> {
   readonly storage: Storage;
   readonly cache: WatchCache;
   /** Rejects with HISTORY_CHANGED if the store's history is not the cache's. */
   readonly confirmHistory: () => Promise<void>;
   /** Counts the histories that the cache has held. */
-  readonly eras: () => number;
+  readonly historyGeneration: () => number;
 }
 
 /**
@@ -20,13 +20,16 @@ export interface StoredReadsParts
  * cache holds. While nothing comes from the store, it may have been put back to an older state, of which its
  * answers say nothing: whoever read on from them would mix two histories. How many go to it at once is bounded.
  */
-export class StoredReads implements Pick<Storage, "get" | "list" | "currentRevision"> {
-  readonly #parts: StoredReadsParts;
-  readonly #reads: UpstreamReads;
+export class UpstreamReader implements Pick<Storage, "get" | "list" | "currentRevision"> {
+  readonly #deps: UpstreamReaderDeps;
+  readonly #reads: LimitedUpstreamReader;
 
-  constructor(parts: StoredReadsParts) {
-    this.#parts = parts;
-    this.#reads = new UpstreamReads({ ...parts, check: (answer) => this.#confirmed(answer) });
+  constructor(deps: UpstreamReaderDeps) {
+    this.#deps = deps;
+    this.#reads = new LimitedUpstreamReader({
+      ...deps,
+      check: (answer) => this.#confirmed(answer),
+    });
   }
 
   /** `since`: when the call came, by the clock, if that was before now. */
@@ -40,11 +43,11 @@ export class StoredReads implements Pick<Storage, "get" | "list" | "currentRevis
   }
 
   async currentRevision(signal?: AbortSignal): Promise<number> {
-    const { cache, storage } = this.#parts;
-    const { history, revision } = cache;
+    const { cache, storage } = this.#deps;
+    const { eventWindow, revision } = cache;
     const current = await this.#confirmed(storage.currentRevision(signal));
     // In one history it is never lower than what has come from it.
-    if (current < revision && cache.history === history) throw otherHistoryYet();
+    if (current < revision && cache.eventWindow === eventWindow) throw historyChangePending();
     return current;
   }
 
@@ -53,15 +56,15 @@ export class StoredReads implements Pick<Storage, "get" | "list" | "currentRevis
    * nothing of an answer, or a part of one, that came before the cache took that history in.
    */
   async #confirmed<T>(asked: Promise<T>): Promise<T> {
-    const { confirmHistory, eras } = this.#parts;
-    const era = eras();
+    const { confirmHistory, historyGeneration } = this.#deps;
+    const generation = historyGeneration();
     const answer = await asked;
     try {
       await confirmHistory();
     } catch (error) {
-      throw hasReason(error, "HISTORY_CHANGED") ? otherHistoryYet(error) : error;
+      throw hasReason(error, "HISTORY_CHANGED") ? historyChangePending(error) : error;
     }
-    if (era !== eras()) throw otherHistoryYet();
+    if (generation !== historyGeneration()) throw historyChangePending();
     return answer;
   }
 }

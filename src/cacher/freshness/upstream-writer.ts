@@ -7,15 +7,15 @@ import type { DeleteRequest, PutRequest, Storage, WriteResult } from "../../stor
 import type { WatchCache } from "../state/watch-cache.ts";
 
 /** How long the answer to a write is held back to find out which history it is of, in milliseconds. */
-const findingOutMs = 3_000;
+const historyCheckTimeoutMs = 3_000;
 
-export interface StoredWritesParts {
+export interface UpstreamWriterDeps {
   readonly storage: Storage;
   readonly cache: WatchCache;
   /** How the cache's history is told from the store's. */
-  readonly history: Pick<
+  readonly reflector: Pick<
     Reflector,
-    "isFollowing" | "eras" | "untilNextEra" | "confirmHistory" | "disprove"
+    "isWatching" | "historyGeneration" | "untilNextHistory" | "confirmHistory" | "invalidate"
   >;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -24,8 +24,8 @@ export interface StoredWritesParts {
 }
 
 /** What the cache knew when a write began. */
-interface Known {
-  readonly eras: number;
+interface KnownHistory {
+  readonly historyGeneration: number;
   /** In the same history the store is at least there, and a write goes beyond it. */
   readonly revision: number;
 }
@@ -40,27 +40,30 @@ interface Known {
  * told so, and the answer waits until it has taken that in, for up to 3 s. A write that was done is never an error for
  * that: if its history can't be told in time, the answer's id is empty.
  */
-export class StoredWrites implements Pick<Storage, "put" | "delete"> {
-  readonly #parts: StoredWritesParts;
+export class UpstreamWriter implements Pick<Storage, "put" | "delete"> {
+  readonly #deps: UpstreamWriterDeps;
 
-  constructor(parts: StoredWritesParts) {
-    this.#parts = parts;
+  constructor(deps: UpstreamWriterDeps) {
+    this.#deps = deps;
   }
 
   put(request: PutRequest): Promise<WriteResult> {
-    return this.#write(this.#parts.storage.put(request), request.signal);
+    return this.#write(this.#deps.storage.put(request), request.signal);
   }
 
   delete(request: DeleteRequest): Promise<WriteResult> {
-    return this.#write(this.#parts.storage.delete(request), request.signal);
+    return this.#write(this.#deps.storage.delete(request), request.signal);
   }
 
   async #write(
     writing: Promise<WriteResult>,
     signal: AbortSignal | undefined,
   ): Promise<WriteResult> {
-    const { cache, history } = this.#parts;
-    const known: Known = { eras: history.eras, revision: cache.revision };
+    const { cache, reflector } = this.#deps;
+    const known: KnownHistory = {
+      historyGeneration: reflector.historyGeneration,
+      revision: cache.revision,
+    };
     let result: WriteResult;
     try {
       result = await writing;
@@ -73,39 +76,44 @@ export class StoredWrites implements Pick<Storage, "put" | "delete"> {
 
   /** The id of the history in which this write was done, which has just been answered; empty if it can't be told. */
   async #historyOf(
-    { revision, object, historyId: told }: WriteResult,
-    known: Known,
+    { revision, object, historyId: reported }: WriteResult,
+    known: KnownHistory,
     signal: AbortSignal | undefined,
   ): Promise<string> {
-    const { cache } = this.#parts;
+    const { cache } = this.#deps;
     // A cache that has yet to be filled for the first time knows nothing.
-    if (known.eras === 0) return told ?? "";
+    if (known.historyGeneration === 0) return reported ?? "";
     // Nothing is written at a revision that there was before.
     const isProven = revision <= known.revision;
-    const standing = await this.#settle(isProven || this.#isOtherId(told), known, signal);
-    if (standing === "unknown") return "";
+    const outcome = await this.#settle(isProven || this.#isOtherId(reported), known, signal);
+    if (outcome === "unknown") return "";
     const { historyId } = cache;
-    if (standing === "same" || isProven || told === historyId) return historyId;
+    if (outcome === "same" || isProven || reported === historyId) return historyId;
     // It may have been done just before the store was put back.
     const now = cache.state.get(object.key);
     return now !== undefined && isSameObject(now, object) ? historyId : "";
   }
 
   /** What was refused tells of the store as well, and is followed by reads. */
-  async #learnFrom(error: unknown, known: Known, signal: AbortSignal | undefined): Promise<void> {
-    if (!(error instanceof WatchFanoutError) || known.eras === 0) return;
+  async #learnFrom(
+    error: unknown,
+    known: KnownHistory,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    if (!(error instanceof WatchFanoutError) || known.historyGeneration === 0) return;
     const { reason, metadata } = error;
     if (reason === "HISTORY_CHANGED") {
-      if (this.#isOtherId(metadata["history_id"])) this.#parts.history.disprove(known.eras);
+      if (this.#isOtherId(metadata["history_id"]))
+        this.#deps.reflector.invalidate(known.historyGeneration);
     } else if (reason === "OBJECT_NOT_FOUND" || reason === "REVISION_CONFLICT") {
       const isOther = Number(metadata["revision"] ?? Infinity) < known.revision;
       await this.#settle(isOther, known, signal);
     }
   }
 
-  #isOtherId(told: string | undefined): boolean {
-    const { historyId } = this.#parts.cache;
-    return told !== undefined && told !== "" && historyId !== "" && told !== historyId;
+  #isOtherId(reported: string | undefined): boolean {
+    const { historyId } = this.#deps.cache;
+    return reported !== undefined && reported !== "" && historyId !== "" && reported !== historyId;
   }
 
   /**
@@ -114,29 +122,29 @@ export class StoredWrites implements Pick<Storage, "put" | "delete"> {
    */
   async #settle(
     isOther: boolean,
-    { eras }: Known,
+    { historyGeneration }: KnownHistory,
     signal: AbortSignal | undefined,
   ): Promise<"same" | "other" | "unknown"> {
-    const { history } = this.#parts;
+    const { reflector } = this.#deps;
     if (isOther) {
-      history.disprove(eras);
-    } else if (history.eras === eras) {
-      if (history.isFollowing) return "same";
+      reflector.invalidate(historyGeneration);
+    } else if (reflector.historyGeneration === historyGeneration) {
+      if (reflector.isWatching) return "same";
       const isSame = await this.#isConfirmed(signal);
       if (isSame === undefined) return "unknown";
-      if (isSame && history.eras === eras) return "same";
+      if (isSame && reflector.historyGeneration === historyGeneration) return "same";
     }
-    if (history.eras === eras) {
-      await this.#inTime((over) => history.untilNextEra(over), signal);
+    if (reflector.historyGeneration === historyGeneration) {
+      await this.#inTime((over) => reflector.untilNextHistory(over), signal);
     }
-    return history.eras === eras ? "unknown" : "other";
+    return reflector.historyGeneration === historyGeneration ? "unknown" : "other";
   }
 
   /** Whether the store is still of the cache's history; undefined if that can't be found out in time. */
   async #isConfirmed(signal: AbortSignal | undefined): Promise<boolean | undefined> {
-    const { history, logger, name } = this.#parts;
+    const { reflector, logger, name } = this.#deps;
     try {
-      await this.#inTime((over) => history.confirmHistory(over), signal);
+      await this.#inTime((over) => reflector.confirmHistory(over), signal);
       return true;
     } catch (error) {
       if (hasReason(error, "HISTORY_CHANGED")) return false;
@@ -152,7 +160,7 @@ export class StoredWrites implements Pick<Storage, "put" | "delete"> {
   ): Promise<T> {
     const over = new AbortController();
     const giveUp = (): void => over.abort(upstreamUnavailable("The store did not say in time."));
-    const timer = this.#parts.clock.setTimeout(giveUp, findingOutMs);
+    const timer = this.#deps.clock.setTimeout(giveUp, historyCheckTimeoutMs);
     if (signal?.aborted === true) giveUp();
     signal?.addEventListener("abort", giveUp);
     try {

@@ -1,9 +1,9 @@
 import { SharedWork, type TimeSlicedWork } from "../../base/time-slices.ts";
 import { compareKeys } from "../../model/key-order.ts";
-import { costOf, type KeptPiece, type KeptPieces } from "../state/chunk-cache.ts";
-import type { HistoryNode } from "../state/event-node.ts";
+import { type ChunkCache, type ChunkCacheEntry, costOf } from "../state/chunk-cache.ts";
+import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
-import type { OrderedState } from "../state/ordered-store.ts";
+import type { OrderedStore } from "../state/ordered-store.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import { type ChunkBounds, type ListChunk, objectsOf, restOf, takeChunk } from "./list-chunk.ts";
 
@@ -21,7 +21,7 @@ export interface ListRegistry {
 }
 
 /** A chunk as it is kept: what stood in its range of keys at these revisions, and at all between them. */
-interface CachedChunk extends ListChunk, KeptPiece {
+interface CachedChunk extends ListChunk, ChunkCacheEntry {
   from: number;
   /** Infinity: nothing has changed in it yet, as far as the list knows. */
   until: number;
@@ -37,7 +37,7 @@ interface CachedChunk extends ListChunk, KeptPiece {
 export class CachedList {
   readonly filter: Filter;
   readonly #cache: WatchCache;
-  readonly #kept: KeptPieces;
+  readonly #chunkCache: ChunkCache;
   readonly #bounds: ChunkBounds;
   readonly #registry: ListRegistry;
   readonly #epoch: number;
@@ -55,13 +55,13 @@ export class CachedList {
   constructor(
     filter: Filter,
     cache: WatchCache,
-    kept: KeptPieces,
+    chunkCache: ChunkCache,
     bounds: ChunkBounds,
     registry: ListRegistry,
   ) {
     this.filter = filter;
     this.#cache = cache;
-    this.#kept = kept;
+    this.#chunkCache = chunkCache;
     this.#bounds = bounds;
     this.#registry = registry;
     this.#epoch = cache.epoch;
@@ -95,7 +95,7 @@ export class CachedList {
   *chunk(
     after: string | undefined,
     revision: number,
-    state: OrderedState,
+    state: OrderedStore,
   ): TimeSlicedWork<ListChunk> {
     const key = after ?? "";
     const found = this.find(after, revision);
@@ -109,7 +109,7 @@ export class CachedList {
     return reaches ? restOf(made, key) : yield* this.#make(key, revision, state);
   }
 
-  /** Keeps a chunk: for KeptPieces. */
+  /** Keeps a chunk: for ChunkCache. */
   set(at: string, chunk: CachedChunk): void {
     this.#registry.used(this);
     const before = this.#chunks.get(at);
@@ -125,7 +125,7 @@ export class CachedList {
     this.#chunks.set(at, chunk);
   }
 
-  /** Forgets a chunk: for KeptPieces. */
+  /** Forgets a chunk: for ChunkCache. */
   delete(at: string, chunk: unknown): boolean {
     const newest = this.#chunks.get(at);
     if (newest === chunk) {
@@ -151,13 +151,13 @@ export class CachedList {
     if (size === 0) this.#registry.unused(this);
   }
 
-  *#make(start: string, revision: number, state: OrderedState): TimeSlicedWork<ListChunk> {
+  *#make(start: string, revision: number, state: OrderedStore): TimeSlicedWork<ListChunk> {
     const name = `${revision} ${start}`;
     let making = this.#making.get(name);
     if (making === undefined) {
       const end = this.#starts[this.#indexOf(start) + 1];
       const objects = objectsOf(state, this.filter, start === "" ? undefined : start);
-      const work = this.#keepMade(
+      const work = this.#cacheMade(
         start,
         revision,
         takeChunk(objects, this.filter, this.#bounds, end),
@@ -172,18 +172,22 @@ export class CachedList {
     return yield* making.join();
   }
 
-  *#keepMade(at: string, from: number, work: TimeSlicedWork<ListChunk>): TimeSlicedWork<ListChunk> {
-    const { items, weight, scanned, last } = yield* work;
-    const cost = costOf(weight + at.length + this.filter.identity.length) + listBytes;
+  *#cacheMade(
+    at: string,
+    from: number,
+    work: TimeSlicedWork<ListChunk>,
+  ): TimeSlicedWork<ListChunk> {
+    const { items, estimatedBytes, scanned, last } = yield* work;
+    const cost = costOf(estimatedBytes + at.length + this.filter.identity.length) + listBytes;
     const chunk: CachedChunk = {
-      ...{ items, weight, scanned, last, batch: undefined },
-      ...{ among: this, at, cost, isFresh: true, from, until: from },
+      ...{ items, estimatedBytes, scanned, last, batch: undefined },
+      ...{ owner: this, at, cost, isFresh: true, from, until: from },
     };
     if (this.isCurrent) {
       this.#catchUp();
       chunk.until = this.#trueUntil(chunk);
     }
-    this.#kept.touch(chunk);
+    this.#chunkCache.touch(chunk);
     return chunk;
   }
 
@@ -210,7 +214,7 @@ export class CachedList {
   /** The revision of the first change in the chunk's range after one and up to another; if in doubt, the next. */
   #firstChange(chunk: CachedChunk, after: number, upTo: number): number | undefined {
     if (after >= Math.min(upTo, this.#asOf)) return undefined;
-    const node = this.#cache.history.find(after);
+    const node = this.#cache.eventWindow.find(after);
     if (node === undefined) return after + 1;
     let events = 0;
     for (let { next } = node; next !== undefined && next.revision <= upTo; { next } = next) {
@@ -222,19 +226,19 @@ export class CachedList {
 
   /** Learns which chunks have changed. */
   #catchUp(): void {
-    const { history, revision } = this.#cache;
+    const { eventWindow, revision } = this.#cache;
     if (!this.isCurrent || this.#asOf === revision) return;
-    const node = this.#chunks.size === 0 ? history.newest : history.find(this.#asOf);
+    const node = this.#chunks.size === 0 ? eventWindow.newest : eventWindow.find(this.#asOf);
     const known = this.#asOf;
     this.#asOf = revision;
-    if (node === undefined || history.newest.sequence - node.sequence > maxEventsBehind) {
+    if (node === undefined || eventWindow.newest.sequence - node.sequence > maxEventsBehind) {
       for (const chunk of this.#chunks.values()) chunk.until = Math.min(chunk.until, known);
       return;
     }
     for (let { next } = node; next !== undefined; { next } = next) this.#touch(next);
   }
 
-  #touch({ event, revision }: HistoryNode): void {
+  #touch({ event, revision }: EventNode): void {
     if (event === undefined || !this.filter.includes(event.object.key)) return;
     const { key } = event.object;
     const index = this.#indexOf(key);
@@ -254,7 +258,7 @@ export class CachedList {
   }
 
   #share(chunk: CachedChunk, key: string): ListChunk {
-    this.#kept.touch(chunk);
+    this.#chunkCache.touch(chunk);
     return chunk.at === key ? chunk : restOf(chunk, key);
   }
 

@@ -1,4 +1,4 @@
-import type { KeptPieces } from "../state/chunk-cache.ts";
+import type { ChunkCache } from "../state/chunk-cache.ts";
 import type { Filter } from "../state/filter.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import { CachedList } from "./cached-list.ts";
@@ -9,21 +9,21 @@ import type { ChunkBounds } from "./list-chunk.ts";
  * write takes away the one that it falls into, not the others: so a list that thousands ask for is made, and
  * encoded, about once.
  *
- * A list is here while chunks of it are kept or made, and no longer. So there are no more of them than KeptPieces
+ * A list is here while chunks of it are kept or made, and no longer. So there are no more of them than ChunkCache
  * has room for, and than there are scans.
  */
 export class ListCache {
   readonly #cache: WatchCache;
-  readonly #kept: KeptPieces;
+  readonly #chunkCache: ChunkCache;
   readonly #bounds: ChunkBounds;
   /** By the filters' identity. */
   #lists = new Map<string, CachedList>();
   /** The epoch of the cache that they are of. */
   #epoch: number;
 
-  constructor(cache: WatchCache, kept: KeptPieces, bounds: ChunkBounds) {
+  constructor(cache: WatchCache, chunkCache: ChunkCache, bounds: ChunkBounds) {
     this.#cache = cache;
-    this.#kept = kept;
+    this.#chunkCache = chunkCache;
     this.#bounds = bounds;
     this.#epoch = cache.epoch;
   }
@@ -42,7 +42,7 @@ export class ListCache {
     const { identity } = filter;
     return (
       lists.get(identity) ??
-      new CachedList(filter, this.#cache, this.#kept, this.#bounds, {
+      new CachedList(filter, this.#cache, this.#chunkCache, this.#bounds, {
         used: (list) => {
           if (!lists.has(identity)) lists.set(identity, list);
         },

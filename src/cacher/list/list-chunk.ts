@@ -1,9 +1,9 @@
 import type { TimeSlicedWork } from "../../base/time-slices.ts";
 import type { WatchBatch } from "../../model/event.ts";
 import { compareKeys } from "../../model/key-order.ts";
-import { type StoredObject, weight } from "../../model/object.ts";
+import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 import type { Filter } from "../state/filter.ts";
-import type { OrderedState } from "../state/ordered-store.ts";
+import type { OrderedStore } from "../state/ordered-store.ts";
 
 /** How large a chunk becomes. One that has to end where another begins may be twice as large. */
 export interface ChunkBounds {
@@ -20,7 +20,7 @@ export interface ListChunk {
   /** Always the same array for the same objects, so that whoever encodes them can do it once. */
   readonly items: readonly StoredObject[];
   /** The sum of their weights, in bytes. */
-  readonly weight: number;
+  readonly estimatedBytes: number;
   /** How many objects were looked at. */
   readonly scanned: number;
   /** The key that the next chunk begins after; undefined if nothing follows. */
@@ -36,7 +36,7 @@ const unknownCost = 16;
 
 /** The objects of the state that are in the filter's scope and follow a key, in order. */
 export function objectsOf(
-  state: OrderedState,
+  state: OrderedStore,
   { key, prefix }: Filter,
   startAfter: string | undefined,
 ): Iterable<StoredObject> {
@@ -68,10 +68,10 @@ export function* takeChunk(
   let last: string | undefined;
   for (const object of objects) {
     if (end !== undefined && compareKeys(object.key, end) > 0) {
-      return { items, weight: bytes, scanned, last: end, batch: undefined };
+      return { items, estimatedBytes: bytes, scanned, last: end, batch: undefined };
     }
     if (last !== undefined && scanned >= maxScanned) {
-      return { items, weight: bytes, scanned, last, batch: undefined };
+      return { items, estimatedBytes: bytes, scanned, last, batch: undefined };
     }
     checks += checksPerObject;
     if (checks > checksPerStep) {
@@ -81,16 +81,16 @@ export function* takeChunk(
     const isPicked = filter.matches(object);
     // Not before there is another for the next one, wherever that is: an index does not change how chunks are cut.
     if (isPicked && last !== undefined && (bytes >= maxBytes || items.length >= maxItems)) {
-      return { items, weight: bytes, scanned, last, batch: undefined };
+      return { items, estimatedBytes: bytes, scanned, last, batch: undefined };
     }
     scanned++;
     last = object.key;
     if (!isPicked) continue;
     items.push(object);
-    bytes += weight(object);
+    bytes += estimatedBytes(object);
   }
   // What may come behind the end is the next one's, also where there is nothing now.
-  return { items, weight: bytes, scanned, last: end, batch: undefined };
+  return { items, estimatedBytes: bytes, scanned, last: end, batch: undefined };
 }
 
 /** What of the chunk follows a key. */
@@ -103,8 +103,8 @@ export function restOf({ items, scanned, last }: ListChunk, key: string): ListCh
     else high = middle;
   }
   const rest = items.slice(low);
-  const bytes = rest.reduce((sum, item) => sum + weight(item), 0);
-  return { items: rest, weight: bytes, scanned: scanned - low, last, batch: undefined };
+  const bytes = rest.reduce((sum, item) => sum + estimatedBytes(item), 0);
+  return { items: rest, estimatedBytes: bytes, scanned: scanned - low, last, batch: undefined };
 }
 
 /** How many requirements one object may have to be held against. */

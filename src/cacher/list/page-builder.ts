@@ -1,4 +1,4 @@
-import { type StoredObject, weight } from "../../model/object.ts";
+import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 import type { CacheListRequest } from "../request/request.ts";
 import type { ListChunk } from "./list-chunk.ts";
 
@@ -8,7 +8,7 @@ export class PageBuilder {
   readonly #maxBytes: number;
   readonly items: StoredObject[] = [];
   /** The same items in the arrays that they came in. */
-  readonly runs: (readonly StoredObject[])[] = [];
+  readonly chunks: (readonly StoredObject[])[] = [];
   #bytes = 0;
   /** How many objects were looked at. */
   scanned = 0;
@@ -22,7 +22,7 @@ export class PageBuilder {
   }
 
   /** Takes the chunk, or of one that does not fit what does; then the page is full, and the result false. */
-  add({ items, weight: bytes, scanned, last }: ListChunk): boolean {
+  add({ items, estimatedBytes: bytes, scanned, last }: ListChunk): boolean {
     const fits =
       this.items.length + items.length <= this.#limit && this.#bytes + bytes <= this.#maxBytes;
     if (fits) {
@@ -41,7 +41,7 @@ export class PageBuilder {
 
   #take(items: readonly StoredObject[], bytes: number): void {
     for (const item of items) this.items.push(item);
-    if (items.length > 0) this.runs.push(items);
+    if (items.length > 0) this.chunks.push(items);
     this.#bytes += bytes;
   }
 
@@ -49,7 +49,7 @@ export class PageBuilder {
     let bytes = this.#bytes;
     let count = 0;
     for (const item of items) {
-      bytes += weight(item);
+      bytes += estimatedBytes(item);
       const isFirst = this.items.length + count === 0;
       const isFull = this.items.length + count >= this.#limit || bytes > this.#maxBytes;
       if (isFull && !isFirst) break;

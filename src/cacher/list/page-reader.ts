@@ -3,8 +3,8 @@ import type { GetResult, ListResult } from "../../storage/storage.ts";
 import type { CacheGetRequest, CacheListRequest } from "../request/request.ts";
 import type { Selection } from "../request/selection.ts";
 import { Filter } from "../state/filter.ts";
-import type { PastState, PastStates } from "../state/historical-snapshots.ts";
-import type { OrderedState } from "../state/ordered-store.ts";
+import type { HistoricalSnapshot, HistoricalSnapshots } from "../state/historical-snapshots.ts";
+import type { OrderedStore } from "../state/ordered-store.ts";
 import { markOf } from "../state/retained-snapshots.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import type { CachedList } from "./cached-list.ts";
@@ -20,24 +20,24 @@ const itemsPerStep = 4_096;
  * The state that a page is of. It is that of the cache until it is frozen, which costs whoever writes next a copy
  * of a path: pages whose chunks are all there never do it.
  */
-interface PageState {
+interface PageSource {
   readonly revision: number;
   /** What the selection's objects are among, for good. */
-  frozen(): OrderedState;
+  frozen(): OrderedStore;
   /** Everything, for good. */
-  whole(): PastState;
+  whole(): HistoricalSnapshot;
   count(prefix: string, startAfter: string | undefined): number;
 }
 
 /** What the cache itself answers, in time slices: pages of its lists, and single objects of the past. */
-export class PageReads {
+export class PageReader {
   readonly #cache: WatchCache;
-  readonly #pastStates: PastStates;
+  readonly #historicalSnapshots: HistoricalSnapshots;
   readonly #lists: ListCache;
 
-  constructor(cache: WatchCache, pastStates: PastStates, lists: ListCache) {
+  constructor(cache: WatchCache, historicalSnapshots: HistoricalSnapshots, lists: ListCache) {
     this.#cache = cache;
-    this.#pastStates = pastStates;
+    this.#historicalSnapshots = historicalSnapshots;
     this.#lists = lists;
   }
 
@@ -47,8 +47,9 @@ export class PageReads {
       return { revision: this.#cache.revision, object: this.#cache.state.get(key) };
     }
     const { revision } = at;
-    if (this.#cache.changedAt <= revision) return { revision, object: this.#cache.state.get(key) };
-    const found = yield* this.#pastStates.objectAt(key, revision);
+    if (this.#cache.lastChangeRevision <= revision)
+      return { revision, object: this.#cache.state.get(key) };
+    const found = yield* this.#historicalSnapshots.objectAt(key, revision);
     return found === undefined ? undefined : { revision, object: found.object };
   }
 
@@ -68,26 +69,26 @@ export class PageReads {
     const page = new PageBuilder(request);
     const picks = selection !== undefined || predicate !== undefined;
     yield* this.#fill(page, list, state, picks);
-    const { items, runs, next } = page;
+    const { items, chunks, next } = page;
     // Nothing is to be kept of a history that is no more. Whoever asked asks again.
     if (epoch !== this.#cache.epoch) return undefined;
-    if (next === undefined) return { revision, items, runs, next, remaining: 0 };
+    if (next === undefined) return { revision, items, chunks, next, remaining: 0 };
     // Whoever gets a page that is not the last comes back for the next one, of the same revision.
-    this.#pastStates.keep(revision, state.whole());
-    if (picks) return { revision, items, runs, next, remaining: undefined };
+    this.#historicalSnapshots.keep(revision, state.whole());
+    if (picks) return { revision, items, chunks, next, remaining: undefined };
     const known =
       startAfter === undefined
         ? undefined
-        : this.#pastStates.following(revision, prefix, startAfter);
+        : this.#historicalSnapshots.following(revision, prefix, startAfter);
     const remaining = (known ?? state.count(prefix, startAfter)) - items.length;
-    this.#pastStates.expectPage(revision, prefix, next, remaining);
-    return { revision, items, runs, next, remaining };
+    this.#historicalSnapshots.expectPage(revision, prefix, next, remaining);
+    return { revision, items, chunks, next, remaining };
   }
 
   *#fill(
     page: PageBuilder,
     list: CachedList,
-    state: PageState,
+    state: PageSource,
     picks: boolean,
   ): TimeSlicedWork<void> {
     let nextStep = itemsPerStep;
@@ -103,12 +104,12 @@ export class PageReads {
     } while (page.next !== undefined && !(picks && page.scanned >= maxScanned));
   }
 
-  *#stateFor({ at, selection }: CacheListRequest): TimeSlicedWork<PageState | undefined> {
-    const { changedAt, revision } = this.#cache;
+  *#stateFor({ at, selection }: CacheListRequest): TimeSlicedWork<PageSource | undefined> {
+    const { lastChangeRevision, revision } = this.#cache;
     if (at.match !== "EXACT") return this.#current(revision, selection);
     // If nothing has changed since then, the state now is the state at that revision.
-    if (changedAt <= at.revision) return this.#current(at.revision, selection);
-    const past = yield* this.#pastStates.at(at.revision);
+    if (lastChangeRevision <= at.revision) return this.#current(at.revision, selection);
+    const past = yield* this.#historicalSnapshots.at(at.revision);
     if (past === undefined) return undefined;
     return {
       revision: at.revision,
@@ -118,11 +119,11 @@ export class PageReads {
     };
   }
 
-  #current(revision: number, selection: Selection | undefined): PageState {
+  #current(revision: number, selection: Selection | undefined): PageSource {
     const cache = this.#cache;
-    let past: PastState | undefined;
-    let part: OrderedState | undefined;
-    const whole = (): PastState => {
+    let past: HistoricalSnapshot | undefined;
+    let part: OrderedStore | undefined;
+    const whole = (): HistoricalSnapshot => {
       past ??= { state: cache.state.snapshot(), mark: markOf(cache) };
       return past;
     };

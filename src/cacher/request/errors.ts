@@ -25,12 +25,12 @@ export function expired(): WatchFanoutError {
   );
 }
 
-export function notReadyYet(name: string): WatchFanoutError {
+export function cacheNotReady(name: string): WatchFanoutError {
   return notReady(`The cache of ${JSON.stringify(name)} has not been filled yet. Try again soon.`);
 }
 
 /** Nothing may be told for now of a store that has another history than what the cache holds. */
-export function otherHistoryYet(cause?: unknown): WatchFanoutError {
+export function historyChangePending(cause?: unknown): WatchFanoutError {
   return upstreamUnavailable(
     "The store's history has become another one, which this replica has yet to take in. Try again soon.",
     cause,
@@ -55,7 +55,7 @@ export function lost(cause: ReplaceCause, revision: number, historyId: string): 
 }
 
 /** Ends the streams of a cache that was found to differ from the store. */
-export function cacheWrong(revision: number): WatchFanoutError {
+export function cacheInconsistent(revision: number): WatchFanoutError {
   return new WatchFanoutError(
     "HISTORY_LOST",
     "The cache was found to differ from the store, so this stream may have missed something. " +

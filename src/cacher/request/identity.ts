@@ -9,18 +9,18 @@ const longest = 128;
  * a selector or a prefix must not keep another copy of it. Texts of some MiB are hashed as they are in memory, as
  * to spell them out in any other way takes several times as long.
  */
-export function shortName(...parts: readonly (string | number | boolean | null)[]): string {
+export function shortName(...deps: readonly (string | number | boolean | null)[]): string {
   let length = 0;
-  for (const part of parts) if (typeof part === "string") length += part.length;
-  if (length <= longest) return JSON.stringify(parts);
+  for (const part of deps) if (typeof part === "string") length += part.length;
+  if (length <= longest) return JSON.stringify(deps);
   const hash = createHash("sha256");
   // So that where one text ends and the next begins is part of it. In here, only texts are arrays.
   hash.update(
     JSON.stringify(
-      parts.map((part) => (typeof part === "string" ? [part.length, isWide(part)] : part)),
+      deps.map((part) => (typeof part === "string" ? [part.length, isWide(part)] : part)),
     ),
   );
-  for (const part of parts) {
+  for (const part of deps) {
     if (typeof part === "string") hash.update(part, isWide(part) ? "utf16le" : "latin1");
   }
   // No other name begins so: they are JSON arrays.

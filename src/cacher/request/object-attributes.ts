@@ -8,7 +8,7 @@ import { SelectorError } from "../../selector/selector-error.ts";
 import { Selection } from "./selection.ts";
 
 /** What a resource's objects say about themselves, each read once, and what is to be found by it. */
-export class Attribution {
+export class ObjectAttributes {
   /** The fields that objects and watchers are found by. All of them are declared. */
   readonly indexes: readonly string[];
   readonly #reader: AttributeReader | undefined;

@@ -3,7 +3,7 @@ import { compareKeys } from "../../model/key-order.ts";
 import { isSameObject, type StoredObject } from "../../model/object.ts";
 
 /** What happened to one object between two states, as far as these can tell. */
-export interface Difference {
+export interface StateChange {
   readonly event: WatchEvent;
   /** The object in the state before. */
   readonly previous: StoredObject | undefined;
@@ -22,9 +22,9 @@ interface State {
  * Undefined if one can't have come from the other: an object of `after` says of what it was at the time of
  * `before` something else than `before` does.
  */
-export function stateDifference(before: State, after: State): Difference[] | undefined {
-  const changed: Difference[] = [];
-  const gone: Difference[] = [];
+export function diffStates(before: State, after: State): StateChange[] | undefined {
+  const changed: StateChange[] = [];
+  const gone: StateChange[] = [];
   const old = before.objects[Symbol.iterator]();
   let was = nextOf(old);
   const isGone = (object: StoredObject): void => {

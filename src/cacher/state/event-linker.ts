@@ -3,10 +3,10 @@ import { WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { Slabs, smallestSlab } from "../../model/slabs.ts";
 import type { PastEvents } from "../../reflector/backfill/past-events.ts";
-import type { Attribution } from "../request/object-attributes.ts";
-import type { HistoryNode } from "./event-node.ts";
+import type { ObjectAttributes } from "../request/object-attributes.ts";
+import type { EventNode } from "./event-node.ts";
 import { OlderEvents } from "./older-events.ts";
-import type { OrderedState } from "./ordered-store.ts";
+import type { OrderedStore } from "./ordered-store.ts";
 
 /** How many events are linked in one step. */
 const eventsPerStep = 64;
@@ -19,21 +19,21 @@ const eventsPerStep = 64;
  * or it is of another revision, the event can't have led to what is known.
  */
 export class EventLinker {
-  readonly #state: OrderedState;
-  readonly #attribution: Attribution;
+  readonly #state: OrderedStore;
+  readonly #objectAttributes: ObjectAttributes;
   /** What is kept has slabs of its own: half of what came with it is not. */
   readonly #slabs = new Slabs(smallestSlab);
   /** What each key was before its oldest event so far. At most one entry for each event in the window. */
   readonly #before = new Map<string, StoredObject | undefined>();
 
   /** `state` is the one that the newest event has led to. It is not to change any more. */
-  constructor(state: OrderedState, attribution: Attribution) {
+  constructor(state: OrderedStore, objectAttributes: ObjectAttributes) {
     this.#state = state;
-    this.#attribution = attribution;
+    this.#objectAttributes = objectAttributes;
   }
 
   /** Links `past` before `newer`. Returns undefined if it can't have led to what came later. */
-  *link(past: PastEvents, newer: HistoryNode): TimeSlicedWork<OlderEvents | undefined> {
+  *link(past: PastEvents, newer: EventNode): TimeSlicedWork<OlderEvents | undefined> {
     const older = new OlderEvents(newer, past.after);
     const { events } = past;
     for (let i = events.length - 1; i >= 0; i--) {
@@ -51,7 +51,7 @@ export class EventLinker {
       : this.#state.get(object.key);
     const { key } = made ?? object;
     const previous = before === undefined ? undefined : this.#slabs.copy(before, key);
-    if (previous !== undefined) this.#attribution.of(previous);
+    if (previous !== undefined) this.#objectAttributes.of(previous);
     if (type === "DELETED") {
       if (made !== undefined || previous === undefined) return false;
       this.#before.set(key, previous);
@@ -59,7 +59,7 @@ export class EventLinker {
       return true;
     }
     if (made?.modRevision !== modRevision) return false;
-    this.#attribution.of(made);
+    this.#objectAttributes.of(made);
     this.#before.set(key, previous);
     older.add(new WatchEvent(type, made, undefined), previous);
     return true;

@@ -9,7 +9,7 @@ import type { StoredObject } from "../../model/object.ts";
  * does not matter to the link: as long as someone holds it, what follows it stays, and once nobody
  * does it is garbage. So "kept for this stream by reference" needs no bookkeeping at all.
  */
-export class HistoryNode {
+export class EventNode {
   /**
    * Undefined only in the nodes that histories begin with, until older events are put before them: then it is
    * the last of those. A reader that holds the node has dealt with it either way.
@@ -28,7 +28,7 @@ export class HistoryNode {
   readonly bytes: number;
   /** When it arrived, by the clock. */
   readonly arrivedAt: number;
-  next: HistoryNode | undefined;
+  next: EventNode | undefined;
   #whole: WatchEvent | undefined;
 
   constructor(

@@ -1,12 +1,12 @@
 import type { Clock } from "../../base/clock.ts";
 import type { WatchEvent } from "../../model/event.ts";
-import { heldWeight, type StoredObject } from "../../model/object.ts";
-import type { Difference } from "./diff.ts";
-import { HistoryNode } from "./event-node.ts";
+import { memoryBytes, type StoredObject } from "../../model/object.ts";
+import type { StateChange } from "./diff.ts";
+import { EventNode } from "./event-node.ts";
 import type { OlderEvents } from "./older-events.ts";
 
-/** The bounds of the history window. */
-export interface HistoryBounds {
+/** The bounds of the event window. */
+export interface EventWindowBounds {
   /** Events younger than this are kept, in milliseconds, as far as the other bounds allow. */
   readonly ageMs: number;
   /** This many events are kept however old they are, as far as `maxBytes` allows. */
@@ -17,7 +17,7 @@ export interface HistoryBounds {
   readonly maxBytes: number;
 }
 
-export const defaultHistoryBounds: HistoryBounds = {
+export const defaultEventWindowBounds: EventWindowBounds = {
   ageMs: 5 * 60_000,
   minEvents: 1_000,
   maxEvents: 100_000,
@@ -28,40 +28,45 @@ export const defaultHistoryBounds: HistoryBounds = {
  * The recent events of a resource: a ring buffer of linked nodes that grows and shrinks with the age of
  * its oldest event, between bounds.
  */
-export class History {
-  readonly #bounds: HistoryBounds;
+export class EventWindow {
+  readonly #bounds: EventWindowBounds;
   readonly #clock: Clock;
   /** A ring of a power of two; `#first` is the index of the oldest node in the window. */
-  #ring: (HistoryNode | undefined)[] = new Array(16);
+  #ring: (EventNode | undefined)[] = new Array(16);
   #first = 0;
   #length = 0;
-  #floor: HistoryNode;
-  #newest: HistoryNode;
+  #floor: EventNode;
+  #newest: EventNode;
 
   /**
-   * Begins at `revision`, after which every event will be appended. With `behind`, the newest node of
+   * Begins at `revision`, after which every event will be appended. With `previousWindow`, the newest node of
    * another history, that one leads on to this: who reads it comes to the node that this begins with,
    * which has no event.
    */
-  constructor(bounds: HistoryBounds, clock: Clock, revision: number, behind?: HistoryNode) {
+  constructor(
+    bounds: EventWindowBounds,
+    clock: Clock,
+    revision: number,
+    previousWindow?: EventNode,
+  ) {
     this.#bounds = bounds;
     this.#clock = clock;
-    const { sequence, bytes } = behind ?? { sequence: -1, bytes: 0 };
+    const { sequence, bytes } = previousWindow ?? { sequence: -1, bytes: 0 };
     const now = clock.now();
-    this.#floor = new HistoryNode(undefined, undefined, revision, sequence + 1, bytes, now);
+    this.#floor = new EventNode(undefined, undefined, revision, sequence + 1, bytes, now);
     this.#newest = this.#floor;
-    if (behind !== undefined) behind.next = this.#floor;
+    if (previousWindow !== undefined) previousWindow.next = this.#floor;
   }
 
   /**
    * The node before the window: the last one that fell out, or the one that history began with. Its
    * revision is the smallest that can be resumed from.
    */
-  get floor(): HistoryNode {
+  get floor(): EventNode {
     return this.#floor;
   }
 
-  get newest(): HistoryNode {
+  get newest(): EventNode {
     return this.#newest;
   }
 
@@ -124,11 +129,11 @@ export class History {
    * A history that begins at `revision`, for who can't go on from here; who holds a node of this one is led
    * there by `between`, what is known to have happened. Nothing is appended to this one any more.
    */
-  succeed(revision: number, between: readonly Difference[]): History {
+  succeed(revision: number, between: readonly StateChange[]): EventWindow {
     const now = this.#clock.now();
     let last = this.#newest;
     for (const { event, previous } of between) last = appendNode(last, event, previous, now);
-    return new History(this.#bounds, this.#clock, revision, last);
+    return new EventWindow(this.#bounds, this.#clock, revision, last);
   }
 
   /** Lets go of what the bounds no longer keep. */
@@ -150,7 +155,7 @@ export class History {
   }
 
   /** Whether everything after `node` is still in the window. */
-  holdsAfter(node: HistoryNode): boolean {
+  covers(node: EventNode): boolean {
     return node.sequence >= this.#floor.sequence;
   }
 
@@ -158,7 +163,7 @@ export class History {
    * The last node at or below `revision`, from which on a reader that has everything up to `revision`
    * continues. Undefined if events after `revision` have fallen out of the window.
    */
-  find(revision: number): HistoryNode | undefined {
+  find(revision: number): EventNode | undefined {
     if (revision < this.#floor.revision) return undefined;
     let low = 0;
     let high = this.#length;
@@ -170,12 +175,12 @@ export class History {
     return low === 0 ? this.#floor : this.#at(low - 1);
   }
 
-  #at(index: number): HistoryNode {
-    return this.#ring[(this.#first + index) & (this.#ring.length - 1)] as HistoryNode;
+  #at(index: number): EventNode {
+    return this.#ring[(this.#first + index) & (this.#ring.length - 1)] as EventNode;
   }
 
   #resize(size: number): void {
-    const ring = new Array<HistoryNode | undefined>(size);
+    const ring = new Array<EventNode | undefined>(size);
     for (let i = 0; i < this.#length; i++) ring[i] = this.#at(i);
     this.#ring = ring;
     this.#first = 0;
@@ -184,14 +189,14 @@ export class History {
 
 /** Makes the node that follows `last`. */
 function appendNode(
-  last: HistoryNode,
+  last: EventNode,
   event: WatchEvent,
   previous: StoredObject | undefined,
   now: number,
-): HistoryNode {
-  const before = previous === undefined ? 0 : heldWeight(previous);
-  const bytes = last.bytes + event.weight + before;
-  const node = new HistoryNode(event, previous, event.revision, last.sequence + 1, bytes, now);
+): EventNode {
+  const before = previous === undefined ? 0 : memoryBytes(previous);
+  const bytes = last.bytes + event.estimatedBytes + before;
+  const node = new EventNode(event, previous, event.revision, last.sequence + 1, bytes, now);
   last.next = node;
   return node;
 }

@@ -1,6 +1,6 @@
 import type { StoredObject } from "../../model/object.ts";
 import type { FieldReader } from "../request/object-attributes.ts";
-import { OrderedState } from "./ordered-store.ts";
+import { OrderedStore } from "./ordered-store.ts";
 
 /**
  * The objects of a resource by the values of some of their fields, each value's in key order. Objects
@@ -9,16 +9,16 @@ import { OrderedState } from "./ordered-store.ts";
 export class FieldIndex {
   readonly fields: readonly string[];
   readonly #read: FieldReader;
-  readonly #byField: ReadonlyMap<string, Map<string, OrderedState>>;
+  readonly #byField: ReadonlyMap<string, Map<string, OrderedStore>>;
 
   constructor(fields: readonly string[], read: FieldReader) {
     this.fields = fields;
     this.#read = read;
-    this.#byField = new Map(fields.map((field) => [field, new Map<string, OrderedState>()]));
+    this.#byField = new Map(fields.map((field) => [field, new Map<string, OrderedStore>()]));
   }
 
   /** The objects that have this value; undefined if none has. Not to be changed. */
-  get(field: string, value: string): OrderedState | undefined {
+  get(field: string, value: string): OrderedStore | undefined {
     return this.#byField.get(field)?.get(value);
   }
 
@@ -33,16 +33,16 @@ export class FieldIndex {
   }
 }
 
-function add(byValue: Map<string, OrderedState>, value: string, object: StoredObject): void {
+function add(byValue: Map<string, OrderedStore>, value: string, object: StoredObject): void {
   let objects = byValue.get(value);
   if (objects === undefined) {
-    objects = new OrderedState();
+    objects = new OrderedStore();
     byValue.set(value, objects);
   }
   objects.set(object);
 }
 
-function remove(byValue: Map<string, OrderedState>, value: string, key: string): void {
+function remove(byValue: Map<string, OrderedStore>, value: string, key: string): void {
   const objects = byValue.get(value);
   if (objects === undefined) return;
   objects.delete(key);

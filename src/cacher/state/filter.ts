@@ -5,7 +5,7 @@ import { predicateIdentity, transition } from "../../model/predicate.ts";
 import { shortName } from "../request/identity.ts";
 import type { CacheWatchRequest } from "../request/request.ts";
 import type { Selection } from "../request/selection.ts";
-import type { HistoryNode } from "./event-node.ts";
+import type { EventNode } from "./event-node.ts";
 
 /** What a watch asks to see: which keys, which objects, and whether with the object before. */
 export class Filter {
@@ -48,7 +48,7 @@ export class Filter {
    * The event of `node`, whose key is included, as it looks through this filter: entering the set of
    * matching objects is ADDED, staying MODIFIED, leaving DELETED. Undefined if it never was in there.
    */
-  select(node: HistoryNode): WatchEvent | undefined {
+  select(node: EventNode): WatchEvent | undefined {
     if (this.predicate === undefined) {
       return this.withPrevious ? node.eventWithPrevious : node.event;
     }

@@ -1,13 +1,13 @@
 import type { Clock } from "../../base/clock.ts";
 import { SharedWork, type TimeSlicedWork } from "../../base/time-slices.ts";
 import type { StoredObject } from "../../model/object.ts";
-import type { HistoryNode } from "./event-node.ts";
-import type { OrderedState } from "./ordered-store.ts";
+import type { EventNode } from "./event-node.ts";
+import type { OrderedStore } from "./ordered-store.ts";
 import {
   markOf,
-  type RetainedState,
-  type RetainedStates,
-  type StateMark,
+  type RetainedSnapshot,
+  type RetainedSnapshots,
+  type SnapshotMark,
 } from "./retained-snapshots.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
@@ -17,9 +17,9 @@ const maxUndone = 10_000;
 const undonePerStep = 128;
 const lookedAtPerStep = 2_048;
 /** How many states are kept for the next page of a listing. */
-const maxKept = 64;
+const maxSnapshots = 64;
 /** For how long after its last use a state is kept, and after it was made at the most, in milliseconds. */
-const keptForMs = 30_000;
+const retentionMs = 30_000;
 const maxAgeMs = 5 * 60_000;
 /** Of how many pages that are to come it is kept how many objects follow, for each state. */
 const maxPages = 64;
@@ -27,12 +27,12 @@ const maxPages = 64;
 const maxPageName = 1_024;
 
 /** A state of the past, for good. */
-export interface PastState {
-  readonly state: OrderedState;
-  readonly mark: StateMark;
+export interface HistoricalSnapshot {
+  readonly state: OrderedStore;
+  readonly mark: SnapshotMark;
 }
 
-interface KeptState extends PastState, RetainedState {
+interface CachedSnapshot extends HistoricalSnapshot, RetainedSnapshot {
   readonly madeAt: number;
   usedAt: number;
   /** How many objects follow a key among those with a prefix, by both: what the next page begins with. */
@@ -41,18 +41,18 @@ interface KeptState extends PastState, RetainedState {
 
 /**
  * The states that were: taken when a listing begins and is not done with its first page, or made by undoing
- * what came since. They share all but what has changed with the current one, which RetainedStates bounds.
+ * what came since. They share all but what has changed with the current one, which RetainedSnapshots bounds.
  */
-export class PastStates {
+export class HistoricalSnapshots {
   readonly #cache: WatchCache;
   readonly #clock: Clock;
-  readonly #retained: RetainedStates;
+  readonly #retained: RetainedSnapshots;
   /** By the revision that was asked for, the one used longest ago first. */
-  readonly #kept = new Map<number, KeptState>();
+  readonly #snapshots = new Map<number, CachedSnapshot>();
   /** Those that are being made, by the same. */
-  readonly #making = new Map<number, SharedWork<PastState>>();
+  readonly #making = new Map<number, SharedWork<HistoricalSnapshot>>();
 
-  constructor(cache: WatchCache, clock: Clock, retained: RetainedStates) {
+  constructor(cache: WatchCache, clock: Clock, retained: RetainedSnapshots) {
     this.#cache = cache;
     this.#clock = clock;
     this.#retained = retained;
@@ -62,14 +62,14 @@ export class PastStates {
    * The state at `revision`, which the cache has reached. Undefined where history no longer has what came
    * since, or that is too much to undo. Whoever asks for the same undoes it together.
    */
-  *at(revision: number): TimeSlicedWork<PastState | undefined> {
-    const kept = this.#kept.get(revision);
-    if (kept !== undefined) return this.#touch(revision, kept);
+  *at(revision: number): TimeSlicedWork<HistoricalSnapshot | undefined> {
+    const known = this.#snapshots.get(revision);
+    if (known !== undefined) return this.#touch(revision, known);
     let making = this.#making.get(revision);
     if (making === undefined) {
-      const { history } = this.#cache;
-      const node = history.find(revision);
-      if (node === undefined || history.newest.sequence - node.sequence > maxUndone) {
+      const { eventWindow } = this.#cache;
+      const node = eventWindow.find(revision);
+      if (node === undefined || eventWindow.newest.sequence - node.sequence > maxUndone) {
         return undefined;
       }
       making = new SharedWork(this.#make(revision, node), () => this.#making.delete(revision));
@@ -86,9 +86,9 @@ export class PastStates {
     key: string,
     revision: number,
   ): TimeSlicedWork<{ readonly object: StoredObject | undefined } | undefined> {
-    const kept = this.#kept.get(revision);
-    if (kept !== undefined) return { object: this.#touch(revision, kept).state.get(key) };
-    let node = this.#cache.history.find(revision);
+    const known = this.#snapshots.get(revision);
+    if (known !== undefined) return { object: this.#touch(revision, known).state.get(key) };
+    let node = this.#cache.eventWindow.find(revision);
     if (node === undefined) return undefined;
     const newest = this.#cache.state.get(key);
     if (newest !== undefined && newest.modRevision <= revision) return { object: newest };
@@ -102,20 +102,20 @@ export class PastStates {
   }
 
   /** Someone will come back for this state, by this revision. */
-  keep(revision: number, past: PastState): void {
-    const kept = this.#kept.get(revision);
-    if (kept !== undefined) this.#touch(revision, kept);
+  keep(revision: number, past: HistoricalSnapshot): void {
+    const known = this.#snapshots.get(revision);
+    if (known !== undefined) this.#touch(revision, known);
     else this.#add(revision, past);
   }
 
   /** How many objects follow, as `expectPage` was told; undefined if it was not, or long ago. */
   following(revision: number, prefix: string, startAfter: string): number | undefined {
-    return this.#kept.get(revision)?.following.get(pageAt(prefix, startAfter));
+    return this.#snapshots.get(revision)?.following.get(pageAt(prefix, startAfter));
   }
 
   /** A page that begins there is to be asked for. */
   expectPage(revision: number, prefix: string, startAfter: string, following: number): void {
-    const known = this.#kept.get(revision)?.following;
+    const known = this.#snapshots.get(revision)?.following;
     const page = pageAt(prefix, startAfter);
     if (known === undefined || page.length > maxPageName) return;
     known.set(page, following);
@@ -128,52 +128,52 @@ export class PastStates {
   /** Lets go of those that nobody has come back for, and of those that are kept for too long. */
   expire(): void {
     const now = this.#clock.now();
-    for (const [revision, { usedAt, madeAt }] of this.#kept) {
-      if (now - usedAt > keptForMs || now - madeAt > maxAgeMs) this.#drop(revision);
+    for (const [revision, { usedAt, madeAt }] of this.#snapshots) {
+      if (now - usedAt > retentionMs || now - madeAt > maxAgeMs) this.#drop(revision);
     }
   }
 
   /** Lets go of all: the cache holds another history. */
   clear(): void {
-    for (const revision of this.#kept.keys()) this.#drop(revision);
+    for (const revision of this.#snapshots.keys()) this.#drop(revision);
     this.#making.clear();
   }
 
-  *#make(revision: number, node: HistoryNode): TimeSlicedWork<PastState> {
+  *#make(revision: number, node: EventNode): TimeSlicedWork<HistoricalSnapshot> {
     const { epoch } = this.#cache;
     const mark = markOf(this.#cache, node);
-    const state = yield* undo(this.#cache.state, node, this.#cache.history.newest);
+    const state = yield* undo(this.#cache.state, node, this.#cache.eventWindow.newest);
     const past = { state, mark };
     if (epoch === this.#cache.epoch) this.keep(revision, past);
     return past;
   }
 
-  #touch(revision: number, kept: KeptState): KeptState {
-    kept.usedAt = this.#clock.now();
-    this.#kept.delete(revision);
-    this.#kept.set(revision, kept);
-    return kept;
+  #touch(revision: number, known: CachedSnapshot): CachedSnapshot {
+    known.usedAt = this.#clock.now();
+    this.#snapshots.delete(revision);
+    this.#snapshots.set(revision, known);
+    return known;
   }
 
-  #add(revision: number, { state, mark }: PastState): void {
+  #add(revision: number, { state, mark }: HistoricalSnapshot): void {
     const now = this.#clock.now();
-    const kept: KeptState = {
+    const known: CachedSnapshot = {
       ...{ state, mark, usedAt: now, madeAt: now, following: new Map() },
-      ...{ isSpare: true, evict: () => this.#drop(revision) },
+      ...{ isIdle: true, evict: () => this.#drop(revision) },
     };
-    this.#kept.set(revision, kept);
-    this.#retained.add(kept);
-    for (const oldest of this.#kept.keys()) {
-      if (this.#kept.size <= maxKept) break;
+    this.#snapshots.set(revision, known);
+    this.#retained.add(known);
+    for (const oldest of this.#snapshots.keys()) {
+      if (this.#snapshots.size <= maxSnapshots) break;
       this.#drop(oldest);
     }
   }
 
   #drop(revision: number): void {
-    const kept = this.#kept.get(revision);
-    if (kept === undefined) return;
-    this.#kept.delete(revision);
-    this.#retained.delete(kept);
+    const known = this.#snapshots.get(revision);
+    if (known === undefined) return;
+    this.#snapshots.delete(revision);
+    this.#retained.delete(known);
   }
 }
 
@@ -183,10 +183,10 @@ function pageAt(prefix: string, startAfter: string): string {
 
 /** `current`, whose newest event is that of `newest`, as it was when `node` was the newest. */
 function* undo(
-  current: OrderedState,
-  node: HistoryNode,
-  newest: HistoryNode,
-): TimeSlicedWork<OrderedState> {
+  current: OrderedStore,
+  node: EventNode,
+  newest: EventNode,
+): TimeSlicedWork<OrderedStore> {
   const state = current.snapshot();
   const undone = new Set<string>();
   let steps = 0;

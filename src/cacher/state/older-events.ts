@@ -1,27 +1,27 @@
 import type { WatchEvent } from "../../model/event.ts";
-import { heldWeight, type StoredObject } from "../../model/object.ts";
-import { HistoryNode } from "./event-node.ts";
+import { memoryBytes, type StoredObject } from "../../model/object.ts";
+import { EventNode } from "./event-node.ts";
 
 /**
  * Events from before a history's window, linked from the newest to the oldest, to be put in front of it in one
- * step (`History.prepend`). Until then no reader meets them.
+ * step (`EventWindow.prepend`). Until then no reader meets them.
  *
  * Readers may hold the node that the window begins after, and others compare nodes by identity. So that one
  * stays: it becomes the node of the newest of these events, and a new one begins the window.
  */
 export class OlderEvents {
   /** The node that the window begins after. */
-  readonly newer: HistoryNode;
+  readonly newer: EventNode;
   readonly #after: number;
   /** The newest first. */
-  readonly #nodes: HistoryNode[] = [];
+  readonly #nodes: EventNode[] = [];
   #newest: { readonly event: WatchEvent; readonly previous: StoredObject | undefined } | undefined;
-  #oldest: HistoryNode;
+  #oldest: EventNode;
   #sequence: number;
   #bytes: number;
 
   /** Everything after the revision `after`, up to where `newer` stands. */
-  constructor(newer: HistoryNode, after: number) {
+  constructor(newer: EventNode, after: number) {
     this.newer = newer;
     this.#after = after;
     this.#oldest = newer;
@@ -30,7 +30,7 @@ export class OlderEvents {
   }
 
   /** The nodes of the events, the newest first. */
-  get nodes(): readonly HistoryNode[] {
+  get nodes(): readonly EventNode[] {
     return this.#nodes;
   }
 
@@ -45,11 +45,11 @@ export class OlderEvents {
     }
     this.#nodes.push(this.#oldest);
     this.#sequence--;
-    this.#bytes -= heldWeight(event.object) + (previous === undefined ? 0 : heldWeight(previous));
+    this.#bytes -= memoryBytes(event.object) + (previous === undefined ? 0 : memoryBytes(previous));
   }
 
   /** Links them to what is newer. Returns the node that they begin after. */
-  join(): HistoryNode {
+  join(): EventNode {
     const { newer } = this;
     if (this.#newest === undefined) {
       newer.revision = this.#after;
@@ -68,8 +68,8 @@ export class OlderEvents {
     event: WatchEvent | undefined,
     previous: StoredObject | undefined,
     revision: number,
-  ): HistoryNode {
+  ): EventNode {
     const { arrivedAt } = this.newer;
-    return new HistoryNode(event, previous, revision, this.#sequence, this.#bytes, arrivedAt);
+    return new EventNode(event, previous, revision, this.#sequence, this.#bytes, arrivedAt);
   }
 }

@@ -15,7 +15,7 @@ const loadFactor = 0.9;
  * Objects in key order. A snapshot costs nothing: both share one copy-on-write tree, and whoever
  * changes first copies the path to the change.
  */
-export class OrderedState {
+export class OrderedStore {
   readonly #tree: Tree;
 
   constructor(tree: Tree = new BTree<string, StoredObject>(undefined, compareKeys, nodeSize)) {
@@ -26,12 +26,12 @@ export class OrderedState {
    * The state of these objects. Where they come in key order, as storages list them, the tree is built from
    * its leaves, which takes a fifth of what it does to set one after the other.
    */
-  static of(objects: readonly StoredObject[]): OrderedState {
+  static of(objects: readonly StoredObject[]): OrderedStore {
     const keys = objects.map(({ key }) => key);
     if (keys.every((key, i) => i === 0 || compareKeys(keys[i - 1] ?? "", key) < 0)) {
-      return new OrderedState(bulkLoad(keys, objects.slice(), nodeSize, compareKeys, loadFactor));
+      return new OrderedStore(bulkLoad(keys, objects.slice(), nodeSize, compareKeys, loadFactor));
     }
-    const state = new OrderedState();
+    const state = new OrderedStore();
     for (const object of objects) state.set(object);
     return state;
   }
@@ -53,8 +53,8 @@ export class OrderedState {
   }
 
   /** What stands now, for good. */
-  snapshot(): OrderedState {
-    return new OrderedState(this.#tree.clone());
+  snapshot(): OrderedStore {
+    return new OrderedStore(this.#tree.clone());
   }
 
   /** The objects whose keys begin with `prefix` and sort after `startAfter`, in key order. */

@@ -1,4 +1,4 @@
-import type { HistoryNode } from "./event-node.ts";
+import type { EventNode } from "./event-node.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
 /** About what a change copies of the tree that a state and the one after it share, in bytes. */
@@ -7,7 +7,7 @@ const treeBytesPerEvent = 1_024;
 const treeBytesPerObject = 32;
 
 /** How far history was when a state was the current one, and how large that was. */
-export interface StateMark {
+export interface SnapshotMark {
   /** As of the newest node of history then. */
   readonly bytes: number;
   readonly sequence: number;
@@ -16,16 +16,19 @@ export interface StateMark {
 }
 
 /** The mark of the current state or, with a node of history, of the state after that. */
-export function markOf(cache: WatchCache, node: HistoryNode = cache.history.newest): StateMark {
+export function markOf(
+  cache: WatchCache,
+  node: EventNode = cache.eventWindow.newest,
+): SnapshotMark {
   const { bytes, sequence } = node;
   return { bytes, sequence, stateBytes: cache.objectBytes + cache.state.size * treeBytesPerObject };
 }
 
 /** A state that somebody keeps although it is no longer the current one. */
-export interface RetainedState {
-  readonly mark: StateMark;
+export interface RetainedSnapshot {
+  readonly mark: SnapshotMark;
   /** Whether it is kept for who may come, and not for a stream that is amidst it. */
-  readonly isSpare: boolean;
+  readonly isIdle: boolean;
   /** All together take more than `maxBytes`: lets go of it, and deletes it here. */
   evict(maxBytes: number): void;
 }
@@ -33,14 +36,14 @@ export interface RetainedState {
 /** In bytes. */
 export interface RetainedBounds {
   /** Above this, spare states are evicted. */
-  readonly spareBytes: number;
+  readonly idleBytes: number;
   /** Above this, all are, whoever is amidst them. */
   readonly bytes: number;
 }
 
 /** What old states take. */
 export interface RetainedStats {
-  readonly states: number;
+  readonly snapshots: number;
   /** What they keep alive that the current state does not, at the most. */
   readonly bytes: number;
 }
@@ -51,38 +54,38 @@ export interface RetainedStats {
  * but what changed between them. So what they keep is counted once, from each to the next, by the bytes of the
  * events in between; the oldest is evicted first, as none of the others shares what only it holds.
  */
-export class RetainedStates {
+export class RetainedSnapshots {
   readonly #cache: WatchCache;
   readonly #bounds: RetainedBounds;
-  readonly #states = new Set<RetainedState>();
+  readonly #snapshots = new Set<RetainedSnapshot>();
 
   constructor(cache: WatchCache, bounds: RetainedBounds) {
     this.#cache = cache;
     this.#bounds = bounds;
   }
 
-  add(state: RetainedState): void {
-    this.#states.add(state);
+  add(state: RetainedSnapshot): void {
+    this.#snapshots.add(state);
   }
 
   /** Harmless if it is not there. */
-  delete(state: RetainedState): void {
-    this.#states.delete(state);
+  delete(state: RetainedSnapshot): void {
+    this.#snapshots.delete(state);
   }
 
   stats(): RetainedStats {
     const { states, bytes } = this.#account();
-    return { states: states.length, bytes };
+    return { snapshots: states.length, bytes };
   }
 
   /** Evicts what is too much. To be called now and then. */
-  limit(): void {
-    const { spareBytes } = this.#bounds;
+  enforceLimits(): void {
+    const { idleBytes } = this.#bounds;
     let account = this.#account();
-    while (account.bytes > spareBytes) {
-      const spare = account.states.find(({ isSpare }) => isSpare);
-      if (spare === undefined) break;
-      spare.evict(spareBytes);
+    while (account.bytes > idleBytes) {
+      const idle = account.states.find(({ isIdle }) => isIdle);
+      if (idle === undefined) break;
+      idle.evict(idleBytes);
       account = this.#account();
     }
     let { bytes } = account;
@@ -94,9 +97,9 @@ export class RetainedStates {
   }
 
   /** The states, the oldest first, with what each of them keeps that the next newer one does not. */
-  #account(): { states: RetainedState[]; shares: number[]; bytes: number } {
-    const states = [...this.#states].sort((a, b) => a.mark.sequence - b.mark.sequence);
-    const now = this.#cache.history.newest;
+  #account(): { states: RetainedSnapshot[]; shares: number[]; bytes: number } {
+    const states = [...this.#snapshots].sort((a, b) => a.mark.sequence - b.mark.sequence);
+    const now = this.#cache.eventWindow.newest;
     const shares = states.map(({ mark }, i) => {
       const next = states[i + 1]?.mark ?? now;
       const changed = next.bytes - mark.bytes + (next.sequence - mark.sequence) * treeBytesPerEvent;

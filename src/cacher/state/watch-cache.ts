@@ -1,13 +1,13 @@
 import type { Clock } from "../../base/clock.ts";
 import { type WatchBatch, WatchEvent } from "../../model/event.ts";
-import { heldWeight, type StoredObject } from "../../model/object.ts";
+import { memoryBytes, type StoredObject } from "../../model/object.ts";
 import { WatcherIndex } from "../dispatch/watcher-index.ts";
-import { Attribution } from "../request/object-attributes.ts";
+import { ObjectAttributes } from "../request/object-attributes.ts";
 import type { Selection } from "../request/selection.ts";
-import type { Difference } from "./diff.ts";
-import { History, type HistoryBounds } from "./event-window.ts";
+import type { StateChange } from "./diff.ts";
+import { EventWindow, type EventWindowBounds } from "./event-window.ts";
 import { FieldIndex } from "./field-index.ts";
-import { OrderedState } from "./ordered-store.ts";
+import { OrderedStore } from "./ordered-store.ts";
 
 /**
  * The current state of a resource and its recent history, which change together in one synchronous
@@ -15,26 +15,30 @@ import { OrderedState } from "./ordered-store.ts";
  */
 export class WatchCache {
   readonly #clock: Clock;
-  readonly #bounds: HistoryBounds;
-  readonly #attribution: Attribution;
-  #state = new OrderedState();
+  readonly #bounds: EventWindowBounds;
+  readonly #objectAttributes: ObjectAttributes;
+  #state = new OrderedStore();
   #index: FieldIndex;
-  #history: History;
+  #eventWindow: EventWindow;
   #revision = 0;
   #objectBytes = 0;
   #unknownDeletes = 0;
   #historyId = "";
   #epoch = 0;
 
-  constructor(bounds: HistoryBounds, clock: Clock, attribution: Attribution = new Attribution()) {
+  constructor(
+    bounds: EventWindowBounds,
+    clock: Clock,
+    objectAttributes: ObjectAttributes = new ObjectAttributes(),
+  ) {
     this.#bounds = bounds;
     this.#clock = clock;
-    this.#attribution = attribution;
+    this.#objectAttributes = objectAttributes;
     this.#index = this.#makeIndex();
-    this.#history = new History(bounds, clock, 0);
+    this.#eventWindow = new EventWindow(bounds, clock, 0);
   }
 
-  get state(): OrderedState {
+  get state(): OrderedStore {
     return this.#state;
   }
 
@@ -42,23 +46,23 @@ export class WatchCache {
    * The smallest part of the state, in key order, in which everything is that the selection picks: by an
    * indexed field where it demands a value of one, otherwise all of it.
    */
-  stateFor(selection: Selection | undefined): OrderedState {
+  stateFor(selection: Selection | undefined): OrderedStore {
     for (const field of this.#index.fields) {
       const value = selection?.exactField(field);
       // Objects without a value are not in the index.
       if (value === undefined || value === "") continue;
-      return this.#index.get(field, value) ?? new OrderedState();
+      return this.#index.get(field, value) ?? new OrderedStore();
     }
     return this.#state;
   }
 
   /** An index of watchers by the same fields as the state's. */
   makeWatcherIndex(): WatcherIndex {
-    return new WatcherIndex(this.#attribution.indexes, this.#attribution.readField);
+    return new WatcherIndex(this.#objectAttributes.indexes, this.#objectAttributes.readField);
   }
 
-  get history(): History {
-    return this.#history;
+  get eventWindow(): EventWindow {
+    return this.#eventWindow;
   }
 
   /** The history that the revisions belong to; empty where that can't be known. */
@@ -77,8 +81,8 @@ export class WatchCache {
   }
 
   /** The revision of the last event: the state has been the same ever since. */
-  get changedAt(): number {
-    return this.#history.newest.revision;
+  get lastChangeRevision(): number {
+    return this.#eventWindow.newest.revision;
   }
 
   /** The weight of the current objects, in bytes. */
@@ -99,15 +103,15 @@ export class WatchCache {
     objects: readonly StoredObject[],
     revision: number,
     historyId: string = "",
-    difference?: readonly Difference[],
+    difference?: readonly StateChange[],
   ): void {
-    const state = OrderedState.of(objects);
+    const state = OrderedStore.of(objects);
     const index = this.#makeIndex();
     let bytes = 0;
     for (const object of objects) {
-      this.#attribution.of(object);
+      this.#objectAttributes.of(object);
       index.replace(undefined, object);
-      bytes += heldWeight(object);
+      bytes += memoryBytes(object);
     }
     this.#state = state;
     this.#index = index;
@@ -115,10 +119,10 @@ export class WatchCache {
     this.#epoch++;
     this.#revision = revision;
     this.#historyId = historyId;
-    this.#history =
+    this.#eventWindow =
       difference === undefined
-        ? new History(this.#bounds, this.#clock, revision)
-        : this.#history.succeed(revision, difference);
+        ? new EventWindow(this.#bounds, this.#clock, revision)
+        : this.#eventWindow.succeed(revision, difference);
   }
 
   /** The id of the history that is held has become known. */
@@ -169,23 +173,27 @@ export class WatchCache {
       }
       this.#state.delete(object.key);
       this.#index.replace(previous, undefined);
-      this.#objectBytes -= heldWeight(previous);
+      this.#objectBytes -= memoryBytes(previous);
       const deleted = previous.deletedAt(event.revision);
-      this.#history.append(new WatchEvent("DELETED", deleted, undefined), previous, now);
+      this.#eventWindow.append(new WatchEvent("DELETED", deleted, undefined), previous, now);
       return;
     }
-    this.#attribution.of(object);
+    this.#objectAttributes.of(object);
     this.#state.set(object);
     this.#index.replace(previous, object);
-    this.#objectBytes += heldWeight(object) - (previous === undefined ? 0 : heldWeight(previous));
+    this.#objectBytes += memoryBytes(object) - (previous === undefined ? 0 : memoryBytes(previous));
     const type = previous === undefined ? "ADDED" : "MODIFIED";
     // The event as it came has the weight that the object had before its attributes were read.
     const isSame = event.type === type && event.previous === undefined;
-    const known = isSame && event.weight === heldWeight(object);
-    this.#history.append(known ? event : new WatchEvent(type, object, undefined), previous, now);
+    const known = isSame && event.estimatedBytes === memoryBytes(object);
+    this.#eventWindow.append(
+      known ? event : new WatchEvent(type, object, undefined),
+      previous,
+      now,
+    );
   }
 
   #makeIndex(): FieldIndex {
-    return new FieldIndex(this.#attribution.indexes, this.#attribution.readField);
+    return new FieldIndex(this.#objectAttributes.indexes, this.#objectAttributes.readField);
   }
 }

@@ -1,13 +1,13 @@
 import type { WatchFanoutError } from "../../base/errors.ts";
 import { WatchBatch } from "../../model/event.ts";
 import type { WatchStream } from "../../storage/storage.ts";
-import { FoldReader } from "../catch-up/coalesced-cursor.ts";
-import { type Behind, HistoryReader } from "../catch-up/event-window-cursor.ts";
+import { CoalescedCursor } from "../catch-up/coalesced-cursor.ts";
+import { type CatchUpSource, EventWindowCursor } from "../catch-up/event-window-cursor.ts";
 import type { InitialState } from "../catch-up/initial-state.ts";
-import { WatcherInput } from "../dispatch/watcher-buffer.ts";
-import type { HistoryNode } from "../state/event-node.ts";
+import { WatcherBuffer } from "../dispatch/watcher-buffer.ts";
+import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
-import type { WatcherHost, WatcherState, WatcherWishes } from "./watcher-context.ts";
+import type { WatcherContext, WatcherOptions, WatcherState } from "./watcher-context.ts";
 
 /**
  * One watch on a Cacher: a bounded input between the dispatcher, which never waits, and a reader, who
@@ -18,43 +18,43 @@ import type { WatcherHost, WatcherState, WatcherWishes } from "./watcher-context
  */
 export class CacheWatcher implements WatchStream {
   readonly filter: Filter;
-  readonly wishes: WatcherWishes;
-  readonly #host: WatcherHost;
+  readonly options: WatcherOptions;
+  readonly #context: WatcherContext;
   #state: WatcherState = "starting";
-  readonly #input = new WatcherInput();
+  readonly #buffer = new WatcherBuffer();
   #initial: InitialState | undefined;
   /** While not live: what has still to be dealt with. */
-  #behind: Behind | undefined;
+  #source: CatchUpSource | undefined;
   /** Whether history is kept for it beyond the window, as it has not been level since it began. */
-  #owed = false;
+  #retainsEvents = false;
   #bookmarkWanted = false;
   #onEnd: (() => void) | undefined;
   #end: Error | null | undefined;
   #listener: (() => void) | undefined;
   /** Whether the reader has found nothing, or not looked yet, and is to be told of something new. */
-  #armed = true;
+  #needsNotify = true;
 
   /** The resume point of the last batch that was put in or handed out; 0 before the first. */
   position = 0;
   /** Grows with what the reader takes and passes on. */
-  taken = 0;
+  consumed = 0;
   /** The round of the dispatcher in which it became live, of which it has had everything. */
   joinedRound = 0;
   /** Whether an index narrows what it is offered; the dispatcher knows. */
-  isNarrow = false;
+  isIndexed = false;
   /** What the patrol saw on its last walk; see there. */
   seenPosition = 0;
-  seenTaken = 0;
+  seenConsumed = 0;
   movedAt: number;
-  takenAt: number;
+  consumedAt: number;
   deadlineBookmarked = false;
 
-  constructor(filter: Filter, wishes: WatcherWishes, host: WatcherHost, now: number) {
+  constructor(filter: Filter, options: WatcherOptions, context: WatcherContext, now: number) {
     this.filter = filter;
-    this.wishes = wishes;
-    this.#host = host;
+    this.options = options;
+    this.#context = context;
     this.movedAt = now;
-    this.takenAt = now;
+    this.consumedAt = now;
   }
 
   get state(): WatcherState {
@@ -62,18 +62,18 @@ export class CacheWatcher implements WatchStream {
   }
 
   /** How much waits for its reader: in batches, and in bytes by weight. */
-  get input(): Pick<WatcherInput, "length" | "bytes"> {
-    return this.#input;
+  get buffer(): Pick<WatcherBuffer, "length" | "bytes"> {
+    return this.#buffer;
   }
 
   get ended(): Error | null | undefined {
-    return this.#input.length > 0 ? undefined : this.#end;
+    return this.#buffer.length > 0 ? undefined : this.#end;
   }
 
   /** Whether its reader could take something. */
-  get waits(): boolean {
-    if (this.#input.length > 0) return true;
-    if (this.#armed && this.taken > 0) return false;
+  get hasPending(): boolean {
+    if (this.#buffer.length > 0) return true;
+    if (this.#needsNotify && this.consumed > 0) return false;
     return this.#state === "initial" || this.#state === "catching up" || this.#state === "stalled";
   }
 
@@ -82,20 +82,20 @@ export class CacheWatcher implements WatchStream {
   }
 
   read(): WatchBatch | undefined {
-    this.#armed = false;
-    const batch = this.#input.take() ?? this.#make();
-    if (batch === undefined) this.#armed = true;
-    else this.taken++;
+    this.#needsNotify = false;
+    const batch = this.#buffer.take() ?? this.#nextBatch();
+    if (batch === undefined) this.#needsNotify = true;
+    else this.consumed++;
     return batch;
   }
 
   accepted(): void {
-    this.taken++;
+    this.consumed++;
   }
 
   close(): void {
     this.#finish(null);
-    this.#input.clear();
+    this.#buffer.clear();
     this.#notify();
   }
 
@@ -107,7 +107,7 @@ export class CacheWatcher implements WatchStream {
   }
 
   /** As `fail`, but for its reader, who hears of it when it is poked. */
-  failUntold(error: WatchFanoutError): void {
+  endSilently(error: WatchFanoutError): void {
     this.#finish(error);
   }
 
@@ -115,9 +115,9 @@ export class CacheWatcher implements WatchStream {
    * Ends the stream with `error` and drops what the reader has not taken. Tells the reader in any case:
    * it may be stuck with what it took last, and has to know that there will be no more.
    */
-  abandon(error: WatchFanoutError): void {
-    this.#input.clear();
-    this.#armed = true;
+  endAndDiscard(error: WatchFanoutError): void {
+    this.#buffer.clear();
+    this.#needsNotify = true;
     this.#finish(error);
     this.#notify();
   }
@@ -128,18 +128,18 @@ export class CacheWatcher implements WatchStream {
   }
 
   /** Begins with the state. What comes after it is set by `follow`, before or after it is complete. */
-  beginInitial(initial: InitialState): void {
+  beginInitialState(initial: InitialState): void {
     if (this.#state === "ended") return;
     this.#initial = initial;
-    this.#owed = true;
+    this.#retainsEvents = true;
     this.#state = "initial";
     this.#notify();
   }
 
   /** Goes on after `node`, everything up to which the reader has or did not ask for. */
-  follow(node: HistoryNode): void {
+  resumeAfter(node: EventNode): void {
     if (this.#state === "ended") return;
-    this.#fallBehind(node);
+    this.#catchUpFrom(node);
     if (this.#initial !== undefined) return;
     this.#state = "catching up";
     this.#notify();
@@ -156,7 +156,7 @@ export class CacheWatcher implements WatchStream {
   }
 
   /** Is called when there may be more to take: a page of the state, a round of the dispatcher. */
-  poke(): void {
+  notify(): void {
     this.#notify();
   }
 
@@ -164,16 +164,16 @@ export class CacheWatcher implements WatchStream {
   offer(batch: WatchBatch): boolean {
     // Its reader may have closed it when it was told of the batch before.
     if (this.#state !== "live") return false;
-    if (!this.#input.hasRoom(batch, this.#host.dispatcher.inputBounds(this))) return false;
+    if (!this.#buffer.hasRoom(batch, this.#context.dispatcher.bufferBounds(this))) return false;
     this.#put(batch);
     return true;
   }
 
   /** The input was full, or there is more to it than a batch: what comes after `node` is to be fetched. */
-  stall(node: HistoryNode): void {
+  stall(node: EventNode): void {
     if (this.#state !== "live") return;
     this.#state = "stalled";
-    this.#fallBehind(node);
+    this.#catchUpFrom(node);
   }
 
   /**
@@ -183,7 +183,7 @@ export class CacheWatcher implements WatchStream {
   bookmark(bookmark: WatchBatch): boolean {
     const { revision } = bookmark;
     if (this.#state !== "live" || revision === undefined || revision < this.position) return false;
-    if (!this.#input.renewBookmark(bookmark)) return this.offer(bookmark);
+    if (!this.#buffer.replaceBookmark(bookmark)) return this.offer(bookmark);
     this.position = revision;
     return true;
   }
@@ -198,15 +198,15 @@ export class CacheWatcher implements WatchStream {
    * missed is folded, so that history can let go of it.
    */
   checkWindow(): void {
-    this.#behind?.checkWindow();
+    this.#source?.checkWindow();
   }
 
-  #make(): WatchBatch | undefined {
+  #nextBatch(): WatchBatch | undefined {
     if (this.#initial !== undefined && this.#state === "initial") {
       const batch = this.#initial.next();
       if (batch?.initialEventsEnd === true) {
         this.#initial = undefined;
-        this.#state = this.#behind === undefined ? "starting" : "catching up";
+        this.#state = this.#source === undefined ? "starting" : "catching up";
       }
       if (batch?.revision !== undefined) this.position = batch.revision;
       return batch;
@@ -219,7 +219,7 @@ export class CacheWatcher implements WatchStream {
   /** The bookmark that the input had no room for. */
   #lateBookmark(): WatchBatch | undefined {
     if (!this.#bookmarkWanted) return undefined;
-    const { bookmark, settledRevision } = this.#host.dispatcher;
+    const { bookmark, settledRevision } = this.#context.dispatcher;
     this.#bookmarkWanted = false;
     if (settledRevision < this.position) return undefined;
     this.position = settledRevision;
@@ -228,47 +228,47 @@ export class CacheWatcher implements WatchStream {
 
   /** The next batch of what it is behind with; becomes live where there is no more. */
   #catchUp(): WatchBatch | undefined {
-    const taken = this.#behind?.next();
-    if (taken === undefined) return undefined;
-    if (taken.isLevel) this.#join();
-    const batch = taken.batch ?? (taken.isLevel ? this.#news() : undefined);
+    const consumed = this.#source?.next();
+    if (consumed === undefined) return undefined;
+    if (consumed.isSynced) this.#join();
+    const batch = consumed.batch ?? (consumed.isSynced ? this.#joinBookmark() : undefined);
     if (batch?.revision !== undefined) this.position = batch.revision;
-    if (taken.isLevel) this.#checkNews();
+    if (consumed.isSynced) this.#checkJoinBookmark();
     return batch;
   }
 
   /** How far it has come by becoming live, if it wants to know. */
-  #news(): WatchBatch | undefined {
-    const { revision } = this.#host.dispatcher;
-    const news = this.wishes.eagerBookmarks && revision > this.position;
+  #joinBookmark(): WatchBatch | undefined {
+    const { revision } = this.#context.dispatcher;
+    const news = this.options.eagerBookmarks && revision > this.position;
     const wanted = this.#bookmarkWanted && revision >= this.position;
     return news || wanted ? new WatchBatch(revision, []) : undefined;
   }
 
   /** What it has been told on becoming live may be of a moment ago. */
-  #checkNews(): void {
-    const isBehind = this.position < this.#host.dispatcher.revision;
-    this.#bookmarkWanted = isBehind && (this.#bookmarkWanted || this.wishes.eagerBookmarks);
+  #checkJoinBookmark(): void {
+    const isUnsynced = this.position < this.#context.dispatcher.revision;
+    this.#bookmarkWanted = isUnsynced && (this.#bookmarkWanted || this.options.eagerBookmarks);
   }
 
   #join(): void {
     this.#state = "live";
-    this.#behind?.drop();
-    this.#behind = undefined;
-    this.#owed = false;
-    this.#host.dispatcher.join(this);
+    this.#source?.drop();
+    this.#source = undefined;
+    this.#retainsEvents = false;
+    this.#context.dispatcher.join(this);
   }
 
   /** Has to deal with what comes after `node` by itself. */
-  #fallBehind(node: HistoryNode): void {
-    this.#behind =
-      this.wishes.delivery === "LATEST_STATE"
-        ? new FoldReader(this, this.#host, node)
-        : new HistoryReader(this, this.#host, node, this.#owed);
+  #catchUpFrom(node: EventNode): void {
+    this.#source =
+      this.options.delivery === "LATEST_STATE"
+        ? new CoalescedCursor(this, this.#context, node)
+        : new EventWindowCursor(this, this.#context, node, this.#retainsEvents);
   }
 
   #put(batch: WatchBatch): void {
-    this.#input.put(batch);
+    this.#buffer.put(batch);
     if (batch.revision !== undefined) this.position = batch.revision;
     this.#notify();
   }
@@ -277,23 +277,23 @@ export class CacheWatcher implements WatchStream {
     if (this.#state === "ended") return;
     this.#state = "ended";
     this.#end = end;
-    this.#behind?.drop();
-    this.#behind = undefined;
+    this.#source?.drop();
+    this.#source = undefined;
     this.#initial?.drop?.();
     this.#initial = undefined;
-    this.#host.forget(this, end);
+    this.#context.forget(this, end);
     this.#onEnd?.();
   }
 
   #notify(): void {
-    if (!this.#armed || this.#listener === undefined) return;
-    this.#armed = false;
+    if (!this.#needsNotify || this.#listener === undefined) return;
+    this.#needsNotify = false;
     try {
       this.#listener();
     } catch (error) {
       // The fault of one reader must not reach the dispatcher, and with it all the others.
-      this.#input.clear();
-      this.#finish(this.#host.listenerFailed(error));
+      this.#buffer.clear();
+      this.#finish(this.#context.listenerFailed(error));
     }
   }
 }

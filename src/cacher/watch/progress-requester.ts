@@ -1,15 +1,15 @@
 import type { Clock } from "../../base/clock.ts";
-import { inSlices } from "../../base/time-slice-queue.ts";
+import { runInTimeSlices } from "../../base/time-slice-queue.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
-import type { SharedRevision } from "../freshness/current-revision.ts";
+import type { CurrentRevision } from "../freshness/current-revision.ts";
 import type { RevisionWaiters } from "../freshness/revision-waiters.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 
-export interface ProgressWishParts {
+export interface ProgressRequesterDeps {
   readonly clock: Clock;
   readonly cache: WatchCache;
-  readonly upstream: SharedRevision;
+  readonly currentRevision: CurrentRevision;
   readonly waiters: RevisionWaiters;
   readonly dispatcher: Dispatcher;
   readonly watchers: ReadonlySet<CacheWatcher>;
@@ -19,28 +19,28 @@ export interface ProgressWishParts {
  * The wish to be told how far the cache has come, for whoever stands on it. There is only one, however
  * often it is made: the answer to the last is an answer to all before.
  */
-export class ProgressWish {
-  readonly #parts: ProgressWishParts;
+export class ProgressRequester {
+  readonly #deps: ProgressRequesterDeps;
   /** The newest revision that someone wants to be told of. */
   #revision = 0;
   #stopWaiting = (): void => {};
 
-  constructor(parts: ProgressWishParts) {
-    this.#parts = parts;
+  constructor(deps: ProgressRequesterDeps) {
+    this.#deps = deps;
   }
 
   /**
    * Has every watcher get a bookmark once the cache is where the store is now. Rejects as the store does
    * when it can't say where that is.
    */
-  async make(): Promise<void> {
-    const { cache, upstream, waiters } = this.#parts;
-    const revision = await upstream.current();
+  async request(): Promise<void> {
+    const { cache, currentRevision, waiters } = this.#deps;
+    const revision = await currentRevision.get();
     if (revision < this.#revision) return;
     this.#stopWaiting();
     this.#revision = revision;
-    if (cache.revision >= revision) this.#grant();
-    else this.#stopWaiting = waiters.add(revision, () => this.#grant());
+    if (cache.revision >= revision) this.#deliver();
+    else this.#stopWaiting = waiters.add(revision, () => this.#deliver());
   }
 
   /** The cache holds another history: what was wished for does not matter any more. */
@@ -49,13 +49,13 @@ export class ProgressWish {
     this.#revision = 0;
   }
 
-  #grant(): void {
-    const { clock, dispatcher } = this.#parts;
-    dispatcher.whenSettled(this.#revision, () => inSlices(clock, this.#bookmarkEach()));
+  #deliver(): void {
+    const { clock, dispatcher } = this.#deps;
+    dispatcher.whenSettled(this.#revision, () => runInTimeSlices(clock, this.#bookmarkEach()));
   }
 
   *#bookmarkEach(): Generator<void, void, void> {
-    const { dispatcher, watchers } = this.#parts;
+    const { dispatcher, watchers } = this.#deps;
     for (const watcher of watchers) {
       watcher.requestBookmark(dispatcher.bookmark);
       yield;

@@ -42,8 +42,8 @@ export class SharedFilters {
 
   /** One of those who acquired the filter no longer needs it. */
   release({ identity, selection }: Filter): void {
-    if (!letGo(this.#filters, identity) || selection === undefined) return;
-    letGo(this.#selections, selection.canonical);
+    if (!releaseShared(this.#filters, identity) || selection === undefined) return;
+    releaseShared(this.#selections, selection.canonical);
   }
 
   #selectionOf({ selection }: CacheWatchRequest): Selection | undefined {
@@ -59,7 +59,7 @@ function hold<T>(shared: Map<string, Shared<T>>, name: string, value: T): void {
 }
 
 /** Whether nobody holds it any more. */
-function letGo<T>(shared: Map<string, Shared<T>>, name: string): boolean {
+function releaseShared<T>(shared: Map<string, Shared<T>>, name: string): boolean {
   const known = shared.get(name);
   if (known === undefined) return false;
   known.holders--;

@@ -1,10 +1,10 @@
 import type { WatchFanoutError } from "../../base/errors.ts";
-import type { SlicedQueue } from "../../base/time-slice-queue.ts";
-import type { Folds } from "../catch-up/coalesced-backlogs.ts";
+import type { TimeSliceQueue } from "../../base/time-slice-queue.ts";
+import type { CoalescedBacklogs } from "../catch-up/coalesced-backlogs.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
 import type { WatcherBounds } from "../dispatch/watcher-bounds.ts";
 import type { Delivery } from "../request/request.ts";
-import type { History } from "../state/event-window.ts";
+import type { EventWindow } from "../state/event-window.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 
 /**
@@ -21,13 +21,13 @@ import type { CacheWatcher } from "./cache-watcher.ts";
 export type WatcherState = "starting" | "initial" | "catching up" | "live" | "stalled" | "ended";
 
 /** What a watcher reaches of the Cacher that it belongs to. */
-export interface WatcherHost {
+export interface WatcherContext {
   readonly bounds: WatcherBounds;
   readonly dispatcher: Dispatcher;
-  readonly history: History;
-  readonly folds: Folds;
+  readonly eventWindow: EventWindow;
+  readonly coalescedBacklogs: CoalescedBacklogs;
   /** What is done for those who are behind. */
-  readonly queue: SlicedQueue;
+  readonly timeSlices: TimeSliceQueue;
   /** Is told once when a watcher has ended: with which error, or null if its reader closed it. */
   forget(watcher: CacheWatcher, end: Error | null): void;
   /** What a watcher ends with whose reader's listener threw this. */
@@ -35,7 +35,7 @@ export interface WatcherHost {
 }
 
 /** What a reader wants beside what its filter says: see CacheWatchRequest. */
-export interface WatcherWishes {
+export interface WatcherOptions {
   readonly delivery: Delivery;
   readonly bookmarkIntervalMs: number;
   readonly deadline: number | undefined;

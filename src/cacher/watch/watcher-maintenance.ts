@@ -1,34 +1,34 @@
 import type { Clock, Timer } from "../../base/clock.ts";
-import { inSlices } from "../../base/time-slice-queue.ts";
-import type { Folds } from "../catch-up/coalesced-backlogs.ts";
+import { runInTimeSlices } from "../../base/time-slice-queue.ts";
+import type { CoalescedBacklogs } from "../catch-up/coalesced-backlogs.ts";
 import type { Snapshots } from "../catch-up/snapshots.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
 import type { WatcherBounds } from "../dispatch/watcher-bounds.ts";
 import { expired, slowConsumer } from "../request/errors.ts";
-import type { KeptPieces } from "../state/chunk-cache.ts";
-import type { PastStates } from "../state/historical-snapshots.ts";
-import type { RetainedStates } from "../state/retained-snapshots.ts";
+import type { ChunkCache } from "../state/chunk-cache.ts";
+import type { HistoricalSnapshots } from "../state/historical-snapshots.ts";
+import type { RetainedSnapshots } from "../state/retained-snapshots.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 
 /** How often the patrol walks, in milliseconds: how late a bookmark may come. */
-export const patrolIntervalMs = 500;
+export const maintenanceIntervalMs = 500;
 /** How long before a call's deadline its last bookmark comes, in milliseconds. */
 const beforeDeadlineMs = 2_000;
 
 /** How long a stream that is too old may go on until it can have a last bookmark, in milliseconds. */
 const expiryGraceMs = 5_000;
 
-export interface PatrolTerrain {
+export interface WatcherMaintenanceDeps {
   readonly watchers: ReadonlySet<CacheWatcher>;
   readonly cache: WatchCache;
   readonly dispatcher: Dispatcher;
   readonly bounds: WatcherBounds;
   readonly snapshots: Snapshots;
-  readonly folds: Folds;
-  readonly kept: KeptPieces;
-  readonly pastStates: PastStates;
-  readonly retained: RetainedStates;
+  readonly coalescedBacklogs: CoalescedBacklogs;
+  readonly chunkCache: ChunkCache;
+  readonly historicalSnapshots: HistoricalSnapshots;
+  readonly retainedSnapshots: RetainedSnapshots;
   /** Asks upstream how far it is, so that bookmarks that are due soon say something new. */
   requestProgress(): void;
 }
@@ -39,15 +39,15 @@ export interface PatrolTerrain {
  * fallen out of history, a fold for those who may, and history itself is trimmed. One timer serves all; a
  * watcher costs none.
  */
-export class Patrol {
-  readonly #terrain: PatrolTerrain;
+export class WatcherMaintenance {
+  readonly #deps: WatcherMaintenanceDeps;
   readonly #clock: Clock;
   #timer: Timer | undefined;
   /** Whether the last walk is still under way: it may take longer than the interval. */
-  #walking = false;
+  #isRunning = false;
 
-  constructor(terrain: PatrolTerrain, clock: Clock) {
-    this.#terrain = terrain;
+  constructor(deps: WatcherMaintenanceDeps, clock: Clock) {
+    this.#deps = deps;
     this.#clock = clock;
   }
 
@@ -56,8 +56,8 @@ export class Patrol {
     this.#timer ??= this.#clock.setTimeout(() => {
       this.#timer = undefined;
       this.start();
-      if (!this.#walking) inSlices(this.#clock, this.#walk());
-    }, patrolIntervalMs);
+      if (!this.#isRunning) runInTimeSlices(this.#clock, this.#run());
+    }, maintenanceIntervalMs);
   }
 
   stop(): void {
@@ -65,15 +65,23 @@ export class Patrol {
     this.#timer = undefined;
   }
 
-  *#walk(): Generator<void, void, void> {
-    const { watchers, cache, snapshots, kept, folds, pastStates, retained } = this.#terrain;
-    cache.history.trim(this.#clock.now());
+  *#run(): Generator<void, void, void> {
+    const {
+      watchers,
+      cache,
+      snapshots,
+      chunkCache,
+      coalescedBacklogs,
+      historicalSnapshots,
+      retainedSnapshots,
+    } = this.#deps;
+    cache.eventWindow.trim(this.#clock.now());
     snapshots.expire();
-    kept.expire();
-    folds.expire();
-    pastStates.expire();
-    retained.limit();
-    this.#walking = true;
+    chunkCache.expire();
+    coalescedBacklogs.expire();
+    historicalSnapshots.expire();
+    retainedSnapshots.enforceLimits();
+    this.#isRunning = true;
     let soon = false;
     for (const watcher of watchers) {
       // The walk may take long.
@@ -84,18 +92,18 @@ export class Patrol {
       this.#checkAge(watcher, now);
       yield;
     }
-    this.#walking = false;
-    if (soon) this.#terrain.requestProgress();
+    this.#isRunning = false;
+    if (soon) this.#deps.requestProgress();
   }
 
   #checkStall(watcher: CacheWatcher, now: number): void {
-    const { stallTimeoutMs } = this.#terrain.bounds;
-    if (watcher.taken !== watcher.seenTaken || !watcher.waits) {
-      watcher.seenTaken = watcher.taken;
-      watcher.takenAt = now;
-    } else if (now - watcher.takenAt >= stallTimeoutMs) {
+    const { stallTimeoutMs } = this.#deps.bounds;
+    if (watcher.consumed !== watcher.seenConsumed || !watcher.hasPending) {
+      watcher.seenConsumed = watcher.consumed;
+      watcher.consumedAt = now;
+    } else if (now - watcher.consumedAt >= stallTimeoutMs) {
       const seconds = stallTimeoutMs / 1_000;
-      watcher.abandon(slowConsumer(`Nothing was taken from the stream for ${seconds} s.`));
+      watcher.endAndDiscard(slowConsumer(`Nothing was taken from the stream for ${seconds} s.`));
     }
   }
 
@@ -104,16 +112,16 @@ export class Patrol {
    * as it can have one, or a little later without.
    */
   #checkAge(watcher: CacheWatcher, now: number): void {
-    const { expiresAt = Infinity } = watcher.wishes;
+    const { expiresAt = Infinity } = watcher.options;
     if (now < expiresAt) return;
-    const told = watcher.bookmark(this.#terrain.dispatcher.bookmark);
-    if (told || now - expiresAt >= expiryGraceMs) watcher.fail(expired());
+    const sent = watcher.bookmark(this.#deps.dispatcher.bookmark);
+    if (sent || now - expiresAt >= expiryGraceMs) watcher.fail(expired());
   }
 
   /** Sends the bookmark that is due, and says whether one will be by the next walk. */
   #bookmark(watcher: CacheWatcher, now: number): boolean {
-    const { dispatcher } = this.#terrain;
-    const { bookmarkIntervalMs: intervalMs, deadline } = watcher.wishes;
+    const { dispatcher } = this.#deps;
+    const { bookmarkIntervalMs: intervalMs, deadline } = watcher.options;
     if (deadline !== undefined && !watcher.deadlineBookmarked) {
       if (now >= deadline - beforeDeadlineMs) {
         watcher.deadlineBookmarked = watcher.bookmark(dispatcher.bookmark);
@@ -128,6 +136,6 @@ export class Patrol {
       watcher.seenPosition = watcher.position;
     }
     const next = Math.min(watcher.movedAt + intervalMs, (deadline ?? Infinity) - beforeDeadlineMs);
-    return next - now <= patrolIntervalMs && next >= now;
+    return next - now <= maintenanceIntervalMs && next >= now;
   }
 }

@@ -2,86 +2,86 @@ import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { hasReason, WatchFanoutError } from "../../base/errors.ts";
-import { SlicedQueue } from "../../base/time-slice-queue.ts";
+import { TimeSliceQueue } from "../../base/time-slice-queue.ts";
 import type { TimeSliceScheduler } from "../../base/time-slices.ts";
 import type { Storage } from "../../storage/storage.ts";
-import { Folds } from "../catch-up/coalesced-backlogs.ts";
+import { CoalescedBacklogs } from "../catch-up/coalesced-backlogs.ts";
 import type { Snapshots } from "../catch-up/snapshots.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
 import type { WatcherBounds } from "../dispatch/watcher-bounds.ts";
-import type { CachedReads } from "../freshness/cache-reader.ts";
-import type { SharedRevision } from "../freshness/current-revision.ts";
+import type { CacheReader } from "../freshness/cache-reader.ts";
+import type { CurrentRevision } from "../freshness/current-revision.ts";
 import type { Readiness } from "../freshness/readiness.ts";
 import type { RevisionWaiters } from "../freshness/revision-waiters.ts";
-import type { StoredReads } from "../freshness/upstream-reader.ts";
+import type { UpstreamReader } from "../freshness/upstream-reader.ts";
 import { draining } from "../request/errors.ts";
 import type { CacheWatchRequest } from "../request/request.ts";
-import type { KeptPieces } from "../state/chunk-cache.ts";
-import type { EventWindow } from "../state/event-window-backfill.ts";
-import type { PastStates } from "../state/historical-snapshots.ts";
-import type { RetainedStates } from "../state/retained-snapshots.ts";
+import type { ChunkCache } from "../state/chunk-cache.ts";
+import type { EventWindowBackfill } from "../state/event-window-backfill.ts";
+import type { HistoricalSnapshots } from "../state/historical-snapshots.ts";
+import type { RetainedSnapshots } from "../state/retained-snapshots.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import { CacheWatcher } from "./cache-watcher.ts";
 import { SharedFilters } from "./shared-filters.ts";
-import { WatchOpening } from "./watch-opener.ts";
-import type { WatcherHost } from "./watcher-context.ts";
-import { Patrol } from "./watcher-maintenance.ts";
+import { WatchOpener } from "./watch-opener.ts";
+import type { WatcherContext } from "./watcher-context.ts";
+import { WatcherMaintenance } from "./watcher-maintenance.ts";
 
-export interface WatchesParts {
+export interface WatcherRegistryDeps {
   readonly name: string;
   readonly storage: Storage;
-  readonly stored: StoredReads;
+  readonly upstreamReader: UpstreamReader;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly bounds: WatcherBounds;
   readonly cache: WatchCache;
-  readonly window: EventWindow;
+  readonly backfill: EventWindowBackfill;
   readonly readiness: Readiness;
-  readonly reads: CachedReads;
-  readonly upstream: SharedRevision;
+  readonly cacheReader: CacheReader;
+  readonly currentRevision: CurrentRevision;
   readonly waiters: RevisionWaiters;
   readonly dispatcher: Dispatcher;
   readonly snapshots: Snapshots;
-  readonly pastStates: PastStates;
-  readonly retained: RetainedStates;
-  readonly kept: KeptPieces;
+  readonly historicalSnapshots: HistoricalSnapshots;
+  readonly retainedSnapshots: RetainedSnapshots;
+  readonly chunkCache: ChunkCache;
   readonly scheduler: TimeSliceScheduler;
 }
 
 /** All watches on a Cacher: how they begin, what they share, who looks after them, and how they end. */
-export class Watches {
-  readonly #parts: WatchesParts;
+export class WatcherRegistry {
+  readonly #deps: WatcherRegistryDeps;
   readonly #watchers = new Set<CacheWatcher>();
   readonly #filters = new SharedFilters();
-  readonly #host: WatcherHost;
-  readonly #opening: WatchOpening;
-  readonly #patrol: Patrol;
+  readonly #context: WatcherContext;
+  readonly #opener: WatchOpener;
+  readonly #maintenance: WatcherMaintenance;
   /** What those of LATEST_STATE that are behind have missed. */
-  readonly folds: Folds;
+  readonly coalescedBacklogs: CoalescedBacklogs;
   #draining = false;
   #slowConsumers = 0;
 
-  constructor(parts: WatchesParts) {
-    const { bounds, cache, clock, dispatcher, kept, storage } = parts;
-    this.#parts = parts;
-    const queue = new SlicedQueue(clock);
-    this.folds = new Folds({
+  constructor(deps: WatcherRegistryDeps) {
+    const { bounds, cache, clock, dispatcher, chunkCache, storage } = deps;
+    this.#deps = deps;
+    const timeSlices = new TimeSliceQueue(clock);
+    this.coalescedBacklogs = new CoalescedBacklogs({
       clock,
       cache,
       dispatcher,
-      kept,
-      queue,
-      pieceBytes: bounds.batchBytes,
-      maxBytes: bounds.foldedBytes,
+      chunkCache,
+      timeSlices,
+      chunkBytes: bounds.batchBytes,
+      maxBytes: bounds.coalescedBytes,
     });
-    this.#host = {
+    this.#context = {
       bounds,
       dispatcher,
-      get history() {
-        return cache.history;
+      get eventWindow() {
+        return cache.eventWindow;
       },
-      folds: this.folds,
-      queue,
+      coalescedBacklogs: this.coalescedBacklogs,
+      timeSlices,
       forget: (watcher, end) => {
         this.#watchers.delete(watcher);
         dispatcher.leave(watcher);
@@ -90,15 +90,20 @@ export class Watches {
       },
       listenerFailed: (error) => this.#asFanoutError(error),
     };
-    this.#opening = new WatchOpening({
-      ...parts,
+    this.#opener = new WatchOpener({
+      ...deps,
       fail: (watcher, error) => {
         if (watcher.state !== "ended") watcher.fail(this.#asFanoutError(error));
       },
     });
     const requestProgress = (): void => storage.requestProgress();
-    const terrain = { ...parts, watchers: this.#watchers, folds: this.folds, requestProgress };
-    this.#patrol = new Patrol(terrain, clock);
+    const maintenanceDeps = {
+      ...deps,
+      watchers: this.#watchers,
+      coalescedBacklogs: this.coalescedBacklogs,
+      requestProgress,
+    };
+    this.#maintenance = new WatcherMaintenance(maintenanceDeps, clock);
   }
 
   /** Those that have not ended. */
@@ -118,11 +123,11 @@ export class Watches {
 
   /** Looks after them until it is stopped. */
   start(): void {
-    this.#patrol.start();
+    this.#maintenance.start();
   }
 
   stop(): void {
-    this.#patrol.stop();
+    this.#maintenance.stop();
   }
 
   open(request: CacheWatchRequest): CacheWatcher {
@@ -136,19 +141,19 @@ export class Watches {
         expiresAt: request.expiresAt,
         eagerBookmarks: request.eagerBookmarks ?? false,
       },
-      this.#host,
-      this.#parts.clock.now(),
+      this.#context,
+      this.#deps.clock.now(),
     );
     try {
       if (this.#draining) throw draining();
-      this.#parts.readiness.check();
+      this.#deps.readiness.check();
     } catch (error) {
       watcher.fail(this.#asFanoutError(error));
       return watcher;
     }
     this.#watchers.add(watcher);
     // What the filter has in common with others is not to be kept a second time.
-    this.#opening.begin(watcher, { ...request, selection: filter.selection });
+    this.#opener.begin(watcher, { ...request, selection: filter.selection });
     return watcher;
   }
 
@@ -161,7 +166,7 @@ export class Watches {
   drain(): void {
     if (this.#draining) return;
     this.#draining = true;
-    const { dispatcher } = this.#parts;
+    const { dispatcher } = this.#deps;
     dispatcher.flush();
     const { bookmark } = dispatcher;
     for (const watcher of [...this.#watchers]) {
@@ -173,7 +178,7 @@ export class Watches {
   #asFanoutError(error: unknown): WatchFanoutError {
     if (error instanceof WatchFanoutError) return error;
     const id = randomUUID();
-    this.#parts.logger.error({ err: error, id, resource: this.#parts.name }, "a stream failed");
+    this.#deps.logger.error({ err: error, id, resource: this.#deps.name }, "a stream failed");
     return new WatchFanoutError(
       "INTERNAL",
       `A fault of the service ended this stream; its log says more under ${id}.`,

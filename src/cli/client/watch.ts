@@ -2,11 +2,11 @@ import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
 import type { Interruption } from "../../client/calls/options.ts";
-import type { WatchUnit } from "../../client/watch/batch-assembler.ts";
+import type { AtomicBatch } from "../../client/watch/batch-assembler.ts";
 import type { EventType, WatchEvent } from "../../model/event.ts";
 import type { Scope } from "../../storage/storage.ts";
 import { printableBytes, printableText } from "../output/printable.ts";
-import { unitJson } from "../output/proto-json.ts";
+import { batchJson } from "../output/proto-json.ts";
 import { type Cell, type Colour, Table } from "../output/table.ts";
 import {
   addClientOptions,
@@ -87,8 +87,8 @@ async function watch(session: Session, options: WatchOptions): Promise<void> {
         say(interruptionMessage(interruption));
       },
     });
-    const print = unitPrinter(session, options.output);
-    for await (const unit of units) await print(unit);
+    const print = batchPrinter(session, options.output);
+    for await (const batch of units) await print(batch);
     if (interrupted.signal.aborted) return;
     first.missing.throwIfAborted();
   } finally {
@@ -143,11 +143,14 @@ function interruptionMessage({ error, delayMs, resumeRevision }: Interruption): 
   return `${error.message} Going on${from} in ${(delayMs / 1000).toFixed(1)} s.`;
 }
 
-function unitPrinter({ output, io }: Session, format: Format): (unit: WatchUnit) => Promise<void> {
+function batchPrinter(
+  { output, io }: Session,
+  format: Format,
+): (batch: AtomicBatch) => Promise<void> {
   switch (format) {
     case "json":
-      return async (unit) => {
-        for (const line of unitJson(unit)) await output.write(line);
+      return async (batch) => {
+        for (const line of batchJson(batch)) await output.write(line);
       };
     case "table": {
       const options = { ...tableOptions(io), widths: [0, "MODIFIED".length] };

@@ -1,5 +1,5 @@
 import type { ObjectResult, Page } from "../../client/calls/results.ts";
-import type { WatchUnit } from "../../client/watch/batch-assembler.ts";
+import type { AtomicBatch } from "../../client/watch/batch-assembler.ts";
 import type { WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 
@@ -32,27 +32,34 @@ export function pageJson(page: Page): string {
  * A unit as WatchResponses: one, unless it is larger than `maxBytes`. Of several only the last has the
  * revision, as on the wire.
  */
-export function* unitJson(unit: WatchUnit, maxBytes: number = 4 * 1024 * 1024): Generator<string> {
+export function* batchJson(
+  batch: AtomicBatch,
+  maxBytes: number = 4 * 1024 * 1024,
+): Generator<string> {
   let events: WatchEvent[] = [];
   let bytes = 0;
-  for (const event of unit.events) {
-    if (events.length > 0 && bytes + event.weight > maxBytes) {
-      yield line(responseMessage(unit, events, false));
+  for (const event of batch.events) {
+    if (events.length > 0 && bytes + event.estimatedBytes > maxBytes) {
+      yield line(responseMessage(batch, events, false));
       events = [];
       bytes = 0;
     }
     events.push(event);
-    bytes += event.weight;
+    bytes += event.estimatedBytes;
   }
-  yield line(responseMessage(unit, events, true));
+  yield line(responseMessage(batch, events, true));
 }
 
-function responseMessage(unit: WatchUnit, events: readonly WatchEvent[], closes: boolean): object {
+function responseMessage(
+  batch: AtomicBatch,
+  events: readonly WatchEvent[],
+  closes: boolean,
+): object {
   return {
-    ...(closes ? { revision: String(unit.revision) } : {}),
+    ...(closes ? { revision: String(batch.revision) } : {}),
     events: events.map(eventMessage),
-    initial_events_end: closes && unit.initial,
-    history_id: unit.historyId,
+    initial_events_end: closes && batch.initial,
+    history_id: batch.historyId,
   };
 }
 

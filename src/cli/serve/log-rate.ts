@@ -14,8 +14,8 @@ interface Kind {
   /** When it may write a whole burst again, on the clock (the generic cell rate algorithm, ITU-T I.371). */
   fullAt: number;
   /** How many lines were left out since the last one, and how the newest of them is written. */
-  leftOut: number;
-  write: ((leftOut: number) => void) | undefined;
+  suppressed: number;
+  write: ((suppressed: number) => void) | undefined;
   timer: Timer | undefined;
 }
 
@@ -35,28 +35,28 @@ export class LogRate {
    * Calls `write`, now or within a second, with how many lines of this kind were left out before it; or not at all,
    * where another one comes before its time.
    */
-  offer(text: string, write: (leftOut: number) => void): void {
+  offer(text: string, write: (suppressed: number) => void): void {
     const kind = this.#kindOf(text);
     if (kind.timer === undefined && this.#mayWrite(kind)) {
       this.#write(kind, write);
       return;
     }
-    kind.leftOut++;
+    kind.suppressed++;
     kind.write = write;
     kind.timer ??= this.#clock.setTimeout(() => {
       kind.timer = undefined;
       // It is written itself.
-      kind.leftOut--;
+      kind.suppressed--;
       if (kind.write !== undefined) this.#write(kind, kind.write);
     }, this.#waitMs(kind));
   }
 
-  #write(kind: Kind, write: (leftOut: number) => void): void {
-    const { leftOut } = kind;
-    kind.leftOut = 0;
+  #write(kind: Kind, write: (suppressed: number) => void): void {
+    const { suppressed } = kind;
+    kind.suppressed = 0;
     kind.write = undefined;
     kind.fullAt = Math.max(kind.fullAt, this.#clock.now()) + intervalMs;
-    write(leftOut);
+    write(suppressed);
   }
 
   #mayWrite(kind: Kind): boolean {
@@ -86,5 +86,5 @@ export class LogRate {
 }
 
 function newKind(): Kind {
-  return { fullAt: 0, leftOut: 0, write: undefined, timer: undefined };
+  return { fullAt: 0, suppressed: 0, write: undefined, timer: undefined };
 }

@@ -50,15 +50,15 @@ function bounded(rate: LogRate) {
       return;
     }
     const [fields, text] = typeof args[0] === "string" ? [{}, args[0]] : args;
-    rate.offer(String(text), (leftOut) => {
-      write(leftOut === 0 ? args : [withCount(fields, leftOut), text]);
+    rate.offer(String(text), (suppressed) => {
+      write(suppressed === 0 ? args : [withCount(fields, suppressed), text]);
     });
   };
 }
 
-function withCount(fields: unknown, leftOut: number): object {
+function withCount(fields: unknown, suppressed: number): object {
   const others = fields instanceof Error ? { err: fields } : fields;
-  return { ...(typeof others === "object" ? others : {}), leftOut };
+  return { ...(typeof others === "object" ? others : {}), suppressed };
 }
 
 function shortened(fields: Record<string, unknown>): Record<string, unknown> {

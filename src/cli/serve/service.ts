@@ -4,8 +4,8 @@ import { TimeSliceScheduler } from "../../base/time-slices.ts";
 import { Cacher } from "../../cacher/cacher.ts";
 
 import { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
-import { FillTurns } from "../../cacher/options.ts";
-import { Attribution } from "../../cacher/request/object-attributes.ts";
+import { BackfillQueue } from "../../cacher/options.ts";
+import { ObjectAttributes } from "../../cacher/request/object-attributes.ts";
 import { AttributeReader } from "../../codec/attribute-reader.ts";
 import type { Config, ListenAddress } from "../../config/config.ts";
 import { formatAddress } from "../../config/value-types.ts";
@@ -14,7 +14,7 @@ import { type ServedResource, startServer } from "../../server/server.ts";
 import { UncachedResource } from "../../server/services/uncached-resource.ts";
 import {
   registerCacheMetrics,
-  registerLeftOutKeys,
+  registerSkippedKeys,
   registerUndecodableValues,
 } from "../../telemetry/cache-metrics.ts";
 import { PrometheusMetrics } from "../../telemetry/prometheus.ts";
@@ -58,16 +58,16 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
     registerReadMetrics(metrics.meter, scheduler, upstreamLimiter);
     const storages = openStorages(config, clock, logger);
     closing.push(() => storages.close());
-    const fillTurns = new FillTurns();
+    const backfillQueue = new BackfillQueue();
     const caches = new Map<string, Cacher>();
     const served = new Map<string, ServedResource>();
     const readers = new Map<string, AttributeReader>();
-    for (const { name, codec, indexes, history, cache } of config.resources) {
+    for (const { name, codec, indexes, eventWindow, cache } of config.resources) {
       const storage = storages.of(name);
       const attributes = new AttributeReader(codec, clock, logger.child({ resource: name }));
       readers.set(name, attributes);
       if (!cache) {
-        const attribution = new Attribution(attributes);
+        const attribution = new ObjectAttributes(attributes);
         const reads = { limiter: upstreamLimiter, scheduler };
         served.set(name, new UncachedResource(name, storage, attribution, reads));
         closing.push(() => storage.close());
@@ -80,8 +80,8 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
         name,
         attributes,
         indexes,
-        history,
-        fillTurns,
+        eventWindow,
+        backfillQueue,
         watchers: { stallTimeoutMs: config.stallTimeoutMs },
         consistencyIntervalMs: config.consistencyIntervalMs,
         scheduler,
@@ -93,7 +93,7 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
     }
     registerCacheMetrics(metrics.meter, caches);
     registerUndecodableValues(metrics.meter, readers);
-    registerLeftOutKeys(metrics.meter, storages.leavingOut);
+    registerSkippedKeys(metrics.meter, storages.skippingKeys);
 
     let draining = false;
     const admin = await listening("admin", config.admin, () =>
@@ -149,7 +149,7 @@ function readiness(
     name: `resource/${name}`,
     failure: cacher.ready ? undefined : notReadyReason(cacher),
     warning: cacher.ready ? staleness(cacher) : undefined,
-    note: cacher.ready ? fillProgress(cacher) : undefined,
+    note: cacher.ready ? backfillProgress(cacher) : undefined,
   }));
   const failure = draining ? "the service is shutting down" : undefined;
   return [{ name: "serving", failure }, ...checks];
@@ -163,12 +163,12 @@ function notReadyReason(cacher: Cacher): string {
 }
 
 /** How far the event window is filled, while it is or where that came to an early end. */
-function fillProgress(cacher: Cacher): string | undefined {
-  const { windowFill, history } = cacher.stats();
-  const from = `from revision ${history.oldestRevision} on`;
-  if (windowFill.state === "filling") return `the event window is being filled, ${from} so far`;
-  const isEarly = ["costly", "failed", "contradicted"].includes(windowFill.state);
-  return isEarly ? `the event window is ${from}: ${windowFill.state}` : undefined;
+function backfillProgress(cacher: Cacher): string | undefined {
+  const { backfill, eventWindow } = cacher.stats();
+  const from = `from revision ${eventWindow.oldestRevision} on`;
+  if (backfill.state === "filling") return `the event window is being filled, ${from} so far`;
+  const isEarly = ["costly", "failed", "conflicting"].includes(backfill.state);
+  return isEarly ? `the event window is ${from}: ${backfill.state}` : undefined;
 }
 
 /** How old what the cache answers may be, while the store is away; undefined while it is not. */

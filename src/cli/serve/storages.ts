@@ -7,7 +7,7 @@ import { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
 import { defaultStateBytes } from "../../storage/memory/memory-estimates.ts";
 import { MemoryStorage } from "../../storage/memory/memory-storage.ts";
 import type { Storage } from "../../storage/storage.ts";
-import type { LeftOutSource } from "../../telemetry/cache-metrics.ts";
+import type { SkippedKeysSource } from "../../telemetry/cache-metrics.ts";
 import { StartError } from "./start-error.ts";
 
 /** What the resources are kept in. */
@@ -15,7 +15,7 @@ export interface Storages {
   /** By the resource's name. Throws if there is no such resource. */
   of(resource: string): Storage;
   /** Those that leave keys out, by resource. */
-  readonly leavingOut: ReadonlyMap<string, LeftOutSource>;
+  readonly skippingKeys: ReadonlyMap<string, SkippedKeysSource>;
   /** Rejects with a StartError if there is no sense in going on. That etcd is away is no reason. */
   check(): Promise<void>;
   /** Closes what the storages share; each of them is closed by whoever uses it. */
@@ -40,7 +40,7 @@ function embedded({ resources }: Config, clock: Clock): Storages {
   );
   return {
     of: (resource) => known(storages, resource),
-    leavingOut: new Map(),
+    skippingKeys: new Map(),
     check: async () => {},
     close: async () => {},
   };
@@ -56,7 +56,7 @@ function etcd(options: EtcdConfig, { resources }: Config, clock: Clock, logger: 
   );
   return {
     of: (resource) => known(storages, resource),
-    leavingOut: storages,
+    skippingKeys: storages,
     check: async () => {
       try {
         await client.checkVersions();

@@ -120,7 +120,7 @@ export function closedMeanwhile(address: string, isLost: boolean): CallFailure {
 }
 
 /** A stream that has begun what belongs together, and then said nothing for so long. */
-export function unitStalled(silentMs: number): CallFailure {
+export function batchStalled(silentMs: number): CallFailure {
   return new CallFailure(
     upstreamUnavailable(
       `The server left a unit open and sent nothing for ${silentMs / 1_000} s. What had come of it is dropped.`,

@@ -15,7 +15,7 @@ import { type Endpoint, Endpoints } from "./endpoints.ts";
 import type { ConnectOptions } from "./options.ts";
 
 /** What one call is given besides its request. */
-interface CallTerms {
+interface CallSettings {
   readonly signal?: AbortSignal | undefined;
   readonly timeoutMs?: number | undefined;
   /** The only server to ask. */
@@ -70,17 +70,17 @@ export class Connection {
   read<Request, Response>(
     method: Method<Request, Response>,
     request: Request,
-    terms: CallTerms,
+    settings: CallSettings,
   ): Promise<Response> {
-    return this.#call(method, request, terms, false);
+    return this.#call(method, request, settings, false);
   }
 
   write<Request, Response>(
     method: Method<Request, Response>,
     request: Request,
-    terms: CallTerms,
+    settings: CallSettings,
   ): Promise<Response> {
-    return this.#call(method, request, terms, true);
+    return this.#call(method, request, settings, true);
   }
 
   /**
@@ -130,12 +130,12 @@ export class Connection {
   async #call<Request, Response>(
     method: Method<Request, Response>,
     request: Request,
-    terms: CallTerms,
+    settings: CallSettings,
     write: boolean,
   ): Promise<Response> {
     const telemetry = new CallTelemetry(this.#clock, method.path);
     try {
-      const answer = await this.#persist(method, request, terms, write, telemetry);
+      const answer = await this.#persist(method, request, settings, write, telemetry);
       telemetry.answered();
       return answer;
     } catch (error) {
@@ -151,12 +151,12 @@ export class Connection {
   async #persist<Request, Response>(
     method: Method<Request, Response>,
     request: Request,
-    terms: CallTerms,
+    settings: CallSettings,
     write: boolean,
     telemetry: CallTelemetry,
   ): Promise<Response> {
-    const { signal, server } = terms;
-    const end = this.#clock.now() + positive("timeoutMs", terms.timeoutMs ?? this.#timeoutMs);
+    const { signal, server } = settings;
+    const end = this.#clock.now() + positive("timeoutMs", settings.timeoutMs ?? this.#timeoutMs);
     const left = (): number => end - this.#clock.now();
     const backoff = new Backoff(retryBounds, this.#random);
     const tried = new Set<Endpoint>();

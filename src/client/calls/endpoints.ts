@@ -17,7 +17,7 @@ export interface ClientTls {
 }
 
 /** How long a server that has failed is passed over, where there are others. */
-const asideBounds = { initialMs: 200, maxMs: 10_000 };
+const ejectionBounds = { initialMs: 200, maxMs: 10_000 };
 
 /** How servers are connected to. */
 export interface EndpointSettings {
@@ -44,13 +44,13 @@ export class Endpoint {
   readonly #settings: EndpointSettings;
   readonly #backoff: Backoff;
   #grpc: GrpcClient | undefined;
-  #asideUntil = 0;
+  #ejectedUntil = 0;
 
   constructor(target: Address, settings: EndpointSettings) {
     this.address = target.text;
     this.#target = target;
     this.#settings = settings;
-    this.#backoff = new Backoff(asideBounds, settings.random);
+    this.#backoff = new Backoff(ejectionBounds, settings.random);
   }
 
   get grpc(): GrpcClient {
@@ -59,18 +59,18 @@ export class Endpoint {
   }
 
   /** How much longer to turn to others, in milliseconds; 0: it is as good as any. */
-  get asideMs(): number {
-    return Math.max(0, this.#asideUntil - this.#settings.clock.now());
+  get ejectedForMs(): number {
+    return Math.max(0, this.#ejectedUntil - this.#settings.clock.now());
   }
 
   /** It can't answer now, and has asked to be left alone for so long. */
   failed(retryDelayMs: number): void {
     const delayMs = Math.max(this.#backoff.next(), retryDelayMs);
-    this.#asideUntil = this.#settings.clock.now() + delayMs;
+    this.#ejectedUntil = this.#settings.clock.now() + delayMs;
   }
 
   answered(): void {
-    this.#asideUntil = 0;
+    this.#ejectedUntil = 0;
     this.#backoff.reset();
   }
 
@@ -114,7 +114,7 @@ export class Endpoints {
     if (first === undefined) throw parseError("No address is given.");
     let best = first;
     for (const other of others) {
-      const before = other.asideMs - best.asideMs || other.open[kind] - best.open[kind];
+      const before = other.ejectedForMs - best.ejectedForMs || other.open[kind] - best.open[kind];
       if (before < 0) best = other;
     }
     this.#next = (this.#all.indexOf(best) + 1) % this.#all.length;
@@ -123,7 +123,7 @@ export class Endpoints {
 
   /** Whether there is another server than this one that has not failed lately. */
   hasOther(than: Endpoint): boolean {
-    return this.#all.some((endpoint) => endpoint !== than && endpoint.asideMs === 0);
+    return this.#all.some((endpoint) => endpoint !== than && endpoint.ejectedForMs === 0);
   }
 
   close(): void {

@@ -108,7 +108,7 @@ export interface WatchOptions extends CommonOptions, SelectorOptions {
   /** Such a unit also whenever the server learns of a newer revision. */
   readonly eagerBookmarks?: boolean | undefined;
   /** How many bytes are held back until a unit is whole. Default 1 GiB; more ends the watch. */
-  readonly maxUnitBytes?: number | undefined;
+  readonly maxBatchBytes?: number | undefined;
   /** Whether the watch goes on by itself when it is cut off; otherwise it throws why. Default true. */
   readonly resume?: boolean | undefined;
   /** Called when a stream has begun to answer: the first one, and each that continues it. */

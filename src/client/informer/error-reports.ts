@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import type { InformerError, InformerFault } from "./handlers/informer-errors.ts";
 
 /** Hands errors to whom the user has named for it, and never throws. */
-export class ErrorReports {
+export class ErrorReporter {
   readonly #onError: ((error: InformerError) => void) | undefined;
   readonly #logger: Logger | undefined;
 
@@ -12,7 +12,7 @@ export class ErrorReports {
   }
 
   /** Calls what the user has given to be told of something. */
-  tell(listener: () => void): void {
+  call(listener: () => void): void {
     try {
       listener();
     } catch (error) {
@@ -23,13 +23,13 @@ export class ErrorReports {
   report(error: InformerError): void {
     const onError = this.#onError;
     if (onError === undefined) this.#fallBack(error, error.message);
-    else this.tell(() => onError(error));
+    else this.call(() => onError(error));
   }
 
   /** Whether there is someone who wants to be told. */
-  tellFault(fault: InformerFault): boolean {
+  reportFault(fault: InformerFault): boolean {
     const onError = this.#onError;
-    if (onError !== undefined) this.tell(() => onError(fault));
+    if (onError !== undefined) this.call(() => onError(fault));
     return onError !== undefined;
   }
 

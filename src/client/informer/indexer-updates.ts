@@ -1,11 +1,11 @@
-import { StoredObject, weight } from "../../model/object.ts";
+import { estimatedBytes, StoredObject } from "../../model/object.ts";
 import type { TypedObject } from "../values/typed-object.ts";
 import { DeletedFinalStateUnknown, type Delta, type Deltas } from "./delta-fifo/delta.ts";
 import { Notification } from "./handlers/handler-queue.ts";
-import type { IntakeError } from "./handlers/informer-errors.ts";
+import type { RejectedObjectError } from "./handlers/informer-errors.ts";
 import type { Indexer } from "./indexer/indexer.ts";
 import { IndexError } from "./indexer/object-index.ts";
-import type { ObjectIntake } from "./object-decoder.ts";
+import type { ObjectDecoder } from "./object-decoder.ts";
 
 /** An object on its way into the Indexer: as it came, or as it is there already. */
 export type Arriving<T> = StoredObject | TypedObject<T>;
@@ -14,32 +14,32 @@ export interface UpdateListener<T> {
   /** What the Indexer has become. `isSync`: nothing has changed, someone wants to look at all there is. */
   onChange(notification: Notification<T>, isSync: boolean): void;
   /** An object could not be taken in, and what was there before stays. Must not throw. */
-  onRejected(error: IntakeError): void;
+  onRejected(error: RejectedObjectError): void;
 }
 
 /** Makes deltas into changes of an Indexer, and says what changed. */
 export class IndexerUpdates<T> {
   readonly #indexer: Indexer<TypedObject<T>>;
-  readonly #intake: ObjectIntake<T>;
+  readonly #decoder: ObjectDecoder<T>;
   readonly #listener: UpdateListener<T>;
   /** The keys of listed objects which may have changed although their revisions have not. */
-  readonly #suspects = new Set<string>();
+  readonly #keysToRecheck = new Set<string>();
   /** The sizes of the objects in the Indexer, as they are stored, in bytes: what a notification of them keeps. */
   readonly #sizes = new Map<string, number>();
 
   constructor(
     indexer: Indexer<TypedObject<T>>,
-    intake: ObjectIntake<T>,
+    intake: ObjectDecoder<T>,
     listener: UpdateListener<T>,
   ) {
     this.#indexer = indexer;
-    this.#intake = intake;
+    this.#decoder = intake;
     this.#listener = listener;
   }
 
   /** Says that these come from another history, where the same revision does not mean the same object. */
-  suspect(objects: Iterable<StoredObject>): void {
-    for (const { key } of objects) this.#suspects.add(key);
+  recheck(objects: Iterable<StoredObject>): void {
+    for (const { key } of objects) this.#keysToRecheck.add(key);
   }
 
   /** All of one key. */
@@ -49,7 +49,7 @@ export class IndexerUpdates<T> {
       else this.#put(delta, isInInitialList);
     }
     const [first] = deltas;
-    if (first !== undefined) this.#suspects.delete(first.object.key);
+    if (first !== undefined) this.#keysToRecheck.delete(first.object.key);
   }
 
   #put({ type, object }: Delta<Arriving<T>> & { object: Arriving<T> }, isInitial: boolean): void {
@@ -64,7 +64,7 @@ export class IndexerUpdates<T> {
     if (type === "Replaced" && before !== undefined && this.#isSame(before, object)) return;
     const after = this.#take(object);
     if (after === undefined) return;
-    const bytes = weight(object);
+    const bytes = estimatedBytes(object);
     this.#listener.onChange(
       before === undefined
         ? Notification.added(after, isInitial, bytes)
@@ -75,14 +75,14 @@ export class IndexerUpdates<T> {
 
   /** The object as it is in the Indexer from now on; undefined if it can't be. */
   #take(stored: StoredObject): TypedObject<T> | undefined {
-    const taken = this.#intake.take(stored);
+    const taken = this.#decoder.decode(stored);
     if (taken instanceof Error) {
       this.#listener.onRejected(taken);
       return undefined;
     }
     try {
       this.#indexer.set(taken);
-      this.#sizes.set(taken.key, weight(stored));
+      this.#sizes.set(taken.key, estimatedBytes(stored));
       return taken;
     } catch (error) {
       // Whatever else it throws is a fault of ours.
@@ -121,7 +121,7 @@ export class IndexerUpdates<T> {
     if (last.createRevision === before.createRevision && last.version === before.version) {
       return modRevision === before.modRevision ? before : { ...before, modRevision };
     }
-    const taken = this.#intake.take(last);
+    const taken = this.#decoder.decode(last);
     if (!(taken instanceof Error)) return taken;
     this.#listener.onRejected(taken);
     return undefined;
@@ -129,6 +129,6 @@ export class IndexerUpdates<T> {
 
   /** Whether a listed object is the one that is there already. */
   #isSame(before: TypedObject<T>, listed: StoredObject): boolean {
-    return before.modRevision === listed.modRevision && !this.#suspects.has(listed.key);
+    return before.modRevision === listed.modRevision && !this.#keysToRecheck.has(listed.key);
   }
 }

@@ -10,7 +10,7 @@ export interface InformerStats {
   readonly handlers: Iterable<{
     readonly name: string;
     readonly pending: number;
-    readonly folded: number;
+    readonly coalescedCount: number;
   }>;
 }
 
@@ -60,8 +60,8 @@ export class InformerMetrics {
       ...counters.map(([name, unit, text, key]) => [counter(name, unit, text), key] as const),
     ];
     const pending = gauge("handler_queue", "{notification}", "Notifications that wait.");
-    const folded = counter(
-      "handler_folded",
+    const coalescedCount = counter(
+      "handler_coalesced",
       "{notification}",
       "Notifications that a handler which did not keep up was spared.",
     );
@@ -69,7 +69,7 @@ export class InformerMetrics {
       unit: "s",
       description: "How long a call of a handler took.",
     });
-    const observed = [...readings.map(([instrument]) => instrument), pending, folded];
+    const observed = [...readings.map(([instrument]) => instrument), pending, coalescedCount];
     const attributes = { informer: this.#name };
     const observe = (result: {
       observe(instrument: Observable, value: number, attributes: Attributes): void;
@@ -79,7 +79,7 @@ export class InformerMetrics {
       for (const handler of stats.handlers) {
         const of = this.#attributesOf(handler.name);
         result.observe(pending, handler.pending, of);
-        result.observe(folded, handler.folded, of);
+        result.observe(coalescedCount, handler.coalescedCount, of);
       }
     };
     meter.addBatchObservableCallback(observe, observed);

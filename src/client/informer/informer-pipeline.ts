@@ -10,7 +10,7 @@ import { heldBytes, StateSize } from "./state-size.ts";
 /** For how long changes are taken in until the event loop gets its turn, in milliseconds. */
 const sliceMs = 5;
 
-export interface IndexerFeedOptions<T> {
+export interface InformerPipelineOptions<T> {
   readonly known: KnownObjects<Arriving<T>>;
   readonly updates: IndexerUpdates<T>;
   readonly clock: Clock;
@@ -30,8 +30,8 @@ export interface IndexerFeedOptions<T> {
  * From a Reflector to an Indexer, by way of a DeltaFIFO: what arrives waits there, and is taken in slices, so
  * that 100,000 objects to decode hold nobody up for longer than a slice.
  */
-export class IndexerFeed<T> implements ReflectorTarget {
-  readonly #options: IndexerFeedOptions<T>;
+export class InformerPipeline<T> implements ReflectorTarget {
+  readonly #options: InformerPipelineOptions<T>;
   readonly #fifo: DeltaFIFO<Arriving<T>>;
   readonly #size = new StateSize();
   #slice: Timer | undefined;
@@ -41,7 +41,7 @@ export class IndexerFeed<T> implements ReflectorTarget {
   #revision: number | undefined;
   readonly #drained: (() => void)[] = [];
 
-  constructor(options: IndexerFeedOptions<T>) {
+  constructor(options: InformerPipelineOptions<T>) {
     this.#options = options;
     this.#fifo = new DeltaFIFO({
       known: options.known,
@@ -67,7 +67,7 @@ export class IndexerFeed<T> implements ReflectorTarget {
   }
 
   replace({ objects, revision }: ListedState, cause: ReplaceCause): void {
-    if (cause === "history changed") this.#options.updates.suspect(objects);
+    if (cause === "history changed") this.#options.updates.recheck(objects);
     this.#size.replace(objects);
     this.#fifo.replace(objects);
     this.#arrive(revision);

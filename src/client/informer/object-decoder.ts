@@ -1,10 +1,10 @@
 import type { StoredObject } from "../../model/object.ts";
 import { DecodeFailure, decodeTyped, type TypedObject } from "../values/typed-object.ts";
 import type { ValueCodec } from "../values/value-codec.ts";
-import { type IntakeError, TransformFailure } from "./handlers/informer-errors.ts";
+import { type RejectedObjectError, TransformFailure } from "./handlers/informer-errors.ts";
 
 /** Makes an informer's objects of stored ones: decodes, and lets the user's transform have its way. */
-export class ObjectIntake<T> {
+export class ObjectDecoder<T> {
   readonly #codec: ValueCodec<T>;
   readonly #resource: string;
   readonly #transform: ((object: TypedObject<T>) => TypedObject<T>) | undefined;
@@ -20,7 +20,7 @@ export class ObjectIntake<T> {
   }
 
   /** The object, or why there is none. Never throws. */
-  take(stored: StoredObject): TypedObject<T> | IntakeError {
+  decode(stored: StoredObject): TypedObject<T> | RejectedObjectError {
     const object = decodeTyped(stored, this.#codec, this.#resource);
     if (object instanceof DecodeFailure || this.#transform === undefined) return object;
     try {

@@ -7,7 +7,7 @@ import { checkKey } from "../../storage/checks.ts";
 import type { Storage } from "../../storage/storage.ts";
 import { ClosedError } from "../calls/closed-error.ts";
 import type { TypedObject } from "../values/typed-object.ts";
-import { ErrorReports } from "./error-reports.ts";
+import { ErrorReporter } from "./error-reports.ts";
 import type {
   EventHandler,
   EventHandlerOptions,
@@ -21,8 +21,8 @@ import { Lister, type ListerOptions } from "./indexer/lister.ts";
 import { IndexerUpdates } from "./indexer-updates.ts";
 import { InformerMetrics, type InformerStats } from "./informer-metrics.ts";
 import type { SharedInformerOptions, StopOptions } from "./informer-options.ts";
-import { IndexerFeed } from "./informer-pipeline.ts";
-import { ObjectIntake } from "./object-decoder.ts";
+import { InformerPipeline } from "./informer-pipeline.ts";
+import { ObjectDecoder } from "./object-decoder.ts";
 import { WatchWarnings } from "./watch-warnings.ts";
 
 const defaultHandlerQueueSize = 10_000;
@@ -55,8 +55,8 @@ export class SharedInformer<T> {
   readonly name: string;
   readonly #indexer: Indexer<TypedObject<T>>;
   readonly #clock: Clock;
-  readonly #reports: ErrorReports;
-  readonly #feed: IndexerFeed<T>;
+  readonly #reports: ErrorReporter;
+  readonly #pipeline: InformerPipeline<T>;
   readonly #reflector: Reflector;
   readonly #metrics: InformerMetrics;
   readonly #resyncMs: number | undefined;
@@ -84,10 +84,10 @@ export class SharedInformer<T> {
     this.#clock = options.clock ?? keepAliveClock;
     this.#resyncMs = resyncPeriod(options.resyncMs);
     this.#ownStorage = options.closesStorage === true ? options.storage : undefined;
-    this.#reports = new ErrorReports(options.onError, logger);
+    this.#reports = new ErrorReporter(options.onError, logger);
     this.#indexer = new Indexer(options.indexers);
     const maxBytes = wholeNumber("maxBytes", options.maxBytes, 1) ?? defaultMaxBytes;
-    const intake = new ObjectIntake(codec, name, options.transform);
+    const intake = new ObjectDecoder(codec, name, options.transform);
     const updates = new IndexerUpdates(this.#indexer, intake, {
       onChange: (notification, isSync) => this.#distribute(notification, isSync),
       onRejected: (error) => {
@@ -95,7 +95,7 @@ export class SharedInformer<T> {
         this.#reports.report(error);
       },
     });
-    this.#feed = new IndexerFeed({
+    this.#pipeline = new InformerPipeline({
       known: this.#indexer,
       updates,
       clock: this.#clock,
@@ -109,7 +109,7 @@ export class SharedInformer<T> {
     this.#metrics = new InformerMetrics(name, () => this.stats());
     this.#reflector = new Reflector({
       storage: options.storage,
-      target: this.#feed,
+      target: this.#pipeline,
       clock: this.#clock,
       logger: logger ?? pino({ level: "silent" }),
       random: options.random,
@@ -118,9 +118,9 @@ export class SharedInformer<T> {
       backoff: options.backoff,
       onFailure: (failure) => {
         if (failure.error instanceof ClosedError) this.#end(failure.error);
-        this.#reports.tell(() => onWatchError(failure));
+        this.#reports.call(() => onWatchError(failure));
       },
-      onRecovered: () => this.#reports.tell(() => options.onRecovered?.()),
+      onRecovered: () => this.#reports.call(() => options.onRecovered?.()),
     });
     // Not everyone waits for it.
     this.#synced.promise.catch(() => {});
@@ -133,12 +133,12 @@ export class SharedInformer<T> {
 
   /** Whether the first state is in the Indexer, wholly. */
   get hasSynced(): boolean {
-    return this.#feed.hasSynced;
+    return this.#pipeline.hasSynced;
   }
 
   /** Everything up to this revision is in the Indexer; undefined before it has synced. */
   get revision(): number | undefined {
-    return this.#feed.revision;
+    return this.#pipeline.revision;
   }
 
   /** Why listing or watching failed the last time; undefined once anything has come since. */
@@ -153,7 +153,7 @@ export class SharedInformer<T> {
   stats(): InformerStats {
     return {
       objects: this.#indexer.size,
-      pendingKeys: this.#feed.pendingKeys,
+      pendingKeys: this.#pipeline.pendingKeys,
       relists: this.#reflector.relists,
       reconnects: this.#reflector.reconnects,
       rejected: this.#rejected,
@@ -196,7 +196,7 @@ export class SharedInformer<T> {
       queueBytes: wholeNumber("queueBytes", options.queueBytes) ?? defaultQueueBytes,
       resync: options.resync ?? true,
       clock: this.#clock,
-      isInitialListComplete: () => this.#feed.hasSynced,
+      isInitialListComplete: () => this.#pipeline.hasSynced,
       onError: (error) => this.#reports.report(error),
       onCalled: (ms) => this.#metrics.called(name, ms),
       onRemoved: (removed, ended) => {
@@ -258,12 +258,12 @@ export class SharedInformer<T> {
   }
 
   async #drain(): Promise<void> {
-    await this.#feed.drain();
+    await this.#pipeline.drain();
     await Promise.all([...this.#handlers].map((handler) => handler.drain()));
   }
 
   #removeHandlers(): void {
-    this.#feed.close();
+    this.#pipeline.close();
     for (const handler of [...this.#handlers]) this.#await(handler.remove());
   }
 
@@ -279,7 +279,7 @@ export class SharedInformer<T> {
     this.#halt();
     this.#removeHandlers();
     // Objects that nobody brings up to date any more are not to go unnoticed.
-    if (!this.#reports.tellFault(fault)) throw fault;
+    if (!this.#reports.reportFault(fault)) throw fault;
   }
 
   #onSynced(): void {
@@ -296,7 +296,7 @@ export class SharedInformer<T> {
   #setResyncTimer(): void {
     if (this.#resyncMs === undefined) return;
     this.#resyncTimer = this.#clock.setTimeout(() => {
-      this.#feed.resync();
+      this.#pipeline.resync();
       this.#setResyncTimer();
     }, this.#resyncMs);
   }

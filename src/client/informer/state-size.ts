@@ -1,5 +1,5 @@
-import { heldOverheadBytes, type WatchEvent } from "../../model/event.ts";
-import { type StoredObject, weight } from "../../model/object.ts";
+import { memoryOverheadBytes, type WatchEvent } from "../../model/event.ts";
+import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 
 /** How large the state is that has arrived, whether or not it has been taken in: the newest of each object. */
 export class StateSize {
@@ -47,5 +47,5 @@ export class StateSize {
 
 /** What an object takes in memory, in bytes. */
 export function heldBytes(object: StoredObject): number {
-  return weight(object) + heldOverheadBytes;
+  return estimatedBytes(object) + memoryOverheadBytes;
 }

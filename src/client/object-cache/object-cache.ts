@@ -7,7 +7,7 @@ import type { Client } from "../client.ts";
 import { DecodeFailure, type TypedObject } from "../values/typed-object.ts";
 import type { ValueCodec } from "../values/value-codec.ts";
 import { registerObjectCacheMetrics } from "./object-cache-metrics.ts";
-import { WatchedObject, type WatchedObjectTerms } from "./watched-object.ts";
+import { WatchedObject, type WatchedObjectOptions } from "./watched-object.ts";
 
 export interface ObjectCacheOptions<T> {
   readonly client: Pick<Client, "watch">;
@@ -54,7 +54,7 @@ export interface ObjectCacheOptions<T> {
  * What was cut off goes on by itself, after pauses that grow and are never in step. Close it before its client.
  */
 export class ObjectCache<T> {
-  readonly #terms: WatchedObjectTerms<T>;
+  readonly #options: WatchedObjectOptions<T>;
   readonly #objects = new Map<string, WatchedObject<T>>();
   /** The watches that have not ended, those of objects included that nothing refers to any more. */
   readonly #running = new Set<Promise<void>>();
@@ -72,7 +72,7 @@ export class ObjectCache<T> {
         `syncTimeoutMs is ${syncTimeoutMs}: it has to be from 0 up to ${maxTimerMs}.`,
       );
     }
-    this.#terms = {
+    this.#options = {
       client: options.client,
       resource: options.resource,
       codec: options.codec,
@@ -170,7 +170,7 @@ export class ObjectCache<T> {
   }
 
   #watch(key: string): WatchedObject<T> {
-    const object = new WatchedObject(key, this.#terms);
+    const object = new WatchedObject(key, this.#options);
     this.#objects.set(key, object);
     const { ended } = object;
     this.#running.add(ended);

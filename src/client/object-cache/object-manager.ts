@@ -41,14 +41,14 @@ export class ObjectManager<C, T> {
     const keys = new Set(referencedKeys(consumer));
     for (const key of keys) checkKey(key);
     for (const key of keys) cache.addReference(key);
-    this.#letGo(id);
+    this.#releaseReferences(id);
     this.#keys.set(id, keys);
   }
 
   /** Lets go of all that `consumer` was registered with. Harmless if it is not registered. */
   unregisterConsumer(consumer: C): void {
     const id = this.#options.consumerId(consumer);
-    this.#letGo(id);
+    this.#releaseReferences(id);
     this.#keys.delete(id);
   }
 
@@ -60,7 +60,7 @@ export class ObjectManager<C, T> {
     return this.#options.cache.get(key, options);
   }
 
-  #letGo(id: string): void {
+  #releaseReferences(id: string): void {
     for (const key of this.#keys.get(id) ?? []) this.#options.cache.deleteReference(key);
   }
 }

@@ -7,10 +7,10 @@ import type { Interruption } from "../calls/options.ts";
 import type { Client } from "../client.ts";
 import { DecodeFailure, decodeTyped, type TypedObject } from "../values/typed-object.ts";
 import type { ValueCodec } from "../values/value-codec.ts";
-import type { WatchUnit } from "../watch/batch-assembler.ts";
+import type { AtomicBatch } from "../watch/batch-assembler.ts";
 
 /** What all objects of a cache have in common. */
-export interface WatchedObjectTerms<T> {
+export interface WatchedObjectOptions<T> {
   readonly client: Pick<Client, "watch">;
   readonly resource: string;
   readonly codec: ValueCodec<T>;
@@ -31,7 +31,7 @@ const backoffBounds = { initialMs: 200, maxMs: 30_000 };
  */
 export class WatchedObject<T> {
   readonly key: string;
-  readonly #terms: WatchedObjectTerms<T>;
+  readonly #options: WatchedObjectOptions<T>;
   readonly #stopping = new AbortController();
   readonly #backoff: Backoff;
   /** How many references there are to it. */
@@ -48,10 +48,10 @@ export class WatchedObject<T> {
   /** Whoever waits for something to be known. Called once it is, or nothing will be any more. */
   readonly #waiting = new Set<() => void>();
 
-  constructor(key: string, terms: WatchedObjectTerms<T>) {
+  constructor(key: string, settings: WatchedObjectOptions<T>) {
     this.key = key;
-    this.#terms = terms;
-    this.#backoff = new Backoff(backoffBounds, terms.random);
+    this.#options = settings;
+    this.#backoff = new Backoff(backoffBounds, settings.random);
     this.ended = this.#run();
   }
 
@@ -77,7 +77,7 @@ export class WatchedObject<T> {
   }
 
   async #run(): Promise<void> {
-    const { clock } = this.#terms;
+    const { clock } = this.#options;
     const { signal } = this.#stopping;
     while (!signal.aborted) {
       try {
@@ -94,7 +94,7 @@ export class WatchedObject<T> {
 
   /** Takes in the object as it is and what becomes of it. Throws why only a new watch helps. */
   async #follow(signal: AbortSignal): Promise<void> {
-    const { client, resource } = this.#terms;
+    const { client, resource } = this.#options;
     const units = client.watch(resource, {
       scope: { key: this.key },
       sendInitialEvents: true,
@@ -102,16 +102,16 @@ export class WatchedObject<T> {
       signal,
       onInterruption: (interruption) => {
         this.#failure = interruption.error;
-        this.#terms.onInterruption(interruption, this.key);
+        this.#options.onInterruption(interruption, this.key);
       },
     });
-    for await (const unit of units) {
+    for await (const batch of units) {
       if (signal.aborted) return;
-      this.#take(unit);
+      this.#take(batch);
     }
   }
 
-  #take({ revision, events, initial }: WatchUnit): void {
+  #take({ revision, events, initial }: AtomicBatch): void {
     // Without an initial state nothing is said about what stands.
     if (this.#revision === undefined && !initial) return;
     // It says all there is, so that what it does not have is gone.
@@ -124,7 +124,7 @@ export class WatchedObject<T> {
   }
 
   #apply(event: WatchEvent): void {
-    const { codec, resource, onError } = this.#terms;
+    const { codec, resource, onError } = this.#options;
     this.#immutable = false;
     if (event.type === "DELETED") {
       this.#state = undefined;
@@ -142,7 +142,7 @@ export class WatchedObject<T> {
 
   #isImmutable(object: TypedObject<T>): boolean {
     try {
-      return this.#terms.isImmutable(object);
+      return this.#options.isImmutable(object);
     } catch (error) {
       this.#report(error);
       return false;
@@ -151,7 +151,7 @@ export class WatchedObject<T> {
 
   #report(error: unknown): void {
     if (error instanceof WatchFanoutError) this.#failure = error;
-    this.#terms.onError(error instanceof Error ? error : new Error(String(error)), this.key);
+    this.#options.onError(error instanceof Error ? error : new Error(String(error)), this.key);
   }
 
   /** Resolves once something is known, or nothing will be in time. */
@@ -168,7 +168,7 @@ export class WatchedObject<T> {
         reject(signal?.reason);
         end();
       };
-      const timer = this.#terms.clock.setTimeout(end, this.#terms.syncTimeoutMs);
+      const timer = this.#options.clock.setTimeout(end, this.#options.syncTimeoutMs);
       this.#waiting.add(end);
       signal?.addEventListener("abort", abort);
     });
@@ -179,7 +179,7 @@ export class WatchedObject<T> {
   }
 
   #notSynced(): WatchFanoutError {
-    const { resource, syncTimeoutMs } = this.#terms;
+    const { resource, syncTimeoutMs } = this.#options;
     const why = this.#failure?.message ?? "The server has not told of it yet.";
     return new WatchFanoutError(
       "NOT_READY",

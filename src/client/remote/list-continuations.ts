@@ -1,5 +1,5 @@
 import { type Clock, systemClock, type Timer } from "../../base/clock.ts";
-import { type StoredObject, weight } from "../../model/object.ts";
+import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 
 /** How many listings may go on where they stopped, and how many bytes are kept for that. */
@@ -7,13 +7,13 @@ const maxPlaces = 256;
 const maxBytes = 16 * 1024 ** 2;
 
 /** For how long a listing may go on where it stopped, in milliseconds. Stores keep their revisions about as long. */
-const keptForMs = 5 * 60_000;
+const retentionMs = 5 * 60_000;
 
 /** What a place takes in memory beside its texts and objects, in bytes. */
 const overheadBytes = 256;
 
 /** Where a listing goes on. */
-export interface Place {
+export interface Continuation {
   /** What the first page was asked for with: a token goes with the request that it is from. */
   readonly at: RevisionRequirement;
   /** What has come and was too much for the page before. */
@@ -24,20 +24,20 @@ export interface Place {
   readonly following: number | undefined;
 }
 
-interface KeptPlace {
-  readonly place: Place;
+interface CachedContinuation {
+  readonly continuation: Continuation;
   readonly bytes: number;
-  readonly keptAt: number;
+  readonly storedAt: number;
 }
 
 /**
  * Where listings go on, by name. Bounded in count, bytes and time: the oldest are dropped first, and whoever comes
  * for one that was dropped has to list from the beginning.
  */
-export class ListingPlaces {
+export class ListContinuations {
   readonly #clock: Clock;
   /** The oldest first. */
-  readonly #places = new Map<string, KeptPlace>();
+  readonly #continuations = new Map<string, CachedContinuation>();
   #bytes = 0;
   #timer: Timer | undefined;
 
@@ -45,43 +45,43 @@ export class ListingPlaces {
     this.#clock = clock;
   }
 
-  get(name: string): Place | undefined {
-    return this.#places.get(name)?.place;
+  get(name: string): Continuation | undefined {
+    return this.#continuations.get(name)?.continuation;
   }
 
-  keep(name: string, place: Place): void {
+  keep(name: string, continuation: Continuation): void {
     this.#drop(name);
-    let bytes = overheadBytes + 2 * (name.length + place.token.length);
-    for (const object of place.rest) bytes += weight(object);
-    this.#places.set(name, { place, bytes, keptAt: this.#clock.now() });
+    let bytes = overheadBytes + 2 * (name.length + continuation.token.length);
+    for (const object of continuation.rest) bytes += estimatedBytes(object);
+    this.#continuations.set(name, { continuation, bytes, storedAt: this.#clock.now() });
     this.#bytes += bytes;
-    for (const oldest of this.#places.keys()) {
-      if (this.#places.size <= maxPlaces && this.#bytes <= maxBytes) break;
+    for (const oldest of this.#continuations.keys()) {
+      if (this.#continuations.size <= maxPlaces && this.#bytes <= maxBytes) break;
       this.#drop(oldest);
     }
     this.#setTimer();
   }
 
   clear(): void {
-    this.#places.clear();
+    this.#continuations.clear();
     this.#bytes = 0;
     this.#timer?.cancel();
     this.#timer = undefined;
   }
 
   #drop(name: string): void {
-    const kept = this.#places.get(name);
+    const kept = this.#continuations.get(name);
     if (kept === undefined) return;
-    this.#places.delete(name);
+    this.#continuations.delete(name);
     this.#bytes -= kept.bytes;
   }
 
   /** One timer, for the oldest that there was when it was set. */
   #setTimer(): void {
     if (this.#timer !== undefined) return;
-    const [oldest] = this.#places.values();
+    const [oldest] = this.#continuations.values();
     if (oldest === undefined) return;
-    const dueMs = Math.max(0, oldest.keptAt + keptForMs - this.#clock.now());
+    const dueMs = Math.max(0, oldest.storedAt + retentionMs - this.#clock.now());
     this.#timer = this.#clock.setTimeout(() => {
       this.#timer = undefined;
       this.#expire();
@@ -91,8 +91,8 @@ export class ListingPlaces {
 
   #expire(): void {
     const now = this.#clock.now();
-    for (const [name, { keptAt }] of this.#places) {
-      if (now - keptAt < keptForMs) return;
+    for (const [name, { storedAt }] of this.#continuations) {
+      if (now - storedAt < retentionMs) return;
       this.#drop(name);
     }
   }

@@ -1,14 +1,14 @@
 import type { Clock } from "../../base/clock.ts";
 import { compareKeys } from "../../model/key-order.ts";
-import { type StoredObject, weight } from "../../model/object.ts";
+import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 import { predicateIdentity } from "../../model/predicate.ts";
 import type { ListRequest, ListResult, RevisionRequirement } from "../../storage/storage.ts";
 import { broken } from "../calls/decode.ts";
 import type { Page } from "../calls/results.ts";
-import { ListingPlaces, type Place } from "./list-continuations.ts";
+import { type Continuation, ListContinuations } from "./list-continuations.ts";
 
 /** Asks for one page. */
-export type AskPage = (request: {
+export type FetchPage = (request: {
   readonly prefix: string;
   readonly pageSize: number;
   readonly pageToken: string;
@@ -28,28 +28,28 @@ const maxEmptyPages = 1_000;
  * is not known, or no longer, is answered from the beginning on, of which what comes before is dropped.
  */
 export class RemoteLister {
-  readonly #ask: AskPage;
-  readonly #places: ListingPlaces;
+  readonly #ask: FetchPage;
+  readonly #continuations: ListContinuations;
 
-  constructor(ask: AskPage, clock?: Clock) {
+  constructor(ask: FetchPage, clock?: Clock) {
     this.#ask = ask;
-    this.#places = new ListingPlaces(clock);
+    this.#continuations = new ListContinuations(clock);
   }
 
   /** Drops what is kept for listings that go on. */
   close(): void {
-    this.#places.clear();
+    this.#continuations.clear();
   }
 
   async list(request: ListRequest): Promise<ListResult> {
     const { prefix, startAfter, limit, maxBytes = 0, at, predicate, signal } = request;
-    const known = this.#placeOf(request);
+    const known = this.#continuationOf(request);
     const skipTo = known === undefined ? startAfter : undefined;
     const first = known?.at ?? at;
     const items: StoredObject[] = [];
     let bytes = 0;
     let revision = at.match === "EXACT" ? at.revision : 0;
-    let { rest, token, following }: Omit<Place, "at"> = known ?? unread;
+    let { rest, token, following }: Omit<Continuation, "at"> = known ?? unread;
     let isBegun = known !== undefined;
     const order = new PageOrder(
       rest.at(-1)?.key ?? (known === undefined ? "" : (startAfter ?? "")),
@@ -61,10 +61,11 @@ export class RemoteLister {
         if (skipTo !== undefined && compareKeys(object.key, skipTo) <= 0) continue;
         if (predicate !== undefined && !predicate(object)) continue;
         const isFull = limit > 0 && items.length >= limit;
-        const isTooMuch = maxBytes > 0 && items.length > 0 && bytes + weight(object) > maxBytes;
+        const isTooMuch =
+          maxBytes > 0 && items.length > 0 && bytes + estimatedBytes(object) > maxBytes;
         if (isFull || isTooMuch) break;
         items.push(object);
-        bytes += weight(object);
+        bytes += estimatedBytes(object);
       }
       rest = rest.slice(taken);
       const isDone = isBegun && token === "";
@@ -82,17 +83,17 @@ export class RemoteLister {
     const next = isLast ? undefined : items.at(-1)?.key;
     if (next !== undefined) {
       const place = { at: first, rest, token, following };
-      this.#places.keep(placeName({ ...request, startAfter: next }, revision), place);
+      this.#continuations.keep(continuationName({ ...request, startAfter: next }, revision), place);
     }
     const remaining =
       following === undefined || predicate !== undefined ? undefined : following + rest.length;
     return { revision, items, next, remaining };
   }
 
-  #placeOf(request: ListRequest): Place | undefined {
+  #continuationOf(request: ListRequest): Continuation | undefined {
     const { startAfter, at } = request;
     if (startAfter === undefined || at.match !== "EXACT") return undefined;
-    return this.#places.get(placeName(request, at.revision));
+    return this.#continuations.get(continuationName(request, at.revision));
   }
 }
 
@@ -129,6 +130,9 @@ class PageOrder {
 const unread = { rest: [], token: "", following: undefined } as const;
 
 /** What a predicate has passed over is not kept: only who asks with the same one can go on there. */
-function placeName({ prefix, startAfter, predicate }: ListRequest, revision: number): string {
+function continuationName(
+  { prefix, startAfter, predicate }: ListRequest,
+  revision: number,
+): string {
   return JSON.stringify([revision, prefix, startAfter, predicateIdentity(predicate)]);
 }

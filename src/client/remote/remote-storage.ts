@@ -20,9 +20,9 @@ import type { Endpoint } from "../calls/endpoints.ts";
 import type { PageOptions, SelectorOptions, WatchOptions } from "../calls/options.ts";
 import type { Page } from "../calls/results.ts";
 import type { Client } from "../client.ts";
-import type { WatchUnit } from "../watch/batch-assembler.ts";
+import type { AtomicBatch } from "../watch/batch-assembler.ts";
 import { HistoryAlias } from "./history-alias.ts";
-import { type AskPage, RemoteLister } from "./remote-lister.ts";
+import { type FetchPage, RemoteLister } from "./remote-lister.ts";
 import { RemoteWatch } from "./remote-watch.ts";
 
 export interface RemoteStorageOptions extends SelectorOptions {
@@ -71,7 +71,7 @@ export class RemoteStorage implements Storage {
     this.#resource = resource;
     this.#selectors = { labelSelector, fieldSelector };
     this.#delivery = options.delivery ?? "EVERY_EVENT";
-    const ask: AskPage = (page) => this.#page({ ...page, ...this.#selectors });
+    const ask: FetchPage = (page) => this.#page({ ...page, ...this.#selectors });
     this.#lister = new RemoteLister(ask, options.clock);
   }
 
@@ -98,13 +98,13 @@ export class RemoteStorage implements Storage {
     const { scope, afterRevision, withPrevious, predicate } = request;
     const watch = new RemoteWatch({
       open: (signal, onOpened) =>
-        this.#units({
+        this.#batches({
           ...{ scope, afterRevision, signal, onOpened },
           includePrevious: withPrevious,
         }),
       predicate,
-      folds: this.#delivery === "LATEST_STATE",
-      askProgress: (server) => this.#askProgress(server),
+      coalesces: this.#delivery === "LATEST_STATE",
+      requestServerProgress: (server) => this.#requestServerProgress(server),
       onEnd: (ended) => this.#watches.delete(ended),
     });
     this.#watches.add(watch);
@@ -207,7 +207,7 @@ export class RemoteStorage implements Storage {
   }
 
   /** The units of one stream. */
-  async *#units(options: WatchOptions): AsyncGenerator<WatchUnit, void, void> {
+  async *#batches(options: WatchOptions): AsyncGenerator<AtomicBatch, void, void> {
     try {
       const units = this.#client.watch(this.#resource, {
         ...options,
@@ -217,9 +217,9 @@ export class RemoteStorage implements Storage {
         eagerBookmarks: true,
         resume: false,
       });
-      for await (const unit of units) {
-        this.#history.heard(unit.historyId);
-        yield unit;
+      for await (const batch of units) {
+        this.#history.heard(batch.historyId);
+        yield batch;
       }
     } catch (error) {
       throw this.#history.named(error);
@@ -261,7 +261,7 @@ export class RemoteStorage implements Storage {
    * Has a server find out how far the source is, which it then tells its streams, and tells those that are
    * there already. One question at a time: an answer counts only for who asked before it was put.
    */
-  #askProgress(server: Endpoint): void {
+  #requestServerProgress(server: Endpoint): void {
     const asking = this.#asking.get(server);
     if (asking !== undefined) {
       asking.again = true;
@@ -282,7 +282,7 @@ export class RemoteStorage implements Storage {
       .finally(() => {
         this.#asking.delete(server);
         const isWatched = [...this.#watches].some((watch) => watch.server === server);
-        if (question.again && isWatched) this.#askProgress(server);
+        if (question.again && isWatched) this.#requestServerProgress(server);
       });
   }
 }

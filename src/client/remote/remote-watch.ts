@@ -5,7 +5,7 @@ import { transition } from "../../model/predicate.ts";
 import { BatchQueue } from "../../storage/batch-queue.ts";
 import type { WatchStream } from "../../storage/storage.ts";
 import type { Endpoint } from "../calls/endpoints.ts";
-import type { WatchUnit } from "../watch/batch-assembler.ts";
+import type { AtomicBatch } from "../watch/batch-assembler.ts";
 
 /** How a watch of a RemoteStorage comes to its units, and what it makes of them. */
 export interface RemoteWatchSource {
@@ -13,12 +13,12 @@ export interface RemoteWatchSource {
   readonly open: (
     signal: AbortSignal,
     onOpened: (server: Endpoint) => void,
-  ) => AsyncIterable<WatchUnit>;
+  ) => AsyncIterable<AtomicBatch>;
   readonly predicate: Predicate | undefined;
   /** Whether units leave out what was between, so that nobody may stop within one. */
-  readonly folds: boolean;
+  readonly coalesces: boolean;
   /** Called once it is known which server the stream is on, if progress was asked for before. */
-  readonly askProgress: (server: Endpoint) => void;
+  readonly requestServerProgress: (server: Endpoint) => void;
   /** Called once, when the stream has ended. */
   readonly onEnd: (watch: RemoteWatch) => void;
 }
@@ -89,7 +89,7 @@ export class RemoteWatch implements WatchStream {
   /** Asks for progress where its server is known; otherwise as soon as it is. */
   requestProgress(): void {
     if (this.#server === undefined) this.#isProgressWanted = true;
-    else this.#source.askProgress(this.#server);
+    else this.#source.requestServerProgress(this.#server);
   }
 
   /**
@@ -104,9 +104,9 @@ export class RemoteWatch implements WatchStream {
   async #pump(): Promise<void> {
     const { signal } = this.#stopping;
     try {
-      for await (const unit of this.#source.open(signal, (server) => this.#opened(server))) {
+      for await (const batch of this.#source.open(signal, (server) => this.#opened(server))) {
         if (this.#end !== undefined) return;
-        this.#take(unit);
+        this.#take(batch);
         if (this.#queue.isFull) await this.#drained();
       }
     } catch (error) {
@@ -116,13 +116,13 @@ export class RemoteWatch implements WatchStream {
 
   #opened(server: Endpoint): void {
     this.#server = server;
-    if (this.#isProgressWanted) this.#source.askProgress(server);
+    if (this.#isProgressWanted) this.#source.requestServerProgress(server);
   }
 
-  #take({ revision, events, initial }: WatchUnit): void {
+  #take({ revision, events, initial }: AtomicBatch): void {
     this.#position = revision;
     this.#push(
-      new WatchBatch(revision, this.#picked(events), initial, initial || this.#source.folds),
+      new WatchBatch(revision, this.#picked(events), initial, initial || this.#source.coalesces),
     );
   }
 

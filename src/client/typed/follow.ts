@@ -2,7 +2,7 @@ import { Backoff } from "../../base/backoff.ts";
 import { type Clock, pause } from "../../base/clock.ts";
 import type { Interruption, WatchOptions } from "../calls/options.ts";
 import type { TypedBatch, TypedObject } from "../values/typed-object.ts";
-import { mustBeginAnew } from "../watch/requires-relist.ts";
+import { requiresRelist } from "../watch/requires-relist.ts";
 
 export interface FollowOptions {
   /** Aborting it ends the iteration. */
@@ -47,7 +47,7 @@ export async function* follow<T>(
       }
       return;
     } catch (error) {
-      if (!mustBeginAnew(error)) throw error;
+      if (!requiresRelist(error)) throw error;
       const delayMs = backoff.next();
       onInterruption?.({ error, delayMs, resumeRevision: undefined });
       await pause(site.clock, delayMs, signal);

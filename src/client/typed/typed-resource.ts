@@ -15,7 +15,7 @@ import { RemoteStorage, type RemoteStorageOptions } from "../remote/remote-stora
 import type { TypedBatch, TypedEvent } from "../values/typed-object.ts";
 import { DecodeFailure, decodeTyped, type TypedObject, typed } from "../values/typed-object.ts";
 import type { ValueCodec } from "../values/value-codec.ts";
-import type { WatchUnit } from "../watch/batch-assembler.ts";
+import type { AtomicBatch } from "../watch/batch-assembler.ts";
 import { type FollowOptions, follow } from "./follow.ts";
 import { type Change, type UpdateOptions, update } from "./update.ts";
 
@@ -111,11 +111,11 @@ export class TypedResource<T> {
 
   /**
    * Changes in whole batches, for ever: a stream that breaks is opened again where the last batch ended.
-   * Finishes when the signal is aborted, throws when only listing anew helps (see `mustBeginAnew`; an informer and
+   * Finishes when the signal is aborted, throws when only listing anew helps (see `requiresRelist`; an informer and
    * `follow` do so by themselves) or the request is wrong or not allowed.
    */
   async *watch(options: WatchOptions = {}): AsyncGenerator<TypedBatch<T>, void, void> {
-    for await (const unit of this.#client.watch(this.name, options)) yield this.#batch(unit);
+    for await (const batch of this.#client.watch(this.name, options)) yield this.#batch(batch);
   }
 
   /**
@@ -131,7 +131,7 @@ export class TypedResource<T> {
     key: string,
     options: FollowOptions = {},
   ): AsyncGenerator<TypedObject<T> | undefined, void, void> {
-    const watch = (terms: WatchOptions) => this.watch(terms);
+    const watch = (settings: WatchOptions) => this.watch(settings);
     return follow({ watch, clock: this.#clock, random: this.#random }, key, options);
   }
 
@@ -179,7 +179,7 @@ export class TypedResource<T> {
     });
   }
 
-  #batch({ revision, events, initial, historyId }: WatchUnit): TypedBatch<T> {
+  #batch({ revision, events, initial, historyId }: AtomicBatch): TypedBatch<T> {
     const undecodable: DecodeFailure[] = [];
     const decoded: TypedEvent<T>[] = [];
     for (const event of events) {

@@ -1,11 +1,11 @@
 import { invalidRequest } from "../../base/errors.ts";
-import { heldOverheadBytes, type WatchEvent } from "../../model/event.ts";
+import { memoryOverheadBytes, type WatchEvent } from "../../model/event.ts";
 import { Slabs, smallestSlab } from "../../model/slabs.ts";
 import type { WatchResponse__Output as WireResponse } from "../../wire/generated/watchfanout/v1/WatchResponse.ts";
 import { decodeEvent, decodeRevision } from "../calls/decode.ts";
 
 /** Changes that belong together, whole, and the resume point that they lead to. */
-export interface WatchUnit {
+export interface AtomicBatch {
   /** Everything the watch asks for, up to and including this revision, has been delivered. */
   readonly revision: number;
   /** In the order of their revisions; the initial state in key order. Empty in a bookmark. */
@@ -21,8 +21,8 @@ export interface WatchUnit {
  * unit open: its events are held back until one with a revision closes it. A stream that ends first
  * takes the open unit with it, so one assembler serves one stream.
  */
-export class UnitAssembler {
-  readonly #maxUnitBytes: number;
+export class BatchAssembler {
+  readonly #maxBatchBytes: number;
   readonly #slabs = new Slabs(smallestSlab);
   #open: WatchEvent[] = [];
   #openBytes = 0;
@@ -30,8 +30,8 @@ export class UnitAssembler {
   #historyId: string;
 
   /** `historyId` is the one that is known so far, for streams that do not name theirs. */
-  constructor(maxUnitBytes: number, historyId: string) {
-    this.#maxUnitBytes = maxUnitBytes;
+  constructor(maxBatchBytes: number, historyId: string) {
+    this.#maxBatchBytes = maxBatchBytes;
     this.#historyId = historyId;
   }
 
@@ -41,7 +41,7 @@ export class UnitAssembler {
   }
 
   /** The unit that this response closes, if it closes one. Throws INVALID_REQUEST of one that is too large. */
-  add(response: WireResponse): WatchUnit | undefined {
+  add(response: WireResponse): AtomicBatch | undefined {
     if (response.history_id !== "") this.#historyId = response.history_id;
     for (const wire of response.events) this.#hold(decodeEvent(wire, this.#slabs));
     this.#isOpen = response.revision === undefined;
@@ -59,11 +59,11 @@ export class UnitAssembler {
 
   #hold(event: WatchEvent): void {
     this.#open.push(event);
-    this.#openBytes += event.weight + heldOverheadBytes;
-    if (this.#openBytes <= this.#maxUnitBytes) return;
+    this.#openBytes += event.estimatedBytes + memoryOverheadBytes;
+    if (this.#openBytes <= this.#maxBatchBytes) return;
     throw invalidRequest(
-      "maxUnitBytes",
-      `What belongs together here takes more than ${this.#maxUnitBytes} bytes, more than this client holds back for one unit. Watch a prefix of it, or raise maxUnitBytes.`,
+      "maxBatchBytes",
+      `What belongs together here takes more than ${this.#maxBatchBytes} bytes, more than this client holds back for one unit. Watch a prefix of it, or raise maxBatchBytes.`,
     );
   }
 }

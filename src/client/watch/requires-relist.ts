@@ -8,6 +8,6 @@ const gone: readonly Reason[] = ["REVISION_TOO_OLD", "HISTORY_CHANGED", "HISTORY
  * can: `sendInitialEvents` without a revision and a history, or a new listing. Everything else that a watch throws
  * would end a new one too.
  */
-export function mustBeginAnew(error: unknown): error is WatchFanoutError {
+export function requiresRelist(error: unknown): error is WatchFanoutError {
   return error instanceof WatchFanoutError && gone.includes(error.reason);
 }

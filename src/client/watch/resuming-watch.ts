@@ -2,9 +2,9 @@ import { Backoff } from "../../base/backoff.ts";
 import { type Clock, pause, type Timer } from "../../base/clock.ts";
 import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output as WireResponse } from "../../wire/generated/watchfanout/v1/WatchResponse.ts";
-import { CallFailure, unitStalled } from "../calls/call-failure.ts";
+import { batchStalled, CallFailure } from "../calls/call-failure.ts";
 import type { Interruption } from "../calls/options.ts";
-import { UnitAssembler, type WatchUnit } from "./batch-assembler.ts";
+import { type AtomicBatch, BatchAssembler } from "./batch-assembler.ts";
 
 export interface ResumingWatchOptions {
   readonly clock: Clock;
@@ -16,7 +16,7 @@ export interface ResumingWatchOptions {
   /** Whether another stream follows on one that breaks. Default true. */
   readonly resume?: boolean | undefined;
   /** How many bytes of one unit are held back at the most until it is whole. */
-  readonly maxUnitBytes: number;
+  readonly maxBatchBytes: number;
   readonly onOpened?: (() => void) | undefined;
   readonly onInterruption?: ((interruption: Interruption) => void) | undefined;
 }
@@ -27,7 +27,7 @@ export type OpenStream = (request: WireRequest, signal: AbortSignal) => AsyncIte
 const backoffBounds = { initialMs: 200, maxMs: 30_000 };
 
 /** How long a server may say nothing while a unit is open, in milliseconds: what has come of it is held meanwhile. */
-const unitSilenceMs = 60_000;
+const batchSilenceMs = 60_000;
 
 /**
  * A watch as one endless sequence of whole units, over as many streams as it takes: each new stream
@@ -40,11 +40,11 @@ export async function* resumingWatch(
   open: OpenStream,
   request: WireRequest,
   options: ResumingWatchOptions,
-): AsyncGenerator<WatchUnit, void, void> {
+): AsyncGenerator<AtomicBatch, void, void> {
   const { clock, signal, closing, resume = true, onInterruption } = options;
   const backoff = new Backoff(backoffBounds, options.random);
   let next = request;
-  let last: WatchUnit | undefined;
+  let last: AtomicBatch | undefined;
   const aborted = (): boolean => signal?.aborted === true;
   while (!aborted()) {
     const stream = new AbortController();
@@ -57,8 +57,8 @@ export async function* resumingWatch(
     };
     for (const end of [signal, closing]) end?.addEventListener("abort", stop);
     try {
-      const units = new UnitAssembler(
-        options.maxUnitBytes,
+      const units = new BatchAssembler(
+        options.maxBatchBytes,
         last?.historyId ?? request.history_id ?? "",
       );
       let opened = false;
@@ -66,17 +66,17 @@ export async function* resumingWatch(
         if (!opened) options.onOpened?.();
         opened = true;
         silence?.cancel();
-        const unit = units.add(response);
+        const batch = units.add(response);
         // A watch that has nothing to say may be silent; one that is amidst something may not.
-        if (units.isOpen) silence = clock.setTimeout(stall, unitSilenceMs);
-        if (unit === undefined) continue;
-        if (last === undefined || unit.revision > last.revision) backoff.reset();
-        last = unit;
-        next = resumeAfter(request, unit);
-        yield unit;
+        if (units.isOpen) silence = clock.setTimeout(stall, batchSilenceMs);
+        if (batch === undefined) continue;
+        if (last === undefined || batch.revision > last.revision) backoff.reset();
+        last = batch;
+        next = resumeAfter(request, batch);
+        yield batch;
         if (aborted()) return;
       }
-      if (isStalled) throw unitStalled(unitSilenceMs);
+      if (isStalled) throw batchStalled(batchSilenceMs);
       if (closing?.aborted !== true) return;
     } catch (error) {
       if (!(error instanceof CallFailure)) throw error;
@@ -93,12 +93,12 @@ export async function* resumingWatch(
   }
 }
 
-/** The request that continues where `unit` ended. */
-function resumeAfter(request: WireRequest, unit: WatchUnit): WireRequest {
+/** The request that continues where `batch` ended. */
+function resumeAfter(request: WireRequest, batch: AtomicBatch): WireRequest {
   return {
     ...request,
     send_initial_events: false,
-    after_revision: unit.revision,
-    history_id: unit.historyId,
+    after_revision: batch.revision,
+    history_id: batch.historyId,
   };
 }

@@ -8,7 +8,7 @@ export interface Room {
 }
 
 /** How much of the past to ask for next. */
-export interface PieceSize {
+export interface ChunkSize {
   /** How many watches together. */
   readonly watches: number;
   /** How many revisions each of them is for. */
@@ -26,18 +26,18 @@ const maxWatches = 16;
  */
 const watchRevisions = 950;
 /** How many events one piece is meant to have at most, and how many bytes of them, by weight. */
-const pieceEvents = 16_000;
-const pieceBytes = 16 * 1024 * 1024;
+const chunkEvents = 16_000;
+const chunkBytes = 16 * 1024 * 1024;
 /** The first piece is small, as nobody knows how much a revision has written. */
 const firstRevisions = 200;
 /** How many times as many revisions a piece may have as the one before. */
 const growth = 4;
 
 /** More than this, by weight, is not held of one piece. */
-export const maxPieceBytes = 2 * pieceBytes;
+export const maxChunkBytes = 2 * chunkBytes;
 
 /** Finds out, piece by piece, how many revisions of the past to ask for at once. */
-export class PieceSizing {
+export class ChunkSizing {
   #revisions = firstRevisions / growth;
   /** For each revision of the store, as the last piece had them: revisions with events, events, bytes. */
   #own = 1;
@@ -45,11 +45,11 @@ export class PieceSizing {
   #bytes = 0;
 
   /** For what is left to read, of which there is still this much room. */
-  next(left: number, room: Room): PieceSize {
-    const bytes = Math.min(pieceBytes, room.bytes);
+  next(left: number, room: Room): ChunkSize {
+    const bytes = Math.min(chunkBytes, room.bytes);
     // What etcd sends for one watch in any case is not read in parts.
-    const most = atLeastOne(Math.min(watchRevisions / this.#own, maxPieceBytes / this.#bytes));
-    const events = Math.max(most, Math.min(pieceEvents, room.events) / this.#events);
+    const most = atLeastOne(Math.min(watchRevisions / this.#own, maxChunkBytes / this.#bytes));
+    const events = Math.max(most, Math.min(chunkEvents, room.events) / this.#events);
     const all = atLeastOne(
       Math.min(left, this.#revisions * growth, events, Math.max(most, bytes / this.#bytes)),
     );
@@ -73,7 +73,7 @@ export class PieceSizing {
   }
 
   /** Not even its newest part came whole, as it was too large. Returns whether a smaller one can be asked for. */
-  tooLarge({ watches, revisions }: PieceSize): boolean {
+  tooLarge({ watches, revisions }: ChunkSize): boolean {
     if (watches === 1 && revisions === 1) return false;
     this.#revisions = atLeastOne(revisions / 16) / growth;
     return true;

@@ -54,7 +54,7 @@ export function readPast(
 }
 
 /** One watch's part of a read. */
-class Stretch {
+class Segment {
   readonly after: number;
   readonly upTo: number;
   readonly stream: WatchStream;
@@ -75,7 +75,7 @@ class PastReader {
   readonly #maxBytes: number;
   readonly #begun: number;
   /** The oldest first. Those that are given up are taken away from the front. */
-  readonly #stretches: Stretch[];
+  readonly #segments: Segment[];
   readonly #finished = Promise.withResolvers<PastRead>();
   #firstMs: number | undefined;
   #failure: WatchFanoutError | undefined;
@@ -88,10 +88,10 @@ class PastReader {
     this.#maxBytes = maxBytes;
     this.#begun = source.clock.now();
     const { storage, scope } = source;
-    this.#stretches = starts.map((after, i) => {
+    this.#segments = starts.map((after, i) => {
       const end = starts[i + 1] ?? upTo;
       const request = { scope, afterRevision: after, upTo: end, withPrevious: true };
-      return new Stretch(after, end, storage.watch(request));
+      return new Segment(after, end, storage.watch(request));
     });
   }
 
@@ -102,9 +102,9 @@ class PastReader {
     this.#timer = this.#source.clock.setTimeout(() => {
       this.#finish(upstreamUnavailable("The store did not tell past events in time."));
     }, readTimeoutMs);
-    for (const stretch of [...this.#stretches]) {
-      stretch.stream.onReadable(() => this.#take(stretch));
-      this.#take(stretch);
+    for (const segment of [...this.#segments]) {
+      segment.stream.onReadable(() => this.#take(segment));
+      this.#take(segment);
     }
     // Where nothing was written there are no events to tell how far a watch has come.
     if (!this.#isOver) this.#source.storage.requestProgress();
@@ -115,42 +115,42 @@ class PastReader {
     }
   }
 
-  #take(stretch: Stretch): void {
-    if (this.#isOver || stretch.isWhole || !this.#stretches.includes(stretch)) return;
-    const { stream, upTo } = stretch;
+  #take(segment: Segment): void {
+    if (this.#isOver || segment.isWhole || !this.#segments.includes(segment)) return;
+    const { stream, upTo } = segment;
     for (let batch = stream.read(); batch !== undefined; batch = stream.read()) {
       this.#firstMs ??= this.#source.clock.now() - this.#begun;
       for (const event of batch.events) {
         if (event.revision > upTo) break;
-        stretch.events.push(event);
-        stretch.bytes += event.weight;
-        this.#bytes += event.weight;
+        segment.events.push(event);
+        segment.bytes += event.estimatedBytes;
+        this.#bytes += event.estimatedBytes;
       }
       if (batch.revision !== undefined && batch.revision >= upTo) {
-        stretch.isWhole = true;
+        segment.isWhole = true;
         stream.close();
         break;
       }
       if (this.#bytes > this.#maxBytes) this.#giveUpOldest();
-      if (this.#isOver || this.#stretches[0] === undefined) break;
+      if (this.#isOver || this.#segments[0] === undefined) break;
     }
-    if (!stretch.isWhole && stream.ended !== undefined) this.#failed(stretch, stream.ended);
-    if (this.#stretches.every(({ isWhole }) => isWhole)) this.#finish(this.#failure);
+    if (!segment.isWhole && stream.ended !== undefined) this.#failed(segment, stream.ended);
+    if (this.#segments.every(({ isWhole }) => isWhole)) this.#finish(this.#failure);
   }
 
   /** What is older than a part that does not come is of no use. */
-  #failed(stretch: Stretch, end: Error | null): void {
-    const at = this.#stretches.indexOf(stretch);
+  #failed(segment: Segment, end: Error | null): void {
+    const at = this.#segments.indexOf(segment);
     if (at < 0) return;
     this.#failure =
       end instanceof WatchFanoutError
         ? end
         : upstreamUnavailable("The storage closed a watch of past events.", end ?? undefined);
-    for (const { stream } of this.#stretches.splice(0, at + 1)) stream.close();
+    for (const { stream } of this.#segments.splice(0, at + 1)) stream.close();
   }
 
   #giveUpOldest(): void {
-    const oldest = this.#stretches.shift();
+    const oldest = this.#segments.shift();
     if (oldest === undefined) return;
     oldest.stream.close();
     this.#bytes -= oldest.bytes;
@@ -170,22 +170,22 @@ class PastReader {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#timer?.cancel();
-    for (const { stream } of this.#stretches) stream.close();
+    for (const { stream } of this.#segments) stream.close();
     settle();
   }
 
   /** The newest parts that came whole, in one. */
   #whole(): PastEvents | undefined {
-    const first = this.#stretches.findLastIndex(({ isWhole }) => !isWhole) + 1;
-    const parts = this.#stretches.slice(first);
-    const [oldest] = parts;
-    const newest = parts.at(-1);
+    const first = this.#segments.findLastIndex(({ isWhole }) => !isWhole) + 1;
+    const deps = this.#segments.slice(first);
+    const [oldest] = deps;
+    const newest = deps.at(-1);
     if (oldest === undefined || newest === undefined) return undefined;
     return {
       after: oldest.after,
       upTo: newest.upTo,
-      events: parts.flatMap(({ events }) => events),
-      bytes: parts.reduce((sum, { bytes }) => sum + bytes, 0),
+      events: deps.flatMap(({ events }) => events),
+      bytes: deps.reduce((sum, { bytes }) => sum + bytes, 0),
     };
   }
 }

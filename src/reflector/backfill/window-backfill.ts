@@ -2,8 +2,8 @@ import { Backoff, defaultBackoffBounds } from "../../base/backoff.ts";
 import { type Clock, pause } from "../../base/clock.ts";
 import { hasReason, WatchFanoutError } from "../../base/errors.ts";
 import type { Scope, Storage } from "../../storage/storage.ts";
-import type { FillTurns } from "./backfill-queue.ts";
-import { maxPieceBytes, type PieceSize, PieceSizing, type Room } from "./chunk-sizing.ts";
+import type { BackfillQueue } from "./backfill-queue.ts";
+import { type ChunkSize, ChunkSizing, maxChunkBytes, type Room } from "./chunk-sizing.ts";
 import { type PastEvents, readPast } from "./past-events.ts";
 
 /**
@@ -14,15 +14,15 @@ import { type PastEvents, readPast } from "./past-events.ts";
  * - `compacted`: the store has nothing older;
  * - `costly`: what is older would cost the store too much;
  * - `failed`: the store failed several times in a row;
- * - `contradicted`: what the store told does not fit what is known;
+ * - `conflicting`: what the store told does not fit what is known;
  * - `stopped`: it was stopped.
  */
-export const windowFillStates = [
+export const backfillStates = [
   ...(["filling", "complete", "full", "compacted"] as const),
-  ...(["costly", "failed", "contradicted", "stopped"] as const),
+  ...(["costly", "failed", "conflicting", "stopped"] as const),
 ] as const;
 
-export type WindowFillState = (typeof windowFillStates)[number];
+export type BackfillState = (typeof backfillStates)[number];
 
 /** What a target has taken of what was handed over. */
 export interface Prepended {
@@ -35,7 +35,7 @@ export interface Prepended {
 }
 
 /** What a fill writes into. */
-export interface WindowFillTarget {
+export interface BackfillTarget {
   /** What there is room for still. */
   readonly room: Room;
   /**
@@ -45,20 +45,20 @@ export interface WindowFillTarget {
   prepend(past: PastEvents, signal: AbortSignal): Promise<Prepended | undefined>;
 }
 
-export interface WindowFillOptions {
+export interface BackfillOptions {
   readonly storage: Storage;
   readonly scope: Scope;
-  readonly target: WindowFillTarget;
+  readonly target: BackfillTarget;
   readonly clock: Clock;
   readonly random: () => number;
   /** Shared by those who fill from the same store. */
-  readonly turns: FillTurns;
+  readonly queue: BackfillQueue;
   /** Rejects if the store's history is not, or may not be, the one that is filled from. */
   readonly confirmHistory: (signal: AbortSignal) => Promise<void>;
   /** Everything after this revision is in the target. */
-  readonly from: number;
+  readonly endRevision: number;
   /** How far back to go: everything after this revision is wanted, if it is to be had. */
-  readonly reach: number;
+  readonly startRevision: number;
 }
 
 /** How often etcd makes a pass for watches that are to be caught up, in milliseconds: one may wait as long. */
@@ -89,39 +89,39 @@ const maxFailures = 5;
  * The further back a piece is, the more it costs etcd, which reads from there to the current revision at each
  * pass and holds its store meanwhile. So the fill ends where a piece costs too much.
  */
-export class WindowFill {
-  readonly #options: WindowFillOptions;
-  readonly #sizing = new PieceSizing();
+export class WindowBackfill {
+  readonly #options: BackfillOptions;
+  readonly #sizing = new ChunkSizing();
   readonly #backoff: Backoff;
   readonly #stopping = new AbortController();
-  #state: WindowFillState = "filling";
-  #filledTo: number;
-  #reach: number;
+  #state: BackfillState = "filling";
+  #backfilledTo: number;
+  #startRevision: number;
   #isCompacted = false;
   #events = 0;
   #failures = 0;
   #costly = 0;
   #failure: WatchFanoutError | undefined;
 
-  constructor(options: WindowFillOptions) {
+  constructor(options: BackfillOptions) {
     this.#options = options;
     this.#backoff = new Backoff(defaultBackoffBounds, options.random);
-    this.#filledTo = options.from;
-    this.#reach = Math.min(options.reach, options.from);
+    this.#backfilledTo = options.endRevision;
+    this.#startRevision = Math.min(options.startRevision, options.endRevision);
   }
 
-  get state(): WindowFillState {
+  get state(): BackfillState {
     return this.#state;
   }
 
   /** Everything after this revision is in the target. */
-  get filledTo(): number {
-    return this.#filledTo;
+  get backfilledTo(): number {
+    return this.#backfilledTo;
   }
 
   /** Nothing before this revision is going to be asked for. */
-  get reach(): number {
-    return this.#reach;
+  get startRevision(): number {
+    return this.#startRevision;
   }
 
   /** How many events have been handed over. */
@@ -138,12 +138,12 @@ export class WindowFill {
   async run(onProgress: () => void): Promise<void> {
     const { signal } = this.#stopping;
     while (this.#state === "filling") {
-      if (this.#filledTo <= this.#reach) {
+      if (this.#backfilledTo <= this.#startRevision) {
         this.#end(this.#isCompacted ? "compacted" : "complete");
         break;
       }
       try {
-        await this.#options.turns.take(() => this.#next(signal, onProgress));
+        await this.#options.queue.run(() => this.#next(signal, onProgress));
         if (this.#failures > 0) await pause(this.#options.clock, this.#backoff.next(), signal);
       } catch (error) {
         if (!signal.aborted) throw error;
@@ -162,14 +162,14 @@ export class WindowFill {
     signal.throwIfAborted();
     const { room } = target;
     if (room.events <= 0 || room.bytes <= 0) return this.#end("full");
-    const size = this.#sizing.next(this.#filledTo - this.#reach, room);
+    const size = this.#sizing.next(this.#backfilledTo - this.#startRevision, room);
     const roundTripMs = await this.#roundTripMs(signal);
     const begun = clock.now();
     const { past, failure, firstMs } = await readPast(
       this.#options,
-      startsOf(size, this.#filledTo, this.#reach),
-      this.#filledTo,
-      maxPieceBytes,
+      startsOf(size, this.#backfilledTo, this.#startRevision),
+      this.#backfilledTo,
+      maxChunkBytes,
       signal,
     );
     const tookMs = clock.now() - begun;
@@ -203,11 +203,11 @@ export class WindowFill {
 
   /** What follows from how a piece came, or did not. */
   #judge(
-    size: PieceSize,
+    size: ChunkSize,
     past: PastEvents | undefined,
     failure: WatchFanoutError | undefined,
   ): void {
-    const filledTo = past?.after ?? this.#filledTo;
+    const backfilledTo = past?.after ?? this.#backfilledTo;
     // More than is held of a piece, or more than the storage holds of one answer.
     const isTooLarge = failure === undefined || failure.reason === "HISTORY_LOST";
     if (isTooLarge) {
@@ -218,7 +218,8 @@ export class WindowFill {
       const oldest = Number(failure.metadata["oldest_revision"] ?? Number.NaN);
       this.#isCompacted = true;
       // What is not known to be kept is not asked for again.
-      this.#reach = oldest > this.#reach ? Math.min(oldest, filledTo) : filledTo;
+      this.#startRevision =
+        oldest > this.#startRevision ? Math.min(oldest, backfilledTo) : backfilledTo;
       return;
     }
     if (past === undefined) this.#failed(failure);
@@ -241,23 +242,23 @@ export class WindowFill {
     }
     const prepended = await target.prepend(past, signal);
     signal.throwIfAborted();
-    if (prepended === undefined) return this.#end("contradicted");
+    if (prepended === undefined) return this.#end("conflicting");
     this.#sizing.record(past);
     this.#failures = 0;
     this.#failure = undefined;
     this.#backoff.reset();
-    this.#filledTo = prepended.after;
+    this.#backfilledTo = prepended.after;
     this.#events += prepended.events;
     if (prepended.isFull) this.#end("full");
   }
 
-  #end(state: WindowFillState): void {
+  #end(state: BackfillState): void {
     if (this.#state === "filling") this.#state = state;
   }
 }
 
 /** Where the watches of a piece begin that ends at `upTo`, in ascending order. */
-function startsOf({ watches, revisions }: PieceSize, upTo: number, reach: number): number[] {
+function startsOf({ watches, revisions }: ChunkSize, upTo: number, reach: number): number[] {
   const starts: number[] = [];
   for (let after = upTo; starts.length < watches && after > reach; ) {
     after = Math.max(reach, after - revisions);

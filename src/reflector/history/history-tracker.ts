@@ -4,16 +4,16 @@ import type { WatchBatch } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type { Scope, Storage } from "../../storage/storage.ts";
 import { RecentChanges } from "./recent-changes.ts";
-import { LastChange } from "./store-fingerprint.ts";
+import { StoreFingerprint } from "./store-fingerprint.ts";
 
 /** How often to ask whether others have found another history meanwhile, in milliseconds. */
 const askAgainMs = 2_000;
 
 /** The history of a storage that a Reflector follows, and how it is told from another one. */
-export class FollowedHistory {
+export class HistoryTracker {
   readonly #storage: Storage;
   readonly #onIdentified: (id: string) => void;
-  readonly #lastChange = new LastChange();
+  readonly #fingerprint = new StoreFingerprint();
   /** Only for a storage that can be asked about them. */
   readonly #recent: RecentChanges | undefined;
   #id = "";
@@ -31,25 +31,27 @@ export class FollowedHistory {
   }
 
   /** Whether `checkState` has anything to ask. */
-  get hasStateToCheck(): boolean {
+  get canCheckState(): boolean {
     return this.#recent !== undefined;
   }
 
   /** Follows the history with this id from a listed state on. */
-  begin(id: string, objects: readonly StoredObject[], revision: number): void {
+  reset(id: string, objects: readonly StoredObject[], revision: number): void {
     this.#id = id;
-    this.#lastChange.ofState(objects);
-    this.#recent?.begin(objects, revision);
+    this.#fingerprint.ofState(objects);
+    this.#recent?.reset(objects, revision);
   }
 
   /**
    * What has come. A unit may say of an object that it is gone at a revision at which that was only found out:
    * it was not deleted there, so that is no change to tell a history by.
    */
-  goOn(batch: WatchBatch): void {
-    const { events, isUnit } = batch;
-    this.#recent?.goOn(batch);
-    this.#lastChange.of(isUnit ? events.findLast(({ type }) => type !== "DELETED") : events.at(-1));
+  advance(batch: WatchBatch): void {
+    const { events, isAtomic } = batch;
+    this.#recent?.advance(batch);
+    this.#fingerprint.of(
+      isAtomic ? events.findLast(({ type }) => type !== "DELETED") : events.at(-1),
+    );
   }
 
   /**
@@ -58,7 +60,7 @@ export class FollowedHistory {
    * nothing. That it resolves proves little where nothing has changed for long: see `checkState`.
    */
   async check(signal: AbortSignal): Promise<void> {
-    await this.#lastChange.check(this.#storage, signal);
+    await this.#fingerprint.check(this.#storage, signal);
     await this.#checkId(signal);
   }
 
@@ -82,7 +84,7 @@ export class FollowedHistory {
    * store that was put back to a state which this one had not come to yet goes on as if nothing had happened.
    * Resolves when the signal is aborted.
    */
-  async keepAsking(clock: Clock, signal: AbortSignal): Promise<void> {
+  async poll(clock: Clock, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       await pause(clock, askAgainMs, signal);
       if (signal.aborted) return;

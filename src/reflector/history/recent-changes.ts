@@ -34,7 +34,7 @@ export class RecentChanges {
   }
 
   /** Begins with a listed state. */
-  begin(objects: readonly StoredObject[], revision: number): void {
+  reset(objects: readonly StoredObject[], revision: number): void {
     this.#keys.length = 0;
     this.#revisions.length = 0;
     this.#areDeletions.length = 0;
@@ -45,7 +45,7 @@ export class RecentChanges {
     for (const { key, modRevision } of newest(objects)) this.#remember(key, modRevision, false);
   }
 
-  goOn({ events, revision }: WatchBatch): void {
+  advance({ events, revision }: WatchBatch): void {
     for (const { type, object } of events) {
       if (type === "ADDED") this.#count++;
       else if (type === "DELETED") this.#count--;
@@ -63,7 +63,7 @@ export class RecentChanges {
     // All of the same moment: others may come while the store is asked.
     const revision = this.#revision;
     const count = this.#count;
-    const expected = this.#standing();
+    const expected = this.#current();
     const found = await storage.writtenAfter({
       scope: this.#scope,
       revision,
@@ -76,18 +76,18 @@ export class RecentChanges {
   }
 
   /** What is remembered and was not deleted later, by key. */
-  #standing(): Map<string, number> {
-    const standing = new Map<string, number>();
+  #current(): Map<string, number> {
+    const current = new Map<string, number>();
     const length = this.#keys.length;
     for (let i = 0; i < length; i++) {
       const at = (this.#next + i) % length;
       const key = this.#keys[at] ?? "";
       const revision = this.#revisions[at] ?? 0;
       // Of a revision that others have left the ring of, it is not known what else it wrote.
-      if (revision <= this.#after || this.#areDeletions[at] === true) standing.delete(key);
-      else standing.set(key, revision);
+      if (revision <= this.#after || this.#areDeletions[at] === true) current.delete(key);
+      else current.set(key, revision);
     }
-    return standing;
+    return current;
   }
 
   #remember(key: string, revision: number, isDeletion: boolean): void {

@@ -8,7 +8,7 @@ import type { Storage } from "../../storage/storage.ts";
  * back to an older state and has grown since may have any revision, but hardly the same change at the same
  * one.
  */
-export class LastChange {
+export class StoreFingerprint {
   #object: StoredObject | undefined;
   #isDeletion = false;
 

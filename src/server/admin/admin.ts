@@ -45,7 +45,7 @@ interface Answer {
 }
 
 /** How long a connection may be idle, and a client may take nothing of its answer, in milliseconds. */
-const patienceMs = 10_000;
+const idleTimeoutMs = 10_000;
 /** How long a request may take to arrive, from when its connection was opened or the one before was answered. */
 const requestMs = 5_000;
 /** Probes and collectors are few. Above this the connections are closed that have been idle for longest. */
@@ -69,14 +69,14 @@ export async function startAdmin(options: AdminOptions): Promise<RunningAdmin> {
       headersTimeout: requestMs,
       requestTimeout: requestMs,
       connectionsCheckingInterval: requestMs / 5,
-      keepAliveTimeout: patienceMs,
+      keepAliveTimeout: idleTimeoutMs,
     },
     (request, response) => {
       void respond(request, response, options, () => connections.asked(request.socket));
     },
   );
   const connections = new IdleConnections(server, maxConnections);
-  server.setTimeout(patienceMs);
+  server.setTimeout(idleTimeoutMs);
   const { host, port } = options.listen;
   await listen(server, host, port);
   server.on("error", (error) => options.logger.error({ err: error }, "the admin server failed"));

@@ -13,7 +13,7 @@ import type { GetResult, ListResult, Storage, WatchStream } from "../../storage/
 import type { BytePool } from "../limits/byte-pool.ts";
 import type { OpenStreams } from "../limits/open-streams.ts";
 import type { SendBudget } from "../limits/send-budget.ts";
-import type { SendPatrol } from "../limits/stall-detector.ts";
+import type { StallDetector } from "../limits/stall-detector.ts";
 import type { StreamOpenings } from "./stream-openings.ts";
 
 /** Is told of every call. Methods are named like `watchfanout.v1.ListWatchService/Watch`. */
@@ -62,17 +62,17 @@ export interface CallContext {
   /** What has been built for clients and not been accepted by them, by connection. */
   readonly sendBudget: SendBudget;
   /** Has every watch and every health watch that is open. */
-  readonly patrol: SendPatrol;
+  readonly stallDetector: StallDetector;
   /** Has every stream that is open. */
   readonly streams: OpenStreams;
   /** Opens watches when it is their turn. */
-  readonly openings: StreamOpenings;
+  readonly streamOpenings: StreamOpenings;
   /** Reads the selectors of Lists, by turns between connections. */
-  readonly selecting: TimeSliceScheduler;
+  readonly parsingSelectors: TimeSliceScheduler;
   /** What is kept of requests, while they wait for their turn and while their streams are open. */
-  readonly kept: BytePool;
+  readonly retainedRequests: BytePool;
   /** What those streams end with for which there is no room in `kept`. */
-  readonly tooMuchKept: () => WatchFanoutError;
+  readonly tooMuchRetained: () => WatchFanoutError;
   /** How old a watch becomes before it ends with DRAINING, at the most; 0: as old as it likes. */
   readonly maxStreamAgeMs: number;
   /** Numbers from 0 up to 1. */
@@ -88,7 +88,7 @@ export function methodOf(path: string): string {
  * What a client may be told of whatever was thrown. A fault of ours is logged under an id, and the id is
  * all that the client is told.
  */
-export function presentError(error: unknown, method: string, logger: Logger): WatchFanoutError {
+export function toClientError(error: unknown, method: string, logger: Logger): WatchFanoutError {
   if (error instanceof WatchFanoutError) {
     if (error.reason !== "INTERNAL" || error.metadata["id"] !== undefined) return error;
   }

@@ -1,7 +1,7 @@
 import type { Clock, Timer } from "../../base/clock.ts";
 
 /** How long a call goes on: until its deadline, its end, or until its client is gone. */
-export class CallLife {
+export class CallLifecycle {
   /** When its client gives up, by the clock; undefined: never. */
   readonly deadline: number | undefined;
   readonly #timer: Timer | undefined;

@@ -1,5 +1,5 @@
 import type { FrameParts } from "../../wire/frame-parts.ts";
-import type { Share } from "../limits/send-budget.ts";
+import type { SendReservation } from "../limits/send-budget.ts";
 import type { CallContext } from "./call-context.ts";
 import { answerNotTaken, outOfRequestRoom } from "./refusals.ts";
 import { RefusedRequest, type ServerCall } from "./server-call.ts";
@@ -10,11 +10,11 @@ const callOver = new Error("The call has ended while it waited.");
  * A call's place among what its connection has not accepted yet: while that is too much, its request waits, and
  * its answer is not built. What waits is charged to the connection like a request that has not come whole.
  */
-export class AnswerTurn {
+export class ResponseAdmission {
   readonly #context: CallContext;
   readonly #call: ServerCall;
   readonly #signal: AbortSignal;
-  #share: Share | undefined;
+  #reservation: SendReservation | undefined;
   #isWaiting = false;
 
   /** `signal` is aborted when nobody waits for the answer any more. */
@@ -32,11 +32,11 @@ export class AnswerTurn {
   admit(maxBytes: number): Promise<void> | undefined {
     const { sendBudget } = this.#context;
     const { connection } = this.#call;
-    this.#share = sendBudget.take(connection, maxBytes);
-    if (this.#share !== undefined) return undefined;
+    this.#reservation = sendBudget.take(connection, maxBytes);
+    if (this.#reservation !== undefined) return undefined;
     return this.#wait((onRoom) =>
       sendBudget.wait(connection, maxBytes, (share) => {
-        this.#share = share;
+        this.#reservation = share;
         onRoom();
       }),
     );
@@ -52,16 +52,16 @@ export class AnswerTurn {
   /** Sends the answer, and releases its room when it has been accepted. */
   answer(frame: FrameParts): void {
     const call = this.#call;
-    const share = this.#share ?? this.#context.sendBudget.force(call.connection);
-    this.#share = undefined;
+    const share = this.#reservation ?? this.#context.sendBudget.force(call.connection);
+    this.#reservation = undefined;
     call.onClosed(() => share.release());
     share.send(call.answer(frame), () => call.reset());
   }
 
   /** There is no answer: gives its room back. Idempotent, and harmless after `answer`. */
   release(): void {
-    this.#share?.release();
-    this.#share = undefined;
+    this.#reservation?.release();
+    this.#reservation = undefined;
   }
 
   /** `begin` begins to wait, and returns what gives up. */

@@ -4,12 +4,14 @@ import { descriptors } from "../../wire/descriptors.ts";
 import type { ServedMethod, ServerCall } from "./server-call.ts";
 
 /** How methods are served, by their name in the proto. None of these ever throws. */
-export type Serving = Readonly<Record<string, (call: ServerCall, request: Decoded<never>) => void>>;
+export type ServiceHandlers = Readonly<
+  Record<string, (call: ServerCall, request: Decoded<never>) => void>
+>;
 
 /** The methods of a service by their path, `/package.Service/Method`. */
 export function servedMethods(
   service: ServiceDefinition,
-  serving: Serving,
+  serving: ServiceHandlers,
 ): Map<string, ServedMethod> {
   const methods = new Map<string, ServedMethod>();
   for (const [name, { path }] of Object.entries(service)) {

@@ -52,7 +52,7 @@ export interface ServedMethod {
 export type NextRequest = () => Promise<Buffer | undefined>;
 
 /** How one method with a stream of requests is served. */
-export interface ServedConversation {
+export interface BidiMethod {
   /** The largest request, in bytes. */
   readonly maxRequestBytes: number;
   /** Never throws. */

@@ -13,13 +13,8 @@ import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { CallContext } from "../calls/call-context.ts";
-import { CallLife } from "../calls/call-lifecycle.ts";
-import type {
-  NextRequest,
-  ServedConversation,
-  ServedMethod,
-  ServerCall,
-} from "../calls/server-call.ts";
+import { CallLifecycle } from "../calls/call-lifecycle.ts";
+import type { BidiMethod, NextRequest, ServedMethod, ServerCall } from "../calls/server-call.ts";
 import {
   forgetMetadata,
   forgetRequest,
@@ -64,8 +59,8 @@ export function streamingHandler(
 }
 
 /** A method with streams both ways, as grpc-js wants it. */
-export function conversationHandler(
-  { converse }: ServedConversation,
+export function bidiStreamingHandler(
+  { converse }: BidiMethod,
   context: CallContext,
 ): handleBidiStreamingCall<Buffer, Buffer> {
   return (call) => {
@@ -117,7 +112,7 @@ class GrpcJsCall implements ServerCall {
   readonly #toGrpcJs: ToGrpcJs;
   readonly #context: CallContext;
   readonly #stream: ServerHttp2Stream | undefined;
-  readonly #life: CallLife;
+  readonly #lifecycle: CallLifecycle;
   #onClosed: (() => void) | undefined;
 
   constructor(call: SurfaceCall, toGrpcJs: ToGrpcJs, context: CallContext) {
@@ -129,9 +124,9 @@ class GrpcJsCall implements ServerCall {
     this.connection = this.#stream?.session ?? call;
     const deadline = Number(call.getDeadline());
     const timeoutMs = deadline === Infinity ? undefined : Math.max(0, deadline - Date.now());
-    this.#life = new CallLife(context.clock, timeoutMs, () => this.#deadlinePassed());
+    this.#lifecycle = new CallLifecycle(context.clock, timeoutMs, () => this.#deadlinePassed());
     const over = (): void => {
-      this.#life.over();
+      this.#lifecycle.over();
       const onClosed = this.#onClosed;
       this.#onClosed = undefined;
       onClosed?.();
@@ -142,15 +137,15 @@ class GrpcJsCall implements ServerCall {
   }
 
   get deadline(): number | undefined {
-    return this.#life.deadline;
+    return this.#lifecycle.deadline;
   }
 
   get isOver(): boolean {
-    return this.#life.hasEnded || this.#call.cancelled || this.#stream?.destroyed === true;
+    return this.#lifecycle.hasEnded || this.#call.cancelled || this.#stream?.destroyed === true;
   }
 
   onOver(listener: () => void): void {
-    this.#life.onOver(listener);
+    this.#lifecycle.onOver(listener);
   }
 
   onClosed(listener: () => void): void {
@@ -179,18 +174,18 @@ class GrpcJsCall implements ServerCall {
   }
 
   reset(): void {
-    this.#life.end();
+    this.#lifecycle.end();
     if (this.#stream !== undefined) resetStream(this.#stream);
   }
 
   /** grpc-js ends the call, unless its client accepts nothing. */
   #deadlinePassed(): void {
     this.#finish(this.#context.endFlushMs);
-    this.#life.over();
+    this.#lifecycle.over();
   }
 
   #finish(flushMs: number): void {
-    this.#life.end();
+    this.#lifecycle.end();
     resetUnlessClosed(this.#stream, flushMs, this.#context.clock);
   }
 }

@@ -8,7 +8,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { CallContext } from "../calls/call-context.ts";
 import { tookTooLong } from "../calls/refusals.ts";
 import type { Methods } from "../http2/direct-calls.ts";
-import { conversationHandler, streamingHandler, unaryHandler } from "./grpc-js-call.ts";
+import { bidiStreamingHandler, streamingHandler, unaryHandler } from "./grpc-js-call.ts";
 
 /*
  * For versions of grpc-js whose HTTP/2 streams can't be taken over: grpc-js serves all methods itself. Its public API
@@ -27,7 +27,7 @@ export function addToGrpcJs(
     const method = methods.single.get(path);
     const conversation = methods.streaming.get(path);
     if (conversation !== undefined) {
-      const handler = conversationHandler(conversation, context);
+      const handler = bidiStreamingHandler(conversation, context);
       server.register(path, handler, asIs, asIs, "bidi");
     } else if (method !== undefined && responseStream) {
       const handler = streamingHandler(method, context);

@@ -4,7 +4,7 @@ import type { Timer } from "../../base/clock.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { CallContext } from "../calls/call-context.ts";
 import { drainingUnread, outOfRequestRoom, refused, tookTooLong } from "../calls/refusals.ts";
-import type { ServedConversation, ServedMethod } from "../calls/server-call.ts";
+import type { BidiMethod, ServedMethod } from "../calls/server-call.ts";
 import type { Reservation } from "../limits/byte-pool.ts";
 import { Http2Call } from "./http2-call.ts";
 import { Inflater, type Inflation } from "./inflater.ts";
@@ -29,11 +29,11 @@ interface Unread {
 /** All that can be called, by its path, `/package.Service/Method`. */
 export interface Methods {
   readonly single: ReadonlyMap<string, ServedMethod>;
-  readonly streaming: ReadonlyMap<string, ServedConversation>;
+  readonly streaming: ReadonlyMap<string, BidiMethod>;
 }
 
 /** Serves all calls, straight on their HTTP/2 streams. */
-export class PlainCalls {
+export class DirectCalls {
   readonly #methods: Methods;
   readonly #context: CallContext;
   readonly #inflater = new Inflater();

@@ -3,7 +3,7 @@ import { Metadata, status } from "@grpc/grpc-js";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { CallContext } from "../calls/call-context.ts";
-import { CallLife } from "../calls/call-lifecycle.ts";
+import { CallLifecycle } from "../calls/call-lifecycle.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import { resetStream, resetUnlessClosed } from "./http2-stream.ts";
 
@@ -35,7 +35,7 @@ export class Http2Call implements ServerCall {
   readonly connection: object;
   readonly #stream: ServerHttp2Stream;
   readonly #context: CallContext;
-  readonly #life: CallLife;
+  readonly #lifecycle: CallLifecycle;
   /** Is known once the request has been read. */
   requestBytes = 0;
   #onClosed: (() => void) | undefined;
@@ -46,21 +46,21 @@ export class Http2Call implements ServerCall {
     // A stream that is over has no session any more, and counts by itself.
     this.connection = stream.session ?? stream;
     this.#context = context;
-    this.#life = new CallLife(context.clock, timeoutMs, () => this.#deadlinePassed());
+    this.#lifecycle = new CallLifecycle(context.clock, timeoutMs, () => this.#deadlinePassed());
     stream.on("error", ignore);
     stream.on("close", () => this.#closed());
   }
 
   get deadline(): number | undefined {
-    return this.#life.deadline;
+    return this.#lifecycle.deadline;
   }
 
   get isOver(): boolean {
-    return this.#life.hasEnded || this.#stream.destroyed || this.#stream.closed;
+    return this.#lifecycle.hasEnded || this.#stream.destroyed || this.#stream.closed;
   }
 
   onOver(listener: () => void): void {
-    this.#life.onOver(listener);
+    this.#lifecycle.onOver(listener);
   }
 
   onClosed(listener: () => void): void {
@@ -76,7 +76,7 @@ export class Http2Call implements ServerCall {
 
   answer(parts: FrameParts): FrameParts {
     if (this.isOver) return [];
-    this.#life.end();
+    this.#lifecycle.end();
     this.#respond();
     resetUnlessClosed(this.#stream, this.#context.responseFlushMs, this.#context.clock);
     this.#write(parts, 0);
@@ -119,19 +119,19 @@ export class Http2Call implements ServerCall {
   }
 
   reset(): void {
-    this.#life.end();
+    this.#lifecycle.end();
     resetStream(this.#stream);
   }
 
   #closed(): void {
-    this.#life.over();
+    this.#lifecycle.over();
     const onClosed = this.#onClosed;
     this.#onClosed = undefined;
     onClosed?.();
   }
 
   #endWith(trailers: OutgoingHttpHeaders, flushMs: number): void {
-    this.#life.end();
+    this.#lifecycle.end();
     if (this.#stream.headersSent) {
       this.#endBehind(trailers);
     } else {
@@ -163,6 +163,6 @@ export class Http2Call implements ServerCall {
   #deadlinePassed(): void {
     const details = "Deadline exceeded";
     this.end({ code: status.DEADLINE_EXCEEDED, details, metadata: new Metadata() });
-    this.#life.over();
+    this.#lifecycle.over();
   }
 }

@@ -17,7 +17,7 @@ export interface SendBounds {
 /** What waits for room in all may evict what nobody has accepted for so long, in milliseconds. */
 const graceMs = 10_000;
 /** How often that is looked for, in milliseconds. */
-const patrolMs = 1_000;
+const checkIntervalMs = 1_000;
 
 /** What a part of an answer takes beside its bytes, as an object. */
 const partBytes = 128;
@@ -70,15 +70,15 @@ export class SendBudget {
    * Takes room on a connection for an answer of at most `expected` bytes; undefined: there is none now, so `wait`. With
    * 0 there is room until the connection's bound is reached.
    */
-  take(connection: object, expected: number): Share | undefined {
+  take(connection: object, expected: number): SendReservation | undefined {
     const account = this.#accounts.get(connection);
     if (account !== undefined && !this.#isRoom(account, expected)) return undefined;
-    return new Share(this, account ?? this.#accountOf(connection), expected);
+    return new SendReservation(this, account ?? this.#accountOf(connection), expected);
   }
 
   /** Takes room whether or not there is any, for what is there already. */
-  force(connection: object): Share {
-    return new Share(this, this.#accountOf(connection), 0);
+  force(connection: object): SendReservation {
+    return new SendReservation(this, this.#accountOf(connection), 0);
   }
 
   /** Whether more may be built for the connection, whose size is not known before. */
@@ -98,9 +98,9 @@ export class SendBudget {
    * Waits for room on a connection, behind all that it waits for already. `onRoom` is called once, unless what is
    * returned is called first.
    */
-  wait(connection: object, expected: number, onRoom: (share: Share) => void): () => void {
+  wait(connection: object, expected: number, onRoom: (share: SendReservation) => void): () => void {
     const account = this.#accountOf(connection);
-    const wake = (): void => onRoom(new Share(this, account, expected));
+    const wake = (): void => onRoom(new SendReservation(this, account, expected));
     return this.#enqueue(account, { expected, wake });
   }
 
@@ -112,13 +112,13 @@ export class SendBudget {
     return () => this.#waiting.delete(connection, wake);
   }
 
-  /** For `Share`. */
+  /** For `SendReservation`. */
   pin(parts: FrameParts): readonly ArrayBufferLike[] {
     return this.#pinned.add(parts, partBytes);
   }
 
   /**
-   * For `Share`: what was expected is on its way. Makes use of the room that was not needed, and brings what is on its way
+   * For `SendReservation`: what was expected is on its way. Makes use of the room that was not needed, and brings what is on its way
    * below its bound, for which the new one may have to go as well.
    */
   settle(account: Account): void {
@@ -126,14 +126,14 @@ export class SendBudget {
     while (this.#pinned.bytes > this.#bounds.maxBytes && this.#evict(Infinity)) {}
   }
 
-  /** For `Share`: it holds nothing any more. */
+  /** For `SendReservation`: it holds nothing any more. */
   unpin(account: Account, pinned: readonly ArrayBufferLike[], parts: number): void {
     this.#pinned.delete(pinned, parts * partBytes);
     this.#serve(account);
     this.#serveAll();
   }
 
-  /** For `Share`. */
+  /** For `SendReservation`. */
   now(): number {
     return this.#clock.now();
   }
@@ -190,7 +190,7 @@ export class SendBudget {
       const latest = this.#clock.now() - graceMs;
       while (this.isFull && !this.#waiting.isEmpty && this.#evict(latest)) {}
       if (!this.#waiting.isEmpty) this.#setTimer();
-    }, patrolMs);
+    }, checkIntervalMs);
   }
 
   /**
@@ -199,7 +199,7 @@ export class SendBudget {
    */
   #evict(latest: number): boolean {
     let most = 0;
-    let found: Share | undefined;
+    let found: SendReservation | undefined;
     for (const account of this.#accounts.values()) {
       if (account.bytes <= most) continue;
       const share = account.largest(latest);
@@ -222,7 +222,7 @@ interface Waiter {
 /** What one connection has. */
 class Account {
   readonly connection: object;
-  readonly shares = new Set<Share>();
+  readonly shares = new Set<SendReservation>();
   /** The first to come first. */
   readonly waiting = new Set<Waiter>();
   /** Those of all shares together. */
@@ -234,8 +234,8 @@ class Account {
   }
 
   /** The largest of those that have been on their way since `latest` or before. */
-  largest(latest: number): Share | undefined {
-    let largest: Share | undefined;
+  largest(latest: number): SendReservation | undefined {
+    let largest: SendReservation | undefined;
     for (const share of this.shares) {
       if (!share.isSent || share.since > latest) continue;
       if (largest === undefined || share.bytes > largest.bytes) largest = share;
@@ -245,7 +245,7 @@ class Account {
 }
 
 /** What one answer has of a budget. */
-export class Share {
+export class SendReservation {
   readonly #budget: SendBudget;
   readonly #account: Account;
   #pinned: readonly ArrayBufferLike[] = [];

@@ -19,9 +19,9 @@ export interface ServerLimits {
    * one that takes most is ended.
    * Default 32 MiB.
    */
-  readonly maxKeptBytesPerConnection: number;
+  readonly maxRetainedRequestBytesPerConnection: number;
   /** The same for all connections together, of which then the one that has most loses streams. Default 256 MiB. */
-  readonly maxKeptBytes: number;
+  readonly maxRetainedRequestBytes: number;
   /**
    * How many calls a second one connection may cancel in the long run, against floods of calls that are
    * cancelled at once; above that it is closed. Beside that it may cancel all that it may have open.
@@ -84,8 +84,8 @@ export const defaultServerLimits: ServerLimits = {
   maxRequestBytes: 2 * 1024 ** 2,
   maxStreamsPerConnection: 10_000,
   maxStreams: 200_000,
-  maxKeptBytesPerConnection: 32 * 1024 ** 2,
-  maxKeptBytes: 256 * 1024 ** 2,
+  maxRetainedRequestBytesPerConnection: 32 * 1024 ** 2,
+  maxRetainedRequestBytes: 256 * 1024 ** 2,
   maxCancelsPerSecond: 1_000,
   maxConnections: 20_000,
   handshakeMs: 10_000,

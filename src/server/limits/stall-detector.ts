@@ -20,7 +20,7 @@ interface Observation {
  * same for watches that have something waiting, but a watch that has ended, or has nothing more to
  * say, is none of its business any longer. One timer serves all, so that sending costs none.
  */
-export class SendPatrol {
+export class StallDetector {
   readonly #senders = new Map<Sender, Observation>();
   readonly #clock: Clock;
   readonly #timeoutMs: number;
@@ -51,12 +51,12 @@ export class SendPatrol {
   #setTimer(): void {
     this.#timer ??= this.#clock.setTimeout(() => {
       this.#timer = undefined;
-      this.#walk();
+      this.#check();
       if (this.#senders.size > 0) this.#setTimer();
     }, this.#timeoutMs / 8);
   }
 
-  #walk(): void {
+  #check(): void {
     const now = this.#clock.now();
     for (const [sender, seen] of this.#senders) {
       if (!sender.outstanding || sender.sent !== seen.sent) {

@@ -6,15 +6,15 @@ import { type FrameParts, frameOf } from "../../wire/frame-parts.ts";
 import type { HealthCheckRequest__Output } from "../../wire/generated/grpc/health/v1/HealthCheckRequest.ts";
 import { healthService } from "../../wire/standard-services.ts";
 import { refused } from "../calls/refusals.ts";
-import type { Serving } from "../calls/served-methods.ts";
+import type { ServiceHandlers } from "../calls/served-methods.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import type { OpenStream, OpenStreams } from "../limits/open-streams.ts";
-import type { Sender, SendPatrol } from "../limits/stall-detector.ts";
+import type { Sender, StallDetector } from "../limits/stall-detector.ts";
 
 export type ServingStatus = "SERVING" | "NOT_SERVING";
 
 type Check = Decoded<HealthCheckRequest__Output>;
-type Told = ServingStatus | "SERVICE_UNKNOWN";
+type ReportedStatus = ServingStatus | "SERVICE_UNKNOWN";
 
 /**
  * grpc.health.v1.Health.
@@ -25,28 +25,28 @@ type Told = ServingStatus | "SERVICE_UNKNOWN";
 export class HealthService {
   readonly #statuses: Map<string, ServingStatus>;
   readonly #streams: OpenStreams;
-  readonly #patrol: SendPatrol;
+  readonly #stallDetector: StallDetector;
   readonly #watches = new Set<HealthWatch>();
   #ended = false;
   /** What List answers, one for all, as long as nothing changes. */
   #listed: FrameParts | undefined;
 
-  /** `statuses` has all services that there are. Watches are counted among `streams`, and watched by `patrol`. */
+  /** `statuses` has all services that there are. Watches are counted among `streams`, and watched by `stallDetector`. */
   constructor(
     statuses: ReadonlyMap<string, ServingStatus>,
     streams: OpenStreams,
-    patrol: SendPatrol,
+    stallDetector: StallDetector,
   ) {
     this.#statuses = new Map(statuses);
     this.#streams = streams;
-    this.#patrol = patrol;
+    this.#stallDetector = stallDetector;
   }
 
   /** Of a service that there is. */
-  set(service: string, serving: ServingStatus): void {
-    this.#statuses.set(service, serving);
+  set(service: string, handlers: ServingStatus): void {
+    this.#statuses.set(service, handlers);
     this.#listed = undefined;
-    for (const watch of this.#watches) watch.tell(this.#of(watch.service));
+    for (const watch of this.#watches) watch.report(this.#of(watch.service));
   }
 
   /** Ends all watches, behind the statuses that they have been told. */
@@ -56,11 +56,11 @@ export class HealthService {
   }
 
   /** How the methods are served, by name. */
-  readonly serving: Serving = {
+  readonly handlers: ServiceHandlers = {
     Check: (call: ServerCall, { request, fault }: Check) => {
       if (fault !== undefined) return call.end(statusOf(fault));
-      const serving = this.#statuses.get(request.service);
-      if (serving !== undefined) return void call.answer(answers[serving]);
+      const handlers = this.#statuses.get(request.service);
+      if (handlers !== undefined) return void call.answer(answers[handlers]);
       const details = `No service of that name is known here; List tells which are.`;
       call.end(refused(status.NOT_FOUND, details));
     },
@@ -76,20 +76,20 @@ export class HealthService {
       const watch = new HealthWatch(call, this.#known(request.service), () => {
         this.#watches.delete(watch);
         this.#streams.delete(watch);
-        this.#patrol.delete(watch);
+        this.#stallDetector.delete(watch);
       });
       if (!watch.open) return;
       const refusal = this.#streams.makeRoom(watch.connection);
       if (refusal !== undefined) return watch.evict(refusal);
       this.#streams.add(watch);
       this.#watches.add(watch);
-      this.#patrol.add(watch);
-      watch.tell(this.#of(watch.service));
+      this.#stallDetector.add(watch);
+      watch.report(this.#of(watch.service));
       if (this.#ended) watch.end();
     },
   };
 
-  #of(service: string | undefined): Told {
+  #of(service: string | undefined): ReportedStatus {
     return (service === undefined ? undefined : this.#statuses.get(service)) ?? "SERVICE_UNKNOWN";
   }
 
@@ -105,9 +105,9 @@ const answers = {
   SERVING: checkAnswer("SERVING"),
   NOT_SERVING: checkAnswer("NOT_SERVING"),
   SERVICE_UNKNOWN: checkAnswer("SERVICE_UNKNOWN"),
-} as const satisfies Record<Told, readonly [Uint8Array]>;
+} as const satisfies Record<ReportedStatus, readonly [Uint8Array]>;
 
-function checkAnswer(told: Told): readonly [Uint8Array] {
+function checkAnswer(told: ReportedStatus): readonly [Uint8Array] {
   return [Buffer.concat(frameOf(healthService.Check.responseSerialize({ status: told })))];
 }
 
@@ -121,8 +121,8 @@ class HealthWatch implements OpenStream, Sender {
   /** undefined: one that there is not. */
   readonly service: string | undefined;
   readonly #call: ServerCall;
-  #told: Told | undefined;
-  #newest: Told | undefined;
+  #reported: ReportedStatus | undefined;
+  #newest: ReportedStatus | undefined;
   #ending = false;
   readonly #onClose: () => void;
   open = true;
@@ -156,7 +156,7 @@ class HealthWatch implements OpenStream, Sender {
     this.evict(new WatchFanoutError("SLOW_CONSUMER", message));
   }
 
-  tell(serving: Told): void {
+  report(serving: ReportedStatus): void {
     this.#newest = serving;
     this.#send();
   }
@@ -169,8 +169,8 @@ class HealthWatch implements OpenStream, Sender {
   #send(): void {
     if (this.outstanding || !this.open) return;
     const newest = this.#newest;
-    if (newest !== undefined && newest !== this.#told) {
-      this.#told = newest;
+    if (newest !== undefined && newest !== this.#reported) {
+      this.#reported = newest;
       this.outstanding = true;
       this.sent++;
       this.#call.send(answers[newest][0], () => {

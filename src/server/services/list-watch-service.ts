@@ -14,12 +14,18 @@ import { sizeOf } from "../../wire/frame-parts.ts";
 import type { GetRequest__Output } from "../../wire/generated/watchfanout/v1/GetRequest.ts";
 import type { ListRequest__Output } from "../../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { CallContext, ServedResource } from "../calls/call-context.ts";
-import type { Serving } from "../calls/served-methods.ts";
+import type { ServiceHandlers } from "../calls/served-methods.ts";
 import { unary } from "../calls/unary-call.ts";
 import { expectedObjectBytes } from "../limits/expected-sizes.ts";
 import { encodePageToken, pageTokenSize } from "./page-token.ts";
-import { checkHistory, listingOf, parseGet, parseList, resourceNamed } from "./parse-requests.ts";
-import { watching } from "./watch-handler.ts";
+import {
+  checkHistory,
+  listIdentity,
+  parseGet,
+  parseList,
+  resourceNamed,
+} from "./parse-requests.ts";
+import { watchHandler } from "./watch-handler.ts";
 
 const service = "watchfanout.v1.ListWatchService";
 
@@ -30,7 +36,7 @@ const maxPageBytes = 4 * 1024 ** 2 - 1024;
 const leastSliced = 1024;
 
 /** How the methods of watchfanout.v1.ListWatchService are served, by name. */
-export function listWatchMethods(context: CallContext): Serving {
+export function listWatchMethods(context: CallContext): ServiceHandlers {
   const { resources } = context;
   return {
     Get: unary<GetRequest__Output>(context, `${service}/Get`, async (request, call) => {
@@ -38,7 +44,7 @@ export function listWatchMethods(context: CallContext): Serving {
       const { signal, connection: owner } = call;
       const admit = (): Promise<void> | undefined => call.admit(expectedObjectBytes);
       const get = { ...parseGet(request), signal, owner, admit };
-      call.keep(call.requestBytes);
+      call.retain(call.requestBytes);
       const { revision, object } = await inHistory(resource, request.history_id, signal, () =>
         resource.get(get),
       );
@@ -48,12 +54,12 @@ export function listWatchMethods(context: CallContext): Serving {
     List: unary<ListRequest__Output>(context, `${service}/List`, async (request, call) => {
       const resource = resourceNamed(resources, request.resource);
       const { signal, connection: owner } = call;
-      call.keep(call.requestBytes);
+      call.retain(call.requestBytes);
       const large = call.requestBytes > leastSliced;
       const selection = large
-        ? await context.selecting.run(owner, selecting(resource, request), signal)
+        ? await context.parsingSelectors.run(owner, parsingSelectors(resource, request), signal)
         : resource.select(request.label_selector, request.field_selector);
-      call.keep(call.requestBytes + (selection?.bytes ?? 0));
+      call.retain(call.requestBytes + (selection?.bytes ?? 0));
       const { list, historyId } = parseList(request, selection, maxPageBytes);
       const admit = (): Promise<void> | undefined => call.admit(maxPageBytes);
       const result = await inHistory(resource, historyId, signal, () =>
@@ -61,13 +67,13 @@ export function listWatchMethods(context: CallContext): Serving {
       );
       return () => encodePage(result, request, resource.currentHistoryId);
     }),
-    Watch: watching(context),
+    Watch: watchHandler(context),
   };
 }
 
 /** Reads the selectors of a List, which may be so long that many of them in one turn would hold up others. */
 // biome-ignore lint/correctness/useYield: it is one step.
-function* selecting(
+function* parsingSelectors(
   resource: ServedResource,
   { label_selector, field_selector }: ListRequest__Output,
 ): TimeSlicedWork<Selection | undefined> {
@@ -101,17 +107,17 @@ function encodePage(
   request: ListRequest__Output,
   historyId: string,
 ): readonly Uint8Array[] {
-  const { revision, items, runs = [items], remaining, next } = result;
+  const { revision, items, chunks = [items], remaining, next } = result;
   const head = (startAfter: string | undefined, cut: number): PageHead => ({
     revision,
     nextPageToken:
       startAfter === undefined
         ? ""
-        : encodePageToken({ revision, historyId, startAfter }, listingOf(request)),
+        : encodePageToken({ revision, historyId, startAfter }, listIdentity(request)),
     remaining: remaining === undefined ? undefined : remaining + cut,
     historyId,
   });
-  const whole = encodeListResponse(head(next, 0), runs.flatMap(encodeItems));
+  const whole = encodeListResponse(head(next, 0), chunks.flatMap(encodeItems));
   if (sizeOf(whole) <= maxPageBytes || items.length <= 1) return whole;
   const kept = fittingItems(items, historyId);
   return encodeListResponse(head(kept.at(-1)?.key, items.length - kept.length), encodeItems(kept));

@@ -29,14 +29,17 @@ import { decodePageToken } from "./page-token.ts";
  */
 
 /** How many names a message tells before it says how many more there are. */
-const namesTold = 10;
+const maxNamesListed = 10;
 
 /** Throws UNKNOWN_RESOURCE, and says which there are. */
 export function resourceNamed<T>(resources: ReadonlyMap<string, T>, name: string): T {
   const resource = resources.get(name);
   if (resource !== undefined) return resource;
-  const names = [...resources.keys()].slice(0, namesTold).map((known) => JSON.stringify(known));
-  const more = resources.size > namesTold ? ` and ${resources.size - namesTold} more` : "";
+  const names = [...resources.keys()]
+    .slice(0, maxNamesListed)
+    .map((known) => JSON.stringify(known));
+  const more =
+    resources.size > maxNamesListed ? ` and ${resources.size - maxNamesListed} more` : "";
   throw new WatchFanoutError(
     "UNKNOWN_RESOURCE",
     `There is no resource ${JSON.stringify(name)} here. There are: ${names.join(", ")}${more}.`,
@@ -57,7 +60,7 @@ export function parseGet(request: GetRequest__Output): GetRequest {
 }
 
 /** A listing, and the history that its revision comes from: the request's, or its page token's. */
-export interface Listing {
+export interface ParsedList {
   readonly list: CacheListRequest;
   readonly historyId: string;
 }
@@ -66,7 +69,7 @@ export function parseList(
   request: ListRequest__Output,
   selection: Selection | undefined,
   maxBytes: number,
-): Listing {
+): ParsedList {
   const { prefix, page_size: limit, page_token: token } = request;
   const at = requirementOf(request);
   if (limit < 0) {
@@ -74,12 +77,12 @@ export function parseList(
   }
   const page = { prefix, limit, maxBytes, selection };
   if (token === "") return { list: { ...page, at }, historyId: request.history_id };
-  const { revision, startAfter, historyId } = decodePageToken(token, listingOf(request));
+  const { revision, startAfter, historyId } = decodePageToken(token, listIdentity(request));
   return { list: { ...page, startAfter, at: { match: "EXACT", revision } }, historyId };
 }
 
 /** All of a ListRequest that stays the same from page to page, for `encodePageToken`. */
-export function listingOf(request: ListRequest__Output): string {
+export function listIdentity(request: ListRequest__Output): string {
   const { resource, prefix, label_selector, field_selector, revision, history_id } = request;
   const match = matches[request.revision_match];
   return JSON.stringify([

@@ -5,13 +5,13 @@ import { statusOf } from "../../wire/errors.ts";
 import { frameOf } from "../../wire/frame-parts.ts";
 import type { ServerReflectionRequest__Output } from "../../wire/generated/grpc/reflection/v1/ServerReflectionRequest.ts";
 import type { ServerReflectionResponse } from "../../wire/generated/grpc/reflection/v1/ServerReflectionResponse.ts";
-import { type CallContext, methodOf, presentError } from "../calls/call-context.ts";
+import { type CallContext, methodOf, toClientError } from "../calls/call-context.ts";
 import { refused } from "../calls/refusals.ts";
 import { decoderOf } from "../calls/served-methods.ts";
 import {
+  type BidiMethod,
   type NextRequest,
   RefusedRequest,
-  type ServedConversation,
   type ServerCall,
 } from "../calls/server-call.ts";
 import type { OpenStream } from "../limits/open-streams.ts";
@@ -34,7 +34,7 @@ export class ReflectionService {
   }
 
   /** The one method of either version, by its path. */
-  serving(service: ServiceDefinition): Map<string, ServedConversation> {
+  serving(service: ServiceDefinition): Map<string, BidiMethod> {
     const methods = Object.values(service).map((method) => {
       const converse = (call: ServerCall, next: NextRequest): void =>
         void this.#converse(call, next, method);
@@ -95,7 +95,7 @@ export class ReflectionService {
       // A call that was cancelled, or ended by `end`, has nobody left to tell.
       if (call.isOver) return;
       if (error instanceof RefusedRequest) call.end(error.status);
-      else call.end(statusOf(presentError(error, methodOf(method.path), logger)));
+      else call.end(statusOf(toClientError(error, methodOf(method.path), logger)));
     } finally {
       streams.delete(stream);
       this.#calls.delete(call);

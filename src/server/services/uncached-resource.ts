@@ -1,6 +1,9 @@
 import { hasReason, WatchFanoutError } from "../../base/errors.ts";
-import { UpstreamReads, type UpstreamReadsParts } from "../../cacher/freshness/limited-reader.ts";
-import type { Attribution } from "../../cacher/request/object-attributes.ts";
+import {
+  LimitedUpstreamReader,
+  type LimitedUpstreamReaderDeps,
+} from "../../cacher/freshness/limited-reader.ts";
+import type { ObjectAttributes } from "../../cacher/request/object-attributes.ts";
 import type { CacheGetRequest, CacheListRequest } from "../../cacher/request/request.ts";
 import type { Selection } from "../../cacher/request/selection.ts";
 import type {
@@ -22,21 +25,21 @@ export class UncachedResource implements ServedResource {
   readonly ready = true;
   readonly #name: string;
   readonly #storage: Storage;
-  readonly #attribution: Attribution;
-  readonly #reads: UpstreamReads;
+  readonly #attribution: ObjectAttributes;
+  readonly #reads: LimitedUpstreamReader;
   #historyId = "";
 
   /** `reads` bounds the reads that go to the storage: all of them. */
   constructor(
     name: string,
     storage: Storage,
-    attribution: Attribution,
-    reads: Pick<UpstreamReadsParts, "limiter" | "scheduler">,
+    attribution: ObjectAttributes,
+    reads: Pick<LimitedUpstreamReaderDeps, "limiter" | "scheduler">,
   ) {
     this.#name = name;
     this.#storage = storage;
     this.#attribution = attribution;
-    this.#reads = new UpstreamReads({
+    this.#reads = new LimitedUpstreamReader({
       ...{ ...reads, name, storage },
       check: (answer) => this.#namingHistory(answer),
     });

@@ -3,18 +3,18 @@ import type { CacheWatchRequest } from "../../cacher/request/request.ts";
 import type { Decoded } from "../../wire/decode.ts";
 import { statusOf } from "../../wire/errors.ts";
 import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
-import { type CallContext, presentError } from "../calls/call-context.ts";
+import { type CallContext, toClientError } from "../calls/call-context.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import { parseWatch, resourceNamed } from "./parse-requests.ts";
 import { WatchSender, watchMethod } from "./watch-sender.ts";
 
 /** Serves calls of Watch. */
-export function watching(
+export function watchHandler(
   context: CallContext,
 ): (call: ServerCall, request: Decoded<WatchRequest__Output>) => void {
   return (call, { request, fault }) => {
     if (fault === undefined) {
-      context.openings.add(call, bytesOf(request), () => open(context, call, request));
+      context.streamOpenings.add(call, bytesOf(request), () => open(context, call, request));
     } else {
       call.end(statusOf(fault));
     }
@@ -31,9 +31,9 @@ function open(context: CallContext, call: ServerCall, request: WatchRequest__Out
     const refusal = context.streams.makeRoom(call.connection);
     if (refusal !== undefined) throw refusal;
     const stream = resource.watch({ ...watch, owner: call.connection });
-    new WatchSender(call, stream, resource, context).start(keptBytesOf(watch));
+    new WatchSender(call, stream, resource, context).start(retainedBytesOf(watch));
   } catch (error) {
-    call.end(statusOf(presentError(error, watchMethod, context.logger)));
+    call.end(statusOf(toClientError(error, watchMethod, context.logger)));
   }
 }
 
@@ -45,7 +45,7 @@ function bytesOf(request: WatchRequest__Output): number {
 }
 
 /** What is kept of a request for as long as its stream is open, in bytes: by itself, whether it is shared or not. */
-function keptBytesOf({ scope, selection }: CacheWatchRequest): number {
+function retainedBytesOf({ scope, selection }: CacheWatchRequest): number {
   const text = "key" in scope ? scope.key : scope.prefix;
   return textBytes(text) + (selection?.bytes ?? 0);
 }

@@ -3,12 +3,12 @@ import type { WatchStream } from "../../storage/storage.ts";
 import { prefixSize, resumePointOf, withHistoryId } from "../../wire/encode.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { framesOf } from "../../wire/frames.ts";
-import { type CallContext, presentError, type ServedResource } from "../calls/call-context.ts";
+import { type CallContext, type ServedResource, toClientError } from "../calls/call-context.ts";
 import type { ServerCall } from "../calls/server-call.ts";
-import { freeKeptBytes } from "../calls/unary-call.ts";
+import { freeRetainedBytes } from "../calls/unary-call.ts";
 import type { Reservation } from "../limits/byte-pool.ts";
 import type { OpenStream } from "../limits/open-streams.ts";
-import type { Share } from "../limits/send-budget.ts";
+import type { SendReservation } from "../limits/send-budget.ts";
 import type { Sender } from "../limits/stall-detector.ts";
 
 /** What calls of Watch are called in logs and metrics. */
@@ -31,7 +31,7 @@ export class WatchSender implements Sender, OpenStream {
   readonly #resource: Pick<ServedResource, "currentHistoryId">;
   readonly #context: CallContext;
   /** What is kept of the request, where that is more than every stream may have. */
-  #kept: Reservation | undefined;
+  #retainedRequest: Reservation | undefined;
   /** The frames of the batch that was read last, and which of them comes next. */
   #frames = noFrames;
   #next = 0;
@@ -39,7 +39,7 @@ export class WatchSender implements Sender, OpenStream {
   /** The last one that was written. */
   #resumePoint: number | undefined;
   /** What the batch takes of the connection's room. */
-  #share: Share | undefined;
+  #sendReservation: SendReservation | undefined;
   /** While it waits for room: gives up. */
   #stopWaiting: (() => void) | undefined;
   sent = 0;
@@ -62,21 +62,23 @@ export class WatchSender implements Sender, OpenStream {
     return this.#call.connection;
   }
 
-  /** Begins to send. To be called once. `keptBytes` is what is kept of the request, in bytes. */
-  start(keptBytes: number): void {
+  /** Begins to send. To be called once. `retainedSnapshotBytes` is what is kept of the request, in bytes. */
+  start(retainedSnapshotBytes: number): void {
     this.#call.onOver(() => this.#close());
     if (this.#call.isOver) {
       this.#close();
       return;
     }
-    const { patrol, streams, kept, tooMuchKept } = this.#context;
+    const { stallDetector, streams, retainedRequests, tooMuchRetained } = this.#context;
     streams.add(this);
-    if (keptBytes > freeKeptBytes) {
-      this.#kept = kept.reserve(this.connection, keptBytes, () => this.evict(tooMuchKept()));
+    if (retainedSnapshotBytes > freeRetainedBytes) {
+      this.#retainedRequest = retainedRequests.reserve(this.connection, retainedSnapshotBytes, () =>
+        this.evict(tooMuchRetained()),
+      );
       // There may be no room for it, even in an empty pool.
       if (this.#ended) return;
     }
-    patrol.add(this);
+    stallDetector.add(this);
     this.#watch.onReadable(() => {
       if (!this.outstanding && this.#stopWaiting === undefined) {
         this.#pump();
@@ -138,8 +140,8 @@ export class WatchSender implements Sender, OpenStream {
     let bytes = 0;
     for (const frame of this.#frames) bytes += frame.byteLength;
     if (bytes < leastCounted) return;
-    this.#share = this.#context.sendBudget.force(this.#call.connection);
-    this.#share.send(this.#frames, this.#drop);
+    this.#sendReservation = this.#context.sendBudget.force(this.#call.connection);
+    this.#sendReservation.send(this.#frames, this.#drop);
   }
 
   /** Room has to be made, and of all connections this one holds most. */
@@ -184,7 +186,7 @@ export class WatchSender implements Sender, OpenStream {
   #fail(error: unknown): void {
     if (this.#ended) return;
     this.#close();
-    let told = presentError(error, watchMethod, this.#context.logger);
+    let told = toClientError(error, watchMethod, this.#context.logger);
     if (told.reason === "SLOW_CONSUMER" || told.reason === "DRAINING") {
       if (this.#resumePoint !== undefined) {
         told = told.with({ resume_revision: String(this.#resumePoint) });
@@ -198,17 +200,17 @@ export class WatchSender implements Sender, OpenStream {
     this.#ended = true;
     this.#frames = noFrames;
     this.#stopWaiting?.();
-    this.#context.patrol.delete(this);
+    this.#context.stallDetector.delete(this);
     this.#context.streams.delete(this);
-    this.#kept?.release();
+    this.#retainedRequest?.release();
     this.#watch.close();
     if (this.outstanding) this.#call.onClosed(() => this.#release());
     else this.#release();
   }
 
   #release(): void {
-    this.#share?.release();
-    this.#share = undefined;
+    this.#sendReservation?.release();
+    this.#sendReservation = undefined;
   }
 }
 

@@ -3,7 +3,7 @@ import { encodeObjectResponse } from "../../wire/encode.ts";
 import type { DeleteRequest__Output } from "../../wire/generated/watchfanout/v1/DeleteRequest.ts";
 import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
 import type { CallContext, ServedResource } from "../calls/call-context.ts";
-import type { Serving } from "../calls/served-methods.ts";
+import type { ServiceHandlers } from "../calls/served-methods.ts";
 import { type Encode, unary } from "../calls/unary-call.ts";
 import { WritesInFlight } from "../calls/writes-in-flight.ts";
 import { expectedObjectBytes } from "../limits/expected-sizes.ts";
@@ -15,7 +15,7 @@ const service = "watchfanout.v1.WriteService";
  * How the methods of watchfanout.v1.WriteService are served, by name. A write that has begun is carried out and answered,
  * so it waits before it begins while its connection holds too much.
  */
-export function writeMethods(context: CallContext): Serving {
+export function writeMethods(context: CallContext): ServiceHandlers {
   const { resources } = context;
   const inFlight = new WritesInFlight(context);
   return {

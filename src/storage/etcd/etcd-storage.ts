@@ -30,12 +30,12 @@ import type { EtcdClient } from "./client/etcd-client.ts";
 import { type KeyRange, prefixRange } from "./client/key-range.ts";
 import type { RangeRequest } from "./client/messages.ts";
 import type { DecodedKeyValue, DecodedRange } from "./client/responses.ts";
-import { PointReads } from "./client/revision-probe.ts";
+import { RevisionProbe } from "./client/revision-probe.ts";
 import { Lister } from "./lister.ts";
-import { LeftOutKeys } from "./skipped-keys.ts";
+import { SkippedKeys } from "./skipped-keys.ts";
 import { EtcdWatch } from "./watch/etcd-watch.ts";
 import { Writer } from "./writer.ts";
-import { lookThrough } from "./written-objects.ts";
+import { scanWrittenObjects } from "./written-objects.ts";
 
 export interface EtcdStorageOptions {
   /** What the resource's keys begin with in etcd; empty: the resource is all of etcd. */
@@ -60,8 +60,8 @@ export class EtcdStorage implements Storage {
   readonly #prefix: Buffer;
   /** Whether the key of the history's id is below the prefix. */
   readonly #hasMarker: boolean;
-  readonly #leftOut: LeftOutKeys;
-  readonly #reads: PointReads;
+  readonly #skippedKeys: SkippedKeys;
+  readonly #probe: RevisionProbe;
   readonly #lister: Lister;
   readonly #writer: Writer;
   readonly #maxRevisionBytes: number | undefined;
@@ -77,9 +77,9 @@ export class EtcdStorage implements Storage {
     this.#prefix = Buffer.from(options.prefix);
     const { key: marker } = client.history;
     this.#hasMarker = marker.subarray(0, this.#prefix.byteLength).equals(this.#prefix);
-    this.#leftOut = new LeftOutKeys(client.clock, options.logger ?? client.logger);
+    this.#skippedKeys = new SkippedKeys(client.clock, options.logger ?? client.logger);
     this.#maxRevisionBytes = options.maxRevisionBytes;
-    this.#reads = new PointReads(client, prefixRange(this.#prefix).key);
+    this.#probe = new RevisionProbe(client, prefixRange(this.#prefix).key);
     this.#writer = new Writer(client);
     this.#lister = new Lister({
       read: (request, at, signal) => this.#read(request, at, signal),
@@ -89,8 +89,8 @@ export class EtcdStorage implements Storage {
   }
 
   /** How often a key was left out that can't be part of the resource. */
-  get leftOutKeys(): number {
-    return this.#leftOut.count;
+  get skippedKeys(): number {
+    return this.#skippedKeys.count;
   }
 
   async get(request: GetRequest): Promise<GetResult> {
@@ -139,16 +139,16 @@ export class EtcdStorage implements Storage {
       if (key !== undefined) written.push(valuelessObject(key, kv));
     }
     // What has never been seen of keys that are not part of the resource is not among those counted either.
-    const countsOnlyObjects = !this.#hasMarker && this.#leftOut.count === 0;
+    const countsOnlyObjects = !this.#hasMarker && this.#skippedKeys.count === 0;
     if ("key" in scope || countsOnlyObjects) return { written, total: response.count };
-    return lookThrough(this, scope.prefix, request);
+    return scanWrittenObjects(this, scope.prefix, request);
   }
 
   watch(request: WatchRequest): WatchStream {
     const watch = new EtcdWatch(
       {
         client: this.#client,
-        reads: this.#reads,
+        probe: this.#probe,
         range: this.#rangeOf(request.scope),
         prefixBytes: this.#prefix.byteLength,
         keyOf: (kv) => this.#keyOf(kv),
@@ -184,7 +184,7 @@ export class EtcdStorage implements Storage {
 
   async currentRevision(signal?: AbortSignal): Promise<number> {
     this.#enter(signal);
-    const revision = await this.#reads.current(signal);
+    const revision = await this.#probe.current(signal);
     this.#newest = Math.max(this.#newest, revision);
     return revision;
   }
@@ -264,10 +264,10 @@ export class EtcdStorage implements Storage {
     } catch (error) {
       if (!isServiceError(error)) throw error;
       if (says(error.details, compacted)) {
-        throw await this.#reads.tooOld(revision);
+        throw await this.#probe.tooOld(revision);
       }
       if (says(error.details, futureRevision)) {
-        throw historyChanged(revision, await this.#reads.current(signal));
+        throw historyChanged(revision, await this.#probe.current(signal));
       }
       throw error;
     }
@@ -291,7 +291,7 @@ export class EtcdStorage implements Storage {
   #keyOf(kv: DecodedKeyValue): string | undefined {
     if (this.#hasMarker && this.#isMarker(kv.key)) return undefined;
     const relative = relativeKey(kv, this.#prefix.byteLength);
-    if (relative === undefined) this.#leftOut.add(kv.key);
+    if (relative === undefined) this.#skippedKeys.add(kv.key);
     return relative;
   }
 }

@@ -1,4 +1,4 @@
-import { type StoredObject, weight } from "../../model/object.ts";
+import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 import { Slabs } from "../../model/slabs.ts";
 import type { ListRequest, ListResult, RevisionRequirement } from "../storage.ts";
 import { storedObject, valuelessObject } from "./client/decode.ts";
@@ -204,7 +204,7 @@ class Page {
   offer(object: StoredObject): boolean {
     const { predicate, maxBytes = 0 } = this.#request;
     if (predicate === undefined || predicate(object)) {
-      const bytes = this.#bytes + weight(object);
+      const bytes = this.#bytes + estimatedBytes(object);
       if (maxBytes > 0 && bytes > maxBytes && this.items.length > 0) return false;
       this.#bytes = bytes;
       this.items.push(object);

@@ -8,7 +8,7 @@ const logIntervalMs = 60_000;
  * The keys in etcd that can't be part of a resource: not UTF-8, or the prefix itself. Counted each time
  * that one comes by, and logged now and then.
  */
-export class LeftOutKeys {
+export class SkippedKeys {
   readonly #clock: Clock;
   readonly #logger: Logger;
   #count = 0;

@@ -119,7 +119,7 @@ export class Writer {
     lease: bigint,
   ): Promise<Written> {
     const { expectedModRevision, historyId = "", signal } = expectation;
-    const compare = standsAt(key, expectedModRevision);
+    const compare = modRevisionIs(key, expectedModRevision);
     const failure = [stateOf(key)];
     if (historyId === "") return this.#writeNaming({ compare, success, failure }, lease, signal);
     const { history } = this.#client;
@@ -209,7 +209,7 @@ function isUndone(error: unknown, signal: AbortSignal | undefined): boolean {
 }
 
 /** That the key stands at this revision, 0 being nowhere; nothing if nothing is expected. */
-function standsAt(key: Buffer, expected: number | undefined): Compare[] {
+function modRevisionIs(key: Buffer, expected: number | undefined): Compare[] {
   if (expected === undefined) return [];
   return [{ result: "Equal", target: "Mod", key, mod_revision: expected }];
 }

@@ -8,7 +8,7 @@ const pageSize = 10_000;
  * What `writtenAfter` answers, by looking at every key below `prefix`: for where etcd's own count has keys among it
  * that are not part of the resource.
  */
-export async function lookThrough(
+export async function scanWrittenObjects(
   storage: Storage,
   prefix: string,
   { revision, after, limit, signal }: WrittenAfterRequest,

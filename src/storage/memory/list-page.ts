@@ -1,6 +1,6 @@
 import type sortedBTree from "sorted-btree";
 import { compareKeys } from "../../model/key-order.ts";
-import { type StoredObject, weight } from "../../model/object.ts";
+import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 import type { ListRequest, ListResult } from "../storage.ts";
 import type { KeyVersions } from "./key-versions.ts";
 
@@ -40,7 +40,7 @@ export function page(keys: KeyIndex, request: ListRequest, revision: number): Li
       lookedAt = object.key;
       if (!predicate(object)) continue;
     }
-    const size = weight(object);
+    const size = estimatedBytes(object);
     if (items.length > 0 && maxBytes > 0 && bytes + size > maxBytes) {
       full = true;
       remaining++;

@@ -3,7 +3,7 @@ import type { WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 
 /*
- * What the embedded store takes for what it holds, in bytes, rather a little too much than too little. `weight` is no
+ * What the embedded store takes for what it holds, in bytes, rather a little too much than too little. `estimatedBytes` is no
  * measure for that: of a small object most is what is around it. Measured with Node.js 24, where an object of 16 bytes
  * takes 490 as it stands, 700 more with a lease of its own, and 510 for each change of it that is kept as history.
  */
@@ -33,7 +33,7 @@ export function stateBytes(object: StoredObject): number {
 }
 
 /** What a change takes as long as history has it, with the object before. */
-export function historyBytes({ object, previous }: WatchEvent): number {
+export function logBytes({ object, previous }: WatchEvent): number {
   const before = previous === undefined ? 0 : versionBytes + contentBytes(previous);
   return eventBytes + versionBytes + contentBytes(object) + before;
 }
@@ -42,7 +42,7 @@ export function historyBytes({ object, previous }: WatchEvent): number {
 const youngGeneration = 192 * 1024 ** 2;
 
 /** The most that a store holds by default, in bytes: etcd's default for `--quota-backend-bytes`. */
-const mostStateBytes = 2 * 1024 ** 3;
+const maxDefaultStateBytes = 2 * 1024 ** 3;
 
 /**
  * How much one of so many stores may hold by default, so that they are full before the heap is: all together a quarter
@@ -51,5 +51,5 @@ const mostStateBytes = 2 * 1024 ** 3;
 export function defaultStateBytes(stores: number): number {
   const { heap_size_limit: limit } = getHeapStatistics();
   const longLived = Math.max(limit / 4, limit - youngGeneration);
-  return Math.floor(Math.min(mostStateBytes, longLived / 4) / stores);
+  return Math.floor(Math.min(maxDefaultStateBytes, longLived / 4) / stores);
 }

@@ -26,21 +26,21 @@ import type {
 import { Leases } from "./leases.ts";
 import { defaultStateBytes } from "./memory-estimates.ts";
 import { MemoryWatch } from "./memory-watch.ts";
-import { type Bounds, VersionedState } from "./mvcc-store.ts";
+import { type Bounds, MvccStore } from "./mvcc-store.ts";
 import { checkOperations, type Operation } from "./operation.ts";
 
 /** The most that history takes by default, in bytes. */
-const mostHistoryBytes = 64 * 1024 ** 2;
+const defaultLogBytes = 64 * 1024 ** 2;
 
 export interface MemoryStorageOptions {
   readonly clock: Clock;
   /** How many revisions of history are kept at the most; at least 1. Default 100,000. */
-  readonly maxHistoryRevisions?: number | undefined;
+  readonly maxLogRevisions?: number | undefined;
   /**
    * How many bytes the history may take, though the newest revision is always kept. Default 64 MiB, or a quarter of
    * `maxStateBytes` if that is less.
    */
-  readonly maxHistoryBytes?: number | undefined;
+  readonly maxLogBytes?: number | undefined;
   /**
    * How many bytes the objects that stand may take, with all that is around them; writes that would go further are
    * STORAGE_FULL. Default: a quarter of the heap, and at the most 2 GiB, etcd's default for `--quota-backend-bytes`.
@@ -63,7 +63,7 @@ export interface MemoryStorageOptions {
  */
 export class MemoryStorage implements Storage {
   readonly #clock: Clock;
-  readonly #state: VersionedState;
+  readonly #store: MvccStore;
   readonly #watches = new Set<MemoryWatch>();
   readonly #leases: Leases;
   #historyId: string = randomUUID();
@@ -74,14 +74,14 @@ export class MemoryStorage implements Storage {
   constructor(options: MemoryStorageOptions) {
     this.#clock = options.clock;
     const maxStateBytes = options.maxStateBytes ?? defaultStateBytes(1);
-    const mostHistory = Math.max(1, Math.min(mostHistoryBytes, Math.floor(maxStateBytes / 4)));
+    const mostHistory = Math.max(1, Math.min(defaultLogBytes, Math.floor(maxStateBytes / 4)));
     const bounds: Bounds = {
       maxStateBytes,
-      maxHistoryRevisions: options.maxHistoryRevisions ?? 100_000,
-      maxHistoryBytes: options.maxHistoryBytes ?? mostHistory,
+      maxLogRevisions: options.maxLogRevisions ?? 100_000,
+      maxLogBytes: options.maxLogBytes ?? mostHistory,
     };
     for (const [name, bound] of Object.entries(bounds)) checkInteger(name, bound, 1);
-    this.#state = new VersionedState(bounds);
+    this.#store = new MvccStore(bounds);
     this.#leases = new Leases(options.clock, (keys) => {
       this.#commit(keys.map((key) => ({ type: "delete", key })));
     });
@@ -90,19 +90,19 @@ export class MemoryStorage implements Storage {
   async get(request: GetRequest): Promise<GetResult> {
     this.#enter(request.signal);
     checkGet(request);
-    const revision = this.#state.resolve(request.at);
-    return { revision, object: this.#state.getAt(request.key, revision) };
+    const revision = this.#store.resolve(request.at);
+    return { revision, object: this.#store.getAt(request.key, revision) };
   }
 
   /** Values come whole, also where `keysOnly` asks for less: they are not copied anyway. */
   async list(request: ListRequest): Promise<ListResult> {
     this.#enter(request.signal);
     checkList(request);
-    return this.#state.page(request, this.#state.resolve(request.at));
+    return this.#store.page(request, this.#store.resolve(request.at));
   }
 
   watch(request: WatchRequest): WatchStream {
-    const watch = new MemoryWatch(request, this.#state.history, () => this.#notifySoon());
+    const watch = new MemoryWatch(request, this.#store.log, () => this.#notifySoon());
     this.#watches.add(watch);
     try {
       this.#enter(undefined);
@@ -121,7 +121,7 @@ export class MemoryStorage implements Storage {
     const { key, value, expectedModRevision: expected, ttlSeconds } = request;
     checkOperations([{ type: "put", key, value }]);
     this.#checkHistory(request.historyId);
-    const modRevision = this.#state.get(key)?.modRevision ?? 0;
+    const modRevision = this.#store.get(key)?.modRevision ?? 0;
     if (expected !== undefined && expected !== modRevision) {
       throw revisionConflict(key, expected, modRevision);
     }
@@ -142,13 +142,13 @@ export class MemoryStorage implements Storage {
     checkDelete(request);
     const { key, expectedModRevision: expected } = request;
     this.#checkHistory(request.historyId);
-    const object = this.#state.get(key);
-    if (object === undefined) throw objectNotFound(key, this.#state.history.newest);
+    const object = this.#store.get(key);
+    if (object === undefined) throw objectNotFound(key, this.#store.log.newest);
     if (expected !== undefined && expected !== object.modRevision) {
       throw revisionConflict(key, expected, object.modRevision);
     }
     this.#commit([{ type: "delete", key }]);
-    return { revision: this.#state.history.newest, object, historyId: this.#historyId };
+    return { revision: this.#store.log.newest, object, historyId: this.#historyId };
   }
 
   /**
@@ -160,12 +160,12 @@ export class MemoryStorage implements Storage {
     this.#enter(undefined);
     checkOperations(operations);
     this.#commit(operations);
-    return this.#state.history.newest;
+    return this.#store.log.newest;
   }
 
   async currentRevision(signal?: AbortSignal): Promise<number> {
     this.#enter(signal);
-    return this.#state.history.newest;
+    return this.#store.log.newest;
   }
 
   async historyId(signal?: AbortSignal): Promise<string> {
@@ -180,7 +180,7 @@ export class MemoryStorage implements Storage {
   }
 
   requestProgress(): void {
-    for (const watch of this.#watches) watch.owe();
+    for (const watch of this.#watches) watch.requestProgress();
   }
 
   /**
@@ -190,9 +190,8 @@ export class MemoryStorage implements Storage {
   async compact(revision: number): Promise<void> {
     this.#enter(undefined);
     checkInteger("revision", revision, 1);
-    if (revision > this.#state.history.newest)
-      throw historyChanged(revision, this.#state.history.newest);
-    this.#state.compact(revision);
+    if (revision > this.#store.log.newest) throw historyChanged(revision, this.#store.log.newest);
+    this.#store.compact(revision);
   }
 
   /** Every stream ends, and every later call rejects, with UPSTREAM_UNAVAILABLE. */
@@ -201,7 +200,7 @@ export class MemoryStorage implements Storage {
     this.#closed = true;
     for (const watch of this.#watches) watch.end(closed());
     this.#leases.clear();
-    this.#state.clear();
+    this.#store.clear();
   }
 
   /** Throws unless calls are taken. */
@@ -214,7 +213,7 @@ export class MemoryStorage implements Storage {
     checkWatch(request);
     const { afterRevision } = request;
     if (afterRevision === undefined) return;
-    const { newest, oldest } = this.#state.history;
+    const { newest, oldest } = this.#store.log;
     if (afterRevision > newest) throw historyChanged(afterRevision, newest);
     if (afterRevision < oldest) throw revisionTooOld(afterRevision, oldest);
   }
@@ -230,7 +229,7 @@ export class MemoryStorage implements Storage {
       const lease = operation.type === "put" ? (operation.lease ?? 0n) : 0n;
       if (lease !== 0n && !this.#leases.has(lease)) throw leaseNotFound(lease);
     }
-    const events = this.#state.commit(operations);
+    const events = this.#store.commit(operations);
     this.#leases.follow(events);
     if (events.length > 0 && this.#watches.size > 0) this.#notifySoon();
     return events;

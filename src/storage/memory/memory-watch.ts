@@ -3,7 +3,7 @@ import { WatchBatch, WatchEvent } from "../../model/event.ts";
 import type { Predicate } from "../../model/predicate.ts";
 import { transition } from "../../model/predicate.ts";
 import type { Scope, WatchRequest, WatchStream } from "../storage.ts";
-import type { History } from "./transaction-log.ts";
+import type { TransactionLog } from "./transaction-log.ts";
 
 /** A batch is cut, after a whole revision, at this many events or bytes. */
 const maxBatchEvents = 1000;
@@ -20,7 +20,7 @@ const maxExamined = 10_000;
  * compacted past the position, the stream ends and says so.
  */
 export class MemoryWatch implements WatchStream {
-  readonly #history: History;
+  readonly #log: TransactionLog;
   readonly #matches: (key: string) => boolean;
   readonly #withPrevious: boolean;
   readonly #predicate: Predicate | undefined;
@@ -28,7 +28,7 @@ export class MemoryWatch implements WatchStream {
   /** Everything up to this revision has been looked at. */
   #position: number;
   /** A batch with at least this revision has been asked for, even if without events. */
-  #owed = 0;
+  #requestedRevision = 0;
   /** What was found when looking whether there is anything to tell the listener of. */
   #next: WatchBatch | undefined;
   #ended: Error | null | undefined;
@@ -37,13 +37,13 @@ export class MemoryWatch implements WatchStream {
   #waiting = true;
 
   /** `wake` has `notify` called soon, from outside of everything. */
-  constructor(request: WatchRequest, history: History, wake: () => void) {
-    this.#history = history;
+  constructor(request: WatchRequest, log: TransactionLog, wake: () => void) {
+    this.#log = log;
     this.#matches = matcher(request.scope);
     this.#withPrevious = request.withPrevious;
     this.#predicate = request.predicate;
     this.#wake = wake;
-    this.#position = request.afterRevision ?? history.newest;
+    this.#position = request.afterRevision ?? log.newest;
   }
 
   get ended(): Error | null | undefined {
@@ -74,8 +74,8 @@ export class MemoryWatch implements WatchStream {
   }
 
   /** Owes the reader a batch at the current revision or later, even if without events. */
-  owe(): void {
-    this.#owed = this.#history.newest;
+  requestProgress(): void {
+    this.#requestedRevision = this.#log.newest;
     this.#wake();
   }
 
@@ -91,15 +91,15 @@ export class MemoryWatch implements WatchStream {
   /** Goes on from the position to the next batch, to the newest revision, or to the end. */
   #take(): WatchBatch | undefined {
     if (this.#ended !== undefined) return undefined;
-    if (this.#position < this.#history.oldest) {
-      this.end(revisionTooOld(this.#position, this.#history.oldest));
+    if (this.#position < this.#log.oldest) {
+      this.end(revisionTooOld(this.#position, this.#log.oldest));
       return undefined;
     }
     const events: WatchEvent[] = [];
     let bytes = 0;
     let examined = 0;
     while (events.length < maxBatchEvents && bytes < maxBatchBytes && examined < maxExamined) {
-      const transaction = this.#history.at(this.#position + 1);
+      const transaction = this.#log.at(this.#position + 1);
       if (transaction === undefined) break;
       this.#position = transaction.revision;
       examined += transaction.events.length;
@@ -107,12 +107,12 @@ export class MemoryWatch implements WatchStream {
         const seen = this.#see(event);
         if (seen === undefined) continue;
         events.push(seen);
-        bytes += seen.weight;
+        bytes += seen.estimatedBytes;
       }
     }
-    const owes = this.#owed > 0 && this.#position >= this.#owed;
-    if (events.length === 0 && !owes && this.#position === this.#history.newest) return undefined;
-    if (owes) this.#owed = 0;
+    const owes = this.#requestedRevision > 0 && this.#position >= this.#requestedRevision;
+    if (events.length === 0 && !owes && this.#position === this.#log.newest) return undefined;
+    if (owes) this.#requestedRevision = 0;
     return new WatchBatch(this.#position, events);
   }
 

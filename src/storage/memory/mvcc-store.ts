@@ -9,23 +9,23 @@ import { KeyVersions, Tombstone } from "./key-versions.ts";
 import { type KeyIndex, page } from "./list-page.ts";
 import { stateBytes } from "./memory-estimates.ts";
 import type { Operation } from "./operation.ts";
-import { History, Transaction } from "./transaction-log.ts";
+import { Transaction, TransactionLog } from "./transaction-log.ts";
 
 // The package is CommonJS, whose default export Node finds one level further down.
 const BTree = sortedBTree.default;
 
 /** What the state and its history may hold at the most. */
 export interface Bounds {
-  readonly maxHistoryRevisions: number;
-  /** What its events take (see `historyBytes`). The newest revision is kept in any case. */
-  readonly maxHistoryBytes: number;
+  readonly maxLogRevisions: number;
+  /** What its events take (see `logBytes`). The newest revision is kept in any case. */
+  readonly maxLogBytes: number;
   /** What the objects take that stand (see `stateBytes`). */
   readonly maxStateBytes: number;
 }
 
 /** The embedded store's content: what each key is and was, and what each revision changed. */
-export class VersionedState {
-  readonly history = new History();
+export class MvccStore {
+  readonly log = new TransactionLog();
   readonly #bounds: Bounds;
   readonly #slabs = new Slabs(smallestSlab);
   readonly #keys: KeyIndex = new BTree<string, KeyVersions>(undefined, compareKeys);
@@ -53,7 +53,7 @@ export class VersionedState {
 
   /** The revision to read at, or why there is none. */
   resolve(at: RevisionRequirement): number {
-    const { newest, oldest } = this.history;
+    const { newest, oldest } = this.log;
     if (at.match === "LINEARIZABLE" || at.match === "ANY") return newest;
     if (at.revision > newest) throw historyChanged(at.revision, newest);
     if (at.match === "NOT_OLDER_THAN") return newest;
@@ -63,7 +63,7 @@ export class VersionedState {
 
   /** Makes one revision of the operations and returns what they changed. Throws STORAGE_FULL. */
   commit(operations: readonly Operation[]): readonly WatchEvent[] {
-    const revision = this.history.newest + 1;
+    const revision = this.log.newest + 1;
     const events: WatchEvent[] = [];
     let taken = this.#stateBytes;
     for (const operation of operations) {
@@ -77,7 +77,7 @@ export class VersionedState {
     if (events.length === 0) return events;
     this.#stateBytes = taken;
     for (const event of events) this.#add(event);
-    this.history.append(new Transaction(revision, events));
+    this.log.append(new Transaction(revision, events));
     this.#keepWithinBounds();
     return events;
   }
@@ -92,17 +92,17 @@ export class VersionedState {
   }
 
   #keepWithinBounds(): void {
-    const history = this.history;
+    const log = this.log;
     while (
-      history.length > this.#bounds.maxHistoryRevisions ||
-      (history.bytes > this.#bounds.maxHistoryBytes && history.length > 1)
+      log.length > this.#bounds.maxLogRevisions ||
+      (log.bytes > this.#bounds.maxLogBytes && log.length > 1)
     ) {
       this.#compactOldest();
     }
   }
 
   #compactOldest(): void {
-    const transaction = this.history.shift();
+    const transaction = this.log.shift();
     if (transaction === undefined) return;
     // Only the keys that it changed have a version that this makes unreachable.
     for (const { object } of transaction.events) {
@@ -112,14 +112,14 @@ export class VersionedState {
 
   /** Forgets what was before `revision`, which is not above the newest. */
   compact(revision: number): void {
-    while (this.history.first <= revision) this.#compactOldest();
-    this.history.forgetBefore(revision);
+    while (this.log.first <= revision) this.#compactOldest();
+    this.log.forgetBefore(revision);
   }
 
   /** Frees what is held. Of no use afterwards. */
   clear(): void {
     this.#keys.clear();
-    while (this.history.shift() !== undefined);
+    while (this.log.shift() !== undefined);
   }
 }
 

@@ -1,6 +1,6 @@
 import { Fifo } from "../../base/fifo.ts";
 import type { WatchEvent } from "../../model/event.ts";
-import { historyBytes } from "./memory-estimates.ts";
+import { logBytes } from "./memory-estimates.ts";
 
 /** The revision of a store that nothing was ever written to, as in etcd. */
 const firstRevision = 1;
@@ -17,7 +17,7 @@ export class Transaction {
     this.revision = revision;
     this.events = events;
     let bytes = 0;
-    for (const event of events) bytes += historyBytes(event);
+    for (const event of events) bytes += logBytes(event);
     this.bytes = bytes;
   }
 }
@@ -26,7 +26,7 @@ export class Transaction {
  * The newest transactions, one for each revision and none left out, so that the place of a revision is
  * a subtraction. Watches keep a position in it and no copies of their own.
  */
-export class History {
+export class TransactionLog {
   readonly #transactions = new Fifo<Transaction>();
   #newest = firstRevision;
   #compacted = 0;

@@ -80,7 +80,7 @@ it("Who catches up waits for others without being told of it, and is not taken f
   expect([read(first), read(other)]).toEqual(["→1", "→1"]);
   expect([read(first), read(other)]).toEqual([undefined, undefined]);
   expect([first.state, other.state]).toEqual(["catching up", "catching up"]);
-  expect([first.waits, other.waits]).toEqual([false, false]);
+  expect([first.hasPending, other.hasPending]).toEqual([false, false]);
   let told = 0;
   other.onReadable(() => told++);
   cached.clock.runImmediates();

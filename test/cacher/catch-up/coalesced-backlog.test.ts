@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 import type { WatchFanoutError } from "../../../src/base/errors.ts";
-import { SlicedQueue } from "../../../src/base/time-slice-queue.ts";
-import { Folds } from "../../../src/cacher/catch-up/coalesced-backlogs.ts";
+import { TimeSliceQueue } from "../../../src/base/time-slice-queue.ts";
+import { CoalescedBacklogs } from "../../../src/cacher/catch-up/coalesced-backlogs.ts";
 import { Dispatcher } from "../../../src/cacher/dispatch/dispatcher.ts";
 import { defaultWatcherBounds } from "../../../src/cacher/dispatch/watcher-bounds.ts";
-import { KeptPieces } from "../../../src/cacher/state/chunk-cache.ts";
-import { defaultHistoryBounds } from "../../../src/cacher/state/event-window.ts";
+import { ChunkCache } from "../../../src/cacher/state/chunk-cache.ts";
+import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
 import { Filter } from "../../../src/cacher/state/filter.ts";
 import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import { WatchBatch } from "../../../src/model/event.ts";
@@ -21,18 +21,26 @@ const everything = new Filter({ scope: { prefix: "" }, withPrevious: false });
 /** Somebody behind with so many events, all of them of one of three keys. */
 function behindWith(
   events: number,
-  history: number = defaultHistoryBounds.maxEvents,
-  maxBytes: number = defaultWatcherBounds.foldedBytes,
+  eventWindow: number = defaultEventWindowBounds.maxEvents,
+  maxBytes: number = defaultWatcherBounds.coalescedBytes,
 ) {
   const clock = new BusyClock();
-  const cache = new WatchCache({ ...defaultHistoryBounds, maxEvents: history }, clock);
+  const cache = new WatchCache({ ...defaultEventWindowBounds, maxEvents: eventWindow }, clock);
   cache.replace([], 1);
   const dispatcher = new Dispatcher(cache, clock, defaultWatcherBounds);
   dispatcher.reset();
-  const queue = new SlicedQueue(clock);
-  const kept = new KeptPieces();
-  const folds = new Folds({ clock, cache, dispatcher, kept, queue, pieceBytes: 1_000, maxBytes });
-  const begin = cache.history.newest;
+  const timeSlices = new TimeSliceQueue(clock);
+  const chunkCache = new ChunkCache();
+  const folds = new CoalescedBacklogs({
+    clock,
+    cache,
+    dispatcher,
+    chunkCache,
+    timeSlices,
+    chunkBytes: 1_000,
+    maxBytes,
+  });
+  const begin = cache.eventWindow.newest;
   let revision = 1;
   const write = (count: number): void => {
     for (let i = 0; i < count; i++) {
@@ -49,7 +57,7 @@ function behindWith(
 function reader() {
   return {
     poked: 0,
-    poke(): void {
+    notify(): void {
       this.poked++;
     },
     error: undefined as WatchFanoutError | undefined,
@@ -73,8 +81,8 @@ describe("What a LATEST_STATE watcher is behind with", () => {
     clock.runImmediates();
     expect([one.poked, other.poked]).toEqual([1, 1]);
     const finished = backlog.finish(one);
-    expect(finished?.unit.events).toHaveLength(3);
-    expect(finished?.unit.revision).toBe(20_001);
+    expect(finished?.batch.events).toHaveLength(3);
+    expect(finished?.batch.revision).toBe(20_001);
     expect(backlog.finish(other) === finished).toBe(true);
   });
 
@@ -107,8 +115,8 @@ describe("What a LATEST_STATE watcher is behind with", () => {
     write(1);
     clock.runImmediates();
     const finished = backlog.finish(waiting);
-    expect(finished?.level === level).toBe(true);
-    expect(finished?.unit.revision).toBe(2_001);
+    expect(finished?.target === level).toBe(true);
+    expect(finished?.batch.revision).toBe(2_001);
   });
 
   it("tells nobody who has left, and is not folded for nobody", () => {
@@ -116,7 +124,7 @@ describe("What a LATEST_STATE watcher is behind with", () => {
     const gone = reader();
     const backlog = folds.hold(everything, begin, gone);
     backlog.finish(gone);
-    backlog.released(gone);
+    backlog.removeHolder(gone);
     clock.runImmediates();
     expect(gone.poked).toBe(0);
     expect(backlog.reached === dispatcher.position).toBe(false);
@@ -131,12 +139,12 @@ describe("What a LATEST_STATE watcher is behind with", () => {
     const one = folds.hold(everything, begin, here);
     expect(folds.hold(everything, begin, there) === one).toBe(true);
     one.finish(here);
-    one.released(here);
+    one.removeHolder(here);
     clock.advance(2_000);
     folds.expire();
     expect(folds.hold(everything, begin, here) === one).toBe(true);
-    one.released(here);
-    one.released(there);
+    one.removeHolder(here);
+    one.removeHolder(there);
     folds.expire();
     expect(folds.hold(everything, begin, here) === one).toBe(false);
   });
@@ -149,7 +157,7 @@ describe("What a LATEST_STATE watcher is behind with", () => {
     write(1);
     expect(backlog.finish(waiting) === first).toBe(true);
     clock.advance(2_000);
-    expect(backlog.finish(waiting)?.unit.revision).toBe(12);
+    expect(backlog.finish(waiting)?.batch.revision).toBe(12);
   });
 
   it("lets go of history as that is folded, in slices, and a reader waits for it", () => {
@@ -158,19 +166,19 @@ describe("What a LATEST_STATE watcher is behind with", () => {
     const backlog = folds.hold(everything, begin, waiting);
     backlog.catchUp();
     backlog.catchUp();
-    expect(cache.history.holdsAfter(backlog.reached)).toBe(false);
+    expect(cache.eventWindow.covers(backlog.reached)).toBe(false);
     expect(backlog.reached === begin).toBe(false);
     expect(backlog.finish(waiting) === undefined).toBe(true);
     clock.runImmediates();
     expect(waiting.poked).toBe(1);
     expect(backlog.reached === dispatcher.position).toBe(true);
     expect(backlog.objects).toBe(3);
-    expect(backlog.finish(waiting)?.unit.revision).toBe(2_001);
+    expect(backlog.finish(waiting)?.batch.revision).toBe(2_001);
     write(5);
     clock.advance(2_000);
     backlog.finish(waiting);
     clock.runImmediates();
-    expect(backlog.finish(waiting)?.unit.revision).toBe(2_006);
+    expect(backlog.finish(waiting)?.batch.revision).toBe(2_006);
   });
 });
 
@@ -183,13 +191,13 @@ describe("All folds together", () => {
       (filter) => {
         const one = reader();
         const backlog = folds.hold(filter, begin, one);
-        one.onFail = () => backlog.released(one);
+        one.onFail = () => backlog.removeHolder(one);
         return { one, backlog };
       },
     );
     return { ...behind, held };
   }
-  const objectBytes = event("ADDED", "k1", 1).weight;
+  const objectBytes = event("ADDED", "k1", 1).estimatedBytes;
 
   it.each([
     ["the largest, where they take more than they may", 4 * objectBytes - 1, 1, objectBytes],
@@ -212,7 +220,7 @@ describe("All folds together", () => {
       backlog.finish(one);
       clock.runImmediates();
     }
-    held[0]?.backlog.released(held[0].one);
+    held[0]?.backlog.removeHolder(held[0].one);
     expect(folds.stats()).toMatchObject({ held: 2, bytes: 4 * objectBytes });
     const other = reader();
     folds.hold(new Filter({ scope: { key: "k2" }, withPrevious: false }), begin, other).catchUp();
@@ -232,7 +240,7 @@ describe("All folds together", () => {
     write(10);
     expect(folds.stats().bytes).toBe(0);
     write(5);
-    expect(folds.stats().bytes).toBe(cache.history.floor.bytes);
-    expect(cache.history.floor.bytes).toBeGreaterThan(0);
+    expect(folds.stats().bytes).toBe(cache.eventWindow.floor.bytes);
+    expect(cache.eventWindow.floor.bytes).toBeGreaterThan(0);
   });
 });

@@ -1,23 +1,23 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { Fold } from "../../../src/cacher/catch-up/coalescer.ts";
-import { HistoryNode } from "../../../src/cacher/state/event-node.ts";
+import { Coalescer } from "../../../src/cacher/catch-up/coalescer.ts";
+import { EventNode } from "../../../src/cacher/state/event-node.ts";
 import { Filter } from "../../../src/cacher/state/filter.ts";
 import { type EventType, WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
 import { object, short, text } from "../objects.ts";
 
 /** What is told of the events, in order. */
-function told(fold: Fold): WatchEvent[] {
+function told(fold: Coalescer): WatchEvent[] {
   const events: WatchEvent[] = [];
-  for (const _ of fold.tell(events)) {
+  for (const _ of fold.emit(events)) {
     // It yields only so that others get their turn.
   }
   return events;
 }
 
-function folded(events: readonly WatchEvent[]): Fold {
-  const fold = new Fold(2);
+function folded(events: readonly WatchEvent[]): Coalescer {
+  const fold = new Coalescer(2);
   for (const event of events) fold.add(event);
   return fold;
 }
@@ -95,11 +95,11 @@ describe("A fold of several objects' events", () => {
   });
 
   it("holds nothing of objects that come and go, however many they are", () => {
-    const fold = new Fold(2);
+    const fold = new Coalescer(2);
     for (let i = 1; i <= 1_000; i++) {
       fold.add(changed("ADDED", 2 * i, undefined, `short-lived/${i}`));
       fold.add(changed("DELETED", 2 * i + 1, 2 * i, `short-lived/${i}`));
-      fold.gone(`short-lived/${i}`);
+      fold.objectDeleted(`short-lived/${i}`);
     }
     expect([fold.size, fold.bytes]).toEqual([0, 0]);
   });
@@ -110,28 +110,28 @@ describe("A fold of several objects' events", () => {
     fold.add(changed("ADDED", 4, 3));
     expect(told(fold).map(short)).toEqual(["ADDED a=4@4"]);
     fold.add(changed("DELETED", 5, 4));
-    fold.gone("a");
+    fold.objectDeleted("a");
     fold.add(changed("ADDED", 6));
     expect(told(fold).map(short)).toEqual(["ADDED a=6@6"]);
   });
 
   it("remembers of one that stood before the fold what it was, though it is gone", () => {
     const fold = folded([changed("ADDED", 3, 2), changed("DELETED", 4, 3)]);
-    fold.gone("a");
+    fold.objectDeleted("a");
     fold.add(changed("ADDED", 5));
     expect(told(fold).map(short)).toEqual(["ADDED a=5@5 (2@2)"]);
-    fold.gone("unheard of");
+    fold.objectDeleted("unheard of");
   });
 
   it("counts the bytes of one event for each object", () => {
-    const fold = new Fold(2);
+    const fold = new Coalescer(2);
     fold.add(changed("MODIFIED", 2, 1));
     const { bytes } = fold;
     for (let revision = 3; revision < 9; revision++) {
       fold.add(changed("MODIFIED", revision, revision - 1));
     }
     expect([fold.size, fold.bytes]).toEqual([1, bytes]);
-    expect(bytes).toBe(changed("MODIFIED", 2, 1).weight);
+    expect(bytes).toBe(changed("MODIFIED", 2, 1).estimatedBytes);
   });
 });
 
@@ -179,7 +179,7 @@ describe("A fold of any history", () => {
           Object.entries(stood).map(([key, value]) => [key, object(key, 2, `${value}2`)]),
         );
         const before = new Map(state);
-        const fold = new Fold(2);
+        const fold = new Coalescer(2);
         const events: WatchEvent[] = [];
         for (const [i, [key, value]] of writes.entries()) {
           const previous = state.get(key);
@@ -191,12 +191,12 @@ describe("A fold of any history", () => {
           const type =
             value === undefined ? "DELETED" : previous === undefined ? "ADDED" : "MODIFIED";
           const happened = new WatchEvent(type, now, undefined);
-          const event = view.select(new HistoryNode(happened, previous, revision, i, 0, 0));
+          const event = view.select(new EventNode(happened, previous, revision, i, 0, 0));
           if (event !== undefined) {
             events.push(event);
             fold.add(event);
           }
-          if (value === undefined) fold.gone(key);
+          if (value === undefined) fold.objectDeleted(key);
         }
         expect(told(fold).map(short)).toEqual(naive(before, state, events));
         expect(fold.size).toBeLessThanOrEqual(before.size + state.size);

@@ -1,16 +1,22 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
-import { type InitialState, PagedState } from "../../../src/cacher/catch-up/initial-state.ts";
-import { SnapshotState, StateSnapshot } from "../../../src/cacher/catch-up/state-snapshot.ts";
+import {
+  type InitialState,
+  PagedInitialState,
+} from "../../../src/cacher/catch-up/initial-state.ts";
+import {
+  SnapshotInitialState,
+  StateSnapshot,
+} from "../../../src/cacher/catch-up/state-snapshot.ts";
 import { ListCache } from "../../../src/cacher/list/list-cache.ts";
-import { KeptPieces } from "../../../src/cacher/state/chunk-cache.ts";
-import { defaultHistoryBounds } from "../../../src/cacher/state/event-window.ts";
+import { ChunkCache } from "../../../src/cacher/state/chunk-cache.ts";
+import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
 import { Filter } from "../../../src/cacher/state/filter.ts";
-import { markOf, RetainedStates } from "../../../src/cacher/state/retained-snapshots.ts";
+import { markOf, RetainedSnapshots } from "../../../src/cacher/state/retained-snapshots.ts";
 import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import { WatchBatch, type WatchEvent } from "../../../src/model/event.ts";
-import { type StoredObject, weight } from "../../../src/model/object.ts";
+import { estimatedBytes, type StoredObject } from "../../../src/model/object.ts";
 import type { Predicate } from "../../../src/model/predicate.ts";
 import type { ListResult } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
@@ -25,8 +31,8 @@ function objects(...keys: readonly string[]): StoredObject[] {
 /** A cache that holds `all`, whose revisions are below 9, at revision 9. */
 class World {
   readonly clock = new FakeClock();
-  readonly cache = new WatchCache(defaultHistoryBounds, this.clock);
-  readonly retained = new RetainedStates(this.cache, { spareBytes: 0, bytes: 1_000_000 });
+  readonly cache = new WatchCache(defaultEventWindowBounds, this.clock);
+  readonly retained = new RetainedSnapshots(this.cache, { idleBytes: 0, bytes: 1_000_000 });
   readonly scheduler = new TimeSliceScheduler(this.clock);
   readonly lists: ListCache;
   readonly filter: Filter;
@@ -36,7 +42,7 @@ class World {
   constructor(all: readonly StoredObject[], maxBytes: number, predicate?: Predicate) {
     this.cache.replace(all, Math.max(9, all.length));
     const bounds = { bytes: maxBytes, scanned: 50_000 };
-    this.lists = new ListCache(this.cache, new KeptPieces(), bounds);
+    this.lists = new ListCache(this.cache, new ChunkCache(), bounds);
     this.filter = new Filter({ scope: { prefix: "" }, withPrevious: true, predicate });
   }
 
@@ -50,8 +56,8 @@ class World {
     return new StateSnapshot(content, this.filter, this.lists, this.retained);
   }
 
-  begin(snapshot: StateSnapshot = this.snapshot()): SnapshotState {
-    return new SnapshotState(snapshot, {
+  begin(snapshot: StateSnapshot = this.snapshot()): SnapshotInitialState {
+    return new SnapshotInitialState(snapshot, {
       reader: { fail: (error) => this.told.push(error) },
       scheduler: this.scheduler,
       owner: {},
@@ -79,7 +85,7 @@ function pieces(state: InitialState): string[] {
   return all;
 }
 
-const one = weight(object("a", 1));
+const one = estimatedBytes(object("a", 1));
 
 describe("A state from a snapshot", () => {
   it.each([
@@ -165,7 +171,7 @@ describe("A state from a snapshot", () => {
     const scheduler = new TimeSliceScheduler(clock);
     const told: unknown[] = [];
     const begin = (owner: object, signal = new AbortController().signal) =>
-      new SnapshotState(world.snapshot(), {
+      new SnapshotInitialState(world.snapshot(), {
         reader: { fail: (error) => told.push(error) },
         ...{ scheduler, owner, signal },
         onReady: (failure) => told.push(failure),
@@ -184,7 +190,7 @@ describe("A state from a snapshot", () => {
     const world = new World(objects(...keys), 100_000, () => true);
     const clock = new BusyClock();
     const shared = world.snapshot();
-    const state = new SnapshotState(shared, {
+    const state = new SnapshotInitialState(shared, {
       ...{ reader: { fail: () => {} }, owner: {}, signal: new AbortController().signal },
       ...{ scheduler: new TimeSliceScheduler(clock), onReady: () => {} },
     });
@@ -229,9 +235,10 @@ describe("A state from a snapshot", () => {
         for (let batch = state.next(); batch !== undefined; batch = state.next()) {
           seen.push(...batch.events.map(short));
           const last = batch.events.at(-1);
-          const withoutLast = batch.weight - (last?.weight ?? 0);
+          const withoutLast = batch.estimatedBytes - (last?.estimatedBytes ?? 0);
           expect(withoutLast).toBeLessThan(maxBytes);
-          if (!batch.initialEventsEnd) expect(batch.weight).toBeGreaterThanOrEqual(maxBytes);
+          if (!batch.initialEventsEnd)
+            expect(batch.estimatedBytes).toBeGreaterThanOrEqual(maxBytes);
         }
         expect(seen).toEqual(values.map((value, i) => `ADDED k${i}=${value}@${i + 1}`));
       }),
@@ -249,7 +256,7 @@ function paged(first: ListResult) {
   const asked: string[] = [];
   const heard: unknown[] = [];
   let answer: PromiseWithResolvers<ListResult> = Promise.withResolvers();
-  const state = new PagedState(
+  const state = new PagedInitialState(
     first,
     (startAfter) => {
       asked.push(startAfter);

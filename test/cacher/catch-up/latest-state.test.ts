@@ -12,7 +12,7 @@ const everything = {
 } as const;
 const latest = { ...everything, delivery: "LATEST_STATE" } as const;
 
-const tight = { watchers: { inputBatches: 2 } } as const;
+const tight = { watchers: { maxBufferBatches: 2 } } as const;
 const saysYes: Predicate = ({ value }) => text(value).includes("yes");
 
 function reasonOf(stream: WatchStream): string | null | undefined {
@@ -70,7 +70,7 @@ describe("A LATEST_STATE watch that falls behind", () => {
     ],
     ["by a selector", saysYes, ["DELETED:a=yes(yes)@4 ADDED:b=yes(no)@7 ADDED:c=yes@8 →8"]],
   ])("is told each object's change as a whole, %s", async (_what, predicate, expected) => {
-    const cached = await CachedStore.ready({ watchers: { inputBatches: 1 } });
+    const cached = await CachedStore.ready({ watchers: { maxBufferBatches: 1 } });
     const slow = cached.cacher.watch({ ...latest, withPrevious: true, predicate });
     await cached.clock.settle();
     await cached.write(["a", "yes"], ["b", "no"]);
@@ -86,7 +86,7 @@ describe("A LATEST_STATE watch that falls behind", () => {
   });
 
   it("is not ended when history no longer has what comes next, but folds it", async () => {
-    const cached = await CachedStore.ready({ ...tight, history: { maxEvents: 3 } });
+    const cached = await CachedStore.ready({ ...tight, eventWindow: { maxEvents: 3 } });
     const [slow, lost] = [cached.cacher.watch(latest), cached.cacher.watch(everything)];
     await cached.clock.settle();
     readAll(slow);
@@ -97,7 +97,7 @@ describe("A LATEST_STATE watch that falls behind", () => {
       await cached.clock.elapse(500);
     }
     // One entry for each object, whatever has come.
-    expect(cached.cacher.stats().folds).toMatchObject({ held: 1, objects: 6 });
+    expect(cached.cacher.stats().coalescing).toMatchObject({ held: 1, objects: 6 });
     expect(reasonOf(lost)).toBeUndefined();
     expect(readAll(lost)).toHaveLength(2);
     expect(reasonOf(lost)).toBe("SLOW_CONSUMER");
@@ -109,17 +109,17 @@ describe("A LATEST_STATE watch that falls behind", () => {
     ]);
     expect(slow.state).toBe("live");
     await cached.clock.elapse(2_000);
-    expect(cached.cacher.stats().folds).toEqual({
+    expect(cached.cacher.stats().coalescing).toEqual({
       held: 0,
       objects: 0,
       bytes: 0,
-      told: 1,
+      delivered: 1,
       ended: 0,
     });
   });
 
   it("gets a large fold in pieces, of which only the last has the revision, and what came meanwhile after", async () => {
-    const options = { watchers: { inputBatches: 1, batchBytes: 150 } };
+    const options = { watchers: { maxBufferBatches: 1, batchBytes: 150 } };
     const cached = await CachedStore.ready(options);
     const slow = cached.cacher.watch({ ...latest, bookmarkIntervalMs: 1_000 });
     await cached.clock.settle();
@@ -132,13 +132,13 @@ describe("A LATEST_STATE watch that falls behind", () => {
     await cached.write(["a", "3"]);
     // No bookmark comes while the unit is open.
     await cached.clock.elapse(5_000);
-    expect(cached.cacher.stats().folds.objects).toBeGreaterThan(0);
+    expect(cached.cacher.stats().coalescing.objects).toBeGreaterThan(0);
     expect(readAll(slow)).toEqual(["ADDED:d=1@6 ADDED:e=1@7 →7", "MODIFIED:a=3@9 →9"]);
     expect(slow.state).toBe("live");
   });
 
   it("is told of what has come and gone by a bookmark", async () => {
-    const cached = await CachedStore.ready({ watchers: { inputBatches: 1 } });
+    const cached = await CachedStore.ready({ watchers: { maxBufferBatches: 1 } });
     const slow = cached.cacher.watch(latest);
     await cached.clock.settle();
     readAll(slow);
@@ -159,7 +159,7 @@ describe("A LATEST_STATE watch that falls behind", () => {
   });
 
   it("is told at once how far it has come where it is eager", async () => {
-    const cached = await CachedStore.ready({ watchers: { inputBatches: 1 } });
+    const cached = await CachedStore.ready({ watchers: { maxBufferBatches: 1 } });
     const slow = cached.cacher.watch({ ...latest, scope: { key: "a" }, eagerBookmarks: true });
     await cached.clock.settle();
     readAll(slow);
@@ -171,7 +171,7 @@ describe("A LATEST_STATE watch that falls behind", () => {
   });
 
   it("is ended by taking nothing for the stall timeout, and by that alone", async () => {
-    const options = { history: { maxEvents: 1 }, watchers: { stallTimeoutMs: 10_000 } };
+    const options = { eventWindow: { maxEvents: 1 }, watchers: { stallTimeoutMs: 10_000 } };
     const cached = await CachedStore.ready(options);
     const stuck = cached.cacher.watch(latest);
     await cached.clock.settle();
@@ -184,12 +184,12 @@ describe("A LATEST_STATE watch that falls behind", () => {
     await cached.clock.elapse(2_000);
     expect(reasonOf(stuck)).toBe("SLOW_CONSUMER");
     await cached.clock.elapse(2_000);
-    expect(cached.cacher.stats().folds).toMatchObject({ held: 0, objects: 0 });
+    expect(cached.cacher.stats().coalescing).toMatchObject({ held: 0, objects: 0 });
   });
 
   it("is ended where all folds together take more than they may and its own takes the most", async () => {
-    const watchers = { inputBatches: 1, foldedBytes: 3_000 };
-    const cached = await CachedStore.ready({ watchers, history: { maxEvents: 1 } });
+    const watchers = { maxBufferBatches: 1, coalescedBytes: 3_000 };
+    const cached = await CachedStore.ready({ watchers, eventWindow: { maxEvents: 1 } });
     const large = [cached.cacher.watch(latest), cached.cacher.watch(latest)];
     const small = cached.cacher.watch({ ...latest, scope: { prefix: "small/" } });
     await cached.clock.settle();
@@ -197,7 +197,7 @@ describe("A LATEST_STATE watch that falls behind", () => {
     for (let i = 0; i < 60; i++) {
       await cached.write([`large/${i}`, ""], [`small/${i % 3}`, `${i}`]);
       await cached.clock.elapse(500);
-      const { bytes, ended } = cached.cacher.stats().folds;
+      const { bytes, ended } = cached.cacher.stats().coalescing;
       expect(bytes).toBeLessThanOrEqual(3_000);
       expect(ended).toBe(large.filter((stream) => stream.state === "ended").length);
     }
@@ -206,7 +206,10 @@ describe("A LATEST_STATE watch that falls behind", () => {
       expect(reasonOf(stream)).toBe("SLOW_CONSUMER");
       expect(String(stream.ended)).toContain("more than the 3000 bytes");
     }
-    expect(cached.cacher.stats()).toMatchObject({ slowConsumers: 2, folds: { held: 1, ended: 2 } });
+    expect(cached.cacher.stats()).toMatchObject({
+      slowConsumers: 2,
+      coalescing: { held: 1, ended: 2 },
+    });
     expect(readAll(small)).toEqual([
       "ADDED:small/0=0@2 →2",
       "MODIFIED:small/0=57@59 ADDED:small/1=58@60 ADDED:small/2=59@61 →61",
@@ -214,14 +217,14 @@ describe("A LATEST_STATE watch that falls behind", () => {
   });
 
   it("shares its fold with all that fell behind at the same point with the same filter", async () => {
-    const cached = await CachedStore.ready({ ...tight, history: { maxEvents: 5 } });
+    const cached = await CachedStore.ready({ ...tight, eventWindow: { maxEvents: 5 } });
     const streams = Array.from({ length: 500 }, () => cached.cacher.watch(latest));
     const other = cached.cacher.watch({ ...latest, scope: { prefix: "b" } });
     await cached.clock.settle();
     for (const stream of [...streams, other]) readAll(stream);
     for (let i = 0; i < 9; i++) await cached.write(["a", `${i}`], ["b", `${i}`]);
     await cached.clock.elapse(500);
-    expect(cached.cacher.stats().folds).toMatchObject({ held: 2, objects: 3 });
+    expect(cached.cacher.stats().coalescing).toMatchObject({ held: 2, objects: 3 });
     const units = streams.map((stream) => [stream.read(), stream.read(), stream.read()].at(-1));
     expect(units[0]?.events).toHaveLength(2);
     expect(new Set(units).size).toBe(1);
@@ -229,7 +232,7 @@ describe("A LATEST_STATE watch that falls behind", () => {
   });
 
   it("shares it also with those who read on a little later, and is up to date all the same", async () => {
-    const cached = await CachedStore.ready({ watchers: { inputBatches: 1 } });
+    const cached = await CachedStore.ready({ watchers: { maxBufferBatches: 1 } });
     const streams = [cached.cacher.watch(latest), cached.cacher.watch(latest)];
     await cached.clock.settle();
     for (const stream of streams) readAll(stream);
@@ -264,7 +267,7 @@ describe("How a LATEST_STATE watch begins", () => {
   });
 
   it("is refused where history no longer has what comes next, as any is", async () => {
-    const cached = await CachedStore.ready({ history: { maxEvents: 2 } });
+    const cached = await CachedStore.ready({ eventWindow: { maxEvents: 2 } });
     await writeA(cached, 9);
     const stream = cached.cacher.watch({ ...latest, afterRevision: 5 });
     await cached.clock.settle();
@@ -272,7 +275,10 @@ describe("How a LATEST_STATE watch begins", () => {
   });
 
   it("is not ended by what is owed to it after its initial state, however much that is", async () => {
-    const options = { history: { maxEvents: 2 }, watchers: { owedBytes: 1, batchBytes: 100 } };
+    const options = {
+      eventWindow: { maxEvents: 2 },
+      watchers: { retainedEventBytes: 1, batchBytes: 100 },
+    };
     const cached = await CachedStore.ready(options);
     await cached.write(["a", "0"], ["b", "0"], ["c", "0"]);
     const stream = cached.cacher.watch({ ...latest, sendInitialEvents: true });
@@ -282,7 +288,7 @@ describe("How a LATEST_STATE watch begins", () => {
       await writeA(cached, 10);
       await cached.clock.elapse(500);
     }
-    expect(cached.cacher.stats().folds).toMatchObject({ held: 1, objects: 1 });
+    expect(cached.cacher.stats().coalescing).toMatchObject({ held: 1, objects: 1 });
     await cached.write(["b", null]);
     expect([...began, ...readAll(stream)]).toEqual([
       "…",

@@ -1,20 +1,20 @@
 import { describe, expect, it } from "vitest";
 import { Snapshots } from "../../../src/cacher/catch-up/snapshots.ts";
 import { ListCache } from "../../../src/cacher/list/list-cache.ts";
-import { KeptPieces } from "../../../src/cacher/state/chunk-cache.ts";
-import { defaultHistoryBounds } from "../../../src/cacher/state/event-window.ts";
+import { ChunkCache } from "../../../src/cacher/state/chunk-cache.ts";
+import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
 import { Filter } from "../../../src/cacher/state/filter.ts";
-import { RetainedStates } from "../../../src/cacher/state/retained-snapshots.ts";
+import { RetainedSnapshots } from "../../../src/cacher/state/retained-snapshots.ts";
 import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { object } from "../objects.ts";
 
 function setUp() {
   const clock = new FakeClock();
-  const cache = new WatchCache(defaultHistoryBounds, clock);
+  const cache = new WatchCache(defaultEventWindowBounds, clock);
   cache.replace([object("a", 1)], 1);
-  const lists = new ListCache(cache, new KeptPieces(), { bytes: 1_000, scanned: 1_000 });
-  const retained = new RetainedStates(cache, { spareBytes: 1_000, bytes: 1_000 });
+  const lists = new ListCache(cache, new ChunkCache(), { bytes: 1_000, scanned: 1_000 });
+  const retained = new RetainedSnapshots(cache, { idleBytes: 1_000, bytes: 1_000 });
   const snapshots = new Snapshots(cache, clock, lists, retained);
   const get = (prefix: string) =>
     snapshots.get(new Filter({ scope: { prefix }, withPrevious: false }), 1);

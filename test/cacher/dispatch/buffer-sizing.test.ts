@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { InputSizing } from "../../../src/cacher/dispatch/buffer-sizing.ts";
+import { BufferSizing } from "../../../src/cacher/dispatch/buffer-sizing.ts";
 import { defaultWatcherBounds } from "../../../src/cacher/dispatch/watcher-bounds.ts";
 import { CachedStore, readAll } from "../cached-store.ts";
 
@@ -7,11 +7,11 @@ const kibibyte = 1024;
 
 /** The size of wide inputs after `seconds` of so many rounds a second, each of so many bytes. */
 function sizedBy(perSecond: number, bytes: number, seconds: number, restMs = 0) {
-  const sizing = new InputSizing(defaultWatcherBounds);
+  const sizing = new BufferSizing(defaultWatcherBounds);
   const rounds = perSecond * seconds;
   for (let i = 1; i <= rounds; i++) sizing.record(bytes, (i * 1_000) / perSecond);
   if (restMs > 0) sizing.record(0, seconds * 1_000 + restMs);
-  return { batches: sizing.wide.batches, kib: Math.round(sizing.wide.bytes / kibibyte) };
+  return { batches: sizing.unindexed.batches, kib: Math.round(sizing.unindexed.bytes / kibibyte) };
 }
 
 describe("The input of a live watcher", () => {
@@ -40,18 +40,24 @@ describe("The input of a live watcher", () => {
   });
 
   it("has its least size where an index narrows the stream, whatever comes", () => {
-    const sizing = new InputSizing(defaultWatcherBounds);
+    const sizing = new BufferSizing(defaultWatcherBounds);
     for (let ms = 1; ms <= 60_000; ms++) sizing.record(64 * kibibyte, ms);
-    expect(sizing.narrow).toEqual({ batches: 16, bytes: 128 * kibibyte });
+    expect(sizing.indexed).toEqual({ batches: 16, bytes: 128 * kibibyte });
   });
 
   it("is never larger than it may be, though its least size is", () => {
-    const sizing = new InputSizing({ ...defaultWatcherBounds, inputBatches: 2, inputBytes: 100 });
-    expect(sizing.wide).toEqual({ batches: 2, bytes: 100 });
+    const sizing = new BufferSizing({
+      ...defaultWatcherBounds,
+      maxBufferBatches: 2,
+      maxBufferBytes: 100,
+    });
+    expect(sizing.unindexed).toEqual({ batches: 2, bytes: 100 });
   });
 
   it("is sized as such, so that a pause stalls a narrow watch earlier than a wide one", async () => {
-    const cached = await CachedStore.ready({ watchers: { minInputBatches: 2, inputBatches: 8 } });
+    const cached = await CachedStore.ready({
+      watchers: { minBufferBatches: 2, maxBufferBatches: 8 },
+    });
     const watch = (scope: { key: string } | { prefix: string }) =>
       cached.cacher.watch({ scope, afterRevision: undefined, withPrevious: false });
     const [narrow, wide] = [watch({ key: "a" }), watch({ prefix: "" })];
@@ -62,10 +68,10 @@ describe("The input of a live watcher", () => {
       readAll(narrow);
       readAll(wide);
     }
-    expect(cached.cacher.stats().input.mostBatches).toBe(8);
+    expect(cached.cacher.stats().buffers.maxBatches).toBe(8);
     for (let i = 0; i < 5; i++) await cached.write(["a", String(i)]);
     expect([narrow.state, wide.state]).toEqual(["stalled", "live"]);
-    expect([narrow.input.length, wide.input.length]).toEqual([2, 5]);
-    expect(cached.cacher.stats().input.fullest).toBe(1);
+    expect([narrow.buffer.length, wide.buffer.length]).toEqual([2, 5]);
+    expect(cached.cacher.stats().buffers.fullest).toBe(1);
   });
 });

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { WatchFanoutError } from "../../../src/base/errors.ts";
-import { SlicedQueue } from "../../../src/base/time-slice-queue.ts";
-import { Folds } from "../../../src/cacher/catch-up/coalesced-backlogs.ts";
+import { TimeSliceQueue } from "../../../src/base/time-slice-queue.ts";
+import { CoalescedBacklogs } from "../../../src/cacher/catch-up/coalesced-backlogs.ts";
 import { Dispatcher } from "../../../src/cacher/dispatch/dispatcher.ts";
 import { defaultWatcherBounds } from "../../../src/cacher/dispatch/watcher-bounds.ts";
 import {
@@ -10,31 +10,39 @@ import {
   WatcherGroup,
   WatcherIndex,
 } from "../../../src/cacher/dispatch/watcher-index.ts";
-import { KeptPieces } from "../../../src/cacher/state/chunk-cache.ts";
-import { HistoryNode } from "../../../src/cacher/state/event-node.ts";
-import { defaultHistoryBounds } from "../../../src/cacher/state/event-window.ts";
+import { ChunkCache } from "../../../src/cacher/state/chunk-cache.ts";
+import { EventNode } from "../../../src/cacher/state/event-node.ts";
+import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
 import { Filter } from "../../../src/cacher/state/filter.ts";
 import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import { CacheWatcher } from "../../../src/cacher/watch/cache-watcher.ts";
-import type { WatcherHost } from "../../../src/cacher/watch/watcher-context.ts";
+import type { WatcherContext } from "../../../src/cacher/watch/watcher-context.ts";
 import type { Predicate } from "../../../src/model/predicate.ts";
 import type { Scope } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { event, object, short, text } from "../objects.ts";
 
 /** What a watcher needs to exist. None of them is asked for anything here. */
-function makeHost(): WatcherHost {
+function makeHost(): WatcherContext {
   const clock = new FakeClock();
-  const cache = new WatchCache(defaultHistoryBounds, clock);
+  const cache = new WatchCache(defaultEventWindowBounds, clock);
   const dispatcher = new Dispatcher(cache, clock, defaultWatcherBounds);
-  const queue = new SlicedQueue(clock);
-  const kept = new KeptPieces();
+  const timeSlices = new TimeSliceQueue(clock);
+  const chunkCache = new ChunkCache();
   return {
     bounds: defaultWatcherBounds,
     dispatcher,
-    history: cache.history,
-    folds: new Folds({ clock, cache, dispatcher, kept, queue, pieceBytes: 1, maxBytes: 1 }),
-    queue,
+    eventWindow: cache.eventWindow,
+    coalescedBacklogs: new CoalescedBacklogs({
+      clock,
+      cache,
+      dispatcher,
+      chunkCache,
+      timeSlices,
+      chunkBytes: 1,
+      maxBytes: 1,
+    }),
+    timeSlices,
     forget: () => {},
     listenerFailed: () => new WatchFanoutError("INTERNAL", "A listener threw."),
   };
@@ -58,13 +66,13 @@ function watcher(
 }
 
 /** A change of `key` in history, from `before` if that is given. */
-function change(key: string, value = "", before?: string, revision = 9): HistoryNode {
+function change(key: string, value = "", before?: string, revision = 9): EventNode {
   const type = before === undefined ? "ADDED" : "MODIFIED";
   const previous = before === undefined ? undefined : object(key, 5, before);
-  return new HistoryNode(event(type, key, revision, value), previous, revision, 1, 0, 0);
+  return new EventNode(event(type, key, revision, value), previous, revision, 1, 0, 0);
 }
 
-function collect(index: WatcherIndex, ...nodes: readonly HistoryNode[]): WatcherGroup[] {
+function collect(index: WatcherIndex, ...nodes: readonly EventNode[]): WatcherGroup[] {
   const touched: WatcherGroup[] = [];
   for (const node of nodes) {
     const found: Groups[] = [];
@@ -148,7 +156,7 @@ describe("The watcher index", () => {
   it("has nothing to tell of the node that a history begins with", () => {
     const index = new WatcherIndex();
     index.add(watcher({ prefix: "" }));
-    expect(collect(index, new HistoryNode(undefined, undefined, 1, 0, 0, 0))).toEqual([]);
+    expect(collect(index, new EventNode(undefined, undefined, 1, 0, 0, 0))).toEqual([]);
   });
 
   it("forgets a group with its last watcher, and begins another for the next", () => {
@@ -292,7 +300,7 @@ describe("The batches of a group", () => {
       .map(({ revision, events }) => `${events.map((each) => each.revision)} →${revision}`);
   }
 
-  const weight = event("ADDED", "k", 1).weight;
+  const weight = event("ADDED", "k", 1).estimatedBytes;
 
   it.each([
     ["one where all fits", [2, 3, 4], 9, 10, ["2,3,4 →9"]],

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { SharedRevision } from "../../../src/cacher/freshness/current-revision.ts";
+import { CurrentRevision } from "../../../src/cacher/freshness/current-revision.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
 /** A store that answers when told to, with the questions in the order in which they came. */
 class Store {
   readonly clock = new FakeClock();
   readonly questions: PromiseWithResolvers<number>[] = [];
-  readonly shared = new SharedRevision(() => {
+  readonly shared = new CurrentRevision(() => {
     const question = Promise.withResolvers<number>();
     this.questions.push(question);
     return question.promise;
@@ -31,7 +31,7 @@ function outcomes() {
   return {
     heard,
     call(store: Store, name: string): void {
-      store.shared.current().then(
+      store.shared.get().then(
         (revision) => {
           heard[name] = revision;
         },
@@ -46,7 +46,7 @@ function outcomes() {
 describe("The shared current revision", () => {
   it("asks at once where no question is under way", async () => {
     const store = new Store();
-    const revision = store.shared.current();
+    const revision = store.shared.get();
     expect(store.asked).toBe(1);
     await store.answer(7);
     expect(await revision).toBe(7);
@@ -84,7 +84,7 @@ describe("The shared current revision", () => {
   it("asks anew for a caller that hears an answer and then calls", async () => {
     const store = new Store();
     const { heard, call } = outcomes();
-    const first = store.shared.current();
+    const first = store.shared.get();
     void first.then(() => call(store, "after the answer"));
     await store.answer(7);
     expect(store.asked).toBe(2);
@@ -129,7 +129,7 @@ describe("The shared current revision", () => {
 
   it("knows an answer as the newest by the time that its callers hear it", async () => {
     const store = new Store();
-    const seen = store.shared.current().then(() => store.shared.newest);
+    const seen = store.shared.get().then(() => store.shared.newest);
     await store.answer(7);
     expect(await seen).toBe(7);
   });

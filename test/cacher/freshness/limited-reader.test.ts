@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
-import { UpstreamReads } from "../../../src/cacher/freshness/limited-reader.ts";
+import { LimitedUpstreamReader } from "../../../src/cacher/freshness/limited-reader.ts";
 import { UpstreamLimiter } from "../../../src/cacher/freshness/upstream-limiter.ts";
-import { weight } from "../../../src/model/object.ts";
+import { estimatedBytes } from "../../../src/model/object.ts";
 import type { Predicate } from "../../../src/model/predicate.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import type { ListResult, RevisionRequirement } from "../../../src/storage/storage.ts";
@@ -34,7 +34,7 @@ it("Pages that the storage answers have all that is picked, once and in order, w
       const { limit, maxBytes, perAnswer } = sizes;
       const keys = there.map((i) => `k${10 + i}`).sort();
       const clock = new FakeClock();
-      const reads = new UpstreamReads({
+      const reads = new LimitedUpstreamReader({
         ...{ name: "things", storage: await storageOf(keys, perAnswer) },
         ...{ limiter: new UpstreamLimiter(clock), scheduler: new TimeSliceScheduler(clock) },
         check: (answer) => answer,
@@ -48,7 +48,7 @@ it("Pages that the storage answers have all that is picked, once and in order, w
         page = await reads.list({ prefix: "k", startAfter, limit, maxBytes, at, predicate });
         at = { match: "EXACT", revision: page.revision };
         expect(page.items.length).toBeLessThanOrEqual(limit === 0 ? Infinity : limit);
-        const bytes = page.items.reduce((sum, item) => sum + weight(item), 0);
+        const bytes = page.items.reduce((sum, item) => sum + estimatedBytes(item), 0);
         if (maxBytes > 0 && page.items.length > 1) expect(bytes).toBeLessThanOrEqual(maxBytes);
         expect(page.remaining).toBe(page.next === undefined ? 0 : undefined);
         seen.push(...page.items.map(({ key }) => key));

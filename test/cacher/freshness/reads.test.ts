@@ -117,7 +117,7 @@ describe("Reads through the Cacher", () => {
     expect(await outcome(read, clock)).toBe("pending");
     giveUp.abort(new Error("no longer needed"));
     expect(await outcome(read, clock)).toBe("Error: no longer needed");
-    expect(cacher.stats().waiting).toBe(0);
+    expect(cacher.stats().waitingRequests).toBe(0);
   });
 
   it("page through one revision, whatever is written meanwhile", async () => {

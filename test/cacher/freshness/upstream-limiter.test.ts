@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import {
   type UpstreamBounds,
   UpstreamLimiter,
-  type UpstreamQuestion,
+  type UpstreamRequest,
 } from "../../../src/cacher/freshness/upstream-limiter.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
@@ -25,7 +25,7 @@ class Store {
   read(
     owner: object,
     name: string,
-    options: Partial<UpstreamQuestion<string>> = {},
+    options: Partial<UpstreamRequest<string>> = {},
     signal?: AbortSignal,
   ) {
     const ask = (wanted: AbortSignal): Promise<string> => {
@@ -34,7 +34,7 @@ class Store {
       return new Promise((resolve) => this.#answers.set(name, () => resolve(name)));
     };
     const since = this.clock.now();
-    const question = { name: undefined, isTimeless: false, since, ask, ...options };
+    const question = { name: undefined, isCacheable: false, since, ask, ...options };
     const answer = this.limiter.run(owner, question, signal);
     // Looked at later.
     answer.catch(() => {});
@@ -94,7 +94,7 @@ describe("The reads that only the store can answer", () => {
 
   it("are shared also while they are under way where the answer is the same at any time", async () => {
     const store = new Store();
-    const options = { name: "exact", isTimeless: true };
+    const options = { name: "exact", isCacheable: true };
     const both = [store.read({}, "exact", options), store.read({}, "exact", options)];
     await store.answer("exact");
     expect(await Promise.all(both)).toEqual(["exact", "exact"]);
@@ -144,7 +144,7 @@ describe("The reads that only the store can answer", () => {
   it("are not asked for, or are cancelled, when nobody wants them any more", async () => {
     const store = new Store({ concurrent: 1 });
     const [first, second, third] = [1, 2, 3].map(() => new AbortController());
-    const options = { name: "asked", isTimeless: true };
+    const options = { name: "asked", isCacheable: true };
     const asked = store.read({}, "asked", options, first?.signal);
     const also = store.read({}, "asked", options, second?.signal);
     const waiting = store.read({}, "waiting", {}, third?.signal);

@@ -4,10 +4,10 @@ import type { TimeSlicedWork } from "../../../src/base/time-slices.ts";
 import { ListCache } from "../../../src/cacher/list/list-cache.ts";
 import type { ListChunk } from "../../../src/cacher/list/list-chunk.ts";
 import { Selection } from "../../../src/cacher/request/selection.ts";
-import { KeptPieces } from "../../../src/cacher/state/chunk-cache.ts";
-import { defaultHistoryBounds } from "../../../src/cacher/state/event-window.ts";
+import { ChunkCache } from "../../../src/cacher/state/chunk-cache.ts";
+import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
 import { Filter } from "../../../src/cacher/state/filter.ts";
-import type { OrderedState } from "../../../src/cacher/state/ordered-store.ts";
+import type { OrderedStore } from "../../../src/cacher/state/ordered-store.ts";
 import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import { WatchBatch } from "../../../src/model/event.ts";
 import { compareKeys } from "../../../src/model/key-order.ts";
@@ -36,8 +36,8 @@ function key(i: number): string {
 }
 
 class World {
-  readonly cache = new WatchCache(defaultHistoryBounds, new FakeClock());
-  readonly kept = new KeptPieces();
+  readonly cache = new WatchCache(defaultEventWindowBounds, new FakeClock());
+  readonly kept = new ChunkCache();
   readonly lists = new ListCache(this.cache, this.kept, bounds);
 
   constructor(count: number) {
@@ -59,7 +59,7 @@ class World {
   /** All chunks of the state, which is that of `revision`. */
   list(
     filter: Filter = all,
-    state: OrderedState = this.cache.state.snapshot(),
+    state: OrderedStore = this.cache.state.snapshot(),
     revision: number = this.cache.revision,
   ): ListChunk[] {
     const chunks: ListChunk[] = [];
@@ -76,7 +76,7 @@ class World {
   after(
     key: string | undefined,
     filter: Filter = all,
-    state: OrderedState = this.cache.state.snapshot(),
+    state: OrderedStore = this.cache.state.snapshot(),
     revision: number = this.cache.revision,
   ): ListChunk {
     return finish(this.lists.open(filter).chunk(key, revision, state));
@@ -104,7 +104,7 @@ describe("The chunks that a list is put together from", () => {
       [3, "k008"],
       [1, undefined],
     ]);
-    expect(chunks[3]?.weight).toBe(25_000 + 4 + 64);
+    expect(chunks[3]?.estimatedBytes).toBe(25_000 + 4 + 64);
   });
 
   it("are the same for everybody who lists the same", () => {
@@ -284,7 +284,7 @@ describe("The chunks that a list is put together from", () => {
     expect(anew(before, world.list()).length).toBe(1);
     for (const letter of "defgh") world.write(`k001${letter}`);
     const after = world.list();
-    expect(Math.max(...after.map(({ weight }) => weight))).toBeLessThan(175_000);
+    expect(Math.max(...after.map(({ estimatedBytes }) => estimatedBytes))).toBeLessThan(175_000);
     expect(objectsOf(after)).toEqual([...world.cache.state.range("")]);
   });
 

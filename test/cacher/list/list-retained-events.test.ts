@@ -36,7 +36,7 @@ async function heldEvents(
 async function filled(): Promise<CachedStore> {
   const cached = await CachedStore.ready({
     consistencyIntervalMs: 0,
-    history: { maxEvents: 10, minEvents: 1 },
+    eventWindow: { maxEvents: 10, minEvents: 1 },
   });
   for (const key of ["a", "b", "c", "d"]) await cached.write([key, "x"]);
   return cached;
@@ -48,7 +48,7 @@ async function overwrite(cached: CachedStore, times: number): Promise<void> {
   await cached.store.compact((await cached.store.currentRevision()) - 1);
 }
 
-describe("Events that have left the history window are held by no listing", () => {
+describe("Events that have left the event window are held by no listing", () => {
   it.each([0, 2_000])(
     "whose later page is asked for after a write, %i ms after the first",
     async (afterMs) => {

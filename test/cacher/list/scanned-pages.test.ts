@@ -1,14 +1,14 @@
 import { describe, expect, it } from "vitest";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
-import { UpstreamReads } from "../../../src/cacher/freshness/limited-reader.ts";
+import { LimitedUpstreamReader } from "../../../src/cacher/freshness/limited-reader.ts";
 import { UpstreamLimiter } from "../../../src/cacher/freshness/upstream-limiter.ts";
 import { ListCache } from "../../../src/cacher/list/list-cache.ts";
-import { PageReads } from "../../../src/cacher/list/page-reader.ts";
+import { PageReader } from "../../../src/cacher/list/page-reader.ts";
 import type { CacheListRequest } from "../../../src/cacher/request/request.ts";
-import { KeptPieces } from "../../../src/cacher/state/chunk-cache.ts";
-import { defaultHistoryBounds } from "../../../src/cacher/state/event-window.ts";
-import { PastStates } from "../../../src/cacher/state/historical-snapshots.ts";
-import { RetainedStates } from "../../../src/cacher/state/retained-snapshots.ts";
+import { ChunkCache } from "../../../src/cacher/state/chunk-cache.ts";
+import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
+import { HistoricalSnapshots } from "../../../src/cacher/state/historical-snapshots.ts";
+import { RetainedSnapshots } from "../../../src/cacher/state/retained-snapshots.ts";
 import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import type { ListResult, Storage } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
@@ -29,11 +29,11 @@ describe("A page for which a predicate picks nothing", () => {
 
   it("looks at 50,000 objects of the cache, and is empty", () => {
     const clock = new FakeClock();
-    const cache = new WatchCache(defaultHistoryBounds, clock);
+    const cache = new WatchCache(defaultEventWindowBounds, clock);
     cache.replace(objects, revision);
-    const retained = new RetainedStates(cache, { spareBytes: 1e9, bytes: 1e9 });
-    const lists = new ListCache(cache, new KeptPieces(), { bytes: 64 * 1024, scanned: 10_000 });
-    const pages = new PageReads(cache, new PastStates(cache, clock, retained), lists);
+    const retained = new RetainedSnapshots(cache, { idleBytes: 1e9, bytes: 1e9 });
+    const lists = new ListCache(cache, new ChunkCache(), { bytes: 64 * 1024, scanned: 10_000 });
+    const pages = new PageReader(cache, new HistoricalSnapshots(cache, clock, retained), lists);
     expect(finish(pages.list(nothing))).toMatchObject(expected);
   });
 
@@ -51,7 +51,7 @@ describe("A page for which a predicate picks nothing", () => {
     const limiter = new UpstreamLimiter(clock);
     const scheduler = new TimeSliceScheduler(clock);
     const check = <T>(answer: Promise<T>): Promise<T> => answer;
-    const reads = new UpstreamReads({ name: "things", storage, limiter, scheduler, check });
+    const reads = new LimitedUpstreamReader({ name: "things", storage, limiter, scheduler, check });
     const page = reads.list(nothing);
     await clock.settle();
     clock.runImmediates();

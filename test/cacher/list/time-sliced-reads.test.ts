@@ -2,18 +2,18 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
-import { CachedReads } from "../../../src/cacher/freshness/cache-reader.ts";
-import { SharedRevision } from "../../../src/cacher/freshness/current-revision.ts";
-import { UpstreamReads } from "../../../src/cacher/freshness/limited-reader.ts";
+import { CacheReader } from "../../../src/cacher/freshness/cache-reader.ts";
+import { CurrentRevision } from "../../../src/cacher/freshness/current-revision.ts";
+import { LimitedUpstreamReader } from "../../../src/cacher/freshness/limited-reader.ts";
 import { RevisionWaiters } from "../../../src/cacher/freshness/revision-waiters.ts";
 import { UpstreamLimiter } from "../../../src/cacher/freshness/upstream-limiter.ts";
-import { StoredReads } from "../../../src/cacher/freshness/upstream-reader.ts";
+import { UpstreamReader } from "../../../src/cacher/freshness/upstream-reader.ts";
 import { ListCache } from "../../../src/cacher/list/list-cache.ts";
-import { PageReads } from "../../../src/cacher/list/page-reader.ts";
-import { KeptPieces } from "../../../src/cacher/state/chunk-cache.ts";
-import { defaultHistoryBounds } from "../../../src/cacher/state/event-window.ts";
-import { PastStates } from "../../../src/cacher/state/historical-snapshots.ts";
-import { RetainedStates } from "../../../src/cacher/state/retained-snapshots.ts";
+import { PageReader } from "../../../src/cacher/list/page-reader.ts";
+import { ChunkCache } from "../../../src/cacher/state/chunk-cache.ts";
+import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
+import { HistoricalSnapshots } from "../../../src/cacher/state/historical-snapshots.ts";
+import { RetainedSnapshots } from "../../../src/cacher/state/retained-snapshots.ts";
 import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import type { Predicate } from "../../../src/model/predicate.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
@@ -112,7 +112,7 @@ describe("Scans give the event loop back", () => {
     const cached = await filled(5_000);
     const { store } = cached;
     const counter = new Counter();
-    const uncached = new UpstreamReads({
+    const uncached = new LimitedUpstreamReader({
       ...{ name: "things", storage: store, limiter: new UpstreamLimiter(cached.clock) },
       ...{ scheduler: new TimeSliceScheduler(cached.clock), check: (answer) => answer },
     });
@@ -141,25 +141,40 @@ describe("Scans give the event loop back", () => {
 
   it("and read again where the cache is filled anew meanwhile", async () => {
     const clock = new BusyClock();
-    const cache = new WatchCache(defaultHistoryBounds, clock);
+    const cache = new WatchCache(defaultEventWindowBounds, clock);
     const objects = Array.from({ length: 5_000 }, (_, i) => object(`k${10_000 + i}`, i + 1));
     cache.replace(objects, 5_000, "one");
-    const retained = new RetainedStates(cache, { spareBytes: 1_000_000, bytes: 1_000_000 });
-    const lists = new ListCache(cache, new KeptPieces(), { bytes: 1_000_000, scanned: 10_000 });
-    const pages = new PageReads(cache, new PastStates(cache, clock, retained), lists);
+    const retained = new RetainedSnapshots(cache, { idleBytes: 1_000_000, bytes: 1_000_000 });
+    const lists = new ListCache(cache, new ChunkCache(), { bytes: 1_000_000, scanned: 10_000 });
+    const pageReader = new PageReader(
+      cache,
+      new HistoricalSnapshots(cache, clock, retained),
+      lists,
+    );
     const scheduler = new TimeSliceScheduler(clock);
     const waiters = new RevisionWaiters(clock, () => {});
-    const upstream = new SharedRevision(() => Promise.reject(new Error("Nobody asks.")), clock);
-    const stored = new StoredReads({
+    const currentRevision = new CurrentRevision(
+      () => Promise.reject(new Error("Nobody asks.")),
+      clock,
+    );
+    const upstreamReader = new UpstreamReader({
       ...{ name: "things", storage: new MemoryStorage({ clock }), cache },
       ...{
         limiter: new UpstreamLimiter(clock),
         scheduler,
         confirmHistory: async () => {},
-        eras: () => 1,
+        historyGeneration: () => 1,
       },
     });
-    const reads = new CachedReads({ cache, clock, pages, scheduler, upstream, waiters, stored });
+    const reads = new CacheReader({
+      cache,
+      clock,
+      pageReader,
+      scheduler,
+      currentRevision,
+      waiters,
+      upstreamReader,
+    });
     const page = reads.list({ prefix: "", limit: 4_000, at: any, predicate: () => true });
     await nextTurn();
     expect(scheduler.size).toBe(1);
@@ -167,7 +182,7 @@ describe("Scans give the event loop back", () => {
     await new Counter().run(clock);
     expect(await page).toMatchObject({ revision: 3, items: [{ key: "new" }] });
     // And of what was read before nothing is kept.
-    expect(retained.stats().states).toBe(0);
+    expect(retained.stats().snapshots).toBe(0);
   });
 });
 
@@ -224,6 +239,6 @@ describe("The past", () => {
 
 /** How many past states the cache has come to hold since. */
 function countSnapshots({ cacher }: CachedStore): () => number {
-  const before = cacher.stats().retained.states;
-  return () => cacher.stats().retained.states - before;
+  const before = cacher.stats().retainedSnapshots.snapshots;
+  return () => cacher.stats().retainedSnapshots.snapshots - before;
 }

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { stateDifference } from "../../../src/cacher/state/diff.ts";
+import { diffStates } from "../../../src/cacher/state/diff.ts";
 import { compareKeys } from "../../../src/model/key-order.ts";
 import { StoredObject } from "../../../src/model/object.ts";
 import { cornerText, object } from "../objects.ts";
@@ -15,7 +15,7 @@ function state(revision: number, ...stands: readonly string[]) {
 }
 
 function difference(before: ReturnType<typeof state>, after: ReturnType<typeof state>) {
-  return stateDifference(before, after)?.map(({ event, previous }) => {
+  return diffStates(before, after)?.map(({ event, previous }) => {
     const was = previous === undefined ? "" : ` (${previous.modRevision})`;
     return `${event.type} ${event.object.key}@${event.revision}${was}`;
   });
@@ -48,7 +48,7 @@ describe("What leads from one state to a later one", () => {
   });
 
   it("tells what is gone with the content that it last had", () => {
-    const [gone] = stateDifference(state(5, "a@2"), state(9)) ?? [];
+    const [gone] = diffStates(state(5, "a@2"), state(9)) ?? [];
     expect(gone?.event.object).toMatchObject({ modRevision: 9, createRevision: 2, version: 1 });
     expect(Buffer.from(gone?.event.object.value ?? []).toString()).toBe("2");
   });
@@ -85,13 +85,13 @@ describe("What leads from one state to a later one", () => {
     ],
     ["deleted and created anew since", { written: 8, created: 7, version: 2 }, true],
   ])("where the later one has an object that is %s: %o, follows: %s", (_what, later, follows) => {
-    const found = stateDifference(stateOf(5, a), stateOf(9, { ...a, ...later }));
+    const found = diffStates(stateOf(5, a), stateOf(9, { ...a, ...later }));
     expect(found !== undefined).toBe(follows);
   });
 
   it("is not known where the later one has an object that was created before, and was not there", () => {
-    expect(stateDifference(state(5), stateOf(9, { ...a, written: 8 }))).toBeUndefined();
-    expect(stateDifference(state(5), stateOf(9, { ...a, created: 6, written: 8 }))).toHaveLength(1);
+    expect(diffStates(state(5), stateOf(9, { ...a, written: 8 }))).toBeUndefined();
+    expect(diffStates(state(5), stateOf(9, { ...a, created: 6, written: 8 }))).toHaveLength(1);
   });
 
   it("leads to it for any two states", () => {
@@ -106,7 +106,7 @@ describe("What leads from one state to a later one", () => {
         const before = new Map(were.map(([key]) => [key, object(key, 5)]));
         const after = new Map(are.map(([key, at]) => [key, before.get(key) ?? object(key, at)]));
         for (const [key, at] of are) if (at > 7) after.set(key, object(key, at));
-        const steps = stateDifference(
+        const steps = diffStates(
           { objects: sorted(before), revision: 5 },
           { objects: sorted(after), revision: 9 },
         );

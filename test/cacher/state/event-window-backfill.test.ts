@@ -9,7 +9,7 @@ import type { CacheWatcher } from "../../../src/cacher/watch/cache-watcher.ts";
 import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
 import { type Codec, opaqueCodec } from "../../../src/codec/codec.ts";
 import type { WatchEvent } from "../../../src/model/event.ts";
-import { FillTurns } from "../../../src/reflector/backfill/backfill-queue.ts";
+import { BackfillQueue } from "../../../src/reflector/backfill/backfill-queue.ts";
 import { noAttributes } from "../../../src/selector/attributes.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import type { WatchStream } from "../../../src/storage/storage.ts";
@@ -59,7 +59,7 @@ describe("While the event window is being filled, a Cacher", () => {
   it("is ready, and tells what happens", async () => {
     const { store, cacher, clock } = await started(1_000);
     expect(cacher.ready).toBe(true);
-    expect(cacher.stats().windowFill).toMatchObject({ state: "filling", revisions: 0, events: 0 });
+    expect(cacher.stats().backfill).toMatchObject({ state: "filling", revisions: 0, events: 0 });
     const stream = cacher.watch({
       scope: { prefix: "" },
       afterRevision: undefined,
@@ -85,7 +85,7 @@ describe("While the event window is being filled, a Cacher", () => {
     await clock.elapse(5_000);
     expect(read(stream)).toBeUndefined();
     expect(stream.ended).toBeUndefined();
-    expect(cacher.stats().windowFill.waiting).toBe(1);
+    expect(cacher.stats().backfill.waiting).toBe(1);
     expect(readAll(current)).toEqual(["→1000", "MODIFIED:a=1001(1000)@1001 →1001"]);
     store.releaseFrom(0);
     await clock.elapse(1_000);
@@ -93,7 +93,7 @@ describe("While the event window is being filled, a Cacher", () => {
       "→997 MODIFIED:a=998(997)@998 MODIFIED:a=999(998)@999 " +
         "MODIFIED:a=1000(999)@1000 MODIFIED:a=1001(1000)@1001 →1001",
     );
-    expect(cacher.stats().windowFill.waiting).toBe(0);
+    expect(cacher.stats().backfill.waiting).toBe(0);
   });
 
   it("has those of LATEST_STATE wait as well, and then tells them what is different in one unit", async () => {
@@ -122,8 +122,8 @@ describe("While the event window is being filled, a Cacher", () => {
     expect(read(recent)).toBe(`→${newest}`);
     expect(read(old)).toBeUndefined();
     expect(cacher.stats()).toMatchObject({
-      windowFill: { state: "filling", revisions: 1_000 - newest, events: 1_000 - newest },
-      history: { oldestRevision: newest },
+      backfill: { state: "filling", revisions: 1_000 - newest, events: 1_000 - newest },
+      eventWindow: { oldestRevision: newest },
     });
   });
 
@@ -134,11 +134,11 @@ describe("While the event window is being filled, a Cacher", () => {
     expect(stream.ended).toBeUndefined();
     await clock.elapse(1);
     expect(reasonOf(stream)).toBe("REVISION_TOO_OLD, oldest 1000");
-    expect(cacher.stats().windowFill.waiting).toBe(0);
+    expect(cacher.stats().backfill.waiting).toBe(0);
   });
 
   it("has nobody wait for what will not be filled", async () => {
-    const { clock, resume } = await started(1_000, { history: { maxEvents: 100 } });
+    const { clock, resume } = await started(1_000, { eventWindow: { maxEvents: 100 } });
     const stream = resume(899);
     await clock.settle();
     expect(reasonOf(stream)).toBe("REVISION_TOO_OLD, oldest 1000");
@@ -148,10 +148,10 @@ describe("While the event window is being filled, a Cacher", () => {
     const { cacher, clock, resume } = await started(1_000);
     const stream = resume(500);
     await clock.settle();
-    expect(cacher.stats().windowFill.waiting).toBe(1);
+    expect(cacher.stats().backfill.waiting).toBe(1);
     stream.close();
     await clock.settle();
-    expect(cacher.stats().windowFill.waiting).toBe(0);
+    expect(cacher.stats().backfill.waiting).toBe(0);
   });
 
   it("tells those who wait when the store has been compacted meanwhile", async () => {
@@ -163,7 +163,7 @@ describe("While the event window is being filled, a Cacher", () => {
     await clock.elapse(oneMinute);
     // As far as it was filled when that became known.
     expect(reasonOf(stream)).toBe("REVISION_TOO_OLD, oldest 800");
-    expect(cacher.stats().windowFill).toMatchObject({ state: "compacted", revisions: 500 });
+    expect(cacher.stats().backfill).toMatchObject({ state: "compacted", revisions: 500 });
     const oldest = resume(500);
     await clock.settle();
     expect(read(oldest)).toBe("→500");
@@ -210,8 +210,8 @@ describe("The filling of the event window", () => {
   it("ends where there is nothing more", async () => {
     const { cacher, store } = await filled();
     expect(cacher.stats()).toMatchObject({
-      windowFill: { state: "complete", revisions: 999, events: 999 },
-      history: { events: 999, oldestRevision: 1 },
+      backfill: { state: "complete", revisions: 999, events: 999 },
+      eventWindow: { events: 999, oldestRevision: 1 },
     });
     expect(store.asked.at(-1)).toBe(1);
   });
@@ -219,39 +219,39 @@ describe("The filling of the event window", () => {
   it("asks for nothing where there was nothing", async () => {
     const { cacher, store } = await started(1);
     expect(store.asked).toEqual([]);
-    expect(cacher.stats().windowFill.state).toBe("complete");
+    expect(cacher.stats().backfill.state).toBe("complete");
   });
 
   it("ends at the most events that the window holds, and asks for no more", async () => {
-    const { cacher, store } = await filled({ history: { maxEvents: 300 } });
-    expect(cacher.stats().history).toMatchObject({ events: 300, oldestRevision: 700 });
+    const { cacher, store } = await filled({ eventWindow: { maxEvents: 300 } });
+    expect(cacher.stats().eventWindow).toMatchObject({ events: 300, oldestRevision: 700 });
     expect(Math.min(...store.asked)).toBe(700);
   });
 
   it("ends at the most bytes that the window holds", async () => {
-    const { cacher, clock } = await filled({ history: { maxBytes: 50_000 } });
-    const { windowFill, history } = cacher.stats();
-    expect(windowFill.state).toBe("full");
-    expect(history.bytes).toBeLessThanOrEqual(50_000);
-    expect(history.bytes).toBeGreaterThan(45_000);
-    expect(history.events).toBe(1_000 - history.oldestRevision);
-    const [stream, older] = [history.oldestRevision, history.oldestRevision - 1].map((revision) =>
-      resumed(cacher, revision),
+    const { cacher, clock } = await filled({ eventWindow: { maxBytes: 50_000 } });
+    const { backfill, eventWindow } = cacher.stats();
+    expect(backfill.state).toBe("full");
+    expect(eventWindow.bytes).toBeLessThanOrEqual(50_000);
+    expect(eventWindow.bytes).toBeGreaterThan(45_000);
+    expect(eventWindow.events).toBe(1_000 - eventWindow.oldestRevision);
+    const [stream, older] = [eventWindow.oldestRevision, eventWindow.oldestRevision - 1].map(
+      (revision) => resumed(cacher, revision),
     );
     await clock.settle();
-    expect(stream && read(stream)).toBe(`→${history.oldestRevision}`);
-    expect(older && reasonOf(older)).toBe(`REVISION_TOO_OLD, oldest ${history.oldestRevision}`);
+    expect(stream && read(stream)).toBe(`→${eventWindow.oldestRevision}`);
+    expect(older && reasonOf(older)).toBe(`REVISION_TOO_OLD, oldest ${eventWindow.oldestRevision}`);
   });
 
   it("ends where what comes meanwhile leaves no room", async () => {
-    const { cacher, store, clock } = await started(1_000, { history: { maxEvents: 100 } });
+    const { cacher, store, clock } = await started(1_000, { eventWindow: { maxEvents: 100 } });
     for (let i = 0; i < 150; i++) await store.put({ key: "b", value: value(`${i}`) });
     await clock.settle();
     store.releaseFrom(0);
     await clock.elapse(oneMinute);
     expect(cacher.stats()).toMatchObject({
-      windowFill: { state: "full", events: 0 },
-      history: { events: 100, oldestRevision: 1_050 },
+      backfill: { state: "full", events: 0 },
+      eventWindow: { events: 100, oldestRevision: 1_050 },
     });
   });
 
@@ -263,11 +263,11 @@ describe("The filling of the event window", () => {
     await store.put({ key: "b", value: value("1") });
     await store.compact(1_001);
     await clock.elapse(oneMinute);
-    expect(cacher.stats()).toMatchObject({ relists: 1, windowFill: { state: "stopped" } });
+    expect(cacher.stats()).toMatchObject({ relists: 1, backfill: { state: "stopped" } });
     expect(stream.ended).toMatchObject({ reason: "HISTORY_LOST" });
     store.releaseFrom(0);
     await clock.elapse(oneMinute);
-    expect(cacher.stats().history).toMatchObject({ events: 0, oldestRevision: 1_001 });
+    expect(cacher.stats().eventWindow).toMatchObject({ events: 0, oldestRevision: 1_001 });
     const later = resume(1_000);
     await clock.settle();
     expect(reasonOf(later)).toBe("REVISION_TOO_OLD, oldest 1001");
@@ -280,11 +280,11 @@ describe("The filling of the event window", () => {
     const stream = resume(900);
     store.failPast(4);
     await clock.elapse(9_000);
-    expect(cacher.stats().windowFill.state).toBe("filling");
+    expect(cacher.stats().backfill.state).toBe("filling");
     expect(stream.ended).toBeUndefined();
     store.failPast(1);
     await clock.elapse(oneMinute);
-    expect(cacher.stats().windowFill.state).toBe("failed");
+    expect(cacher.stats().backfill.state).toBe("failed");
     expect(reasonOf(stream)).toBe("REVISION_TOO_OLD, oldest 1000");
     expect(lines.map((line) => JSON.parse(line))).toMatchObject([
       { resource: "things", state: "failed", err: { reason: "UPSTREAM_UNAVAILABLE" } },
@@ -292,8 +292,11 @@ describe("The filling of the event window", () => {
   });
 
   it("takes turns with others over the same store, piece by piece", async () => {
-    const fillTurns = new FillTurns();
-    const worlds = [await started(1_000, { fillTurns }), await started(1_000, { fillTurns })];
+    const backfillQueue = new BackfillQueue();
+    const worlds = [
+      await started(1_000, { backfillQueue }),
+      await started(1_000, { backfillQueue }),
+    ];
     const [first, second] = worlds;
     expect(first?.store.asked.length).toBeGreaterThan(0);
     await first?.clock.elapse(5_000);
@@ -301,10 +304,10 @@ describe("The filling of the event window", () => {
     first?.store.releaseFrom(0);
     await first?.clock.elapse(5_000);
     expect(second?.store.asked.length).toBeGreaterThan(0);
-    expect(first?.cacher.stats().windowFill.state).toBe("filling");
+    expect(first?.cacher.stats().backfill.state).toBe("filling");
     second?.store.releaseFrom(0);
     for (let i = 0; i < 20; i++) for (const world of worlds) await world.clock.elapse(1_000);
-    for (const { cacher } of worlds) expect(cacher.stats().windowFill.state).toBe("complete");
+    for (const { cacher } of worlds) expect(cacher.stats().backfill.state).toBe("complete");
   });
 
   it("does not take what can't have led to what is cached", async () => {
@@ -313,8 +316,8 @@ describe("The filling of the event window", () => {
     store.releaseFrom(0);
     await clock.elapse(oneMinute);
     expect(cacher.stats()).toMatchObject({
-      windowFill: { state: "contradicted", events: 0 },
-      history: { events: 0, oldestRevision: 1_000 },
+      backfill: { state: "conflicting", events: 0 },
+      eventWindow: { events: 0, oldestRevision: 1_000 },
     });
   });
 });
@@ -358,7 +361,7 @@ describe("Whatever was written before and during the filling", () => {
           for (const each of before) await take(store, each);
           const begunAt = await store.currentRevision();
           const cacher = cacherOver(store, clock, {
-            history: { maxEvents },
+            eventWindow: { maxEvents },
             consistencyIntervalMs: 0,
           });
           await clock.settle();
@@ -376,8 +379,8 @@ describe("Whatever was written before and during the filling", () => {
           }
           // Less than what a stream may take nothing for.
           await clock.elapse(oneMinute / 2);
-          expect(cacher.stats().windowFill.state).toMatch(/complete|full/);
-          const { oldestRevision, events } = cacher.stats().history;
+          expect(cacher.stats().backfill.state).toMatch(/complete|full/);
+          const { oldestRevision, events } = cacher.stats().eventWindow;
           if (maxEvents > 10_000) expect(oldestRevision).toBe(1);
           else expect(events).toBeLessThanOrEqual(maxEvents);
           const newest = await store.currentRevision();

@@ -1,52 +1,52 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { HistoryNode } from "../../../src/cacher/state/event-node.ts";
-import { History, type HistoryBounds } from "../../../src/cacher/state/event-window.ts";
-import { weight } from "../../../src/model/object.ts";
+import type { EventNode } from "../../../src/cacher/state/event-node.ts";
+import { EventWindow, type EventWindowBounds } from "../../../src/cacher/state/event-window.ts";
+import { estimatedBytes } from "../../../src/model/object.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { event, object, short } from "../objects.ts";
 
 /** Bounds that keep everything, except for those that a test sets. */
-const unbounded: HistoryBounds = {
+const unbounded: EventWindowBounds = {
   ageMs: Number.MAX_SAFE_INTEGER,
   minEvents: 0,
   maxEvents: Number.MAX_SAFE_INTEGER,
   maxBytes: Number.MAX_SAFE_INTEGER,
 };
 
-function open(bounds: Partial<HistoryBounds> = {}, revision = 0) {
+function open(bounds: Partial<EventWindowBounds> = {}, revision = 0) {
   const clock = new FakeClock();
-  return { clock, history: new History({ ...unbounded, ...bounds }, clock, revision) };
+  return { clock, eventWindow: new EventWindow({ ...unbounded, ...bounds }, clock, revision) };
 }
 
 /** Appends one event for each revision, of the same weight, a millisecond apart. */
-function fill(history: History, clock: FakeClock, from: number, to: number): void {
+function fill(eventWindow: EventWindow, clock: FakeClock, from: number, to: number): void {
   for (let revision = from; revision <= to; revision++) {
     clock.advance(1);
-    history.append(event("ADDED", "k", revision), undefined, clock.now());
+    eventWindow.append(event("ADDED", "k", revision), undefined, clock.now());
   }
 }
 
-const eventWeight = event("ADDED", "k", 1).weight;
+const eventWeight = event("ADDED", "k", 1).estimatedBytes;
 
 /** All revisions that follow `node`, by its links. */
-function revisionsAfter(node: HistoryNode | undefined): number[] {
+function revisionsAfter(node: EventNode | undefined): number[] {
   const revisions: number[] = [];
   for (let next = node?.next; next !== undefined; next = next.next) revisions.push(next.revision);
   return revisions;
 }
 
 /** What is in the window, by its links. */
-function window(history: History): number[] {
-  return revisionsAfter(history.floor);
+function window(eventWindow: EventWindow): number[] {
+  return revisionsAfter(eventWindow.floor);
 }
 
 describe("A history that has just begun", () => {
   it("is empty, at the revision that it began with", () => {
-    const { history } = open({}, 7);
-    expect(history.floor).toBe(history.newest);
-    expect(history.floor).toMatchObject({ revision: 7, event: undefined, next: undefined });
-    expect([history.length, history.bytes, history.oldestAgeMs]).toEqual([0, 0, 0]);
+    const { eventWindow } = open({}, 7);
+    expect(eventWindow.floor).toBe(eventWindow.newest);
+    expect(eventWindow.floor).toMatchObject({ revision: 7, event: undefined, next: undefined });
+    expect([eventWindow.length, eventWindow.bytes, eventWindow.oldestAgeMs]).toEqual([0, 0, 0]);
   });
 
   it.each([
@@ -54,100 +54,100 @@ describe("A history that has just begun", () => {
     [7, true],
     [8, true],
   ])("can be gone on in after %i: %s", (revision, found) => {
-    const { history } = open({}, 7);
-    expect(history.find(revision)).toBe(found ? history.floor : undefined);
+    const { eventWindow } = open({}, 7);
+    expect(eventWindow.find(revision)).toBe(found ? eventWindow.floor : undefined);
   });
 });
 
 describe("The bounds of a history", () => {
   it("let go of the oldest beyond the most events", () => {
-    const { clock, history } = open({ maxEvents: 3 });
-    fill(history, clock, 1, 5);
-    expect(window(history)).toEqual([3, 4, 5]);
-    expect(history.length).toBe(3);
-    expect(history.floor.revision).toBe(2);
+    const { clock, eventWindow } = open({ maxEvents: 3 });
+    fill(eventWindow, clock, 1, 5);
+    expect(window(eventWindow)).toEqual([3, 4, 5]);
+    expect(eventWindow.length).toBe(3);
+    expect(eventWindow.floor.revision).toBe(2);
   });
 
   it("let go of the oldest beyond the most bytes, which count what was before as well", () => {
-    const { clock, history } = open({ maxBytes: 3 * eventWeight });
-    fill(history, clock, 1, 3);
-    expect(window(history)).toEqual([1, 2, 3]);
+    const { clock, eventWindow } = open({ maxBytes: 3 * eventWeight });
+    fill(eventWindow, clock, 1, 3);
+    expect(window(eventWindow)).toEqual([1, 2, 3]);
     const previous = object("k", 3);
-    history.append(event("MODIFIED", "k", 4), previous, clock.now());
-    expect(window(history)).toEqual([3, 4]);
-    expect(history.bytes).toBe(2 * eventWeight + weight(previous));
+    eventWindow.append(event("MODIFIED", "k", 4), previous, clock.now());
+    expect(window(eventWindow)).toEqual([3, 4]);
+    expect(eventWindow.bytes).toBe(2 * eventWeight + estimatedBytes(previous));
   });
 
   it("keep not even one event that is larger than all bytes", () => {
-    const { clock, history } = open({ maxBytes: 100, minEvents: 10 });
-    history.append(event("ADDED", "k", 1, "x".repeat(200)), undefined, clock.now());
-    expect(window(history)).toEqual([]);
-    expect(history.floor).toBe(history.newest);
-    expect(history.bytes).toBe(0);
-    fill(history, clock, 2, 2);
-    expect(window(history)).toEqual([2]);
+    const { clock, eventWindow } = open({ maxBytes: 100, minEvents: 10 });
+    eventWindow.append(event("ADDED", "k", 1, "x".repeat(200)), undefined, clock.now());
+    expect(window(eventWindow)).toEqual([]);
+    expect(eventWindow.floor).toBe(eventWindow.newest);
+    expect(eventWindow.bytes).toBe(0);
+    fill(eventWindow, clock, 2, 2);
+    expect(window(eventWindow)).toEqual([2]);
   });
 
   it("let go of what is older than the age, but not of what is just as old", () => {
-    const { clock, history } = open({ ageMs: 100 });
-    fill(history, clock, 1, 3);
+    const { clock, eventWindow } = open({ ageMs: 100 });
+    fill(eventWindow, clock, 1, 3);
     clock.advance(98);
-    history.trim(clock.now());
-    expect(window(history)).toEqual([1, 2, 3]);
-    expect(history.oldestAgeMs).toBe(100);
+    eventWindow.trim(clock.now());
+    expect(window(eventWindow)).toEqual([1, 2, 3]);
+    expect(eventWindow.oldestAgeMs).toBe(100);
     clock.advance(1);
-    history.trim(clock.now());
-    expect(window(history)).toEqual([2, 3]);
-    expect(history.oldestAgeMs).toBe(100);
+    eventWindow.trim(clock.now());
+    expect(window(eventWindow)).toEqual([2, 3]);
+    expect(eventWindow.oldestAgeMs).toBe(100);
   });
 
   it("keep the fewest events however old they are", () => {
-    const { clock, history } = open({ ageMs: 100, minEvents: 2 });
-    fill(history, clock, 1, 4);
+    const { clock, eventWindow } = open({ ageMs: 100, minEvents: 2 });
+    fill(eventWindow, clock, 1, 4);
     clock.advance(1_000_000);
-    history.trim(clock.now());
-    expect(window(history)).toEqual([3, 4]);
+    eventWindow.trim(clock.now());
+    expect(window(eventWindow)).toEqual([3, 4]);
   });
 
   it("hold the fewest events neither against the most events nor against the most bytes", () => {
     for (const bounds of [{ maxEvents: 2 }, { maxBytes: 2 * eventWeight }]) {
-      const { clock, history } = open({ minEvents: 5, ...bounds });
-      fill(history, clock, 1, 5);
-      expect(window(history)).toEqual([4, 5]);
+      const { clock, eventWindow } = open({ minEvents: 5, ...bounds });
+      fill(eventWindow, clock, 1, 5);
+      expect(window(eventWindow)).toEqual([4, 5]);
     }
   });
 
   it("may cut a revision, which then can be gone on after and not before", () => {
-    const { clock, history } = open({ maxEvents: 2 });
+    const { clock, eventWindow } = open({ maxEvents: 2 });
     for (const [revision, key] of [
       [1, "a"],
       [2, "a"],
       [2, "b"],
       [2, "c"],
     ] as const) {
-      history.append(event("ADDED", key, revision), undefined, clock.now());
+      eventWindow.append(event("ADDED", key, revision), undefined, clock.now());
     }
-    expect(window(history)).toEqual([2, 2]);
-    expect(history.find(1)).toBeUndefined();
-    expect(history.find(2)).toBe(history.newest);
+    expect(window(eventWindow)).toEqual([2, 2]);
+    expect(eventWindow.find(1)).toBeUndefined();
+    expect(eventWindow.find(2)).toBe(eventWindow.newest);
   });
 });
 
 describe("The window of a history", () => {
   it("grows to thousands of events and shrinks again, with every place in it found", () => {
-    const { clock, history } = open({ ageMs: 1_000, minEvents: 3 });
+    const { clock, eventWindow } = open({ ageMs: 1_000, minEvents: 3 });
     let revision = 0;
     for (const burst of [5_000, 10, 1, 700, 2, 2, 2, 2, 2]) {
       for (const last = revision + burst; revision < last; ) {
         revision++;
-        history.append(event("ADDED", "k", revision), undefined, clock.now());
+        eventWindow.append(event("ADDED", "k", revision), undefined, clock.now());
       }
-      const first = history.floor.revision;
+      const first = eventWindow.floor.revision;
       for (const asked of [first, first + 1, revision - 1, revision]) {
-        expect(history.find(asked)?.revision).toBe(asked);
+        expect(eventWindow.find(asked)?.revision).toBe(asked);
       }
-      expect(history.length).toBe(revision - first);
-      expect(history.length).toBe(Math.max(3, burst));
+      expect(eventWindow.length).toBe(revision - first);
+      expect(eventWindow.length).toBe(Math.max(3, burst));
       clock.advance(1_001);
     }
   });
@@ -155,36 +155,36 @@ describe("The window of a history", () => {
 
 describe("A reader of history", () => {
   it("follows the links from its node also where that has fallen out of the window", () => {
-    const { clock, history } = open({ maxEvents: 2 });
-    const beginning = history.newest;
-    fill(history, clock, 1, 100);
-    expect(history.holdsAfter(beginning)).toBe(false);
+    const { clock, eventWindow } = open({ maxEvents: 2 });
+    const beginning = eventWindow.newest;
+    fill(eventWindow, clock, 1, 100);
+    expect(eventWindow.covers(beginning)).toBe(false);
     expect(revisionsAfter(beginning)).toEqual(Array.from({ length: 100 }, (_, i) => i + 1));
   });
 
   it("has all that follows in the window from the floor on, and not from before it", () => {
-    const { clock, history } = open({ maxEvents: 3 });
-    const nodes = [history.newest];
+    const { clock, eventWindow } = open({ maxEvents: 3 });
+    const nodes = [eventWindow.newest];
     for (let revision = 1; revision <= 6; revision++) {
-      fill(history, clock, revision, revision);
-      nodes.push(history.newest);
+      fill(eventWindow, clock, revision, revision);
+      nodes.push(eventWindow.newest);
     }
-    expect(nodes.map((node) => history.holdsAfter(node))).toEqual([
+    expect(nodes.map((node) => eventWindow.covers(node))).toEqual([
       ...[false, false, false],
       ...[true, true, true, true],
     ]);
-    expect(nodes[3]).toBe(history.floor);
+    expect(nodes[3]).toBe(eventWindow.floor);
   });
 
   it("gets the event with what was before it, made once for all", () => {
-    const { clock, history } = open();
-    history.append(event("MODIFIED", "k", 2, "b"), object("k", 1, "a"), clock.now());
-    const { event: plain, eventWithPrevious: whole } = history.newest;
+    const { clock, eventWindow } = open();
+    eventWindow.append(event("MODIFIED", "k", 2, "b"), object("k", 1, "a"), clock.now());
+    const { event: plain, eventWithPrevious: whole } = eventWindow.newest;
     expect(plain && short(plain)).toBe("MODIFIED k=b@2");
     expect(whole && short(whole)).toBe("MODIFIED k=b@2 (a@1)");
-    expect(history.newest.eventWithPrevious).toBe(whole);
-    history.append(event("ADDED", "l", 3), undefined, clock.now());
-    expect(history.newest.eventWithPrevious).toBe(history.newest.event);
+    expect(eventWindow.newest.eventWithPrevious).toBe(whole);
+    eventWindow.append(event("ADDED", "l", 3), undefined, clock.now());
+    expect(eventWindow.newest.eventWithPrevious).toBe(eventWindow.newest.event);
   });
 });
 
@@ -215,25 +215,26 @@ describe("Any history", () => {
     fc.assert(
       fc.property(bounds, fc.array(step, { maxLength: 60 }), (limits, steps) => {
         const begun = 10;
-        const { clock, history } = open(limits, begun);
+        const { clock, eventWindow } = open(limits, begun);
         const model = new Model(limits, begun);
         let revision = begun;
         for (const action of steps) {
           if (action.do === "wait") clock.advance(action.ms);
           else if (action.do === "trim") {
-            history.trim(clock.now());
+            eventWindow.trim(clock.now());
             model.trim(clock.now());
           } else {
             for (let i = 0; i < action.times; i++) {
               revision = Math.max(begun + 1, revision + action.ahead);
               const added = event("MODIFIED", "k", revision, "x".repeat(action.size));
               const previous = action.before ? object("k", 1, "before") : undefined;
-              const bytes = added.weight + (previous === undefined ? 0 : weight(previous));
-              history.append(added, previous, clock.now());
+              const bytes =
+                added.estimatedBytes + (previous === undefined ? 0 : estimatedBytes(previous));
+              eventWindow.append(added, previous, clock.now());
               model.append({ revision, bytes, at: clock.now() });
             }
           }
-          model.compare(history, clock.now());
+          model.compare(eventWindow, clock.now());
         }
       }),
       { numRuns: 300 },
@@ -249,11 +250,11 @@ interface Entry {
 
 /** The same in an array, from which is shifted what the bounds do not keep. */
 class Model {
-  readonly #bounds: HistoryBounds;
+  readonly #bounds: EventWindowBounds;
   readonly #entries: Entry[] = [];
   #floor: number;
 
-  constructor(bounds: HistoryBounds, revision: number) {
+  constructor(bounds: EventWindowBounds, revision: number) {
     this.#bounds = bounds;
     this.#floor = revision;
   }
@@ -278,18 +279,18 @@ class Model {
     }
   }
 
-  compare(history: History, now: number): void {
+  compare(eventWindow: EventWindow, now: number): void {
     const revisions = this.#entries.map((entry) => entry.revision);
-    expect(window(history)).toEqual(revisions);
-    expect(history.length).toBe(revisions.length);
-    expect(history.bytes).toBe(this.bytes);
-    expect(history.floor.revision).toBe(this.#floor);
-    expect(history.newest.revision).toBe(revisions.at(-1) ?? this.#floor);
+    expect(window(eventWindow)).toEqual(revisions);
+    expect(eventWindow.length).toBe(revisions.length);
+    expect(eventWindow.bytes).toBe(this.bytes);
+    expect(eventWindow.floor.revision).toBe(this.#floor);
+    expect(eventWindow.newest.revision).toBe(revisions.at(-1) ?? this.#floor);
     const [oldest] = this.#entries;
-    expect(history.oldestAgeMs).toBe(oldest === undefined ? 0 : now - oldest.at);
-    const asked = [this.#floor - 1, this.#floor, ...revisions, history.newest.revision + 5];
+    expect(eventWindow.oldestAgeMs).toBe(oldest === undefined ? 0 : now - oldest.at);
+    const asked = [this.#floor - 1, this.#floor, ...revisions, eventWindow.newest.revision + 5];
     for (const revision of new Set(asked)) {
-      const found = history.find(revision);
+      const found = eventWindow.find(revision);
       if (revision < this.#floor) expect(found).toBeUndefined();
       else {
         const below = revisions.filter((other) => other <= revision);

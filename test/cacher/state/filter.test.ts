@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { HistoryNode } from "../../../src/cacher/state/event-node.ts";
+import { EventNode } from "../../../src/cacher/state/event-node.ts";
 import { Filter } from "../../../src/cacher/state/filter.ts";
 import { type EventType, WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
@@ -9,16 +9,16 @@ import { object, short, text } from "../objects.ts";
 const saysYes = (each: StoredObject): boolean => text(each.value).includes("yes");
 
 /** An event of `k` at revision 9 in history, with what it was at 5. */
-function node(type: EventType, after: string, before: string | undefined): HistoryNode {
+function node(type: EventType, after: string, before: string | undefined): EventNode {
   const previous = before === undefined ? undefined : object("k", 5, before);
   // As the cache does: a deleted object is as it last was.
   const now = type === "DELETED" ? previous?.deletedAt(9) : object("k", 9, after);
   const event = new WatchEvent(type, now ?? object("k", 9, after), undefined);
-  return new HistoryNode(event, previous, 9, 1, event.weight, 0);
+  return new EventNode(event, previous, 9, 1, event.estimatedBytes, 0);
 }
 
 function seen(
-  of: HistoryNode,
+  of: EventNode,
   withPrevious: boolean,
   predicate?: (each: StoredObject) => boolean,
 ): string | undefined {
@@ -53,7 +53,7 @@ describe("Through a filter with a predicate", () => {
   it("what leaves is as it last matched, whole, with the revision at which it left", () => {
     const last = new StoredObject("k", Buffer.from("yes"), 2, 5, 3, 42n);
     const event = new WatchEvent("MODIFIED", object("k", 9, "no"), undefined);
-    const of = new HistoryNode(event, last, 9, 1, 0, 0);
+    const of = new EventNode(event, last, 9, 1, 0, 0);
     const filter = new Filter({ scope: { key: "k" }, withPrevious: false, predicate: saysYes });
     expect(filter.select(of)?.object).toEqual(
       new StoredObject("k", Buffer.from("yes"), 2, 9, 3, 42n),
@@ -88,7 +88,7 @@ describe("The beginning of a history, which has no event", () => {
     ["without", undefined, false],
     ["with previous", undefined, true],
   ])("shows nothing through a filter %s", (_what, predicate, withPrevious) => {
-    const beginning = new HistoryNode(undefined, undefined, 1, 0, 0, 0);
+    const beginning = new EventNode(undefined, undefined, 1, 0, 0, 0);
     expect(seen(beginning, withPrevious, predicate)).toBeUndefined();
   });
 });

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { defaultHistoryBounds } from "../../../src/cacher/state/event-window.ts";
-import { PastStates } from "../../../src/cacher/state/historical-snapshots.ts";
-import { RetainedStates } from "../../../src/cacher/state/retained-snapshots.ts";
+import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
+import { HistoricalSnapshots } from "../../../src/cacher/state/historical-snapshots.ts";
+import { RetainedSnapshots } from "../../../src/cacher/state/retained-snapshots.ts";
 import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import { WatchBatch } from "../../../src/model/event.ts";
 import type { RevisionRequirement } from "../../../src/storage/storage.ts";
@@ -61,7 +61,7 @@ describe("A state of the past", () => {
   });
 
   it("is kept for the next page of a listing, also when history has let go of what came since", async () => {
-    const cached = await CachedStore.ready({ history: { maxEvents: 2, minEvents: 1 } });
+    const cached = await CachedStore.ready({ eventWindow: { maxEvents: 2, minEvents: 1 } });
     const revision = await cached.write(["a", "1"], ["b", "1"], ["c", "1"]);
     const at = exact(revision);
     const first = await cached.cacher.list({ prefix: "", limit: 1, at });
@@ -77,7 +77,7 @@ describe("A state of the past", () => {
   });
 
   it("is let go when nobody has come back for it for half a minute", async () => {
-    const cached = await CachedStore.ready({ history: { maxEvents: 2, minEvents: 1 } });
+    const cached = await CachedStore.ready({ eventWindow: { maxEvents: 2, minEvents: 1 } });
     const revision = await cached.write(["a", "1"], ["b", "1"]);
     const at = exact(revision);
     await cached.cacher.list({ prefix: "", limit: 1, at });
@@ -94,13 +94,13 @@ describe("The states of the past that are kept", () => {
   /** A cache at revision 1, and as many writes of one object as there are revisions after it. */
   function written(writes: number) {
     const clock = new FakeClock();
-    const cache = new WatchCache(defaultHistoryBounds, clock);
+    const cache = new WatchCache(defaultEventWindowBounds, clock);
     cache.replace([object("a", 1)], 1);
     for (let revision = 2; revision <= writes + 1; revision++) {
       cache.apply(new WatchBatch(revision, [event("MODIFIED", "a", revision)]));
     }
-    const retained = new RetainedStates(cache, { spareBytes: 1e9, bytes: 1e9 });
-    const past = new PastStates(cache, clock, retained);
+    const retained = new RetainedSnapshots(cache, { idleBytes: 1e9, bytes: 1e9 });
+    const past = new HistoricalSnapshots(cache, clock, retained);
     return { past, retained, at: (revision: number) => finish(past.at(revision)) };
   }
 
@@ -111,7 +111,7 @@ describe("The states of the past that are kept", () => {
     expect(at(1)?.state).toBe(states.get(1));
     at(65);
     at(66);
-    expect(retained.stats().states).toBe(64);
+    expect(retained.stats().snapshots).toBe(64);
     for (const revision of [1, 4, 64]) expect(at(revision)?.state).toBe(states.get(revision));
     for (const revision of [2, 3]) expect(at(revision)?.state).not.toBe(states.get(revision));
   });

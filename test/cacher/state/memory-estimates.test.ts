@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { Attribution } from "../../../src/cacher/request/object-attributes.ts";
-import { defaultHistoryBounds } from "../../../src/cacher/state/event-window.ts";
+import { ObjectAttributes } from "../../../src/cacher/request/object-attributes.ts";
+import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
 import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../../src/codec/json-codec.ts";
 import { WatchBatch, WatchEvent } from "../../../src/model/event.ts";
-import { heldWeight, weight } from "../../../src/model/object.ts";
+import { estimatedBytes, memoryBytes } from "../../../src/model/object.ts";
 import { Slabs, smallestSlab } from "../../../src/model/slabs.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { heldBytes } from "../../heap.ts";
@@ -36,10 +36,10 @@ describe("The bytes of history", () => {
     ["few labels", 3, 4_000],
     ["many labels", 300, 150],
   ])("are what it takes, or up to twice that, with %s", (_, labels, count) => {
-    const bounds = { ...defaultHistoryBounds, maxBytes: 2 * 1024 ** 2 };
+    const bounds = { ...defaultEventWindowBounds, maxBytes: 2 * 1024 ** 2 };
     // What the first ones bring about, such as code, is not what is measured.
     const fill = (): WatchCache => {
-      const cache = new WatchCache(bounds, clock, new Attribution(reader));
+      const cache = new WatchCache(bounds, clock, new ObjectAttributes(reader));
       for (const batch of writes(count, labels)) cache.apply(batch);
       return cache;
     };
@@ -47,10 +47,10 @@ describe("The bytes of history", () => {
     const before = heldBytes();
     const cache = fill();
     const taken = heldBytes() - before;
-    expect(cache.history.length).toBeLessThan(count);
+    expect(cache.eventWindow.length).toBeLessThan(count);
     // The object before an event is counted with each, as it may be held by that alone.
-    expect(cache.history.bytes / taken).toBeGreaterThan(0.66);
-    expect(cache.history.bytes / taken).toBeLessThan(2.1);
+    expect(cache.eventWindow.bytes / taken).toBeGreaterThan(0.66);
+    expect(cache.eventWindow.bytes / taken).toBeLessThan(2.1);
   });
 });
 
@@ -61,10 +61,10 @@ describe("What an object weighs", () => {
     const { items } = await cached.store.list({ prefix: "", limit: 0, at: { match: "ANY" } });
     const [object] = items;
     if (object === undefined) throw new Error("It is not there.");
-    expect(heldWeight(object)).toBe(weight(object) + (object.attributes?.bytes ?? 0));
-    expect(heldWeight(object)).toBeGreaterThan(5 * weight(object));
-    expect(cached.cacher.stats().objectBytes).toBe(heldWeight(object));
-    expect(cached.cacher.stats().history.bytes).toBe(heldWeight(object));
+    expect(memoryBytes(object)).toBe(estimatedBytes(object) + (object.attributes?.bytes ?? 0));
+    expect(memoryBytes(object)).toBeGreaterThan(5 * estimatedBytes(object));
+    expect(cached.cacher.stats().objectBytes).toBe(memoryBytes(object));
+    expect(cached.cacher.stats().eventWindow.bytes).toBe(memoryBytes(object));
   });
 
   it("is taken away again as it was added, by the cache and by the store below it", async () => {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { OrderedState } from "../../../src/cacher/state/ordered-store.ts";
+import { OrderedStore } from "../../../src/cacher/state/ordered-store.ts";
 import { cornerText, object } from "../objects.ts";
 
 /** How etcd orders keys: by their bytes. */
@@ -8,13 +8,13 @@ function byBytes(a: string, b: string): number {
   return Buffer.compare(Buffer.from(a), Buffer.from(b));
 }
 
-function stateOf(keys: readonly string[]): OrderedState {
-  const state = new OrderedState();
+function stateOf(keys: readonly string[]): OrderedStore {
+  const state = new OrderedStore();
   for (const [i, key] of keys.entries()) state.set(object(key, i + 1));
   return state;
 }
 
-function keysOf(state: OrderedState, prefix = "", startAfter?: string): string[] {
+function keysOf(state: OrderedStore, prefix = "", startAfter?: string): string[] {
   return Array.from(state.range(prefix, startAfter), ({ key }) => key);
 }
 
@@ -39,7 +39,7 @@ describe("The ordered state", () => {
     fc.assert(
       fc.property(keySets, fc.boolean(), changes, (keys, isSorted, changed) => {
         const listed = isSorted ? keys.toSorted(byBytes) : [...keys, ...keys.slice(0, 1)];
-        const built = OrderedState.of(listed.map((one, i) => object(one, i + 1)));
+        const built = OrderedStore.of(listed.map((one, i) => object(one, i + 1)));
         const set = stateOf(listed);
         for (const { key: one, isDelete } of changed) {
           for (const state of [built, set]) {
@@ -47,7 +47,7 @@ describe("The ordered state", () => {
             else state.set(object(one, 1000));
           }
         }
-        const told = (state: OrderedState) =>
+        const told = (state: OrderedStore) =>
           Array.from(state.range(""), (one) => [one.key, one.modRevision]);
         expect(told(built)).toEqual(told(set));
         expect(built.size).toBe(set.size);
@@ -115,7 +115,7 @@ describe("The ordered state", () => {
   });
 
   it("counts nothing where there is nothing", () => {
-    const state = new OrderedState();
+    const state = new OrderedStore();
     expect([state.count(""), state.count("a"), state.count("", "a")]).toEqual([0, 0, 0]);
     expect(keysOf(state)).toEqual([]);
   });
@@ -131,9 +131,9 @@ describe("The ordered state", () => {
     );
     fc.assert(
       fc.property(operations, (steps) => {
-        const state = new OrderedState();
+        const state = new OrderedStore();
         const model = new Map<string, number>();
-        const snapshots: { taken: OrderedState; holds: Map<string, number> }[] = [];
+        const snapshots: { taken: OrderedStore; holds: Map<string, number> }[] = [];
         for (const [i, step] of steps.entries()) {
           if (step.do === "snapshot") {
             snapshots.push({ taken: state.snapshot(), holds: new Map(model) });

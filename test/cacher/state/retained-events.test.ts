@@ -30,8 +30,8 @@ it.each([
   async (_what, sendInitialEvents) => {
     const cached = await CachedStore.ready({
       consistencyIntervalMs: 0,
-      history: { maxEvents: 10, minEvents: 1 },
-      watchers: { inputBatches: 2, batchBytes: 200 },
+      eventWindow: { maxEvents: 10, minEvents: 1 },
+      watchers: { maxBufferBatches: 2, batchBytes: 200 },
     });
     for (const key of ["a", "b", "c", "d"]) await cached.write([key, "x".repeat(100)]);
     const stream = cached.cacher.watch({

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { defaultHistoryBounds } from "../../../src/cacher/state/event-window.ts";
+import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
 import {
   markOf,
   type RetainedBounds,
-  type RetainedState,
-  RetainedStates,
+  type RetainedSnapshot,
+  RetainedSnapshots,
 } from "../../../src/cacher/state/retained-snapshots.ts";
 import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import { WatchBatch } from "../../../src/model/event.ts";
@@ -17,20 +17,20 @@ const value = "x".repeat(10_000);
 
 /** A cache of ten objects of 10 kB, and old states of it. */
 class World {
-  readonly cache = new WatchCache(defaultHistoryBounds, new FakeClock());
-  readonly retained: RetainedStates;
+  readonly cache = new WatchCache(defaultEventWindowBounds, new FakeClock());
+  readonly retained: RetainedSnapshots;
   readonly evicted: string[] = [];
 
   constructor(bounds: Partial<RetainedBounds> = {}) {
     const objects = Array.from({ length: 10 }, (_, i) => object(`k${i}`, i + 1, value));
     this.cache.replace(objects, 10);
-    this.retained = new RetainedStates(this.cache, { spareBytes: 1e9, bytes: 1e9, ...bounds });
+    this.retained = new RetainedSnapshots(this.cache, { idleBytes: 1e9, bytes: 1e9, ...bounds });
   }
 
-  retain(name: string, isSpare: boolean = false): RetainedState {
-    const state: RetainedState = {
+  retain(name: string, isIdle: boolean = false): RetainedSnapshot {
+    const state: RetainedSnapshot = {
       mark: markOf(this.cache),
-      isSpare,
+      isIdle,
       evict: () => {
         this.evicted.push(name);
         this.retained.delete(state);
@@ -53,7 +53,7 @@ describe("What old states keep alive", () => {
   it("is what has changed since they were the current one, at the most", () => {
     const world = new World();
     world.retain("a");
-    expect(world.retained.stats()).toEqual({ states: 1, bytes: 0 });
+    expect(world.retained.stats()).toEqual({ snapshots: 1, bytes: 0 });
     world.overwrite(2);
     const { bytes } = world.retained.stats();
     // Both the objects before and after a change count, as one bound for both kinds of change.
@@ -89,7 +89,7 @@ describe("What old states keep alive", () => {
     world.overwrite(2);
     world.retained.delete(state);
     world.retained.delete(state);
-    expect(world.retained.stats()).toEqual({ states: 0, bytes: 0 });
+    expect(world.retained.stats()).toEqual({ snapshots: 0, bytes: 0 });
   });
 
   it("is bounded: the oldest go first, and no more than have to", () => {
@@ -98,18 +98,18 @@ describe("What old states keep alive", () => {
       world.retain(name);
       world.overwrite(2);
     }
-    world.retained.limit();
+    world.retained.enforceLimits();
     expect(world.evicted).toEqual(["a", "b"]);
     expect(world.retained.stats().bytes).toBeLessThanOrEqual(120_000);
   });
 
   it("is bounded for spare ones first, which nobody is amidst", () => {
-    const world = new World({ spareBytes: 120_000, bytes: 240_000 });
+    const world = new World({ idleBytes: 120_000, bytes: 240_000 });
     for (const [i, name] of ["a", "b", "c", "d"].entries()) {
       world.retain(name, i % 2 === 1);
       world.overwrite(2);
     }
-    world.retained.limit();
+    world.retained.enforceLimits();
     expect(world.evicted).toEqual(["b", "d"]);
   });
 });
@@ -118,7 +118,7 @@ const exact = (revision: number): RevisionRequirement => ({ match: "EXACT", revi
 
 describe("The states that are kept for pages to come", () => {
   it("are let go when they keep too much alive, and their pages come from the store", async () => {
-    const cached = await CachedStore.ready({ watchers: { retainedBytes: 100_000 } });
+    const cached = await CachedStore.ready({ watchers: { retainedSnapshotBytes: 100_000 } });
     await cached.write(["a", value], ["b", value], ["c", value]);
     const revisions: number[] = [];
     for (let i = 0; i < 20; i++) {
@@ -126,10 +126,10 @@ describe("The states that are kept for pages to come", () => {
       revisions.push(revision);
       await cached.write(["a", value], ["b", value], ["c", value]);
     }
-    expect(cached.cacher.stats().retained.states).toBe(20);
+    expect(cached.cacher.stats().retainedSnapshots.snapshots).toBe(20);
     await cached.clock.elapse(1_000);
-    const { states, bytes } = cached.cacher.stats().retained;
-    expect(states).toBeLessThan(5);
+    const { snapshots, bytes } = cached.cacher.stats().retainedSnapshots;
+    expect(snapshots).toBeLessThan(5);
     expect(bytes).toBeLessThanOrEqual(100_000);
     const at = exact(revisions[0] ?? 0);
     const rest = await cached.cacher.list({ prefix: "", startAfter: "a", limit: 0, at });
@@ -142,7 +142,7 @@ describe("The states that are kept for pages to come", () => {
   it("are let go after five minutes, however often they are asked for", async () => {
     const cached = await CachedStore.ready({
       consistencyIntervalMs: 0,
-      history: { maxEvents: 2, minEvents: 1 },
+      eventWindow: { maxEvents: 2, minEvents: 1 },
     });
     const revision = await cached.write(["a", "1"], ["b", "1"]);
     const page = () => cached.cacher.list({ prefix: "", limit: 1, at: exact(revision) });
@@ -167,8 +167,8 @@ describe("A LATEST_STATE stream that takes its initial state slowly", () => {
     sendInitialEvents: true,
   } as const;
 
-  async function amidst(retainedBytes: number) {
-    const watchers = { retainedBytes, batchBytes: 1_000, stallTimeoutMs: 600_000 };
+  async function amidst(retainedSnapshotBytes: number) {
+    const watchers = { retainedSnapshotBytes, batchBytes: 1_000, stallTimeoutMs: 600_000 };
     const cached = await CachedStore.ready({ consistencyIntervalMs: 0, watchers });
     const keys = ["a", "b", "c", "d", "e", "f"];
     await cached.write(...keys.map((key) => [key, value] as const));
@@ -182,13 +182,13 @@ describe("A LATEST_STATE stream that takes its initial state slowly", () => {
 
   it("is ended when the old state keeps more alive than it may", async () => {
     const { cached, stream } = await amidst(50_000);
-    expect(cached.cacher.stats().retained).toMatchObject({ states: 1 });
+    expect(cached.cacher.stats().retainedSnapshots).toMatchObject({ snapshots: 1 });
     await cached.clock.elapse(1_000);
     expect(stream.ended).toMatchObject({
       reason: "SLOW_CONSUMER",
       message: expect.stringContaining("50000 bytes"),
     });
-    expect(cached.cacher.stats().retained).toEqual({ states: 0, bytes: 0 });
+    expect(cached.cacher.stats().retainedSnapshots).toEqual({ snapshots: 0, bytes: 0 });
     expect(cached.cacher.stats().slowConsumers).toBe(1);
   });
 
@@ -196,23 +196,23 @@ describe("A LATEST_STATE stream that takes its initial state slowly", () => {
     const { cached, stream } = await amidst(200_000);
     await cached.clock.elapse(1_000);
     expect(readAll(stream).at(-1)).toMatch(/MODIFIED:f=x+@8 →8$/);
-    expect(cached.cacher.stats().retained).toEqual({ states: 0, bytes: 0 });
+    expect(cached.cacher.stats().retainedSnapshots).toEqual({ snapshots: 0, bytes: 0 });
   });
 
   it("keeps nothing when it is closed", async () => {
     const { cached, stream } = await amidst(200_000);
     stream.close();
-    expect(cached.cacher.stats().retained).toEqual({ states: 0, bytes: 0 });
+    expect(cached.cacher.stats().retainedSnapshots).toEqual({ snapshots: 0, bytes: 0 });
   });
 
   it("keeps nothing if it is of a single key", async () => {
     const { cached } = await amidst(50_000);
     const { clock, cacher } = cached;
-    const { retained } = cacher.stats();
+    const { retainedSnapshots } = cacher.stats();
     const stream = cacher.watch({ ...request, scope: { key: "a" } });
     await clock.settle();
     expect(read(stream)).toBe("…");
-    expect(cacher.stats().retained).toEqual(retained);
+    expect(cacher.stats().retainedSnapshots).toEqual(retainedSnapshots);
     for (let i = 0; i < 20; i++) await cached.write(["b", value]);
     await clock.elapse(1_000);
     expect(read(stream)).toContain("ADDED:a");

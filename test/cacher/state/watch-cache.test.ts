@@ -1,16 +1,16 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { HistoryNode } from "../../../src/cacher/state/event-node.ts";
-import { defaultHistoryBounds } from "../../../src/cacher/state/event-window.ts";
+import type { EventNode } from "../../../src/cacher/state/event-node.ts";
+import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
 import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import { type EventType, WatchBatch, WatchEvent } from "../../../src/model/event.ts";
-import { heldWeight, StoredObject } from "../../../src/model/object.ts";
+import { memoryBytes, StoredObject } from "../../../src/model/object.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { cornerText, event, object, short } from "../objects.ts";
 
 function open(objects: readonly StoredObject[] = [], revision = 1) {
   const clock = new FakeClock();
-  const cache = new WatchCache(defaultHistoryBounds, clock);
+  const cache = new WatchCache(defaultEventWindowBounds, clock);
   cache.replace(objects, revision);
   return { cache, clock };
 }
@@ -22,7 +22,7 @@ function batch(revision: number | undefined, ...events: WatchEvent[]): WatchBatc
 /** The events in history, in short, each with what was before it. */
 function told(cache: WatchCache): string[] {
   const all: string[] = [];
-  let node: HistoryNode | undefined = cache.history.floor.next;
+  let node: EventNode | undefined = cache.eventWindow.floor.next;
   for (; node !== undefined; node = node.next) {
     if (node.eventWithPrevious !== undefined) all.push(short(node.eventWithPrevious));
   }
@@ -35,10 +35,10 @@ function held(cache: WatchCache): StoredObject[] {
 
 describe("A watch cache", () => {
   it("holds nothing at revision 0 until it has been filled", () => {
-    const cache = new WatchCache(defaultHistoryBounds, new FakeClock());
-    expect([cache.revision, cache.changedAt, cache.objectBytes, cache.state.size]).toEqual([
-      0, 0, 0, 0,
-    ]);
+    const cache = new WatchCache(defaultEventWindowBounds, new FakeClock());
+    expect([cache.revision, cache.lastChangeRevision, cache.objectBytes, cache.state.size]).toEqual(
+      [0, 0, 0, 0],
+    );
   });
 
   it("takes a whole state in place of what it held, and begins history anew", () => {
@@ -47,9 +47,11 @@ describe("A watch cache", () => {
     const taken = [object("c", 8, "large"), object("d", 4)];
     cache.replace(taken, 9);
     expect(held(cache)).toEqual(taken);
-    expect([cache.revision, cache.changedAt, cache.history.floor.revision]).toEqual([9, 9, 9]);
-    expect(cache.history.length).toBe(0);
-    expect(cache.objectBytes).toBe(taken.reduce((sum, each) => sum + heldWeight(each), 0));
+    expect([cache.revision, cache.lastChangeRevision, cache.eventWindow.floor.revision]).toEqual([
+      9, 9, 9,
+    ]);
+    expect(cache.eventWindow.length).toBe(0);
+    expect(cache.objectBytes).toBe(taken.reduce((sum, each) => sum + memoryBytes(each), 0));
   });
 
   it("leaves what was read before as it was when the state is replaced", () => {
@@ -84,20 +86,20 @@ describe("A watch cache", () => {
     const { cache } = open();
     const added = event("ADDED", "a", 2);
     cache.apply(batch(2, added));
-    expect(cache.history.newest.event).toBe(added);
+    expect(cache.eventWindow.newest.event).toBe(added);
   });
 
   it("does not keep what came as the object before: it has that itself", () => {
     const { cache } = open([object("a", 2, "0")], 2);
     cache.apply(batch(3, new WatchEvent("MODIFIED", object("a", 3, "1"), object("a", 2, "other"))));
     expect(told(cache)).toEqual(["MODIFIED a=1@3 (0@2)"]);
-    expect(cache.history.newest.event?.previous).toBeUndefined();
+    expect(cache.eventWindow.newest.event?.previous).toBeUndefined();
   });
 
   it("keeps of a deleted object all that it last was, whatever the event says of it", () => {
     const { cache } = open([new StoredObject("a", Buffer.from("last"), 3, 7, 4, 99n)], 7);
     cache.apply(batch(9, new WatchEvent("DELETED", object("a", 9), undefined)));
-    expect(cache.history.newest.event?.object).toEqual(
+    expect(cache.eventWindow.newest.event?.object).toEqual(
       new StoredObject("a", Buffer.from("last"), 3, 9, 4, 99n),
     );
     expect(cache.state.size).toBe(0);
@@ -116,7 +118,7 @@ describe("A watch cache", () => {
     const { cache } = open([], 2);
     cache.apply(batch(3, event("ADDED", "a", 3)));
     cache.apply(batch(8));
-    expect([cache.revision, cache.changedAt]).toEqual([8, 3]);
+    expect([cache.revision, cache.lastChangeRevision]).toEqual([8, 3]);
   });
 
   it.each([
@@ -159,7 +161,7 @@ describe("A watch cache", () => {
     const { cache } = open([object("a", 2)], 5);
     expect(() => cache.apply(wrong)).toThrow(message);
     expect(cache.revision).toBe(5);
-    expect(cache.history.length).toBe(0);
+    expect(cache.eventWindow.length).toBe(0);
     expect(held(cache)).toEqual([object("a", 2)]);
   });
 
@@ -168,7 +170,7 @@ describe("A watch cache", () => {
     clock.advance(40);
     cache.apply(batch(2, event("ADDED", "a", 2)));
     clock.advance(2);
-    expect(cache.history.oldestAgeMs).toBe(2);
+    expect(cache.eventWindow.oldestAgeMs).toBe(2);
   });
 });
 
@@ -209,17 +211,17 @@ describe("Any series of writes", () => {
             const told = type === "DELETED" ? before?.deletedAt(revision) : now;
             happened.push(short(new WatchEvent(type, told ?? now, before)));
           }
-          const changed = events.length > 0 ? revision : cache.changedAt;
+          const changed = events.length > 0 ? revision : cache.lastChangeRevision;
           revision += beyond;
           cache.apply(new WatchBatch(revision, events));
           expect(cache.revision).toBe(revision);
-          expect(cache.changedAt).toBe(changed);
+          expect(cache.lastChangeRevision).toBe(changed);
         }
         const objects = [...model.values()].sort((a, b) =>
           Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)),
         );
         expect(held(cache)).toEqual(objects);
-        expect(cache.objectBytes).toBe(objects.reduce((sum, each) => sum + heldWeight(each), 0));
+        expect(cache.objectBytes).toBe(objects.reduce((sum, each) => sum + memoryBytes(each), 0));
         expect(told(cache)).toEqual(happened);
         expect(cache.unknownDeletes).toBe(0);
       }),

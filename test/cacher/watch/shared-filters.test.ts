@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { WatchFanoutError } from "../../../src/base/errors.ts";
-import { Attribution } from "../../../src/cacher/request/object-attributes.ts";
+import { ObjectAttributes } from "../../../src/cacher/request/object-attributes.ts";
 import type { CacheWatchRequest } from "../../../src/cacher/request/request.ts";
 import { SharedFilters } from "../../../src/cacher/watch/shared-filters.ts";
 import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
@@ -10,7 +10,7 @@ import { FakeClock } from "../../fake-clock.ts";
 import { CachedStore, silent } from "../cached-store.ts";
 
 const codec = new JsonCodec({ fields: ["status.phase"] });
-const attribution = new Attribution(new AttributeReader(codec, new FakeClock(), silent));
+const attribution = new ObjectAttributes(new AttributeReader(codec, new FakeClock(), silent));
 
 function request(
   scope: CacheWatchRequest["scope"],

@@ -136,7 +136,7 @@ describe("How a watch begins", () => {
   });
 
   it("refuses a revision before history, and says the oldest that it takes", async () => {
-    const cached = await CachedStore.ready({ history: { maxEvents: 2 } });
+    const cached = await CachedStore.ready({ eventWindow: { maxEvents: 2 } });
     for (const value of ["1", "2", "3", "4"]) await cached.write(["a", value]);
     const stream = cached.cacher.watch({ ...everything, afterRevision: 2 });
     await cached.clock.settle();
@@ -225,7 +225,7 @@ describe("What a live watch gets", () => {
 });
 
 describe("A watch that falls behind", () => {
-  const tight = { watchers: { inputBatches: 2 } } as const;
+  const tight = { watchers: { maxBufferBatches: 2 } } as const;
 
   it("stalls when its input is full, and catches up from history without gap or repetition", async () => {
     const cached = await CachedStore.ready(tight);
@@ -246,7 +246,7 @@ describe("A watch that falls behind", () => {
   });
 
   it("is not who reads at once, though more came in one round than history keeps", async () => {
-    const options = { history: { maxEvents: 3 }, watchers: { batchBytes: 1 } };
+    const options = { eventWindow: { maxEvents: 3 }, watchers: { batchBytes: 1 } };
     const cached = await CachedStore.ready(options);
     const stream = cached.cacher.watch(everything);
     await cached.clock.settle();
@@ -278,7 +278,7 @@ describe("A watch that falls behind", () => {
   });
 
   it("also stalls by bytes, though a single batch always has room", async () => {
-    const cached = await CachedStore.ready({ watchers: { inputBytes: 100 } });
+    const cached = await CachedStore.ready({ watchers: { maxBufferBytes: 100 } });
     const slow = cached.cacher.watch(everything);
     await cached.clock.settle();
     readAll(slow);
@@ -291,7 +291,7 @@ describe("A watch that falls behind", () => {
   });
 
   it("ends with SLOW_CONSUMER when history no longer has what comes next for it", async () => {
-    const cached = await CachedStore.ready({ ...tight, history: { maxEvents: 3 } });
+    const cached = await CachedStore.ready({ ...tight, eventWindow: { maxEvents: 3 } });
     const slow = cached.cacher.watch(everything);
     await cached.clock.settle();
     expect(readAll(slow)).toEqual(["→1"]);
@@ -318,7 +318,7 @@ describe("A watch that falls behind", () => {
   });
 
   it("keeps for a watch in its initial state what history lets go of, up to a cap", async () => {
-    const options = { history: { maxEvents: 2 }, watchers: { owedBytes: 2_000 } };
+    const options = { eventWindow: { maxEvents: 2 }, watchers: { retainedEventBytes: 2_000 } };
     const cached = await CachedStore.ready(options);
     await cached.write(["a", "0"]);
     const stream = cached.cacher.watch({ ...everything, sendInitialEvents: true });
@@ -388,7 +388,7 @@ describe("Bookmarks", () => {
   });
 
   it("come before the deadline as soon as a watch that was behind can have one", async () => {
-    const cached = await CachedStore.ready({ watchers: { inputBatches: 1 } });
+    const cached = await CachedStore.ready({ watchers: { maxBufferBatches: 1 } });
     const deadline = cached.clock.now() + 30_000;
     const stream = cached.cacher.watch({ ...everything, deadline });
     await cached.clock.settle();
@@ -415,7 +415,7 @@ describe("Bookmarks", () => {
   });
 
   it("do not reach a watch that takes nothing", async () => {
-    const cached = await CachedStore.ready({ watchers: { inputBatches: 1 } });
+    const cached = await CachedStore.ready({ watchers: { maxBufferBatches: 1 } });
     const stream = cached.cacher.watch({ ...everything, bookmarkIntervalMs: 1_000 });
     await cached.clock.settle();
     readAll(stream);
@@ -465,7 +465,7 @@ describe("The end of watches", () => {
   });
 
   it("is, when what came next is lost upstream, HISTORY_LOST", async () => {
-    const cached = await CachedStore.ready({ history: { maxEvents: 10 } });
+    const cached = await CachedStore.ready({ eventWindow: { maxEvents: 10 } });
     await cached.write(["a", "1"]);
     const stream = cached.cacher.watch(everything);
     await cached.clock.settle();

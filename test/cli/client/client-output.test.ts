@@ -2,7 +2,7 @@ import { PassThrough, Writable } from "node:stream";
 import { describe, expect, test } from "vitest";
 import { Output, OutputClosed } from "../../../src/cli/output/output.ts";
 import { printableBytes, printableText } from "../../../src/cli/output/printable.ts";
-import { unitJson } from "../../../src/cli/output/proto-json.ts";
+import { batchJson } from "../../../src/cli/output/proto-json.ts";
 import { Table } from "../../../src/cli/output/table.ts";
 import { WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
@@ -89,14 +89,14 @@ describe("A unit as JSON", () => {
   const parsed = (lines: Iterable<string>) => [...lines].map((line) => JSON.parse(line));
 
   test("is one line.", () => {
-    const lines = [...unitJson(unit("a", "b"))];
+    const lines = [...batchJson(unit("a", "b"))];
     expect(lines).toHaveLength(1);
     expect(lines[0]).toMatch(/^\{[^\n]*\}\n$/);
     expect(parsed(lines)[0]).toMatchObject({ revision: "7", initial_events_end: true });
   });
 
   test("larger than the bound is several lines, of which only the last has the revision.", () => {
-    const lines = parsed(unitJson(unit("a", "b", "c"), 150));
+    const lines = parsed(batchJson(unit("a", "b", "c"), 150));
     expect(lines.map((line) => [line.revision, line.initial_events_end])).toEqual([
       [undefined, false],
       ["7", true],
@@ -105,11 +105,11 @@ describe("A unit as JSON", () => {
   });
 
   test("has at least one event a line, however large.", () => {
-    expect(parsed(unitJson(unit("a", "b"), 1)).map((line) => line.events.length)).toEqual([1, 1]);
+    expect(parsed(batchJson(unit("a", "b"), 1)).map((line) => line.events.length)).toEqual([1, 1]);
   });
 
   test("without events is a bookmark.", () => {
-    expect(parsed(unitJson({ ...unit(), initial: false }))).toEqual([
+    expect(parsed(batchJson({ ...unit(), initial: false }))).toEqual([
       { revision: "7", events: [], initial_events_end: false, history_id: "h" },
     ]);
   });

@@ -4,7 +4,7 @@ import { FakeClock } from "../../fake-clock.ts";
 
 interface Entry {
   readonly msg: string;
-  readonly leftOut?: number;
+  readonly suppressed?: number;
   readonly call?: number;
   readonly err?: { readonly message: string; readonly stack: string };
   readonly key?: string;
@@ -24,7 +24,9 @@ describe("Of lines that say the same", () => {
     for (let call = 1; call <= 1_000; call++) logger.error({ call }, "a call failed");
     expect(entries.map(({ call }) => call)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
     clock.advance(1_000);
-    expect(entries.slice(10)).toMatchObject([{ msg: "a call failed", call: 1_000, leftOut: 989 }]);
+    expect(entries.slice(10)).toMatchObject([
+      { msg: "a call failed", call: 1_000, suppressed: 989 },
+    ]);
     clock.advance(60_000);
     expect(entries).toHaveLength(11);
     expect(clock.pendingTimers).toBe(0);

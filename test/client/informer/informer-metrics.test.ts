@@ -32,7 +32,7 @@ describe("An informer's metrics", () => {
         ["pods", "quick", 0],
         ["pods", "stuck", 3],
       ],
-      handler_folded: [
+      handler_coalesced: [
         ["pods", "quick", 0],
         ["pods", "stuck", 1],
       ],

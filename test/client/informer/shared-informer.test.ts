@@ -172,16 +172,16 @@ describe("A resync", () => {
     informed.informer.start();
     await informed.write({ a: "one", b: "two" });
     const told = informed.listen();
-    const spared = informed.listen({ resync: false });
+    const coalescedCount = informed.listen({ resync: false });
     await informed.clock.settle();
     told.take();
-    spared.take();
+    coalescedCount.take();
     await informed.clock.elapse(59_999);
     expect(told.take()).toEqual([]);
     await informed.clock.elapse(60_001);
     const once = ["same a=one@2", "same b=two@2"];
     expect(told.take()).toEqual([...once, ...once]);
-    expect(spared.take()).toEqual([]);
+    expect(coalescedCount.take()).toEqual([]);
   });
 
   it("waits for the first state, and ends with the informer", async () => {

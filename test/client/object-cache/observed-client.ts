@@ -1,6 +1,6 @@
 import type { WatchOptions } from "../../../src/client/calls/options.ts";
 import type { Client } from "../../../src/client/client.ts";
-import type { WatchUnit } from "../../../src/client/watch/batch-assembler.ts";
+import type { AtomicBatch } from "../../../src/client/watch/batch-assembler.ts";
 
 /** A client that knows what those who watch through it have taken in. */
 export class ObservedClient {
@@ -18,7 +18,7 @@ export class ObservedClient {
   readonly watch = (
     resource: string,
     options: WatchOptions = {},
-  ): AsyncGenerator<WatchUnit, void, void> => this.#watch(resource, options);
+  ): AsyncGenerator<AtomicBatch, void, void> => this.#watch(resource, options);
 
   /** Resolves once all up to `revision` that is of `key` has been taken in. */
   async untilTaken(key: string, revision: number): Promise<void> {
@@ -30,7 +30,7 @@ export class ObservedClient {
     while ((this.#begun.get(key) ?? 0) < times) await this.#wake.promise;
   }
 
-  async *#watch(resource: string, options: WatchOptions): AsyncGenerator<WatchUnit, void, void> {
+  async *#watch(resource: string, options: WatchOptions): AsyncGenerator<AtomicBatch, void, void> {
     const { scope = { prefix: "" } } = options;
     const key = "key" in scope ? scope.key : "";
     for await (const unit of this.#client.watch(resource, options)) {

@@ -1,5 +1,5 @@
 import type { WatchOptions } from "../../../src/client/calls/options.ts";
-import type { WatchUnit } from "../../../src/client/watch/batch-assembler.ts";
+import type { AtomicBatch } from "../../../src/client/watch/batch-assembler.ts";
 import { type EventType, WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
 
@@ -15,7 +15,7 @@ export class ScriptedWatch {
   open = true;
   /** What has to happen before its end is over. */
   lastRites: Promise<void> | undefined;
-  readonly #units: WatchUnit[] = [];
+  readonly #units: AtomicBatch[] = [];
   #failure: Error | undefined;
   #wake: () => void = () => {};
 
@@ -66,7 +66,7 @@ export class ScriptedWatch {
     this.#wake();
   }
 
-  async *units(): AsyncGenerator<WatchUnit, void, void> {
+  async *units(): AsyncGenerator<AtomicBatch, void, void> {
     try {
       for (;;) {
         const next = this.#units.shift();
@@ -85,7 +85,7 @@ export class ScriptedWatch {
     }
   }
 
-  #push(unit: WatchUnit): void {
+  #push(unit: AtomicBatch): void {
     this.#units.push(unit);
     this.#wake();
   }
@@ -100,7 +100,7 @@ export class ScriptedClient {
   readonly watch = (
     _resource: string,
     options: WatchOptions = {},
-  ): AsyncGenerator<WatchUnit, void, void> => {
+  ): AsyncGenerator<AtomicBatch, void, void> => {
     const watch = new ScriptedWatch(options);
     this.watches.push(watch);
     this.onWatch(watch);

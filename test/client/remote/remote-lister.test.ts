@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Page } from "../../../src/client/calls/results.ts";
-import { type AskPage, RemoteLister } from "../../../src/client/remote/remote-lister.ts";
+import { type FetchPage, RemoteLister } from "../../../src/client/remote/remote-lister.ts";
 import { compareKeys } from "../../../src/model/key-order.ts";
 import { StoredObject } from "../../../src/model/object.ts";
 import type { ListRequest, ListResult } from "../../../src/storage/storage.ts";
@@ -14,7 +14,7 @@ const linearizable = { match: "LINEARIZABLE" } as const;
 /** A service whose pages hold at most `most` objects, and which is strict about its tokens. */
 class Service {
   readonly asked: { readonly pageSize: number; readonly pageToken: string }[] = [];
-  readonly ask: AskPage;
+  readonly ask: FetchPage;
 
   constructor(keys: readonly string[], most: number, bytes: number = 1) {
     const objects = [...keys]
@@ -178,7 +178,7 @@ describe("A listing over a connection", () => {
 
   test("counts a place's token, however long the server makes it.", async () => {
     const asked: string[] = [];
-    const ask: AskPage = async ({ pageToken }) => {
+    const ask: FetchPage = async ({ pageToken }) => {
       asked.push(pageToken.slice(0, 1));
       const key = pageToken === "" ? "a" : "b";
       const items = [new StoredObject(key, new Uint8Array(1), 1, 1, 1, 0n)];

@@ -2,11 +2,11 @@ import { describe, expect, test } from "vitest";
 import { upstreamUnavailable } from "../../../src/base/errors.ts";
 import type { Endpoint } from "../../../src/client/calls/endpoints.ts";
 import { RemoteWatch, type RemoteWatchSource } from "../../../src/client/remote/remote-watch.ts";
-import type { WatchUnit } from "../../../src/client/watch/batch-assembler.ts";
+import type { AtomicBatch } from "../../../src/client/watch/batch-assembler.ts";
 import { WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
 
-function unit(revision: number, bytes?: number, initial = false): WatchUnit {
+function unit(revision: number, bytes?: number, initial = false): AtomicBatch {
   const object = new StoredObject("k", new Uint8Array(bytes ?? 0), 1, revision, 1, 0n);
   const events = bytes === undefined ? [] : [new WatchEvent("ADDED", object, undefined)];
   return { revision, events, initial, historyId: "h" };
@@ -16,7 +16,7 @@ const server = { address: "here" } as Endpoint;
 
 /** A watch over units that are given by hand. */
 function watchOver(
-  units: (signal: AbortSignal) => AsyncIterable<WatchUnit>,
+  units: (signal: AbortSignal) => AsyncIterable<AtomicBatch>,
   more: Partial<RemoteWatchSource> = {},
 ) {
   const ended: RemoteWatch[] = [];
@@ -26,8 +26,8 @@ function watchOver(
       yield* units(signal);
     },
     predicate: undefined,
-    folds: false,
-    askProgress: () => {},
+    coalesces: false,
+    requestServerProgress: () => {},
     onEnd: (one) => ended.push(one),
     ...more,
   });
@@ -115,29 +115,29 @@ describe("A watch of a RemoteStorage", () => {
   test.each([
     [false, [false, true]],
     [true, [true, true]],
-  ])("says whether a batch may be stopped within: %s if it folds.", async (folds, isUnit) => {
+  ])("says whether a batch may be stopped within: %s if it folds.", async (coalesces, isUnit) => {
     const { watch } = watchOver(
       async function* () {
         yield unit(1, 1);
         yield unit(2, 1, true);
       },
-      { folds },
+      { coalesces },
     );
     watch.start();
     await settled();
     const batches = [watch.read(), watch.read()];
-    expect(batches.map((batch) => batch?.isUnit)).toEqual(isUnit);
+    expect(batches.map((batch) => batch?.isAtomic)).toEqual(isUnit);
     expect(batches.map((batch) => batch?.initialEventsEnd)).toEqual([false, true]);
   });
 
   test("asks for progress as soon as it knows whom.", async () => {
     const asked: Endpoint[] = [];
-    const askProgress = (endpoint: Endpoint): void => void asked.push(endpoint);
+    const requestServerProgress = (endpoint: Endpoint): void => void asked.push(endpoint);
     const { watch } = watchOver(
       async function* () {
         yield unit(1);
       },
-      { askProgress },
+      { requestServerProgress },
     );
     watch.requestProgress();
     expect(asked).toEqual([]);

@@ -8,7 +8,7 @@ import {
 import type { WatchOptions } from "../../../src/client/calls/options.ts";
 import { type FollowOptions, follow } from "../../../src/client/typed/follow.ts";
 import type { TypedBatch, TypedObject } from "../../../src/client/values/typed-object.ts";
-import { mustBeginAnew } from "../../../src/client/watch/requires-relist.ts";
+import { requiresRelist } from "../../../src/client/watch/requires-relist.ts";
 import { type Counter, serveCounters, utf8 } from "../counters.ts";
 import { HastyClock } from "../hasty-clock.ts";
 
@@ -126,5 +126,5 @@ test.each([
   [false, new Error("HISTORY_LOST")],
   [false, undefined],
 ])("That a watch must begin anew is %s of %s.", (expected, error) => {
-  expect(mustBeginAnew(error)).toBe(expected);
+  expect(requiresRelist(error)).toBe(expected);
 });

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { UnitAssembler } from "../../../src/client/watch/batch-assembler.ts";
+import { BatchAssembler } from "../../../src/client/watch/batch-assembler.ts";
 import { wireEvent, wireObject, wireResponse } from "../wire-messages.ts";
 
-const assembler = (maxUnitBytes = 10_000) => new UnitAssembler(maxUnitBytes, "");
+const assembler = (maxBatchBytes = 10_000) => new BatchAssembler(maxBatchBytes, "");
 
 describe("a response with a revision", () => {
   test("is a unit of its own where none is open", () => {
@@ -47,14 +47,14 @@ test("The history that a stream names once is that of all its units.", () => {
 });
 
 test("A stream that names no history has the one that is known already.", () => {
-  expect(new UnitAssembler(1, "known").add(wireResponse(1))?.historyId).toBe("known");
+  expect(new BatchAssembler(1, "known").add(wireResponse(1))?.historyId).toBe("known");
 });
 
 test("A unit larger than the bound is refused, with the bound in the message.", () => {
   const units = assembler(600);
   units.add(wireResponse(undefined, [wireEvent("ADDED", "a", 1)]));
   const second = wireResponse(undefined, [wireEvent("ADDED", "b", 1), wireEvent("ADDED", "c", 1)]);
-  expect(() => units.add(second)).toThrow(/more than 600 bytes.*maxUnitBytes/);
+  expect(() => units.add(second)).toThrow(/more than 600 bytes.*maxBatchBytes/);
 });
 
 test("Events that hold next to nothing count for what they take in memory.", () => {
@@ -63,7 +63,7 @@ test("Events that hold next to nothing count for what they take in memory.", () 
   const add = (): void => {
     for (let i = 0; i < 4096; i++) units.add(wireResponse(undefined, [event]));
   };
-  expect(add).toThrow(/maxUnitBytes/);
+  expect(add).toThrow(/maxBatchBytes/);
 });
 
 test("A unit is open until a response has its revision.", () => {

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { type Reason, WatchFanoutError } from "../../../src/base/errors.ts";
 import { CallFailure } from "../../../src/client/calls/call-failure.ts";
 import type { Interruption } from "../../../src/client/calls/options.ts";
-import type { WatchUnit } from "../../../src/client/watch/batch-assembler.ts";
+import type { AtomicBatch } from "../../../src/client/watch/batch-assembler.ts";
 import { type OpenStream, resumingWatch } from "../../../src/client/watch/resuming-watch.ts";
 import type { WatchRequest } from "../../../src/wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output } from "../../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
@@ -61,7 +61,7 @@ function watchOver(scripts: readonly StreamScript[], from: WatchRequest = reques
     clock,
     random: () => 0,
     signal: abort.signal,
-    maxUnitBytes: 1_000_000,
+    maxBatchBytes: 1_000_000,
     onInterruption: (interruption) => {
       interruptions.push(interruption);
       queueMicrotask(() => clock.advance(interruption.delayMs));
@@ -70,8 +70,8 @@ function watchOver(scripts: readonly StreamScript[], from: WatchRequest = reques
   return { clock, requests, interruptions, abort, units };
 }
 
-async function take(units: AsyncIterator<WatchUnit>, count: number): Promise<WatchUnit[]> {
-  const taken: WatchUnit[] = [];
+async function take(units: AsyncIterator<AtomicBatch>, count: number): Promise<AtomicBatch[]> {
+  const taken: AtomicBatch[] = [];
   while (taken.length < count) {
     const next = await units.next();
     if (next.done === true) break;
@@ -80,7 +80,7 @@ async function take(units: AsyncIterator<WatchUnit>, count: number): Promise<Wat
   return taken;
 }
 
-const keys = (units: readonly WatchUnit[]) =>
+const keys = (units: readonly AtomicBatch[]) =>
   units.flatMap((unit) => unit.events.map(({ object }) => `${object.key}@${object.modRevision}`));
 
 const event = (key: string, revision: number) =>
@@ -280,7 +280,7 @@ describe("A watch whose signal is aborted finishes without an error", () => {
       clock,
       random: () => 0,
       signal: abort.signal,
-      maxUnitBytes: 1,
+      maxBatchBytes: 1,
       onInterruption: () => queueMicrotask(() => abort.abort()),
     });
     expect(await units.next()).toEqual({ done: true, value: undefined });
@@ -303,7 +303,7 @@ test("Leaving the loop ends the stream.", async () => {
     });
     yield wireResponse(1);
   };
-  const options = { clock: new FakeClock(), random: () => 0, maxUnitBytes: 1 };
+  const options = { clock: new FakeClock(), random: () => 0, maxBatchBytes: 1 };
   for await (const unit of resumingWatch(stream, request, options)) {
     expect(unit.revision).toBe(1);
     break;

@@ -13,7 +13,7 @@ async function askAtOnce(
 }
 
 /** Past states, each at a revision of its own: of the large resource, or of the one that is written all the time. */
-async function pastStates(
+async function historicalSnapshots(
   session: AttackSession,
   count: number,
 ): Promise<readonly { readonly resource: string; readonly revision: number }[]> {
@@ -60,7 +60,7 @@ export const costlyReads: Attacks = {
     ...{ weight: 3, mayHold: 64 },
     run: async (session) => {
       const { key } = session.target.bulk;
-      const requests = (await pastStates(session, 300)).map(({ resource, revision }) =>
+      const requests = (await historicalSnapshots(session, 300)).map(({ resource, revision }) =>
         getRequest({ resource, key, match: match.exact, revision }),
       );
       await askAtOnce(session, paths.get, requests);
@@ -69,7 +69,7 @@ export const costlyReads: Attacks = {
   "Lists EXACT at many revisions": {
     ...{ weight: 3, mayHold: 64 },
     run: async (session) => {
-      const requests = (await pastStates(session, 300)).map(({ resource, revision }, i) =>
+      const requests = (await historicalSnapshots(session, 300)).map(({ resource, revision }, i) =>
         listRequest({
           ...{ resource, prefix: `unlisted-${i}/`, match: match.exact, pageSize: 1 },
           revision,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { PieceSizing } from "../../../src/reflector/backfill/chunk-sizing.ts";
+import { ChunkSizing } from "../../../src/reflector/backfill/chunk-sizing.ts";
 import type { PastEvents } from "../../../src/reflector/backfill/past-events.ts";
 import { event } from "../../cacher/objects.ts";
 
@@ -15,7 +15,7 @@ function piece(revisions: number, every: number, each: number, bytes: number): P
 
 /** The sizes of the first pieces, as watches x revisions, where all of the past is alike. */
 function sizes(every: number, each: number, bytes: number, left: number = 1_000_000): string[] {
-  const sizing = new PieceSizing();
+  const sizing = new ChunkSizing();
   return Array.from({ length: 6 }, () => {
     const { watches, revisions } = sizing.next(left, unbounded);
     sizing.record(piece(watches * revisions, every, each, bytes));
@@ -44,12 +44,12 @@ describe("Pieces of the past", () => {
   });
 
   test("end with what is left", () => {
-    const sizing = new PieceSizing();
+    const sizing = new ChunkSizing();
     expect(sizing.next(30, unbounded)).toEqual({ watches: 1, revisions: 30 });
   });
 
   test("are no larger than what there is room for, as far as the last one tells", () => {
-    const sizing = new PieceSizing();
+    const sizing = new ChunkSizing();
     sizing.record(piece(10_000, 1, 1, 600));
     expect(sizing.next(1_000_000, { events: 1_900, bytes: Infinity })).toEqual({
       watches: 2,
@@ -62,7 +62,7 @@ describe("Pieces of the past", () => {
   });
 
   test("become much smaller when one was too large to be held, until that is a single revision", () => {
-    const sizing = new PieceSizing();
+    const sizing = new ChunkSizing();
     const asked: number[] = [];
     for (let size = sizing.next(1_000, unbounded); ; size = sizing.next(1_000, unbounded)) {
       asked.push(size.revisions);

@@ -6,11 +6,11 @@ import {
   WatchFanoutError,
 } from "../../../src/base/errors.ts";
 import { WatchBatch } from "../../../src/model/event.ts";
-import { FillTurns } from "../../../src/reflector/backfill/backfill-queue.ts";
+import { BackfillQueue } from "../../../src/reflector/backfill/backfill-queue.ts";
 import type { PastEvents } from "../../../src/reflector/backfill/past-events.ts";
 import {
-  WindowFill,
-  type WindowFillOptions,
+  type BackfillOptions,
+  WindowBackfill,
 } from "../../../src/reflector/backfill/window-backfill.ts";
 import { event } from "../../cacher/objects.ts";
 import { FakeClock } from "../../fake-clock.ts";
@@ -22,7 +22,7 @@ import { ScriptedStorage } from "../scripted-storage.ts";
  */
 async function filled(
   answerMs: (request: number) => number,
-  options: Partial<WindowFillOptions> = {},
+  options: Partial<BackfillOptions> = {},
   forMs: number = 10 * 60_000,
 ) {
   const clock = new FakeClock();
@@ -44,9 +44,14 @@ async function filled(
       return { after, events: events.length, isFull: false };
     },
   };
-  const fill = new WindowFill({
+  const fill = new WindowBackfill({
     ...{ storage, clock, target, scope: { prefix: "" }, random: () => 0 },
-    ...{ turns: new FillTurns(), confirmHistory: async () => {}, from: 60_000, reach: 1 },
+    ...{
+      queue: new BackfillQueue(),
+      confirmHistory: async () => {},
+      endRevision: 60_000,
+      startRevision: 1,
+    },
     ...options,
   });
   const running = fill.run(() => {});
@@ -62,7 +67,7 @@ describe("A fill of the event window", () => {
   test("hands over all of the past, from the newest to the oldest, without a gap", async () => {
     const { fill, taken, running } = await filled(() => 50);
     await running;
-    expect(fill).toMatchObject({ state: "complete", filledTo: 1, events: 59_999 });
+    expect(fill).toMatchObject({ state: "complete", backfilledTo: 1, events: 59_999 });
     expect(taken[0]).toBe("59800 to 60000");
     expect(taken.at(-1)).toMatch(/^1 to /);
     for (const [i, piece] of taken.slice(1).entries()) {
@@ -103,7 +108,7 @@ describe("A fill of the event window", () => {
   test.each([
     ["what is kept", 59_500, 59_500],
     ["what it has, where it is not told what is kept", undefined, 59_800],
-  ])("ends at compaction with %s", async (_, oldest, filledTo) => {
+  ])("ends at compaction with %s", async (_, oldest, backfilledTo) => {
     const clock = new FakeClock();
     const storage = new ScriptedStorage();
     storage.onWatch = (stream, { afterRevision = 0, upTo = 0 }) => {
@@ -112,7 +117,7 @@ describe("A fill of the event window", () => {
     };
     const { fill } = await filled(() => 0, { storage, clock });
     await clock.elapse(60_000);
-    expect(fill).toMatchObject({ state: "compacted", filledTo });
+    expect(fill).toMatchObject({ state: "compacted", backfilledTo });
   });
 
   test("asks for less where the storage would have to hold too much, and ends where one revision is too much", async () => {
@@ -127,7 +132,7 @@ describe("A fill of the event window", () => {
     const { fill } = await filled(() => 0, { storage, clock });
     await clock.elapse(60_000);
     expect(asked[0]).toBe(200);
-    expect(fill).toMatchObject({ state: "full", filledTo: 59_990, failure: undefined });
+    expect(fill).toMatchObject({ state: "full", backfilledTo: 59_990, failure: undefined });
   });
 
   test("hands nothing over while it is not certain that the history is the same", async () => {

@@ -25,7 +25,7 @@ class Counting extends ScriptedStorage {
 
 function listed(objects: readonly StoredObject[], revision: number): RecentChanges {
   const changes = new RecentChanges({ prefix: "" });
-  changes.begin(objects, revision);
+  changes.reset(objects, revision);
   return changes;
 }
 
@@ -35,7 +35,7 @@ const numbered = (count: number): StoredObject[] =>
 describe("The recent changes of a history", () => {
   it("are asked about at the revision that was reached, also where nothing of it was an event", async () => {
     const changes = listed([object("a", 3)], 5);
-    changes.goOn(batch(9));
+    changes.advance(batch(9));
     const storage = new Counting([object("a", 3)]);
     await changes.check(storage, signal);
     expect(storage.asked).toMatchObject([
@@ -63,16 +63,16 @@ describe("The recent changes of a history", () => {
 
   it("go on with what comes: the last that was done to each object counts", async () => {
     const changes = listed([object("a", 1), object("b", 2)], 2);
-    changes.goOn(batch(3, ["ADDED", "c", 3]));
-    changes.goOn(batch(5, ["MODIFIED", "a", 4], ["DELETED", "c", 5]));
-    changes.goOn(batch(6, ["ADDED", "d", 6]));
+    changes.advance(batch(3, ["ADDED", "c", 3]));
+    changes.advance(batch(5, ["MODIFIED", "a", 4], ["DELETED", "c", 5]));
+    changes.advance(batch(6, ["ADDED", "d", 6]));
     const now = [object("a", 4), object("b", 2), object("d", 6)];
     await expect(changes.check(new Counting(now), signal)).resolves.toBeUndefined();
   });
 
   it("forget the oldest where more come than are remembered", async () => {
     const changes = listed([object("a", 1)], 1);
-    for (let i = 2; i <= 200; i++) changes.goOn(batch(i, ["MODIFIED", "a", i]));
+    for (let i = 2; i <= 200; i++) changes.advance(batch(i, ["MODIFIED", "a", i]));
     const storage = new Counting([object("a", 200)]);
     await changes.check(storage, signal);
     expect(storage.asked).toMatchObject([{ after: 136, limit: 2 }]);
@@ -80,7 +80,7 @@ describe("The recent changes of a history", () => {
 
   it("begin anew with another listing", async () => {
     const changes = listed(numbered(100), 100);
-    changes.begin([object("a", 3)], 4);
+    changes.reset([object("a", 3)], 4);
     const storage = new Counting([object("a", 3)]);
     await changes.check(storage, signal);
     expect(storage.asked).toMatchObject([{ revision: 4, after: 0 }]);

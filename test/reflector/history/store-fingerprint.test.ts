@@ -6,7 +6,7 @@ import {
   upstreamUnavailable,
 } from "../../../src/base/errors.ts";
 import { StoredObject } from "../../../src/model/object.ts";
-import { LastChange } from "../../../src/reflector/history/store-fingerprint.ts";
+import { StoreFingerprint } from "../../../src/reflector/history/store-fingerprint.ts";
 import { batch, object, Reflected } from "../reflected.ts";
 import { ScriptedStorage } from "../scripted-storage.ts";
 
@@ -101,7 +101,7 @@ describe("A Reflector that resumes", () => {
 describe("The last change", () => {
   it("is looked for as what it was when the question was put, whatever comes meanwhile", async () => {
     const storage = new ScriptedStorage();
-    const last = new LastChange();
+    const last = new StoreFingerprint();
     const [added, deleted] = [batch(7, ["ADDED", "a", 7]), batch(8, ["DELETED", "a", 8])];
     last.of(added.events[0]);
     const asked: number[] = [];

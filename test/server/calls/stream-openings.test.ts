@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { tooMuchAskedFor } from "../../../src/base/errors.ts";
+import { tooManyRequestBytes } from "../../../src/base/errors.ts";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
@@ -60,7 +60,7 @@ function setUp(bounds = { maxBytes: 1_000, maxBytesPerOwner: 1_000 }) {
   const clock = new WorkClock();
   const pool = new BytePool(bounds);
   const openings = new StreamOpenings(new TimeSliceScheduler(clock), pool, () =>
-    tooMuchAskedFor(1_000),
+    tooManyRequestBytes(1_000),
   );
   const opened: string[] = [];
   const calls: WaitingCall[] = [];

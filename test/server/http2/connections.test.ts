@@ -24,7 +24,7 @@ async function mute(port: number): Promise<{ socket: Socket; closed: Promise<unk
 }
 
 /** A connection with a watch that is open. */
-async function watching(port: number): Promise<RawConnection> {
+async function watchHandler(port: number): Promise<RawConnection> {
   const raw = new RawConnection(port);
   await raw.call(Watch.path, things).drain().answered;
   return raw;
@@ -35,10 +35,10 @@ describe("Beyond its bound a server", () => {
 
   test("closes the connection that has been without a call for longest to take another", async () => {
     const { server } = await serveThings({ server: { limits } });
-    const watch = await watching(server.port);
+    const watch = await watchHandler(server.port);
     const first = await mute(server.port);
     const second = await mute(server.port);
-    await watching(server.port);
+    await watchHandler(server.port);
     await first.closed;
     expect(second.socket.destroyed).toBe(false);
     expect(watch.session.destroyed).toBe(false);
@@ -46,8 +46,8 @@ describe("Beyond its bound a server", () => {
 
   test("takes no more while all have calls, and some again when one has none", async () => {
     const { server } = await serveThings({ server: { limits } });
-    const [idle] = [await watching(server.port), await watching(server.port)];
-    const last = await watching(server.port);
+    const [idle] = [await watchHandler(server.port), await watchHandler(server.port)];
+    const last = await watchHandler(server.port);
     const refused = await mute(server.port);
     await refused.closed;
     last.session.destroy();

@@ -101,17 +101,17 @@ class Opener {
 
   /** Resolves when it is open, or has ended. */
   async open(request: WatchRequest): Promise<void> {
-    const watching = this.#client.watch({ resource, ...request });
-    this.ended.push(watching.ended);
-    await watching.next().catch(() => {});
+    const watchHandler = this.#client.watch({ resource, ...request });
+    this.ended.push(watchHandler.ended);
+    await watchHandler.next().catch(() => {});
     // Reads on, as only who reads is told of an end.
-    watching.next().catch(() => {});
+    watchHandler.next().catch(() => {});
   }
 }
 
 describe("What the streams of one connection ask for", () => {
   test("may take so many bytes, above which the one that takes most is ended", async () => {
-    const served = await serveSelectable({ maxKeptBytesPerConnection: 100_000 });
+    const served = await serveSelectable({ maxRetainedRequestBytesPerConnection: 100_000 });
     const { server } = served;
     const opener = new Opener(served);
     await opener.open({ prefix: long(30_000, 0) });
@@ -127,7 +127,7 @@ describe("What the streams of one connection ask for", () => {
   });
 
   test("is never more than that, in whatever it is asked for", async () => {
-    const served = await serveSelectable({ maxKeptBytesPerConnection: mebibyte });
+    const served = await serveSelectable({ maxRetainedRequestBytesPerConnection: mebibyte });
     const opener = new Opener(served);
     for (let i = 0; i < 40; i++) {
       const values = Array.from({ length: 2_000 }, (_, j) => `v${i}x${j}`);
@@ -138,21 +138,21 @@ describe("What the streams of one connection ask for", () => {
   });
 
   test("counts no longer when they have ended", async () => {
-    const served = await serveSelectable({ maxKeptBytesPerConnection: 100_000 });
+    const served = await serveSelectable({ maxRetainedRequestBytesPerConnection: 100_000 });
     const { client, recorder } = served;
     for (let i = 0; i < 5; i++) {
-      const watching = client.watch({ resource, prefix: long(80_000, i) });
-      await watching.next();
-      watching.cancel();
+      const watchHandler = client.watch({ resource, prefix: long(80_000, i) });
+      await watchHandler.next();
+      watchHandler.cancel();
       await recorder.untilEnded(i + 1);
     }
     expect(recorder.calls.map(({ code }) => code)).toEqual(Array(5).fill("CANCELLED"));
   });
 
   test("is refused at once where it is more than may ever be kept", async () => {
-    const served = await serveSelectable({ maxKeptBytesPerConnection: 100_000 });
-    const watching = served.client.watch({ resource, prefix: long(200_000, 0) });
-    expect((await watching.ended).message).toMatch(
+    const served = await serveSelectable({ maxRetainedRequestBytesPerConnection: 100_000 });
+    const watchHandler = served.client.watch({ resource, prefix: long(200_000, 0) });
+    expect((await watchHandler.ended).message).toMatch(
       /take more than this server keeps.*100000 bytes/,
     );
     expect(served.server.openStreams).toBe(0);
@@ -160,7 +160,7 @@ describe("What the streams of one connection ask for", () => {
   });
 
   test("counts with what others ask for, and whoever asks for most loses streams", async () => {
-    const { server } = await serveSelectable({ maxKeptBytes: 200_000 });
+    const { server } = await serveSelectable({ maxRetainedRequestBytes: 200_000 });
     const [greedy, modest] = [new RawConnection(server.port), new RawConnection(server.port)];
     const ended: string[] = [];
     const open = async (connection: RawConnection, name: string, length: number): Promise<void> => {

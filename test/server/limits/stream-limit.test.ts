@@ -20,16 +20,16 @@ async function openTwo(): Promise<Served & { readonly first: Watch }> {
 }
 
 async function opened({ client }: Served): Promise<Watch> {
-  const watching = client.watch({ resource });
-  await watching.next();
-  return watching;
+  const watchHandler = client.watch({ resource });
+  await watchHandler.next();
+  return watchHandler;
 }
 
 /** A health watch that is open. */
 async function openedHealth({ client }: Served): Promise<Watching<unknown>> {
-  const watching = client.stream(healthService.Watch, { service: "" });
-  await watching.next();
-  return watching;
+  const watchHandler = client.stream(healthService.Watch, { service: "" });
+  await watchHandler.next();
+  return watchHandler;
 }
 
 describe("A watch beyond the server's limit", () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { defaultHistoryBounds } from "../../../src/cacher/state/event-window.ts";
+import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
 import type { ListRequest } from "../../../src/wire/generated/watchfanout/v1/ListRequest.ts";
 import type { ListResponse__Output } from "../../../src/wire/generated/watchfanout/v1/ListResponse.ts";
 import { put } from "../putting.ts";
@@ -8,7 +8,7 @@ import type { TestClient } from "../test-client.ts";
 
 const resource = "things";
 /** Keeps one event, so that of the past only the store can tell. */
-const forgetful = { history: { ...defaultHistoryBounds, minEvents: 0, maxEvents: 1 } };
+const forgetful = { eventWindow: { ...defaultEventWindowBounds, minEvents: 0, maxEvents: 1 } };
 
 async function pages(client: TestClient, request: ListRequest): Promise<ListResponse__Output[]> {
   const all: ListResponse__Output[] = [];

@@ -15,18 +15,18 @@ const calls: readonly [string, (served: Served, history_id: string) => Promise<u
   [
     "Watch from now",
     async ({ client }, history_id) => {
-      const watching = client.watch({ resource, history_id });
-      const first = await Promise.race([watching.next(), watching.ended.then(rejected)]);
-      watching.cancel();
+      const watchHandler = client.watch({ resource, history_id });
+      const first = await Promise.race([watchHandler.next(), watchHandler.ended.then(rejected)]);
+      watchHandler.cancel();
       return first;
     },
   ],
   [
     "Watch with the state first",
     async ({ client }, history_id) => {
-      const watching = client.watch({ resource, history_id, send_initial_events: true });
-      const first = await Promise.race([watching.next(), watching.ended.then(rejected)]);
-      watching.cancel();
+      const watchHandler = client.watch({ resource, history_id, send_initial_events: true });
+      const first = await Promise.race([watchHandler.next(), watchHandler.ended.then(rejected)]);
+      watchHandler.cancel();
       return first;
     },
   ],
@@ -67,10 +67,12 @@ describe("The history", () => {
 
   test("comes with the first response of a stream, and only with that", async () => {
     const { client, storage } = await serveThings();
-    const watching = client.watch({ resource, send_initial_events: true });
-    const ids = [await watching.next(), await watching.next()].map(({ history_id }) => history_id);
+    const watchHandler = client.watch({ resource, send_initial_events: true });
+    const ids = [await watchHandler.next(), await watchHandler.next()].map(
+      ({ history_id }) => history_id,
+    );
     expect(ids).toEqual([await storage.historyId(), ""]);
-    watching.cancel();
+    watchHandler.cancel();
   });
 
   test("that changes ends every stream, and makes old page tokens and revisions HISTORY_CHANGED", async () => {
@@ -87,8 +89,8 @@ describe("The history", () => {
     await put(storage, "b", "1");
     const old = await storage.historyId();
     const { next_page_token: page_token } = await client.list({ resource, page_size: 1 });
-    const watching = client.watch({ resource });
-    await watching.next();
+    const watchHandler = client.watch({ resource });
+    await watchHandler.next();
     const anew = await storage.renewHistory(old);
     expect(anew).not.toBe(old);
     // The upstream watch breaks, as it does when etcd is restored.
@@ -97,7 +99,7 @@ describe("The history", () => {
       clock.advance(100);
       await nextTurn();
     }
-    expect(await watching.ended).toMatchObject({
+    expect(await watchHandler.ended).toMatchObject({
       reason: "HISTORY_CHANGED",
       metadata: { history_id: anew },
     });
@@ -115,14 +117,14 @@ describe("A Put with a ttl", () => {
     const ttl = { seconds: 2, nanos: 500_000_000 };
     const { object } = await client.put({ resource, key: "a", value, ttl });
     expect(object?.lease).not.toBe("0");
-    const watching = client.watch({ resource, after_revision: object?.mod_revision ?? "" });
-    await watching.next();
+    const watchHandler = client.watch({ resource, after_revision: object?.mod_revision ?? "" });
+    await watchHandler.next();
     clock.advance(2_999);
     expect(await client.get({ resource, key: "a" })).toMatchObject({ object });
     clock.advance(1);
-    const { events } = await watching.next();
+    const { events } = await watchHandler.next();
     expect(events).toMatchObject([{ type: "EVENT_TYPE_DELETED", object: { key: "a", value } }]);
-    watching.cancel();
+    watchHandler.cancel();
   });
 
   test.each([
@@ -149,15 +151,15 @@ describe("A watch that reaches its maximum age", () => {
     ] as const) {
       const served = await serveThings({ server: { limits, random: () => random } });
       const { client, clock, storage } = served;
-      const watching = client.watch({ resource, key: "a" });
-      await watching.next();
+      const watchHandler = client.watch({ resource, key: "a" });
+      await watchHandler.next();
       const revision = await put(storage, "b", "1");
       expect(await client.get({ resource, key: "b" })).toMatchObject({ revision: `${revision}` });
       clock.advance(before);
-      const bookmark = watching.next();
+      const bookmark = watchHandler.next();
       clock.advance(until);
       expect(await bookmark).toMatchObject({ revision: `${revision}`, events: [] });
-      expect(await watching.ended).toMatchObject({
+      expect(await watchHandler.ended).toMatchObject({
         reason: "DRAINING",
         metadata: { resume_revision: `${revision}` },
       });

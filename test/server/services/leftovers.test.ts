@@ -60,10 +60,18 @@ function cutOff(call: RawCall, request: Buffer): void {
 
 /** What a server holds for its clients. */
 function held({ server, cacher, clock, recorder }: Served): object {
-  const { watchers, waiting, folds, input } = cacher.stats();
+  const { watchers, waitingRequests, coalescing, buffers } = cacher.stats();
   const { pendingTimers } = clock;
   const { openStreams } = server;
-  return { openStreams, watchers, waiting, folds, input, pendingTimers, open: recorder.open };
+  return {
+    openStreams,
+    watchers,
+    waiting: waitingRequests,
+    coalescing: coalescing,
+    input: buffers,
+    pendingTimers,
+    open: recorder.open,
+  };
 }
 
 /** In bytes, of what is alive. */

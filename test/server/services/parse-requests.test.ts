@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { encodePageToken } from "../../../src/server/services/page-token.ts";
-import { listingOf } from "../../../src/server/services/parse-requests.ts";
+import { listIdentity } from "../../../src/server/services/parse-requests.ts";
 import { listWatchService } from "../../../src/wire/services.ts";
 import { put } from "../putting.ts";
 import { serveThings } from "../served.ts";
@@ -66,7 +66,7 @@ describe.each(unsafe)("Revision %s", (revision) => {
     const historyId = await storage.historyId();
     // What encodes a token takes a number; the 8 bytes could hold more.
     const position = { revision: Number(2n ** 62n), historyId, startAfter: "a" };
-    const page_token = encodePageToken(position, listingOf(request));
+    const page_token = encodePageToken(position, listIdentity(request));
     await expect(client.list({ resource, page_token })).rejects.toMatchObject({
       reason: "HISTORY_CHANGED",
     });

@@ -70,8 +70,12 @@ describe.each([
   test("watch objects come into view, stay, and leave it", async () => {
     const { client, storage } = await serveJson(indexes);
     await fill(storage);
-    const watching = client.watch({ resource, field_selector: "spec.node=n1", after_revision: 5 });
-    expect(seen(await watching.next())).toBe("→5");
+    const watchHandler = client.watch({
+      resource,
+      field_selector: "spec.node=n1",
+      after_revision: 5,
+    });
+    expect(seen(await watchHandler.next())).toBe("→5");
     const changes: [key: string, value: string, expected: string][] = [
       ["c", thing("web", "n1"), "ADDED:c@6 →6"],
       ["c", thing("db", "n1"), "MODIFIED:c@7 →7"],
@@ -80,30 +84,30 @@ describe.each([
     ];
     for (const [key, value, expected] of changes) {
       await put(storage, key, value);
-      expect(seen(await watching.next())).toBe(expected);
+      expect(seen(await watchHandler.next())).toBe(expected);
     }
     await storage.delete({ key: "e" });
-    expect(seen(await watching.next())).toBe("DELETED:e@10 →10");
-    watching.cancel();
+    expect(seen(await watchHandler.next())).toBe("DELETED:e@10 →10");
+    watchHandler.cancel();
   });
 
   test("the object before comes along where it is asked for, also if it did not match", async () => {
     const { client, storage } = await serveJson(indexes);
     await put(storage, "a", thing("web", "n2"));
-    const watching = client.watch({
+    const watchHandler = client.watch({
       resource,
       field_selector: "spec.node=n1",
       after_revision: 2,
       include_previous: true,
     });
-    await watching.next();
+    await watchHandler.next();
     await put(storage, "a", thing("web", "n1"));
-    expect(seen(await watching.next())).toBe(`ADDED:a@3(${thing("web", "n2")}) →3`);
+    expect(seen(await watchHandler.next())).toBe(`ADDED:a@3(${thing("web", "n2")}) →3`);
     await put(storage, "a", thing("web", "n2"));
-    const left = await watching.next();
+    const left = await watchHandler.next();
     expect(seen(left)).toBe(`DELETED:a@4(${thing("web", "n1")}) →4`);
     expect(left.events[0]?.object?.value.toString()).toBe(thing("web", "n1"));
-    watching.cancel();
+    watchHandler.cancel();
   });
 
   test("an initial state is of what matches, and history too", async () => {
@@ -131,10 +135,10 @@ describe.each([
       ["spec.node=n1", "ADDED:a@2 →5"],
       ["spec.node=n2", "→5"],
     ]) {
-      const watching = client.watch({ ...request, field_selector: field_selector ?? "" });
-      await watching.next();
-      expect(seen(await watching.next())).toBe(state);
-      watching.cancel();
+      const watchHandler = client.watch({ ...request, field_selector: field_selector ?? "" });
+      await watchHandler.next();
+      expect(seen(await watchHandler.next())).toBe(state);
+      watchHandler.cancel();
     }
   });
 });

@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
-import { tooMuchAskedFor } from "../../../src/base/errors.ts";
+import { tooManyRequestBytes } from "../../../src/base/errors.ts";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
 import { BytePool } from "../../../src/server/limits/byte-pool.ts";
 import { OpenStreams } from "../../../src/server/limits/open-streams.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
-import { SendPatrol } from "../../../src/server/limits/stall-detector.ts";
+import { StallDetector } from "../../../src/server/limits/stall-detector.ts";
 import { WatchSender } from "../../../src/server/services/watch-sender.ts";
 import type { WireStatus } from "../../../src/wire/errors.ts";
 import type { FrameParts } from "../../../src/wire/frame-parts.ts";
@@ -47,7 +47,7 @@ class SlowCall implements ServerCall {
 }
 
 const kept = new BytePool({ maxBytes: 0, maxBytesPerOwner: 0 });
-const tooMuchKept = () => tooMuchAskedFor(0);
+const tooMuchKept = () => tooManyRequestBytes(0);
 const mebibyte = 2 ** 20;
 const keys = Array.from({ length: 16 }, (_, i) => `k${i}`);
 
@@ -78,12 +78,12 @@ test.each([
     requestPool: new BytePool({ maxBytes: mebibyte, maxBytesPerOwner: mebibyte }),
     maxUnreadBytesPerConnection: mebibyte,
     sendBudget: new SendBudget(clock, { maxBytes: 2 ** 30, maxBytesPerConnection: 2 ** 30 }),
-    patrol: new SendPatrol(clock, 120_000),
+    stallDetector: new StallDetector(clock, 120_000),
     streams: new OpenStreams(1),
-    openings: new StreamOpenings(new TimeSliceScheduler(clock), kept, tooMuchKept),
-    selecting: new TimeSliceScheduler(clock),
-    kept,
-    tooMuchKept,
+    streamOpenings: new StreamOpenings(new TimeSliceScheduler(clock), kept, tooMuchKept),
+    parsingSelectors: new TimeSliceScheduler(clock),
+    retainedRequests: kept,
+    tooMuchRetained: tooMuchKept,
     maxStreamAgeMs: 0,
     random: () => 0,
   }).start(0);

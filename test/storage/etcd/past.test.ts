@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { type Clock, systemClock } from "../../../src/base/clock.ts";
 import { Cacher } from "../../../src/cacher/cacher.ts";
-import { fillTimeoutMs } from "../../../src/cacher/state/event-window-backfill.ts";
+import { backfillTimeoutMs } from "../../../src/cacher/state/event-window-backfill.ts";
 import type { WatchEvent } from "../../../src/model/event.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
 import type { Storage, WatchRequest, WatchStream } from "../../../src/storage/storage.ts";
@@ -69,7 +69,7 @@ function eventsOf(storage: Storage, request: WatchRequest, upTo: number): Promis
 const patientClock: Clock = {
   ...systemClock,
   setTimeout: (callback, ms) =>
-    systemClock.setTimeout(callback, ms === fillTimeoutMs ? 60_000 : ms),
+    systemClock.setTimeout(callback, ms === backfillTimeoutMs ? 60_000 : ms),
 };
 
 const everything = { scope: { prefix: "" }, withPrevious: true } as const;
@@ -105,7 +105,7 @@ describe("A Cacher that is started over an etcd with a history", () => {
     const options = { clock: patientClock, logger: silent, name: "things" };
     const cacher = new Cacher({ storage, ...options });
     await startReady(cacher);
-    expect(cacher.stats().windowFill).toMatchObject({ state: "filling", revisions: 0 });
+    expect(cacher.stats().backfill).toMatchObject({ state: "filling", revisions: 0 });
     const told = await eventsOf(cacher, { ...everything, afterRevision: oldest }, newest);
     expect(told.map(short)).toEqual(known.map(short));
     await cacher.close();

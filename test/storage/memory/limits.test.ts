@@ -101,7 +101,7 @@ describe("compaction of a MemoryStorage", () => {
   });
 
   test("happens to the oldest once there are too many revisions", async () => {
-    const { storage } = open({ maxHistoryRevisions: 3 });
+    const { storage } = open({ maxLogRevisions: 3 });
     for (const value of ["2", "3", "4", "5", "6"]) {
       await storage.txn([put("a", value), value === "4" ? remove("b") : put("b", value)]);
     }
@@ -112,7 +112,7 @@ describe("compaction of a MemoryStorage", () => {
   });
 
   test("happens to the oldest once they are too large, but not to the newest", async () => {
-    const { storage } = open({ maxHistoryBytes: 12_000 });
+    const { storage } = open({ maxLogBytes: 12_000 });
     for (let i = 0; i < 20; i++) await storage.put({ key: "a", value: new Uint8Array(1000) });
     await storage.get({ key: "a", at: exact(18) });
     await expectFailure(storage.get({ key: "a", at: exact(10) }), "REVISION_TOO_OLD");
@@ -122,7 +122,7 @@ describe("compaction of a MemoryStorage", () => {
   });
 
   test("forgets deleted keys, so that names that come and go cost nothing", async () => {
-    const { storage } = open({ maxHistoryRevisions: 1 });
+    const { storage } = open({ maxLogRevisions: 1 });
     for (let i = 0; i < 100; i++) {
       await storage.put({ key: `${i}`, value: bytes("") });
       await storage.delete({ key: `${i}` });
@@ -161,7 +161,7 @@ describe("a MemoryStorage's stream that is not read", () => {
   });
 
   test("ends with REVISION_TOO_OLD when the history is compacted past it, never in silence", async () => {
-    const { clock, storage } = open({ maxHistoryRevisions: 10 });
+    const { clock, storage } = open({ maxLogRevisions: 10 });
     const stream = storage.watch({ ...all, afterRevision: 1 });
     let told = 0;
     stream.onReadable(() => told++);
@@ -181,7 +181,7 @@ describe("a MemoryStorage's stream that is not read", () => {
     [10, undefined],
     [11, "REVISION_TOO_OLD"],
   ])("of 10 kept revisions can be behind by no more: after %d, %s", async (behind, reason) => {
-    const { storage } = open({ maxHistoryRevisions: 10 });
+    const { storage } = open({ maxLogRevisions: 10 });
     const stream = storage.watch({ ...all, afterRevision: 1 });
     for (let i = 0; i < behind; i++) await storage.put({ key: "a", value: bytes(`${i}`) });
     expect(stream.read()?.events.length).toBe(reason === undefined ? behind : undefined);
@@ -190,7 +190,7 @@ describe("a MemoryStorage's stream that is not read", () => {
   });
 
   test("has first what it was told of, and then its end", async () => {
-    const { clock, storage } = open({ maxHistoryRevisions: 10 });
+    const { clock, storage } = open({ maxLogRevisions: 10 });
     const stream = storage.watch({ ...all, afterRevision: 1 });
     await storage.put({ key: "a", value: bytes("first") });
     clock.runImmediates();
@@ -202,7 +202,7 @@ describe("a MemoryStorage's stream that is not read", () => {
   });
 
   test("is not ended by what it did not ask for", async () => {
-    const { clock, storage } = open({ maxHistoryRevisions: 10 });
+    const { clock, storage } = open({ maxLogRevisions: 10 });
     const stream = storage.watch({ scope: { key: "mine" }, withPrevious: true, afterRevision: 1 });
     for (let i = 0; i < 100; i++) {
       await storage.put({ key: "others'", value: bytes(`${i}`) });
@@ -393,7 +393,7 @@ describe("what a MemoryStorage holds", () => {
     expect(value.buffer.byteLength).toBeLessThan(10_000);
   });
 
-  test.each([{ maxHistoryRevisions: 0 }, { maxHistoryBytes: -1 }, { maxStateBytes: Number.NaN }])(
+  test.each([{ maxLogRevisions: 0 }, { maxLogBytes: -1 }, { maxStateBytes: Number.NaN }])(
     "can't be bounded by %j",
     (options) => {
       const name = Object.keys(options)[0];

@@ -1,5 +1,5 @@
 import { abortable } from "../../../base/abort.ts";
-import { foldDeltas, foldedLength } from "./coalesce-deltas.ts";
+import { coalesceDeltas, coalescedLength } from "./coalesce-deltas.ts";
 import { DeletedFinalStateUnknown, type Delta, type Deltas, type Keyed } from "./delta.ts";
 import { KeyedQueue } from "./keyed-queue.ts";
 
@@ -29,7 +29,7 @@ export type ProcessDeltas<T extends Keyed, Result> = (
 ) => Result;
 
 /** What has gathered of one key. */
-interface Gathered<T extends Keyed> {
+interface PendingDeltas<T extends Keyed> {
   readonly key: string;
   /** Never empty. */
   deltas: Delta<T>[];
@@ -38,9 +38,9 @@ interface Gathered<T extends Keyed> {
 }
 
 /** What a consumer has taken, and what has gathered of that key since. */
-interface Taken<T extends Keyed> {
-  readonly gathered: Gathered<T>;
-  since: Gathered<T> | undefined;
+interface InFlight<T extends Keyed> {
+  readonly gathered: PendingDeltas<T>;
+  since: PendingDeltas<T> | undefined;
 }
 
 const defaultCapacity = 10_000;
@@ -62,12 +62,12 @@ export class DeltaFIFO<T extends Keyed> {
   readonly #capacity: number;
   readonly #capacityBytes: number;
   readonly #bytesOf: (object: T | DeletedFinalStateUnknown<T>) => number;
-  readonly #queue = new KeyedQueue<Gathered<T>>();
+  readonly #queue = new KeyedQueue<PendingDeltas<T>>();
   /** By key. */
-  readonly #taken = new Map<string, Taken<T>>();
+  readonly #taken = new Map<string, InFlight<T>>();
   #pendingDeltas = 0;
   #pendingBytes = 0;
-  #foldedDeltas = 0;
+  #coalescedDeltas = 0;
   #isPopulated = false;
   /** How many keys of the first state have not been dealt with. */
   #initial = 0;
@@ -97,8 +97,8 @@ export class DeltaFIFO<T extends Keyed> {
   }
 
   /** How many deltas were folded away for lack of room, so far. */
-  get foldedDeltas(): number {
-    return this.#foldedDeltas;
+  get coalescedDeltas(): number {
+    return this.#coalescedDeltas;
   }
 
   /** Whether the first state has come and all of it has been dealt with. */
@@ -227,17 +227,17 @@ export class DeltaFIFO<T extends Keyed> {
   }
 
   /** Where deltas of this key gather now. */
-  #gathered(key: string): Gathered<T> {
+  #gathered(key: string): PendingDeltas<T> {
     const taken = this.#taken.get(key);
     const there = taken === undefined ? this.#queue.get(key) : taken.since;
     if (there !== undefined) return there;
-    const gathered: Gathered<T> = { key, deltas: [], isInitial: false };
+    const gathered: PendingDeltas<T> = { key, deltas: [], isInitial: false };
     if (taken === undefined) this.#enqueue(gathered);
     else taken.since = gathered;
     return gathered;
   }
 
-  #makeRoom(gathered: Gathered<T>): void {
+  #makeRoom(gathered: PendingDeltas<T>): void {
     const isRoom =
       this.#pendingDeltas <= this.#capacity && this.#pendingBytes <= this.#capacityBytes;
     if (isRoom) return;
@@ -246,11 +246,11 @@ export class DeltaFIFO<T extends Keyed> {
     const isGone = deltas.at(-1)?.type === "Deleted";
     const wasThere = taken !== undefined || this.#known.get(key) !== undefined;
     if (isGone && !wasThere) gathered.deltas = [];
-    else if (deltas.length > foldedLength) gathered.deltas = foldDeltas(deltas);
-    const folded = deltas.length - gathered.deltas.length;
-    if (folded > 0) this.#pendingBytes -= this.#bytesIn(deltas) - this.#bytesIn(gathered.deltas);
-    this.#pendingDeltas -= folded;
-    this.#foldedDeltas += folded;
+    else if (deltas.length > coalescedLength) gathered.deltas = coalesceDeltas(deltas);
+    const coalesced = deltas.length - gathered.deltas.length;
+    if (coalesced > 0) this.#pendingBytes -= this.#bytesIn(deltas) - this.#bytesIn(gathered.deltas);
+    this.#pendingDeltas -= coalesced;
+    this.#coalescedDeltas += coalesced;
     if (gathered.deltas.length > 0) return;
     this.#queue.delete(key);
     if (gathered.isInitial) this.#initial--;
@@ -262,13 +262,13 @@ export class DeltaFIFO<T extends Keyed> {
     return bytes;
   }
 
-  #enqueue(gathered: Gathered<T>): void {
+  #enqueue(gathered: PendingDeltas<T>): void {
     this.#queue.set(gathered.key, gathered);
     this.#arrival?.resolve();
     this.#arrival = undefined;
   }
 
-  #take(): Gathered<T> | undefined {
+  #take(): PendingDeltas<T> | undefined {
     const gathered = this.#queue.shift();
     if (gathered === undefined) return undefined;
     this.#pendingDeltas -= gathered.deltas.length;
@@ -277,14 +277,14 @@ export class DeltaFIFO<T extends Keyed> {
     return gathered;
   }
 
-  #finish({ key, isInitial }: Gathered<T>): void {
+  #finish({ key, isInitial }: PendingDeltas<T>): void {
     const since = this.#taken.get(key)?.since;
     this.#taken.delete(key);
     if (isInitial) this.#initial--;
     if (since !== undefined) this.#enqueue(since);
   }
 
-  #putBack(gathered: Gathered<T>): void {
+  #putBack(gathered: PendingDeltas<T>): void {
     const { key } = gathered;
     const since = this.#taken.get(key)?.since;
     this.#taken.delete(key);

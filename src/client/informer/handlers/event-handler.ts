@@ -52,7 +52,7 @@ export interface EventHandlerRegistration {
   /** How many notifications wait for it. */
   readonly pending: number;
   /** How many notifications it was spared, as newer ones took their place, since it did not keep up. */
-  readonly folded: number;
+  readonly coalescedCount: number;
   /**
    * Resolves once it has synced. Rejects with the signal's reason, or with an InformerStopped if the handler
    * is removed or the informer stopped before.

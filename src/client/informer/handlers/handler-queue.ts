@@ -49,7 +49,7 @@ export class Notification<T> {
   }
 
   /** Both, this one and the one that follows it, in one; undefined if they come to nothing. */
-  followedBy(next: Notification<T>): Notification<T> | undefined {
+  coalescedWith(next: Notification<T>): Notification<T> | undefined {
     if (this.before === undefined && next.after === undefined) return undefined;
     const { key, before, isInInitialList } = this;
     return new Notification(key, before, next.after, next.deleted, isInInitialList, next.bytes);
@@ -68,8 +68,8 @@ export class HandlerQueue<T> {
   #single = new Fifo<Notification<T>>();
   #singleBytes = 0;
   /** What came when the others were too many, until none of it is left. */
-  readonly #folded = new KeyedQueue<Notification<T>>();
-  #spared = 0;
+  readonly #coalesced = new KeyedQueue<Notification<T>>();
+  #coalescedCount = 0;
   /** How many waiting notifications are of the first state. */
   #initial = 0;
 
@@ -80,12 +80,12 @@ export class HandlerQueue<T> {
 
   /** How many notifications wait. */
   get length(): number {
-    return this.#single.length + this.#folded.length;
+    return this.#single.length + this.#coalesced.length;
   }
 
   /** How many notifications have become part of another, or of nothing, so far. */
-  get spared(): number {
-    return this.#spared;
+  get coalescedCount(): number {
+    return this.#coalescedCount;
   }
 
   /** How many of those that wait are of the first state. */
@@ -94,17 +94,18 @@ export class HandlerQueue<T> {
   }
 
   push(notification: Notification<T>): void {
-    if (this.#folded.length === 0 && this.#hasRoomFor(notification)) this.#pushSingle(notification);
-    else this.#fold(notification);
+    if (this.#coalesced.length === 0 && this.#hasRoomFor(notification))
+      this.#pushSingle(notification);
+    else this.#coalesce(notification);
   }
 
   /** As if there were no room: for all that there is of objects, of which each has one notification. */
-  pushFolded(notification: Notification<T>): void {
-    this.#fold(notification);
+  pushCoalesced(notification: Notification<T>): void {
+    this.#coalesce(notification);
   }
 
   shift(): Notification<T> | undefined {
-    const notification = this.#shiftSingle() ?? this.#folded.shift();
+    const notification = this.#shiftSingle() ?? this.#coalesced.shift();
     if (notification?.isInInitialList === true) this.#initial--;
     return notification;
   }
@@ -112,7 +113,7 @@ export class HandlerQueue<T> {
   clear(): void {
     this.#single = new Fifo();
     this.#singleBytes = 0;
-    this.#folded.clear();
+    this.#coalesced.clear();
     this.#initial = 0;
   }
 
@@ -135,21 +136,21 @@ export class HandlerQueue<T> {
     return notification;
   }
 
-  #fold(notification: Notification<T>): void {
+  #coalesce(notification: Notification<T>): void {
     const { key } = notification;
-    const waiting = this.#folded.get(key);
+    const waiting = this.#coalesced.get(key);
     if (waiting === undefined) {
       if (notification.isInInitialList) this.#initial++;
-      this.#folded.set(key, notification);
+      this.#coalesced.set(key, notification);
       return;
     }
-    const both = waiting.followedBy(notification);
-    this.#spared += both === undefined ? 2 : 1;
+    const both = waiting.coalescedWith(notification);
+    this.#coalescedCount += both === undefined ? 2 : 1;
     if (both !== undefined) {
-      this.#folded.set(key, both);
+      this.#coalesced.set(key, both);
       return;
     }
-    this.#folded.delete(key);
+    this.#coalesced.delete(key);
     if (waiting.isInInitialList) this.#initial--;
   }
 }

@@ -54,8 +54,8 @@ export class HandlerRegistration<T> implements EventHandlerRegistration {
     return this.#queue.length;
   }
 
-  get folded(): number {
-    return this.#queue.spared;
+  get coalescedCount(): number {
+    return this.#queue.coalescedCount;
   }
 
   get hasSynced(): boolean {
@@ -75,7 +75,7 @@ export class HandlerRegistration<T> implements EventHandlerRegistration {
   /** All that there is now, each with what comes of it until it is told. */
   notifyState(notifications: Iterable<Notification<T>>): void {
     if (this.#isRemoved) return;
-    for (const notification of notifications) this.#queue.pushFolded(notification);
+    for (const notification of notifications) this.#queue.pushCoalesced(notification);
     this.#wake();
   }
 

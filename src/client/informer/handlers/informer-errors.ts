@@ -2,10 +2,10 @@ import type { DecodeFailure } from "../../values/typed-object.ts";
 import type { IndexError } from "../indexer/object-index.ts";
 
 /** An object could not be taken in. If the informer had it before, it keeps it as it was. */
-export type IntakeError = DecodeFailure | TransformFailure | IndexError;
+export type RejectedObjectError = DecodeFailure | TransformFailure | IndexError;
 
 /** What went wrong in an informer. It goes on, but after an InformerFault. */
-export type InformerError = IntakeError | HandlerError | InformerFault;
+export type InformerError = RejectedObjectError | HandlerError | InformerFault;
 
 /** A transform failed. */
 export class TransformFailure extends Error {

@@ -2,7 +2,7 @@ import { invalidRequest } from "../../../base/errors.ts";
 import type { SelectorOptions } from "../../calls/options.ts";
 import type { TypedObject } from "../../values/typed-object.ts";
 import type { ReadonlyIndexer } from "./indexer.ts";
-import { LocalSelection, type ObjectAttributes } from "./local-selection.ts";
+import { type LabelsAndFields, LocalSelection } from "./local-selection.ts";
 
 /**
  * The name of the index that a Lister finds namespaces by. It adds it unless there is one of that name, which
@@ -21,7 +21,7 @@ export interface ListerOptions<T> {
    * What selectors see of an object. Default: labels are the string members of `metadata.labels` in the value,
    * and the name of a field is its path there, as the JSON codec has it.
    */
-  readonly attributesOf?: ((object: TypedObject<T>) => ObjectAttributes) | undefined;
+  readonly attributesOf?: ((object: TypedObject<T>) => LabelsAndFields) | undefined;
 }
 
 export interface ListerQuery extends SelectorOptions {
@@ -35,7 +35,7 @@ export interface ListerQuery extends SelectorOptions {
  */
 export class Lister<T> {
   readonly #indexer: ReadonlyIndexer<TypedObject<T>>;
-  readonly #attributesOf: ((object: TypedObject<T>) => ObjectAttributes) | undefined;
+  readonly #attributesOf: ((object: TypedObject<T>) => LabelsAndFields) | undefined;
 
   constructor(indexer: ReadonlyIndexer<TypedObject<T>>, options: ListerOptions<T> = {}) {
     this.#indexer = indexer;

@@ -12,7 +12,7 @@ import type { SelectorOptions } from "../../calls/options.ts";
 import type { TypedObject } from "../../values/typed-object.ts";
 
 /** What selectors see of an object. */
-export interface ObjectAttributes {
+export interface LabelsAndFields {
   readonly labels?: Readonly<Record<string, string>> | undefined;
   /** One that is not in here is the empty string. */
   readonly fields?: Readonly<Record<string, string>> | undefined;
@@ -29,7 +29,7 @@ export class LocalSelection<T> {
   /** Throws INVALID_REQUEST of a selector that can't be read, or names a field that is no path. */
   constructor(
     { labelSelector = "", fieldSelector = "" }: SelectorOptions,
-    attributesOf: ((object: TypedObject<T>) => ObjectAttributes) | undefined,
+    attributesOf: ((object: TypedObject<T>) => LabelsAndFields) | undefined,
   ) {
     this.#labels = parse("labelSelector", labelSelector, parseLabelSelector);
     this.#fields = parse("fieldSelector", fieldSelector, parseFieldSelector);
@@ -50,7 +50,7 @@ export class LocalSelection<T> {
   }
 }
 
-function told({ labels = {}, fields = {} }: ObjectAttributes): Attributes {
+function told({ labels = {}, fields = {} }: LabelsAndFields): Attributes {
   return new Attributes(new Map(Object.entries(labels)), new Map(Object.entries(fields)));
 }
 

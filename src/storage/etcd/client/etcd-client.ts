@@ -64,7 +64,7 @@ export class EtcdClient {
    *
    * @internal
    */
-  readonly slices: TimeSliceScheduler;
+  readonly timeSlices: TimeSliceScheduler;
   /**
    * The id of the history, which all storages of this etcd share.
    *
@@ -84,7 +84,7 @@ export class EtcdClient {
     if (endpoints.length === 0) throw new Error("An etcd client needs at least one endpoint.");
     this.clock = options.clock;
     this.logger = options.logger;
-    this.slices = new TimeSliceScheduler(options.clock);
+    this.timeSlices = new TimeSliceScheduler(options.clock);
     this.requestTimeoutMs = options.requestTimeoutMs ?? 5_000;
     this.history = new HistoryMarker(this, options.historyKey ?? defaultHistoryKey);
     this.#auth = options.auth;

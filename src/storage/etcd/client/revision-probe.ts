@@ -15,7 +15,7 @@ const compactRevisionTimeoutMs = 2_000;
  * Questions about etcd's revisions, answered by reading one key: one that the service's user may read,
  * whether it exists or not.
  */
-export class PointReads {
+export class RevisionProbe {
   readonly #client: EtcdClient;
   readonly #key: Buffer;
   /** The question for the compacted revision that is under way, which all who ask meanwhile share. */
@@ -40,7 +40,7 @@ export class PointReads {
   }
 
   /** Whether the state at this revision can still be read. */
-  async isKept(revision: number, signal: AbortSignal): Promise<boolean> {
+  async isAvailable(revision: number, signal: AbortSignal): Promise<boolean> {
     try {
       await this.#client.range({ key: this.#key, count_only: true, revision }, signal);
       return true;

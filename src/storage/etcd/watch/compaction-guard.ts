@@ -1,9 +1,9 @@
 import type { WatchBatch } from "../../../model/event.ts";
 import { BatchQueue } from "../../batch-queue.ts";
 
-export interface ConfirmedQueueParts {
+export interface CompactionGuardDeps {
   /** Whether the state at this revision can still be read. */
-  readonly isKept: (revision: number) => Promise<boolean>;
+  readonly isAvailable: (revision: number) => Promise<boolean>;
   /** There is something new to read. */
   readonly onReadable: () => void;
   /** What came after this revision may be incomplete: it can't be read at any more. */
@@ -19,8 +19,8 @@ export interface ConfirmedQueueParts {
  * C-1 too, but several versions may have dropped the deletions made at C (etcd issues 18089, 19179). So where
  * the revision that a batch follows can't be read any more after the batch has come, it was too old.
  */
-export class ConfirmedQueue {
-  readonly #parts: ConfirmedQueueParts;
+export class CompactionGuard {
+  readonly #deps: CompactionGuardDeps;
   readonly #queue = new BatchQueue();
   /** How many batches, from the front, may be read. */
   #readable = 0;
@@ -31,8 +31,8 @@ export class ConfirmedQueue {
   #isChecking = false;
   #isClosed = false;
 
-  constructor(parts: ConfirmedQueueParts) {
-    this.#parts = parts;
+  constructor(deps: CompactionGuardDeps) {
+    this.#deps = deps;
   }
 
   /** Whether nothing can be read. */
@@ -54,7 +54,7 @@ export class ConfirmedQueue {
     this.#queue.push(batch);
     if (this.#unconfirmed === 0 && (after === 0 || !isHistory)) {
       this.#readable++;
-      this.#parts.onReadable();
+      this.#deps.onReadable();
       return;
     }
     if (this.#unconfirmed === 0) this.#after = after;
@@ -87,16 +87,16 @@ export class ConfirmedQueue {
     try {
       while (this.#unconfirmed > 0) {
         const asked = this.#unconfirmed;
-        const isKept = await this.#parts.isKept(this.#after);
+        const isAvailable = await this.#deps.isAvailable(this.#after);
         if (this.#isClosed) return;
-        if (!isKept) return this.#parts.onLost(this.#after);
+        if (!isAvailable) return this.#deps.onLost(this.#after);
         this.#unconfirmed -= asked;
         this.#readable += asked;
         this.#after = this.#queue.at(this.#readable - 1)?.revision ?? this.#after;
-        this.#parts.onReadable();
+        this.#deps.onReadable();
       }
     } catch (error) {
-      if (!this.#isClosed) this.#parts.onError(error);
+      if (!this.#isClosed) this.#deps.onError(error);
     } finally {
       this.#isChecking = false;
     }

@@ -12,13 +12,13 @@ import type { DecodedEvent, DecodedKeyValue } from "../client/responses.ts";
  * - nor for the events of the moment between its beginning to watch and its noting how, which is later
  *   (watchServer.recvLoop in its server/etcdserver/api/v3rpc/watch.go).
  */
-export class PreviousLeftOut extends Error {}
+export class MissingPreviousError extends Error {}
 
 /**
  * The event of the object `key` (relative), as the request asks to see it; undefined if it does not.
  * `stored` makes an object of what etcd tells of one.
  *
- * @throws PreviousLeftOut
+ * @throws MissingPreviousError
  */
 export function decodeEvent(
   { isDelete, kv, previous: before }: DecodedEvent,
@@ -27,7 +27,7 @@ export function decodeEvent(
   stored: (key: string, kv: DecodedKeyValue) => StoredObject,
 ): WatchEvent | undefined {
   const isCreation = !isDelete && kv.createRevision === kv.modRevision;
-  if (withPrevious && !isCreation && before === undefined) throw new PreviousLeftOut();
+  if (withPrevious && !isCreation && before === undefined) throw new MissingPreviousError();
   const previous = before === undefined ? undefined : stored(key, before);
   const object = isDelete
     ? (previous?.deletedAt(kv.modRevision) ?? deletedObject(key, kv))

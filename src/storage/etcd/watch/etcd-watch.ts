@@ -18,11 +18,11 @@ import type { KeyRange } from "../client/key-range.ts";
 import type { Member } from "../client/member.ts";
 import type { WatchCall } from "../client/messages.ts";
 import type { DecodedEvent, DecodedKeyValue, DecodedWatch } from "../client/responses.ts";
-import type { PointReads } from "../client/revision-probe.ts";
-import { ConfirmedQueue } from "./compaction-guard.ts";
-import { decodeEvent, PreviousLeftOut } from "./decode-event.ts";
-import { WholeRevisions } from "./fragment-assembler.ts";
-import { ProgressAsker } from "./progress-requester.ts";
+import type { RevisionProbe } from "../client/revision-probe.ts";
+import { CompactionGuard } from "./compaction-guard.ts";
+import { decodeEvent, MissingPreviousError } from "./decode-event.ts";
+import { FragmentAssembler } from "./fragment-assembler.ts";
+import { ProgressRequester } from "./progress-requester.ts";
 
 /** How long etcd may take to say that it has created a watch, in milliseconds. */
 const createTimeoutMs = 5_000;
@@ -40,9 +40,9 @@ const largerThanMax = "Received message larger than max";
 const wholeStream = -1;
 
 /** What a watch needs to know of the storage that it belongs to. */
-export interface WatchSource {
+export interface EtcdWatchSource {
   readonly client: EtcdClient;
-  readonly reads: PointReads;
+  readonly probe: RevisionProbe;
   /** The range in etcd of the request's scope. */
   readonly range: KeyRange;
   /** How long the resource's prefix is, in bytes. */
@@ -65,12 +65,12 @@ export interface WatchSource {
  * What breaks ends the stream. Whoever reads it knows how far it came, and watches anew.
  */
 export class EtcdWatch implements WatchStream {
-  readonly #source: WatchSource;
+  readonly #source: EtcdWatchSource;
   readonly #request: WatchRequest;
-  readonly #queue: ConfirmedQueue;
+  readonly #queue: CompactionGuard;
   readonly #slabs = new Slabs(smallestSlab);
-  #revisions: WholeRevisions;
-  readonly #progress: ProgressAsker;
+  #assembler: FragmentAssembler;
+  readonly #progress: ProgressRequester;
   readonly #stopping = new AbortController();
   /** Everything up to and including this revision has come. */
   #position = 0;
@@ -84,7 +84,7 @@ export class EtcdWatch implements WatchStream {
   /** How often in a row etcd has left out what an object was before. */
   #omissions = 0;
   /** What comes up to this revision is history: etcd reads it from its store, which may be compacted. */
-  #level = Infinity;
+  #syncedRevision = Infinity;
   /** Whether the stream from etcd is over: what still comes from it does not count. */
   #isHungUp = false;
   /** Why it ends, once all that came before has been read. */
@@ -94,20 +94,20 @@ export class EtcdWatch implements WatchStream {
   #isWaiting = true;
   #isWaking = false;
 
-  constructor(source: WatchSource, request: WatchRequest) {
+  constructor(source: EtcdWatchSource, request: WatchRequest) {
     this.#source = source;
     this.#request = request;
-    this.#revisions = new WholeRevisions(source.maxRevisionBytes);
+    this.#assembler = new FragmentAssembler(source.maxRevisionBytes);
     const { clock } = source.client;
-    this.#queue = new ConfirmedQueue({
-      isKept: (revision) => source.reads.isKept(revision, this.#stopping.signal),
+    this.#queue = new CompactionGuard({
+      isAvailable: (revision) => source.probe.isAvailable(revision, this.#stopping.signal),
       onReadable: () => this.#wake(),
       onLost: (after) => {
         this.#endTooOld(after).catch((error: unknown) => this.#fail(error));
       },
       onError: (error) => this.#fail(error),
     });
-    this.#progress = new ProgressAsker(
+    this.#progress = new ProgressRequester(
       clock,
       () => this.#call?.write({ progress_request: {} }),
       () => this.#fail(this.#silent("no longer answers on a watch")),
@@ -148,18 +148,18 @@ export class EtcdWatch implements WatchStream {
   }
 
   requestProgress(): void {
-    if (this.#end === undefined) this.#progress.ask();
+    if (this.#end === undefined) this.#progress.request();
   }
 
   /** Finds a member, makes sure that the history is the one expected, and opens the stream there. */
   async #open(afterRevision: number | undefined): Promise<void> {
     if (this.#isHungUp) return;
-    const { client, reads } = this.#source;
+    const { client, probe } = this.#source;
     const { signal } = this.#stopping;
     const { member, limits, current } = await client.onSomeMember(async (member, limits) => {
       // Above etcd's own revision a watch would wait in silence. The read also renews the token, which
       // a stream can't, and shows that this member is in touch with the others.
-      return { member, limits, current: await reads.currentOn(member, limits) };
+      return { member, limits, current: await probe.currentOn(member, limits) };
     }, signal);
     this.#member = member;
     if (afterRevision !== undefined && afterRevision > current) {
@@ -212,27 +212,27 @@ export class EtcdWatch implements WatchStream {
   }
 
   #notTaken(error: unknown): void {
-    if (error instanceof PreviousLeftOut) {
-      this.#openAnew().catch((failure: unknown) => this.#fail(failure));
+    if (error instanceof MissingPreviousError) {
+      this.#reopen().catch((failure: unknown) => this.#fail(failure));
     } else {
       this.#fail(error);
     }
   }
 
-  /** After a PreviousLeftOut: if nothing of what follows the position is compacted, asks again for it. */
-  async #openAnew(): Promise<void> {
+  /** After a MissingPreviousError: if nothing of what follows the position is compacted, asks again for it. */
+  async #reopen(): Promise<void> {
     this.#attempt++;
     this.#call?.cancel();
     this.#call = undefined;
     this.#isCreated = false;
     this.#progress.lost();
-    this.#revisions = new WholeRevisions(this.#source.maxRevisionBytes);
+    this.#assembler = new FragmentAssembler(this.#source.maxRevisionBytes);
     if (this.#isPaused) this.#resume();
     if (++this.#omissions > maxOmissions) {
       throw this.#silent("keeps leaving out what objects were before, on a watch");
     }
-    const isKept = await this.#source.reads.isKept(this.#position, this.#stopping.signal);
-    if (isKept) await this.#open(this.#position);
+    const isAvailable = await this.#source.probe.isAvailable(this.#position, this.#stopping.signal);
+    if (isAvailable) await this.#open(this.#position);
     else await this.#endTooOld(this.#position);
   }
 
@@ -243,7 +243,7 @@ export class EtcdWatch implements WatchStream {
     } else if (response.created) {
       this.#creating?.cancel();
       this.#isCreated = true;
-      this.#level = response.revision;
+      this.#syncedRevision = response.revision;
       this.#progress.ready();
     } else if (!this.#isCreated) {
       // Progress that overtook `created` may have overtaken events too, which etcd keeps for after it.
@@ -259,7 +259,7 @@ export class EtcdWatch implements WatchStream {
 
   #takeEvents({ events, fragment }: DecodedWatch): void {
     for (let i = 0; i < events.length; i++) this.#takeEvent(events.at(i));
-    const whole = this.#revisions.endResponse(fragment);
+    const whole = this.#assembler.endResponse(fragment);
     if (whole !== undefined) this.#deliver(whole.revision, whole.events);
   }
 
@@ -272,7 +272,7 @@ export class EtcdWatch implements WatchStream {
     const key = this.#source.keyOf(event.kv);
     const decoded =
       key === undefined ? undefined : decodeEvent(event, key, this.#request, this.#stored);
-    this.#revisions.add(revision, decoded);
+    this.#assembler.add(revision, decoded);
   }
 
   /**
@@ -288,7 +288,7 @@ export class EtcdWatch implements WatchStream {
       this.#call = undefined;
     }
     const attempt = this.#attempt;
-    this.#source.client.slices
+    this.#source.client.timeSlices
       .run(this, this.#pastOrFailure(response, upTo, isAll, attempt))
       .catch((error: unknown) => {
         if (attempt === this.#attempt) this.#notTaken(error);
@@ -325,7 +325,7 @@ export class EtcdWatch implements WatchStream {
     }
     if (attempt !== this.#attempt || this.#end !== undefined) return;
     if (events.length === 0) return this.#takeProgress(response);
-    const whole = this.#revisions.endResponse(fragment && !isAll);
+    const whole = this.#assembler.endResponse(fragment && !isAll);
     if (isAll) this.#deliver(upTo, whole?.events ?? []);
     else if (whole !== undefined) this.#deliver(whole.revision, whole.events);
   }
@@ -335,7 +335,7 @@ export class EtcdWatch implements WatchStream {
 
   /** Progress says that everything up to its revision has been sent. */
   #takeProgress({ revision, watchId }: DecodedWatch): void {
-    if (!this.#revisions.isOpen && revision >= this.#position) this.#deliver(revision, []);
+    if (!this.#assembler.isOpen && revision >= this.#position) this.#deliver(revision, []);
     if (watchId === wholeStream) this.#progress.answered();
   }
 
@@ -344,7 +344,7 @@ export class EtcdWatch implements WatchStream {
     this.#position = revision;
     this.#omissions = 0;
     // The first too where nothing seems to be missing: there may have been writes before it was created.
-    const isHistory = after < this.#level || after === this.#request.afterRevision;
+    const isHistory = after < this.#syncedRevision || after === this.#request.afterRevision;
     this.#queue.push(new WatchBatch(revision, events), after, isHistory);
     if (this.#queue.isFull) this.#pause();
   }
@@ -369,7 +369,7 @@ export class EtcdWatch implements WatchStream {
 
   async #endTooOld(requested: number): Promise<void> {
     this.#hangUp();
-    const tooOld = await this.#source.reads.tooOld(requested);
+    const tooOld = await this.#source.probe.tooOld(requested);
     if (this.#end === undefined) this.#finish(tooOld);
   }
 

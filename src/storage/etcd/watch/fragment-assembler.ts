@@ -1,10 +1,10 @@
 import { WatchFanoutError } from "../../../base/errors.ts";
-import { heldOverheadBytes, type WatchEvent } from "../../../model/event.ts";
+import { memoryOverheadBytes, type WatchEvent } from "../../../model/event.ts";
 
 const defaultMaxRevisionBytes = 256 * 1024 ** 2;
 
 /** Revisions that have come to their end, in order. */
-export interface Whole {
+export interface AssembledRevisions {
   /** The last of them: everything up to it has come. */
   readonly revision: number;
   readonly events: readonly WatchEvent[];
@@ -22,7 +22,7 @@ export interface Whole {
  * any number of keys. So what is held of one revision is bounded here. Beyond that history is lost: to list what
  * is left then costs less than to be told of all that has gone.
  */
-export class WholeRevisions {
+export class FragmentAssembler {
   readonly #maxBytes: number;
   #open: WatchEvent[] = [];
   #openBytes = 0;
@@ -49,12 +49,12 @@ export class WholeRevisions {
     }
     if (event === undefined) return;
     this.#open.push(event);
-    this.#openBytes += event.weight + heldOverheadBytes;
+    this.#openBytes += event.estimatedBytes + memoryOverheadBytes;
     if (this.#openBytes > this.#maxBytes) throw tooLarge(revision, this.#maxBytes);
   }
 
   /** After all events of a response: what is whole now, if anything is. */
-  endResponse(isFragment: boolean): Whole | undefined {
+  endResponse(isFragment: boolean): AssembledRevisions | undefined {
     if (!isFragment) this.#close();
     if (this.#wholeRevision === 0) return undefined;
     const whole = { revision: this.#wholeRevision, events: this.#whole };

@@ -13,7 +13,7 @@ const silenceMs = 10_000;
  * question is repeated. An answer counts for whoever asked before the question was sent: for those who
  * come later it is sent once more.
  */
-export class ProgressAsker {
+export class ProgressRequester {
   readonly #clock: Clock;
   readonly #send: () => void;
   readonly #onSilence: () => void;
@@ -33,7 +33,7 @@ export class ProgressAsker {
     this.#onSilence = onSilence;
   }
 
-  ask(): void {
+  request(): void {
     this.#isWanted = true;
     this.#next();
   }

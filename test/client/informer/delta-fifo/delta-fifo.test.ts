@@ -207,7 +207,7 @@ describe("A DeltaFIFO without room", () => {
     for (const state of [7, 8, 9]) fifo.update(thing("a", state));
     expect(fifo.pendingDeltas).toBe(4);
     expect(take()).toBe("a: Updated 1, Deleted 6, Updated 7, Updated 9");
-    expect(fifo.foldedDeltas).toBe(5);
+    expect(fifo.coalescedDeltas).toBe(5);
   });
 
   it("keeps no deletion before another", () => {
@@ -244,7 +244,7 @@ describe("A DeltaFIFO whose room is counted in bytes", () => {
     const known = new Indexer<Thing>();
     const fifo = new DeltaFIFO<Thing>({ known, capacityBytes: 25, bytesOf: () => 5 });
     for (let state = 1; state <= 5; state++) fifo.update(thing("a", state));
-    expect([fifo.pendingDeltas, fifo.pendingBytes, fifo.foldedDeltas]).toEqual([5, 25, 0]);
+    expect([fifo.pendingDeltas, fifo.pendingBytes, fifo.coalescedDeltas]).toEqual([5, 25, 0]);
     fifo.update(thing("a", 6));
     expect([fifo.pendingDeltas, fifo.pendingBytes]).toEqual([2, 10]);
     const words = fifo.popNow(wordsOf)?.result;

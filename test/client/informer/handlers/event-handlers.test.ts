@@ -276,7 +276,7 @@ describe("A handler that is slow", () => {
     for (let i = 0; i < 5; i++) await informed.write({ a: `${i}` });
     await slow.endAll(informed);
     expect(slow.calls).toEqual(["added a=0", "a=0 is 1", "a=1 is 2", "a=2 is 3", "a=3 is 4"]);
-    expect(registration.folded).toBe(0);
+    expect(registration.coalescedCount).toBe(0);
   });
 
   it("is told of the newest state of each object where there is none", async () => {
@@ -300,7 +300,7 @@ describe("A handler that is slow", () => {
       "deleted gone",
       "again=0 is 4",
     ]);
-    expect(registration.folded).toBe(5);
+    expect(registration.coalescedCount).toBe(5);
     await informed.write({ a: "5" });
     await informed.write({ a: "6" });
     await slow.endAll(informed);

@@ -19,7 +19,7 @@ describe("What waits for a handler", () => {
     const queue = new HandlerQueue<string>(1_000, 100);
     for (let version = 1; version <= 6; version++) queue.push(update(version, 30));
     // Three one by one, and all else is one.
-    expect([queue.length, queue.spared]).toEqual([4, 2]);
+    expect([queue.length, queue.coalescedCount]).toEqual([4, 2]);
     const versions = [];
     for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
       versions.push([next.before?.version, next.after?.version]);
@@ -47,6 +47,6 @@ describe("What waits for a handler", () => {
     queue.push(update(1, 60));
     queue.clear();
     queue.push(update(1, 60));
-    expect(queue.spared).toBe(0);
+    expect(queue.coalescedCount).toBe(0);
   });
 });

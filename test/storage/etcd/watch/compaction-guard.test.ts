@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { WatchBatch } from "../../../../src/model/event.ts";
-import { ConfirmedQueue } from "../../../../src/storage/etcd/watch/compaction-guard.ts";
+import { CompactionGuard } from "../../../../src/storage/etcd/watch/compaction-guard.ts";
 
 /** A queue whose questions are answered by hand, and what it told. */
 function open() {
   const asked: { revision: number; answer: PromiseWithResolvers<boolean> }[] = [];
   const told: string[] = [];
-  const queue = new ConfirmedQueue({
-    isKept: (revision) => {
+  const queue = new CompactionGuard({
+    isAvailable: (revision) => {
       const answer = Promise.withResolvers<boolean>();
       asked.push({ revision, answer });
       return answer.promise;
@@ -23,8 +23,8 @@ function open() {
     }
     return revisions;
   };
-  const answer = async (index: number, isKept: boolean): Promise<void> => {
-    asked[index]?.answer.resolve(isKept);
+  const answer = async (index: number, isAvailable: boolean): Promise<void> => {
+    asked[index]?.answer.resolve(isAvailable);
     await new Promise((resolve) => setImmediate(resolve));
   };
   return { queue, asked, told, read, answer };

@@ -31,7 +31,7 @@ async function watch(
     },
   });
   const client = clientOf(etcd, options);
-  if (options.together !== undefined) takeTogether(client.slices, options.together);
+  if (options.together !== undefined) takeTogether(client.timeSlices, options.together);
   const storage = new EtcdStorage(client, { prefix: "p/" });
   closings.push(async () => {
     await storage.close();
@@ -45,14 +45,14 @@ async function watch(
 }
 
 /** The first so many pieces of work begin when all of them have come, as on a machine that is busy. */
-function takeTogether(slices: TimeSliceScheduler, count: number): void {
-  const run = slices.run.bind(slices);
+function takeTogether(timeSlices: TimeSliceScheduler, count: number): void {
+  const run = timeSlices.run.bind(timeSlices);
   const held: (() => void)[] = [];
-  slices.run = (owner, work, signal) => {
+  timeSlices.run = (owner, work, signal) => {
     return new Promise((resolve, reject) => {
       held.push(() => void run(owner, work, signal).then(resolve, reject));
       if (held.length < count) return;
-      slices.run = run;
+      timeSlices.run = run;
       for (const begin of held) begin();
     });
   };

@@ -1,17 +1,17 @@
 import { beforeEach, expect, test } from "vitest";
-import { ProgressAsker } from "../../../../src/storage/etcd/watch/progress-requester.ts";
+import { ProgressRequester } from "../../../../src/storage/etcd/watch/progress-requester.ts";
 import { FakeClock } from "../../../fake-clock.ts";
 
 let clock: FakeClock;
 let sent: number;
 let silences: number;
-let asker: ProgressAsker;
+let asker: ProgressRequester;
 
 beforeEach(() => {
   clock = new FakeClock();
   sent = 0;
   silences = 0;
-  asker = new ProgressAsker(
+  asker = new ProgressRequester(
     clock,
     () => {
       sent++;
@@ -23,8 +23,8 @@ beforeEach(() => {
 });
 
 test("asks nothing before the watch exists, and then once for all who wanted to know", () => {
-  asker.ask();
-  asker.ask();
+  asker.request();
+  asker.request();
   expect(sent).toBe(0);
   asker.ready();
   expect(sent).toBe(1);
@@ -32,9 +32,9 @@ test("asks nothing before the watch exists, and then once for all who wanted to 
 
 test("asks once more for who came while a question was under way", () => {
   asker.ready();
-  asker.ask();
-  asker.ask();
-  asker.ask();
+  asker.request();
+  asker.request();
+  asker.request();
   expect(sent).toBe(1);
   asker.answered();
   expect(sent).toBe(2);
@@ -45,7 +45,7 @@ test("asks once more for who came while a question was under way", () => {
 
 test("repeats a question that gets no answer, and asks once more when one comes", () => {
   asker.ready();
-  asker.ask();
+  asker.request();
   clock.advance(100);
   expect(sent).toBe(2);
   // Is it the answer to the first, or to the second? Whoever asks now must not be told by the second.
@@ -58,7 +58,7 @@ test("repeats a question that gets no answer, and asks once more when one comes"
 
 test("reports silence after ten seconds without a word", () => {
   asker.ready();
-  asker.ask();
+  asker.request();
   clock.advance(9_900);
   expect(silences).toBe(0);
   clock.advance(100);
@@ -68,7 +68,7 @@ test("reports silence after ten seconds without a word", () => {
 
 test("takes any word for a sign of life", () => {
   asker.ready();
-  asker.ask();
+  asker.request();
   for (let i = 0; i < 10; i++) {
     clock.advance(9_000);
     asker.heard();
@@ -78,7 +78,7 @@ test("takes any word for a sign of life", () => {
 
 test("does not blame etcd while the reader takes nothing, nor ask", () => {
   asker.ready();
-  asker.ask();
+  asker.request();
   asker.pause();
   clock.advance(60_000);
   expect(sent).toBe(1);
@@ -91,7 +91,7 @@ test("does not blame etcd while the reader takes nothing, nor ask", () => {
 
 test("leaves nothing behind when it is stopped", () => {
   asker.ready();
-  asker.ask();
+  asker.request();
   asker.stop();
   clock.advance(60_000);
   expect(sent).toBe(1);
