@@ -11,6 +11,7 @@ export { hasReason, type Reason, WatchFanoutError } from "./base/errors.ts";
 export { Cacher } from "./cacher/cacher.ts";
 export type { CoalescingStats } from "./cacher/catch-up/coalesced-backlogs.ts";
 export { defaultWatcherBounds, type WatcherBounds } from "./cacher/dispatch/watcher-bounds.ts";
+export type { WatcherState } from "./cacher/dispatch/watcher-state.ts";
 export type { CacherOptions } from "./cacher/options.ts";
 export type {
   CacheGetRequest,
@@ -23,7 +24,6 @@ export { defaultEventWindowBounds, type EventWindowBounds } from "./cacher/state
 export type { BackfillStats } from "./cacher/state/event-window-backfill.ts";
 export type { RetainedStats } from "./cacher/state/retained-snapshots.ts";
 export type { CacherStats } from "./cacher/stats.ts";
-export type { WatcherState } from "./cacher/watch/watcher-context.ts";
 export { AttributeReader } from "./codec/attribute-reader.ts";
 export { type Codec, CodecError, type CodecProblem, opaqueCodec } from "./codec/codec.ts";
 export { JsonCodec, type JsonCodecOptions } from "./codec/json-codec.ts";

@@ -49,6 +49,25 @@ describe("The layers of src/", () => {
     expect(wrong).toEqual([]);
   });
 
+  it("have no circle of folders", () => {
+    const below = new Map<string, Set<string>>();
+    for (const file of files) {
+      const folder = dirname(file);
+      const set = below.get(folder) ?? new Set();
+      for (const imported of importsOf(file)) set.add(dirname(imported));
+      below.set(folder, set);
+      set.delete(folder);
+    }
+    // Folders that import none that is left are taken away, until there are none, or circles.
+    for (let size = 0; size !== below.size; ) {
+      size = below.size;
+      for (const [folder, set] of below) {
+        if (![...set].some((other) => below.has(other))) below.delete(folder);
+      }
+    }
+    expect([...below.keys()]).toEqual([]);
+  });
+
   it("have one order", () => {
     const order = Object.keys(mayImport);
     const upward = order.flatMap((layer, at) =>

@@ -1,9 +1,9 @@
 import type { CoalescingStats } from "./catch-up/coalesced-backlogs.ts";
 import type { Dispatcher } from "./dispatch/dispatcher.ts";
+import type { WatcherState } from "./dispatch/watcher-state.ts";
 import type { BackfillStats } from "./state/event-window-backfill.ts";
 import type { RetainedStats } from "./state/retained-snapshots.ts";
 import type { CacheWatcher } from "./watch/cache-watcher.ts";
-import type { WatcherState } from "./watch/watcher-context.ts";
 
 export { backfillStates } from "../reflector/backfill/window-backfill.ts";
 

@@ -21,6 +21,7 @@ import type { ObjectResult, Page } from "./calls/results.ts";
 import { TypedResource, type TypedResourceOptions } from "./typed/typed-resource.ts";
 import type { ValueCodec } from "./values/value-codec.ts";
 import type { AtomicBatch } from "./watch/batch-assembler.ts";
+import type { ClientCalls } from "./watch/client-calls.ts";
 import { type OpenStream, resumingWatch } from "./watch/resuming-watch.ts";
 
 const defaultMaxBatchBytes = 1024 ** 3;
@@ -41,7 +42,7 @@ export function connect(options: ConnectOptions): Client {
  * answer in time is UPSTREAM_UNAVAILABLE, for a write that was sent OUTCOME_UNKNOWN. What was refused for a
  * reason that passes is tried again within the call's time, a write only where nothing was written.
  */
-export class Client {
+export class Client implements ClientCalls {
   readonly #connection: Connection;
   readonly #clock: Clock;
   readonly #random: () => number;

@@ -96,6 +96,7 @@ export {
   type WriterMessageType,
 } from "./values/value-codec.ts";
 export type { AtomicBatch } from "./watch/batch-assembler.ts";
+export type { ClientCalls } from "./watch/client-calls.ts";
 export { requiresRelist } from "./watch/requires-relist.ts";
 export { WorkQueueFullError, type WorkQueueOptions } from "./work-queue/options.ts";
 export {

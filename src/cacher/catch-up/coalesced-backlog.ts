@@ -1,8 +1,11 @@
+import type { Clock } from "../../base/clock.ts";
 import type { WatchFanoutError } from "../../base/errors.ts";
-import type { Notifiable, Steps } from "../../base/time-slice-queue.ts";
+import type { Notifiable, Steps, TimeSliceQueue } from "../../base/time-slice-queue.ts";
+import type { Dispatcher } from "../dispatch/dispatcher.ts";
+import type { ChunkCache } from "../state/chunk-cache.ts";
 import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
-import type { CoalescedBacklogsDeps } from "./coalesced-backlogs.ts";
+import type { WatchCache } from "../state/watch-cache.ts";
 import { CoalescedBatch } from "./coalesced-batch.ts";
 import { Coalescer } from "./coalescer.ts";
 
@@ -21,6 +24,19 @@ export interface FinishedBacklog {
 export interface BacklogReader extends Notifiable {
   /** More is kept for all who are behind than may be. */
   fail(error: WatchFanoutError): void;
+}
+
+export interface CoalescedBacklogsDeps {
+  readonly clock: Clock;
+  readonly cache: WatchCache;
+  readonly dispatcher: Dispatcher;
+  readonly chunkCache: ChunkCache;
+  /** Where it is folded, one backlog at a time. */
+  readonly timeSlices: TimeSliceQueue;
+  /** About how large a piece of a unit is, in bytes. */
+  readonly chunkBytes: number;
+  /** How many bytes may be held, all folds together. */
+  readonly maxBytes: number;
 }
 
 export interface CoalescedBacklogDeps extends CoalescedBacklogsDeps {

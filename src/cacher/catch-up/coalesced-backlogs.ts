@@ -1,30 +1,13 @@
-import type { Clock } from "../../base/clock.ts";
-import type { TimeSliceQueue } from "../../base/time-slice-queue.ts";
-import type { Dispatcher } from "../dispatch/dispatcher.ts";
 import { slowConsumer } from "../request/errors.ts";
-import type { ChunkCache } from "../state/chunk-cache.ts";
 import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
-import type { WatchCache } from "../state/watch-cache.ts";
 import {
   type BacklogReader,
   CoalescedBacklog,
   type CoalescedBacklogDeps,
+  type CoalescedBacklogsDeps,
 } from "./coalesced-backlog.ts";
 import type { CoalescedBatch } from "./coalesced-batch.ts";
-
-export interface CoalescedBacklogsDeps {
-  readonly clock: Clock;
-  readonly cache: WatchCache;
-  readonly dispatcher: Dispatcher;
-  readonly chunkCache: ChunkCache;
-  /** Where it is folded, one backlog at a time. */
-  readonly timeSlices: TimeSliceQueue;
-  /** About how large a piece of a unit is, in bytes. */
-  readonly chunkBytes: number;
-  /** How many bytes may be held, all folds together. */
-  readonly maxBytes: number;
-}
 
 /** What folds take, and how many there have been. */
 export interface CoalescingStats {

@@ -1,17 +1,20 @@
 import type { EventNode } from "../state/event-node.ts";
-import type { CacheWatcher } from "../watch/cache-watcher.ts";
-import type { WatcherContext } from "../watch/watcher-context.ts";
+import type {
+  CatchUpContext,
+  CatchUpReader,
+  CatchUpResult,
+  CatchUpSource,
+} from "./catch-up-source.ts";
 import type { CoalescedBacklog, FinishedBacklog } from "./coalesced-backlog.ts";
 import type { CoalescedBatch } from "./coalesced-batch.ts";
-import type { CatchUpResult, CatchUpSource } from "./event-window-cursor.ts";
 
 /**
  * How a LATEST_STATE watcher catches up: everything that it has not been sent comes as one unit, folded by
  * key. Nothing is folded before its reader comes for it, or history is about to let go of it.
  */
 export class CoalescedCursor implements CatchUpSource {
-  readonly #watcher: CacheWatcher;
-  readonly #context: WatcherContext;
+  readonly #watcher: CatchUpReader;
+  readonly #context: CatchUpContext;
   /** The unit that is being told, and which of its pieces comes next. */
   #batch: CoalescedBatch | undefined;
   #chunk = 0;
@@ -19,7 +22,7 @@ export class CoalescedCursor implements CatchUpSource {
   #cursor: EventNode | undefined;
   #backlog: CoalescedBacklog | undefined;
 
-  constructor(watcher: CacheWatcher, context: WatcherContext, cursor: EventNode) {
+  constructor(watcher: CatchUpReader, context: CatchUpContext, cursor: EventNode) {
     this.#watcher = watcher;
     this.#context = context;
     this.#cursor = cursor;

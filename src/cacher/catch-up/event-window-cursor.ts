@@ -1,29 +1,12 @@
 import { WatchBatch, type WatchEvent } from "../../model/event.ts";
 import { slowConsumer } from "../request/errors.ts";
 import type { EventNode } from "../state/event-node.ts";
-import type { CacheWatcher } from "../watch/cache-watcher.ts";
-import type { WatcherContext } from "../watch/watcher-context.ts";
-
-/** What a watcher takes of what it is behind with. */
-export interface CatchUpResult {
-  /** The next batch; undefined if there is none. */
-  readonly batch: WatchBatch | undefined;
-  /** Whether it has now had everything up to where the dispatcher is, and may become live. */
-  readonly isSynced: boolean;
-}
-
-/** What a watcher that is not live has not been sent yet, and how it comes by that. */
-export interface CatchUpSource {
-  /** What comes next; undefined if that takes a while: then the watcher is poked when it is there. */
-  next(): CatchUpResult | undefined;
-  /**
-   * Looks whether more is kept for it than may be. If so it either ends the watcher or has it folded, so that
-   * less is.
-   */
-  checkWindow(): void;
-  /** It is no longer needed. Harmless when called twice. */
-  drop(): void;
-}
+import type {
+  CatchUpContext,
+  CatchUpReader,
+  CatchUpResult,
+  CatchUpSource,
+} from "./catch-up-source.ts";
 
 /** How many requirements events are held against between two looks at the clock: one for an event without. */
 const costPerClockCheck = 256;
@@ -34,8 +17,8 @@ const costPerClockCheck = 256;
  * each turn of the event loop; for whom there is no time left in it is poked in another.
  */
 export class EventWindowCursor implements CatchUpSource {
-  readonly #watcher: CacheWatcher;
-  readonly #context: WatcherContext;
+  readonly #watcher: CatchUpReader;
+  readonly #context: CatchUpContext;
   /** Whether history is kept for it beyond the window, as it has not been level since it began. */
   readonly #retainsEvents: boolean;
   #cursor: EventNode;
@@ -43,8 +26,8 @@ export class EventWindowCursor implements CatchUpSource {
   #scanned = 0;
 
   constructor(
-    watcher: CacheWatcher,
-    context: WatcherContext,
+    watcher: CatchUpReader,
+    context: CatchUpContext,
     cursor: EventNode,
     retained: boolean,
   ) {

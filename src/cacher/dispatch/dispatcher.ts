@@ -3,10 +3,10 @@ import { runInTimeSlices } from "../../base/time-slice-queue.ts";
 import { WatchBatch } from "../../model/event.ts";
 import type { EventNode } from "../state/event-node.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
-import type { CacheWatcher } from "../watch/cache-watcher.ts";
 import { type BufferBounds, BufferSizing } from "./buffer-sizing.ts";
+import type { DispatchTarget } from "./dispatch-target.ts";
 import type { WatcherBounds } from "./watcher-bounds.ts";
-import type { Groups, WatcherGroup, WatcherIndex } from "./watcher-index.ts";
+import { type Groups, type WatcherGroup, WatcherIndex } from "./watcher-index.ts";
 
 /**
  * After how many requirements that events were held against a round takes up no further revision. Each group that
@@ -33,8 +33,8 @@ export class Dispatcher {
   readonly #bounds: WatcherBounds;
   readonly #bufferSizing: BufferSizing;
   #index: WatcherIndex;
-  readonly #eager = new Set<CacheWatcher>();
-  readonly #awaiting = new Set<CacheWatcher>();
+  readonly #eager = new Set<DispatchTarget>();
+  readonly #awaiting = new Set<DispatchTarget>();
   /** To be called once `settledRevision` is so high. */
   #whenSettled: { readonly revision: number; readonly callback: () => void }[] = [];
   /** Whether a round is being worked on right now, and not just under way. */
@@ -58,7 +58,7 @@ export class Dispatcher {
     this.#clock = clock;
     this.#bounds = bounds;
     this.#bufferSizing = new BufferSizing(bounds);
-    this.#index = cache.makeWatcherIndex();
+    this.#index = newIndex(cache);
     this.#position = cache.eventWindow.newest;
     this.#revision = cache.revision;
     this.#settledRevision = cache.revision;
@@ -102,12 +102,12 @@ export class Dispatcher {
   }
 
   /** How much the input of a live watcher may hold now; without one: of any that no index narrows. */
-  bufferBounds(watcher?: CacheWatcher): BufferBounds {
+  bufferBounds(watcher?: DispatchTarget): BufferBounds {
     return watcher?.isIndexed === true ? this.#bufferSizing.indexed : this.#bufferSizing.unindexed;
   }
 
   /** From now on the watcher, which has had everything up to `position`, is offered what comes. */
-  join(watcher: CacheWatcher): void {
+  join(watcher: DispatchTarget): void {
     watcher.joinedRound = this.#rounds;
     this.#hasJoined = true;
     watcher.isIndexed = this.#index.isIndexed(watcher.filter);
@@ -116,14 +116,14 @@ export class Dispatcher {
   }
 
   /** No more is offered. Harmless for a watcher that never joined. */
-  leave(watcher: CacheWatcher): void {
+  leave(watcher: DispatchTarget): void {
     this.#index.remove(watcher);
     this.#eager.delete(watcher);
     this.#awaiting.delete(watcher);
   }
 
   /** Pokes the watcher, which is ahead of `position`, after the next round. */
-  notifyAfterRound(watcher: CacheWatcher): void {
+  notifyAfterRound(watcher: DispatchTarget): void {
     this.#awaiting.add(watcher);
   }
 
@@ -159,7 +159,7 @@ export class Dispatcher {
   /** History begins anew, and no watcher is live that was before. */
   reset(): void {
     this.#round = undefined;
-    this.#index = this.#cache.makeWatcherIndex();
+    this.#index = newIndex(this.#cache);
     this.#eager.clear();
     this.#awaiting.clear();
     this.#position = this.#cache.eventWindow.newest;
@@ -259,7 +259,7 @@ export class Dispatcher {
     this.#revision = node.next === undefined ? this.#cache.revision : node.revision;
   }
 
-  #offerTo(watcher: CacheWatcher, batches: readonly WatchBatch[], from: EventNode): void {
+  #offerTo(watcher: DispatchTarget, batches: readonly WatchBatch[], from: EventNode): void {
     let before: WatchBatch | undefined;
     for (const batch of batches) {
       if (!watcher.offer(batch)) {
@@ -306,6 +306,11 @@ export class Dispatcher {
     } while (announced !== this.#settledRevision);
     this.#bookmarking = false;
   }
+}
+
+/** Over the fields that the state is indexed by. */
+function newIndex({ objectAttributes }: WatchCache): WatcherIndex {
+  return new WatcherIndex(objectAttributes.indexes, objectAttributes.readField);
 }
 
 function lastOfRevision(node: EventNode): EventNode {

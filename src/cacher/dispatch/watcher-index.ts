@@ -2,7 +2,7 @@ import { WatchBatch, type WatchEvent } from "../../model/event.ts";
 import type { FieldReader } from "../request/object-attributes.ts";
 import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
-import type { CacheWatcher } from "../watch/cache-watcher.ts";
+import type { DispatchTarget } from "./dispatch-target.ts";
 
 /**
  * The live watchers that see the same events: matching, batching and encoding is done once for all of
@@ -11,7 +11,7 @@ import type { CacheWatcher } from "../watch/cache-watcher.ts";
 export class WatcherGroup {
   readonly filter: Filter;
   /** In a Set, whose iteration goes on soundly while watchers come and go. */
-  readonly watchers = new Set<CacheWatcher>();
+  readonly watchers = new Set<DispatchTarget>();
   readonly #isFoundByField: boolean;
   #pending: WatchEvent[] = [];
 
@@ -79,7 +79,7 @@ export class WatcherIndex {
     this.#read = read;
   }
 
-  add(watcher: CacheWatcher): void {
+  add(watcher: DispatchTarget): void {
     const { filter } = watcher;
     const { places, at } = this.#placeOf(filter);
     let groups = places.get(at);
@@ -97,7 +97,7 @@ export class WatcherIndex {
   }
 
   /** Harmless if the watcher is not in here. */
-  remove(watcher: CacheWatcher): void {
+  remove(watcher: DispatchTarget): void {
     const { filter } = watcher;
     const { places, at } = this.#placeOf(filter);
     const groups = places.get(at);

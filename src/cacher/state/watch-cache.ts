@@ -1,7 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { type WatchBatch, WatchEvent } from "../../model/event.ts";
 import { memoryBytes, type StoredObject } from "../../model/object.ts";
-import { WatcherIndex } from "../dispatch/watcher-index.ts";
 import { ObjectAttributes } from "../request/object-attributes.ts";
 import type { Selection } from "../request/selection.ts";
 import type { StateChange } from "./diff.ts";
@@ -56,9 +55,9 @@ export class WatchCache {
     return this.#state;
   }
 
-  /** An index of watchers by the same fields as the state's. */
-  makeWatcherIndex(): WatcherIndex {
-    return new WatcherIndex(this.#objectAttributes.indexes, this.#objectAttributes.readField);
+  /** What reads and indexes the objects' attributes. */
+  get objectAttributes(): ObjectAttributes {
+    return this.#objectAttributes;
   }
 
   get eventWindow(): EventWindow {

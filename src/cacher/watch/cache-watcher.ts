@@ -1,13 +1,15 @@
 import type { WatchFanoutError } from "../../base/errors.ts";
 import { WatchBatch } from "../../model/event.ts";
 import type { WatchStream } from "../../storage/storage.ts";
+import type { CatchUpReader, CatchUpSource } from "../catch-up/catch-up-source.ts";
 import { CoalescedCursor } from "../catch-up/coalesced-cursor.ts";
-import { type CatchUpSource, EventWindowCursor } from "../catch-up/event-window-cursor.ts";
+import { EventWindowCursor } from "../catch-up/event-window-cursor.ts";
 import type { InitialState } from "../catch-up/initial-state.ts";
 import { WatcherBuffer } from "../dispatch/watcher-buffer.ts";
+import type { WatcherState } from "../dispatch/watcher-state.ts";
 import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
-import type { WatcherContext, WatcherOptions, WatcherState } from "./watcher-context.ts";
+import type { WatcherContext, WatcherOptions } from "./watcher-context.ts";
 
 /**
  * One watch on a Cacher: a bounded input between the dispatcher, which never waits, and a reader, who
@@ -16,10 +18,10 @@ import type { WatcherContext, WatcherOptions, WatcherState } from "./watcher-con
  * While it is live it holds nothing but its input. When it is behind it holds one node of history or, of
  * LATEST_STATE, the fold of what came after one, from which it goes on at its reader's pace.
  */
-export class CacheWatcher implements WatchStream {
+export class CacheWatcher implements WatchStream, CatchUpReader {
   readonly filter: Filter;
   readonly options: WatcherOptions;
-  readonly #context: WatcherContext;
+  readonly #context: WatcherContext<CacheWatcher>;
   #state: WatcherState = "starting";
   readonly #buffer = new WatcherBuffer();
   #initial: InitialState | undefined;
@@ -49,7 +51,12 @@ export class CacheWatcher implements WatchStream {
   consumedAt: number;
   deadlineBookmarked = false;
 
-  constructor(filter: Filter, options: WatcherOptions, context: WatcherContext, now: number) {
+  constructor(
+    filter: Filter,
+    options: WatcherOptions,
+    context: WatcherContext<CacheWatcher>,
+    now: number,
+  ) {
     this.filter = filter;
     this.options = options;
     this.#context = context;

@@ -53,7 +53,7 @@ export class WatcherRegistry {
   readonly #deps: WatcherRegistryDeps;
   readonly #watchers = new Set<CacheWatcher>();
   readonly #filters = new SharedFilters();
-  readonly #context: WatcherContext;
+  readonly #context: WatcherContext<CacheWatcher>;
   readonly #opener: WatchOpener;
   readonly #maintenance: WatcherMaintenance;
   /** What those of LATEST_STATE that are behind have missed. */

@@ -3,14 +3,14 @@ import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
 import { checkKey } from "../../storage/checks.ts";
 import { ClosedError } from "../calls/closed-error.ts";
 import type { Interruption } from "../calls/options.ts";
-import type { Client } from "../client.ts";
 import { DecodeFailure, type TypedObject } from "../values/typed-object.ts";
 import type { ValueCodec } from "../values/value-codec.ts";
+import type { ClientCalls } from "../watch/client-calls.ts";
 import { registerObjectCacheMetrics } from "./object-cache-metrics.ts";
 import { WatchedObject, type WatchedObjectOptions } from "./watched-object.ts";
 
 export interface ObjectCacheOptions<T> {
-  readonly client: Pick<Client, "watch">;
+  readonly client: Pick<ClientCalls, "watch">;
   readonly resource: string;
   readonly codec: ValueCodec<T>;
   /**

@@ -4,14 +4,14 @@ import { invalidRequest, objectNotFound, WatchFanoutError } from "../../base/err
 import type { WatchEvent } from "../../model/event.ts";
 import { ClosedError } from "../calls/closed-error.ts";
 import type { Interruption } from "../calls/options.ts";
-import type { Client } from "../client.ts";
 import { DecodeFailure, decodeTyped, type TypedObject } from "../values/typed-object.ts";
 import type { ValueCodec } from "../values/value-codec.ts";
 import type { AtomicBatch } from "../watch/batch-assembler.ts";
+import type { ClientCalls } from "../watch/client-calls.ts";
 
 /** What all objects of a cache have in common. */
 export interface WatchedObjectOptions<T> {
-  readonly client: Pick<Client, "watch">;
+  readonly client: Pick<ClientCalls, "watch">;
   readonly resource: string;
   readonly codec: ValueCodec<T>;
   readonly isImmutable: (object: TypedObject<T>) => boolean;

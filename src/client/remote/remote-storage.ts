@@ -19,14 +19,14 @@ import { decodeRevision } from "../calls/decode.ts";
 import type { Endpoint } from "../calls/endpoints.ts";
 import type { PageOptions, SelectorOptions, WatchOptions } from "../calls/options.ts";
 import type { Page } from "../calls/results.ts";
-import type { Client } from "../client.ts";
 import type { AtomicBatch } from "../watch/batch-assembler.ts";
+import type { ClientCalls } from "../watch/client-calls.ts";
 import { HistoryAlias } from "./history-alias.ts";
 import { type FetchPage, RemoteLister } from "./remote-lister.ts";
 import { RemoteWatch } from "./remote-watch.ts";
 
 export interface RemoteStorageOptions extends SelectorOptions {
-  readonly client: Client;
+  readonly client: ClientCalls;
   /** The resource that it is of. */
   readonly resource: string;
   /**
@@ -52,7 +52,7 @@ const linearizable: RevisionRequirement = { match: "LINEARIZABLE" };
  * for it. A history can't be renewed over a connection: see HistoryAlias for what is done instead.
  */
 export class RemoteStorage implements Storage {
-  readonly #client: Client;
+  readonly #client: ClientCalls;
   readonly #resource: string;
   readonly #selectors: SelectorOptions;
   readonly #delivery: "EVERY_EVENT" | "LATEST_STATE";

@@ -8,7 +8,6 @@ import type {
   ReadOptions,
   WatchOptions,
 } from "../calls/options.ts";
-import type { Client } from "../client.ts";
 import type { SharedInformerOptions } from "../informer/informer-options.ts";
 import { SharedInformer } from "../informer/shared-informer.ts";
 import { RemoteStorage, type RemoteStorageOptions } from "../remote/remote-storage.ts";
@@ -16,6 +15,7 @@ import type { TypedBatch, TypedEvent } from "../values/typed-object.ts";
 import { DecodeFailure, decodeTyped, type TypedObject, typed } from "../values/typed-object.ts";
 import type { ValueCodec } from "../values/value-codec.ts";
 import type { AtomicBatch } from "../watch/batch-assembler.ts";
+import type { ClientCalls } from "../watch/client-calls.ts";
 import { type FollowOptions, follow } from "./follow.ts";
 import { type Change, type UpdateOptions, update } from "./update.ts";
 
@@ -60,13 +60,13 @@ export interface Deleted<T> {
 export class TypedResource<T> {
   readonly name: string;
   readonly codec: ValueCodec<T>;
-  readonly #client: Client;
+  readonly #client: ClientCalls;
   readonly #onUndecodable: (failure: DecodeFailure) => void;
   readonly #clock: Clock;
   readonly #random: () => number;
 
   constructor(
-    client: Client,
+    client: ClientCalls,
     name: string,
     codec: ValueCodec<T>,
     options: TypedResourceOptions & { readonly clock: Clock; readonly random: () => number },

@@ -2,9 +2,9 @@ import { Backoff } from "../../base/backoff.ts";
 import { type Clock, pause } from "../../base/clock.ts";
 import { hasReason, invalidRequest, type Reason, WatchFanoutError } from "../../base/errors.ts";
 import type { ObjectResult } from "../calls/results.ts";
-import type { Client } from "../client.ts";
 import { DecodeFailure, decodeTyped, type TypedObject, typed } from "../values/typed-object.ts";
 import type { ValueCodec } from "../values/value-codec.ts";
+import type { ClientCalls } from "../watch/client-calls.ts";
 
 /**
  * Makes the new value of an object from the one that it has, both undefined where there is none (or none that can be
@@ -41,7 +41,7 @@ export interface UpdateOptions {
 
 /** Where an update is done. */
 interface UpdateSite<T> {
-  readonly client: Client;
+  readonly client: ClientCalls;
   readonly resource: string;
   readonly codec: ValueCodec<T>;
   readonly clock: Clock;

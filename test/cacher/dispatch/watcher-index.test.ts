@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { WatchFanoutError } from "../../../src/base/errors.ts";
 import { TimeSliceQueue } from "../../../src/base/time-slice-queue.ts";
 import { CoalescedBacklogs } from "../../../src/cacher/catch-up/coalesced-backlogs.ts";
+import type { DispatchTarget } from "../../../src/cacher/dispatch/dispatch-target.ts";
 import { Dispatcher } from "../../../src/cacher/dispatch/dispatcher.ts";
 import { defaultWatcherBounds } from "../../../src/cacher/dispatch/watcher-bounds.ts";
 import {
@@ -23,7 +24,7 @@ import { FakeClock } from "../../fake-clock.ts";
 import { event, object, short, text } from "../objects.ts";
 
 /** What a watcher needs to exist. None of them is asked for anything here. */
-function makeHost(): WatcherContext {
+function makeHost(): WatcherContext<CacheWatcher> {
   const clock = new FakeClock();
   const cache = new WatchCache(defaultEventWindowBounds, clock);
   const dispatcher = new Dispatcher(cache, clock, defaultWatcherBounds);
@@ -85,7 +86,7 @@ function collect(index: WatcherIndex, ...nodes: readonly EventNode[]): WatcherGr
 }
 
 /** All watchers of the groups, and that none is in two. */
-function watchersOf(groups: readonly WatcherGroup[]): Set<CacheWatcher> {
+function watchersOf(groups: readonly WatcherGroup[]): Set<DispatchTarget> {
   const all = groups.flatMap((group) => [...group.watchers]);
   const distinct = new Set(all);
   expect(distinct.size).toBe(all.length);
@@ -202,7 +203,7 @@ describe("The watcher index", () => {
     const [a, b, longer] = ["a", "b", "aa"].map((prefix) => watcher({ prefix }));
     if (a === undefined || b === undefined || longer === undefined) throw new Error("three");
     for (const each of [a, b, longer]) index.add(each);
-    const found = (): Set<CacheWatcher> =>
+    const found = (): Set<DispatchTarget> =>
       watchersOf(collect(index, change("a"), change("bb"), change("aab")));
     expect(found()).toEqual(new Set([a, b, longer]));
     for (const each of [a, b, longer]) index.remove(each);
@@ -258,7 +259,7 @@ describe("The watcher index", () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 80, size: "max" }), (steps) => {
         const index = new WatcherIndex();
-        const present = new Set<CacheWatcher>();
+        const present = new Set<DispatchTarget>();
         for (const action of steps) {
           if (action.do === "add") {
             const { exact, scope, ...kind } = action.spec;

@@ -1,9 +1,19 @@
 import { randomUUID } from "node:crypto";
 import type { IKeyValue } from "etcd3";
+import type { Logger } from "pino";
 import { abortable } from "../../../base/abort.ts";
+import type { Clock } from "../../../base/clock.ts";
 import { hasReason, upstreamUnavailable } from "../../../base/errors.ts";
-import type { EtcdClient } from "./etcd-client.ts";
-import type { Compare, RequestOp } from "./messages.ts";
+import type { Compare, RangeRequest, RequestOp, TxnRequest, TxnResponse } from "./messages.ts";
+import type { DecodedRange } from "./responses.ts";
+
+/** What a marker needs of an EtcdClient. */
+interface MarkerClient {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  range(request: RangeRequest, signal: AbortSignal | undefined): Promise<DecodedRange>;
+  write(request: TxnRequest, lease: bigint, signal: AbortSignal | undefined): Promise<TxnResponse>;
+}
 
 /** The key in etcd that holds the id, unless another is configured. */
 export const defaultHistoryKey = "/watchfanout/history";
@@ -27,7 +37,7 @@ const retryIntervalMs = 5_000;
  */
 export class HistoryMarker {
   readonly key: Buffer;
-  readonly #client: EtcdClient;
+  readonly #client: MarkerClient;
   /** An id that was found to be no longer that of the history, and that could not be replaced. */
   #refuted: string | undefined;
   /** When replacing it was last tried, by the clock. */
@@ -35,7 +45,7 @@ export class HistoryMarker {
   #isReported = false;
   #isReadable = false;
 
-  constructor(client: EtcdClient, key: string) {
+  constructor(client: MarkerClient, key: string) {
     this.#client = client;
     this.key = Buffer.from(key);
   }
@@ -132,10 +142,7 @@ export class HistoryMarker {
     );
   }
 
-  async #write(
-    request: Parameters<EtcdClient["write"]>[0],
-    signal: AbortSignal | undefined,
-  ): ReturnType<EtcdClient["write"]> {
+  async #write(request: TxnRequest, signal: AbortSignal | undefined): Promise<TxnResponse> {
     try {
       return await abortable(this.#client.write(request, 0n, signal), signal);
     } catch (error) {
