@@ -21,6 +21,7 @@ import {
 import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
 import { registerReadMetrics } from "../../src/telemetry/read-metrics.ts";
 import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
+import { registerServerMetrics } from "../../src/telemetry/server-metrics.ts";
 import { type ExposedMetric, parseExposition } from "./exposition.ts";
 import { bullet, code, paragraph } from "./markdown.ts";
 
@@ -33,6 +34,7 @@ const labels: Readonly<Record<string, string>> = {
   method: "of the service: gRPC service and method, or `unknown`; of the client: the method alone",
   node: "version of Node.js",
   outcome: "`OK`, the reason of the error, or `CANCELLED`",
+  pool: "`requests`, `kept` or `unsent`",
   queue: "name that the program gave to the work queue",
   reason: "reason of the error, such as `UPSTREAM_UNAVAILABLE`",
   resource: "name of the resource",
@@ -92,6 +94,11 @@ async function serviceGroups(): Promise<readonly Group[]> {
     const upstream = { stats: () => ({ inFlight: 0, queued: 0, refused: 0 }) };
     registerReadMetrics(meter, { size: 0, refused: 0 }, upstream);
   };
+  const held = (meter: Meter): void => {
+    const pool = { bytes: 0, evictions: 0 };
+    const stats = { connections: 0, streams: 0, requests: pool, kept: pool, unsent: pool };
+    registerServerMetrics(meter, { stats: () => stats });
+  };
   const calls = (meter: Meter): void => {
     const observer = new RpcMetrics(meter);
     observer.started("a");
@@ -103,6 +110,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
     ["Keys and values, by resource", await exposed(values)],
     ["Reads of all resources", await exposed(reads)],
     ["Calls", await exposed(calls)],
+    ["Connections and memory held for clients", await exposed(held)],
   ];
 }
 

@@ -9,9 +9,16 @@ import { startScriptedEtcd } from "../scripted-etcd.ts";
 async function gateTo(url: string): Promise<{ readonly url: string; open(): void }> {
   const waiting: Socket[] = [];
   const sockets = new Set<Socket>();
+  let isOpen = false;
+  const pass = (socket: Socket): void => {
+    const upstream = connect(Number(new URL(url).port), "127.0.0.1");
+    sockets.add(upstream);
+    socket.pipe(upstream).pipe(socket);
+  };
   const server = createServer((socket) => {
     sockets.add(socket);
-    waiting.push(socket);
+    if (isOpen) pass(socket);
+    else waiting.push(socket);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   onTestFinished(() => {
@@ -21,11 +28,8 @@ async function gateTo(url: string): Promise<{ readonly url: string; open(): void
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     open: () => {
-      for (const socket of waiting.splice(0)) {
-        const upstream = connect(Number(new URL(url).port), "127.0.0.1");
-        sockets.add(upstream);
-        socket.pipe(upstream).pipe(socket);
-      }
+      isOpen = true;
+      for (const socket of waiting.splice(0)) pass(socket);
     },
   };
 }
