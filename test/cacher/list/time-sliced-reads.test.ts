@@ -139,7 +139,7 @@ describe("Scans give the event loop back", () => {
     expect(counter.perTurn.reduce((sum, each) => sum + each)).toBeLessThan(mostPerTurn);
   });
 
-  it("and read again where the cache is filled anew meanwhile", async () => {
+  it("and are repeated if the cache is replaced meanwhile", async () => {
     const clock = new BusyClock();
     const cache = new WatchCache(defaultEventWindowBounds, clock);
     const objects = Array.from({ length: 5_000 }, (_, i) => object(`k${10_000 + i}`, i + 1));
@@ -154,34 +154,22 @@ describe("Scans give the event loop back", () => {
     const scheduler = new TimeSliceScheduler(clock);
     const waiters = new RevisionWaiters(clock, () => {});
     const currentRevision = new CurrentRevision(
-      () => Promise.reject(new Error("Nobody asks.")),
+      () => Promise.reject(new Error("Not expected.")),
       clock,
     );
-    const upstreamReader = new UpstreamReader({
-      ...{ name: "things", storage: new MemoryStorage({ clock }), cache },
-      ...{
-        limiter: new UpstreamLimiter(clock),
-        scheduler,
-        confirmHistory: async () => {},
-        historyGeneration: () => 1,
-      },
-    });
-    const reads = new CacheReader({
-      cache,
-      clock,
-      pageReader,
-      scheduler,
-      currentRevision,
-      waiters,
-      upstreamReader,
-    });
+    const storage = new MemoryStorage({ clock });
+    const context = { name: "things", storage, cache, clock, scheduler };
+    const history = { confirmHistory: async () => {}, historyGeneration: 1 };
+    const upstreamReader = new UpstreamReader(context, new UpstreamLimiter(clock), history);
+    const freshness = { currentRevision, waiters, upstreamReader };
+    const reads = new CacheReader(context, freshness, pageReader);
     const page = reads.list({ prefix: "", limit: 4_000, at: any, predicate: () => true });
     await nextTurn();
     expect(scheduler.size).toBe(1);
     cache.replace([object("new", 3)], 3, "other");
     await new Counter().run(clock);
     expect(await page).toMatchObject({ revision: 3, items: [{ key: "new" }] });
-    // And of what was read before nothing is kept.
+    // No snapshot of the replaced state is retained.
     expect(retained.stats().snapshots).toBe(0);
   });
 });
