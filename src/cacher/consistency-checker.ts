@@ -69,7 +69,7 @@ export class ConsistencyChecker {
   }
 
   /**
-   * Compares once. Resolves to the first difference, or to undefined if there is none. Rejects with the store's
+   * Compares once. Resolves to the first difference, or to undefined if both are equal. Rejects with the store's
    * error, which is REVISION_TOO_OLD if the revision is compacted during the comparison.
    */
   async compare(): Promise<Inconsistency | undefined> {
