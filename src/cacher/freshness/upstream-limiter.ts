@@ -220,7 +220,7 @@ class Pending {
     this.settled.promise.catch(() => {});
   }
 
-  /** Whether a call that arrived at `since` may share the answer: not if it was requested before that, and may change. */
+  /** Whether a call that arrived at `since` may share the answer: not one that may change and was read before that. */
   answers(since: number): boolean {
     return this.startedAt === undefined || this.request.isCacheable || this.startedAt > since;
   }

@@ -75,7 +75,7 @@ export class CachedList {
     return this.#epoch === this.#cache.epoch;
   }
 
-  /** Returns the cached chunk of the objects that followed the key `after` at `revision`; undefined if it is not cached. */
+  /** Returns the chunk of the objects that followed the key `after` at `revision`; undefined if it is not cached. */
   find(after: string | undefined, revision: number): ListChunk | undefined {
     const key = after ?? "";
     this.#catchUp();

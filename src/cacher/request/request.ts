@@ -12,7 +12,7 @@ export type Delivery = "EVERY_EVENT" | "LATEST_STATE";
 
 /** A get of a Cacher, with options that other Storages do not have. */
 export interface CacheGetRequest extends GetRequest {
-  /** The caller, such as a connection: owners share time slices and upstream reads fairly. Default: the request itself. */
+  /** The caller, such as a connection: owners share time slices and upstream reads fairly. Default: the request. */
   readonly owner?: object | undefined;
   /**
    * Called once the cache is new enough, before anything is read. If it returns a promise, the read waits for it: for

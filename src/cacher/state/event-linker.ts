@@ -15,8 +15,8 @@ const eventsPerStep = 64;
  * Links past events to the known events and state: chunk by chunk, from the newest to the oldest.
  *
  * The object of an event is also the `previous` of the next event of its key, or the object in the state. The known
- * one is kept, and the other, with the same content, is dropped. If it is absent or has another revision, the
- * event can't have led to the known state.
+ * one is kept, and the other, with the same content, is dropped. If the known one is absent or has
+ * another revision, the event can't have led to the known state.
  */
 export class EventLinker {
   readonly #state: OrderedStore;

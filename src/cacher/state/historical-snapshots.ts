@@ -23,7 +23,7 @@ const retentionMs = 30_000;
 const maxAgeMs = 5 * 60_000;
 /** Maximum number of expected pages per snapshot for which the number of remaining objects is cached. */
 const maxPages = 64;
-/** Maximum length of the name of an expected page, in UTF-16 units; beyond it, the remaining objects are counted again. */
+/** Maximum length of an expected page's name, in UTF-16 units; beyond it, the remaining objects are counted again. */
 const maxPageName = 1_024;
 
 /** An immutable state at an older revision. */

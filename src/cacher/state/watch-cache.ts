@@ -132,8 +132,8 @@ export class WatchCache {
   /**
    * Applies the next batch.
    *
-   * Throws if the batch does not follow on the cached state, which is a fault of the storage: a revision at or below the
-   * cache's, revisions out of order, or events beyond the batch's resume point. Then no event of it is applied.
+   * Throws if the batch does not follow on the cached state, which is a fault of the storage: a revision at or below
+   * the cache's, revisions out of order, or events beyond the batch's resume point. Then no event of it is applied.
    */
   apply(batch: WatchBatch): void {
     this.#checkFollows(batch);
@@ -155,9 +155,9 @@ export class WatchCache {
       last = event.revision;
     }
     if (events.length > 0 && (revision === undefined || revision < last)) {
-      throw new Error(
-        `The storage delivered revision ${last} in a batch whose resume point is ${revision ?? "none"}.`,
-      );
+      const batch =
+        revision === undefined ? "without a resume point" : `whose resume point is ${revision}`;
+      throw new Error(`The storage delivered revision ${last} in a batch ${batch}.`);
     }
   }
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { CurrentRevision } from "../../../src/cacher/freshness/current-revision.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
-/** A store that answers when told to, with the questions in the order in which they came. */
+/** A store that answers on the command of the test, with its requests in the order of arrival. */
 class Store {
   readonly clock = new FakeClock();
   readonly questions: PromiseWithResolvers<number>[] = [];
@@ -16,7 +16,7 @@ class Store {
     return this.questions.length;
   }
 
-  /** Answers the newest question and lets everyone hear of it. */
+  /** Answers the newest request, and waits until all callers have received the answer. */
   async answer(with_: number | Error): Promise<void> {
     const question = this.questions.at(-1);
     if (with_ instanceof Error) question?.reject(with_);
@@ -25,7 +25,7 @@ class Store {
   }
 }
 
-/** What each call came to, by its name, as soon as it does. */
+/** The outcome of each call, by its name, as soon as it is known. */
 function outcomes() {
   const heard: Record<string, number | string> = {};
   return {
@@ -43,8 +43,8 @@ function outcomes() {
   };
 }
 
-describe("The shared current revision", () => {
-  it("asks at once where no question is under way", async () => {
+describe("The current revision", () => {
+  it("is requested at once when no request is in flight", async () => {
     const store = new Store();
     const revision = store.shared.get();
     expect(store.asked).toBe(1);
@@ -52,7 +52,7 @@ describe("The shared current revision", () => {
     expect(await revision).toBe(7);
   });
 
-  it("asks anew for each call that comes when none is under way", async () => {
+  it("is requested again for each call that arrives when no request is in flight", async () => {
     const store = new Store();
     const { heard, call } = outcomes();
     call(store, "first");
@@ -63,7 +63,7 @@ describe("The shared current revision", () => {
     expect(heard).toEqual({ first: 7, second: 9 });
   });
 
-  it("gives no call an answer that was asked for before it, and all that wait the same one", async () => {
+  it("is never the answer to a request sent before the call, and is the same for all waiting calls", async () => {
     const store = new Store();
     const { heard, call } = outcomes();
     call(store, "asks");
@@ -81,7 +81,7 @@ describe("The shared current revision", () => {
     expect(store.asked).toBe(3);
   });
 
-  it("asks anew for a caller that hears an answer and then calls", async () => {
+  it("is requested again for a caller that calls after it received an answer", async () => {
     const store = new Store();
     const { heard, call } = outcomes();
     const first = store.shared.get();
@@ -93,7 +93,7 @@ describe("The shared current revision", () => {
     expect(heard).toEqual({ "after the answer": 8 });
   });
 
-  it("fails just those who share the question, and asks the next one all the same", async () => {
+  it("fails only for the calls that share the request, and is still requested for the next ones", async () => {
     const store = new Store();
     const { heard, call } = outcomes();
     call(store, "asks");
@@ -113,7 +113,7 @@ describe("The shared current revision", () => {
     expect(heard).toMatchObject({ again: 9 });
   });
 
-  it("remembers the newest revision that it has heard of", async () => {
+  it("keeps the newest revision received", async () => {
     const store = new Store();
     const { call } = outcomes();
     expect(store.shared.newest).toBe(0);
@@ -127,14 +127,14 @@ describe("The shared current revision", () => {
     expect(store.shared.newest).toBe(9);
   });
 
-  it("knows an answer as the newest by the time that its callers hear it", async () => {
+  it("counts an answer as the newest by the time that its callers receive it", async () => {
     const store = new Store();
     const seen = store.shared.get().then(() => store.shared.newest);
     await store.answer(7);
     expect(await seen).toBe(7);
   });
 
-  it("is asked for anew after a second, though the last question hangs", async () => {
+  it("is requested again after a second, although the last request hangs", async () => {
     const store = new Store();
     const { heard, call } = outcomes();
     call(store, "first");

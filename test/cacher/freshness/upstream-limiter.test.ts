@@ -6,11 +6,11 @@ import {
 } from "../../../src/cacher/freshness/upstream-limiter.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
-/** A store that answers when it is told to, with the name of the question. */
+/** A store that answers on the command of the test, with the name of the request. */
 class Store {
   readonly clock = new FakeClock();
   readonly limiter: UpstreamLimiter;
-  /** The questions that it has been asked, in order. */
+  /** The requests received, in order. */
   readonly asked: string[] = [];
   readonly aborted: string[] = [];
   readonly #answers = new Map<string, () => void>();
@@ -36,7 +36,7 @@ class Store {
     const since = this.clock.now();
     const question = { name: undefined, isCacheable: false, since, ask, ...options };
     const answer = this.limiter.run(owner, question, signal);
-    // Looked at later.
+    // A test asserts the rejection later.
     answer.catch(() => {});
     return answer;
   }
@@ -49,8 +49,8 @@ class Store {
 
 const refused = { reason: "UPSTREAM_UNAVAILABLE" };
 
-describe("The reads that only the store can answer", () => {
-  it("go to it so many at once, of all owners in rotation, and the rest as these are done", async () => {
+describe("Reads that only the store can answer", () => {
+  it("are sent up to the bound, round-robin by owner, and the others when these are answered", async () => {
     const store = new Store();
     const [greedy, modest] = [{}, {}];
     const many = Array.from({ length: 6 }, (_, i) => store.read(greedy, `greedy-${i}`));
@@ -64,14 +64,14 @@ describe("The reads that only the store can answer", () => {
     expect(store.limiter.stats()).toEqual({ inFlight: 0, queued: 0, refused: 0 });
   });
 
-  it("are asked once for all that ask the same before it is asked", async () => {
+  it("are sent once for all equal calls that arrive before that", async () => {
     const store = new Store({ concurrent: 1 });
     const first = store.read({}, "busy");
     const same = [{}, {}, {}].map((owner) => store.read(owner, "same", { name: "same" }));
     await store.answer("busy");
     expect(await first).toBe("busy");
     expect(store.asked).toEqual(["busy", "same"]);
-    // An answer that depends on when it was asked for is not for who comes later.
+    // An answer that may change is not shared with later calls.
     const late = store.read({}, "late", { name: "same" });
     await store.answer("same");
     expect(await Promise.all(same)).toEqual(["same", "same", "same"]);
@@ -80,7 +80,7 @@ describe("The reads that only the store can answer", () => {
     expect(store.asked).toEqual(["busy", "same", "late"]);
   });
 
-  it("are shared also with who came before they were asked, and could not be answered otherwise until now", async () => {
+  it("are shared with a call that arrived before they were sent, and joined after that", async () => {
     const store = new Store();
     const since = store.clock.now();
     store.clock.advance(3_000);
@@ -92,7 +92,7 @@ describe("The reads that only the store can answer", () => {
     expect(await Promise.all([one, other, late])).toEqual(["same", "same", "late"]);
   });
 
-  it("are shared also while they are under way where the answer is the same at any time", async () => {
+  it("are shared while they are in flight if the answer never changes", async () => {
     const store = new Store();
     const options = { name: "exact", isCacheable: true };
     const both = [store.read({}, "exact", options), store.read({}, "exact", options)];
@@ -103,7 +103,7 @@ describe("The reads that only the store can answer", () => {
     expect(store.asked).toEqual(["exact", "exact"]);
   });
 
-  it("that are shared do not wait behind all else of who asked first", async () => {
+  it("that are shared do not wait behind the other reads of the first owner", async () => {
     const store = new Store({ concurrent: 1 });
     const greedy = {};
     for (let i = 0; i < 5; i++) void store.read(greedy, `greedy-${i}`);
@@ -116,7 +116,7 @@ describe("The reads that only the store can answer", () => {
     expect(store.asked.slice(0, 3)).toEqual(["greedy-0", "greedy-1", "same"]);
   });
 
-  it("are refused when they have waited for too long", async () => {
+  it("are refused when they have been queued for too long", async () => {
     const store = new Store({ concurrent: 1 });
     const first = store.read({}, "stalled");
     const second = store.read({}, "waiting");
@@ -128,7 +128,7 @@ describe("The reads that only the store can answer", () => {
     expect(store.asked).toEqual(["stalled"]);
   });
 
-  it("are refused, where too many wait, to the owner that has most of them", async () => {
+  it("are refused, if too many are queued, to the owner with the most of them", async () => {
     const store = new Store({ concurrent: 1 });
     const greedy = {};
     const many = Array.from({ length: 11 }, (_, i) => store.read(greedy, `greedy-${i}`));
@@ -141,7 +141,7 @@ describe("The reads that only the store can answer", () => {
     expect(await modest).toBe("modest");
   });
 
-  it("are not asked for, or are cancelled, when nobody wants them any more", async () => {
+  it("are not sent, or are cancelled, when no call waits for them any more", async () => {
     const store = new Store({ concurrent: 1 });
     const [first, second, third] = [1, 2, 3].map(() => new AbortController());
     const options = { name: "asked", isCacheable: true };
