@@ -60,8 +60,8 @@ describe("The consistency check", () => {
   });
 
   it.each([
-    ["a key that the store does not have", () => ["a"]],
-    ["nothing of what the store has not", () => []],
+    ["a key that the store lacks", () => ["a"]],
+    ["an empty store", () => []],
   ])(
     "that finds %s stops serving, ends streams with HISTORY_LOST and relists",
     async (_what, keys) => {

@@ -163,7 +163,8 @@ const types = ["ADDED", "MODIFIED", "DELETED"] as const;
 function eventOf(event: Message): SeenEvent {
   const type = types[event.number(1) - 1];
   const [object, previous] = [event.message(2), event.message(3)];
-  if (type === undefined || object === undefined) throw new Error("An event is not whole.");
+  if (type === undefined || object === undefined)
+    throw new Error("An event lacks its type or object.");
   return {
     type,
     object: objectOf(object),

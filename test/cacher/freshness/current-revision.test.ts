@@ -12,7 +12,7 @@ class Store {
     return question.promise;
   }, this.clock);
 
-  get asked(): number {
+  get requests(): number {
     return this.questions.length;
   }
 
@@ -27,16 +27,16 @@ class Store {
 
 /** The outcome of each call, by its name, as soon as it is known. */
 function outcomes() {
-  const heard: Record<string, number | string> = {};
+  const received: Record<string, number | string> = {};
   return {
-    heard,
+    received,
     call(store: Store, name: string): void {
       store.shared.get().then(
         (revision) => {
-          heard[name] = revision;
+          received[name] = revision;
         },
         (error: unknown) => {
-          heard[name] = String(error);
+          received[name] = String(error);
         },
       );
     },
@@ -47,70 +47,70 @@ describe("The current revision", () => {
   it("is requested at once when no request is in flight", async () => {
     const store = new Store();
     const revision = store.shared.get();
-    expect(store.asked).toBe(1);
+    expect(store.requests).toBe(1);
     await store.answer(7);
     expect(await revision).toBe(7);
   });
 
   it("is requested again for each call that arrives when no request is in flight", async () => {
     const store = new Store();
-    const { heard, call } = outcomes();
+    const { received, call } = outcomes();
     call(store, "first");
     await store.answer(7);
     call(store, "second");
-    expect(store.asked).toBe(2);
+    expect(store.requests).toBe(2);
     await store.answer(9);
-    expect(heard).toEqual({ first: 7, second: 9 });
+    expect(received).toEqual({ first: 7, second: 9 });
   });
 
   it("is never the answer to a request sent before the call, and is the same for all waiting calls", async () => {
     const store = new Store();
-    const { heard, call } = outcomes();
+    const { received, call } = outcomes();
     call(store, "asks");
     for (const name of ["a", "b", "c"]) call(store, name);
-    expect(store.asked).toBe(1);
+    expect(store.requests).toBe(1);
     await store.answer(7);
-    expect(heard).toEqual({ asks: 7 });
-    expect(store.asked).toBe(2);
+    expect(received).toEqual({ asks: 7 });
+    expect(store.requests).toBe(2);
     call(store, "later");
     await store.answer(8);
-    expect(heard).toEqual({ asks: 7, a: 8, b: 8, c: 8 });
-    expect(store.asked).toBe(3);
+    expect(received).toEqual({ asks: 7, a: 8, b: 8, c: 8 });
+    expect(store.requests).toBe(3);
     await store.answer(9);
-    expect(heard).toMatchObject({ later: 9 });
-    expect(store.asked).toBe(3);
+    expect(received).toMatchObject({ later: 9 });
+    expect(store.requests).toBe(3);
   });
 
   it("is requested again for a caller that calls after it received an answer", async () => {
     const store = new Store();
-    const { heard, call } = outcomes();
+    const { received, call } = outcomes();
     const first = store.shared.get();
     void first.then(() => call(store, "after the answer"));
     await store.answer(7);
-    expect(store.asked).toBe(2);
-    expect(heard).toEqual({});
+    expect(store.requests).toBe(2);
+    expect(received).toEqual({});
     await store.answer(8);
-    expect(heard).toEqual({ "after the answer": 8 });
+    expect(received).toEqual({ "after the answer": 8 });
   });
 
   it("fails only for the calls that share the request, and is still requested for the next ones", async () => {
     const store = new Store();
-    const { heard, call } = outcomes();
+    const { received, call } = outcomes();
     call(store, "asks");
     call(store, "waits");
     call(store, "waits too");
     await store.answer(new Error("gone"));
-    expect(heard).toEqual({ asks: "Error: gone" });
-    expect(store.asked).toBe(2);
+    expect(received).toEqual({ asks: "Error: gone" });
+    expect(store.requests).toBe(2);
     await store.answer(new Error("still gone"));
-    expect(heard).toEqual({
+    expect(received).toEqual({
       asks: "Error: gone",
       waits: "Error: still gone",
       "waits too": "Error: still gone",
     });
     call(store, "again");
     await store.answer(9);
-    expect(heard).toMatchObject({ again: 9 });
+    expect(received).toMatchObject({ again: 9 });
   });
 
   it("keeps the newest revision received", async () => {
@@ -136,16 +136,16 @@ describe("The current revision", () => {
 
   it("is requested again after a second, although the last request hangs", async () => {
     const store = new Store();
-    const { heard, call } = outcomes();
+    const { received, call } = outcomes();
     call(store, "first");
     call(store, "second");
-    expect(store.asked).toBe(1);
+    expect(store.requests).toBe(1);
     store.clock.advance(999);
-    expect(store.asked).toBe(1);
+    expect(store.requests).toBe(1);
     store.clock.advance(1);
-    expect(store.asked).toBe(2);
+    expect(store.requests).toBe(2);
     await store.answer(7);
-    expect(heard).toEqual({ second: 7 });
+    expect(received).toEqual({ second: 7 });
     expect(store.clock.pendingTimers).toBe(0);
   });
 });

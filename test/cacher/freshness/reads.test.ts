@@ -115,10 +115,10 @@ describe("Reads through the Cacher", () => {
     const cached = await CachedStore.ready();
     const { cacher, clock } = cached;
     await promiseNewer(cached);
-    const giveUp = new AbortController();
-    const read = cacher.get({ key: "a", at: { match: "LINEARIZABLE" }, signal: giveUp.signal });
+    const abort = new AbortController();
+    const read = cacher.get({ key: "a", at: { match: "LINEARIZABLE" }, signal: abort.signal });
     expect(await outcome(read, clock)).toBe("pending");
-    giveUp.abort(new Error("no longer needed"));
+    abort.abort(new Error("no longer needed"));
     expect(await outcome(read, clock)).toBe("Error: no longer needed");
     expect(cacher.stats().waitingRequests).toBe(0);
   });
@@ -166,10 +166,10 @@ describe("Reads through the Cacher", () => {
 
   it("request the store's revision once for many concurrent reads", async () => {
     const { cacher, clock, store } = await CachedStore.ready();
-    let asked = 0;
+    let requests = 0;
     const { currentRevision } = store;
     store.currentRevision = (signal) => {
-      asked++;
+      requests++;
       return currentRevision.call(store, signal);
     };
     const reads = Array.from({ length: 100 }, () =>
@@ -177,6 +177,6 @@ describe("Reads through the Cacher", () => {
     );
     await clock.settle();
     await Promise.all(reads);
-    expect(asked).toBeLessThanOrEqual(2);
+    expect(requests).toBeLessThanOrEqual(2);
   });
 });

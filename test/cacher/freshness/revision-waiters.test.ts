@@ -6,16 +6,16 @@ import { FakeClock } from "../../fake-clock.ts";
 function open(onAsk: () => void = () => {}) {
   const clock = new FakeClock();
   /** When progress was requested. */
-  const asked: number[] = [];
+  const requests: number[] = [];
   const waiters = new RevisionWaiters(clock, () => {
-    asked.push(clock.now());
+    requests.push(clock.now());
     onAsk();
   });
   const log: string[] = [];
   return {
     clock,
     waiters,
-    asked,
+    requests,
     log,
     add: (name: string, revision: number) =>
       waiters.add(
@@ -42,12 +42,12 @@ describe("A request that waits for a revision", () => {
     ["below", 4, false],
     ["at", 5, true],
     ["above", 9, true],
-  ])("is notified when the cache is %s it", (_where, revision, told) => {
+  ])("is notified when the cache is %s it", (_where, revision, isNotified) => {
     const { waiters, log, add } = open();
     add("a", 5);
     waiters.reached(revision);
-    expect(log).toEqual(told ? ["a reached"] : []);
-    expect(waiters.size).toBe(told ? 0 : 1);
+    expect(log).toEqual(isNotified ? ["a reached"] : []);
+    expect(waiters.size).toBe(isNotified ? 0 : 1);
   });
 
   it("is notified once, in the order of arrival, and no other is", () => {
@@ -96,33 +96,33 @@ describe("A request that waits for a revision", () => {
 
 describe("Progress", () => {
   it("is requested once for all waits that begin in the same turn, after that turn", () => {
-    const { clock, asked, add } = open();
+    const { clock, requests, add } = open();
     for (let i = 0; i < 10; i++) add(String(i), 5);
-    expect(asked).toEqual([]);
+    expect(requests).toEqual([]);
     clock.runImmediates();
-    expect(asked).toEqual([0]);
+    expect(requests).toEqual([0]);
   });
 
   it("is requested every 100 ms while a request waits, and at once for a new one", () => {
-    const { clock, asked, waiters, add, expectRest } = open();
+    const { clock, requests, waiters, add, expectRest } = open();
     add("a", 5);
     clock.advance(250);
-    expect(asked).toEqual([0, 100, 200]);
+    expect(requests).toEqual([0, 100, 200]);
     add("b", 6);
     clock.advance(120);
-    expect(asked).toEqual([0, 100, 200, 250, 350]);
+    expect(requests).toEqual([0, 100, 200, 250, 350]);
     waiters.reached(6);
     expectRest();
     clock.advance(1_000);
-    expect(asked).toHaveLength(5);
+    expect(requests).toHaveLength(5);
   });
 
   it("is not requested if the wait ends in the same turn", () => {
-    const { clock, asked, waiters, add, expectRest } = open();
+    const { clock, requests, waiters, add, expectRest } = open();
     add("a", 5);
     waiters.reached(5);
     clock.advance(1_000);
-    expect(asked).toEqual([]);
+    expect(requests).toEqual([]);
     expectRest();
   });
 
@@ -131,19 +131,19 @@ describe("Progress", () => {
     opened.add("a", 5);
     opened.clock.advance(1_000);
     expect(opened.log).toEqual(["a reached"]);
-    expect(opened.asked).toEqual([0]);
+    expect(opened.requests).toEqual([0]);
     opened.expectRest();
   });
 
   it("is requested again for a wait that begins after a pause", () => {
-    const { clock, asked, waiters, add } = open();
+    const { clock, requests, waiters, add } = open();
     add("a", 5);
     clock.advance(10);
     waiters.reached(5);
     clock.advance(10);
     add("b", 6);
     clock.runImmediates();
-    expect(asked).toEqual([0, 20]);
+    expect(requests).toEqual([0, 20]);
   });
 });
 
@@ -169,10 +169,10 @@ describe("A wait with a timeout", () => {
   });
 
   it("resolves to false if its signal is aborted, before or meanwhile", async () => {
-    const { clock, waiters, asked, expectRest } = open();
+    const { clock, waiters, requests, expectRest } = open();
     expect(await waiters.wait(5, 3_000, AbortSignal.abort())).toBe(false);
     clock.advance(0);
-    expect(asked).toEqual([]);
+    expect(requests).toEqual([]);
     const giveUp = new AbortController();
     const wait = waiters.wait(5, 3_000, giveUp.signal);
     expect(await now(wait)).toBe("pending");

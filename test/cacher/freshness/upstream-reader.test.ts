@@ -28,8 +28,8 @@ async function cutOff() {
 }
 
 /** The outcome of the promise; advances the clock for as long as it takes. */
-async function outcome<T>(cached: CachedStore, asked: Promise<T>): Promise<unknown> {
-  const settled = asked.catch((error: unknown) => error);
+async function outcome<T>(cached: CachedStore, result: Promise<T>): Promise<unknown> {
+  const settled = result.catch((error: unknown) => error);
   await cached.clock.elapse(4_000);
   return settled;
 }
@@ -114,10 +114,10 @@ describe("While the upstream watch is broken", () => {
     store.requestProgress = () => {};
     store.currentRevision = async () => 9;
     const { promise, resolve } = Promise.withResolvers<void>();
-    let asked = 0;
+    let requests = 0;
     store.list = async (request) => {
       if (request.at.match === "LINEARIZABLE") {
-        asked++;
+        requests++;
         // From the old history; the next answer comes after the restore.
         await promise;
         return { revision: 9, items: [], next: undefined, remaining: 0 };
@@ -130,7 +130,7 @@ describe("While the upstream watch is broken", () => {
       (error: unknown) => error,
     );
     await clock.elapse(3_500);
-    expect(asked).toBe(1);
+    expect(requests).toBe(1);
     store.currentRevision = currentRevision;
     upstream.at(-1)?.end(historyChanged(9, 2));
     await clock.elapse(5_000);
@@ -143,17 +143,17 @@ describe("While the upstream watch is broken", () => {
   it("its history is not requested while the watch continues", async () => {
     const cached = await CachedStore.ready();
     await cached.write(["a", "1"]);
-    let asked = 0;
+    let requests = 0;
     const get = cached.store.get.bind(cached.store);
     cached.store.get = (request) => {
-      asked++;
+      requests++;
       return get(request);
     };
     const at = { match: "LINEARIZABLE" } as const;
     expect(await outcome(cached, cached.cacher.list({ ...listing, at }))).toMatchObject({
       revision: 2,
     });
-    expect(asked).toBe(0);
+    expect(requests).toBe(0);
   });
 });
 
@@ -165,12 +165,12 @@ describe("While many reads need the store", () => {
     // The cache receives nothing, although the store has a new revision.
     store.requestProgress = () => {};
     store.currentRevision = async () => 9;
-    const asked: { readonly prefix: string; readonly answer: () => void }[] = [];
+    const requests: { readonly prefix: string; readonly answer: () => void }[] = [];
     store.list = ({ prefix }) =>
       new Promise((resolve) => {
         const answer = (): void =>
           resolve({ revision: 9, items: [], next: undefined, remaining: 0 });
-        asked.push({ prefix, answer });
+        requests.push({ prefix, answer });
       });
     const at = { match: "LINEARIZABLE" } as const;
     const owners = Array.from({ length: 50 }, () => ({}));
@@ -182,15 +182,15 @@ describe("While many reads need the store", () => {
       cacher.watch({ ...everything, sendInitialEvents: true, owner }),
     );
     await clock.elapse(3_500);
-    expect(asked.length).toBe(32);
-    for (let answered = 0; answered < asked.length; answered++) {
-      asked[answered]?.answer();
+    expect(requests.length).toBe(32);
+    for (let answered = 0; answered < requests.length; answered++) {
+      requests[answered]?.answer();
       await clock.settle();
-      expect(asked.length - answered - 1).toBeLessThanOrEqual(32);
+      expect(requests.length - answered - 1).toBeLessThanOrEqual(32);
     }
     expect(await Promise.all(lists)).toHaveLength(100);
     expect(streams.map(({ state }) => state)).toEqual(streams.map(() => "initial"));
     // One for the shared list, one for the pages of initial states, which are larger, and one for each prefix.
-    expect(asked).toHaveLength(52);
+    expect(requests).toHaveLength(52);
   });
 });

@@ -35,13 +35,13 @@ function unlisted({ store }: CachedStore): void {
 describe("A write through a Cacher", () => {
   it("returns the cached history's id, without a request to the store while the watch continues", async () => {
     const { cached, first } = await watched();
-    cached.store.get = () => Promise.reject(new Error("The store was asked."));
+    cached.store.get = () => Promise.reject(new Error("Not expected."));
     const { historyId } = await cached.cacher.put({ key: "b", value });
     expect(historyId).toBe(first);
   });
 
   const proofs: readonly (readonly [string, Partial<WriteResult>])[] = [
-    ["a revision that the cache had come to", { revision: 3 }],
+    ["a revision that the cache had reached", { revision: 3 }],
     ["a lower revision", { revision: 1 }],
     ["the id of another history", { historyId: "another" }],
   ];
@@ -75,10 +75,10 @@ describe("A write through a Cacher", () => {
     const { cached } = await watched();
     unlisted(cached);
     putBack(cached, { revision: 2 });
-    const gone = new AbortController();
-    const written = cached.cacher.put({ key: "b", value, signal: gone.signal });
+    const abort = new AbortController();
+    const written = cached.cacher.put({ key: "b", value, signal: abort.signal });
     await cached.clock.settle();
-    gone.abort();
+    abort.abort();
     expect(await written).toMatchObject({ historyId: "" });
   });
 
@@ -126,7 +126,7 @@ describe("A write through a Cacher", () => {
 
 describe("A refused write", () => {
   it.each([
-    ["an object that is absent at a lower revision", objectNotFound("b", 2)],
+    ["an object absent at a lower revision", objectNotFound("b", 2)],
     ["the id of another history", otherHistory("first", "another")],
   ])("with %s keeps its error, and causes an immediate relist", async (_what, refusal) => {
     const { cached, stream } = await watched();
@@ -175,15 +175,15 @@ describe("A write while the upstream watch is broken", () => {
 
   it("shares one history check with later writes", async () => {
     const { cached } = await cutOff();
-    let asked = 0;
+    let checks = 0;
     cached.store.get = () => {
-      asked++;
+      checks++;
       return new Promise(() => {});
     };
     for (const key of ["b", "c", "d", "e"]) {
       cached.cacher.put({ key, value }).catch(() => {});
       await cached.clock.settle();
     }
-    expect(asked).toBe(1);
+    expect(checks).toBe(1);
   });
 });

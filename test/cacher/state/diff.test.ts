@@ -23,8 +23,13 @@ function difference(before: ReturnType<typeof state>, after: ReturnType<typeof s
 
 describe("The difference of two states", () => {
   it.each([
-    ["nothing where nothing has changed", state(5, "a@2", "b@5"), state(9, "a@2", "b@5"), []],
-    ["everything from nothing", state(5), state(9, "a@6", "b@7"), ["ADDED a@6", "ADDED b@7"]],
+    ["empty for equal states", state(5, "a@2", "b@5"), state(9, "a@2", "b@5"), []],
+    [
+      "all objects from an empty state",
+      state(5),
+      state(9, "a@6", "b@7"),
+      ["ADDED a@6", "ADDED b@7"],
+    ],
     [
       "deleted objects, at the revision of the later state",
       state(5, "a@2", "b@3"),

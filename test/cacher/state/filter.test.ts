@@ -38,13 +38,13 @@ const deletedOther = node("DELETED", "", "no");
 describe("A filter with a predicate", () => {
   it.each([
     ["a creation that matches", created, "ADDED k=yes@9", ""],
-    ["a creation that does not", createdOther, undefined, ""],
+    ["a creation that does not match", createdOther, undefined, ""],
     ["a change between matching contents", stayed, "MODIFIED k=yes, still@9", " (yes@5)"],
     ["a change from no match to a match", entered, "ADDED k=yes@9", " (no@5)"],
-    ["a change from a match to none", left, "DELETED k=yes@9", " (yes@5)"],
+    ["a change from a match to no match", left, "DELETED k=yes@9", " (yes@5)"],
     ["a change between contents that don't match", neverThere, undefined, ""],
-    ["a deletion of what matched", deleted, "DELETED k=yes@9", " (yes@5)"],
-    ["a deletion of what did not", deletedOther, undefined, ""],
+    ["a deletion of a matching object", deleted, "DELETED k=yes@9", " (yes@5)"],
+    ["a deletion of another object", deletedOther, undefined, ""],
   ])("%s", (_what, of, expected, before) => {
     expect(seen(of, false, saysYes)).toBe(expected);
     expect(seen(of, true, saysYes)).toBe(expected && expected + before);

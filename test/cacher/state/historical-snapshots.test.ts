@@ -17,7 +17,7 @@ const exact = (revision: number): RevisionRequirement => ({ match: "EXACT", revi
 async function selfReliant(): Promise<CachedStore> {
   const cached = await CachedStore.ready();
   const refuse = (): never => {
-    throw new Error("The storage was asked for a state.");
+    throw new Error("Lists are not expected.");
   };
   cached.store.get = refuse;
   cached.store.list = refuse;

@@ -60,7 +60,7 @@ describe("The memory bytes of an object", () => {
     await cached.write(["a", labelled(1, 100)]);
     const { items } = await cached.store.list({ prefix: "", limit: 0, at: { match: "ANY" } });
     const [object] = items;
-    if (object === undefined) throw new Error("It is not there.");
+    if (object === undefined) throw new Error("The object is missing.");
     expect(memoryBytes(object)).toBe(estimatedBytes(object) + (object.attributes?.bytes ?? 0));
     expect(memoryBytes(object)).toBeGreaterThan(5 * estimatedBytes(object));
     expect(cached.cacher.stats().objectBytes).toBe(memoryBytes(object));

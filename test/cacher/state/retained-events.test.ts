@@ -23,7 +23,7 @@ function noteEvents({ upstream }: CachedStore): WeakRef<WatchEvent>[] {
 }
 
 it.each([
-  ["is amidst its initial state", true],
+  ["is reading its initial state", true],
   ["is stalled", false],
 ])(
   "A LATEST_STATE stream that %s holds no event that has been coalesced",

@@ -74,8 +74,8 @@ describe("A watch cache", () => {
   });
 
   it.each([
-    ["an object that it did not have", "MODIFIED", "new", "ADDED new=x@3"],
-    ["an object that it had", "ADDED", "a", "MODIFIED a=x@3 (0@2)"],
+    ["an object that it did not hold", "MODIFIED", "new", "ADDED new=x@3"],
+    ["an object that it held", "ADDED", "a", "MODIFIED a=x@3 (0@2)"],
   ] as const)("judges by itself whether %s was added", (_what, type, key, expected) => {
     const { cache } = open([object("a", 2, "0")], 2);
     cache.apply(batch(3, event(type, key, 3, "x")));
@@ -122,9 +122,9 @@ describe("A watch cache", () => {
   });
 
   it.each([
-    ["a bookmark below", batch(2)],
-    ["a bookmark at the same", batch(5)],
-    ["nothing at all", batch(undefined)],
+    ["a bookmark below its revision", batch(2)],
+    ["a bookmark at its own revision", batch(5)],
+    ["an empty batch", batch(undefined)],
   ])("does not go back for %s", (_what, nothing) => {
     const { cache } = open([], 5);
     cache.apply(nothing);
