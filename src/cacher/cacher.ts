@@ -1,8 +1,6 @@
-import type { Logger } from "pino";
 import type { WatchFanoutError } from "../base/errors.ts";
 import { TimeSliceScheduler } from "../base/time-slices.ts";
 import { BackfillQueue } from "../reflector/backfill/backfill-queue.ts";
-import { Reflector } from "../reflector/reflector.ts";
 import type {
   DeleteRequest,
   GetResult,
@@ -11,235 +9,101 @@ import type {
   Storage,
   WriteResult,
 } from "../storage/storage.ts";
-import { Snapshots } from "./catch-up/snapshots.ts";
 import { ConsistencyChecker } from "./consistency-checker.ts";
-import { Dispatcher } from "./dispatch/dispatcher.ts";
 import { defaultWatcherBounds } from "./dispatch/watcher-bounds.ts";
-import { CacheReader } from "./freshness/cache-reader.ts";
-import { CurrentRevision } from "./freshness/current-revision.ts";
+import { Freshness } from "./freshness/freshness.ts";
 import { Readiness } from "./freshness/readiness.ts";
-import { RevisionWaiters } from "./freshness/revision-waiters.ts";
 import { UpstreamLimiter } from "./freshness/upstream-limiter.ts";
-import { UpstreamReader } from "./freshness/upstream-reader.ts";
 import { UpstreamWriter } from "./freshness/upstream-writer.ts";
 import { EventIngest } from "./ingest.ts";
-import { ListCache } from "./list/list-cache.ts";
-import { PageReader } from "./list/page-reader.ts";
 import type { CacherOptions } from "./options.ts";
+import { Reads } from "./reads.ts";
 import { cacheInconsistent } from "./request/errors.ts";
 import { ObjectAttributes } from "./request/object-attributes.ts";
 import type { CacheGetRequest, CacheListRequest, CacheWatchRequest } from "./request/request.ts";
 import type { Selection } from "./request/selection.ts";
-import { ChunkCache } from "./state/chunk-cache.ts";
+import type { ComponentContext } from "./state/component.ts";
 import { defaultEventWindowBounds } from "./state/event-window.ts";
-import { EventWindowBackfill } from "./state/event-window-backfill.ts";
-import { HistoricalSnapshots } from "./state/historical-snapshots.ts";
-import { RetainedSnapshots } from "./state/retained-snapshots.ts";
 import { WatchCache } from "./state/watch-cache.ts";
-import { type CacherStats, watcherStats } from "./stats.ts";
+import type { CacherStats } from "./stats.ts";
 import type { CacheWatcher } from "./watch/cache-watcher.ts";
-import { ProgressRequester } from "./watch/progress-requester.ts";
-import { WatcherRegistry } from "./watch/watcher-registry.ts";
+import { Watchers } from "./watchers.ts";
 
-/** How large a chunk of a list is: what one write has to be made anew for. */
-const listChunkBounds = { bytes: 64 * 1024, scanned: 10_000 };
-/** How many objects are looked at for one piece of an initial state, which is empty if none of them matches. */
-const maxScannedPerChunk = 50_000;
-/** How much old states that are kept for pages to come may keep alive, in bytes. */
-const idleSnapshotBytes = 128 * 1024 * 1024;
+const defaultConsistencyIntervalMs = 10 * 60_000;
 
 /**
- * A Storage around a Storage: reads and watches are served from memory, which one upstream watch keeps
- * up to date, and writes go through.
+ * A Storage around a Storage: serves reads and watches from memory, which one upstream watch keeps up to date, and
+ * passes writes through.
+ *
+ * It consists of four components, each of which uses only those before it: the ingest writes into the watch cache,
+ * freshness says how new the cache is, reads answer from it, and watchers follow it.
  */
 export class Cacher implements Storage {
+  /** The resource's name. */
   readonly name: string;
   readonly #storage: Storage;
-  readonly #logger: Logger;
   readonly #cache: WatchCache;
-  readonly #reflector: Reflector;
-  readonly #currentRevision: CurrentRevision;
-  readonly #waiters: RevisionWaiters;
-  readonly #cacheReader: CacheReader;
-  readonly #dispatcher: Dispatcher;
-  readonly #objectAttributes: ObjectAttributes;
-  readonly #consistencyChecker: ConsistencyChecker;
   readonly #readiness: Readiness;
-  readonly #progressRequester: ProgressRequester;
-  readonly #backfill: EventWindowBackfill;
   readonly #ingest: EventIngest;
+  readonly #freshness: Freshness;
+  readonly #reads: Reads;
+  readonly #watchers: Watchers;
   readonly #upstreamWriter: UpstreamWriter;
-  readonly #watcherRegistry: WatcherRegistry;
-  readonly #chunkCache: ChunkCache;
-  readonly #retainedSnapshots: RetainedSnapshots;
-  readonly #lists: ListCache;
-  readonly #initialLists: ListCache;
+  readonly #consistencyChecker: ConsistencyChecker;
   #closed: Promise<void> | undefined;
 
   constructor(options: CacherOptions) {
-    const { storage, clock } = options;
-    const eventWindow = { ...defaultEventWindowBounds, ...options.eventWindow };
-    this.name = options.name;
-    this.#readiness = new Readiness(options.name);
-    this.#storage = storage;
-    this.#logger = options.logger;
-    const bounds = { ...defaultWatcherBounds, ...options.watchers };
-    const chunkCache = new ChunkCache();
-    this.#chunkCache = chunkCache;
+    const { name, storage, clock, logger, random = Math.random } = options;
+    const eventWindowBounds = { ...defaultEventWindowBounds, ...options.eventWindow };
+    const watcherBounds = { ...defaultWatcherBounds, ...options.watchers };
     const scheduler = options.scheduler ?? new TimeSliceScheduler(clock);
-    this.#objectAttributes = new ObjectAttributes(options.attributes, options.indexes);
-    this.#cache = new WatchCache(eventWindow, clock, this.#objectAttributes);
-    this.#retainedSnapshots = new RetainedSnapshots(this.#cache, {
-      idleBytes: Math.min(idleSnapshotBytes, bounds.retainedSnapshotBytes),
-      bytes: bounds.retainedSnapshotBytes,
+    const limiter = options.upstreamLimiter ?? new UpstreamLimiter(clock);
+    const backfillQueue = options.backfillQueue ?? new BackfillQueue();
+    const attributes = new ObjectAttributes(options.attributes, options.indexes);
+    const cache = new WatchCache(eventWindowBounds, clock, attributes);
+    const context: ComponentContext = { name, storage, cache, clock, logger, scheduler, random };
+    const readiness = new Readiness(name);
+
+    const ingest = new EventIngest(context, readiness, backfillQueue, eventWindowBounds.maxEvents);
+    const freshness = new Freshness(context, readiness, limiter, ingest.reflector);
+    const reads = new Reads(context, freshness, {
+      initialChunkBytes: watcherBounds.batchBytes,
+      retainedSnapshotBytes: watcherBounds.retainedSnapshotBytes,
     });
-    this.#lists = new ListCache(this.#cache, chunkCache, listChunkBounds);
-    this.#initialLists = new ListCache(this.#cache, chunkCache, {
-      bytes: bounds.batchBytes,
-      scanned: maxScannedPerChunk,
-    });
-    const snapshots = new Snapshots(
-      this.#cache,
-      clock,
-      this.#initialLists,
-      this.#retainedSnapshots,
+    this.#watchers = new Watchers(context, freshness, reads, ingest.backfill, watcherBounds);
+    this.#upstreamWriter = new UpstreamWriter(context, ingest.reflector);
+    this.#consistencyChecker = new ConsistencyChecker(
+      context,
+      options.consistencyIntervalMs ?? defaultConsistencyIntervalMs,
+      () => this.#rebuild(),
     );
-    const upstreamReader = new UpstreamReader({
-      name: options.name,
-      storage,
-      cache: this.#cache,
-      limiter: options.upstreamLimiter ?? new UpstreamLimiter(clock),
-      scheduler,
-      confirmHistory: () => this.#reflector.confirmHistory(),
-      historyGeneration: () => this.#reflector.historyGeneration,
-    });
-    this.#currentRevision = new CurrentRevision(() => upstreamReader.currentRevision(), clock);
-    this.#waiters = new RevisionWaiters(clock, () => storage.requestProgress());
-    const historicalSnapshots = new HistoricalSnapshots(
-      this.#cache,
-      clock,
-      this.#retainedSnapshots,
-    );
-    this.#cacheReader = new CacheReader({
-      upstreamReader,
-      cache: this.#cache,
-      currentRevision: this.#currentRevision,
-      waiters: this.#waiters,
-      pageReader: new PageReader(this.#cache, historicalSnapshots, this.#lists),
-      clock,
-      scheduler,
-    });
-    this.#dispatcher = new Dispatcher(this.#cache, clock, bounds);
-    const random = options.random ?? Math.random;
-    const timeSlices = new TimeSliceScheduler(clock);
-    this.#backfill = new EventWindowBackfill({
-      name: options.name,
-      storage,
-      cache: this.#cache,
-      clock,
-      random,
-      logger: options.logger,
-      objectAttributes: this.#objectAttributes,
-      timeSlices,
-      queue: options.backfillQueue ?? new BackfillQueue(),
-      revisions: eventWindow.maxEvents,
-      confirmHistory: (signal) => this.#reflector.confirmHistory(signal),
-    });
-    const watcherRegistry = new WatcherRegistry({
-      name: options.name,
-      storage,
-      upstreamReader,
-      clock,
-      logger: options.logger,
-      bounds,
-      cache: this.#cache,
-      backfill: this.#backfill,
-      readiness: this.#readiness,
-      cacheReader: this.#cacheReader,
-      currentRevision: this.#currentRevision,
-      waiters: this.#waiters,
-      dispatcher: this.#dispatcher,
-      snapshots,
-      historicalSnapshots,
-      retainedSnapshots: this.#retainedSnapshots,
-      chunkCache,
-      scheduler,
-    });
-    this.#watcherRegistry = watcherRegistry;
-    this.#progressRequester = new ProgressRequester({
-      clock,
-      cache: this.#cache,
-      currentRevision: this.#currentRevision,
-      waiters: this.#waiters,
-      dispatcher: this.#dispatcher,
-      watchers: watcherRegistry.all,
-    });
-    this.#ingest = new EventIngest({
-      name: options.name,
-      clock,
-      objectAttributes: this.#objectAttributes,
-      timeSlices,
-      logger: options.logger,
-      cache: this.#cache,
-      backfill: this.#backfill,
-      readiness: this.#readiness,
-      currentRevision: this.#currentRevision,
-      waiters: this.#waiters,
-      progressRequester: this.#progressRequester,
-      dispatcher: this.#dispatcher,
-      snapshots,
-      historicalSnapshots,
-      coalescedBacklogs: watcherRegistry.coalescedBacklogs,
-      watchers: watcherRegistry.all,
-    });
-    this.#reflector = new Reflector({
-      storage,
-      target: this.#ingest,
-      clock,
-      logger: options.logger,
-      random,
-    });
-    this.#upstreamWriter = new UpstreamWriter({
-      storage,
-      cache: this.#cache,
-      reflector: this.#reflector,
-      clock,
-      logger: options.logger,
-      name: options.name,
-    });
-    this.#consistencyChecker = new ConsistencyChecker({
-      storage,
-      cache: this.#cache,
-      clock,
-      random,
-      logger: options.logger,
-      name: options.name,
-      intervalMs: options.consistencyIntervalMs ?? 600_000,
-      onInconsistency: () => this.#rebuild(),
-    });
+    this.name = name;
+    this.#storage = storage;
+    this.#cache = cache;
+    this.#readiness = readiness;
+    this.#ingest = ingest;
+    this.#freshness = freshness;
+    this.#reads = reads;
   }
 
-  /**
-   * Begins to list and to watch, for as long as it is open. Harmless when called twice. A fault of
-   * ours in there is left unhandled, so that it ends the process: a cache that may be wrong must not go
-   * on serving.
-   */
+  /** Lists and watches the storage until `close`. Idempotent. */
   start(): void {
-    void this.#reflector.run();
-    this.#watcherRegistry.start();
+    this.#ingest.start([this.#freshness, this.#reads, this.#watchers]);
+    this.#watchers.start();
     this.#consistencyChecker.start();
   }
 
-  /** Whether the cache has once been level with the store. Until then reads and watches fail. */
+  /** Whether the cache has been synced with the store once. Until then reads and watches fail with NOT_READY. */
   get ready(): boolean {
     return this.#readiness.ready;
   }
 
-  /** Why nothing comes from the store; undefined while it does. */
+  /** Why the last attempt to list or watch the store failed; undefined while the watch delivers. */
   get upstreamFailure(): WatchFanoutError | undefined {
-    return this.#reflector.failure;
+    return this.#ingest.reflector.failure;
   }
 
+  /** Calls `listener` whenever `ready` changes. */
   onReadyChange(listener: (ready: boolean) => void): void {
     this.#readiness.onChange(listener);
   }
@@ -247,7 +111,7 @@ export class Cacher implements Storage {
   async get(request: CacheGetRequest): Promise<GetResult> {
     const any = request.at.match === "ANY";
     this.#readiness.check(any);
-    const result = await this.#cacheReader.get(request);
+    const result = await this.#reads.cacheReader.get(request);
     this.#readiness.check(any);
     return result;
   }
@@ -255,8 +119,8 @@ export class Cacher implements Storage {
   async list(request: CacheListRequest): Promise<ListResult> {
     const any = request.at.match === "ANY";
     this.#readiness.check(any);
-    const result = await this.#cacheReader.list(request);
-    // What was read from a cache that was found to be wrong meanwhile is not to be told.
+    const result = await this.#reads.cacheReader.list(request);
+    // The cache may have been found inconsistent during the read: then its answer must not be returned.
     this.#readiness.check(any);
     return result;
   }
@@ -269,7 +133,7 @@ export class Cacher implements Storage {
     return this.#upstreamWriter.delete(request);
   }
 
-  /** The history that the cache's revisions belong to; empty where that can't be known. */
+  /** The id of the history that the cache's revisions belong to; empty if it is not known. */
   get currentHistoryId(): string {
     return this.#cache.historyId;
   }
@@ -283,11 +147,11 @@ export class Cacher implements Storage {
   }
 
   /**
-   * What the selectors pick of this resource's objects, undefined if both are empty. Throws
-   * INVALID_REQUEST for what can't be parsed or does not fit the resource.
+   * Returns the selection of this resource's objects by both selectors, or undefined if both are empty. Throws
+   * INVALID_REQUEST for a selector that can't be parsed or does not fit the resource.
    */
   select(labelSelector: string, fieldSelector: string): Selection | undefined {
-    return this.#objectAttributes.select(labelSelector, fieldSelector);
+    return this.#cache.objectAttributes.select(labelSelector, fieldSelector);
   }
 
   currentRevision(signal?: AbortSignal): Promise<number> {
@@ -295,22 +159,19 @@ export class Cacher implements Storage {
   }
 
   requestProgress(): void {
-    if (!this.ready) return;
-    this.#progressRequester.request().catch((error: unknown) => {
-      this.#logger.debug({ err: error, resource: this.name }, "could not ask for progress");
-    });
+    this.#watchers.requestProgress();
   }
 
   watch(request: CacheWatchRequest): CacheWatcher {
-    return this.#watcherRegistry.open(request);
+    return this.#watchers.open(request);
   }
 
   /**
-   * Ends every stream with DRAINING, after a last bookmark where nothing is owed, and refuses new ones.
-   * Reads and writes go on.
+   * Ends every stream with DRAINING, after a last bookmark for each that is synced, and refuses new ones.
+   * Reads and writes continue.
    */
   drain(): void {
-    this.#watcherRegistry.drain();
+    this.#watchers.drain();
   }
 
   close(): Promise<void> {
@@ -319,56 +180,44 @@ export class Cacher implements Storage {
   }
 
   stats(): CacherStats {
-    const { eventWindow } = this.#cache;
+    const { revision, eventWindow, state, objectBytes, objectAttributes } = this.#cache;
+    const { currentRevision, waiters } = this.#freshness;
     return {
       ready: this.ready,
-      revision: this.#cache.revision,
-      upstreamRevision: Math.max(this.#currentRevision.newest, this.#cache.revision),
-      upstreamSilenceMs: this.#ingest.silenceMs,
-      objects: this.#cache.state.size,
-      objectBytes: this.#cache.objectBytes,
+      revision,
+      upstreamRevision: Math.max(currentRevision.newest, revision),
+      objects: state.size,
+      objectBytes,
       eventWindow: {
         events: eventWindow.length,
         bytes: eventWindow.bytes,
         oldestAgeMs: eventWindow.oldestAgeMs,
         oldestRevision: eventWindow.floor.revision,
       },
-      backfill: this.#backfill.stats,
-      ...watcherStats(this.#watcherRegistry.all, this.#dispatcher),
-      filters: this.#watcherRegistry.filters,
-      coalescing: this.#watcherRegistry.coalescedBacklogs.stats(),
-      cachedLists: this.#lists.size + this.#initialLists.size,
-      chunkCacheBytes: this.#chunkCache.bytes,
-      retainedSnapshots: this.#retainedSnapshots.stats(),
-      waitingRequests: this.#waiters.size,
-      receivedEvents: this.#ingest.receivedEvents,
-      dispatchedEvents: this.#dispatcher.dispatchedEvents,
-      dispatchedBatches: this.#dispatcher.dispatchedBatches,
-      slowConsumers: this.#watcherRegistry.slowConsumers,
-      reconnects: this.#reflector.reconnects,
-      relists: this.#reflector.relists,
+      ...this.#ingest.stats(),
+      ...this.#reads.stats(),
+      ...this.#watchers.stats(),
+      waitingRequests: waiters.size,
       consistencyChecks: this.#consistencyChecker.checks,
       inconsistencies: this.#consistencyChecker.inconsistencies,
-      undecodable: this.#objectAttributes.undecodable,
+      undecodable: objectAttributes.undecodable,
       unknownDeletes: this.#cache.unknownDeletes,
     };
   }
 
-  /** The cache was found to be wrong: nothing is served from it any more until it is filled anew. */
+  /** The cache differs from the store: serves nothing from it until it is listed again. */
   #rebuild(): void {
     this.#readiness.reset();
-    this.#watcherRegistry.fail(cacheInconsistent(this.#cache.revision));
-    this.#reflector.relist();
+    this.#watchers.fail(cacheInconsistent(this.#cache.revision));
+    this.#ingest.reflector.relist();
   }
 
   async #close(): Promise<void> {
     this.drain();
-    this.#reflector.stop();
-    this.#backfill.stop();
-    this.#watcherRegistry.stop();
+    this.#ingest.stop();
+    this.#watchers.stop();
     this.#consistencyChecker.stop();
-    this.#waiters.close();
-    this.#readiness.close();
+    this.#freshness.close();
     await this.#storage.close();
   }
 }

@@ -1,67 +1,65 @@
-import type { Logger } from "pino";
-import { type Clock, maxTimerMs, type Timer } from "../base/clock.ts";
+import { maxTimerMs, type Timer } from "../base/clock.ts";
 import { hasReason } from "../base/errors.ts";
 import type { StoredObject } from "../model/object.ts";
-import type { Storage } from "../storage/storage.ts";
-import type { WatchCache } from "./state/watch-cache.ts";
+import type { ComponentContext } from "./state/component.ts";
 
 /**
- * Keys to a page of the storage's side of a comparison: so many that etcd, which counts for each page what
- * follows it, is not asked often, and so few that the event loop is not held up for long.
+ * Number of keys on each page that is read from the store for a comparison. A larger page blocks the event loop for
+ * longer; a smaller one causes more requests, for each of which etcd counts all keys that follow the page.
  */
 const pageSize = 10_000;
 
-/** The first key in which cache and storage differ, and where it stands in either; 0: nowhere. */
+/** The first key in which cache and store differ. */
 export interface Inconsistency {
   readonly key: string;
+  /** The revision at which both were compared. */
   readonly revision: number;
+  /** The object's mod_revision in the cache; 0 if it is absent. */
   readonly cached: number;
+  /** The object's mod_revision in the store; 0 if it is absent. */
   readonly stored: number;
 }
 
-export interface ConsistencyCheckerOptions {
-  readonly storage: Storage;
-  readonly cache: WatchCache;
-  readonly clock: Clock;
-  readonly random: () => number;
-  readonly logger: Logger;
-  /** The resource's name, for the log. */
-  readonly name: string;
-  /** On average; 0: never. */
-  readonly intervalMs: number;
-  readonly onInconsistency: (inconsistency: Inconsistency) => void;
-}
-
 /**
- * Now and then compares which keys stand in the cache, and at which revisions, with what the storage says
- * of the same revision. No fault that we know of makes them differ; this is for those that we don't.
+ * Periodically compares the keys and mod_revisions in the cache with those in the store, at the same revision. No
+ * known fault makes them differ; the check finds unknown ones.
  */
 export class ConsistencyChecker {
-  readonly #options: ConsistencyCheckerOptions;
+  readonly #context: ComponentContext;
+  readonly #intervalMs: number;
+  readonly #onInconsistency: (inconsistency: Inconsistency) => void;
   readonly #stopping = new AbortController();
   #timer: Timer | undefined;
   #checks = 0;
   #inconsistencies = 0;
 
-  constructor(options: ConsistencyCheckerOptions) {
-    this.#options = options;
+  /** `intervalMs` is the average interval in milliseconds; 0: never. */
+  constructor(
+    context: ComponentContext,
+    intervalMs: number,
+    onInconsistency: (inconsistency: Inconsistency) => void,
+  ) {
+    this.#context = context;
+    this.#intervalMs = intervalMs;
+    this.#onInconsistency = onInconsistency;
   }
 
-  /** Comparisons that came to their end. */
+  /** Number of completed comparisons. */
   get checks(): number {
     return this.#checks;
   }
 
+  /** Number of comparisons that found a difference. */
   get inconsistencies(): number {
     return this.#inconsistencies;
   }
 
-  /** Harmless when called twice. */
+  /** Idempotent. */
   start(): void {
-    const { clock, intervalMs, random } = this.#options;
-    if (intervalMs === 0 || this.#stopping.signal.aborted) return;
-    // Jittered, so that replicas do not all ask at once.
-    const delayMs = Math.min(intervalMs * (0.5 + random()), maxTimerMs);
+    if (this.#intervalMs === 0 || this.#stopping.signal.aborted) return;
+    const { clock, random } = this.#context;
+    // Jittered, so that replicas do not all read from the store at once.
+    const delayMs = Math.min(this.#intervalMs * (0.5 + random()), maxTimerMs);
     this.#timer ??= clock.setTimeout(() => void this.#checkAndReschedule(), delayMs);
   }
 
@@ -71,11 +69,11 @@ export class ConsistencyChecker {
   }
 
   /**
-   * Compares once. Resolves to the first difference. Rejects as the storage does, with REVISION_TOO_OLD if
-   * it was compacted on the way.
+   * Compares once. Resolves to the first difference, or to undefined if both are equal. Rejects with the store's
+   * error, which is REVISION_TOO_OLD if the revision is compacted during the comparison.
    */
   async compare(): Promise<Inconsistency | undefined> {
-    const { cache, storage } = this.#options;
+    const { cache, storage } = this.#context;
     const { revision } = cache;
     const cached = cache.state.snapshot().range("");
     let startAfter: string | undefined;
@@ -98,22 +96,22 @@ export class ConsistencyChecker {
   }
 
   async #checkAndReschedule(): Promise<void> {
-    const { cache, logger, name, onInconsistency } = this.#options;
+    const { cache, logger, name } = this.#context;
     const { eventWindow } = cache;
-    // Before the first listing there is nothing to compare.
+    // Before the first list there is nothing to compare.
     if (cache.revision === 0) return this.#scheduleNext();
     try {
       const inconsistency = await this.compare();
       this.#checks++;
-      // What has been replaced meanwhile is not what is served.
+      // A state that has been replaced meanwhile is no longer served.
       if (inconsistency !== undefined && cache.eventWindow === eventWindow) {
         this.#inconsistencies++;
         logger.error({ resource: name, ...inconsistency }, "the cache differs from the store");
-        onInconsistency(inconsistency);
+        this.#onInconsistency(inconsistency);
       }
     } catch (error) {
       if (this.#stopping.signal.aborted) return;
-      // A store that is away or was compacted meanwhile says nothing about the cache.
+      // A store that is unavailable or was compacted meanwhile proves nothing about the cache.
       const level = hasReason(error, "REVISION_TOO_OLD") ? "debug" : "warn";
       logger[level]({ resource: name, err: error }, "could not compare the cache with the store");
     }

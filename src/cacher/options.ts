@@ -11,41 +11,43 @@ import type { EventWindowBounds } from "./state/event-window.ts";
 export { BackfillQueue };
 
 export interface CacherOptions {
-  /** What is cached. It is the Cacher's from then on, who closes it. */
+  /** The storage to cache. The Cacher owns it from then on, and closes it. */
   readonly storage: Storage;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** The resource's name, for messages. */
+  /** The resource's name, for messages and log lines. */
   readonly name: string;
   readonly eventWindow?: Partial<EventWindowBounds> | undefined;
   /**
-   * Shared by the Cachers over one store, which then fill their event windows by turns. Default: its own.
+   * Shared by all Cachers over one store, so that they fill their event windows one piece at a time, round-robin.
+   * Default: one for this Cacher.
    *
    * @internal
    */
   readonly backfillQueue?: BackfillQueue | undefined;
   readonly watchers?: Partial<WatcherBounds> | undefined;
-  /** Reads labels and fields out of objects. Default: they have none. */
+  /** Reads the labels and fields of objects. Default: objects without labels and fields. */
   readonly attributes?: AttributeReader | undefined;
-  /** The fields, out of those that `attributes` declares, that objects and watchers are found by. */
+  /** The fields that objects and watchers are indexed by. `attributes` has to declare them. Default: no field. */
   readonly indexes?: readonly string[] | undefined;
   /**
-   * How often the cache is compared with the storage, in milliseconds and on average. Default 10
-   * minutes; 0: never.
+   * Average interval at which the cache is compared with the storage, in milliseconds. Default 10 minutes;
+   * 0: never.
    */
   readonly consistencyIntervalMs?: number | undefined;
   /**
-   * Where scans are done: one for all caches of a process. Default: one of its own.
+   * Runs scans in time slices; shared by all caches of a process. Default: one for this Cacher.
    *
    * @internal
    */
   readonly scheduler?: TimeSliceScheduler | undefined;
   /**
-   * Bounds the reads that only the storage answers: one for all of a process. Default: one of its own.
+   * Bounds the reads that only the storage can answer; shared by all caches of a process. Default: one for this
+   * Cacher.
    *
    * @internal
    */
   readonly upstreamLimiter?: UpstreamLimiter | undefined;
-  /** Numbers from 0 up to 1. Default: Math.random. */
+  /** Returns numbers from 0 up to 1, for jitter. Default: Math.random. */
   readonly random?: (() => number) | undefined;
 }

@@ -1,6 +1,6 @@
 import { FakeClock } from "../fake-clock.ts";
 
-/** Time passes as it is looked at: each look costs a millisecond. */
+/** A clock that advances by a millisecond each time it is read. */
 export class BusyClock extends FakeClock {
   #looks = 0;
 

@@ -9,12 +9,12 @@ import { FakeClock } from "../fake-clock.ts";
 
 export const silent = pino({ level: "silent" });
 
-/** A Cacher over an embedded store, on a clock that stands still unless it is told, if no other is given. */
+/** A Cacher over an embedded store. The default clock advances only when the test advances it. */
 export class CachedStore {
   readonly clock: FakeClock;
   readonly store: MemoryStorage;
   readonly cacher: Cacher;
-  /** The watches that were opened on the store, which a test may break. */
+  /** The watches opened on the store, which a test may break. */
   readonly upstream: MemoryWatch[] = [];
 
   constructor(options: Partial<CacherOptions> = {}, clock: FakeClock = new FakeClock()) {
@@ -36,7 +36,7 @@ export class CachedStore {
     });
   }
 
-  /** Started, and level with the store. */
+  /** Returns a started Cacher that is synced with the store. */
   static async ready(options?: Partial<CacherOptions>, clock?: FakeClock): Promise<CachedStore> {
     const cached = new CachedStore(options, clock);
     cached.cacher.start();
@@ -44,7 +44,7 @@ export class CachedStore {
     return cached;
   }
 
-  /** Writes behind the Cacher's back, in one transaction, and lets everything happen that follows. */
+  /** Writes to the store directly, in one transaction, and waits until all effects have settled. */
   async write(
     ...entries: readonly (readonly [key: string, value: string | null])[]
   ): Promise<number> {
@@ -60,7 +60,7 @@ export class CachedStore {
   }
 }
 
-/** One batch, written short: `"ADDED a=1@2 b… → 7"`, with `…` for an open unit. */
+/** Reads one batch, as text: `"ADDED:a=1@2 →7"`, with `…` for an atomic batch that continues. */
 export function read(stream: WatchStream): string | undefined {
   const batch = stream.read();
   if (batch === undefined) return undefined;
@@ -69,7 +69,7 @@ export function read(stream: WatchStream): string | undefined {
   return [...events, batch.initialEventsEnd ? "complete" : "", point].filter(Boolean).join(" ");
 }
 
-/** All batches that wait. */
+/** Reads all batches that are available. */
 export function readAll(stream: WatchStream): string[] {
   const all: string[] = [];
   for (let batch = read(stream); batch !== undefined; batch = read(stream)) all.push(batch);

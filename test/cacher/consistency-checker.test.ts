@@ -9,7 +9,7 @@ const everything = {
   withPrevious: false,
 } as const;
 
-/** Has the store say of its keys what `change` makes of it, when it is asked for keys only. */
+/** Makes the store answer lists of keys only with what `change` returns. */
 function misreport(
   { store }: CachedStore,
   change: (keys: readonly string[]) => readonly string[],
@@ -28,8 +28,8 @@ function misreport(
   };
 }
 
-describe("The comparison of the cache with the store", () => {
-  it("comes at its interval, jittered, and finds nothing where nothing is wrong", async () => {
+describe("The consistency check", () => {
+  it("runs at its interval, jittered, and finds no difference in a correct cache", async () => {
     const cached = await CachedStore.ready({ consistencyIntervalMs: 10 * minute });
     for (let i = 0; i < 2_500; i++) {
       await cached.store.put({ key: `k${i % 2_000}`, value: Buffer.from("") });
@@ -42,7 +42,7 @@ describe("The comparison of the cache with the store", () => {
     expect(cached.cacher.stats()).toMatchObject({ consistencyChecks: 2, inconsistencies: 0 });
   });
 
-  it("compares one revision, whatever is written meanwhile", async () => {
+  it("compares one revision, despite writes meanwhile", async () => {
     const cached = await CachedStore.ready({ consistencyIntervalMs: minute });
     for (let i = 0; i < 1_500; i++)
       await cached.store.put({ key: `k${i}`, value: Buffer.from("") });
@@ -60,10 +60,10 @@ describe("The comparison of the cache with the store", () => {
   });
 
   it.each([
-    ["a key that the store does not have", () => ["a"]],
-    ["nothing of what the store has not", () => []],
+    ["a key that the store lacks", () => ["a"]],
+    ["an empty store", () => []],
   ])(
-    "that finds %s stops serving, ends streams with HISTORY_LOST and rebuilds",
+    "that finds %s stops serving, ends streams with HISTORY_LOST and relists",
     async (_what, keys) => {
       const cached = await CachedStore.ready({ consistencyIntervalMs: minute });
       await cached.write(["a", "1"], ["b", "1"]);
@@ -88,7 +88,7 @@ describe("The comparison of the cache with the store", () => {
     },
   );
 
-  it("that finds a difference while the watch is being resumed rebuilds all the same", async () => {
+  it("that finds a difference while the watch is being resumed relists as well", async () => {
     const cached = await CachedStore.ready({ consistencyIntervalMs: 10 * minute });
     await cached.write(["a", "1"]);
     const { restore } = misreport(cached, () => []);
@@ -108,7 +108,7 @@ describe("The comparison of the cache with the store", () => {
     expect(cached.cacher.stats()).toMatchObject({ ready: true, relists: 1 });
   });
 
-  it("that rebuilds leaves no fold of before to those who come a moment later", async () => {
+  it("that relists leaves no earlier coalesced backlog to later watches", async () => {
     const cached = await CachedStore.ready({ consistencyIntervalMs: 10_000 });
     const { restore } = misreport(cached, () => []);
     const latest = { ...everything, delivery: "LATEST_STATE" } as const;
@@ -121,14 +121,14 @@ describe("The comparison of the cache with the store", () => {
     restore();
     await cached.clock.elapse(100);
     expect(cached.cacher.stats()).toMatchObject({ ready: true, inconsistencies: 1, relists: 1 });
-    // Not a second after it was folded, at the same place of a history that has begun anew.
+    // Within a second of the coalescing, at the same position of a new event window.
     const after = cached.cacher.watch(latest);
     await cached.clock.settle();
     await cached.write(["b", "1"]);
     expect(readAll(after)).toEqual(["→2", "ADDED:b=1@3 →3"]);
   });
 
-  it("that the store can't answer says nothing about the cache", async () => {
+  it("proves nothing about the cache if the store can't answer", async () => {
     const cached = await CachedStore.ready({ consistencyIntervalMs: minute });
     await cached.write(["a", "1"]);
     const list = cached.store.list.bind(cached.store);

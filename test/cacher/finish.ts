@@ -1,6 +1,6 @@
 import type { TimeSlicedWork } from "../../src/base/time-slices.ts";
 
-/** What the work comes to, in one go. */
+/** Runs the work to its end without pauses, and returns its result. */
 export function finish<T>(work: TimeSlicedWork<T>): T {
   for (;;) {
     const { done, value } = work.next();

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { type EventType, WatchEvent } from "../../src/model/event.ts";
 import { StoredObject } from "../../src/model/object.ts";
 
-/** An object as written once, at `revision`. */
+/** An object written once, at `revision`. */
 export function object(key: string, revision: number, value: string = "", version = 1) {
   return new StoredObject(key, Buffer.from(value), revision, revision, version, 0n);
 }
@@ -20,13 +20,13 @@ export function text(value: Uint8Array): string {
   return Buffer.from(value).toString();
 }
 
-/** An event in short: `"ADDED a=1@2"`, with what was before in brackets. */
+/** An event as text: `"ADDED a=1@2"`, with the previous object in brackets. */
 export function short({ type, object: { key, value, modRevision }, previous }: WatchEvent): string {
   const before = previous === undefined ? "" : ` (${text(previous.value)}@${previous.modRevision})`;
   return `${type} ${key}=${text(value)}@${modRevision}${before}`;
 }
 
-/** The characters at which the orders of UTF-16 and UTF-8 part, and where prefixes end. */
+/** The characters at which the orders of UTF-16 and UTF-8 differ, and at which prefixes end. */
 const corners = [
   "a",
   "b",
@@ -39,7 +39,7 @@ const corners = [
   "\u{10ffff}",
 ];
 
-/** Text of such characters, short, so that keys and prefixes often meet. */
+/** Short text of such characters, so that keys and prefixes often match. */
 export function cornerText(minLength: number, maxLength: number): fc.Arbitrary<string> {
   return fc.string({ unit: fc.constantFrom(...corners), minLength, maxLength });
 }

@@ -8,7 +8,7 @@ const everything = {
   withPrevious: false,
 } as const;
 
-/** A ready cache with an object, and a stream that is live on it. */
+/** A ready cache with an object, and a live stream on it. */
 async function watched() {
   const cached = await CachedStore.ready();
   const revision = await cached.write(["a", "1"]);
@@ -23,14 +23,14 @@ async function watched() {
   };
 }
 
-/** Breaks the upstream watch, and gives the cache time to open another. */
+/** Breaks the upstream watch, and waits until the cache has opened another. */
 async function breakUpstream({ clock, upstream }: CachedStore, error: Error): Promise<void> {
   upstream.at(-1)?.end(error);
   await clock.elapse(10_000);
 }
 
 describe("A cache whose upstream watch breaks", () => {
-  it("goes on with its streams while the history is the same", async () => {
+  it("continues its streams if the history is the same", async () => {
     const { cached, stream, breakUpstream } = await watched();
     await breakUpstream(upstreamUnavailable("The store went away."));
     await cached.write(["a", "2"]);
@@ -38,7 +38,7 @@ describe("A cache whose upstream watch breaks", () => {
     expect(cached.cacher.stats()).toMatchObject({ reconnects: 1, relists: 0 });
   });
 
-  it("learns that another replica has found the history to be another", async () => {
+  it("detects a new history id that another replica has set", async () => {
     const { cached, stream, breakUpstream } = await watched();
     const anew = await cached.store.renewHistory(await cached.store.historyId());
     await breakUpstream(upstreamUnavailable("The store went away."));
@@ -49,7 +49,7 @@ describe("A cache whose upstream watch breaks", () => {
     expect(cached.cacher.currentHistoryId).toBe(anew);
   });
 
-  it("learns of that within two seconds also while its watch goes on as if nothing had happened", async () => {
+  it("detects it within two seconds, even while its watch continues undisturbed", async () => {
     const { cached, stream } = await watched();
     const anew = await cached.store.renewHistory(await cached.store.historyId());
     await cached.clock.elapse(1_000);
@@ -62,7 +62,7 @@ describe("A cache whose upstream watch breaks", () => {
     expect(cached.cacher.currentHistoryId).toBe(anew);
   });
 
-  it("asks on when nobody answers that", async () => {
+  it("repeats the check if it gets no answer", async () => {
     const { cached, stream } = await watched();
     const historyId = cached.store.historyId.bind(cached.store);
     cached.store.historyId = () => Promise.reject(upstreamUnavailable("No answer."));
@@ -74,7 +74,7 @@ describe("A cache whose upstream watch breaks", () => {
     expect(stream.ended).toMatchObject({ reason: "HISTORY_CHANGED" });
   });
 
-  it("gives the history another id when it finds that by itself", async () => {
+  it("sets another history id when it detects another history itself", async () => {
     const { cached, stream, breakUpstream } = await watched();
     const old = await cached.store.historyId();
     await breakUpstream(historyChanged(2, 1));
@@ -91,16 +91,16 @@ describe("A cache whose upstream watch breaks", () => {
     expect(readAll(right)).toEqual(["→2"]);
   });
 
-  it("knows another history by its lower revision, also where only compaction was told", async () => {
+  it("detects another history by its lower revision, even if the store reports only compaction", async () => {
     const { cached, stream, breakUpstream } = await watched();
     const currentRevision = cached.store.currentRevision.bind(cached.store);
-    // The store was restored from when it was at revision 1, and compacted since.
+    // The store was restored to revision 1, and has been compacted since.
     cached.store.currentRevision = async () => (await currentRevision()) - 1;
     await breakUpstream(revisionTooOld(2, 9));
     expect(stream.ended).toMatchObject({ reason: "HISTORY_CHANGED" });
   });
 
-  it("has lost history, and no more, where only compaction was told", async () => {
+  it("loses history only, if the store reports only compaction", async () => {
     const { cached, stream, breakUpstream } = await watched();
     const old = await cached.store.historyId();
     await breakUpstream(revisionTooOld(2, 9));
@@ -111,7 +111,7 @@ describe("A cache whose upstream watch breaks", () => {
     expect(await cached.store.historyId()).toBe(old);
   });
 
-  it("tries again where a storage closes its watch without a word, and not in a hurry", async () => {
+  it("opens the watch again, after a pause, if the storage closes it without an error", async () => {
     const { cached, stream, breakUpstream } = await watched();
     let watches = 0;
     const watch = cached.store.watch.bind(cached.store);
@@ -127,7 +127,7 @@ describe("A cache whose upstream watch breaks", () => {
     expect(stream.ended).toBeUndefined();
   });
 
-  it("takes an id that can't be read for no answer, and takes one up that it did not know", async () => {
+  it("ignores an id that can't be read, and adopts one that it did not know", async () => {
     const { cached, stream, breakUpstream } = await watched();
     const { cacher, store } = cached;
     const [known, other] = [await store.historyId(), "another"];
@@ -143,7 +143,7 @@ describe("A cache whose upstream watch breaks", () => {
     expect(stream.ended).toMatchObject({ reason: "HISTORY_CHANGED" });
   });
 
-  it("learns the id of its history where it did not know it at first", async () => {
+  it("learns the id of its history if it did not know it at first", async () => {
     const cached = new CachedStore();
     const known = await cached.store.historyId();
     cached.store.historyId = () => Promise.resolve("");

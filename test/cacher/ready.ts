@@ -1,6 +1,6 @@
 import type { Cacher } from "../../src/cacher/cacher.ts";
 
-/** Starts the Cacher and resolves once it is level with the store. */
+/** Starts the Cacher and resolves once it is synced with the store. */
 export async function startReady(cacher: Cacher): Promise<Cacher> {
   const ready = new Promise<void>((resolve) => cacher.onReadyChange(() => resolve()));
   cacher.start();

@@ -11,12 +11,12 @@ const everything = {
   withPrevious: false,
 } as const;
 
-/** Has the store say that it no longer has what comes next. */
+/** Makes the store report that it no longer has the next events. */
 function loseHistory({ upstream }: CachedStore): void {
   upstream.at(-1)?.end(new WatchFanoutError("REVISION_TOO_OLD", "Compacted."));
 }
 
-/** The event loop hands out no turns for as long as it is held up. */
+/** A clock that runs no callbacks while it is held. */
 class HeldUpClock extends FakeClock {
   #held: (() => void)[] | undefined;
 
@@ -24,7 +24,7 @@ class HeldUpClock extends FakeClock {
     this.#held = [];
   }
 
-  /** Lets through what was set last. */
+  /** Runs the callback that was set last. */
   runNewest(): void {
     this.#held?.pop()?.();
   }
@@ -43,7 +43,7 @@ class HeldUpClock extends FakeClock {
   }
 }
 
-it("A stream that a relist ends has had all that the cache had, also what was still to be dispatched", async () => {
+it("A stream that a relist ends has received all that the cache held, also events not dispatched yet", async () => {
   const clock = new HeldUpClock();
   const cached = await CachedStore.ready({ consistencyIntervalMs: 0 }, clock);
   const stream = cached.cacher.watch(everything);
@@ -51,7 +51,7 @@ it("A stream that a relist ends has had all that the cache had, also what was st
   readAll(stream);
   clock.holdUp();
   await cached.write(["a", "1"]);
-  // The store tells the cache, but the cache is yet to tell the stream.
+  // The cache has received the event, but not dispatched it to the stream yet.
   clock.runNewest();
   expect([cached.cacher.stats().revision, readAll(stream)]).toEqual([2, []]);
   loseHistory(cached);
@@ -64,7 +64,7 @@ it("A stream that a relist ends has had all that the cache had, also what was st
   expect(stream.ended).toMatchObject({ reason: "HISTORY_LOST" });
 });
 
-/** A busy clock that counts the callbacks it makes. */
+/** A busy clock that counts its callbacks. */
 class CountingClock extends BusyClock {
   turns = 0;
 
@@ -76,7 +76,7 @@ class CountingClock extends BusyClock {
   }
 }
 
-it("The readers of all that a relist ends are told in slices, when all is as it will be", async () => {
+it("The readers of all streams that a relist ends are notified in time slices, after the relist is complete", async () => {
   const clock = new CountingClock();
   const cached = await CachedStore.ready({ consistencyIntervalMs: 0 }, clock);
   const streams = Array.from({ length: 50 }, () => cached.cacher.watch(everything));

@@ -20,8 +20,8 @@ function reasonOf(stream: WatchStream): string | null | undefined {
 }
 
 /**
- * Writes transactions, and compacts them before the cache's upstream watch gets its turn to read. Gives the
- * cache no time to find out.
+ * Writes transactions, and compacts them before the cache's upstream watch reads them. Returns before the cache
+ * detects it.
  */
 async function writeUnseen(cached: CachedStore, ...writes: readonly Entry[][]): Promise<number> {
   let revision = 0;
@@ -38,7 +38,7 @@ async function writeUnseen(cached: CachedStore, ...writes: readonly Entry[][]): 
   return revision;
 }
 
-/** The same, and the cache has listed anew. Returns the revision that it has then. */
+/** The same, and waits until the cache has relisted. Returns its revision. */
 async function relist(cached: CachedStore, ...writes: readonly Entry[][]): Promise<number> {
   const { relists } = cached.cacher.stats();
   const revision = await writeUnseen(cached, ...writes);
@@ -47,7 +47,7 @@ async function relist(cached: CachedStore, ...writes: readonly Entry[][]): Promi
   return revision;
 }
 
-/** A watch whose answer has been read. */
+/** A watch whose first response has been read. */
 async function watching(
   cached: CachedStore,
   request: Partial<CacheWatchRequest> = {},
@@ -58,14 +58,14 @@ async function watching(
   return stream;
 }
 
-/** With a, b and c at revision 2. */
+/** A ready cache with a, b and c at revision 2. */
 async function ready(options: Parameters<typeof CachedStore.ready>[0] = {}): Promise<CachedStore> {
   const cached = await CachedStore.ready({ consistencyIntervalMs: 0, ...options });
   await cached.write(["a", "1"], ["b", "1"], ["c", "1"]);
   return cached;
 }
 
-/** What is not seen, and how it is told of what stands at revision 2. */
+/** The transactions that the cache misses, and the expected relist from revision 2. */
 const unseen: Entry[][] = [
   [["b", "2"]],
   [["d", "1"]],
@@ -79,7 +79,7 @@ const unseen: Entry[][] = [
 const difference = "MODIFIED:b=2@3 ADDED:e=1@6 MODIFIED:a=2@7 DELETED:c=1@7 →7";
 
 describe("A relist, for a LATEST_STATE watch", () => {
-  it("that is live is one unit: what changed by mod_revision, then what is gone at R, closed by R", async () => {
+  it("that is live is one atomic batch: changes by mod_revision, then deletions at R, with the resume point R", async () => {
     const cached = await ready();
     const stream = await watching(cached);
     await relist(cached, ...unseen);
@@ -89,7 +89,7 @@ describe("A relist, for a LATEST_STATE watch", () => {
     expect(stream.state).toBe("live");
   });
 
-  it("tells a reader who waits, and all alike with the same batch", async () => {
+  it("notifies a waiting reader, and delivers the same batch to all", async () => {
     const cached = await ready();
     const streams = [await watching(cached), await watching(cached), await watching(cached)];
     let told = 0;
@@ -99,7 +99,7 @@ describe("A relist, for a LATEST_STATE watch", () => {
     expect(new Set(streams.map((stream) => stream.read())).size).toBe(1);
   });
 
-  it("ends one of EVERY_EVENT beside it, which has had all that came before", async () => {
+  it("ends a concurrent one of EVERY_EVENT, which has received all earlier events", async () => {
     const cached = await ready();
     const stream = await watching(cached, { delivery: "EVERY_EVENT" });
     await cached.store.put({ key: "f", value: Buffer.from("1") });
@@ -109,7 +109,7 @@ describe("A relist, for a LATEST_STATE watch", () => {
     expect(reasonOf(stream)).toBe("HISTORY_LOST");
   });
 
-  it("shows a re-creation as MODIFIED, with another create_revision, and the object before", async () => {
+  it("delivers a re-creation as MODIFIED, with another create_revision, and the previous object", async () => {
     const cached = await ready();
     const stream = await watching(cached, { scope: { key: "a" }, withPrevious: true });
     await relist(cached, [["a", null]], [["a", "2"]]);
@@ -121,7 +121,7 @@ describe("A relist, for a LATEST_STATE watch", () => {
     });
   });
 
-  it("looks through its filter: what enters, stays and leaves", async () => {
+  it("applies its filter: objects that begin, continue or cease to match", async () => {
     const cached = await CachedStore.ready({ consistencyIntervalMs: 0 });
     await cached.write(["a", "yes"], ["b", "no"], ["c", "yes"], ["d", "yes"], ["e", "no"]);
     const stream = await watching(cached, {
@@ -143,14 +143,14 @@ describe("A relist, for a LATEST_STATE watch", () => {
     ]);
   });
 
-  it("moves its resume point to R also where nothing has changed for it", async () => {
+  it("moves its resume point to R even if nothing has changed for it", async () => {
     const cached = await ready();
     const stream = await watching(cached, { scope: { key: "x" } });
     await relist(cached, ...unseen);
     expect(readAll(stream)).toEqual(["→7"]);
   });
 
-  it("makes resume points below R too old, and takes R", async () => {
+  it("makes resume points below R too old, and accepts R", async () => {
     const cached = await ready();
     const revision = await relist(cached, ...unseen);
     const streams = [revision - 1, revision].map((afterRevision) =>
@@ -160,7 +160,7 @@ describe("A relist, for a LATEST_STATE watch", () => {
     expect(streams.map(reasonOf)).toEqual(["REVISION_TOO_OLD", undefined]);
   });
 
-  it("that is stalled comes as one with what it had missed before", async () => {
+  it("that is stalled is merged with what it had missed before", async () => {
     const cached = await ready({ watchers: { maxBufferBatches: 1 } });
     const stream = await watching(cached);
     await cached.write(["f", "1"]);
@@ -175,7 +175,7 @@ describe("A relist, for a LATEST_STATE watch", () => {
     ]);
   });
 
-  it("that has long fallen out of history does not matter either", async () => {
+  it("that has fallen out of the event window is merged as well", async () => {
     const cached = await ready({
       watchers: { maxBufferBatches: 1 },
       eventWindow: { maxEvents: 2 },
@@ -193,7 +193,7 @@ describe("A relist, for a LATEST_STATE watch", () => {
     ]);
   });
 
-  it("in the middle of a unit comes after that", async () => {
+  it("in the middle of an atomic batch follows that batch", async () => {
     const cached = await ready({ watchers: { maxBufferBatches: 1, batchBytes: 100 } });
     const stream = await watching(cached);
     await cached.write(["z", "1"]);
@@ -208,7 +208,7 @@ describe("A relist, for a LATEST_STATE watch", () => {
     ]);
   });
 
-  it("in the middle of its initial state comes after that, which is as it was begun", async () => {
+  it("in the middle of its initial state follows that state, which keeps its revision", async () => {
     const cached = await ready({ watchers: { batchBytes: 100 } });
     const stream = cached.cacher.watch({ ...latest, sendInitialEvents: true });
     await cached.clock.settle();
@@ -223,7 +223,7 @@ describe("A relist, for a LATEST_STATE watch", () => {
     ]);
   });
 
-  it("while it resumes is part of what came since", async () => {
+  it("while it resumes is part of its coalesced backlog", async () => {
     const cached = await ready();
     await cached.write(["a", "1!"]);
     const stream = cached.cacher.watch({ ...latest, afterRevision: 2 });
@@ -233,7 +233,7 @@ describe("A relist, for a LATEST_STATE watch", () => {
     expect(readAll(stream)).toEqual(["MODIFIED:b=2@4 DELETED:a=1!@5 →5"]);
   });
 
-  it("more than once is one difference", async () => {
+  it("that happens more than once is delivered as one difference", async () => {
     const cached = await ready();
     const stream = await watching(cached);
     await relist(cached, [["b", "2"]], [["d", "1"]]);
@@ -241,7 +241,7 @@ describe("A relist, for a LATEST_STATE watch", () => {
     expect(readAll(stream)).toEqual(["ADDED:d=2@5 DELETED:b=2@6 →6"]);
   });
 
-  it("just when it begins from now leaves it to begin where history does", async () => {
+  it("just when it begins from now lets it begin where the event window does", async () => {
     const cached = await ready();
     const asked = Promise.withResolvers<number>();
     const currentRevision = cached.store.currentRevision.bind(cached.store);
@@ -254,9 +254,9 @@ describe("A relist, for a LATEST_STATE watch", () => {
     expect(readAll(stream)).toEqual([`→${revision}`]);
   });
 
-  it("beyond what it waits for, which the cache never saw, is REVISION_TOO_OLD", async () => {
+  it("beyond the revision that it waits for, which the cache never had, is REVISION_TOO_OLD", async () => {
     const cached = await ready();
-    // The cache is at 2, and does not hear of 3.
+    // The cache is at 2, and does not receive 3.
     await cached.store.txn([{ type: "put", key: "f", value: Buffer.from("1") }]);
     const stream = cached.cacher.watch({ ...latest, afterRevision: 3 });
     await writeUnseen(cached, [["f", null]]);
@@ -269,12 +269,12 @@ describe("A relist, for a LATEST_STATE watch", () => {
     ["LATEST_STATE", {}],
     ["EVERY_EVENT", everything],
   ])(
-    "that contradicts what the cache had is of another history: it ends one of %s",
+    "that conflicts with the cached state is of another history: it ends one of %s",
     async (_what, request) => {
       const cached = await ready();
       const old = await cached.store.historyId();
       const list = cached.store.list.bind(cached.store);
-      // What is listed leaves out an object, as if it were gone.
+      // The list omits an object, as if it had been deleted.
       cached.store.list = async (asked) => {
         const page = await list(asked);
         return { ...page, items: page.items.filter(({ key }) => key !== "a") };
@@ -283,7 +283,7 @@ describe("A relist, for a LATEST_STATE watch", () => {
       expect(await cached.store.historyId()).toBe(old);
       const stream = await watching(cached, request);
       cached.store.list = list;
-      // And now says that it was there all the time.
+      // The next list contains it again, unchanged.
       await relist(cached, [["b", "3"]], [["d", "2"]]);
       const anew = await cached.store.historyId();
       expect(anew).not.toBe(old);
@@ -295,7 +295,7 @@ describe("A relist, for a LATEST_STATE watch", () => {
     },
   );
 
-  it("for another history ends it", async () => {
+  it("to another history ends it", async () => {
     const cached = await ready();
     const stream = await watching(cached);
     await cached.store.renewHistory(await cached.store.historyId());

@@ -4,12 +4,12 @@ import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import type { WatchRequest, WatchStream } from "../../src/storage/storage.ts";
 
 /**
- * The embedded store, whose watches from the past tell nothing until they are released. What goes on from
- * `startedAt` or later, and takes what comes, is no such watch.
+ * The embedded store, whose watches of past events deliver nothing until they are released. A watch from `startedAt`
+ * or later, which delivers new events, is not withheld.
  */
 export class HeldPast extends MemoryStorage {
   startedAt = 0;
-  /** Where the watches from the past begin, in the order in which they were opened. */
+  /** The revisions that the watches of past events begin after, in the order of opening. */
   readonly asked: number[] = [];
   #held: PastWatch[] = [];
   #live: WatchStream[] = [];
@@ -39,7 +39,7 @@ export class HeldPast extends MemoryStorage {
     return past;
   }
 
-  /** Releases all that begin at or after this revision, also those to come. */
+  /** Releases all that begin at or after this revision, also later ones. */
   releaseFrom(revision: number): void {
     this.#releasedFrom = revision;
     const released = this.#held.filter(({ after }) => after >= revision);
@@ -47,18 +47,18 @@ export class HeldPast extends MemoryStorage {
     for (const each of released) each.release();
   }
 
-  /** The watch that is held now fails, and as many more as make `times`, one after the other. */
+  /** Makes the withheld watch fail, and the next ones, `times` in all. */
   failPast(times: number): void {
     this.#failures = times - this.#held.length;
     for (const each of this.#held.splice(0)) each.fail();
   }
 
-  /** All that is not of the past breaks. */
+  /** Breaks all watches that are not of past events. */
   failUpstream(): void {
     for (const each of this.#live.splice(0)) if (each instanceof PastWatch) each.fail();
   }
 
-  /** Watches from the past that are opened from now on tell something else. */
+  /** Makes watches of past events that are opened from now on deliver other events. */
   forge(change: (event: WatchEvent) => WatchEvent | undefined): void {
     this.#forge = change;
     for (const each of this.#held) each.change = change;

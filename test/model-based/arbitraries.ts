@@ -5,10 +5,10 @@ import type { ModelRequirement } from "../selector/label-model.ts";
 import { type Entry, type ModelSelector, type ModelValue, modelFields, selects } from "./model.ts";
 
 /*
- * Random histories and requests: few keys, few values and few selectors, so that they meet.
+ * Random histories and requests, with few keys, values and selectors, so that they match often.
  */
 
-/** The last ones sort differently as UTF-16 than as UTF-8. */
+/** The last ones sort differently in UTF-16 than in UTF-8. */
 export const modelKeys = ["a", "a/1", "a/2", "ab", "b/\u{ffee}", "b/\u{1f388}", "\u{10ffff}"];
 const prefixes = ["", "a", "a/", "b/", "b/\u{1f388}", "x"];
 
@@ -38,7 +38,7 @@ const value: fc.Arbitrary<string> = fc.oneof(
   { weight: 1, arbitrary: fc.constantFrom("", '{"phase":"Running"', '"\xff"', "no JSON") },
 );
 
-/** A transaction: each key once. */
+/** A transaction, with each key at most once. */
 export const transaction: fc.Arbitrary<readonly Entry[]> = fc
   .shuffledSubarray(modelKeys, { minLength: 1, maxLength: 4 })
   .chain((keys) =>
@@ -88,7 +88,7 @@ export const selector: fc.Arbitrary<ModelSelector> = fc.oneof(
   },
 );
 
-/** Selectors that make no sense: of labels and of fields. */
+/** Invalid label and field selectors. */
 const unusable: fc.Arbitrary<readonly [string, string]> = fc.constantFrom(
   ["app in (", ""] as const,
   ["app=web", "undeclared=1"] as const,
@@ -97,7 +97,7 @@ const unusable: fc.Arbitrary<readonly [string, string]> = fc.constantFrom(
 
 const unusableSelector = seldom(20, unusable);
 
-/** Undefined all but once in `n`. */
+/** A value once in `n` times, otherwise undefined. */
 function seldom<T>(n: number, arbitrary: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> {
   return fc.oneof({ weight: n - 1, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
 }
@@ -127,7 +127,7 @@ export const scope: fc.Arbitrary<ModelScope> = fc.oneof(
   { weight: 1, arbitrary: fc.constantFrom(...modelKeys, "x").map((key) => ({ key })) },
 );
 
-/** How many revisions back from the newest; negative: in the future. */
+/** Number of revisions back from the newest; negative: in the future. */
 const back = fc.oneof(
   { weight: 16, arbitrary: fc.nat(6) },
   { weight: 1, arbitrary: fc.constantFrom(-1, -2) },
@@ -137,19 +137,19 @@ const back = fc.oneof(
 export interface WatchWish {
   readonly scope: ModelScope;
   readonly selector: ModelSelector;
-  /** In its place, where there is one. */
+  /** Replaces `selector`, if given. */
   readonly unusable: readonly [labels: string, fields: string] | undefined;
   readonly includePrevious: boolean;
-  /** After which revision, counted back from the newest; undefined: not said. */
+  /** The revision to begin after, counted back from the newest; undefined: unspecified. */
   readonly back: number | undefined;
   readonly sendInitialEvents: boolean;
   readonly delivery: Delivery;
   readonly bookmarkIntervalMs: number;
   readonly eagerBookmarks: boolean;
-  /** After how many milliseconds it is to end, if at all. */
+  /** Lifetime in milliseconds, if limited. */
   readonly lifetimeMs: number | undefined;
   readonly history: "not said" | "this one" | "another";
-  /** Whether its reader takes what there is as soon as it is told; otherwise whenever it likes. */
+  /** Whether its reader reads as soon as it is notified; otherwise at any time. */
   readonly takesAtOnce: boolean;
 }
 
@@ -175,11 +175,11 @@ export type Match = "LINEARIZABLE" | "ANY" | "NOT_OLDER_THAN" | "EXACT";
 
 export interface ReadWish {
   readonly scope: ModelScope;
-  /** Of a key that is read: everything. */
+  /** A get has an empty selector. */
   readonly selector: ModelSelector;
   readonly unusable: readonly [labels: string, fields: string] | undefined;
   readonly match: Match;
-  /** Of NOT_OLDER_THAN and EXACT. */
+  /** For NOT_OLDER_THAN and EXACT. */
   readonly back: number;
   /** 0: none. */
   readonly pageSize: number;

@@ -18,19 +18,19 @@ import { type Resumption, type Source, WatchedStream } from "./watched-stream.ts
 
 const codec = new JsonCodec({ fields: modelFields });
 
-/** More than there ever is. */
+/** More batches than a stream ever has. */
 const everything = 1_000;
 
 interface Replica {
   readonly cacher: Cacher;
-  /** The revision that its history began after. */
+  /** The revision that its event window began after. */
   start: number;
-  /** The times that it did not see. */
+  /** The ranges of revisions that it did not receive. */
   readonly gaps: Gap[];
   draining: boolean;
 }
 
-/** A store, a Cacher over it, its clients, and the model that knows better. */
+/** A store, a Cacher over it, its clients, and the model that they are compared with. */
 export class CachedWorld {
   readonly #clock: FakeClock;
   readonly #store: MemoryStorage;
@@ -43,7 +43,7 @@ export class CachedWorld {
     expiresAt: number;
   }[] = [];
   readonly #listings: { readonly listing: Listing; readonly replica: Replica }[] = [];
-  /** The last one is the current one, all others drain. */
+  /** The last one is the current one; all others drain. */
   readonly #replicas: Replica[] = [];
   #settledAt = 1;
   #compacted = 1;
@@ -55,7 +55,7 @@ export class CachedWorld {
     this.#indexes = indexes;
   }
 
-  /** All that clients were told. */
+  /** All responses that clients received. */
   get outcome(): unknown {
     return {
       streams: this.#streams.map(({ watched }) => [watched.responses, watched.endReason]),
@@ -63,7 +63,7 @@ export class CachedWorld {
     };
   }
 
-  /** Lives through it all, and then comes to rest. Fails as soon as anything is not as in the model. */
+  /** Runs all steps, then lets everything settle. Fails at the first difference from the model. */
   async live(steps: readonly Step[]): Promise<void> {
     for (const entries of this.#setup.before) await this.#write(entries);
     await this.#startReplica();
@@ -78,7 +78,7 @@ export class CachedWorld {
     await this.#resumeElsewhere();
   }
 
-  /** Every stream that lives is told how far all is, though nothing happens, and then that it ends. */
+  /** Every live stream gets a bookmark at the newest revision without a write, and then ends with DRAINING. */
   async #comeToRest(): Promise<void> {
     for (let waited = 0; waited < 4_000; waited += 500) {
       await this.#elapse(500);
@@ -101,7 +101,7 @@ export class CachedWorld {
     }
   }
 
-  /** Whatever became of a stream, it continues on another replica as if nothing had been. */
+  /** Every stream, however it ended, can be resumed on another replica without a gap. */
   async #resumeElsewhere(): Promise<void> {
     await this.#startReplica();
     const before = this.#streams.length;
@@ -163,7 +163,7 @@ export class CachedWorld {
   }
 
   async #settle(): Promise<void> {
-    // Those who come for a state in a crowd gather for up to so long.
+    // Concurrent requests for an initial state are gathered for up to 50 ms.
     await this.#clock.elapse(50);
     this.#hasSettled();
   }
@@ -274,7 +274,7 @@ export class CachedWorld {
     this.#listings.push({ listing, replica: this.#current });
   }
 
-  /** Never beyond what the cache has, which would lose it its history. */
+  /** Compacts only revisions that the cache holds, so that it does not lose history. */
   async #compact(back: number): Promise<void> {
     await this.#settle();
     const revision = Math.max(1, this.#model.revision - back);
@@ -282,10 +282,10 @@ export class CachedWorld {
     await this.#store.compact(revision);
   }
 
-  /** It may not be lost after all, where that is not far enough back. */
+  /** Compacts revisions that the caches have not received, if `back` is small enough. */
   async #loseHistory(writes: readonly (readonly Entry[])[], back: number): Promise<void> {
     await this.#settle();
-    // Those that drain keep up with the store as well.
+    // Draining replicas follow the store as well.
     const before = this.#replicas.map((replica) => ({ replica, ...replica.cacher.stats() }));
     for (const entries of writes) await this.#write(entries);
     const compacted = Math.max(1, this.#model.revision - back);
@@ -316,23 +316,23 @@ export class CachedWorld {
     if (stream === undefined) return;
     const { watched, replica, expiresAt } = stream;
     const toDrain = replica.draining || expiresAt <= this.#clock.now();
-    // The cache may have taken in all that is written, as this may be in the midst of it.
+    // The cache may have received all writes, since this may run while it receives them.
     const oldest = this.#oldestOf(replica, this.#model.revision);
     const taken = watched.take(batches, { oldest, toDrain });
     expect(taken, "batches without an end").toBeLessThan(everything);
   }
 
-  /** Takes all there is now. */
+  /** Takes all batches available now, from all streams. */
   #takeFromAll(): void {
     for (const i of this.#streams.keys()) this.#takeFrom(i, everything);
   }
 
-  /** Takes all there is, also what comes only when it is a stream's turn. */
+  /** Takes all batches from all streams, also those that become available in later time slices. */
   #drainStreams(): void {
     for (const i of this.#streams.keys()) this.#takeAll(i);
   }
 
-  /** Takes all there is, also what comes only when it is the stream's turn. */
+  /** Takes all batches of a stream, also those that become available in later time slices. */
   #takeAll(i: number): void {
     this.#takeFrom(i, everything);
     while (this.#clock.pendingImmediates > 0) {
@@ -365,7 +365,7 @@ export class CachedWorld {
   }
 }
 
-/** A batch is what a response is made of. */
+/** Converts batches to responses. */
 function sourceOf(stream: WatchStream): Source {
   return {
     read: () => {
@@ -399,7 +399,7 @@ async function askCacher(
   return { revision, items: items.map(seenObject), next, remaining };
 }
 
-/** A watch that did not get as far as a stream. */
+/** A watch that failed before it had a stream. */
 function refused(error: WatchFanoutError): WatchStream {
   return { read: () => undefined, ended: error, onReadable: () => {}, close: () => {} };
 }

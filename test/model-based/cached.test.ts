@@ -4,21 +4,21 @@ import { BusyClock } from "../cacher/busy-clock.ts";
 import { CachedWorld } from "./cached-world.ts";
 import { setup, step } from "./steps.ts";
 
-test("A Cacher answers any requests about any history as the model does, with indexes and without.", async () => {
+test("A Cacher answers any requests on any history as the model does, with indexes and without.", async () => {
   await fc.assert(
     fc.asyncProperty(setup, fc.array(step, { maxLength: 80, size: "max" }), async (how, steps) => {
       const plain = new CachedWorld(how, []);
       await plain.live(steps);
       const indexed = new CachedWorld(how, ["phase", "spec.node"]);
       await indexed.live(steps);
-      // Where readers take from each other's streams it matters whose turn comes first.
+      // With readers that read from each other's streams, the order of turns matters.
       if (!how.entangled) expect(indexed.outcome).toEqual(plain.outcome);
     }),
     { numRuns: 300 },
   );
 }, 240_000);
 
-test("It does so also where work is cut into the smallest slices.", async () => {
+test("A Cacher answers as the model does with the smallest time slices.", async () => {
   await fc.assert(
     fc.asyncProperty(setup, fc.array(step, { maxLength: 80, size: "max" }), async (how, steps) => {
       await new CachedWorld(how, [], new BusyClock()).live(steps);

@@ -8,24 +8,24 @@ import type { Model } from "./model.ts";
 export interface Page {
   readonly revision: number;
   readonly items: readonly SeenObject[];
-  /** What the next page is asked for with. */
+  /** The key or token that the next page continues after; undefined if this is the last one. */
   readonly next: string | undefined;
   readonly remaining: number | undefined;
 }
 
-/** Asks for the first page, or for the one after `previous`. */
+/** Requests the first page, or the one after `previous`. */
 export type AskPage = (at: RevisionRequirement, previous: Page | undefined) => Promise<Page>;
 
-/** What is known of the world when a page is asked for. */
+/** What is known of the store and the cache when a page is requested. */
 interface Call {
-  /** The revisions of the store and of the cache, and that up to which the store is compacted. */
+  /** The revisions of the store and of the cache, and the compacted revision. */
   readonly calledAt: number;
   readonly cachedAt: number;
   readonly compacted: number;
   readonly answer: { page?: Page; error?: Error & { readonly reason?: string } };
 }
 
-/** A Get or a List, page by page, while time goes on. */
+/** A Get or a List, page by page, with writes between the pages. */
 export class Listing {
   readonly wish: ReadWish;
   readonly view: View;
@@ -36,7 +36,7 @@ export class Listing {
   #call: Call | undefined;
   #failure: string | undefined;
 
-  /** `revision` is the one that is asked for, where the wish needs one. */
+  /** `revision` is the requested revision, if the request needs one. */
   constructor(wish: ReadWish, revision: number, ask: AskPage, model: Model) {
     this.wish = wish;
     this.view = viewOf(wish.scope, wish.selector);
@@ -55,8 +55,8 @@ export class Listing {
   }
 
   /**
-   * Asks for the next page and resolves when it has come, whatever it is. Undefined if there is none or
-   * one is on its way.
+   * Requests the next page, and resolves when it has been answered or refused. Undefined if no page follows or a
+   * request is in flight.
    */
   askNext(then: Omit<Call, "answer">): Promise<void> | undefined {
     if (this.#call !== undefined || this.#failure !== undefined || this.#complete) return undefined;
@@ -73,8 +73,8 @@ export class Listing {
   }
 
   /**
-   * Everything has come to its end, so that the answer must have come, too. `oldest` is the revision that
-   * the cache's history begins after.
+   * All activity has settled, so that the answer must have arrived. `oldest` is the revision that the cache's event
+   * window begins after.
    */
   settled(oldest: number): void {
     const call = this.#call;
@@ -102,7 +102,7 @@ export class Listing {
     return { match };
   }
 
-  /** How it must be refused, how it may be, and how old the answer may be. */
+  /** The required refusal, the permitted ones, and the permitted age of the answer. */
   #expected(
     { calledAt, cachedAt, compacted }: Call,
     oldest: number,
@@ -123,7 +123,7 @@ export class Listing {
     if (at.revision > this.#model.revision) return must("HISTORY_CHANGED");
     if (at.revision > calledAt) return may(["HISTORY_CHANGED"], at.revision);
     if (at.match === "NOT_OLDER_THAN") return may([], Math.max(at.revision, cachedAt));
-    // From the cache's history or, beyond it, from the store; also from what was kept for other pages.
+    // From the event window or, beyond it, from the store; also from snapshots retained for other pages.
     const kept = at.revision >= Math.min(compacted, oldest) || !this.#changedAfter(at.revision);
     return may(kept ? [] : ["REVISION_TOO_OLD"], at.revision);
   }
@@ -152,7 +152,7 @@ export class Listing {
     const weights = items.map(({ key, value }) => key.length + value.length + 64);
     const bytes = weights.reduce((sum, weight) => sum + weight, 0);
     if (pageBytes > 0 && items.length > 1) expect(bytes).toBeLessThanOrEqual(pageBytes);
-    // Unknown with a selector, and on a page that etcd was asked for, which need not be the cache's.
+    // Unknown with a selector, and on a page from etcd, which may differ from the cache.
     const selective = selector.labels.length + selector.fields.length > 0;
     const ofRevision = match === "EXACT" || pages.length > 1;
     const mayBeUnknown = selective || (ofRevision && !this.#complete);

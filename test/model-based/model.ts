@@ -7,19 +7,19 @@ import {
 } from "../guarantees/recording.ts";
 import { type ModelRequirement, modelMatches } from "../selector/label-model.ts";
 
-/** A value to write, one character a byte; null deletes. */
+/** A value to write, one character per byte; null deletes. */
 export type Entry = readonly [key: string, value: string | null];
 
 /**
- * A store as plain as can be: the list of all changes, and everything else found by going through it.
- * What it says of a request is what the contract says.
+ * The simplest possible store: the list of all changes, from which every answer is computed. Its answers define the
+ * contract.
  */
 export class Model {
   readonly changes: Change[] = [];
-  /** The newest. An empty store is at 1. */
+  /** The newest revision. An empty store is at 1. */
   revision = 1;
 
-  /** All of it at once, at `revision`, by default the next one. Takes none if nothing changes. */
+  /** Applies one transaction at `revision`; default: the next one. Without a change it takes no revision. */
   write(entries: readonly Entry[], revision: number = this.revision + 1): void {
     const state = stateAt(this.changes, this.revision);
     for (const [key, value] of entries) {
@@ -56,7 +56,7 @@ export class Model {
     return events;
   }
 
-  /** The smallest revision that a history of `maxEvents` events, begun after `start`, can resume from. */
+  /** The smallest revision that a watch can resume from, with an event window of `maxEvents` begun after `start`. */
   oldestResumable(start: number, maxEvents: number, upTo: number): number {
     const events = this.changes.filter(({ revision }) => revision > start && revision <= upTo);
     return events.at(-maxEvents - 1)?.revision ?? start;
@@ -85,7 +85,7 @@ export function selects({ labels, fields }: ModelSelector, object: SeenObject): 
   );
 }
 
-/** What a value says of itself: nothing if it is not JSON. */
+/** The labels and fields of a value: none if it is not JSON. */
 function attributesOf(value: string): {
   readonly labels: ReadonlyMap<string, string>;
   readonly fields: Readonly<Record<ModelField, string>>;

@@ -2,7 +2,7 @@ import type { WatchBatch } from "../../src/model/event.ts";
 import type { StoredObject } from "../../src/model/object.ts";
 import type { SeenObject, SeenResponse } from "../guarantees/recording.ts";
 
-/** The object as it is compared, without what the cache keeps on it. */
+/** The object for comparison, without the attributes that the cache stores in it. */
 export function seenObject(object: StoredObject): SeenObject {
   const { key, value, createRevision, modRevision, version } = object;
   return {

@@ -15,24 +15,24 @@ import { type Entry, Model, modelFields } from "./model.ts";
 import { type Resumption, WatchedStream } from "./watched-stream.ts";
 import { WireClient, type WireStream } from "./wire.ts";
 
-/** A store for one run, and the ways to it that do not lead through the service. */
+/** A store for one run, and its direct access, not through the service. */
 export interface Store {
-  /** One for each replica. */
+  /** Opens a storage, one for each replica. */
   readonly storages: readonly Storage[];
-  /** In one transaction; resolves to the store's revision afterwards. */
+  /** Writes in one transaction. Resolves to the store's revision afterwards. */
   write(operations: readonly Operation[]): Promise<number>;
-  /** The same to a key that is not of the resource; undefined: there is none. */
+  /** The same for a key outside the resource; undefined: the store has no such key. */
   readonly writeElsewhere: (() => Promise<number>) | undefined;
-  /** After the storages have been closed. */
+  /** Called after the storages have been closed. */
   close(): Promise<void>;
 }
 
-/** Something that happens; replicas, streams and listings are named modulo how many there are. */
+/** One step. The numbers of replicas, streams and lists are taken modulo their count. */
 export type ServedStep =
   | { readonly step: "write"; readonly entries: readonly Entry[] }
   | { readonly step: "write elsewhere" }
   | { readonly step: "watch"; readonly replica: number; readonly wish: WatchWish }
-  /** Cuts a stream off, and resumes it after one of its last resume points. */
+  /** Cancels a stream, and resumes it after one of its last resume points. */
   | {
       readonly step: "resume";
       readonly replica: number;
@@ -41,7 +41,7 @@ export type ServedStep =
     }
   | { readonly step: "read"; readonly replica: number; readonly wish: ReadWish }
   | { readonly step: "next page"; readonly listing: number }
-  /** Waits until everything that was asked has been answered. */
+  /** Waits until all requests have been answered. */
   | { readonly step: "settle" };
 
 const one = fc.nat(99);
@@ -78,8 +78,8 @@ const codec = new JsonCodec({ fields: modelFields });
 const resource = "things";
 
 /**
- * Replicas of the service over one store, clients that share none of their code, and the model. All
- * streams ask for eager bookmarks, so that each says how far it is without time having to pass.
+ * Replicas of the service over one store, clients that share no code with it, and the model. All streams request
+ * eager bookmarks, so that each reports its progress without a wait.
  */
 export class ServedWorld {
   readonly #store: Store;
@@ -102,7 +102,7 @@ export class ServedWorld {
     return new ServedWorld(store, replicas, model);
   }
 
-  /** Lives through it all. Fails as soon as anything is not as in the model. */
+  /** Runs all steps. Fails at the first difference from the model. */
   async live(steps: readonly ServedStep[]): Promise<void> {
     for (const step of steps) await this.#take(step);
     await this.#settle();
@@ -159,7 +159,7 @@ export class ServedWorld {
     expect(revision).toBe(this.#model.revision);
   }
 
-  /** What was asked before is answered, by a store that is not written to meanwhile. */
+  /** Waits for the answers to all earlier requests, without writes meanwhile. */
   async #settle(): Promise<void> {
     const pending = this.#pending;
     this.#pending = [];
@@ -175,7 +175,7 @@ export class ServedWorld {
     const { client, historyId } = this.#replica(replica);
     const history = { "not said": "", "this one": historyId, another: "another" };
     const wire = client.watch(wish, after, history[wish.history]);
-    // How new the replica's cache is can't be known from outside.
+    // The revision of the replica's cache is not visible to clients.
     const then = { model: this.#model, calledAt: this.#model.revision, cachedAt: 0, oldestThen: 1 };
     const watched = new WatchedStream(wish, after, wire, then, resumes);
     this.#streams.push({ watched, wire });
@@ -193,7 +193,7 @@ export class ServedWorld {
 
   #read(replica: number, wish: ReadWish): void {
     const revision = this.#model.revision - wish.back;
-    // Every replica goes on with what another has begun, by the request as it was in the first call.
+    // Every replica continues a list that another has begun, with the request of the first call.
     let next = replica;
     let asked: RevisionRequirement | undefined;
     const ask: AskPage = (at, previous) => {
@@ -211,7 +211,7 @@ export class ServedWorld {
     if (answered !== undefined) this.#pending.push(answered);
   }
 
-  /** Whether it lives and has not been told of the newest revision. */
+  /** Whether it is live and has not reached the newest revision. */
   #isBehind(watched: WatchedStream): boolean {
     return watched.live && (watched.resumePoint ?? 0) < this.#model.revision;
   }

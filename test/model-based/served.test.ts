@@ -37,7 +37,7 @@ test.each([
   ["the embedded store", openEmbedded, 60],
   ["etcd", openEtcd, 25],
 ])(
-  "Two replicas over %s answer any clients' requests as the model does.",
+  "Two replicas over %s answer any requests of clients as the model does.",
   async (_what, open, numRuns) => {
     await fc.assert(
       fc.asyncProperty(fc.array(servedStep, { maxLength: 60, size: "max" }), async (steps) => {
@@ -48,7 +48,7 @@ test.each([
           await world.close();
         }
       }),
-      // On etcd it takes long to find a smaller example.
+      // On etcd, shrinking a failing example takes long.
       { numRuns, interruptAfterTimeLimit: 30_000 },
     );
   },

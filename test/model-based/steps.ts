@@ -3,28 +3,28 @@ import type { WatcherBounds } from "../../src/cacher/dispatch/watcher-bounds.ts"
 import { type ReadWish, readWish, transaction, type WatchWish, watchWish } from "./arbitraries.ts";
 import type { Entry } from "./model.ts";
 
-/** Something that happens. Streams and listings are named by number, modulo how many there are. */
+/** One step. The numbers of streams and lists are taken modulo their count. */
 export type Step =
   | { readonly step: "write"; readonly entries: readonly Entry[] }
-  /** Lets everything that is under way come to its end. */
+  /** Waits until all activity has settled. */
   | { readonly step: "settle" }
   | { readonly step: "elapse"; readonly ms: number }
   | { readonly step: "watch"; readonly wish: WatchWish }
   | { readonly step: "take"; readonly stream: number; readonly batches: number }
   | { readonly step: "close"; readonly stream: number }
-  /** After one of its resume points, counted back from the last. */
+  /** Resumes a stream after one of its resume points, counted back from the last. */
   | { readonly step: "resume"; readonly stream: number; readonly point: number }
   | { readonly step: "read"; readonly wish: ReadWish }
   | { readonly step: "next page"; readonly listing: number }
   | { readonly step: "compact"; readonly back: number }
-  /** Writes what is compacted, up to so far back, before the cache has seen it: it has to list anew. */
+  /** Writes and compacts, up to `back` revisions before the newest, before the cache reads: so it has to relist. */
   | {
       readonly step: "lose history";
       readonly writes: readonly (readonly Entry[])[];
       readonly back: number;
     }
   | { readonly step: "ask for progress" }
-  /** Another replica takes over: the one so far drains. */
+  /** Starts another replica, and drains the current one. */
   | { readonly step: "replace" };
 
 const one = fc.nat(99);
@@ -68,12 +68,12 @@ export const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ step: fc.constant("replace") }) },
 );
 
-/** How the Cachers are set up: so that they come to their bounds. */
+/** The configuration of the Cachers, with bounds so small that they are reached. */
 export interface Setup {
-  /** Written before there is a cache. */
+  /** Transactions before the cache is started. */
   readonly before: readonly (readonly Entry[])[];
   readonly historyEvents: number;
-  /** Whether readers that are told of something take from all streams, and not just from their own. */
+  /** Whether a notified reader reads from all streams, and not just from its own. */
   readonly entangled: boolean;
   readonly watchers: Pick<
     WatcherBounds,

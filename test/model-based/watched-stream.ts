@@ -11,11 +11,11 @@ import {
 import { viewOf, type WatchWish } from "./arbitraries.ts";
 import type { Model } from "./model.ts";
 
-/** A stream of responses, whatever they come through. */
+/** A stream of responses, from a Cacher or over gRPC. */
 export interface Source {
-  /** The next response, or undefined if there is none now. */
+  /** The next response; undefined if none is available. */
   read(): SeenResponse | undefined;
-  /** Once all has been read: why it ended, if it did so by itself. */
+  /** After the last response: the reason of its end, if the client did not cancel it. */
   readonly ended: StreamError | undefined;
   close(): void;
 }
@@ -25,47 +25,47 @@ export interface StreamError {
   readonly metadata: Readonly<Record<string, string>>;
 }
 
-/** What is known of the world when a call begins. */
+/** What is known of the store and the cache when a call begins. */
 export interface Circumstances {
   readonly model: Model;
   /** The store's revision. */
   readonly calledAt: number;
-  /** The cache's revision, and the smallest that it can resume from. */
+  /** The cache's revision, and the smallest one that it can resume from. */
   readonly cachedAt: number;
   readonly oldestThen: number;
 }
 
-/** How a stream ended, and what was so then. */
+/** How a stream ended, and the circumstances at that time. */
 export interface StreamEnd {
   readonly error: StreamError;
   /** The smallest revision that can be resumed from. */
   readonly oldest: number;
-  /** Whether its replica drains, or its lifetime is over. */
+  /** Whether its replica drains, or its lifetime has passed. */
   readonly toDrain: boolean;
 }
 
-/** The stream that another resumes, the revision, and how many responses led to it. */
+/** The stream that another one resumes, the resume point, and the number of responses up to it. */
 export interface Resumption {
   readonly stream: WatchedStream;
   readonly revision: number;
   readonly responses: number;
 }
 
-/** A watch, all that it has told, and what it should have. */
+/** A watch, its responses, and the expected ones. */
 export class WatchedStream {
   readonly wish: WatchWish;
   readonly view: View;
-  /** The revision that was asked for. */
+  /** The requested revision. */
   readonly after: number | undefined;
   readonly responses: SeenResponse[] = [];
   readonly resumes: Resumption | undefined;
   readonly #then: Circumstances;
   readonly #source: Source;
-  /** The times that its replica did not see, those from before it began included. */
+  /** The ranges of revisions that its replica did not receive, including those before the stream began. */
   readonly #gaps: readonly Gap[];
   #closed = false;
   #end: StreamEnd | undefined;
-  /** The store's revision when the call was answered, and the smallest to resume from then. */
+  /** The store's revision when the call was answered, and the smallest one to resume from at that time. */
   #answered: { readonly revision: number; readonly oldest: number } | undefined;
 
   constructor(
@@ -97,12 +97,12 @@ export class WatchedStream {
     return resumePointOf(this.responses);
   }
 
-  /** Everything that was under way has come to its end. */
+  /** All activity has settled. */
   settled(revision: number, oldest: number): void {
     this.#answered ??= { revision, oldest };
   }
 
-  /** Takes so many responses, if there are. Returns how many there were. */
+  /** Reads at most `most` responses. Returns their number. */
   take(most: number, circumstances: Omit<StreamEnd, "error">): number {
     if (this.#closed) {
       expect(this.#source.read()).toBeUndefined();
@@ -127,8 +127,8 @@ export class WatchedStream {
   }
 
   /**
-   * What asks to go on after one of its resume points, counted back from the last; undefined if it had
-   * none.
+   * Returns the request to resume after one of its resume points, counted back from the last; undefined without a
+   * resume point.
    */
   resumption(back: number): { readonly wish: WatchWish; readonly from: Resumption } | undefined {
     const points = this.responses.flatMap(({ revision }, at) =>
@@ -140,12 +140,12 @@ export class WatchedStream {
     return { wish: { ...wish, history: "this one" }, from: { stream: this, ...point } };
   }
 
-  /** The times that the replicas of this stream and those that it resumes did not see. */
+  /** The ranges of revisions that the replicas of this stream and of those that it resumes did not receive. */
   get gaps(): readonly Gap[] {
     return [...new Set([...(this.resumes?.stream.gaps ?? []), ...this.#gaps])];
   }
 
-  /** This stream behind those that it resumes. */
+  /** This stream after those that it resumes, in order. */
   get sequence(): Sequence {
     const { resumes, responses, view } = this;
     const { delivery } = this.wish;
@@ -156,7 +156,7 @@ export class WatchedStream {
     return { view, delivery, streams: [...before, responses] };
   }
 
-  /** Fails unless all that was told, and how it ended, is as the model has it. */
+  /** Fails unless all responses, and the end, equal those of the model. */
   check(): void {
     const { model } = this.#then;
     if (this.#end !== undefined) this.#checkEnd(this.#end);
@@ -180,12 +180,12 @@ export class WatchedStream {
     }
   }
 
-  /** Fails unless everything up to `level`, which is long ago, has been told. */
+  /** Fails unless everything up to `level`, a revision reached long ago, has been delivered. */
   checkHonest(level: number): void {
     if (this.live) expect(honest(this.sequence, this.#then.model.changes, level)).toEqual([]);
   }
 
-  /** Why the stream has to be refused; undefined if it need not be. */
+  /** The reason to refuse the stream; undefined if it need not be refused. */
   #refusal(): string | undefined {
     const { after, wish } = this;
     const answeredAt = this.#answered?.revision ?? Infinity;
@@ -238,7 +238,7 @@ export class WatchedStream {
       ...(toDrain ? ["DRAINING"] : []),
       ...(everyEvent && (resumePoint ?? Infinity) < oldest ? ["SLOW_CONSUMER"] : []),
       ...(everyEvent && this.#gaps.some(({ upTo }) => upTo > calledAt) ? ["HISTORY_LOST"] : []),
-      // What was written since it was asked for may have come first.
+      // Writes since the request may have been applied before it.
       ...(after !== undefined && after > calledAt ? ["HISTORY_CHANGED"] : []),
       ...(begin < (this.#answered?.oldest ?? 0) && this.responses.length < 2
         ? ["REVISION_TOO_OLD"]

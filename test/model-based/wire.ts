@@ -7,8 +7,8 @@ import type { Page } from "./listing.ts";
 import type { Source, StreamError } from "./watched-stream.ts";
 
 /*
- * The wishes as requests over gRPC and back, by the numbers of the contract and by none of the service's
- * own code.
+ * Encodes requests for gRPC and decodes the responses by the field numbers of the contract, without code of the
+ * service.
  */
 
 const service = "/watchfanout.v1.ListWatchService";
@@ -30,7 +30,7 @@ export class WireClient {
     return (await this.#unary("List", { 7: 1 })).text(5);
   }
 
-  /** The page after `previous`, by the token that came with that one. */
+  /** Requests the page after `previous`, by the token of that page. */
   async page(
     { scope, unusable, selector, pageSize }: ReadWish,
     at: RevisionRequirement,
@@ -87,7 +87,7 @@ export class WireClient {
   }
 }
 
-/** What one Watch has brought and nobody has looked at yet. */
+/** The responses of one Watch call that have not been read yet. */
 export class WireStream implements Source {
   readonly #call: BareCall;
   readonly #queue: SeenResponse[] = [];
@@ -109,12 +109,12 @@ export class WireStream implements Source {
     return this.#queue.shift();
   }
 
-  /** Resolves when there is something to read, or the stream has ended. */
+  /** Resolves when a response can be read, or the stream has ended. */
   async readable(): Promise<void> {
     while (this.#queue.length === 0 && this.#status === undefined) await this.#wake.promise;
   }
 
-  /** Resolves when its first resume point has come, so that it is decided where it begins, or its end. */
+  /** Resolves when the first resume point has arrived, which fixes where the stream begins, or when it has ended. */
   async begun(): Promise<void> {
     while (!this.#begun && this.#status === undefined) await this.#wake.promise;
   }
@@ -128,7 +128,7 @@ export class WireStream implements Source {
   async #receive(): Promise<void> {
     try {
       for await (const bytes of this.#call) {
-        // What was on its way when it was closed.
+        // Responses in flight when it was closed.
         if (this.#closed) continue;
         const response = responseOf(new Message(bytes));
         this.#queue.push(response);
@@ -149,7 +149,7 @@ export class WireStream implements Source {
   }
 }
 
-/** A WatchResponse, written down. */
+/** A WatchResponse, decoded. */
 export function responseOf(response: Message): SeenResponse {
   return {
     revision: response.has(1) ? response.number(1) : undefined,
@@ -163,7 +163,8 @@ const types = ["ADDED", "MODIFIED", "DELETED"] as const;
 function eventOf(event: Message): SeenEvent {
   const type = types[event.number(1) - 1];
   const [object, previous] = [event.message(2), event.message(3)];
-  if (type === undefined || object === undefined) throw new Error("An event is not whole.");
+  if (type === undefined || object === undefined)
+    throw new Error("An event lacks its type or object.");
   return {
     type,
     object: objectOf(object),

@@ -1,22 +1,22 @@
 import type { Clock } from "../../base/clock.ts";
 
-/** How long an answer is waited for before the next question goes out all the same, in milliseconds. */
+/** Maximum time that a request to the store delays the next one, in milliseconds. */
 const maxWaitMs = 1_000;
 
 /**
- * The store's current revision, asked for as seldom as is right: callers share an answer, but never
- * one that was asked for before their call began, as a write that completed in between would be missing
- * from it.
+ * The store's current revision, with as few requests as correctness permits (single-flight): callers share an answer,
+ * but a caller never gets the answer to a request that was sent before its call, since that answer would not include
+ * a write that completed in between.
  */
 export class CurrentRevision {
   readonly #ask: () => Promise<number>;
   readonly #clock: Clock;
-  /** The question that the next one waits for. */
-  #asked: object | undefined;
-  /** The question not yet asked, which whoever calls now may share. */
+  /** The request in flight that the next one waits for. */
+  #inFlight: object | undefined;
+  /** The request not yet sent, which all callers until then share. */
   #next: PromiseWithResolvers<number> | undefined;
   #newest = 0;
-  /** Counts the histories, as what was asked of one says nothing of the next. */
+  /** Counts the histories, since an answer from one is meaningless in the next. */
   #histories = 0;
 
   constructor(ask: () => Promise<number>, clock: Clock) {
@@ -29,42 +29,42 @@ export class CurrentRevision {
     return this.#newest;
   }
 
-  /** The store's history has become another one, in which revisions may be lower. */
+  /** Resets `newest`: the store has another history, whose revisions may be lower. */
   forget(): void {
     this.#newest = 0;
     this.#histories++;
   }
 
-  /** Rejects as the store's own answer does. */
+  /** Resolves to the store's revision, read after this call. Rejects with the store's error. */
   get(): Promise<number> {
     this.#next ??= Promise.withResolvers<number>();
     const { promise } = this.#next;
-    if (this.#asked === undefined) this.#askNext();
+    if (this.#inFlight === undefined) this.#sendNext();
     return promise;
   }
 
-  #askNext(): void {
-    const upstreamRequest = this.#next;
-    if (upstreamRequest === undefined) return;
+  #sendNext(): void {
+    const request = this.#next;
+    if (request === undefined) return;
     this.#next = undefined;
-    this.#asked = upstreamRequest;
+    this.#inFlight = request;
     const history = this.#histories;
-    const timer = this.#clock.setTimeout(() => this.#startNext(upstreamRequest), maxWaitMs);
+    const timer = this.#clock.setTimeout(() => this.#endTurn(request), maxWaitMs);
     this.#ask()
       .then((revision) => {
         if (history === this.#histories) this.#newest = Math.max(this.#newest, revision);
-        upstreamRequest.resolve(revision);
-      }, upstreamRequest.reject)
+        request.resolve(revision);
+      }, request.reject)
       .finally(() => {
         timer.cancel();
-        this.#startNext(upstreamRequest);
+        this.#endTurn(request);
       });
   }
 
-  /** After this question, if it is the one that is waited for. */
-  #startNext(upstreamRequest: object): void {
-    if (this.#asked !== upstreamRequest) return;
-    this.#asked = undefined;
-    this.#askNext();
+  /** Sends the next request, if that one waits for `request`. */
+  #endTurn(request: object): void {
+    if (this.#inFlight !== request) return;
+    this.#inFlight = undefined;
+    this.#sendNext();
   }
 }

@@ -12,24 +12,24 @@ import type { CacheGetRequest, CacheListRequest } from "../request/request.ts";
 import { Filter } from "../state/filter.ts";
 import type { UpstreamLimiter } from "./upstream-limiter.ts";
 
-/** How many objects a page looks at where a predicate picks them: then it is short, or empty. */
+/** Maximum number of objects examined for a page with a predicate, which is short or empty if few of them match. */
 const maxScanned = 50_000;
-/** How many bytes of objects are asked for at once where a predicate picks some of them. */
+/** Maximum size of one answer of the storage to a list with a predicate, in bytes. */
 const answerBytes = 8 * 1024 * 1024;
 
 export interface LimitedUpstreamReaderDeps {
-  /** The resource's. */
+  /** The resource's name. */
   readonly name: string;
   readonly storage: Pick<Storage, "get" | "list">;
   readonly limiter: UpstreamLimiter;
   readonly scheduler: TimeSliceScheduler;
-  /** What becomes of an answer, or a failure, before anyone gets it. */
+  /** Checks an answer before it is returned: resolves to it, or rejects. */
   readonly check: <T>(answer: Promise<T>) => Promise<T>;
 }
 
 /**
- * The reads of one resource that go to its storage: no more at once than the limiter lets, the same only once, and
- * with selectors held against what comes in time slices.
+ * Reads one resource from its storage: the limiter bounds concurrent reads and shares equal ones, and selectors are
+ * evaluated in time slices.
  */
 export class LimitedUpstreamReader {
   readonly #deps: LimitedUpstreamReaderDeps;
@@ -38,7 +38,7 @@ export class LimitedUpstreamReader {
     this.#deps = deps;
   }
 
-  /** `since`: when the call came, by the clock, if that was before now. */
+  /** `since`: when the call arrived, in the clock's milliseconds. Default: now. */
   get(call: CacheGetRequest, since?: number): Promise<GetResult> {
     const { owner = call, signal, admit: _, ...request } = call;
     const { name, storage, limiter, check } = this.#deps;
@@ -46,32 +46,32 @@ export class LimitedUpstreamReader {
       name: JSON.stringify(["get", name, request.at, request.key]),
       isCacheable: isCacheable(request.at),
       since,
-      ask: (wanted: AbortSignal) => check(storage.get({ ...request, signal: wanted })),
+      ask: (shared: AbortSignal) => check(storage.get({ ...request, signal: shared })),
     };
     return limiter.run(owner, upstreamRequest, signal);
   }
 
-  /** As `get`. */
+  /** `since`: see `get`. */
   list(call: CacheListRequest, since?: number): Promise<ListResult> {
     const { owner = call, signal, selection, admit: _, ...request } = call;
     const { name, storage, limiter, check } = this.#deps;
-    const picks = selection !== undefined || request.predicate !== undefined;
+    const hasPredicate = selection !== undefined || request.predicate !== undefined;
     const upstreamRequest = {
       name: pageName(name, call),
       isCacheable: isCacheable(request.at),
       since,
-      ask: (wanted: AbortSignal) =>
+      ask: (shared: AbortSignal) =>
         check(
-          picks
-            ? this.#listPicked({ ...call, owner, signal: wanted }, owner, wanted)
-            : storage.list({ ...request, signal: wanted }),
+          hasPredicate
+            ? this.#listMatching({ ...call, owner, signal: shared }, owner, shared)
+            : storage.list({ ...request, signal: shared }),
         ),
     };
     return limiter.run(owner, upstreamRequest, signal);
   }
 
-  /** A page of what is picked: a storage would pick all of an answer in one go. */
-  async #listPicked(
+  /** A page of matching objects. A storage would evaluate the predicate on a whole answer at once. */
+  async #listMatching(
     request: CacheListRequest,
     owner: object,
     signal: AbortSignal,
@@ -92,9 +92,9 @@ export class LimitedUpstreamReader {
       const room = limit === 0 ? Infinity : limit - page.items.length;
       const bounds = { bytes, scanned: Infinity, items: room };
       const work = takeChunk(items, filter, bounds, undefined);
-      const picked = await scheduler.run(owner, work, signal);
-      const isTaken = page.add({ ...picked, last: picked.last ?? next });
-      const isFull = !isTaken || picked.last !== undefined || page.scanned >= maxScanned;
+      const chunk = await scheduler.run(owner, work, signal);
+      const isAdded = page.add({ ...chunk, last: chunk.last ?? next });
+      const isFull = !isAdded || chunk.last !== undefined || page.scanned >= maxScanned;
       if (!isFull && page.next !== undefined) continue;
       const remaining = page.next === undefined ? 0 : undefined;
       return { revision, items: page.items, chunks: page.chunks, next: page.next, remaining };
@@ -102,16 +102,16 @@ export class LimitedUpstreamReader {
   }
 }
 
-/** What tells the page apart that a list asks of a resource; undefined if nothing does. */
+/** The identity of the page that a list requests; undefined if the predicate has no identity. */
 function pageName(resource: string, request: CacheListRequest): string | undefined {
   const { prefix, startAfter, limit, maxBytes, at, predicate, selection, keysOnly } = request;
   if (selection === undefined && predicate !== undefined) return undefined;
-  const picked = selection?.canonical ?? null;
+  const selected = selection?.canonical ?? null;
   const bounds = [startAfter ?? null, limit, maxBytes ?? 0, keysOnly === true];
-  return JSON.stringify(["list", resource, at, prefix, picked, ...bounds]);
+  return JSON.stringify(["list", resource, at, prefix, selected, ...bounds]);
 }
 
-/** Whether the answer is the same whenever it is asked for. */
+/** Whether the answer does not depend on when it is requested. */
 function isCacheable({ match }: RevisionRequirement): boolean {
   return match === "EXACT";
 }

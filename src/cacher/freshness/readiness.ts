@@ -1,14 +1,14 @@
 import { cacheNotReady, draining, historyChangePending } from "../request/errors.ts";
 
-/** Whether a cache may be served from: not before it has once been level with the store. */
+/** Whether a cache may be served from: not before it has been synced with the store once. */
 export class Readiness {
   readonly #name: string;
   readonly #listeners: ((ready: boolean) => void)[] = [];
   #ready = false;
   #closed = false;
-  /** The revision that the cache has to come to. */
+  /** The revision that the cache has to reach to be ready. */
   #readyAt = Infinity;
-  /** Whether what the cache holds is known to be of a history that the store no longer has. */
+  /** Whether the cached state is known to belong to a history that the store no longer has. */
   #isInvalidated = false;
 
   /** `name` is the resource's, for messages. */
@@ -20,13 +20,14 @@ export class Readiness {
     return this.#ready;
   }
 
+  /** Calls `listener` whenever `ready` changes. */
   onChange(listener: (ready: boolean) => void): void {
     this.#listeners.push(listener);
   }
 
   /**
-   * Throws NOT_READY, DRAINING once it is closed, or UPSTREAM_UNAVAILABLE where the cache is known to be of another
-   * history than the store: unless `any` state will do.
+   * Throws NOT_READY, DRAINING after `close`, or UPSTREAM_UNAVAILABLE if the cache is known to belong to another
+   * history than the store and the request does not accept `any` state.
    */
   check(any: boolean = false): void {
     if (this.#closed) throw draining();
@@ -34,14 +35,14 @@ export class Readiness {
     if (this.#isInvalidated && !any) throw historyChangePending();
   }
 
-  /** What the cache holds is of a history that the store no longer has. Until `listed`, no read is to rely on it. */
+  /** The store no longer has the history of the cached state. Until `listed`, only reads of any state may use it. */
   invalidate(): void {
     this.#isInvalidated = true;
   }
 
   /**
-   * A state was listed when the store was at `revision`. Returns the revision that the cache still has to
-   * come to; undefined if it is ready already.
+   * A state has been listed while the store was at `revision`. Returns the revision that the cache has to reach to
+   * be ready; undefined if it is ready already.
    */
   listed(revision: number): number | undefined {
     this.#isInvalidated = false;
@@ -50,20 +51,20 @@ export class Readiness {
     return this.#readyAt;
   }
 
-  /** The cache has come to `revision`. Returns whether that made it ready. */
+  /** The cache has reached `revision`. Returns whether it became ready by that. */
   reached(revision: number): boolean {
     if (this.#ready || this.#closed || revision < this.#readyAt) return false;
     this.#set(true);
     return true;
   }
 
-  /** What the cache holds is not to be served until it is listed anew. */
+  /** The cached state must not be served until it has been listed again. */
   reset(): void {
     this.#readyAt = Infinity;
     this.#set(false);
   }
 
-  /** For good. */
+  /** Permanent: `check` throws DRAINING from now on. Idempotent. */
   close(): void {
     this.#closed = true;
     this.#set(false);

@@ -7,34 +7,36 @@ interface Waiter {
 }
 
 /**
- * Those who wait for the cache to reach a revision. While anyone waits, the storage is asked for
- * progress, at once and then at an interval: the revision may be of a key that the resource does not
- * hold, and then no event would ever tell.
+ * Requests that wait for the cache to reach a revision. While at least one waits, progress is requested from the
+ * storage, at once and then at an interval: the revision may be that of a key outside the resource, which no event
+ * would report.
  */
 export class RevisionWaiters {
   readonly #clock: Clock;
   readonly #requestProgress: () => void;
   readonly #intervalMs: number;
   readonly #waiters = new Set<Waiter>();
-  /** Nobody waits for less. */
+  /** The lowest revision that a request waits for. */
   #lowest = Infinity;
-  #asking: Timer | undefined;
+  #pending: Timer | undefined;
   #timer: Timer | undefined;
   #closed = false;
 
+  /** `intervalMs`: how often progress is requested, in milliseconds. */
   constructor(clock: Clock, requestProgress: () => void, intervalMs: number = 100) {
     this.#clock = clock;
     this.#requestProgress = requestProgress;
     this.#intervalMs = intervalMs;
   }
 
+  /** Number of waiting requests. */
   get size(): number {
     return this.#waiters.size;
   }
 
   /**
-   * Calls `onReached` as soon as the cache has reached `revision`, or `onClosed` when waiting has become
-   * pointless, unless the returned function is called first. That is harmless later, and twice.
+   * Calls `onReached` as soon as the cache has reached `revision`, or `onClosed` on `close`. The returned function
+   * cancels the wait; it is idempotent.
    */
   add(revision: number, onReached: () => void, onClosed?: () => void): () => void {
     if (this.#closed) {
@@ -44,13 +46,13 @@ export class RevisionWaiters {
     const waiter: Waiter = { revision, onReached, onClosed };
     this.#waiters.add(waiter);
     this.#lowest = Math.min(this.#lowest, revision);
-    this.#ask();
+    this.#requestSoon();
     return () => this.#remove(waiter);
   }
 
   /**
-   * Resolves to true as soon as the cache has reached `revision`, and to false after `timeoutMs`, when
-   * `signal` is aborted, or when waiting has become pointless.
+   * Resolves to true as soon as the cache has reached `revision`, and to false after `timeoutMs` milliseconds, when
+   * `signal` is aborted, or on `close`.
    */
   wait(revision: number, timeoutMs: number, signal?: AbortSignal): Promise<boolean> {
     if (signal?.aborted === true) return Promise.resolve(false);
@@ -58,20 +60,20 @@ export class RevisionWaiters {
       const settle = (reached: boolean): void => {
         cancel();
         timer.cancel();
-        signal?.removeEventListener("abort", giveUp);
+        signal?.removeEventListener("abort", onTimeout);
         resolve(reached);
       };
-      const giveUp = (): void => settle(false);
-      const timer = this.#clock.setTimeout(giveUp, timeoutMs);
-      signal?.addEventListener("abort", giveUp);
+      const onTimeout = (): void => settle(false);
+      const timer = this.#clock.setTimeout(onTimeout, timeoutMs);
+      signal?.addEventListener("abort", onTimeout);
       let cancel = (): void => {};
-      cancel = this.add(revision, () => settle(true), giveUp);
+      cancel = this.add(revision, () => settle(true), onTimeout);
     });
   }
 
-  /** Wakes whoever waited for `revision` or less. */
+  /** The cache has reached `revision`: ends the waits for it and for lower ones. */
   reached(revision: number): void {
-    // Most of what comes wakes nobody.
+    // The common case: no request waits for this revision.
     if (revision < this.#lowest) return;
     const waiters = [...this.#waiters];
     this.#lowest = Infinity;
@@ -85,7 +87,7 @@ export class RevisionWaiters {
     }
   }
 
-  /** Nobody needs to wait any longer. Harmless when called twice. */
+  /** Ends all waits, and those that begin later at once. Idempotent. */
   close(): void {
     this.#closed = true;
     for (const waiter of [...this.#waiters]) {
@@ -95,23 +97,23 @@ export class RevisionWaiters {
   }
 
   #remove(waiter: Waiter): void {
-    if (this.#waiters.delete(waiter) && this.#waiters.size === 0) this.#rest();
+    if (this.#waiters.delete(waiter) && this.#waiters.size === 0) this.#stopRequests();
   }
 
-  /** Once for all who begin to wait in the same turn of the event loop. */
-  #ask(): void {
-    if (this.#asking !== undefined) return;
-    this.#asking = this.#clock.setImmediate(() => {
-      this.#asking = undefined;
+  /** Requests progress once for all waits that begin in the same turn of the event loop. */
+  #requestSoon(): void {
+    if (this.#pending !== undefined) return;
+    this.#pending = this.#clock.setImmediate(() => {
+      this.#pending = undefined;
       this.#timer?.cancel();
-      this.#timer = this.#clock.setTimeout(() => this.#ask(), this.#intervalMs);
+      this.#timer = this.#clock.setTimeout(() => this.#requestSoon(), this.#intervalMs);
       this.#requestProgress();
     });
   }
 
-  #rest(): void {
-    this.#asking?.cancel();
-    this.#asking = undefined;
+  #stopRequests(): void {
+    this.#pending?.cancel();
+    this.#pending = undefined;
     this.#timer?.cancel();
     this.#timer = undefined;
   }

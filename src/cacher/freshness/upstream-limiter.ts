@@ -1,14 +1,14 @@
 import type { Clock, Timer } from "../../base/clock.ts";
 import { upstreamUnavailable } from "../../base/errors.ts";
 
-/** How many reads of the store there may be. */
+/** Bounds of reads that go to the store. */
 export interface UpstreamBounds {
-  /** Under way at once, all owners together, and of one owner. */
+  /** Maximum number of reads in flight, of all owners together and of one owner. */
   readonly concurrent: number;
   readonly concurrentPerOwner: number;
-  /** Waiting, all owners together; those that wait for the same answer count once for each owner. */
+  /** Maximum number of queued reads of all owners. Those that share an answer count once for each owner. */
   readonly queued: number;
-  /** How long a read waits for its turn, in milliseconds. */
+  /** Maximum time that a read is queued, in milliseconds. */
   readonly maxWaitMs: number;
 }
 
@@ -19,42 +19,42 @@ export const defaultUpstreamBounds: UpstreamBounds = {
   maxWaitMs: 5_000,
 };
 
-/** A question to the store. */
+/** One read of the store, which several calls may share. */
 export interface UpstreamRequest<T> {
-  /** The same for all that have the same answer; undefined: no other has. */
+  /** Equal for requests with the same answer; undefined: never shared. */
   readonly name: string | undefined;
-  /** Whether the answer is the same whenever it is asked for. Otherwise only those share it who came before. */
+  /** Whether the answer never changes. Otherwise only calls that arrived before the read began share it. */
   readonly isCacheable: boolean;
-  /** When the call came that the answer is for, by the clock. Default: now. */
+  /** When the call arrived, in the clock's milliseconds. Default: now. */
   readonly since?: number | undefined;
-  /** `signal` is aborted when nobody wants the answer any more. */
+  /** Reads from the store. `signal` is aborted when no call waits for the answer any more. */
   readonly ask: (signal: AbortSignal) => Promise<T>;
 }
 
-/** What waits for the store. */
+/** Numbers of reads that go to the store. */
 export interface UpstreamStats {
   readonly inFlight: number;
   readonly queued: number;
-  /** Reads that were refused, as there were too many or they waited for too long. */
+  /** Calls refused since too many were queued, or since theirs was queued for too long. */
   readonly refused: number;
 }
 
 /**
- * Bounds how many reads go to the store at once. What the caches can't answer waits here for its turn, by owner in
- * rotation, so that a store that was away for a moment is not met by all that came meanwhile, and one client's
- * reads do not hold up another's. The same questions are asked once.
+ * Bounds concurrent reads of the store. Reads that the caches can't answer are queued here and started round-robin
+ * by owner, so that a store is not overloaded when it becomes available again, and one client's reads do not delay
+ * another's. Equal reads are sent once.
  *
- * A read that waits too long is refused with UPSTREAM_UNAVAILABLE; if too many wait, the owner that has most of
- * them loses the last.
+ * A read queued for too long is refused with UPSTREAM_UNAVAILABLE. If too many are queued, the newest read of the
+ * owner with the most queued reads is refused.
  */
 export class UpstreamLimiter {
   readonly #clock: Clock;
   readonly #bounds: UpstreamBounds;
-  /** What waits, by owner. The one whose turn it is comes first. */
+  /** The queued reads by owner, the owner to be served next first. */
   readonly #queues = new Map<object, Pending[]>();
-  /** How many reads each owner has under way, of those that have any. */
+  /** Number of reads in flight by owner; owners without any are absent. */
   readonly #inFlightOf = new Map<object, number>();
-  /** What may be shared by who comes now, by name. */
+  /** The reads that a new call may share, by name. */
   readonly #shared = new Map<string, Pending>();
   #inFlight = 0;
   #queued = 0;
@@ -69,7 +69,10 @@ export class UpstreamLimiter {
     return { inFlight: this.#inFlight, queued: this.#queued, refused: this.#refused };
   }
 
-  /** The answer, when it is the owner's turn. Rejects as the question does, with the signal's reason, or as above. */
+  /**
+   * Resolves to the answer, once the owner has had its turn. Rejects with the store's error, with the signal's reason,
+   * or with UPSTREAM_UNAVAILABLE.
+   */
   run<T>(owner: object, upstreamRequest: UpstreamRequest<T>, signal?: AbortSignal): Promise<T> {
     if (signal?.aborted === true) return Promise.reject(signal.reason);
     const { name, since = this.#clock.now() } = upstreamRequest;
@@ -111,7 +114,7 @@ export class UpstreamLimiter {
     pending.owners.add(owner);
     this.#queued++;
     pending.timer ??= this.#clock.setTimeout(() => {
-      this.#refuse(pending, `waited ${this.#bounds.maxWaitMs} ms for its turn`);
+      this.#refuse(pending, `was queued for ${this.#bounds.maxWaitMs} ms`);
     }, this.#bounds.maxWaitMs);
     if (this.#queued > this.#bounds.queued) this.#refuseOne();
   }
@@ -120,20 +123,21 @@ export class UpstreamLimiter {
     let longest: Pending[] = [];
     for (const queue of this.#queues.values()) if (queue.length > longest.length) longest = queue;
     const last = longest.at(-1);
-    if (last !== undefined) this.#refuse(last, `came when ${this.#bounds.queued} others waited`);
+    if (last !== undefined)
+      this.#refuse(last, `arrived while ${this.#bounds.queued} others were queued`);
   }
 
-  #refuse(pending: Pending, why: string): void {
+  #refuse(pending: Pending, reason: string): void {
     this.#refused += pending.users;
     this.#abandon(pending);
     pending.settled.reject(
       upstreamUnavailable(
-        `The store has to answer this, and it has more to do than it can: the read ${why}. Try again soon.`,
+        `Only the store can answer this, and it is overloaded: the read ${reason}. Try again soon.`,
       ),
     );
   }
 
-  /** Nobody wants it, or may have it, any more. Harmless after its end. */
+  /** Cancels a read that no call waits for, or that is refused. Idempotent; has no effect on one that has ended. */
   #abandon(pending: Pending): void {
     this.#dequeue(pending);
     this.#unshare(pending);
@@ -145,7 +149,7 @@ export class UpstreamLimiter {
     if (name !== undefined && this.#shared.get(name) === pending) this.#shared.delete(name);
   }
 
-  /** It does not wait any more, wherever it did. */
+  /** Removes the read from the queues of all its owners. */
   #dequeue(pending: Pending): void {
     pending.timer?.cancel();
     for (const owner of pending.owners) {
@@ -171,7 +175,7 @@ export class UpstreamLimiter {
       const queue = next === undefined ? undefined : this.#queues.get(next);
       const pending = queue?.[0];
       if (next === undefined || queue === undefined || pending === undefined) return;
-      // Behind all others.
+      // Moves the owner behind all others.
       this.#queues.delete(next);
       this.#queues.set(next, queue);
       this.#start(next, pending);
@@ -197,25 +201,26 @@ export class UpstreamLimiter {
   }
 }
 
-/** A question, and all who wait for its answer. */
+/** A queued or running read, with the calls that wait for its answer. */
 class Pending {
   readonly request: UpstreamRequest<unknown>;
   readonly settled = Promise.withResolvers<unknown>();
   readonly abort = new AbortController();
-  /** In whose queues it is. */
+  /** The owners whose queues hold it. */
   readonly owners = new Set<object>();
+  /** Number of calls that wait for the answer. */
   users = 0;
-  /** When it was asked, by the clock; undefined while it waits. */
+  /** When it was sent, in the clock's milliseconds; undefined while it is queued. */
   startedAt: number | undefined;
   timer: Timer | undefined;
 
   constructor(request: UpstreamRequest<unknown>) {
     this.request = request;
-    // Where nobody waits any more, nobody has to hear of it.
+    // A failure that no call waits for must not become an unhandled rejection.
     this.settled.promise.catch(() => {});
   }
 
-  /** Whether its answer is one to the same question of a call that came then: not if it was asked before. */
+  /** Whether a call that arrived at `since` may share the answer: not one that may change and was read before that. */
   answers(since: number): boolean {
     return this.startedAt === undefined || this.request.isCacheable || this.startedAt > since;
   }

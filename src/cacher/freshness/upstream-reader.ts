@@ -1,70 +1,70 @@
 import { hasReason } from "../../base/errors.ts";
+import type { Reflector } from "../../reflector/reflector.ts";
 import type { GetResult, ListResult, Storage } from "../../storage/storage.ts";
 import { historyChangePending } from "../request/errors.ts";
 import type { CacheGetRequest, CacheListRequest } from "../request/request.ts";
-import type { WatchCache } from "../state/watch-cache.ts";
-import { LimitedUpstreamReader, type LimitedUpstreamReaderDeps } from "./limited-reader.ts";
+import type { ComponentContext } from "../state/component.ts";
+import { LimitedUpstreamReader } from "./limited-reader.ts";
+import type { UpstreamLimiter } from "./upstream-limiter.ts";
 
-export interface UpstreamReaderDeps
-  extends Pick<LimitedUpstreamReaderDeps, "name" | "limiter" | "scheduler"> {
-  readonly storage: Storage;
-  readonly cache: WatchCache;
-  /** Rejects with HISTORY_CHANGED if the store's history is not the cache's. */
-  readonly confirmHistory: () => Promise<void>;
-  /** Counts the histories that the cache has held. */
-  readonly historyGeneration: () => number;
-}
+type UpstreamReaderContext = Pick<ComponentContext, "name" | "storage" | "cache" | "scheduler">;
+
+/** Confirms that the store still has the history that the cache holds. */
+type HistoryCheck = Pick<Reflector, "confirmHistory" | "historyGeneration">;
 
 /**
- * Reads that the store itself has to answer, with answers that are certain to be of the history that the
- * cache holds. While nothing comes from the store, it may have been put back to an older state, of which its
- * answers say nothing: whoever read on from them would mix two histories. How many go to it at once is bounded.
+ * Reads that only the store can answer. Every answer is confirmed to belong to the history that the cache holds:
+ * while the upstream watch is broken, the store may have been restored from a backup, which its answers do not show,
+ * and a client that continued from them would mix two histories. The limiter bounds concurrent reads.
  */
 export class UpstreamReader implements Pick<Storage, "get" | "list" | "currentRevision"> {
-  readonly #deps: UpstreamReaderDeps;
+  readonly #context: UpstreamReaderContext;
+  readonly #history: HistoryCheck;
   readonly #reads: LimitedUpstreamReader;
 
-  constructor(deps: UpstreamReaderDeps) {
-    this.#deps = deps;
+  constructor(context: UpstreamReaderContext, limiter: UpstreamLimiter, history: HistoryCheck) {
+    const { name, storage, scheduler } = context;
+    this.#context = context;
+    this.#history = history;
     this.#reads = new LimitedUpstreamReader({
-      ...deps,
+      ...{ name, storage, scheduler, limiter },
       check: (answer) => this.#confirmed(answer),
     });
   }
 
-  /** `since`: when the call came, by the clock, if that was before now. */
+  /** `since`: when the call arrived, in the clock's milliseconds. Default: now. */
   get(request: CacheGetRequest, since?: number): Promise<GetResult> {
     return this.#reads.get(request, since);
   }
 
-  /** As `get`. */
+  /** `since`: see `get`. */
   list(request: CacheListRequest, since?: number): Promise<ListResult> {
     return this.#reads.list(request, since);
   }
 
   async currentRevision(signal?: AbortSignal): Promise<number> {
-    const { cache, storage } = this.#deps;
+    const { cache, storage } = this.#context;
     const { eventWindow, revision } = cache;
     const current = await this.#confirmed(storage.currentRevision(signal));
-    // In one history it is never lower than what has come from it.
+    // Within one history the store's revision never falls below one that it has delivered.
     if (current < revision && cache.eventWindow === eventWindow) throw historyChangePending();
     return current;
   }
 
   /**
-   * Rejects with UPSTREAM_UNAVAILABLE if the answer may be of another history. That the cache's is the store's now says
-   * nothing of an answer, or a part of one, that came before the cache took that history in.
+   * Rejects with UPSTREAM_UNAVAILABLE if the answer may belong to another history. The generation is compared as
+   * well, since the store may have answered, wholly or in part, before the cache took in its present history.
    */
-  async #confirmed<T>(asked: Promise<T>): Promise<T> {
-    const { confirmHistory, historyGeneration } = this.#deps;
-    const generation = historyGeneration();
-    const answer = await asked;
+  async #confirmed<T>(pending: Promise<T>): Promise<T> {
+    const history = this.#history;
+    const generation = history.historyGeneration;
+    const answer = await pending;
     try {
-      await confirmHistory();
+      await history.confirmHistory();
     } catch (error) {
       throw hasReason(error, "HISTORY_CHANGED") ? historyChangePending(error) : error;
     }
-    if (generation !== historyGeneration()) throw historyChangePending();
+    if (generation !== history.historyGeneration) throw historyChangePending();
     return answer;
   }
 }

@@ -7,32 +7,34 @@ import type { OrderedStore } from "../state/ordered-store.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import { type ChunkBounds, type ListChunk, objectsOf, restOf, takeChunk } from "./list-chunk.ts";
 
-/** About what a list with a single chunk takes, beside the chunk, in bytes. */
+/** Estimated memory of a list with a single chunk, without the chunk, in bytes. */
 const listBytes = 2_000;
-/** What it does not know of more events than this, a list takes to have changed all of it. */
+/** Maximum number of new events that a list examines; beyond it, all its chunks count as changed. */
 const maxEventsBehind = 4_096;
-/** How many events are looked through to find out whether a chunk is also of another revision. */
+/** Maximum number of events examined to find out whether a chunk is valid at another revision. */
 const maxEventsBetween = 1_000;
 
-/** Where a list is found while it is in use. */
+/** The cache that holds a list while the list has chunks. */
 export interface ListRegistry {
+  /** The list has a chunk, or makes one. Idempotent. */
   used(list: CachedList): void;
+  /** The list has no chunk any more. Idempotent. */
   unused(list: CachedList): void;
 }
 
-/** A chunk as it is kept: what stood in its range of keys at these revisions, and at all between them. */
+/** A chunk with the revisions at which it is valid: all from `from` to `until`, both included. */
 interface CachedChunk extends ListChunk, ChunkCacheEntry {
   from: number;
-  /** Infinity: nothing has changed in it yet, as far as the list knows. */
+  /** Infinity: still valid at the newest revision that the list has examined. */
   until: number;
 }
 
 /**
- * The chunks of one list, each of a range of keys and of the revisions in which nothing changed there. The newest
- * ones do not overlap, and go on being true until a write falls into them; those that were true before are found
- * by the key that they begin after, for listings and initial states that began then.
+ * The chunks of one list. Each covers a range of keys, and is valid at the revisions between which nothing changed in
+ * that range. The newest chunks do not overlap, and stay valid until a write falls into their range. Older chunks are
+ * found by the key that they begin after, for lists and initial states of older revisions.
  *
- * It holds no node of history: nodes are linked forward, so a list that nobody asks for would keep all that comes.
+ * A list holds no node of the event window: nodes are linked forward, so an unused list would retain all later events.
  */
 export class CachedList {
   readonly filter: Filter;
@@ -41,15 +43,15 @@ export class CachedList {
   readonly #bounds: ChunkBounds;
   readonly #registry: ListRegistry;
   readonly #epoch: number;
-  /** The newest ones, by the key that they begin after; empty for the first. */
+  /** The newest chunks, by the key that they begin after; empty for the first. */
   readonly #chunks = new Map<string, CachedChunk>();
-  /** The same keys in order. */
+  /** The keys of `#chunks` in order. */
   readonly #starts: string[] = [];
-  /** Those that are no longer true, by the same. */
+  /** The chunks that are valid at older revisions only, by the key that they begin after. */
   readonly #past = new Map<string, CachedChunk[]>();
-  /** Those that are being made, by revision and by the same. */
+  /** The chunks in the making, by revision and by the key that they begin after. */
   readonly #making = new Map<string, SharedWork<ListChunk>>();
-  /** Every change up to this revision is known. */
+  /** All changes up to this revision have been examined. */
   #asOf: number;
 
   constructor(
@@ -68,17 +70,17 @@ export class CachedList {
     this.#asOf = cache.revision;
   }
 
-  /** Whether the cache has not been filled anew since. */
+  /** Whether the cached state has not been replaced since the list was made. */
   get isCurrent(): boolean {
     return this.#epoch === this.#cache.epoch;
   }
 
-  /** What followed a key at `revision`, as far as one chunk goes; undefined if that has to be made. */
+  /** Returns the chunk of the objects that followed the key `after` at `revision`; undefined if it is not cached. */
   find(after: string | undefined, revision: number): ListChunk | undefined {
     const key = after ?? "";
     this.#catchUp();
     const newest = this.#covering(key);
-    // Of what came after the last that it knows, a list of a state that was will never hear.
+    // A list of a replaced state no longer learns of changes.
     const isKnown = this.isCurrent || revision <= this.#asOf;
     if (newest !== undefined && isKnown && isOf(newest, revision)) return this.#share(newest, key);
     const past = this.#past.get(key)?.find((chunk) => isOf(chunk, revision));
@@ -89,8 +91,8 @@ export class CachedList {
   }
 
   /**
-   * What followed a key at `revision`, as far as one chunk goes. `state` is the state of that revision, for good.
-   * All who need the same chunk make it together.
+   * Returns the chunk of the objects that followed the key `after` at `revision`, and makes it if it is not cached.
+   * `state` is an immutable snapshot of that revision. Callers that need the same chunk share the work.
    */
   *chunk(
     after: string | undefined,
@@ -100,16 +102,16 @@ export class CachedList {
     const key = after ?? "";
     const found = this.find(after, revision);
     if (found !== undefined) return found;
-    // In place of the one that is no longer true, so that all that follow it stay what they are.
+    // Replaces the outdated chunk with the same start, so that the chunks that follow remain valid.
     const start = this.#covering(key)?.at ?? key;
     const made = yield* this.#make(start, revision, state);
     if (start === key) return made;
-    // Objects may have come in between that fill the chunk before the key is reached.
+    // Objects added before the key may have filled the chunk before it reaches the key.
     const reaches = made.last === undefined || compareKeys(key, made.last) < 0;
     return reaches ? restOf(made, key) : yield* this.#make(key, revision, state);
   }
 
-  /** Keeps a chunk: for ChunkCache. */
+  /** Adds a chunk. For ChunkCache. */
   set(at: string, chunk: CachedChunk): void {
     this.#registry.used(this);
     const before = this.#chunks.get(at);
@@ -118,14 +120,14 @@ export class CachedList {
       return;
     }
     if (before !== undefined) {
-      // From here on nobody looks whether something changes in it.
+      // Changes after `#asOf` are no longer examined for a chunk that has been replaced.
       before.until = Math.min(before.until, this.#asOf);
       this.#addPast(before);
     } else this.#starts.splice(this.#indexOf(at) + 1, 0, at);
     this.#chunks.set(at, chunk);
   }
 
-  /** Forgets a chunk: for ChunkCache. */
+  /** Removes a chunk. For ChunkCache. */
   delete(at: string, chunk: unknown): boolean {
     const newest = this.#chunks.get(at);
     if (newest === chunk) {
@@ -185,18 +187,18 @@ export class CachedList {
     };
     if (this.isCurrent) {
       this.#catchUp();
-      chunk.until = this.#trueUntil(chunk);
+      chunk.until = this.#validUntil(chunk);
     }
     this.#chunkCache.touch(chunk);
     return chunk;
   }
 
-  /** Until when a chunk of `from` is true, which has just been made; the list knows all changes. */
-  #trueUntil(chunk: CachedChunk): number {
+  /** The last revision at which a new chunk is valid. All changes have to be examined before. */
+  #validUntil(chunk: CachedChunk): number {
     const { at, last, from } = chunk;
     const change = this.#firstChange(chunk, from, Infinity);
     if (change !== undefined) return change - 1;
-    // Others may have been made meanwhile. Who looks for the newest looks for one.
+    // Other chunks may have been made meanwhile, and the newest ones must not overlap.
     const before = this.#covering(at);
     const next = this.#starts[this.#indexOf(at) + 1];
     const overlaps =
@@ -205,13 +207,16 @@ export class CachedList {
     return overlaps ? this.#asOf : Infinity;
   }
 
-  /** Whether nothing changed in the chunk from `revision`, which is before it is known to be true, until then. */
+  /** Whether the chunk is valid at `revision` already, which is before its `from`. */
   #reachesBack(chunk: CachedChunk, revision: number): boolean {
     if (!this.isCurrent || chunk.until < revision || chunk.from <= revision) return false;
     return this.#firstChange(chunk, revision, chunk.from) === undefined;
   }
 
-  /** The revision of the first change in the chunk's range after one and up to another; if in doubt, the next. */
+  /**
+   * The revision of the first change in the chunk's range after `after` and up to `upTo`; undefined if nothing changed.
+   * `after` + 1 if that is not known.
+   */
   #firstChange(chunk: CachedChunk, after: number, upTo: number): number | undefined {
     if (after >= Math.min(upTo, this.#asOf)) return undefined;
     const node = this.#cache.eventWindow.find(after);
@@ -224,7 +229,7 @@ export class CachedList {
     return undefined;
   }
 
-  /** Learns which chunks have changed. */
+  /** Examines the events since `#asOf`, and ends the validity of the chunks that they change. */
   #catchUp(): void {
     const { eventWindow, revision } = this.#cache;
     if (!this.isCurrent || this.#asOf === revision) return;
@@ -242,14 +247,14 @@ export class CachedList {
     if (event === undefined || !this.filter.includes(event.object.key)) return;
     const { key } = event.object;
     const index = this.#indexOf(key);
-    // What begins after the key itself does not hold it.
+    // A chunk begins after its start key, so it does not contain it.
     const start = this.#starts[this.#starts[index] === key ? index - 1 : index];
     const chunk = start === undefined ? undefined : this.#chunks.get(start);
     if (chunk === undefined || !isWithin(chunk, key)) return;
     chunk.until = Math.min(chunk.until, revision - 1);
   }
 
-  /** The newest chunk that has what follows a key, whether or not it is still true. */
+  /** The newest chunk that contains the position after a key, whether or not it is still valid. */
   #covering(key: string): CachedChunk | undefined {
     const start = this.#starts[this.#indexOf(key)];
     const chunk = start === undefined ? undefined : this.#chunks.get(start);
@@ -262,7 +267,7 @@ export class CachedList {
     return chunk.at === key ? chunk : restOf(chunk, key);
   }
 
-  /** Of the last chunk that begins at or before a key; -1 if there is none. */
+  /** The index of the last chunk that begins at or before a key; -1 if all begin after it. */
   #indexOf(key: string): number {
     let low = 0;
     let high = this.#starts.length;

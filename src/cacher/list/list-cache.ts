@@ -5,12 +5,12 @@ import { CachedList } from "./cached-list.ts";
 import type { ChunkBounds } from "./list-chunk.ts";
 
 /**
- * The lists that pages and initial states are put together from. Those who list the same share its chunks, and a
- * write takes away the one that it falls into, not the others: so a list that thousands ask for is made, and
- * encoded, about once.
+ * The lists that pages and initial states are put together from. Requests for the same list share its chunks, and a
+ * write invalidates only the chunk that it falls into: so a list with thousands of readers is made, and encoded,
+ * about once.
  *
- * A list is here while chunks of it are kept or made, and no longer. So there are no more of them than ChunkCache
- * has room for, and than there are scans.
+ * A list is held only while it has chunks or makes one. So the number of lists is bounded by the size of ChunkCache
+ * and the number of scans.
  */
 export class ListCache {
   readonly #cache: WatchCache;
@@ -18,7 +18,7 @@ export class ListCache {
   readonly #bounds: ChunkBounds;
   /** By the filters' identity. */
   #lists = new Map<string, CachedList>();
-  /** The epoch of the cache that they are of. */
+  /** The epoch of the cache in which they were made. */
   #epoch: number;
 
   constructor(cache: WatchCache, chunkCache: ChunkCache, bounds: ChunkBounds) {
@@ -28,14 +28,14 @@ export class ListCache {
     this.#epoch = cache.epoch;
   }
 
-  /** How many lists there are. */
+  /** Number of lists with chunks. */
   get size(): number {
     return this.#lists.size;
   }
 
-  /** The list of what the filter lets through of the states that the cache has had since it was last filled. */
+  /** Returns the list of the objects that pass the filter, at any revision since the cached state was last replaced. */
   open(filter: Filter): CachedList {
-    // Revisions of another history mean something else.
+    // Revisions of another epoch may belong to another history.
     if (this.#epoch !== this.#cache.epoch) this.#lists = new Map();
     this.#epoch = this.#cache.epoch;
     const lists = this.#lists;
@@ -46,7 +46,7 @@ export class ListCache {
         used: (list) => {
           if (!lists.has(identity)) lists.set(identity, list);
         },
-        // Another one may have taken its place, where it was held for long without being used.
+        // An unused list that a reader still holds may have been replaced.
         unused: (list) => {
           if (lists.get(identity) === list) lists.delete(identity);
         },

@@ -5,36 +5,36 @@ import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 import type { Filter } from "../state/filter.ts";
 import type { OrderedStore } from "../state/ordered-store.ts";
 
-/** How large a chunk becomes. One that has to end where another begins may be twice as large. */
+/** Bounds of a chunk. A chunk that has to end where another begins may be twice as large. */
 export interface ChunkBounds {
-  /** About how heavy it is, in bytes: what one write has to be made anew for. */
+  /** Approximate size of its objects, in estimated bytes: what one write invalidates. */
   readonly bytes: number;
-  /** How many objects are looked at for one, most of which a selector may leave out. */
+  /** Maximum number of objects examined for it, most of which a selector may exclude. */
   readonly scanned: number;
-  /** How many objects it has at the most. Default: as many as there are. */
+  /** Maximum number of its objects. Default: unlimited. */
   readonly items?: number;
 }
 
-/** Objects that follow one another in a list. */
+/** Consecutive objects of a list. */
 export interface ListChunk {
-  /** Always the same array for the same objects, so that whoever encodes them can do it once. */
+  /** Always the same array for the same chunk, so that its encoding can be cached by it. */
   readonly items: readonly StoredObject[];
-  /** The sum of their weights, in bytes. */
+  /** Sum of the objects' estimated bytes. */
   readonly estimatedBytes: number;
-  /** How many objects were looked at. */
+  /** Number of objects examined. */
   readonly scanned: number;
-  /** The key that the next chunk begins after; undefined if nothing follows. */
+  /** The key that the next chunk begins after; undefined if this is the last one. */
   readonly last: string | undefined;
-  /** The same as a piece of an initial state, kept here by whoever makes it first. Not part of what it is. */
+  /** The chunk as a batch of an initial state, cached by its first reader. */
   batch: WatchBatch | undefined;
 }
 
-/** How many objects or requirements are looked at between two yields: well below a millisecond. */
+/** Number of objects or requirements examined between two yields: well below a millisecond. */
 const checksPerStep = 4_096;
-/** What a predicate of which nothing is known is taken to cost, in requirements. */
+/** Assumed cost of a predicate without a selection, in requirements. */
 const unknownCost = 16;
 
-/** The objects of the state that are in the filter's scope and follow a key, in order. */
+/** The objects of the state that are in the filter's scope and follow the key `startAfter`, in key order. */
 export function objectsOf(
   state: OrderedStore,
   { key, prefix }: Filter,
@@ -47,8 +47,8 @@ export function objectsOf(
 }
 
 /**
- * A chunk of these objects, as far as the filter lets them through. `end`: up to and including that key,
- * unless it is too far away. The objects have to stay as they are for as long as it takes.
+ * Makes a chunk of those objects that pass the filter. With `end`, it ends at that key, included, unless it reaches
+ * twice its bounds before. The objects must not change until it is done.
  */
 export function* takeChunk(
   objects: Iterable<StoredObject>,
@@ -78,22 +78,22 @@ export function* takeChunk(
       checks = checksPerObject;
       yield;
     }
-    const isPicked = filter.matches(object);
-    // Not before there is another for the next one, wherever that is: an index does not change how chunks are cut.
-    if (isPicked && last !== undefined && (bytes >= maxBytes || items.length >= maxItems)) {
+    const isMatching = filter.matches(object);
+    // A chunk ends only when there is another matching object for the next: so an index does not change the borders.
+    if (isMatching && last !== undefined && (bytes >= maxBytes || items.length >= maxItems)) {
       return { items, estimatedBytes: bytes, scanned, last, batch: undefined };
     }
     scanned++;
     last = object.key;
-    if (!isPicked) continue;
+    if (!isMatching) continue;
     items.push(object);
     bytes += estimatedBytes(object);
   }
-  // What may come behind the end is the next one's, also where there is nothing now.
+  // Objects added after `end` belong to the next chunk, even if no such object exists at present.
   return { items, estimatedBytes: bytes, scanned, last: end, batch: undefined };
 }
 
-/** What of the chunk follows a key. */
+/** The part of the chunk that follows a key. */
 export function restOf({ items, scanned, last }: ListChunk, key: string): ListChunk {
   let low = 0;
   let high = items.length;
@@ -107,7 +107,7 @@ export function restOf({ items, scanned, last }: ListChunk, key: string): ListCh
   return { items: rest, estimatedBytes: bytes, scanned: scanned - low, last, batch: undefined };
 }
 
-/** How many requirements one object may have to be held against. */
+/** Maximum number of requirements to check for one object. */
 function costOf({ selection, predicate }: Filter): number {
   if (selection !== undefined) return selection.cost;
   return predicate === undefined ? 0 : unknownCost;

@@ -2,17 +2,17 @@ import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 import type { CacheListRequest } from "../request/request.ts";
 import type { ListChunk } from "./list-chunk.ts";
 
-/** Puts a page together out of chunks, within the bounds that were asked for. */
+/** Puts a page together from chunks, within the bounds of the request. */
 export class PageBuilder {
   readonly #limit: number;
   readonly #maxBytes: number;
   readonly items: StoredObject[] = [];
-  /** The same items in the arrays that they came in. */
+  /** The same items in the arrays of their chunks, whose encodings are cached. */
   readonly chunks: (readonly StoredObject[])[] = [];
   #bytes = 0;
-  /** How many objects were looked at. */
+  /** Number of objects examined. */
   scanned = 0;
-  /** Where the next page begins after; undefined: nothing follows. */
+  /** The key that the next page begins after; undefined if this is the last one. */
   next: string | undefined;
 
   constructor({ limit, maxBytes = 0, startAfter }: CacheListRequest) {
@@ -21,25 +21,25 @@ export class PageBuilder {
     this.next = startAfter;
   }
 
-  /** Takes the chunk, or of one that does not fit what does; then the page is full, and the result false. */
+  /** Adds the chunk, or as much of it as fits. Returns whether it fits as a whole; if not, the page is full. */
   add({ items, estimatedBytes: bytes, scanned, last }: ListChunk): boolean {
     const fits =
       this.items.length + items.length <= this.#limit && this.#bytes + bytes <= this.#maxBytes;
     if (fits) {
-      this.#take(items, bytes);
+      this.#append(items, bytes);
       this.scanned += scanned;
       this.next = last;
       return true;
     }
-    // Pages that end where chunks do share them.
+    // A page that ends where a chunk ends can share whole chunks with other pages.
     if (this.#limit === Infinity && this.items.length > 0) return false;
     const part = this.#fitting(items);
-    this.#take(part, 0);
+    this.#append(part, 0);
     this.next = part.at(-1)?.key ?? this.next;
     return false;
   }
 
-  #take(items: readonly StoredObject[], bytes: number): void {
+  #append(items: readonly StoredObject[], bytes: number): void {
     for (const item of items) this.items.push(item);
     if (items.length > 0) this.chunks.push(items);
     this.#bytes += bytes;

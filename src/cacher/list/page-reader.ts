@@ -11,25 +11,25 @@ import type { CachedList } from "./cached-list.ts";
 import type { ListCache } from "./list-cache.ts";
 import { PageBuilder } from "./page-builder.ts";
 
-/** How many objects a page looks at where a predicate picks them: then it is short, or empty. */
+/** Maximum number of objects examined for a page with a predicate, which is short or empty if few of them match. */
 const maxScanned = 50_000;
-/** How many objects are put on a page between two yields. */
+/** Number of objects put on a page between two yields. */
 const itemsPerStep = 4_096;
 
 /**
- * The state that a page is of. It is that of the cache until it is frozen, which costs whoever writes next a copy
- * of a path: pages whose chunks are all there never do it.
+ * The state that a page is read from. It is the cache's own until it is frozen, which makes the next write copy a path
+ * of the tree: a page whose chunks are all cached never freezes it.
  */
 interface PageSource {
   readonly revision: number;
-  /** What the selection's objects are among, for good. */
+  /** An immutable snapshot that contains all objects of the selection. */
   frozen(): OrderedStore;
-  /** Everything, for good. */
+  /** An immutable snapshot of all objects. */
   whole(): HistoricalSnapshot;
   count(prefix: string, startAfter: string | undefined): number;
 }
 
-/** What the cache itself answers, in time slices: pages of its lists, and single objects of the past. */
+/** Answers reads from the cache, in time slices: pages of its lists, and single objects at older revisions. */
 export class PageReader {
   readonly #cache: WatchCache;
   readonly #historicalSnapshots: HistoricalSnapshots;
@@ -41,7 +41,7 @@ export class PageReader {
     this.#lists = lists;
   }
 
-  /** The object at a revision which the cache has reached. Undefined: the storage has to answer. */
+  /** Returns the object at a revision that the cache has reached; undefined if only the store can answer. */
   *get({ key, at }: CacheGetRequest): TimeSlicedWork<GetResult | undefined> {
     if (at.match !== "EXACT") {
       return { revision: this.#cache.revision, object: this.#cache.state.get(key) };
@@ -54,8 +54,8 @@ export class PageReader {
   }
 
   /**
-   * The page, of what the cache holds when it begins. Undefined: the storage has to answer, or the cache was filled
-   * anew meanwhile.
+   * Returns the page, of the state when it begins; undefined if only the store can answer, or if the cached state is
+   * replaced meanwhile.
    */
   *list(request: CacheListRequest): TimeSlicedWork<ListResult | undefined> {
     const { prefix, startAfter, selection, predicate } = request;
@@ -67,15 +67,15 @@ export class PageReader {
       new Filter({ scope: { prefix }, selection, predicate, withPrevious: false }),
     );
     const page = new PageBuilder(request);
-    const picks = selection !== undefined || predicate !== undefined;
-    yield* this.#fill(page, list, state, picks);
+    const hasPredicate = selection !== undefined || predicate !== undefined;
+    yield* this.#fill(page, list, state, hasPredicate);
     const { items, chunks, next } = page;
-    // Nothing is to be kept of a history that is no more. Whoever asked asks again.
+    // No snapshot of a replaced state may be retained. The caller reads again.
     if (epoch !== this.#cache.epoch) return undefined;
     if (next === undefined) return { revision, items, chunks, next, remaining: 0 };
-    // Whoever gets a page that is not the last comes back for the next one, of the same revision.
+    // The client requests the next page at the same revision.
     this.#historicalSnapshots.keep(revision, state.whole());
-    if (picks) return { revision, items, chunks, next, remaining: undefined };
+    if (hasPredicate) return { revision, items, chunks, next, remaining: undefined };
     const known =
       startAfter === undefined
         ? undefined
@@ -89,7 +89,7 @@ export class PageReader {
     page: PageBuilder,
     list: CachedList,
     state: PageSource,
-    picks: boolean,
+    hasPredicate: boolean,
   ): TimeSlicedWork<void> {
     let nextStep = itemsPerStep;
     do {
@@ -101,7 +101,7 @@ export class PageReader {
       nextStep = page.items.length + itemsPerStep;
       state.frozen();
       yield;
-    } while (page.next !== undefined && !(picks && page.scanned >= maxScanned));
+    } while (page.next !== undefined && !(hasPredicate && page.scanned >= maxScanned));
   }
 
   *#stateFor({ at, selection }: CacheListRequest): TimeSlicedWork<PageSource | undefined> {
@@ -133,8 +133,8 @@ export class PageReader {
       frozen: () => {
         if (part !== undefined) return part;
         const { state } = whole();
-        const among = cache.stateFor(selection);
-        part = among === cache.state ? state : among.snapshot();
+        const superset = cache.stateFor(selection);
+        part = superset === cache.state ? state : superset.snapshot();
         return part;
       },
       count: (prefix, startAfter) => (past?.state ?? cache.state).count(prefix, startAfter),

@@ -1,14 +1,16 @@
 import { notReady, upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
 import type { ReplaceCause } from "../../reflector/reflector.ts";
 
-export function slowConsumer(why: string): WatchFanoutError {
+/** Ends a stream that does not keep up. `reason` is a full sentence. */
+export function slowConsumer(reason: string): WatchFanoutError {
   return new WatchFanoutError(
     "SLOW_CONSUMER",
-    `${why} Resume from the last resume point if history still has it, otherwise list anew; and read ` +
+    `${reason} Resume from the last resume point if the event window still has it, otherwise relist; and read ` +
       "faster, or watch less.",
   );
 }
 
+/** Ends the streams of a replica that shuts down, and refuses new requests. */
 export function draining(): WatchFanoutError {
   return new WatchFanoutError(
     "DRAINING",
@@ -16,7 +18,7 @@ export function draining(): WatchFanoutError {
   );
 }
 
-/** A stream has reached its maximum age. */
+/** Ends a stream that has reached its maximum age. */
 export function expired(): WatchFanoutError {
   return new WatchFanoutError(
     "DRAINING",
@@ -25,41 +27,44 @@ export function expired(): WatchFanoutError {
   );
 }
 
+/** Refuses requests until the cache has been synced once. `name`: the resource's. */
 export function cacheNotReady(name: string): WatchFanoutError {
-  return notReady(`The cache of ${JSON.stringify(name)} has not been filled yet. Try again soon.`);
+  return notReady(
+    `The cache of ${JSON.stringify(name)} is not synced with the store yet. Try again soon.`,
+  );
 }
 
-/** Nothing may be told for now of a store that has another history than what the cache holds. */
+/** Refuses reads while the store has another history than the cache. */
 export function historyChangePending(cause?: unknown): WatchFanoutError {
   return upstreamUnavailable(
-    "The store's history has become another one, which this replica has yet to take in. Try again soon.",
+    "The store's history has changed, and this replica has not listed the new one yet. Try again soon.",
     cause,
   );
 }
 
-/** Ends the streams of a cache whose state was replaced: what lies between is not known. */
+/** Ends the streams of a cache whose state is replaced without the events that lead to the new one. */
 export function lost(cause: ReplaceCause, revision: number, historyId: string): WatchFanoutError {
   if (cause === "history changed") {
     return new WatchFanoutError(
       "HISTORY_CHANGED",
-      "The store's history has become another one. List anew and go on from there.",
+      "The store's history has changed. Relist, and resume from the list's revision.",
       { metadata: { history_id: historyId } },
     );
   }
   return new WatchFanoutError(
     "HISTORY_LOST",
-    `The store no longer had the events that came next; it is at revision ${revision} now. ` +
-      "List anew and go on from there.",
+    `The store no longer had the next events; it is at revision ${revision} now. ` +
+      "Relist, and resume from the list's revision.",
     { metadata: { current_revision: String(revision) } },
   );
 }
 
-/** Ends the streams of a cache that was found to differ from the store. */
+/** Ends the streams of a cache that differs from the store. */
 export function cacheInconsistent(revision: number): WatchFanoutError {
   return new WatchFanoutError(
     "HISTORY_LOST",
-    "The cache was found to differ from the store, so this stream may have missed something. " +
-      "List anew and go on from there.",
+    "The cache differs from the store, so this stream may have missed events. " +
+      "Relist, and resume from the list's revision.",
     { metadata: { current_revision: String(revision) } },
   );
 }

@@ -1,28 +1,28 @@
 import { createHash } from "node:crypto";
 import { isWide } from "../../base/text-memory.ts";
 
-/** Parts whose texts have together no more than so many UTF-16 units are kept as they are. */
-const longest = 128;
+/** Maximum length of all text parts together, in UTF-16 units, up to which a name spells them out. */
+const maxSpelledOut = 128;
 
 /**
- * A name that is the same for the same parts, different for different ones, and never long: what is looked up by
- * a selector or a prefix must not keep another copy of it. Texts of some MiB are hashed as they are in memory, as
- * to spell them out in any other way takes several times as long.
+ * Returns a short name for a list of parts: equal for equal parts, and different for different ones. A map with such
+ * keys does not hold further copies of long selectors and prefixes. Texts are hashed in the encoding that they have in
+ * memory, since encoding texts of some MiB in another way takes several times as long.
  */
-export function shortName(...deps: readonly (string | number | boolean | null)[]): string {
+export function shortName(...parts: readonly (string | number | boolean | null)[]): string {
   let length = 0;
-  for (const part of deps) if (typeof part === "string") length += part.length;
-  if (length <= longest) return JSON.stringify(deps);
+  for (const part of parts) if (typeof part === "string") length += part.length;
+  if (length <= maxSpelledOut) return JSON.stringify(parts);
   const hash = createHash("sha256");
-  // So that where one text ends and the next begins is part of it. In here, only texts are arrays.
+  // The lengths make the borders between texts part of the name. Arrays stand for texts, and for nothing else.
   hash.update(
     JSON.stringify(
-      deps.map((part) => (typeof part === "string" ? [part.length, isWide(part)] : part)),
+      parts.map((part) => (typeof part === "string" ? [part.length, isWide(part)] : part)),
     ),
   );
-  for (const part of deps) {
+  for (const part of parts) {
     if (typeof part === "string") hash.update(part, isWide(part) ? "utf16le" : "latin1");
   }
-  // No other name begins so: they are JSON arrays.
+  // Spelled-out names are JSON arrays, so none begins with this prefix.
   return `sha256:${hash.digest("base64")}`;
 }

@@ -7,36 +7,37 @@ import { parseLabelSelector } from "../../selector/parse-label-selector.ts";
 import { SelectorError } from "../../selector/selector-error.ts";
 import { Selection } from "./selection.ts";
 
-/** What a resource's objects say about themselves, each read once, and what is to be found by it. */
+/** Reads and indexes the attributes of a resource's objects. The attributes of an object are read once. */
 export class ObjectAttributes {
-  /** The fields that objects and watchers are found by. All of them are declared. */
+  /** The fields that objects and watchers are indexed by. The codec declares all of them. */
   readonly indexes: readonly string[];
   readonly #reader: AttributeReader | undefined;
 
-  /** Without a reader objects say nothing. */
+  /** Without a reader objects have no attributes. */
   constructor(reader?: AttributeReader, indexes: readonly string[] = []) {
     this.#reader = reader;
     this.indexes = indexes;
   }
 
-  /** How many values could not be decoded. */
+  /** Number of values that could not be decoded. */
   get undecodable(): number {
     return this.#reader?.undecodable ?? 0;
   }
 
-  /** Read when it is first asked for, and kept with the object. */
+  /** Returns the object's attributes. The first call reads them and stores them in the object. */
   of(object: StoredObject): Attributes {
     if (this.#reader?.codec.hasAttributes !== true) return noAttributes;
     object.attributes ??= this.#reader.attributesOf(object);
     return object.attributes as Attributes;
   }
 
+  /** Reads one field of an object. */
   readonly readField: FieldReader = (object, field) => this.of(object).fields.get(field) ?? "";
 
   /**
-   * What the two selectors pick, undefined if both are empty: everything.
+   * Returns the selection of both selectors; undefined if both are empty, which selects all objects.
    *
-   * Throws INVALID_REQUEST for what can't be parsed, for a field that the resource does not declare, and
+   * Throws INVALID_REQUEST for a selector that can't be parsed, for a field that the resource does not declare, and
    * for any selector on a resource without attributes.
    */
   select(labelSelector: string, fieldSelector: string): Selection | undefined {
@@ -47,7 +48,7 @@ export class ObjectAttributes {
     if (codec?.hasAttributes !== true) {
       throw invalidRequest(
         labels.empty ? "field_selector" : "label_selector",
-        "The objects of this resource have no labels and no fields to select by, as it has no codec: " +
+        "The objects of this resource have no labels and no fields to select by, since it has no codec: " +
           "leave the selector out.",
       );
     }
@@ -77,5 +78,5 @@ function parse<T>(field: string, text: string, parser: (text: string) => T): T {
   }
 }
 
-/** What an index has to know of an object. Absent is the same as empty. */
+/** Reads a field of an object for an index. Returns an empty text for an absent field. */
 export type FieldReader = (object: StoredObject, field: string) => string;

@@ -2,60 +2,60 @@ import type { GetRequest, ListRequest, WatchRequest } from "../../storage/storag
 import type { Selection } from "./selection.ts";
 
 /**
- * What a stream that does not keep up is owed.
+ * What a stream delivers when its reader does not keep up.
  *
  * - `EVERY_EVENT`: every revision of every object, or an error.
- * - `LATEST_STATE`: the newest state of every object; what is between may be skipped. Nothing but taking
- *   nothing at all ends it for being slow, and a relist is told to it as what changed.
+ * - `LATEST_STATE`: the newest state of every object; intermediate states may be skipped. A slow stream ends only if
+ *   its reader takes nothing at all, and a relist is delivered as the changes that it found.
  */
 export type Delivery = "EVERY_EVENT" | "LATEST_STATE";
 
-/** What a Cacher's get takes beyond what every Storage's does. */
+/** A get of a Cacher, with options that other Storages do not have. */
 export interface CacheGetRequest extends GetRequest {
-  /** Who asks, such as a connection: work is shared fairly between owners. Default: the request itself. */
+  /** The caller, such as a connection: owners share time slices and upstream reads fairly. Default: the request. */
   readonly owner?: object | undefined;
   /**
-   * Is asked once the cache is new enough, before anything is read: undefined, or what it resolves to has to be awaited.
-   * For whoever has no room for the answer now; a rejection is the read's.
+   * Called once the cache is new enough, before anything is read. If it returns a promise, the read waits for it: for
+   * a caller without room for the answer at present. The read rejects as the promise does.
    */
   readonly admit?: (() => Promise<void> | undefined) | undefined;
 }
 
-/** What a Cacher's list takes beyond what every Storage's does. */
+/** A list of a Cacher, with options that other Storages do not have. */
 export interface CacheListRequest extends ListRequest {
-  /** Only objects that it picks; in place of `predicate`. */
+  /** Lists only objects of the selection. Replaces `predicate`. */
   readonly selection?: Selection | undefined;
-  /** As of a get. */
+  /** See CacheGetRequest. */
   readonly owner?: object | undefined;
-  /** As of a get. */
+  /** See CacheGetRequest. */
   readonly admit?: (() => Promise<void> | undefined) | undefined;
 }
 
-/** What a Cacher's watch takes beyond what every Storage's does. */
+/** A watch of a Cacher, with options that other Storages do not have. */
 export interface CacheWatchRequest extends WatchRequest {
-  /** Only objects that it picks; in place of `predicate`, and whether with `withPrevious` or without. */
+  /** Watches only objects of the selection. Replaces `predicate`; unlike it, `withPrevious` is not required. */
   readonly selection?: Selection | undefined;
-  /** As of a get. */
+  /** See CacheGetRequest. */
   readonly owner?: object | undefined;
-  /** Default EVERY_EVENT. */
+  /** What a slow stream delivers. Default EVERY_EVENT. */
   readonly delivery?: Delivery | undefined;
-  /** The history that `afterRevision` comes from. Undefined or empty: not checked. */
+  /** The history that `afterRevision` belongs to. Undefined or empty: not checked. */
   readonly historyId?: string | undefined;
-  /** When the stream is to end with DRAINING, in the clock's milliseconds. Undefined: never. */
+  /** When the stream ends with DRAINING, in the clock's milliseconds. Undefined: never. */
   readonly expiresAt?: number | undefined;
   /**
-   * First the current state as ADDED, in batches without a revision, of which the last completes it
-   * with `initialEventsEnd` and its revision. Then `afterRevision` says how new the state has to be:
-   * undefined: linearizable; 0: any.
+   * Begins the stream with the current state as ADDED events, in batches without a revision. The last of these
+   * batches has `initialEventsEnd` and the state's revision. `afterRevision` is then the revision that the state has
+   * to have at least; undefined: linearizable; 0: any.
    */
   readonly sendInitialEvents?: boolean | undefined;
-  /** How long the resume point may stand still before a bookmark moves it. Default 60,000 ms. */
+  /** Time without progress after which a bookmark moves the resume point, in milliseconds. Default 60,000. */
   readonly bookmarkIntervalMs?: number | undefined;
   /**
-   * When the reader's patience ends, in the clock's milliseconds; a bookmark comes 2 s before.
-   * Undefined: never.
+   * The call's deadline, in the clock's milliseconds: the stream gets a bookmark 2 s before it. Undefined: no
+   * deadline.
    */
   readonly deadline?: number | undefined;
-  /** A bookmark also whenever the cache learns of a newer revision. */
+  /** Whether the stream also gets a bookmark whenever the cache learns of a newer revision. */
   readonly eagerBookmarks?: boolean | undefined;
 }

@@ -5,17 +5,18 @@ import type { FieldSelector } from "../../selector/field-selector.ts";
 import type { LabelSelector } from "../../selector/label-selector.ts";
 import { shortName } from "./identity.ts";
 
-/** A selection without requirements, with its two selectors and the functions that it brings, in bytes. */
+/** Estimated memory of a selection without requirements, with its two selectors and its functions, in bytes. */
 const selectionBytes = 500;
 
-/** What a label selector and a field selector pick of a resource's objects. */
+/** A label and a field selector, parsed and bound to a resource. */
 export class Selection {
-  /** A short name for all that pick by the same requirements, however they were spelt, and for no others. */
+  /** A short name, equal for selections with the same requirements, however they are spelled, and for no others. */
   readonly canonical: string;
+  /** `matches` as a function. */
   readonly predicate: Predicate;
-  /** About what it costs to match an object, in requirements that are held against it one by one. */
+  /** Estimated cost of matching one object, as a number of requirements checked one by one. */
   readonly cost: number;
-  /** What it takes to keep it, in bytes: an estimate. */
+  /** Estimated memory, in bytes. */
   readonly bytes: number;
   readonly #labels: LabelSelector;
   readonly #fields: FieldSelector;
@@ -35,12 +36,13 @@ export class Selection {
     this.bytes = selectionBytes + labels.bytes + fields.bytes;
   }
 
+  /** Whether both selectors match the object's attributes. */
   matches(object: StoredObject): boolean {
     const attributes = this.#attributesOf(object);
     return this.#labels.matches(attributes) && this.#fields.matches(attributes);
   }
 
-  /** The value that this field has in everything that is picked, if there is one. */
+  /** The value that the selection requires this field to have; undefined if it allows several. */
   exactField(name: string): string | undefined {
     return this.#fields.exactField(name);
   }

@@ -1,35 +1,36 @@
-/** How many bytes of pieces are kept, all folds and lists together. */
+/** Maximum memory of all chunks, of lists and of coalesced batches together, in bytes. */
 const maxBytes = 32 * 1024 * 1024;
 
-/** A part of a fold or of a list, as it looks through one filter. */
+/** A chunk of a list or of a coalesced batch, for one filter. */
 export interface ChunkCacheEntry {
-  /** What it takes to keep it, in bytes: see `costOf`. */
+  /** Estimated memory, in bytes: see `costOf`. */
   readonly cost: number;
-  /** Where it is kept, and under which key. */
+  /** The collection that holds it. */
   readonly owner: {
     set(at: string, entry: unknown): unknown;
     delete(at: string, entry: unknown): boolean;
   };
+  /** Its key in `owner`. */
   readonly at: string;
-  /** Whether anyone has taken it since pieces were last let go. */
+  /** Whether a reader has used it since the last `expire`. */
   isFresh: boolean;
 }
 
 /**
- * The pieces of all folds and lists that may yet be shared, within one bound: however many
- * streams are amidst one, and however slowly they take it, what is kept for them all does not grow.
+ * The chunks of all lists and coalesced batches that readers may share, within one bound: the memory does not grow
+ * with the number of streams that read them, nor with the time that these take.
  */
 export class ChunkCache {
-  /** The one taken longest ago first. */
+  /** The least recently used first. */
   readonly #entries = new Set<ChunkCacheEntry>();
   #bytes = 0;
 
-  /** What they take, in bytes. */
+  /** Memory of all chunks, in bytes. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** The piece has been taken just now. */
+  /** A reader uses the chunk. Adds it if it is not cached, and evicts the least recently used ones above 32 MiB. */
   touch(entry: ChunkCacheEntry): void {
     entry.isFresh = true;
     if (!this.#entries.delete(entry)) {
@@ -43,7 +44,7 @@ export class ChunkCache {
     }
   }
 
-  /** Lets go of what nobody has taken since this was last called. */
+  /** Evicts all chunks that no reader has used since the last call. */
   expire(): void {
     for (const entry of this.#entries) {
       if (entry.isFresh) entry.isFresh = false;
@@ -59,8 +60,8 @@ export class ChunkCache {
 }
 
 /**
- * What objects of this weight take, with their encoding, which is about as large and kept with them as soon as
- * someone sends it, and with what is around them.
+ * Returns the memory of objects with these estimated bytes, in bytes: with overhead, and with their encoding, which is
+ * about as large as they are and cached with them once it is sent.
  */
 export function costOf(estimatedBytes: number): number {
   return 2 * estimatedBytes + 200;

@@ -2,7 +2,7 @@ import { WatchEvent } from "../../model/event.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import { isSameObject, type StoredObject } from "../../model/object.ts";
 
-/** What happened to one object between two states, as far as these can tell. */
+/** The change of one object between two states. */
 export interface StateChange {
   readonly event: WatchEvent;
   /** The object in the state before. */
@@ -16,39 +16,39 @@ interface State {
 }
 
 /**
- * What leads from `before` to `after`: what has changed, by mod_revision and then by key, and after that
- * what is gone, as DELETED at the revision of `after`, as it is not known when it was deleted.
+ * Returns the changes from `before` to `after`: first the changed objects, by mod_revision and then by key; then the
+ * deleted ones, as DELETED at the revision of `after`, since their own revisions are not known.
  *
- * Undefined if one can't have come from the other: an object of `after` says of what it was at the time of
- * `before` something else than `before` does.
+ * Returns undefined if `before` can't have led to `after`: an object in `after` implies another state at the revision
+ * of `before` than `before` has.
  */
 export function diffStates(before: State, after: State): StateChange[] | undefined {
   const changed: StateChange[] = [];
-  const gone: StateChange[] = [];
-  const old = before.objects[Symbol.iterator]();
-  let was = nextOf(old);
-  const isGone = (object: StoredObject): void => {
+  const deleted: StateChange[] = [];
+  const oldObjects = before.objects[Symbol.iterator]();
+  let old = nextOf(oldObjects);
+  const addDeleted = (object: StoredObject): void => {
     const event = new WatchEvent("DELETED", object.deletedAt(after.revision), undefined);
-    gone.push({ event, previous: object });
-    was = nextOf(old);
+    deleted.push({ event, previous: object });
+    old = nextOf(oldObjects);
   };
   for (const object of after.objects) {
-    while (was !== undefined && compareKeys(was.key, object.key) < 0) isGone(was);
-    const previous = was?.key === object.key ? was : undefined;
-    if (previous !== undefined) was = nextOf(old);
+    while (old !== undefined && compareKeys(old.key, object.key) < 0) addDeleted(old);
+    const previous = old?.key === object.key ? old : undefined;
+    if (previous !== undefined) old = nextOf(oldObjects);
     if (!canFollow(previous, object, before.revision)) return undefined;
     if (previous?.modRevision === object.modRevision) continue;
     const type = previous === undefined ? "ADDED" : "MODIFIED";
     changed.push({ event: new WatchEvent(type, object, undefined), previous });
   }
-  while (was !== undefined) isGone(was);
-  // Stable, so that those of one revision stay in key order.
+  while (old !== undefined) addDeleted(old);
+  // The sort is stable, so that objects of one revision stay in key order.
   changed.sort((a, b) => a.event.revision - b.event.revision);
-  for (const difference of gone) changed.push(difference);
+  for (const change of deleted) changed.push(change);
   return changed;
 }
 
-/** Whether an object may be what has become of `previous`, which is how it stood at `revision`. */
+/** Whether an object may have developed from `previous`, its state at `revision`. */
 function canFollow(
   previous: StoredObject | undefined,
   object: StoredObject,
@@ -57,7 +57,7 @@ function canFollow(
   if (object.modRevision <= revision) {
     return previous !== undefined && isSameObject(previous, object);
   }
-  // Deleted and made anew since, or made for the first time.
+  // Created after `revision`, for the first time or again.
   if (object.createRevision > revision) return true;
   const isSameLife = previous?.createRevision === object.createRevision;
   return isSameLife && previous.version < object.version;

@@ -8,31 +8,31 @@ import type { EventNode } from "./event-node.ts";
 import { OlderEvents } from "./older-events.ts";
 import type { OrderedStore } from "./ordered-store.ts";
 
-/** How many events are linked in one step. */
+/** Number of events linked in one step. */
 const eventsPerStep = 64;
 
 /**
- * Makes the events of before fit what is known: piece by piece, from the newest to the oldest.
+ * Links past events to the known events and state: chunk by chunk, from the newest to the oldest.
  *
- * An object that an event made is the one that the next event of its key has as its `previous`, or the one in
- * the state: that one is kept, and the other, which has the same content, is not. If there is no such object,
- * or it is of another revision, the event can't have led to what is known.
+ * The object of an event is also the `previous` of the next event of its key, or the object in the state. The known
+ * one is kept, and the other, with the same content, is dropped. If the known one is absent or has
+ * another revision, the event can't have led to the known state.
  */
 export class EventLinker {
   readonly #state: OrderedStore;
   readonly #objectAttributes: ObjectAttributes;
-  /** What is kept has slabs of its own: half of what came with it is not. */
+  /** Kept objects are copied into slabs of their own, since half of the received bytes are dropped. */
   readonly #slabs = new Slabs(smallestSlab);
-  /** What each key was before its oldest event so far. At most one entry for each event in the window. */
+  /** The object of each key before its oldest event so far. At most one entry per event in the window. */
   readonly #before = new Map<string, StoredObject | undefined>();
 
-  /** `state` is the one that the newest event has led to. It is not to change any more. */
+  /** `state` is the state after the newest event. It must not change any more. */
   constructor(state: OrderedStore, objectAttributes: ObjectAttributes) {
     this.#state = state;
     this.#objectAttributes = objectAttributes;
   }
 
-  /** Links `past` before `newer`. Returns undefined if it can't have led to what came later. */
+  /** Links `past` before `newer`. Returns undefined if the past events can't have led to the known ones. */
   *link(past: PastEvents, newer: EventNode): TimeSlicedWork<OlderEvents | undefined> {
     const older = new OlderEvents(newer, past.after);
     const { events } = past;
@@ -46,22 +46,22 @@ export class EventLinker {
 
   #add(older: OlderEvents, { type, object, previous: before }: WatchEvent): boolean {
     const { modRevision } = object;
-    const made = this.#before.has(object.key)
+    const known = this.#before.has(object.key)
       ? this.#before.get(object.key)
       : this.#state.get(object.key);
-    const { key } = made ?? object;
+    const { key } = known ?? object;
     const previous = before === undefined ? undefined : this.#slabs.copy(before, key);
     if (previous !== undefined) this.#objectAttributes.of(previous);
     if (type === "DELETED") {
-      if (made !== undefined || previous === undefined) return false;
+      if (known !== undefined || previous === undefined) return false;
       this.#before.set(key, previous);
       older.add(new WatchEvent(type, previous.deletedAt(modRevision), undefined), previous);
       return true;
     }
-    if (made?.modRevision !== modRevision) return false;
-    this.#objectAttributes.of(made);
+    if (known?.modRevision !== modRevision) return false;
+    this.#objectAttributes.of(known);
     this.#before.set(key, previous);
-    older.add(new WatchEvent(type, made, undefined), previous);
+    older.add(new WatchEvent(type, known, undefined), previous);
     return true;
   }
 }

@@ -2,34 +2,33 @@ import { WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 
 /**
- * One event in history, linked to the one after it.
+ * One event of the event window, linked to the next one.
  *
- * The link is what makes readers simple: a cache watcher that is behind holds the last node that it
- * has dealt with and follows `next` whenever it likes. Whether that node still is within the window
- * does not matter to the link: as long as someone holds it, what follows it stays, and once nobody
- * does it is garbage. So "kept for this stream by reference" needs no bookkeeping at all.
+ * An unsynced watcher holds the last node that it has read, and follows `next` at its own pace, whether or not the
+ * node is still in the window: a held node keeps all later nodes alive, and once no watcher holds it, it is garbage.
+ * So retaining events for a stream needs no bookkeeping.
  */
 export class EventNode {
   /**
-   * Undefined only in the nodes that histories begin with, until older events are put before them: then it is
-   * the last of those. A reader that holds the node has dealt with it either way.
+   * Undefined only in the node that a window begins with, until older events are put before it: then it is the last
+   * of those. A reader that holds the node has read it in either case.
    */
   event: WatchEvent | undefined;
   /** The object just before the event. */
   previous: StoredObject | undefined;
-  /** The event's. Without one everything after this revision follows. */
+  /** The event's revision; without an event, the revision after which all events follow. */
   revision: number;
-  /** Counts the events of this history. Only differences mean something: older events may be put before 0. */
+  /** Position among the events. Only differences are meaningful: older events may be put before 0. */
   readonly sequence: number;
   /**
-   * What all events up to and including this one take, in bytes, with the objects before them: these are held for
-   * as long as the event is, whatever becomes of the event that they came with. Only differences mean something.
+   * Memory of all events up to this one, included, in bytes. It counts the previous objects as well, since an event
+   * holds its previous object even after that object's own event is dropped. Only differences are meaningful.
    */
   readonly bytes: number;
-  /** When it arrived, by the clock. */
+  /** When it arrived, in the clock's milliseconds. */
   readonly arrivedAt: number;
   next: EventNode | undefined;
-  #whole: WatchEvent | undefined;
+  #withPrevious: WatchEvent | undefined;
 
   constructor(
     event: WatchEvent | undefined,
@@ -46,13 +45,13 @@ export class EventNode {
     this.bytes = bytes;
     this.arrivedAt = arrivedAt;
     this.next = undefined;
-    this.#whole = undefined;
+    this.#withPrevious = undefined;
   }
 
-  /** The event with its `previous`, made once for all who want it. */
+  /** The event with its `previous`; the same object for all readers. */
   get eventWithPrevious(): WatchEvent | undefined {
     if (this.event === undefined || this.previous === undefined) return this.event;
-    this.#whole ??= new WatchEvent(this.event.type, this.event.object, this.previous);
-    return this.#whole;
+    this.#withPrevious ??= new WatchEvent(this.event.type, this.event.object, this.previous);
+    return this.#withPrevious;
   }
 }

@@ -1,5 +1,4 @@
-import type { Logger } from "pino";
-import { type Clock, pause } from "../../base/clock.ts";
+import { pause } from "../../base/clock.ts";
 import type { TimeSliceScheduler } from "../../base/time-slices.ts";
 import type { BackfillQueue } from "../../reflector/backfill/backfill-queue.ts";
 import type { PastEvents } from "../../reflector/backfill/past-events.ts";
@@ -8,62 +7,57 @@ import {
   type BackfillTarget,
   WindowBackfill,
 } from "../../reflector/backfill/window-backfill.ts";
-import type { Storage } from "../../storage/storage.ts";
-import type { ObjectAttributes } from "../request/object-attributes.ts";
+import type { Reflector } from "../../reflector/reflector.ts";
+import type { ComponentContext } from "./component.ts";
 import { EventLinker } from "./event-linker.ts";
-import type { WatchCache } from "./watch-cache.ts";
 
 /** How long a stream waits for the part of the window that it resumes from, in milliseconds. */
 export const backfillTimeoutMs = 10_000;
 
-export interface EventWindowBackfillDeps {
-  /** The resource's, for the log. */
-  readonly name: string;
-  readonly storage: Storage;
-  readonly cache: WatchCache;
-  readonly clock: Clock;
-  readonly random: () => number;
-  readonly logger: Logger;
-  readonly objectAttributes: ObjectAttributes;
+export interface EventWindowBackfillOptions {
+  /** Confirms that the store still has the history that the cache holds. */
+  readonly history: Pick<Reflector, "confirmHistory">;
   readonly timeSlices: TimeSliceScheduler;
   readonly queue: BackfillQueue;
-  /** How many revisions before the first listing are wanted. */
+  /** Maximum number of revisions from before the first list. */
   readonly revisions: number;
-  readonly confirmHistory: (signal: AbortSignal) => Promise<void>;
 }
 
-/** How the filling of the event window goes. */
+/** Progress of the backfill. */
 export interface BackfillStats {
-  /** `idle` before the first listing. */
+  /** `idle` before the first list. */
   readonly state: BackfillState | "idle";
-  /** How many revisions, and events, of before the first listing are there. */
+  /** Number of revisions, and of events, from before the first list that the window has received. */
   readonly revisions: number;
   readonly events: number;
-  /** How many streams wait for a part that is missing. */
+  /** Number of streams that wait for a missing part. */
   readonly waiting: number;
 }
 
 /**
- * Fills the event window with what was before the cache's first listing, in the background. The cache is served
- * from meanwhile; only those wait who resume from a part that is missing and may still come.
+ * Fills the event window with the events from before the cache's first list, in the background. The cache serves
+ * requests meanwhile; only a stream that resumes from a missing part of the window waits for it.
  */
 export class EventWindowBackfill {
-  readonly #deps: EventWindowBackfillDeps;
-  /** While it is filled; what it took for that goes with it. */
+  readonly #context: ComponentContext;
+  readonly #options: EventWindowBackfillOptions;
+  /** The backfill in progress, with its memory; undefined before and after it. */
   #backfill: WindowBackfill | undefined;
   #isBegun = false;
+  /** The revision of the first list. */
   #from = 0;
-  /** How far it had come when it ended. */
+  /** The progress when the backfill ended. */
   #last: Pick<BackfillStats, "state" | "revisions" | "events"> = {
     state: "idle",
     revisions: 0,
     events: 0,
   };
-  /** Those who wait, by what wakes them. */
+  /** The revisions that streams wait for, by the function that ends the wait. */
   readonly #waiting = new Map<() => void, number>();
 
-  constructor(deps: EventWindowBackfillDeps) {
-    this.#deps = deps;
+  constructor(context: ComponentContext, options: EventWindowBackfillOptions) {
+    this.#context = context;
+    this.#options = options;
   }
 
   get stats(): BackfillStats {
@@ -72,13 +66,14 @@ export class EventWindowBackfill {
   }
 
   /**
-   * The cache has its first state: begins to fill what is before it. A fault of ours in there is left unhandled,
-   * so that it ends the process, as in the Reflector.
+   * Begins the backfill, once the cache holds its first list. A bug in this service causes an unhandled rejection,
+   * which ends the process, as in the Reflector. Idempotent.
    */
   begin(): void {
     if (this.#isBegun) return;
     this.#isBegun = true;
-    const { storage, clock, random, queue, confirmHistory, cache, revisions } = this.#deps;
+    const { storage, clock, random, cache } = this.#context;
+    const { history, queue, revisions } = this.#options;
     this.#from = cache.revision;
     this.#backfill = new WindowBackfill({
       storage,
@@ -87,31 +82,30 @@ export class EventWindowBackfill {
       clock,
       random,
       queue,
-      confirmHistory,
+      confirmHistory: (signal) => history.confirmHistory(signal),
       endRevision: this.#from,
       startRevision: Math.max(1, this.#from - revisions),
     });
     void this.#run(this.#backfill);
   }
 
-  /** No more is filled, and nobody waits for it. Harmless when called twice, or before `begin`. */
+  /** Ends the backfill and all waits for it. Idempotent; before `begin` it makes that a no-op. */
   stop(): void {
     this.#isBegun = true;
     this.#backfill?.stop();
     this.#forget();
   }
 
-  /** Whether what comes after `revision` is missing, but may still come. */
+  /** Whether events after `revision` are missing from the window, and the backfill may still deliver them. */
   isMissing(revision: number): boolean {
-    const fill = this.#backfill;
-    return (
-      fill?.state === "filling" && fill.backfilledTo > revision && fill.startRevision <= revision
-    );
+    const backfill = this.#backfill;
+    if (backfill?.state !== "filling") return false;
+    return backfill.backfilledTo > revision && backfill.startRevision <= revision;
   }
 
   /**
-   * Resolves once everything after `revision` is in the window, or will not come: the fill has ended, or does not
-   * reach there, or 10 s have passed, or the signal is aborted.
+   * Resolves once all events after `revision` are in the window, or will not be: the backfill has ended or does not
+   * reach that far back, 10 s have passed, or the signal is aborted.
    */
   async waitFor(revision: number, signal: AbortSignal): Promise<void> {
     if (!this.isMissing(revision)) return;
@@ -119,7 +113,7 @@ export class EventWindowBackfill {
     const wake = (): void => woken.abort();
     this.#waiting.set(wake, revision);
     try {
-      await pause(this.#deps.clock, backfillTimeoutMs, woken.signal, signal);
+      await pause(this.#context.clock, backfillTimeoutMs, woken.signal, signal);
     } finally {
       this.#waiting.delete(wake);
     }
@@ -129,7 +123,7 @@ export class EventWindowBackfill {
     for (const [wake, revision] of this.#waiting) if (!this.isMissing(revision)) wake();
   }
 
-  /** Lets go of what the fill took, once it has ended. */
+  /** Releases the memory of the backfill, once it has ended. */
   #forget(): void {
     this.#last = this.#now();
     this.#backfill = undefined;
@@ -137,30 +131,31 @@ export class EventWindowBackfill {
   }
 
   #now(): Pick<BackfillStats, "state" | "revisions" | "events"> {
-    const fill = this.#backfill;
-    if (fill === undefined) return this.#last;
-    const { state, events, backfilledTo } = fill;
+    const backfill = this.#backfill;
+    if (backfill === undefined) return this.#last;
+    const { state, events, backfilledTo } = backfill;
     return { state, revisions: this.#from - backfilledTo, events };
   }
 
-  async #run(fill: WindowBackfill): Promise<void> {
-    const { clock, logger, name } = this.#deps;
-    const begun = clock.now();
-    await fill.run(() => this.#wake());
-    if (fill !== this.#backfill) return;
+  async #run(backfill: WindowBackfill): Promise<void> {
+    const { clock, logger, name } = this.#context;
+    const startedAt = clock.now();
+    await backfill.run(() => this.#wake());
+    if (backfill !== this.#backfill) return;
     this.#forget();
-    const { state, events, failure } = fill;
-    const ms = Math.round(clock.now() - begun);
-    const facts = { resource: name, state, from: fill.backfilledTo, to: this.#from, events, ms };
+    const { state, events, failure, backfilledTo: from } = backfill;
+    const ms = Math.round(clock.now() - startedAt);
+    const facts = { resource: name, state, from, to: this.#from, events, ms };
     const isFault = state === "failed" || state === "conflicting";
     if (isFault) logger.warn({ ...facts, err: failure }, "the event window is not filled further");
     else logger.info(facts, "the event window is filled");
   }
 
   #target(): BackfillTarget {
-    const { cache, objectAttributes, timeSlices } = this.#deps;
+    const { cache } = this.#context;
+    const { timeSlices } = this.#options;
     const { eventWindow } = cache;
-    const linker = new EventLinker(cache.state.snapshot(), objectAttributes);
+    const linker = new EventLinker(cache.state.snapshot(), cache.objectAttributes);
     let { floor } = eventWindow;
     return {
       get room() {
@@ -169,7 +164,7 @@ export class EventWindowBackfill {
       prepend: async (past: PastEvents, signal: AbortSignal) => {
         const older = await timeSlices.run(this, linker.link(past, floor), signal);
         if (older === undefined) return undefined;
-        // What has come meanwhile may have taken all the room.
+        // New events may have filled the window meanwhile.
         if (eventWindow.floor !== floor) return { after: past.upTo, events: 0, isFull: true };
         const { length } = eventWindow;
         const isFull = !eventWindow.prepend(older);

@@ -7,13 +7,13 @@ import type { OlderEvents } from "./older-events.ts";
 
 /** The bounds of the event window. */
 export interface EventWindowBounds {
-  /** Events younger than this are kept, in milliseconds, as far as the other bounds allow. */
+  /** Events younger than this are kept, within the other bounds; in milliseconds. */
   readonly ageMs: number;
-  /** This many events are kept however old they are, as far as `maxBytes` allows. */
+  /** This many events are kept regardless of their age, within `maxBytes`. */
   readonly minEvents: number;
-  /** Never more events than this. */
+  /** Maximum number of events. */
   readonly maxEvents: number;
-  /** Never more bytes than this, by weight. */
+  /** Maximum memory of the events, in bytes. */
   readonly maxBytes: number;
 }
 
@@ -31,7 +31,7 @@ export const defaultEventWindowBounds: EventWindowBounds = {
 export class EventWindow {
   readonly #bounds: EventWindowBounds;
   readonly #clock: Clock;
-  /** A ring of a power of two; `#first` is the index of the oldest node in the window. */
+  /** A ring whose size is a power of two; `#first` is the index of the oldest node in the window. */
   #ring: (EventNode | undefined)[] = new Array(16);
   #first = 0;
   #length = 0;
@@ -39,8 +39,8 @@ export class EventWindow {
   #newest: EventNode;
 
   /**
-   * Begins at `revision`, after which every event will be appended. With `previousWindow`, the newest node of
-   * another history, that one leads on to this: who reads it comes to the node that this begins with,
+   * Begins at `revision`; all later events are appended. With `previousWindow`, the newest node of another window, the
+   * new window is linked after it: a reader of the old one continues with the node that this window begins with,
    * which has no event.
    */
   constructor(
@@ -59,8 +59,8 @@ export class EventWindow {
   }
 
   /**
-   * The node before the window: the last one that fell out, or the one that history began with. Its
-   * revision is the smallest that can be resumed from.
+   * The node before the window: the last one that was dropped, or the one that the window began with. Its revision is
+   * the smallest that a watch can be resumed from.
    */
   get floor(): EventNode {
     return this.#floor;
@@ -70,22 +70,23 @@ export class EventWindow {
     return this.#newest;
   }
 
-  /** Events in the window. */
+  /** Number of events in the window. */
   get length(): number {
     return this.#length;
   }
 
-  /** The weight of the events in the window, in bytes. */
+  /** Memory of the events in the window, in bytes. */
   get bytes(): number {
     return this.#newest.bytes - this.#floor.bytes;
   }
 
-  /** The age of the oldest event in the window in milliseconds, 0 if there is none. */
+  /** Age of the oldest event in the window, in milliseconds; 0 if the window is empty. */
   get oldestAgeMs(): number {
     const oldest = this.#floor.next;
     return oldest === undefined ? 0 : this.#clock.now() - oldest.arrivedAt;
   }
 
+  /** Appends the next event, and drops the oldest ones beyond the bounds. `now`: in the clock's milliseconds. */
   append(event: WatchEvent, previous: StoredObject | undefined, now: number): void {
     const node = appendNode(this.#newest, event, previous, now);
     if (this.#length === this.#ring.length) this.#resize(this.#ring.length * 2);
@@ -96,13 +97,14 @@ export class EventWindow {
   }
 
   /**
-   * Puts what came before the window, which begins after `older.newer` still, in front of it, as far as the bounds
-   * have room. Returns whether they have room for anything older.
+   * Puts older events before the window, within its bounds. The window must still begin after `older.newer`; otherwise
+   * this throws. Returns whether there is room for still older events.
    *
-   * All in one step, as readers look in between; but the events are linked already.
+   * It is one synchronous step, so that readers see all of them or none; the events are linked already.
    */
   prepend(older: OlderEvents): boolean {
-    if (older.newer !== this.#floor) throw new Error("These events end where no window begins.");
+    if (older.newer !== this.#floor)
+      throw new Error("The window does not begin where these events end.");
     const { nodes } = older;
     while (this.#length + nodes.length > this.#ring.length) this.#resize(this.#ring.length * 2);
     const floor = older.join();
@@ -116,7 +118,7 @@ export class EventWindow {
     return this.#floor === floor;
   }
 
-  /** What there is room for before the window. */
+  /** The remaining room for older events. */
   get room(): { readonly events: number; readonly bytes: number } {
     const { maxEvents, maxBytes } = this.#bounds;
     return {
@@ -126,8 +128,8 @@ export class EventWindow {
   }
 
   /**
-   * A history that begins at `revision`, for who can't go on from here; who holds a node of this one is led
-   * there by `between`, what is known to have happened. Nothing is appended to this one any more.
+   * Returns a window that begins at `revision`, for new readers. Readers that hold a node of this window reach the new
+   * one through the events in `between`. No event must be appended to this window any more.
    */
   succeed(revision: number, between: readonly StateChange[]): EventWindow {
     const now = this.#clock.now();
@@ -136,7 +138,7 @@ export class EventWindow {
     return new EventWindow(this.#bounds, this.#clock, revision, last);
   }
 
-  /** Lets go of what the bounds no longer keep. */
+  /** Drops the oldest events beyond the bounds. `now`: in the clock's milliseconds. */
   trim(now: number): void {
     const { ageMs, minEvents, maxEvents, maxBytes } = this.#bounds;
     while (this.#length > 0) {
@@ -160,8 +162,8 @@ export class EventWindow {
   }
 
   /**
-   * The last node at or below `revision`, from which on a reader that has everything up to `revision`
-   * continues. Undefined if events after `revision` have fallen out of the window.
+   * Returns the last node at or below `revision`, after which a reader continues that has everything up to `revision`;
+   * undefined if events after `revision` have been dropped from the window.
    */
   find(revision: number): EventNode | undefined {
     if (revision < this.#floor.revision) return undefined;
@@ -187,7 +189,7 @@ export class EventWindow {
   }
 }
 
-/** Makes the node that follows `last`. */
+/** Makes the node that follows `last`, and links it. */
 function appendNode(
   last: EventNode,
   event: WatchEvent,

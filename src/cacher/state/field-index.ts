@@ -3,8 +3,8 @@ import type { FieldReader } from "../request/object-attributes.ts";
 import { OrderedStore } from "./ordered-store.ts";
 
 /**
- * The objects of a resource by the values of some of their fields, each value's in key order. Objects
- * whose field is empty are not in it.
+ * The objects of a resource by the values of the indexed fields, in key order for each value. Objects whose field is
+ * empty are not indexed by it.
  */
 export class FieldIndex {
   readonly fields: readonly string[];
@@ -17,12 +17,12 @@ export class FieldIndex {
     this.#byField = new Map(fields.map((field) => [field, new Map<string, OrderedStore>()]));
   }
 
-  /** The objects that have this value; undefined if none has. Not to be changed. */
+  /** Returns the objects with this value; undefined if no object has it. Callers must not change the result. */
   get(field: string, value: string): OrderedStore | undefined {
     return this.#byField.get(field)?.get(value);
   }
 
-  /** `object` stands now in place of `previous`; either may be missing. */
+  /** Replaces `previous` by `object`; either may be undefined. */
   replace(previous: StoredObject | undefined, object: StoredObject | undefined): void {
     for (const [field, byValue] of this.#byField) {
       const before = previous === undefined ? "" : this.#read(previous, field);

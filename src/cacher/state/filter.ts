@@ -7,18 +7,18 @@ import type { CacheWatchRequest } from "../request/request.ts";
 import type { Selection } from "../request/selection.ts";
 import type { EventNode } from "./event-node.ts";
 
-/** What a watch asks to see: which keys, which objects, and whether with the object before. */
+/** What a watch delivers: which keys, which objects, and whether events include the previous object. */
 export class Filter {
-  /** The one key, or undefined where a prefix is followed. */
+  /** The key of a watch of one key; undefined for a watch of a prefix. */
   readonly key: string | undefined;
-  /** Empty for all keys. */
+  /** The key prefix; empty for all keys. */
   readonly prefix: string;
   readonly selection: Selection | undefined;
   readonly predicate: Predicate | undefined;
   readonly withPrevious: boolean;
-  /** What it takes to hold an event against it, in requirements: at least 1. */
+  /** Cost of evaluating it on one event, in requirements: at least 1. */
   readonly cost: number;
-  /** A short name for all filters that let the same through in the same way, and for no others. */
+  /** A short name, equal for filters that deliver the same in the same way, and for no others. */
   readonly identity: string;
 
   constructor(
@@ -31,22 +31,23 @@ export class Filter {
     this.predicate = selection?.predicate ?? request.predicate;
     this.withPrevious = request.withPrevious;
     this.cost = 1 + (selection?.cost ?? 0);
-    const picks = selection?.canonical ?? predicateIdentity(request.predicate);
-    this.identity = shortName(this.withPrevious, this.key ?? null, this.prefix, picks);
+    const selected = selection?.canonical ?? predicateIdentity(request.predicate);
+    this.identity = shortName(this.withPrevious, this.key ?? null, this.prefix, selected);
   }
 
+  /** Whether the key is in the filter's scope. */
   includes(key: string): boolean {
     return this.key === undefined ? key.startsWith(this.prefix) : key === this.key;
   }
 
-  /** Whether the object, whose key is included, is to be seen. */
+  /** Whether an object whose key is in the scope matches. */
   matches(object: StoredObject): boolean {
     return this.predicate === undefined || this.predicate(object);
   }
 
   /**
-   * The event of `node`, whose key is included, as it looks through this filter: entering the set of
-   * matching objects is ADDED, staying MODIFIED, leaving DELETED. Undefined if it never was in there.
+   * Returns the event of `node`, whose key is in the scope, as this filter delivers it: ADDED if the object begins to
+   * match, MODIFIED if it continues to, DELETED if it no longer does. Undefined if it matches neither before nor after.
    */
   select(node: EventNode): WatchEvent | undefined {
     if (this.predicate === undefined) {

@@ -11,22 +11,22 @@ import {
 } from "./retained-snapshots.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
-/** How many events are undone at the most to get at a state; beyond that the storage is asked. */
+/** Maximum number of events undone to rebuild a state; beyond it, the store is read. */
 const maxUndone = 10_000;
-/** How many events are undone, and how many are only looked at, between two yields. */
+/** Number of events undone, and of events only examined, between two yields. */
 const undonePerStep = 128;
 const lookedAtPerStep = 2_048;
-/** How many states are kept for the next page of a listing. */
+/** Maximum number of snapshots retained for the next page of a list. */
 const maxSnapshots = 64;
-/** For how long after its last use a state is kept, and after it was made at the most, in milliseconds. */
+/** How long a snapshot is retained after its last use, and at most after it was made, in milliseconds. */
 const retentionMs = 30_000;
 const maxAgeMs = 5 * 60_000;
-/** Of how many pages that are to come it is kept how many objects follow, for each state. */
+/** Maximum number of expected pages per snapshot for which the number of remaining objects is cached. */
 const maxPages = 64;
-/** Of what is asked for in a page to come, in UTF-16 units: beyond that it is counted again. */
+/** Maximum length of an expected page's name, in UTF-16 units; beyond it, the remaining objects are counted again. */
 const maxPageName = 1_024;
 
-/** A state of the past, for good. */
+/** An immutable state at an older revision. */
 export interface HistoricalSnapshot {
   readonly state: OrderedStore;
   readonly mark: SnapshotMark;
@@ -35,21 +35,21 @@ export interface HistoricalSnapshot {
 interface CachedSnapshot extends HistoricalSnapshot, RetainedSnapshot {
   readonly madeAt: number;
   usedAt: number;
-  /** How many objects follow a key among those with a prefix, by both: what the next page begins with. */
+  /** Number of objects with a prefix that follow a key, by both: the remaining objects of the next page. */
   readonly following: Map<string, number>;
 }
 
 /**
- * The states that were: taken when a listing begins and is not done with its first page, or made by undoing
- * what came since. They share all but what has changed with the current one, which RetainedSnapshots bounds.
+ * The states at older revisions: taken when a list does not end with its first page, or rebuilt by undoing the later
+ * events. They share all unchanged objects with the current state; RetainedSnapshots bounds the rest.
  */
 export class HistoricalSnapshots {
   readonly #cache: WatchCache;
   readonly #clock: Clock;
   readonly #retained: RetainedSnapshots;
-  /** By the revision that was asked for, the one used longest ago first. */
+  /** By the requested revision, the least recently used first. */
   readonly #snapshots = new Map<number, CachedSnapshot>();
-  /** Those that are being made, by the same. */
+  /** The snapshots in the making, by the requested revision. */
   readonly #making = new Map<number, SharedWork<HistoricalSnapshot>>();
 
   constructor(cache: WatchCache, clock: Clock, retained: RetainedSnapshots) {
@@ -59,8 +59,8 @@ export class HistoricalSnapshots {
   }
 
   /**
-   * The state at `revision`, which the cache has reached. Undefined where history no longer has what came
-   * since, or that is too much to undo. Whoever asks for the same undoes it together.
+   * Returns the state at `revision`, which the cache has reached; undefined if the event window no longer has all later
+   * events, or if there are more than 10,000 of them. Callers with the same revision share the work.
    */
   *at(revision: number): TimeSlicedWork<HistoricalSnapshot | undefined> {
     const known = this.#snapshots.get(revision);
@@ -79,8 +79,8 @@ export class HistoricalSnapshots {
   }
 
   /**
-   * The object as it was at `revision`, which the cache has reached, in `object`; undefined where history no longer
-   * has what came since. Makes no state of all the others: it is what was before its first change since.
+   * Returns in `object` the object at `revision`, which the cache has reached; undefined if the event window no longer
+   * has all later events. Rebuilds no state: the object is the `previous` of its first event after `revision`.
    */
   *objectAt(
     key: string,
@@ -101,19 +101,19 @@ export class HistoricalSnapshots {
     return { object: this.#cache.state.get(key) };
   }
 
-  /** Someone will come back for this state, by this revision. */
+  /** Retains the snapshot for a client that will request this revision again. */
   keep(revision: number, past: HistoricalSnapshot): void {
     const known = this.#snapshots.get(revision);
     if (known !== undefined) this.#touch(revision, known);
     else this.#add(revision, past);
   }
 
-  /** How many objects follow, as `expectPage` was told; undefined if it was not, or long ago. */
+  /** Returns the number of remaining objects given to `expectPage`; undefined if it is not cached. */
   following(revision: number, prefix: string, startAfter: string): number | undefined {
     return this.#snapshots.get(revision)?.following.get(pageAt(prefix, startAfter));
   }
 
-  /** A page that begins there is to be asked for. */
+  /** Caches the number of remaining objects of a page that a client will request. */
   expectPage(revision: number, prefix: string, startAfter: string, following: number): void {
     const known = this.#snapshots.get(revision)?.following;
     const page = pageAt(prefix, startAfter);
@@ -125,7 +125,7 @@ export class HistoricalSnapshots {
     }
   }
 
-  /** Lets go of those that nobody has come back for, and of those that are kept for too long. */
+  /** Drops snapshots 30 s after their last use, and 5 min after they were made. */
   expire(): void {
     const now = this.#clock.now();
     for (const [revision, { usedAt, madeAt }] of this.#snapshots) {
@@ -133,7 +133,7 @@ export class HistoricalSnapshots {
     }
   }
 
-  /** Lets go of all: the cache holds another history. */
+  /** Drops all snapshots: the cached state has been replaced. */
   clear(): void {
     for (const revision of this.#snapshots.keys()) this.#drop(revision);
     this.#making.clear();
@@ -181,7 +181,7 @@ function pageAt(prefix: string, startAfter: string): string {
   return JSON.stringify([prefix, startAfter]);
 }
 
-/** `current`, whose newest event is that of `newest`, as it was when `node` was the newest. */
+/** Returns the state after `node`, given the current state, which is the one after `newest`. */
 function* undo(
   current: OrderedStore,
   node: EventNode,
@@ -194,7 +194,7 @@ function* undo(
     const { event, previous } = last.next;
     if (++steps % undonePerStep === 0) yield;
     const key = event?.object.key;
-    // What was before the first of a key's events is what stood then.
+    // The `previous` of a key's first event is the object after `node`.
     if (key === undefined || undone.has(key)) continue;
     undone.add(key);
     if (previous === undefined) state.delete(key);

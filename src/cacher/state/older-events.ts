@@ -3,11 +3,11 @@ import { memoryBytes, type StoredObject } from "../../model/object.ts";
 import { EventNode } from "./event-node.ts";
 
 /**
- * Events from before a history's window, linked from the newest to the oldest, to be put in front of it in one
- * step (`EventWindow.prepend`). Until then no reader meets them.
+ * Events from before the event window, linked from the newest to the oldest. `EventWindow.prepend` puts them before the
+ * window in one step; until then no reader sees them.
  *
- * Readers may hold the node that the window begins after, and others compare nodes by identity. So that one
- * stays: it becomes the node of the newest of these events, and a new one begins the window.
+ * Readers may hold the node that the window begins after, and nodes are compared by identity. So this node is reused:
+ * it becomes the node of the newest of these events, and the window begins after a new one.
  */
 export class OlderEvents {
   /** The node that the window begins after. */
@@ -20,7 +20,7 @@ export class OlderEvents {
   #sequence: number;
   #bytes: number;
 
-  /** Everything after the revision `after`, up to where `newer` stands. */
+  /** For all events after the revision `after`, up to the node `newer`. */
   constructor(newer: EventNode, after: number) {
     this.newer = newer;
     this.#after = after;
@@ -34,7 +34,7 @@ export class OlderEvents {
     return this.#nodes;
   }
 
-  /** Takes the event that comes before those so far. */
+  /** Adds the event before those added so far. */
   add(event: WatchEvent, previous: StoredObject | undefined): void {
     if (this.#newest === undefined) {
       this.#newest = { event, previous };
@@ -48,7 +48,7 @@ export class OlderEvents {
     this.#bytes -= memoryBytes(event.object) + (previous === undefined ? 0 : memoryBytes(previous));
   }
 
-  /** Links them to what is newer. Returns the node that they begin after. */
+  /** Links the events to the newer ones. Returns the node that they begin after. */
   join(): EventNode {
     const { newer } = this;
     if (this.#newest === undefined) {

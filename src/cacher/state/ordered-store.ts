@@ -3,17 +3,17 @@ import { bulkLoad } from "sorted-btree/extended/bulkLoad.js";
 import { compareKeys } from "../../model/key-order.ts";
 import type { StoredObject } from "../../model/object.ts";
 
-// The package is CommonJS, whose default export Node finds one level further down.
+// The package is CommonJS: in Node, its default export is nested one level deeper.
 const BTree = sortedBTree.default;
 type Tree = sortedBTree.default<string, StoredObject>;
 
-/** Entries to a node of the tree at the most, and how full a tree is built: changes find room in it. */
+/** Maximum number of entries per tree node, and how full a new tree is built, which leaves room for changes. */
 const nodeSize = 32;
 const loadFactor = 0.9;
 
 /**
- * Objects in key order. A snapshot costs nothing: both share one copy-on-write tree, and whoever
- * changes first copies the path to the change.
+ * Objects in key order. A snapshot is free: both share one copy-on-write tree, and the first change to either copies
+ * the path to the changed entry.
  */
 export class OrderedStore {
   readonly #tree: Tree;
@@ -23,8 +23,8 @@ export class OrderedStore {
   }
 
   /**
-   * The state of these objects. Where they come in key order, as storages list them, the tree is built from
-   * its leaves, which takes a fifth of what it does to set one after the other.
+   * Returns a store with these objects. If they are in key order, as storages list them, the tree is built from its
+   * leaves, which takes a fifth of the time of setting one after the other.
    */
   static of(objects: readonly StoredObject[]): OrderedStore {
     const keys = objects.map(({ key }) => key);
@@ -52,12 +52,12 @@ export class OrderedStore {
     this.#tree.delete(key);
   }
 
-  /** What stands now, for good. */
+  /** Returns an immutable copy of the current state. */
   snapshot(): OrderedStore {
     return new OrderedStore(this.#tree.clone());
   }
 
-  /** The objects whose keys begin with `prefix` and sort after `startAfter`, in key order. */
+  /** Yields the objects whose keys begin with `prefix` and sort after `startAfter`, in key order. */
   *range(prefix: string, startAfter?: string): Generator<StoredObject, void, void> {
     // The prefix may itself be a key, and the last one of the page before.
     const from = startAfter !== undefined && compareKeys(startAfter, prefix) >= 0;
@@ -68,7 +68,7 @@ export class OrderedStore {
     }
   }
 
-  /** How many objects `range` yields. Counts leaf by leaf, not object by object. */
+  /** The number of objects that `range` yields. Counts leaf by leaf, not object by object. */
   count(prefix: string, startAfter?: string): number {
     if (prefix === "" && startAfter === undefined) return this.#tree.size;
     const largest = this.#tree.maxKey();
@@ -83,12 +83,12 @@ export class OrderedStore {
   }
 }
 
-/** The smallest key above all that begin with `prefix`; undefined if there is none. */
+/** The smallest key above all keys that begin with `prefix`; undefined if no key is. */
 function prefixEnd(prefix: string): string | undefined {
   const points = Array.from(prefix, (character) => character.codePointAt(0) ?? 0);
   while (points.at(-1) === 0x10ffff) points.pop();
   const last = points.pop();
   if (last === undefined) return undefined;
-  // What lies between U+D7FF and U+E000 are surrogates, which no key holds.
+  // The code points between U+D7FF and U+E000 are surrogates, which no key contains.
   return String.fromCodePoint(...points, last === 0xd7ff ? 0xe000 : last + 1);
 }

@@ -1,21 +1,21 @@
 import type { EventNode } from "./event-node.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
-/** About what a change copies of the tree that a state and the one after it share, in bytes. */
+/** Estimated size of the tree path that a change copies, in bytes. */
 const treeBytesPerEvent = 1_024;
-/** About what a whole tree takes for each object, beside the object itself, in bytes. */
+/** Estimated size of a whole tree per object, without the object itself, in bytes. */
 const treeBytesPerObject = 32;
 
-/** How far history was when a state was the current one, and how large that was. */
+/** Position in the event window at which a snapshot was the current state, and the size of that state. */
 export interface SnapshotMark {
-  /** As of the newest node of history then. */
+  /** Of the newest node at that time: see EventNode. */
   readonly bytes: number;
   readonly sequence: number;
-  /** What the whole state takes, in bytes: it never keeps more than that alive. */
+  /** Memory of the whole state, in bytes: a snapshot never keeps more than that alive. */
   readonly stateBytes: number;
 }
 
-/** The mark of the current state or, with a node of history, of the state after that. */
+/** Returns the mark of the state after `node`. Default: of the current state. */
 export function markOf(
   cache: WatchCache,
   node: EventNode = cache.eventWindow.newest,
@@ -24,35 +24,35 @@ export function markOf(
   return { bytes, sequence, stateBytes: cache.objectBytes + cache.state.size * treeBytesPerObject };
 }
 
-/** A state that somebody keeps although it is no longer the current one. */
+/** A snapshot that is held after the state has changed. */
 export interface RetainedSnapshot {
   readonly mark: SnapshotMark;
-  /** Whether it is kept for who may come, and not for a stream that is amidst it. */
+  /** Whether it is held for future requests only, and not for a stream that is reading it. */
   readonly isIdle: boolean;
-  /** All together take more than `maxBytes`: lets go of it, and deletes it here. */
+  /** Releases the snapshot, and deletes it here: all snapshots together exceed `maxBytes` bytes. */
   evict(maxBytes: number): void;
 }
 
-/** In bytes. */
+/** Bounds of the memory that snapshots keep alive, in bytes. */
 export interface RetainedBounds {
-  /** Above this, spare states are evicted. */
+  /** Above this, idle snapshots are evicted. */
   readonly idleBytes: number;
-  /** Above this, all are, whoever is amidst them. */
+  /** Above this, all snapshots are evicted, also those that streams are reading. */
   readonly bytes: number;
 }
 
-/** What old states take. */
+/** Number and size of the retained snapshots. */
 export interface RetainedStats {
   readonly snapshots: number;
-  /** What they keep alive that the current state does not, at the most. */
+  /** Maximum memory that they keep alive beyond the current state, in bytes. */
   readonly bytes: number;
 }
 
 /**
- * One account of what all old states of a cache keep alive: those kept for pages to come, and those that streams
- * begin with. Each shares all with the current state but what has changed since, and with the next newer one all
- * but what changed between them. So what they keep is counted once, from each to the next, by the bytes of the
- * events in between; the oldest is evicted first, as none of the others shares what only it holds.
+ * Accounts for the memory that all snapshots of a cache keep alive: those retained for future pages, and those that
+ * initial states are read from. A snapshot shares all objects with the next newer one but those that changed between
+ * them. So each snapshot counts for the bytes of the events between it and the next newer one; the oldest is evicted
+ * first, since no other shares the objects that only it holds.
  */
 export class RetainedSnapshots {
   readonly #cache: WatchCache;
@@ -64,47 +64,47 @@ export class RetainedSnapshots {
     this.#bounds = bounds;
   }
 
-  add(state: RetainedSnapshot): void {
-    this.#snapshots.add(state);
+  add(snapshot: RetainedSnapshot): void {
+    this.#snapshots.add(snapshot);
   }
 
-  /** Harmless if it is not there. */
-  delete(state: RetainedSnapshot): void {
-    this.#snapshots.delete(state);
+  /** Idempotent. */
+  delete(snapshot: RetainedSnapshot): void {
+    this.#snapshots.delete(snapshot);
   }
 
   stats(): RetainedStats {
-    const { states, bytes } = this.#account();
-    return { snapshots: states.length, bytes };
+    const { snapshots, bytes } = this.#account();
+    return { snapshots: snapshots.length, bytes };
   }
 
-  /** Evicts what is too much. To be called now and then. */
+  /** Evicts snapshots above the bounds. The watcher maintenance calls it periodically. */
   enforceLimits(): void {
     const { idleBytes } = this.#bounds;
     let account = this.#account();
     while (account.bytes > idleBytes) {
-      const idle = account.states.find(({ isIdle }) => isIdle);
+      const idle = account.snapshots.find(({ isIdle }) => isIdle);
       if (idle === undefined) break;
       idle.evict(idleBytes);
       account = this.#account();
     }
     let { bytes } = account;
-    for (const [i, state] of account.states.entries()) {
+    for (const [i, snapshot] of account.snapshots.entries()) {
       if (bytes <= this.#bounds.bytes) return;
       bytes -= account.shares[i] ?? 0;
-      state.evict(this.#bounds.bytes);
+      snapshot.evict(this.#bounds.bytes);
     }
   }
 
-  /** The states, the oldest first, with what each of them keeps that the next newer one does not. */
-  #account(): { states: RetainedSnapshot[]; shares: number[]; bytes: number } {
-    const states = [...this.#snapshots].sort((a, b) => a.mark.sequence - b.mark.sequence);
+  /** The snapshots, the oldest first, with the bytes that each keeps alive beyond the next newer one. */
+  #account(): { snapshots: RetainedSnapshot[]; shares: number[]; bytes: number } {
+    const snapshots = [...this.#snapshots].sort((a, b) => a.mark.sequence - b.mark.sequence);
     const now = this.#cache.eventWindow.newest;
-    const shares = states.map(({ mark }, i) => {
-      const next = states[i + 1]?.mark ?? now;
+    const shares = snapshots.map(({ mark }, i) => {
+      const next = snapshots[i + 1]?.mark ?? now;
       const changed = next.bytes - mark.bytes + (next.sequence - mark.sequence) * treeBytesPerEvent;
       return Math.max(0, Math.min(changed, mark.stateBytes));
     });
-    return { states, shares, bytes: shares.reduce((sum, share) => sum + share, 0) };
+    return { snapshots, shares, bytes: shares.reduce((sum, share) => sum + share, 0) };
   }
 }

@@ -9,8 +9,8 @@ import { FieldIndex } from "./field-index.ts";
 import { OrderedStore } from "./ordered-store.ts";
 
 /**
- * The current state of a resource and its recent history, which change together in one synchronous
- * step: whoever reads sees a revision wholly or not at all.
+ * The current state of a resource and its event window. Both change together in one synchronous step, so that a reader
+ * sees all of a revision or nothing of it.
  */
 export class WatchCache {
   readonly #clock: Clock;
@@ -42,8 +42,8 @@ export class WatchCache {
   }
 
   /**
-   * The smallest part of the state, in key order, in which everything is that the selection picks: by an
-   * indexed field where it demands a value of one, otherwise all of it.
+   * Returns the smallest known part of the state that contains all objects of the selection, in key order: the objects
+   * with the required value of an indexed field, or the whole state if the selection requires none.
    */
   stateFor(selection: Selection | undefined): OrderedStore {
     for (const field of this.#index.fields) {
@@ -55,7 +55,7 @@ export class WatchCache {
     return this.#state;
   }
 
-  /** What reads and indexes the objects' attributes. */
+  /** Reads and indexes the objects' attributes. */
   get objectAttributes(): ObjectAttributes {
     return this.#objectAttributes;
   }
@@ -64,45 +64,45 @@ export class WatchCache {
     return this.#eventWindow;
   }
 
-  /** The history that the revisions belong to; empty where that can't be known. */
+  /** The id of the history that the revisions belong to; empty if it is not known. */
   get historyId(): string {
     return this.#historyId;
   }
 
-  /** Grows whenever the state is replaced: what was read before may be of another history. */
+  /** Counts the replacements of the state: an answer from another epoch may belong to another history. */
   get epoch(): number {
     return this.#epoch;
   }
 
-  /** Everything up to and including this revision has been taken in. */
+  /** The cache holds everything up to and including this revision. */
   get revision(): number {
     return this.#revision;
   }
 
-  /** The revision of the last event: the state has been the same ever since. */
+  /** The revision of the last event, since which the state has not changed. */
   get lastChangeRevision(): number {
     return this.#eventWindow.newest.revision;
   }
 
-  /** The weight of the current objects, in bytes. */
+  /** Memory of the current objects, in bytes. */
   get objectBytes(): number {
     return this.#objectBytes;
   }
 
-  /** How many deletions were of keys that the cache did not have, which is never right. */
+  /** Number of deletions of keys that the cache did not hold. Always indicates a bug. */
   get unknownDeletes(): number {
     return this.#unknownDeletes;
   }
 
   /**
-   * Takes the whole state at `revision` in place of all that is held. History begins anew; `difference`,
-   * if given, leads there from the one so far.
+   * Replaces the whole state by the one at `revision`, and the event window by an empty one. `changes`, if given, link
+   * the old window to the new one.
    */
   replace(
     objects: readonly StoredObject[],
     revision: number,
     historyId: string = "",
-    difference?: readonly StateChange[],
+    changes?: readonly StateChange[],
   ): void {
     const state = OrderedStore.of(objects);
     const index = this.#makeIndex();
@@ -119,22 +119,21 @@ export class WatchCache {
     this.#revision = revision;
     this.#historyId = historyId;
     this.#eventWindow =
-      difference === undefined
+      changes === undefined
         ? new EventWindow(this.#bounds, this.#clock, revision)
-        : this.#eventWindow.succeed(revision, difference);
+        : this.#eventWindow.succeed(revision, changes);
   }
 
-  /** The id of the history that is held has become known. */
+  /** Sets the id of the cached history, once it is known. */
   identify(historyId: string): void {
     this.#historyId = historyId;
   }
 
   /**
-   * Takes what came next.
+   * Applies the next batch.
    *
-   * Throws if it is not what comes next, which would be a fault of the source: a revision that has been
-   * taken in already, revisions out of order, or events beyond the batch's resume point. Nothing of the
-   * batch has been taken in then.
+   * Throws if the batch does not follow on the cached state, which is a fault of the storage: a revision at or below
+   * the cache's, revisions out of order, or events beyond the batch's resume point. Then no event of it is applied.
    */
   apply(batch: WatchBatch): void {
     this.#checkFollows(batch);
@@ -156,9 +155,9 @@ export class WatchCache {
       last = event.revision;
     }
     if (events.length > 0 && (revision === undefined || revision < last)) {
-      throw new Error(
-        `The storage delivered revision ${last} in a batch whose resume point is ${revision ?? "none"}.`,
-      );
+      const batch =
+        revision === undefined ? "without a resume point" : `whose resume point is ${revision}`;
+      throw new Error(`The storage delivered revision ${last} in a batch ${batch}.`);
     }
   }
 
@@ -182,11 +181,11 @@ export class WatchCache {
     this.#index.replace(previous, object);
     this.#objectBytes += memoryBytes(object) - (previous === undefined ? 0 : memoryBytes(previous));
     const type = previous === undefined ? "ADDED" : "MODIFIED";
-    // The event as it came has the weight that the object had before its attributes were read.
+    // The received event is reused if its size is still right: reading the attributes may have enlarged the object.
     const isSame = event.type === type && event.previous === undefined;
-    const known = isSame && event.estimatedBytes === memoryBytes(object);
+    const isReusable = isSame && event.estimatedBytes === memoryBytes(object);
     this.#eventWindow.append(
-      known ? event : new WatchEvent(type, object, undefined),
+      isReusable ? event : new WatchEvent(type, object, undefined),
       previous,
       now,
     );

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { CurrentRevision } from "../../../src/cacher/freshness/current-revision.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
-/** A store that answers when told to, with the questions in the order in which they came. */
+/** A store that answers on the command of the test, with its requests in the order of arrival. */
 class Store {
   readonly clock = new FakeClock();
   readonly questions: PromiseWithResolvers<number>[] = [];
@@ -12,11 +12,11 @@ class Store {
     return question.promise;
   }, this.clock);
 
-  get asked(): number {
+  get requests(): number {
     return this.questions.length;
   }
 
-  /** Answers the newest question and lets everyone hear of it. */
+  /** Answers the newest request, and waits until all callers have received the answer. */
   async answer(with_: number | Error): Promise<void> {
     const question = this.questions.at(-1);
     if (with_ instanceof Error) question?.reject(with_);
@@ -25,95 +25,95 @@ class Store {
   }
 }
 
-/** What each call came to, by its name, as soon as it does. */
+/** The outcome of each call, by its name, as soon as it is known. */
 function outcomes() {
-  const heard: Record<string, number | string> = {};
+  const received: Record<string, number | string> = {};
   return {
-    heard,
+    received,
     call(store: Store, name: string): void {
       store.shared.get().then(
         (revision) => {
-          heard[name] = revision;
+          received[name] = revision;
         },
         (error: unknown) => {
-          heard[name] = String(error);
+          received[name] = String(error);
         },
       );
     },
   };
 }
 
-describe("The shared current revision", () => {
-  it("asks at once where no question is under way", async () => {
+describe("The current revision", () => {
+  it("is requested at once when no request is in flight", async () => {
     const store = new Store();
     const revision = store.shared.get();
-    expect(store.asked).toBe(1);
+    expect(store.requests).toBe(1);
     await store.answer(7);
     expect(await revision).toBe(7);
   });
 
-  it("asks anew for each call that comes when none is under way", async () => {
+  it("is requested again for each call that arrives when no request is in flight", async () => {
     const store = new Store();
-    const { heard, call } = outcomes();
+    const { received, call } = outcomes();
     call(store, "first");
     await store.answer(7);
     call(store, "second");
-    expect(store.asked).toBe(2);
+    expect(store.requests).toBe(2);
     await store.answer(9);
-    expect(heard).toEqual({ first: 7, second: 9 });
+    expect(received).toEqual({ first: 7, second: 9 });
   });
 
-  it("gives no call an answer that was asked for before it, and all that wait the same one", async () => {
+  it("is never the answer to a request sent before the call, and is the same for all waiting calls", async () => {
     const store = new Store();
-    const { heard, call } = outcomes();
+    const { received, call } = outcomes();
     call(store, "asks");
     for (const name of ["a", "b", "c"]) call(store, name);
-    expect(store.asked).toBe(1);
+    expect(store.requests).toBe(1);
     await store.answer(7);
-    expect(heard).toEqual({ asks: 7 });
-    expect(store.asked).toBe(2);
+    expect(received).toEqual({ asks: 7 });
+    expect(store.requests).toBe(2);
     call(store, "later");
     await store.answer(8);
-    expect(heard).toEqual({ asks: 7, a: 8, b: 8, c: 8 });
-    expect(store.asked).toBe(3);
+    expect(received).toEqual({ asks: 7, a: 8, b: 8, c: 8 });
+    expect(store.requests).toBe(3);
     await store.answer(9);
-    expect(heard).toMatchObject({ later: 9 });
-    expect(store.asked).toBe(3);
+    expect(received).toMatchObject({ later: 9 });
+    expect(store.requests).toBe(3);
   });
 
-  it("asks anew for a caller that hears an answer and then calls", async () => {
+  it("is requested again for a caller that calls after it received an answer", async () => {
     const store = new Store();
-    const { heard, call } = outcomes();
+    const { received, call } = outcomes();
     const first = store.shared.get();
     void first.then(() => call(store, "after the answer"));
     await store.answer(7);
-    expect(store.asked).toBe(2);
-    expect(heard).toEqual({});
+    expect(store.requests).toBe(2);
+    expect(received).toEqual({});
     await store.answer(8);
-    expect(heard).toEqual({ "after the answer": 8 });
+    expect(received).toEqual({ "after the answer": 8 });
   });
 
-  it("fails just those who share the question, and asks the next one all the same", async () => {
+  it("fails only for the calls that share the request, and is still requested for the next ones", async () => {
     const store = new Store();
-    const { heard, call } = outcomes();
+    const { received, call } = outcomes();
     call(store, "asks");
     call(store, "waits");
     call(store, "waits too");
     await store.answer(new Error("gone"));
-    expect(heard).toEqual({ asks: "Error: gone" });
-    expect(store.asked).toBe(2);
+    expect(received).toEqual({ asks: "Error: gone" });
+    expect(store.requests).toBe(2);
     await store.answer(new Error("still gone"));
-    expect(heard).toEqual({
+    expect(received).toEqual({
       asks: "Error: gone",
       waits: "Error: still gone",
       "waits too": "Error: still gone",
     });
     call(store, "again");
     await store.answer(9);
-    expect(heard).toMatchObject({ again: 9 });
+    expect(received).toMatchObject({ again: 9 });
   });
 
-  it("remembers the newest revision that it has heard of", async () => {
+  it("keeps the newest revision received", async () => {
     const store = new Store();
     const { call } = outcomes();
     expect(store.shared.newest).toBe(0);
@@ -127,25 +127,25 @@ describe("The shared current revision", () => {
     expect(store.shared.newest).toBe(9);
   });
 
-  it("knows an answer as the newest by the time that its callers hear it", async () => {
+  it("counts an answer as the newest by the time that its callers receive it", async () => {
     const store = new Store();
     const seen = store.shared.get().then(() => store.shared.newest);
     await store.answer(7);
     expect(await seen).toBe(7);
   });
 
-  it("is asked for anew after a second, though the last question hangs", async () => {
+  it("is requested again after a second, although the last request hangs", async () => {
     const store = new Store();
-    const { heard, call } = outcomes();
+    const { received, call } = outcomes();
     call(store, "first");
     call(store, "second");
-    expect(store.asked).toBe(1);
+    expect(store.requests).toBe(1);
     store.clock.advance(999);
-    expect(store.asked).toBe(1);
+    expect(store.requests).toBe(1);
     store.clock.advance(1);
-    expect(store.asked).toBe(2);
+    expect(store.requests).toBe(2);
     await store.answer(7);
-    expect(heard).toEqual({ second: 7 });
+    expect(received).toEqual({ second: 7 });
     expect(store.clock.pendingTimers).toBe(0);
   });
 });

@@ -9,7 +9,7 @@ import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import type { ListResult, RevisionRequirement } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
-/** A storage whose answers are of so few objects at the most, whatever is asked for. */
+/** A storage that answers with at most so many objects, regardless of the limit requested. */
 async function storageOf(keys: readonly string[], perAnswer: number): Promise<MemoryStorage> {
   const storage = new MemoryStorage({ clock: new FakeClock() });
   for (const key of keys) await storage.put({ key, value: Buffer.alloc(100) });
@@ -22,7 +22,7 @@ async function storageOf(keys: readonly string[], perAnswer: number): Promise<Me
   return storage;
 }
 
-it("Pages that the storage answers have all that is picked, once and in order, within their bounds", async () => {
+it("Pages from the storage hold all matching objects, once and in order, within their bounds", async () => {
   const chosen = fc.uniqueArray(fc.integer({ min: 0, max: 99 }), { maxLength: 40 });
   const sizes = fc.record({
     limit: fc.integer({ min: 0, max: 5 }),

@@ -3,7 +3,7 @@ import { WatchFanoutError } from "../../../src/base/errors.ts";
 import type { RevisionRequirement } from "../../../src/storage/storage.ts";
 import { CachedStore } from "../cached-store.ts";
 
-/** How a call ended, by now: its value, its reason, or that it has not. */
+/** The outcome of a call so far: its value, its reason, or that it is pending. */
 async function outcome<T>(call: Promise<T>, clock: CachedStore["clock"]): Promise<T | string> {
   let result: T | string = "pending";
   call.then(
@@ -18,7 +18,7 @@ async function outcome<T>(call: Promise<T>, clock: CachedStore["clock"]): Promis
   return result;
 }
 
-/** Has the store speak of a revision that the cache will not be told of, and returns that. */
+/** Makes the store report a revision that the cache does not receive, and returns it. */
 async function promiseNewer({ store }: CachedStore): Promise<number> {
   const promised = (await store.currentRevision()) + 1;
   store.currentRevision = () => Promise.resolve(promised);
@@ -32,7 +32,7 @@ const notOlder = (revision: number): RevisionRequirement => ({
 });
 
 describe("Reads through the Cacher", () => {
-  it("are NOT_READY until it has been filled, while writes go through", async () => {
+  it("are NOT_READY until the cache is synced, while writes are passed through", async () => {
     const { cacher } = new CachedStore();
     await expect(cacher.get({ key: "a", at: { match: "ANY" } })).rejects.toMatchObject({
       reason: "NOT_READY",
@@ -45,20 +45,20 @@ describe("Reads through the Cacher", () => {
     const cached = await CachedStore.ready();
     const { cacher, clock } = cached;
     const { revision } = await cacher.put({ key: "a", value: Buffer.from("1") });
-    // The cache has not been told yet: the event loop had no turn since.
+    // The cache has not received the write yet: the event loop had no turn since.
     expect(cacher.stats().revision).toBeLessThan(revision);
     const read = cacher.get({ key: "a", at: { match: "LINEARIZABLE" } });
     expect(await outcome(read, clock)).toMatchObject({ revision, object: { key: "a" } });
   });
 
-  it("see what the cache holds where any state will do", async () => {
+  it("see the cached state if they accept any state", async () => {
     const cached = await CachedStore.ready();
     await cached.cacher.put({ key: "a", value: Buffer.from("1") });
     const read = await cached.cacher.get({ key: "a", at: { match: "ANY" } });
     expect(read).toEqual({ revision: 1, object: undefined });
   });
 
-  it("are answered by the storage itself when the cache does not get there within 3 s", async () => {
+  it("are answered by the storage if the cache does not reach the revision within 3 s", async () => {
     const cached = await CachedStore.ready();
     const { cacher, clock, store } = cached;
     await promiseNewer(cached);
@@ -72,10 +72,10 @@ describe("Reads through the Cacher", () => {
   });
 
   it.each([
-    ["of now", exact(3), { revision: 3, next: undefined, values: ["2"] }],
-    ["of before the last change", exact(2), { revision: 2, next: undefined, values: ["1"] }],
-    ["no older than the last change", notOlder(3), { revision: 3, values: ["2"] }],
-    ["no older than one before", notOlder(1), { revision: 3, values: ["2"] }],
+    ["at the current revision", exact(3), { revision: 3, next: undefined, values: ["2"] }],
+    ["before the last change", exact(2), { revision: 2, next: undefined, values: ["1"] }],
+    ["not older than the last change", notOlder(3), { revision: 3, values: ["2"] }],
+    ["not older than an earlier change", notOlder(1), { revision: 3, values: ["2"] }],
   ])("answer for a state %s", async (_what, at, expected) => {
     const cached = await CachedStore.ready();
     await cached.write(["a", "1"]);
@@ -87,7 +87,7 @@ describe("Reads through the Cacher", () => {
 
   it.each([
     ["at", exact(9)],
-    ["no older than", notOlder(9)],
+    ["not older than", notOlder(9)],
   ])("%s a revision above the store's own are HISTORY_CHANGED", async (_what, at) => {
     const { cacher, clock } = await CachedStore.ready();
     expect(await outcome(cacher.get({ key: "a", at }), clock)).toBe("HISTORY_CHANGED");
@@ -95,32 +95,35 @@ describe("Reads through the Cacher", () => {
 
   it.each([
     ["at", exact],
-    ["no older than", notOlder],
-  ])("%s a revision that the store has and the cache does not wait 3 s", async (_what, at) => {
-    const cached = await CachedStore.ready();
-    const { cacher, clock } = cached;
-    const timersBefore = clock.pendingTimers;
-    const read = cacher.get({ key: "a", at: at(await promiseNewer(cached)) });
-    await clock.elapse(2_999);
-    expect(await outcome(Promise.race([read, "pending"]), clock)).toBe("pending");
-    await clock.elapse(1);
-    expect(await outcome(read, clock)).toBe("REVISION_TOO_NEW");
-    expect(clock.pendingTimers).toBe(timersBefore);
-  });
+    ["not older than", notOlder],
+  ])(
+    "%s a revision that only the store has wait 3 s for the cache, then fail with REVISION_TOO_NEW",
+    async (_what, at) => {
+      const cached = await CachedStore.ready();
+      const { cacher, clock } = cached;
+      const timersBefore = clock.pendingTimers;
+      const read = cacher.get({ key: "a", at: at(await promiseNewer(cached)) });
+      await clock.elapse(2_999);
+      expect(await outcome(Promise.race([read, "pending"]), clock)).toBe("pending");
+      await clock.elapse(1);
+      expect(await outcome(read, clock)).toBe("REVISION_TOO_NEW");
+      expect(clock.pendingTimers).toBe(timersBefore);
+    },
+  );
 
-  it("end at once when their caller gives up", async () => {
+  it("end at once when their caller cancels", async () => {
     const cached = await CachedStore.ready();
     const { cacher, clock } = cached;
     await promiseNewer(cached);
-    const giveUp = new AbortController();
-    const read = cacher.get({ key: "a", at: { match: "LINEARIZABLE" }, signal: giveUp.signal });
+    const abort = new AbortController();
+    const read = cacher.get({ key: "a", at: { match: "LINEARIZABLE" }, signal: abort.signal });
     expect(await outcome(read, clock)).toBe("pending");
-    giveUp.abort(new Error("no longer needed"));
+    abort.abort(new Error("no longer needed"));
     expect(await outcome(read, clock)).toBe("Error: no longer needed");
     expect(cacher.stats().waitingRequests).toBe(0);
   });
 
-  it("page through one revision, whatever is written meanwhile", async () => {
+  it("page through one revision, despite writes meanwhile", async () => {
     const cached = await CachedStore.ready();
     const entries = ["a", "b", "c", "d", "e"].map((key) => [key, "1"] as const);
     const revision = await cached.write(...entries);
@@ -141,7 +144,7 @@ describe("Reads through the Cacher", () => {
     expect(pages).toEqual(["ab 3", "cd 1", "e 0"]);
   });
 
-  it("that the storage began, as the cache was behind, are continued by the storage", async () => {
+  it("that the storage began, since the cache was not new enough, are continued by the storage", async () => {
     const cached = await CachedStore.ready();
     const { cacher, clock, store } = cached;
     await cached.write(["a", "1"], ["b", "1"]);
@@ -161,12 +164,12 @@ describe("Reads through the Cacher", () => {
     });
   });
 
-  it("ask the store for its revision once for many who ask at once", async () => {
+  it("request the store's revision once for many concurrent reads", async () => {
     const { cacher, clock, store } = await CachedStore.ready();
-    let asked = 0;
+    let requests = 0;
     const { currentRevision } = store;
     store.currentRevision = (signal) => {
-      asked++;
+      requests++;
       return currentRevision.call(store, signal);
     };
     const reads = Array.from({ length: 100 }, () =>
@@ -174,6 +177,6 @@ describe("Reads through the Cacher", () => {
     );
     await clock.settle();
     await Promise.all(reads);
-    expect(asked).toBeLessThanOrEqual(2);
+    expect(requests).toBeLessThanOrEqual(2);
   });
 });

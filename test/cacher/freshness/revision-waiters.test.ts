@@ -5,17 +5,17 @@ import { FakeClock } from "../../fake-clock.ts";
 
 function open(onAsk: () => void = () => {}) {
   const clock = new FakeClock();
-  /** When progress was asked for. */
-  const asked: number[] = [];
+  /** When progress was requested. */
+  const requests: number[] = [];
   const waiters = new RevisionWaiters(clock, () => {
-    asked.push(clock.now());
+    requests.push(clock.now());
     onAsk();
   });
   const log: string[] = [];
   return {
     clock,
     waiters,
-    asked,
+    requests,
     log,
     add: (name: string, revision: number) =>
       waiters.add(
@@ -23,7 +23,7 @@ function open(onAsk: () => void = () => {}) {
         () => log.push(`${name} reached`),
         () => log.push(`${name} closed`),
       ),
-    /** That nothing is left that could still do something. */
+    /** Asserts that no timer is left. */
     expectRest() {
       expect(waiters.size).toBe(0);
       expect(clock.pendingTimers + clock.pendingImmediates).toBe(0);
@@ -31,26 +31,26 @@ function open(onAsk: () => void = () => {}) {
   };
 }
 
-/** What `call` has come to by now. */
+/** The outcome of `call` so far. */
 async function now<T>(call: Promise<T>): Promise<T | "pending"> {
   await new Promise((resolve) => setImmediate(resolve));
   return Promise.race([call, "pending" as const]);
 }
 
-describe("Who waits for a revision", () => {
+describe("A request that waits for a revision", () => {
   it.each([
     ["below", 4, false],
     ["at", 5, true],
     ["above", 9, true],
-  ])("is told when the cache is %s it", (_where, revision, told) => {
+  ])("is notified when the cache is %s it", (_where, revision, isNotified) => {
     const { waiters, log, add } = open();
     add("a", 5);
     waiters.reached(revision);
-    expect(log).toEqual(told ? ["a reached"] : []);
-    expect(waiters.size).toBe(told ? 0 : 1);
+    expect(log).toEqual(isNotified ? ["a reached"] : []);
+    expect(waiters.size).toBe(isNotified ? 0 : 1);
   });
 
-  it("is told once, in the order of coming, and nobody else", () => {
+  it("is notified once, in the order of arrival, and no other is", () => {
     const { waiters, log, add } = open();
     add("a", 5);
     add("later", 7);
@@ -62,7 +62,7 @@ describe("Who waits for a revision", () => {
     expect(log.slice(2)).toEqual(["later reached"]);
   });
 
-  it("is not told once it has given up, which it may do again and again", () => {
+  it("is not notified after it is cancelled, which is idempotent", () => {
     const { waiters, log, add, expectRest } = open();
     const giveUp = add("a", 5);
     giveUp();
@@ -74,7 +74,7 @@ describe("Who waits for a revision", () => {
     expectRest();
   });
 
-  it("is not told where another that is told before has it give up", () => {
+  it("is not notified if another one, notified before it, cancels it", () => {
     const { waiters, log, add, expectRest } = open();
     let giveUp = (): void => {};
     waiters.add(5, () => giveUp());
@@ -84,7 +84,7 @@ describe("Who waits for a revision", () => {
     expectRest();
   });
 
-  it("that comes while others are told waits for the next time", () => {
+  it("that arrives while others are notified waits for the next revision", () => {
     const { waiters, log, add } = open();
     waiters.add(5, () => add("next", 5));
     waiters.reached(5);
@@ -95,60 +95,60 @@ describe("Who waits for a revision", () => {
 });
 
 describe("Progress", () => {
-  it("is asked for once for all who begin to wait in the same turn, and not within it", () => {
-    const { clock, asked, add } = open();
+  it("is requested once for all waits that begin in the same turn, after that turn", () => {
+    const { clock, requests, add } = open();
     for (let i = 0; i < 10; i++) add(String(i), 5);
-    expect(asked).toEqual([]);
+    expect(requests).toEqual([]);
     clock.runImmediates();
-    expect(asked).toEqual([0]);
+    expect(requests).toEqual([0]);
   });
 
-  it("is asked for every 100 ms while anyone waits, and at once for who comes meanwhile", () => {
-    const { clock, asked, waiters, add, expectRest } = open();
+  it("is requested every 100 ms while a request waits, and at once for a new one", () => {
+    const { clock, requests, waiters, add, expectRest } = open();
     add("a", 5);
     clock.advance(250);
-    expect(asked).toEqual([0, 100, 200]);
+    expect(requests).toEqual([0, 100, 200]);
     add("b", 6);
     clock.advance(120);
-    expect(asked).toEqual([0, 100, 200, 250, 350]);
+    expect(requests).toEqual([0, 100, 200, 250, 350]);
     waiters.reached(6);
     expectRest();
     clock.advance(1_000);
-    expect(asked).toHaveLength(5);
+    expect(requests).toHaveLength(5);
   });
 
-  it("is not asked for where the wait is over in the same turn", () => {
-    const { clock, asked, waiters, add, expectRest } = open();
+  it("is not requested if the wait ends in the same turn", () => {
+    const { clock, requests, waiters, add, expectRest } = open();
     add("a", 5);
     waiters.reached(5);
     clock.advance(1_000);
-    expect(asked).toEqual([]);
+    expect(requests).toEqual([]);
     expectRest();
   });
 
-  it("that answers while it is asked for ends the asking", () => {
+  it("is no longer requested when the request for it ends the wait", () => {
     const opened = open(() => opened.waiters.reached(5));
     opened.add("a", 5);
     opened.clock.advance(1_000);
     expect(opened.log).toEqual(["a reached"]);
-    expect(opened.asked).toEqual([0]);
+    expect(opened.requests).toEqual([0]);
     opened.expectRest();
   });
 
-  it("is asked for again by who waits after a rest", () => {
-    const { clock, asked, waiters, add } = open();
+  it("is requested again for a wait that begins after a pause", () => {
+    const { clock, requests, waiters, add } = open();
     add("a", 5);
     clock.advance(10);
     waiters.reached(5);
     clock.advance(10);
     add("b", 6);
     clock.runImmediates();
-    expect(asked).toEqual([0, 20]);
+    expect(requests).toEqual([0, 20]);
   });
 });
 
-describe("A wait with an end", () => {
-  it("is true as soon as the revision is reached", async () => {
+describe("A wait with a timeout", () => {
+  it("resolves to true as soon as the revision is reached", async () => {
     const { clock, waiters, expectRest } = open();
     const wait = waiters.wait(5, 3_000);
     clock.advance(2_999);
@@ -158,7 +158,7 @@ describe("A wait with an end", () => {
     expectRest();
   });
 
-  it("is false when its time is over", async () => {
+  it("resolves to false after its timeout", async () => {
     const { clock, waiters, expectRest } = open();
     const wait = waiters.wait(5, 3_000);
     clock.advance(3_000);
@@ -168,11 +168,11 @@ describe("A wait with an end", () => {
     expectRest();
   });
 
-  it("is false when its signal is aborted, before or meanwhile", async () => {
-    const { clock, waiters, asked, expectRest } = open();
+  it("resolves to false if its signal is aborted, before or meanwhile", async () => {
+    const { clock, waiters, requests, expectRest } = open();
     expect(await waiters.wait(5, 3_000, AbortSignal.abort())).toBe(false);
     clock.advance(0);
-    expect(asked).toEqual([]);
+    expect(requests).toEqual([]);
     const giveUp = new AbortController();
     const wait = waiters.wait(5, 3_000, giveUp.signal);
     expect(await now(wait)).toBe("pending");
@@ -181,7 +181,7 @@ describe("A wait with an end", () => {
     expectRest();
   });
 
-  it("lets go of its signal when it is over, as the signal may live long", async () => {
+  it("removes its listener from the signal when it ends, since the signal may live long", async () => {
     const { clock, waiters } = open();
     const { signal } = new AbortController();
     const [reached, late, pointless] = [1, 2, 3].map((revision) =>
@@ -196,7 +196,7 @@ describe("A wait with an end", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it("is false when waiting becomes pointless, and where it is already", async () => {
+  it("resolves to false on close, and after it", async () => {
     const { waiters, expectRest } = open();
     const wait = waiters.wait(5, 3_000);
     waiters.close();
@@ -206,8 +206,8 @@ describe("A wait with an end", () => {
   });
 });
 
-describe("When waiting becomes pointless", () => {
-  it("everyone who waits is told so, once", () => {
+describe("On close", () => {
+  it("every waiting request is notified, once", () => {
     const { waiters, log, add, expectRest } = open();
     add("a", 5);
     add("b", 6);
@@ -218,7 +218,7 @@ describe("When waiting becomes pointless", () => {
     expectRest();
   });
 
-  it("who comes later is told at once", () => {
+  it("a later request is notified at once", () => {
     const { waiters, log, add, expectRest } = open();
     waiters.close();
     const giveUp = add("late", 5);
@@ -227,7 +227,7 @@ describe("When waiting becomes pointless", () => {
     expectRest();
   });
 
-  it("who comes while others are told does not wait either", () => {
+  it("a request that arrives while others are notified does not wait either", () => {
     const { waiters, log, add, expectRest } = open();
     waiters.add(
       5,

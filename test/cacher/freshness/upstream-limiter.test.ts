@@ -6,12 +6,12 @@ import {
 } from "../../../src/cacher/freshness/upstream-limiter.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
-/** A store that answers when it is told to, with the name of the question. */
+/** A store that answers on the command of the test, with the name of the request. */
 class Store {
   readonly clock = new FakeClock();
   readonly limiter: UpstreamLimiter;
-  /** The questions that it has been asked, in order. */
-  readonly asked: string[] = [];
+  /** The requests received, in order. */
+  readonly requests: string[] = [];
   readonly aborted: string[] = [];
   readonly #answers = new Map<string, () => void>();
 
@@ -29,14 +29,14 @@ class Store {
     signal?: AbortSignal,
   ) {
     const ask = (wanted: AbortSignal): Promise<string> => {
-      this.asked.push(name);
+      this.requests.push(name);
       wanted.addEventListener("abort", () => this.aborted.push(name));
       return new Promise((resolve) => this.#answers.set(name, () => resolve(name)));
     };
     const since = this.clock.now();
     const question = { name: undefined, isCacheable: false, since, ask, ...options };
     const answer = this.limiter.run(owner, question, signal);
-    // Looked at later.
+    // A test asserts the rejection later.
     answer.catch(() => {});
     return answer;
   }
@@ -49,61 +49,61 @@ class Store {
 
 const refused = { reason: "UPSTREAM_UNAVAILABLE" };
 
-describe("The reads that only the store can answer", () => {
-  it("go to it so many at once, of all owners in rotation, and the rest as these are done", async () => {
+describe("Reads that only the store can answer", () => {
+  it("are sent up to the bound, round-robin by owner, and the others when these are answered", async () => {
     const store = new Store();
     const [greedy, modest] = [{}, {}];
     const many = Array.from({ length: 6 }, (_, i) => store.read(greedy, `greedy-${i}`));
     const few = Array.from({ length: 3 }, (_, i) => store.read(modest, `modest-${i}`));
-    expect(store.asked).toEqual(["greedy-0", "greedy-1", "modest-0", "modest-1"]);
+    expect(store.requests).toEqual(["greedy-0", "greedy-1", "modest-0", "modest-1"]);
     expect(store.limiter.stats()).toEqual({ inFlight: 4, queued: 5, refused: 0 });
     await store.answer("greedy-0", "modest-0");
-    expect(store.asked.slice(4)).toEqual(["greedy-2", "modest-2"]);
-    for (let i = 0; i < 6; i++) await store.answer(...store.asked);
+    expect(store.requests.slice(4)).toEqual(["greedy-2", "modest-2"]);
+    for (let i = 0; i < 6; i++) await store.answer(...store.requests);
     expect(await Promise.all([...many, ...few])).toHaveLength(9);
     expect(store.limiter.stats()).toEqual({ inFlight: 0, queued: 0, refused: 0 });
   });
 
-  it("are asked once for all that ask the same before it is asked", async () => {
+  it("are sent once for all equal calls that arrive before that", async () => {
     const store = new Store({ concurrent: 1 });
     const first = store.read({}, "busy");
     const same = [{}, {}, {}].map((owner) => store.read(owner, "same", { name: "same" }));
     await store.answer("busy");
     expect(await first).toBe("busy");
-    expect(store.asked).toEqual(["busy", "same"]);
-    // An answer that depends on when it was asked for is not for who comes later.
+    expect(store.requests).toEqual(["busy", "same"]);
+    // An answer that may change is not shared with later calls.
     const late = store.read({}, "late", { name: "same" });
     await store.answer("same");
     expect(await Promise.all(same)).toEqual(["same", "same", "same"]);
     await store.answer("late");
     expect(await late).toBe("late");
-    expect(store.asked).toEqual(["busy", "same", "late"]);
+    expect(store.requests).toEqual(["busy", "same", "late"]);
   });
 
-  it("are shared also with who came before they were asked, and could not be answered otherwise until now", async () => {
+  it("are shared with a call that arrived before they were sent, and joined after that", async () => {
     const store = new Store();
     const since = store.clock.now();
     store.clock.advance(3_000);
     const one = store.read({}, "same", { name: "same", since });
     const other = store.read({}, "same", { name: "same", since });
     const late = store.read({}, "late", { name: "same" });
-    expect(store.asked).toEqual(["same", "late"]);
+    expect(store.requests).toEqual(["same", "late"]);
     await store.answer("same", "late");
     expect(await Promise.all([one, other, late])).toEqual(["same", "same", "late"]);
   });
 
-  it("are shared also while they are under way where the answer is the same at any time", async () => {
+  it("are shared while they are in flight if the answer never changes", async () => {
     const store = new Store();
     const options = { name: "exact", isCacheable: true };
     const both = [store.read({}, "exact", options), store.read({}, "exact", options)];
     await store.answer("exact");
     expect(await Promise.all(both)).toEqual(["exact", "exact"]);
-    expect(store.asked).toEqual(["exact"]);
+    expect(store.requests).toEqual(["exact"]);
     void store.read({}, "exact", options);
-    expect(store.asked).toEqual(["exact", "exact"]);
+    expect(store.requests).toEqual(["exact", "exact"]);
   });
 
-  it("that are shared do not wait behind all else of who asked first", async () => {
+  it("that are shared do not wait behind the other reads of the first owner", async () => {
     const store = new Store({ concurrent: 1 });
     const greedy = {};
     for (let i = 0; i < 5; i++) void store.read(greedy, `greedy-${i}`);
@@ -113,10 +113,10 @@ describe("The reads that only the store can answer", () => {
     await store.answer("greedy-1");
     await store.answer("same");
     expect(await modest).toBe("same");
-    expect(store.asked.slice(0, 3)).toEqual(["greedy-0", "greedy-1", "same"]);
+    expect(store.requests.slice(0, 3)).toEqual(["greedy-0", "greedy-1", "same"]);
   });
 
-  it("are refused when they have waited for too long", async () => {
+  it("are refused when they have been queued for too long", async () => {
     const store = new Store({ concurrent: 1 });
     const first = store.read({}, "stalled");
     const second = store.read({}, "waiting");
@@ -125,10 +125,10 @@ describe("The reads that only the store can answer", () => {
     expect(store.limiter.stats()).toEqual({ inFlight: 1, queued: 0, refused: 1 });
     await store.answer("stalled");
     expect(await first).toBe("stalled");
-    expect(store.asked).toEqual(["stalled"]);
+    expect(store.requests).toEqual(["stalled"]);
   });
 
-  it("are refused, where too many wait, to the owner that has most of them", async () => {
+  it("are refused, if too many are queued, to the owner with the most of them", async () => {
     const store = new Store({ concurrent: 1 });
     const greedy = {};
     const many = Array.from({ length: 11 }, (_, i) => store.read(greedy, `greedy-${i}`));
@@ -136,28 +136,28 @@ describe("The reads that only the store can answer", () => {
     await expect(many[10]).rejects.toMatchObject(refused);
     expect(store.limiter.stats()).toEqual({ inFlight: 1, queued: 10, refused: 1 });
     await store.answer("greedy-0");
-    await store.answer(...store.asked);
+    await store.answer(...store.requests);
     await store.answer("modest");
     expect(await modest).toBe("modest");
   });
 
-  it("are not asked for, or are cancelled, when nobody wants them any more", async () => {
+  it("are not sent, or are cancelled, when no call waits for them any more", async () => {
     const store = new Store({ concurrent: 1 });
     const [first, second, third] = [1, 2, 3].map(() => new AbortController());
-    const options = { name: "asked", isCacheable: true };
-    const asked = store.read({}, "asked", options, first?.signal);
-    const also = store.read({}, "asked", options, second?.signal);
+    const options = { name: "read", isCacheable: true };
+    const read = store.read({}, "read", options, first?.signal);
+    const also = store.read({}, "read", options, second?.signal);
     const waiting = store.read({}, "waiting", {}, third?.signal);
     third?.abort(new Error("gone"));
     await expect(waiting).rejects.toThrow("gone");
     first?.abort(new Error("gone"));
-    await expect(asked).rejects.toThrow("gone");
+    await expect(read).rejects.toThrow("gone");
     expect(store.aborted).toEqual([]);
     second?.abort(new Error("gone"));
     await expect(also).rejects.toThrow("gone");
-    expect(store.aborted).toEqual(["asked"]);
-    await store.answer("asked");
-    expect(store.asked).toEqual(["asked"]);
+    expect(store.aborted).toEqual(["read"]);
+    await store.answer("read");
+    expect(store.requests).toEqual(["read"]);
     expect(store.limiter.stats()).toEqual({ inFlight: 0, queued: 0, refused: 0 });
   });
 });

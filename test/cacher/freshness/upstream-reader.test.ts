@@ -27,17 +27,17 @@ async function cutOff() {
   return cached;
 }
 
-/** What becomes of it, with the clock going on as long as it takes. */
-async function outcome<T>(cached: CachedStore, asked: Promise<T>): Promise<unknown> {
-  const settled = asked.catch((error: unknown) => error);
+/** The outcome of the promise; advances the clock for as long as it takes. */
+async function outcome<T>(cached: CachedStore, result: Promise<T>): Promise<unknown> {
+  const settled = result.catch((error: unknown) => error);
   await cached.clock.elapse(4_000);
   return settled;
 }
 
-describe("While nothing comes from the store", () => {
+describe("While the upstream watch is broken", () => {
   const listing = { prefix: "", limit: 0 } as const;
 
-  it("reads go on that ask it for its revision, as long as it is the store that it was", async () => {
+  it("reads that need the store's revision continue while its history is the same", async () => {
     const cached = await cutOff();
     const { cacher } = cached;
     const got = await outcome(cached, cacher.get({ key: "a", at: { match: "LINEARIZABLE" } }));
@@ -48,13 +48,13 @@ describe("While nothing comes from the store", () => {
 
   const restores: readonly (readonly [string, (store: CachedStore["store"]) => void])[] = [
     [
-      "stands at a lower revision",
+      "is at a lower revision",
       (store) => {
         store.currentRevision = async () => 2;
       },
     ],
     [
-      "has grown past the cache, and not by the change that came last",
+      "has exceeded the cache's revision, without the last known change",
       (store) => {
         const get = store.get.bind(store);
         store.currentRevision = async () => 9;
@@ -65,7 +65,7 @@ describe("While nothing comes from the store", () => {
       },
     ],
     [
-      "was given another id by someone who knows",
+      "was given another id by an operator",
       (store) => {
         store.historyId = async () => "another";
       },
@@ -73,7 +73,7 @@ describe("While nothing comes from the store", () => {
   ];
 
   describe.each(restores)("and the store %s", (_name, restore) => {
-    it("a linearizable read is not answered from what was", async () => {
+    it("a linearizable read is not answered from the old history", async () => {
       const cached = await cutOff();
       restore(cached.store);
       const { cacher } = cached;
@@ -82,7 +82,7 @@ describe("While nothing comes from the store", () => {
       expect(await outcome(cached, cacher.list({ ...listing, at }))).toMatchObject(unavailable);
     });
 
-    it("no watch begins that would go on from one history into another", async () => {
+    it("no watch begins that would continue from one history into another", async () => {
       const cached = await cutOff();
       restore(cached.store);
       for (const sendInitialEvents of [false, true]) {
@@ -93,7 +93,7 @@ describe("While nothing comes from the store", () => {
       }
     });
 
-    it("what asks for no more than the cache has is served", async () => {
+    it("reads of revisions that the cache holds are answered", async () => {
       const cached = await cutOff();
       restore(cached.store);
       const { cacher } = cached;
@@ -103,22 +103,22 @@ describe("While nothing comes from the store", () => {
     });
   });
 
-  it("an answer of before it was put back is not told after that has been taken in", async () => {
+  it("an answer from before a restore is not returned once the cache holds the new history", async () => {
     const cached = await CachedStore.ready();
     await cached.write(["a", "1"]);
     const { store, clock, cacher, upstream } = cached;
     const before = cacher.currentHistoryId;
     const currentRevision = store.currentRevision.bind(store);
     const list = store.list.bind(store);
-    // The cache does not hear of anything new.
+    // The cache receives nothing new.
     store.requestProgress = () => {};
     store.currentRevision = async () => 9;
     const { promise, resolve } = Promise.withResolvers<void>();
-    let asked = 0;
+    let requests = 0;
     store.list = async (request) => {
       if (request.at.match === "LINEARIZABLE") {
-        asked++;
-        // Of the old history; what was to follow comes after the store was put back.
+        requests++;
+        // From the old history; the next answer comes after the restore.
         await promise;
         return { revision: 9, items: [], next: undefined, remaining: 0 };
       }
@@ -130,7 +130,7 @@ describe("While nothing comes from the store", () => {
       (error: unknown) => error,
     );
     await clock.elapse(3_500);
-    expect(asked).toBe(1);
+    expect(requests).toBe(1);
     store.currentRevision = currentRevision;
     upstream.at(-1)?.end(historyChanged(9, 2));
     await clock.elapse(5_000);
@@ -140,37 +140,37 @@ describe("While nothing comes from the store", () => {
     expect(await answer).toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
   });
 
-  it("nothing is asked about its history while the watch goes on", async () => {
+  it("its history is not requested while the watch continues", async () => {
     const cached = await CachedStore.ready();
     await cached.write(["a", "1"]);
-    let asked = 0;
+    let requests = 0;
     const get = cached.store.get.bind(cached.store);
     cached.store.get = (request) => {
-      asked++;
+      requests++;
       return get(request);
     };
     const at = { match: "LINEARIZABLE" } as const;
     expect(await outcome(cached, cached.cacher.list({ ...listing, at }))).toMatchObject({
       revision: 2,
     });
-    expect(asked).toBe(0);
+    expect(requests).toBe(0);
   });
 });
 
-describe("While the store has much to answer", () => {
-  it("it is asked the same once, and no more at once than it can do", async () => {
+describe("While many reads need the store", () => {
+  it("equal reads are sent once, and concurrent ones are bounded", async () => {
     const cached = await CachedStore.ready();
     await cached.write(["a", "1"]);
     const { store, clock, cacher } = cached;
-    // The cache does not hear of anything, and the store has something new.
+    // The cache receives nothing, although the store has a new revision.
     store.requestProgress = () => {};
     store.currentRevision = async () => 9;
-    const asked: { readonly prefix: string; readonly answer: () => void }[] = [];
+    const requests: { readonly prefix: string; readonly answer: () => void }[] = [];
     store.list = ({ prefix }) =>
       new Promise((resolve) => {
         const answer = (): void =>
           resolve({ revision: 9, items: [], next: undefined, remaining: 0 });
-        asked.push({ prefix, answer });
+        requests.push({ prefix, answer });
       });
     const at = { match: "LINEARIZABLE" } as const;
     const owners = Array.from({ length: 50 }, () => ({}));
@@ -182,15 +182,15 @@ describe("While the store has much to answer", () => {
       cacher.watch({ ...everything, sendInitialEvents: true, owner }),
     );
     await clock.elapse(3_500);
-    expect(asked.length).toBe(32);
-    for (let answered = 0; answered < asked.length; answered++) {
-      asked[answered]?.answer();
+    expect(requests.length).toBe(32);
+    for (let answered = 0; answered < requests.length; answered++) {
+      requests[answered]?.answer();
       await clock.settle();
-      expect(asked.length - answered - 1).toBeLessThanOrEqual(32);
+      expect(requests.length - answered - 1).toBeLessThanOrEqual(32);
     }
     expect(await Promise.all(lists)).toHaveLength(100);
     expect(streams.map(({ state }) => state)).toEqual(streams.map(() => "initial"));
-    // One for what all ask for, one for the pages of initial states, which are larger, and one for each prefix.
-    expect(asked).toHaveLength(52);
+    // One for the shared list, one for the pages of initial states, which are larger, and one for each prefix.
+    expect(requests).toHaveLength(52);
   });
 });

@@ -10,7 +10,7 @@ const everything = {
 } as const;
 const value = Buffer.from("new");
 
-/** A ready cache at revision 3 with the object `a`, and a stream that is live on it. */
+/** A ready cache at revision 3 with the object `a`, and a live stream on it. */
 async function watched() {
   const cached = await CachedStore.ready();
   await cached.write(["a", "1"]);
@@ -21,38 +21,38 @@ async function watched() {
   return { cached, stream, first: await cached.store.historyId() };
 }
 
-/** Has the store answer the next writes as if it had been put back to an older state. */
+/** Makes the store answer the next writes as if it had been restored to an older state. */
 function putBack({ store }: CachedStore, answer: Partial<WriteResult>): void {
   const put = store.put.bind(store);
   store.put = async (request) => ({ ...(await put(request)), ...answer });
 }
 
-/** The store can't be listed any more. */
+/** Makes lists of the store fail. */
 function unlisted({ store }: CachedStore): void {
   store.list = () => Promise.reject(upstreamUnavailable("The store is away."));
 }
 
 describe("A write through a Cacher", () => {
-  it("names the cache's history, and nothing is asked for that while the watch goes on", async () => {
+  it("returns the cached history's id, without a request to the store while the watch continues", async () => {
     const { cached, first } = await watched();
-    cached.store.get = () => Promise.reject(new Error("The store was asked."));
+    cached.store.get = () => Promise.reject(new Error("Not expected."));
     const { historyId } = await cached.cacher.put({ key: "b", value });
     expect(historyId).toBe(first);
   });
 
   const proofs: readonly (readonly [string, Partial<WriteResult>])[] = [
-    ["a revision that the cache had come to", { revision: 3 }],
+    ["a revision that the cache had reached", { revision: 3 }],
     ["a lower revision", { revision: 1 }],
     ["the id of another history", { historyId: "another" }],
   ];
 
   it.each(proofs)(
-    "with %s has the store listed at once, and its streams end",
+    "with %s causes an immediate relist, and ends the streams",
     async (_what, answer) => {
       const { cached, stream, first } = await watched();
       putBack(cached, answer);
       const written = cached.cacher.put({ key: "b", value });
-      // No time passes: nothing pauses before.
+      // The clock does not advance: the relist does not wait.
       await cached.clock.settle();
       const renewed = await cached.store.historyId();
       expect(renewed).not.toBe(first);
@@ -62,7 +62,7 @@ describe("A write through a Cacher", () => {
     },
   );
 
-  it("names no history where the cache can't take it in within three seconds, and is no error", async () => {
+  it("returns no history id if the cache can't list the new history within 3 s, and does not fail", async () => {
     const { cached } = await watched();
     unlisted(cached);
     putBack(cached, { revision: 2 });
@@ -71,18 +71,18 @@ describe("A write through a Cacher", () => {
     expect(await written).toMatchObject({ revision: 2, historyId: "", object: { key: "b" } });
   });
 
-  it("is not waited for where its caller is gone", async () => {
+  it("does not wait once its caller has cancelled", async () => {
     const { cached } = await watched();
     unlisted(cached);
     putBack(cached, { revision: 2 });
-    const gone = new AbortController();
-    const written = cached.cacher.put({ key: "b", value, signal: gone.signal });
+    const abort = new AbortController();
+    const written = cached.cacher.put({ key: "b", value, signal: abort.signal });
     await cached.clock.settle();
-    gone.abort();
+    abort.abort();
     expect(await written).toMatchObject({ historyId: "" });
   });
 
-  it("makes the cache one that only reads of any state are answered from, until it is filled anew", async () => {
+  it("restricts the cache to reads of any state until it has relisted", async () => {
     const { cached } = await watched();
     const { cacher, store, clock } = cached;
     const list = store.list;
@@ -110,7 +110,7 @@ describe("A write through a Cacher", () => {
     });
   });
 
-  it("is answered once, however many prove the same at the same time", async () => {
+  it("causes one relist, even if many writes prove the same concurrently", async () => {
     const { cached } = await watched();
     putBack(cached, { revision: 1 });
     const keys = ["b", "c", "d", "e"];
@@ -124,11 +124,11 @@ describe("A write through a Cacher", () => {
   });
 });
 
-describe("A write that is refused", () => {
+describe("A refused write", () => {
   it.each([
-    ["an object that is absent at a lower revision", objectNotFound("b", 2)],
+    ["an object absent at a lower revision", objectNotFound("b", 2)],
     ["the id of another history", otherHistory("first", "another")],
-  ])("with %s says what it says, and has the store listed at once", async (_what, refusal) => {
+  ])("with %s keeps its error, and causes an immediate relist", async (_what, refusal) => {
     const { cached, stream } = await watched();
     cached.store.delete = () => Promise.reject(refusal);
     const deleted = cached.cacher.delete({ key: "b" }).catch((error: unknown) => error);
@@ -137,7 +137,7 @@ describe("A write that is refused", () => {
     expect(stream.ended).toMatchObject({ reason: "HISTORY_CHANGED" });
   });
 
-  it("with an object that is absent where the cache is proves nothing", async () => {
+  it("with an object absent at the cache's revision proves nothing", async () => {
     const { cached, stream } = await watched();
     const deleted = cached.cacher.delete({ key: "b" });
     await expect(deleted).rejects.toMatchObject({ reason: "OBJECT_NOT_FOUND" });
@@ -145,7 +145,7 @@ describe("A write that is refused", () => {
   });
 });
 
-describe("A write while nothing comes from the store", () => {
+describe("A write while the upstream watch is broken", () => {
   async function cutOff() {
     const watching = await watched();
     const { store, upstream } = watching.cached;
@@ -160,12 +160,12 @@ describe("A write while nothing comes from the store", () => {
     return watching;
   }
 
-  it("names the cache's history where the store still has that", async () => {
+  it("returns the cached history's id if the store still has that history", async () => {
     const { cached, first } = await cutOff();
     expect(await cached.cacher.put({ key: "b", value })).toMatchObject({ historyId: first });
   });
 
-  it("names no history where the store does not say in time", async () => {
+  it("returns no history id if the store does not answer in time", async () => {
     const { cached } = await cutOff();
     cached.store.get = () => new Promise(() => {});
     const written = cached.cacher.put({ key: "b", value });
@@ -173,17 +173,17 @@ describe("A write while nothing comes from the store", () => {
     expect(await written).toMatchObject({ revision: 4, historyId: "" });
   });
 
-  it("shares the question with others, and asks no more than one that is to come", async () => {
+  it("shares one history check with later writes", async () => {
     const { cached } = await cutOff();
-    let asked = 0;
+    let checks = 0;
     cached.store.get = () => {
-      asked++;
+      checks++;
       return new Promise(() => {});
     };
     for (const key of ["b", "c", "d", "e"]) {
       cached.cacher.put({ key, value }).catch(() => {});
       await cached.clock.settle();
     }
-    expect(asked).toBe(1);
+    expect(checks).toBe(1);
   });
 });

@@ -28,7 +28,7 @@ function filterOf(prefix: string, predicate?: Predicate): Filter {
 
 const all = filterOf("");
 
-/** A chunk holds three of these, or a few more. */
+/** A chunk holds three of these objects, or a few more. */
 const value = "x".repeat(25_000);
 
 function key(i: number): string {
@@ -56,7 +56,7 @@ class World {
     this.cache.apply(new WatchBatch(revision, [event("DELETED", name, revision)]));
   }
 
-  /** All chunks of the state, which is that of `revision`. */
+  /** All chunks of the state at `revision`. */
   list(
     filter: Filter = all,
     state: OrderedStore = this.cache.state.snapshot(),
@@ -87,14 +87,14 @@ function objectsOf(chunks: readonly ListChunk[]): StoredObject[] {
   return chunks.flatMap(({ items }) => items);
 }
 
-/** Of the chunks of `after`, those that are not the very ones of `before`. */
+/** The chunks of `after` that are not identical to chunks of `before`. */
 function anew(before: readonly ListChunk[], after: readonly ListChunk[]): ListChunk[] {
   const known = new Set(before.map(({ items }) => items));
   return after.filter(({ items }) => !known.has(items));
 }
 
-describe("The chunks that a list is put together from", () => {
-  it("hold all objects in order, and say how heavy they are and where the next begins", () => {
+describe("The chunks of a list", () => {
+  it("hold all objects in order, with their size and where the next chunk begins", () => {
     const world = new World(10);
     const chunks = world.list();
     expect(objectsOf(chunks)).toEqual([...world.cache.state.range("")]);
@@ -107,7 +107,7 @@ describe("The chunks that a list is put together from", () => {
     expect(chunks[3]?.estimatedBytes).toBe(25_000 + 4 + 64);
   });
 
-  it("are the same for everybody who lists the same", () => {
+  it("are the same for all readers of the same list", () => {
     const world = new World(10);
     expect(anew(world.list(), world.list())).toEqual([]);
     const narrow = filterOf("k00");
@@ -115,7 +115,7 @@ describe("The chunks that a list is put together from", () => {
     expect(anew(world.list(narrow), world.list(narrow))).toEqual([]);
   });
 
-  it("are not shared between those who pick with functions", () => {
+  it("are not shared between lists with function predicates", () => {
     const world = new World(4);
     const odd = world.list(filterOf("", ({ key }) => key === "k001"));
     expect(objectsOf(odd).map(({ key }) => key)).toEqual(["k001"]);
@@ -127,8 +127,8 @@ describe("The chunks that a list is put together from", () => {
     ["a new object in it", (world: World) => world.write("k004a"), 1],
     ["a deletion in it", (world: World) => world.delete("k005"), 1],
     ["a write into two", (world: World) => [world.write("k000"), world.write("k009")], 2],
-    ["a write behind the last", (world: World) => world.write("z"), 1],
-  ])("are made anew only where that changed something: %s", (_name, change, count) => {
+    ["a write after the last one", (world: World) => world.write("z"), 1],
+  ])("are made again only where they changed: %s", (_name, change, count) => {
     const world = new World(10);
     const before = world.list();
     change(world);
@@ -137,7 +137,7 @@ describe("The chunks that a list is put together from", () => {
     expect(anew(before, after).length).toBe(count);
   });
 
-  it("are of the state that is asked for, also when that is a past one", () => {
+  it("belong to the requested revision, also to an older one", () => {
     const world = new World(10);
     const before = world.list();
     const past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
@@ -145,13 +145,13 @@ describe("The chunks that a list is put together from", () => {
     world.list();
     const then = world.list(all, past.state, past.revision);
     expect(objectsOf(then)).toEqual(objectsOf(before));
-    // They are kept for as long as pieces are, also when others have taken their place.
+    // They are cached like other chunks, also after newer ones have replaced them.
     expect(anew(before, then)).toEqual([]);
-    // And the past one has not taken the place of the present one.
+    // The older one has not replaced the current one.
     expect(objectsOf(world.list())).toEqual([...world.cache.state.range("")]);
   });
 
-  it("do not outlive the history that they are of", () => {
+  it("do not outlive their history", () => {
     const world = new World(10);
     world.list();
     const other = [object("k000", 1, "other")];
@@ -159,7 +159,7 @@ describe("The chunks that a list is put together from", () => {
     expect(objectsOf(world.list())).toEqual(other);
   });
 
-  it("are found only while they are kept, and so is their list", () => {
+  it("are found only while they are cached, and so is their list", () => {
     const world = new World(10);
     const past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
     world.write("k004");
@@ -175,18 +175,18 @@ describe("The chunks that a list is put together from", () => {
     expect(world.lists.size).toBe(0);
   });
 
-  it("of a history that was take nothing from those of the history that is", () => {
+  it("of an old history do not evict those of the current one", () => {
     const world = new World(10);
     world.list();
     world.cache.replace([object("k000", 1, "other")], 11);
     world.kept.expire();
     world.list();
-    // The chunks of before go now, under the same name.
+    // The old chunks, which have the same name, are evicted now.
     world.kept.expire();
     expect(world.lists.size).toBe(1);
   });
 
-  it("are those of all revisions in which nothing in them has changed", () => {
+  it("are valid at all revisions between changes in their range", () => {
     const world = new World(10);
     const past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
     world.write("k004");
@@ -196,11 +196,11 @@ describe("The chunks that a list is put together from", () => {
       ["k003", "k004", "k005"],
     ]);
     expect(objectsOf(then)).toEqual([...past.state.range("")]);
-    // What was made for the past is shared by all who still go through it.
+    // A chunk made for an older revision is shared by all lists still at that revision.
     expect(anew(then, world.list(all, past.state, past.revision))).toEqual([]);
   });
 
-  it("are made once by all who need them, who take turns at it", () => {
+  it("are made once by all their readers, which share the work", () => {
     const objects = Array.from({ length: 3_000 }, (_, i) => object(`k${1_000 + i}`, i + 1));
     const world = new World(0);
     world.cache.replace(objects, 3_001);
@@ -223,7 +223,7 @@ describe("The chunks that a list is put together from", () => {
     expect(lists.size).toBe(0);
   });
 
-  it("are what they were where something is written while they are made", () => {
+  it("keep their revision if an object is written while they are made", () => {
     const objects = Array.from({ length: 10_000 }, (_, i) => object(`k${10_000 + i}`, i + 1));
     const world = new World(0);
     world.cache.replace(objects, 10_001);
@@ -238,7 +238,7 @@ describe("The chunks that a list is put together from", () => {
     expect(after.items).toEqual([...now.range("")]);
   });
 
-  it("are made in steps that are the shorter the more requirements there are", () => {
+  it("are made in steps that get shorter with more requirements", () => {
     const objects = Array.from({ length: 1_000 }, (_, i) => object(`k${1_000 + i}`, i + 1));
     const steps = (requirements: number): number => {
       const world = new World(0);
@@ -257,11 +257,11 @@ describe("The chunks that a list is put together from", () => {
     expect(steps(1_000)).toBeGreaterThan(3);
   });
 
-  it("of a history that was are not taken for newer than the list knew them to be", () => {
+  it("of an old history are not valid beyond the changes that their list has examined", () => {
     const world = new World(10);
     const list = world.lists.open(all);
     finish(list.chunk(undefined, world.cache.revision, world.cache.state.snapshot()));
-    // The list hears of this only when it is asked again, which it is not before the cache is filled anew.
+    // The list examines this change only on the next request, which comes after the cached state is replaced.
     world.write("k001");
     const past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
     world.cache.replace([object("k000", 1, "other")], 20);
@@ -269,7 +269,7 @@ describe("The chunks that a list is put together from", () => {
     expect(chunk.items).toEqual([...past.state.range("")].slice(0, chunk.items.length));
   });
 
-  it("are let go when nobody has listed for a while", () => {
+  it("are evicted when no reader has listed for a while", () => {
     const world = new World(10);
     const before = world.list();
     world.kept.expire();
@@ -277,7 +277,7 @@ describe("The chunks that a list is put together from", () => {
     expect(anew(before, world.list()).length).toBe(4);
   });
 
-  it("stay in step behind one that has grown, until it is twice as heavy as it should be", () => {
+  it("keep their borders behind one that has grown, up to twice its normal size", () => {
     const world = new World(10);
     const before = world.list();
     for (const letter of "abc") world.write(`k001${letter}`);
@@ -288,16 +288,16 @@ describe("The chunks that a list is put together from", () => {
     expect(objectsOf(after)).toEqual([...world.cache.state.range("")]);
   });
 
-  it("leave what comes behind the last object to the one that begins there", () => {
+  it("leave objects added after the last one to the chunk that begins there", () => {
     const world = new World(6);
-    // Somebody asks for what follows the last, and that is kept as a run of its own.
+    // A reader requests the objects after the last one, which are cached as a chunk of their own.
     world.after(key(5));
     world.list();
     world.write(key(6));
     expect(objectsOf(world.list()).at(-1)?.key).toBe(key(6));
   });
 
-  it("never tell anything but the state, whatever is written between listings", () => {
+  it("always equal the state, for any writes between lists", () => {
     const names = fc.integer({ min: 0, max: 12 }).map(key);
     const steps = fc.oneof(
       fc.record({ do: fc.constant("write" as const), name: names }),
@@ -320,7 +320,7 @@ describe("The chunks that a list is put together from", () => {
             const following = [...state.range("", step.name)];
             expect(items).toEqual(following.slice(0, items.length));
             const next = following[items.length];
-            // What follows begins behind the run, and nothing follows that ends all.
+            // The next chunk begins after this one, and none follows the last one.
             if (last === undefined) expect(next).toBeUndefined();
             else if (next !== undefined) expect(compareKeys(last, next.key)).toBeLessThan(0);
           } else {

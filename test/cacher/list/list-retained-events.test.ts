@@ -9,7 +9,7 @@ import { CachedStore } from "../cached-store.ts";
 setFlagsFromString("--expose-gc");
 const collectGarbage = runInNewContext("gc") as () => void;
 
-/** Which of the events that come while `act` runs are still held by somebody afterwards. */
+/** The events received while `act` runs that are still referenced afterwards. */
 async function heldEvents(
   { upstream }: CachedStore,
   act: () => Promise<void>,
@@ -24,7 +24,7 @@ async function heldEvents(
     };
   }
   await act();
-  // A weak reference that was made in this turn, or looked at, keeps what it is to until the next.
+  // A weak reference that was made or read in this turn keeps its target alive until the next turn.
   await nextTurn();
   collectGarbage();
   return {
@@ -42,15 +42,15 @@ async function filled(): Promise<CachedStore> {
   return cached;
 }
 
-/** So many changes of one object, all but the last of which nobody but history can have a use for. */
+/** So many changes of one object, all but the last of which are needed by the event window only. */
 async function overwrite(cached: CachedStore, times: number): Promise<void> {
   for (let i = 0; i < times; i++) await cached.write(["z", `${i}`]);
   await cached.store.compact((await cached.store.currentRevision()) - 1);
 }
 
-describe("Events that have left the event window are held by no listing", () => {
+describe("Events dropped from the event window are not held by a list", () => {
   it.each([0, 2_000])(
-    "whose later page is asked for after a write, %i ms after the first",
+    "whose next page is requested after a write, %i ms after the first",
     async (afterMs) => {
       const cached = await filled();
       const { cacher, clock } = cached;
@@ -62,12 +62,12 @@ describe("Events that have left the event window are held by no listing", () => 
       await cacher.list({ ...request, at, startAfter: first.next });
       const { came, held } = await heldEvents(cached, () => overwrite(cached, 100));
       expect(came).toBe(100);
-      // History has the last ten and the one before them.
+      // The event window holds the last ten, and the node before them.
       expect(held.filter((i) => i < 89)).toEqual([]);
     },
   );
 
-  it("that was asked for once, of whatever there is", async () => {
+  it("that was requested once, with any selection", async () => {
     const cached = await filled();
     await cached.cacher.list({ prefix: "", limit: 0, at: { match: "ANY" } });
     await cached.cacher.list({ prefix: "none", limit: 0, at: { match: "ANY" } });

@@ -18,16 +18,16 @@ import { object } from "../objects.ts";
 const objects = Array.from({ length: 60_000 }, (_, i) => object(`k${100_000 + i}`, i + 1));
 const revision = objects.length;
 
-/** Everything, of which a predicate picks nothing. */
+/** A list of all objects with a predicate that matches none of them. */
 const nothing: CacheListRequest = {
   ...{ prefix: "", limit: 0, at: { match: "ANY" } },
   predicate: () => false,
 };
 
-describe("A page for which a predicate picks nothing", () => {
+describe("A page whose predicate matches no object", () => {
   const expected = { items: [], next: objects[49_999]?.key, remaining: undefined };
 
-  it("looks at 50,000 objects of the cache, and is empty", () => {
+  it("examines 50,000 objects of the cache, and is empty", () => {
     const clock = new FakeClock();
     const cache = new WatchCache(defaultEventWindowBounds, clock);
     cache.replace(objects, revision);
@@ -37,11 +37,11 @@ describe("A page for which a predicate picks nothing", () => {
     expect(finish(pages.list(nothing))).toMatchObject(expected);
   });
 
-  it("looks at 50,000 objects of the storage, in answers of 50,000 objects and 8 MiB at most", async () => {
+  it("examines 50,000 objects of the storage, in answers of at most 50,000 objects and 8 MiB", async () => {
     const clock = new FakeClock();
     const asked: (readonly [limit: number, maxBytes: number | undefined])[] = [];
     const storage: Pick<Storage, "get" | "list"> = {
-      get: () => Promise.reject(new Error("Nobody gets anything.")),
+      get: () => Promise.reject(new Error("Not expected.")),
       list: async ({ limit, maxBytes }): Promise<ListResult> => {
         asked.push([limit, maxBytes]);
         const items = objects.slice(0, limit);

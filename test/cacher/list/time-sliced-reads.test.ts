@@ -26,19 +26,19 @@ import { object } from "../objects.ts";
 const any: RevisionRequirement = { match: "ANY" };
 const exact = (revision: number): RevisionRequirement => ({ match: "EXACT", revision });
 
-/** A cache of so many objects, whose time passes as it is looked at. */
+/** A cache of so many objects, on a clock that advances as it is read. */
 async function filled(count: number): Promise<CachedStore> {
   const cached = await CachedStore.ready({ consistencyIntervalMs: 0 }, new BusyClock());
   await cached.write(...Array.from({ length: count }, (_, i) => [`k${10_000 + i}`, "x"] as const));
   return cached;
 }
 
-/** Counts how many objects are looked at in each turn of the event loop. */
+/** Counts the objects examined in each turn of the event loop. */
 class Counter {
   readonly perTurn: number[] = [];
   #looked = 0;
 
-  /** A predicate that no other shares. */
+  /** A predicate that is not shared with another request. */
   predicate(): Predicate {
     return () => {
       this.#looked++;
@@ -46,7 +46,7 @@ class Counter {
     };
   }
 
-  /** Lets turns pass until nothing is to be done. */
+  /** Lets turns pass until no work is left. */
   async run(clock: FakeClock): Promise<void> {
     await nextTurn();
     this.#endTurn();
@@ -63,11 +63,11 @@ class Counter {
   }
 }
 
-/** How many objects may be looked at in one turn, on a clock that each look at costs a millisecond. */
+/** Maximum number of objects examined in one turn, on a clock that advances by a millisecond per reading. */
 const mostPerTurn = (turnMs + 1) * 4_096;
 
-describe("Scans give the event loop back", () => {
-  it("however many pages one client asks for at once, and others do not wait for them", async () => {
+describe("Scans run in time slices", () => {
+  it("for any number of concurrent pages of one client, and others do not wait for them", async () => {
     const cached = await filled(5_000);
     const counter = new Counter();
     const greedy = {};
@@ -88,7 +88,7 @@ describe("Scans give the event loop back", () => {
     expect(order.indexOf("modest")).toBeLessThan(5);
   });
 
-  it("where initial states are made, of which each stream's reader hears when its piece is there", async () => {
+  it("for initial states, whose readers are notified when their chunk is ready", async () => {
     const cached = await filled(5_000);
     const counter = new Counter();
     const owner = {};
@@ -108,7 +108,7 @@ describe("Scans give the event loop back", () => {
     expect(Math.max(...counter.perTurn)).toBeLessThan(mostPerTurn);
   });
 
-  it("also of what only the store has", async () => {
+  it("for reads that only the store can answer", async () => {
     const cached = await filled(5_000);
     const { store } = cached;
     const counter = new Counter();
@@ -139,7 +139,7 @@ describe("Scans give the event loop back", () => {
     expect(counter.perTurn.reduce((sum, each) => sum + each)).toBeLessThan(mostPerTurn);
   });
 
-  it("and read again where the cache is filled anew meanwhile", async () => {
+  it("and are repeated if the cache is replaced meanwhile", async () => {
     const clock = new BusyClock();
     const cache = new WatchCache(defaultEventWindowBounds, clock);
     const objects = Array.from({ length: 5_000 }, (_, i) => object(`k${10_000 + i}`, i + 1));
@@ -154,39 +154,27 @@ describe("Scans give the event loop back", () => {
     const scheduler = new TimeSliceScheduler(clock);
     const waiters = new RevisionWaiters(clock, () => {});
     const currentRevision = new CurrentRevision(
-      () => Promise.reject(new Error("Nobody asks.")),
+      () => Promise.reject(new Error("Not expected.")),
       clock,
     );
-    const upstreamReader = new UpstreamReader({
-      ...{ name: "things", storage: new MemoryStorage({ clock }), cache },
-      ...{
-        limiter: new UpstreamLimiter(clock),
-        scheduler,
-        confirmHistory: async () => {},
-        historyGeneration: () => 1,
-      },
-    });
-    const reads = new CacheReader({
-      cache,
-      clock,
-      pageReader,
-      scheduler,
-      currentRevision,
-      waiters,
-      upstreamReader,
-    });
+    const storage = new MemoryStorage({ clock });
+    const context = { name: "things", storage, cache, clock, scheduler };
+    const history = { confirmHistory: async () => {}, historyGeneration: 1 };
+    const upstreamReader = new UpstreamReader(context, new UpstreamLimiter(clock), history);
+    const freshness = { currentRevision, waiters, upstreamReader };
+    const reads = new CacheReader(context, freshness, pageReader);
     const page = reads.list({ prefix: "", limit: 4_000, at: any, predicate: () => true });
     await nextTurn();
     expect(scheduler.size).toBe(1);
     cache.replace([object("new", 3)], 3, "other");
     await new Counter().run(clock);
     expect(await page).toMatchObject({ revision: 3, items: [{ key: "new" }] });
-    // And of what was read before nothing is kept.
+    // No snapshot of the replaced state is retained.
     expect(retained.stats().snapshots).toBe(0);
   });
 });
 
-describe("The past", () => {
+describe("An older revision", () => {
   /** A cache with so many changes of other objects after the first write of `a`. */
   async function changed(times: number): Promise<{ cached: CachedStore; first: number }> {
     const cached = await CachedStore.ready({ consistencyIntervalMs: 0 }, new BusyClock());
@@ -199,7 +187,7 @@ describe("The past", () => {
     return { cached, first };
   }
 
-  it("is looked up for a single object without making a state of it", async () => {
+  it("is looked up for a single object without a rebuilt state", async () => {
     const { cached, first } = await changed(5_000);
     const snapshots = countSnapshots(cached);
     const gets = Array.from({ length: 50 }, (_, i) =>
@@ -212,7 +200,7 @@ describe("The past", () => {
     expect(snapshots()).toBe(0);
   });
 
-  it("is undone in time slices, once for all who ask for the same", async () => {
+  it("is rebuilt in time slices, once for all concurrent requests for it", async () => {
     const { cached, first } = await changed(5_000);
     const snapshots = countSnapshots(cached);
     const lists = Array.from({ length: 5 }, () =>
@@ -237,7 +225,7 @@ describe("The past", () => {
   });
 });
 
-/** How many past states the cache has come to hold since. */
+/** Number of historical snapshots that the cache has made since. */
 function countSnapshots({ cacher }: CachedStore): () => number {
   const before = cacher.stats().retainedSnapshots.snapshots;
   return () => cacher.stats().retainedSnapshots.snapshots - before;

@@ -3,7 +3,7 @@ import { ChunkCache, type ChunkCacheEntry, costOf } from "../../../src/cacher/st
 
 const mebibyte = 1024 * 1024;
 
-/** A piece of about so many MiB, of the snapshot that keeps its pieces in `among`. */
+/** A chunk of about so many MiB, whose owner is `among`. */
 function entry(
   owner: Map<string, ChunkCacheEntry>,
   at: string,
@@ -12,11 +12,11 @@ function entry(
   return { cost: costOf(mebibytes * mebibyte), owner, at, isFresh: true };
 }
 
-describe("The pieces that are kept", () => {
-  it("are bounded in bytes over all snapshots, their frames included: the oldest go first", () => {
+describe("Cached chunks", () => {
+  it("are bounded in bytes over all owners, their encodings included: the least recently used are evicted first", () => {
     const kept = new ChunkCache();
     const [one, other] = [new Map<string, ChunkCacheEntry>(), new Map<string, ChunkCacheEntry>()];
-    // With its frames a piece of 5 MiB is 10, and 32 are kept.
+    // With its encoding, a chunk of 5 MiB takes 10 MiB, and the bound is 32 MiB.
     kept.touch(entry(one, "a", 5));
     kept.touch(entry(other, "a", 5));
     kept.touch(entry(one, "b", 5));
@@ -25,7 +25,7 @@ describe("The pieces that are kept", () => {
     expect([[...one.keys()], [...other.keys()]]).toEqual([["b"], ["a", "b"]]);
   });
 
-  it("are those that were taken last, not those that were made last", () => {
+  it("are the most recently used, not the most recently made", () => {
     const kept = new ChunkCache();
     const among = new Map<string, ChunkCacheEntry>();
     const first = entry(among, "a", 5);
@@ -37,7 +37,7 @@ describe("The pieces that are kept", () => {
     expect([...among.keys()]).toEqual(["a", "c", "d"]);
   });
 
-  it("are let go when nobody has taken them for a while", () => {
+  it("are evicted when no reader has used them for a while", () => {
     const kept = new ChunkCache();
     const among = new Map<string, ChunkCacheEntry>();
     const taken = entry(among, "a", 1);
@@ -49,7 +49,7 @@ describe("The pieces that are kept", () => {
     expect([...among.keys()]).toEqual(["a"]);
     kept.expire();
     expect(among.size).toBe(0);
-    // And what they cost is free again.
+    // Their memory is no longer counted.
     for (const at of ["c", "d", "e"]) kept.touch(entry(among, at, 5));
     expect(among.size).toBe(3);
   });

@@ -21,7 +21,7 @@ import { HeldPast } from "../withheld-past.ts";
 
 const value = (text: string): Buffer => Buffer.from(text);
 
-/** A store that `a` was put into so often that it is at `revision`, and a Cacher that has been started over it. */
+/** A store at `revision`, after as many writes of `a`, and a started Cacher over it. */
 async function started(revision: number, options: Partial<CacherOptions> = {}) {
   const clock = new FakeClock();
   const store = new HeldPast({ clock });
@@ -55,8 +55,8 @@ function reasonOf({ ended }: WatchStream): string | undefined {
 
 const oneMinute = 60_000;
 
-describe("While the event window is being filled, a Cacher", () => {
-  it("is ready, and tells what happens", async () => {
+describe("During a backfill, a Cacher", () => {
+  it("is ready, and delivers new events", async () => {
     const { store, cacher, clock } = await started(1_000);
     expect(cacher.ready).toBe(true);
     expect(cacher.stats().backfill).toMatchObject({ state: "filling", revisions: 0, events: 0 });
@@ -76,7 +76,7 @@ describe("While the event window is being filled, a Cacher", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it("has those wait who resume from a part that is missing, and then tells them everything", async () => {
+  it("delays watches that resume from a missing part, then delivers every event to them", async () => {
     const { store, cacher, clock, resume } = await started(1_000);
     const stream = resume(997);
     const current = resume(1_000);
@@ -96,7 +96,7 @@ describe("While the event window is being filled, a Cacher", () => {
     expect(cacher.stats().backfill.waiting).toBe(0);
   });
 
-  it("has those of LATEST_STATE wait as well, and then tells them what is different in one unit", async () => {
+  it("delays LATEST_STATE watches as well, then delivers the changes in one atomic batch", async () => {
     const { store, cacher, clock } = await started(1_000);
     const stream = cacher.watch({
       scope: { prefix: "" },
@@ -111,7 +111,7 @@ describe("While the event window is being filled, a Cacher", () => {
     expect(readAll(stream)).toEqual(["→900", "MODIFIED:a=1000(900)@1000 →1000"]);
   });
 
-  it("fills the newest part first, and serves those at once who resume from there", async () => {
+  it("fills the newest part first, and serves watches that resume from it at once", async () => {
     const { store, cacher, clock, resume } = await started(1_000);
     const newest = Math.max(...store.asked);
     expect(newest).toBeGreaterThan(700);
@@ -127,7 +127,7 @@ describe("While the event window is being filled, a Cacher", () => {
     });
   });
 
-  it("has nobody wait for longer than 10 s", async () => {
+  it("delays no watch for longer than 10 s", async () => {
     const { cacher, clock, resume } = await started(1_000);
     const stream = resume(500);
     await clock.elapse(9_999);
@@ -137,14 +137,14 @@ describe("While the event window is being filled, a Cacher", () => {
     expect(cacher.stats().backfill.waiting).toBe(0);
   });
 
-  it("has nobody wait for what will not be filled", async () => {
+  it("delays no watch that resumes from a part beyond the backfill", async () => {
     const { clock, resume } = await started(1_000, { eventWindow: { maxEvents: 100 } });
     const stream = resume(899);
     await clock.settle();
     expect(reasonOf(stream)).toBe("REVISION_TOO_OLD, oldest 1000");
   });
 
-  it("lets go of those who go while they wait", async () => {
+  it("releases waiting watches that are closed", async () => {
     const { cacher, clock, resume } = await started(1_000);
     const stream = resume(500);
     await clock.settle();
@@ -154,14 +154,14 @@ describe("While the event window is being filled, a Cacher", () => {
     expect(cacher.stats().backfill.waiting).toBe(0);
   });
 
-  it("tells those who wait when the store has been compacted meanwhile", async () => {
+  it("ends the wait with REVISION_TOO_OLD if the store is compacted meanwhile", async () => {
     const { cacher, clock, store, resume } = await started(1_000);
     const stream = resume(300);
     await clock.settle();
     await store.compact(500);
     store.releaseFrom(0);
     await clock.elapse(oneMinute);
-    // As far as it was filled when that became known.
+    // As far as the backfill had reached when the compaction was detected.
     expect(reasonOf(stream)).toBe("REVISION_TOO_OLD, oldest 800");
     expect(cacher.stats().backfill).toMatchObject({ state: "compacted", revisions: 500 });
     const oldest = resume(500);
@@ -170,8 +170,8 @@ describe("While the event window is being filled, a Cacher", () => {
   });
 });
 
-describe("A first listing", () => {
-  it("is read by the codec in time slices, before it is served from", async () => {
+describe("The first list", () => {
+  it("is decoded in time slices, before it is served from", async () => {
     const clock = new BusyClock();
     const store = new MemoryStorage({ clock });
     for (let i = 0; i < 1_000; i++) await store.put({ key: `${i}`, value: value('{"a": 1}') });
@@ -194,12 +194,12 @@ describe("A first listing", () => {
       inOneTurn.push(decoded - before);
     }
     expect(decoded).toBe(1_000);
-    // A step is of 64 objects, and the clock allows for few of them in a turn.
+    // A step covers 64 objects, and the clock leaves time for few steps in a turn.
     expect(Math.max(...inOneTurn)).toBeLessThanOrEqual(5 * 64);
   });
 });
 
-describe("The filling of the event window", () => {
+describe("The backfill of the event window", () => {
   async function filled(options: Partial<CacherOptions> = {}) {
     const world = await started(1_000, options);
     world.store.releaseFrom(0);
@@ -207,7 +207,7 @@ describe("The filling of the event window", () => {
     return world;
   }
 
-  it("ends where there is nothing more", async () => {
+  it("ends at the beginning of the history", async () => {
     const { cacher, store } = await filled();
     expect(cacher.stats()).toMatchObject({
       backfill: { state: "complete", revisions: 999, events: 999 },
@@ -216,19 +216,19 @@ describe("The filling of the event window", () => {
     expect(store.asked.at(-1)).toBe(1);
   });
 
-  it("asks for nothing where there was nothing", async () => {
+  it("requests nothing if the store has no older events", async () => {
     const { cacher, store } = await started(1);
     expect(store.asked).toEqual([]);
     expect(cacher.stats().backfill.state).toBe("complete");
   });
 
-  it("ends at the most events that the window holds, and asks for no more", async () => {
+  it("ends at the maximum number of events in the window, and requests no more", async () => {
     const { cacher, store } = await filled({ eventWindow: { maxEvents: 300 } });
     expect(cacher.stats().eventWindow).toMatchObject({ events: 300, oldestRevision: 700 });
     expect(Math.min(...store.asked)).toBe(700);
   });
 
-  it("ends at the most bytes that the window holds", async () => {
+  it("ends at the maximum bytes of the window", async () => {
     const { cacher, clock } = await filled({ eventWindow: { maxBytes: 50_000 } });
     const { backfill, eventWindow } = cacher.stats();
     expect(backfill.state).toBe("full");
@@ -243,7 +243,7 @@ describe("The filling of the event window", () => {
     expect(older && reasonOf(older)).toBe(`REVISION_TOO_OLD, oldest ${eventWindow.oldestRevision}`);
   });
 
-  it("ends where what comes meanwhile leaves no room", async () => {
+  it("ends if new events fill the window", async () => {
     const { cacher, store, clock } = await started(1_000, { eventWindow: { maxEvents: 100 } });
     for (let i = 0; i < 150; i++) await store.put({ key: "b", value: value(`${i}`) });
     await clock.settle();
@@ -255,7 +255,7 @@ describe("The filling of the event window", () => {
     });
   });
 
-  it("ends when the state is listed anew: resume points from before are not taken any more", async () => {
+  it("ends on a relist, after which earlier resume points are refused", async () => {
     const { cacher, store, clock, resume } = await started(1_000);
     const stream = resume(900);
     await clock.settle();
@@ -273,7 +273,7 @@ describe("The filling of the event window", () => {
     expect(reasonOf(later)).toBe("REVISION_TOO_OLD, oldest 1001");
   });
 
-  it("is tried again when the store fails, and given up after the fifth time, with one line", async () => {
+  it("is retried when the store fails, and ends after the fifth failure, with one log line", async () => {
     const lines: string[] = [];
     const logger = pino({ level: "warn" }, { write: (line: string) => lines.push(line) });
     const { cacher, store, clock, resume } = await started(1_000, { logger });
@@ -291,7 +291,7 @@ describe("The filling of the event window", () => {
     ]);
   });
 
-  it("takes turns with others over the same store, piece by piece", async () => {
+  it("alternates with others over the same store, chunk by chunk", async () => {
     const backfillQueue = new BackfillQueue();
     const worlds = [
       await started(1_000, { backfillQueue }),
@@ -310,7 +310,7 @@ describe("The filling of the event window", () => {
     for (const { cacher } of worlds) expect(cacher.stats().backfill.state).toBe("complete");
   });
 
-  it("does not take what can't have led to what is cached", async () => {
+  it("refuses events that can't have led to the cached state", async () => {
     const { cacher, store, clock } = await started(1_000);
     store.forge((event) => (event.revision === 950 ? undefined : event));
     store.releaseFrom(0);
@@ -322,7 +322,7 @@ describe("The filling of the event window", () => {
   });
 });
 
-describe("Whatever was written before and during the filling", () => {
+describe("For any writes before and during a backfill", () => {
   const write = fc.record({
     put: fc.uniqueArray(fc.constantFrom("a", "b", "c", "d", "e"), { maxLength: 4 }),
     remove: fc.constantFrom("a", "b", "c", "d", "e", ""),
@@ -349,7 +349,7 @@ describe("Whatever was written before and during the filling", () => {
     return events.map(short);
   }
 
-  it("every resume point is gone on from as it is from the store", async () => {
+  it("a watch from every resume point delivers the same as one of the store", async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(write, { minLength: 1, maxLength: 400, size: "max" }),
@@ -365,7 +365,7 @@ describe("Whatever was written before and during the filling", () => {
             consistencyIntervalMs: 0,
           });
           await clock.settle();
-          // Those who are there already are not to hear of anything from before.
+          // Watches that are open already must not receive earlier events.
           const live = cacher.watch({
             scope: { prefix: "" },
             afterRevision: begunAt,
@@ -377,7 +377,7 @@ describe("Whatever was written before and during the filling", () => {
             await clock.elapse(each.ms);
             heard.push(...eventsOf(live));
           }
-          // Less than what a stream may take nothing for.
+          // Less than the stall timeout of a stream.
           await clock.elapse(oneMinute / 2);
           expect(cacher.stats().backfill.state).toMatch(/complete|full/);
           const { oldestRevision, events } = cacher.stats().eventWindow;

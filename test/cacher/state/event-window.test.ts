@@ -6,7 +6,7 @@ import { estimatedBytes } from "../../../src/model/object.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { event, object, short } from "../objects.ts";
 
-/** Bounds that keep everything, except for those that a test sets. */
+/** Unlimited bounds, except for those that a test sets. */
 const unbounded: EventWindowBounds = {
   ageMs: Number.MAX_SAFE_INTEGER,
   minEvents: 0,
@@ -19,7 +19,7 @@ function open(bounds: Partial<EventWindowBounds> = {}, revision = 0) {
   return { clock, eventWindow: new EventWindow({ ...unbounded, ...bounds }, clock, revision) };
 }
 
-/** Appends one event for each revision, of the same weight, a millisecond apart. */
+/** Appends one event per revision, of equal size, a millisecond apart. */
 function fill(eventWindow: EventWindow, clock: FakeClock, from: number, to: number): void {
   for (let revision = from; revision <= to; revision++) {
     clock.advance(1);
@@ -29,20 +29,20 @@ function fill(eventWindow: EventWindow, clock: FakeClock, from: number, to: numb
 
 const eventWeight = event("ADDED", "k", 1).estimatedBytes;
 
-/** All revisions that follow `node`, by its links. */
+/** All revisions after `node`, by its links. */
 function revisionsAfter(node: EventNode | undefined): number[] {
   const revisions: number[] = [];
   for (let next = node?.next; next !== undefined; next = next.next) revisions.push(next.revision);
   return revisions;
 }
 
-/** What is in the window, by its links. */
+/** The revisions in the window, by its links. */
 function window(eventWindow: EventWindow): number[] {
   return revisionsAfter(eventWindow.floor);
 }
 
-describe("A history that has just begun", () => {
-  it("is empty, at the revision that it began with", () => {
+describe("A new event window", () => {
+  it("is empty, at the revision that it begins with", () => {
     const { eventWindow } = open({}, 7);
     expect(eventWindow.floor).toBe(eventWindow.newest);
     expect(eventWindow.floor).toMatchObject({ revision: 7, event: undefined, next: undefined });
@@ -53,14 +53,14 @@ describe("A history that has just begun", () => {
     [6, false],
     [7, true],
     [8, true],
-  ])("can be gone on in after %i: %s", (revision, found) => {
+  ])("can be resumed after %i: %s", (revision, found) => {
     const { eventWindow } = open({}, 7);
     expect(eventWindow.find(revision)).toBe(found ? eventWindow.floor : undefined);
   });
 });
 
-describe("The bounds of a history", () => {
-  it("let go of the oldest beyond the most events", () => {
+describe("The bounds of an event window", () => {
+  it("drop the oldest events beyond the maximum number", () => {
     const { clock, eventWindow } = open({ maxEvents: 3 });
     fill(eventWindow, clock, 1, 5);
     expect(window(eventWindow)).toEqual([3, 4, 5]);
@@ -68,7 +68,7 @@ describe("The bounds of a history", () => {
     expect(eventWindow.floor.revision).toBe(2);
   });
 
-  it("let go of the oldest beyond the most bytes, which count what was before as well", () => {
+  it("drop the oldest events beyond the maximum bytes, which include previous objects", () => {
     const { clock, eventWindow } = open({ maxBytes: 3 * eventWeight });
     fill(eventWindow, clock, 1, 3);
     expect(window(eventWindow)).toEqual([1, 2, 3]);
@@ -78,7 +78,7 @@ describe("The bounds of a history", () => {
     expect(eventWindow.bytes).toBe(2 * eventWeight + estimatedBytes(previous));
   });
 
-  it("keep not even one event that is larger than all bytes", () => {
+  it("drop even a single event that exceeds the maximum bytes", () => {
     const { clock, eventWindow } = open({ maxBytes: 100, minEvents: 10 });
     eventWindow.append(event("ADDED", "k", 1, "x".repeat(200)), undefined, clock.now());
     expect(window(eventWindow)).toEqual([]);
@@ -88,7 +88,7 @@ describe("The bounds of a history", () => {
     expect(window(eventWindow)).toEqual([2]);
   });
 
-  it("let go of what is older than the age, but not of what is just as old", () => {
+  it("drop events older than the age, but not those exactly as old", () => {
     const { clock, eventWindow } = open({ ageMs: 100 });
     fill(eventWindow, clock, 1, 3);
     clock.advance(98);
@@ -101,7 +101,7 @@ describe("The bounds of a history", () => {
     expect(eventWindow.oldestAgeMs).toBe(100);
   });
 
-  it("keep the fewest events however old they are", () => {
+  it("keep the minimum number of events regardless of their age", () => {
     const { clock, eventWindow } = open({ ageMs: 100, minEvents: 2 });
     fill(eventWindow, clock, 1, 4);
     clock.advance(1_000_000);
@@ -109,7 +109,7 @@ describe("The bounds of a history", () => {
     expect(window(eventWindow)).toEqual([3, 4]);
   });
 
-  it("hold the fewest events neither against the most events nor against the most bytes", () => {
+  it("drop even the minimum number of events beyond the maximum number or bytes", () => {
     for (const bounds of [{ maxEvents: 2 }, { maxBytes: 2 * eventWeight }]) {
       const { clock, eventWindow } = open({ minEvents: 5, ...bounds });
       fill(eventWindow, clock, 1, 5);
@@ -117,7 +117,7 @@ describe("The bounds of a history", () => {
     }
   });
 
-  it("may cut a revision, which then can be gone on after and not before", () => {
+  it("may split a revision, after which a watch can be resumed, but not before", () => {
     const { clock, eventWindow } = open({ maxEvents: 2 });
     for (const [revision, key] of [
       [1, "a"],
@@ -133,8 +133,8 @@ describe("The bounds of a history", () => {
   });
 });
 
-describe("The window of a history", () => {
-  it("grows to thousands of events and shrinks again, with every place in it found", () => {
+describe("The ring of an event window", () => {
+  it("grows to thousands of events and shrinks again, and finds every revision", () => {
     const { clock, eventWindow } = open({ ageMs: 1_000, minEvents: 3 });
     let revision = 0;
     for (const burst of [5_000, 10, 1, 700, 2, 2, 2, 2, 2]) {
@@ -153,8 +153,8 @@ describe("The window of a history", () => {
   });
 });
 
-describe("A reader of history", () => {
-  it("follows the links from its node also where that has fallen out of the window", () => {
+describe("A reader of an event window", () => {
+  it("follows the links from its node even if that has been dropped", () => {
     const { clock, eventWindow } = open({ maxEvents: 2 });
     const beginning = eventWindow.newest;
     fill(eventWindow, clock, 1, 100);
@@ -162,7 +162,7 @@ describe("A reader of history", () => {
     expect(revisionsAfter(beginning)).toEqual(Array.from({ length: 100 }, (_, i) => i + 1));
   });
 
-  it("has all that follows in the window from the floor on, and not from before it", () => {
+  it("is covered by the window from the floor on, and not before it", () => {
     const { clock, eventWindow } = open({ maxEvents: 3 });
     const nodes = [eventWindow.newest];
     for (let revision = 1; revision <= 6; revision++) {
@@ -176,7 +176,7 @@ describe("A reader of history", () => {
     expect(nodes[3]).toBe(eventWindow.floor);
   });
 
-  it("gets the event with what was before it, made once for all", () => {
+  it("gets the event with its previous object, the same for all readers", () => {
     const { clock, eventWindow } = open();
     eventWindow.append(event("MODIFIED", "k", 2, "b"), object("k", 1, "a"), clock.now());
     const { event: plain, eventWithPrevious: whole } = eventWindow.newest;
@@ -188,7 +188,7 @@ describe("A reader of history", () => {
   });
 });
 
-describe("Any history", () => {
+describe("Any event window", () => {
   const step = fc.oneof(
     {
       weight: 5,
@@ -211,7 +211,7 @@ describe("Any history", () => {
     maxBytes: fc.constantFrom(100, 2_000, 20_000, Number.MAX_SAFE_INTEGER),
   });
 
-  it("holds what a plain list with the same bounds holds, and finds the same places in it", () => {
+  it("holds the same as a plain array with the same bounds, and finds the same revisions", () => {
     fc.assert(
       fc.property(bounds, fc.array(step, { maxLength: 60 }), (limits, steps) => {
         const begun = 10;
@@ -248,7 +248,7 @@ interface Entry {
   readonly at: number;
 }
 
-/** The same in an array, from which is shifted what the bounds do not keep. */
+/** The model: an array from which events beyond the bounds are shifted. */
 class Model {
   readonly #bounds: EventWindowBounds;
   readonly #entries: Entry[] = [];

@@ -5,13 +5,13 @@ import { type EventType, WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
 import { object, short, text } from "../objects.ts";
 
-/** Matches what has "yes" in it. */
+/** Matches objects whose value contains "yes". */
 const saysYes = (each: StoredObject): boolean => text(each.value).includes("yes");
 
-/** An event of `k` at revision 9 in history, with what it was at 5. */
+/** An event of `k` at revision 9, with the object at 5 as the previous one. */
 function node(type: EventType, after: string, before: string | undefined): EventNode {
   const previous = before === undefined ? undefined : object("k", 5, before);
-  // As the cache does: a deleted object is as it last was.
+  // As in the cache: a deleted object has its last content.
   const now = type === "DELETED" ? previous?.deletedAt(9) : object("k", 9, after);
   const event = new WatchEvent(type, now ?? object("k", 9, after), undefined);
   return new EventNode(event, previous, 9, 1, event.estimatedBytes, 0);
@@ -35,22 +35,22 @@ const neverThere = node("MODIFIED", "no, still", "no");
 const deleted = node("DELETED", "", "yes");
 const deletedOther = node("DELETED", "", "no");
 
-describe("Through a filter with a predicate", () => {
+describe("A filter with a predicate", () => {
   it.each([
     ["a creation that matches", created, "ADDED k=yes@9", ""],
-    ["a creation that does not", createdOther, undefined, ""],
+    ["a creation that does not match", createdOther, undefined, ""],
     ["a change between matching contents", stayed, "MODIFIED k=yes, still@9", " (yes@5)"],
     ["a change from no match to a match", entered, "ADDED k=yes@9", " (no@5)"],
-    ["a change from a match to none", left, "DELETED k=yes@9", " (yes@5)"],
+    ["a change from a match to no match", left, "DELETED k=yes@9", " (yes@5)"],
     ["a change between contents that don't match", neverThere, undefined, ""],
-    ["a deletion of what matched", deleted, "DELETED k=yes@9", " (yes@5)"],
-    ["a deletion of what did not", deletedOther, undefined, ""],
+    ["a deletion of a matching object", deleted, "DELETED k=yes@9", " (yes@5)"],
+    ["a deletion of another object", deletedOther, undefined, ""],
   ])("%s", (_what, of, expected, before) => {
     expect(seen(of, false, saysYes)).toBe(expected);
     expect(seen(of, true, saysYes)).toBe(expected && expected + before);
   });
 
-  it("what leaves is as it last matched, whole, with the revision at which it left", () => {
+  it("delivers an object that ceases to match with its last matching content, at the revision of the change", () => {
     const last = new StoredObject("k", Buffer.from("yes"), 2, 5, 3, 42n);
     const event = new WatchEvent("MODIFIED", object("k", 9, "no"), undefined);
     const of = new EventNode(event, last, 9, 1, 0, 0);
@@ -61,17 +61,17 @@ describe("Through a filter with a predicate", () => {
   });
 });
 
-describe("Through a filter without a predicate", () => {
+describe("A filter without a predicate", () => {
   it.each([
     ["a creation", created, "ADDED k=yes@9", ""],
     ["a change", left, "MODIFIED k=no@9", " (yes@5)"],
     ["a deletion", deletedOther, "DELETED k=no@9", " (no@5)"],
-  ])("%s is what it is", (_what, of, expected, before) => {
+  ])("delivers %s unchanged", (_what, of, expected, before) => {
     expect(seen(of, false)).toBe(expected);
     expect(seen(of, true)).toBe(expected + before);
   });
 
-  it("everyone sees the same event, not a copy", () => {
+  it("delivers the same event to all watchers, not copies", () => {
     const [one, other] = [true, true].map(
       (withPrevious) => new Filter({ scope: { prefix: "" }, withPrevious }),
     );
@@ -82,12 +82,12 @@ describe("Through a filter without a predicate", () => {
   });
 });
 
-describe("The beginning of a history, which has no event", () => {
+describe("The first node of an event window, which has no event,", () => {
   it.each([
     ["with a predicate", saysYes, false],
     ["without", undefined, false],
     ["with previous", undefined, true],
-  ])("shows nothing through a filter %s", (_what, predicate, withPrevious) => {
+  ])("is not delivered by a filter %s", (_what, predicate, withPrevious) => {
     const beginning = new EventNode(undefined, undefined, 1, 0, 0, 0);
     expect(seen(beginning, withPrevious, predicate)).toBeUndefined();
   });

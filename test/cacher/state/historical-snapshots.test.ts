@@ -13,19 +13,19 @@ import { event, object } from "../objects.ts";
 
 const exact = (revision: number): RevisionRequirement => ({ match: "EXACT", revision });
 
-/** A store that must not be asked for states. */
+/** A store whose lists must not be called. */
 async function selfReliant(): Promise<CachedStore> {
   const cached = await CachedStore.ready();
   const refuse = (): never => {
-    throw new Error("The storage was asked for a state.");
+    throw new Error("Lists are not expected.");
   };
   cached.store.get = refuse;
   cached.store.list = refuse;
   return cached;
 }
 
-describe("A state of the past", () => {
-  it("is what stood then, for every revision in history", async () => {
+describe("A historical snapshot", () => {
+  it("equals the state at its revision, for every revision in the event window", async () => {
     const write = fc.tuple(fc.constantFrom("a", "b", "c", "d"), fc.boolean());
     const writes = fc.array(fc.array(write, { minLength: 1, maxLength: 3 }), { maxLength: 20 });
     await fc.assert(
@@ -60,7 +60,7 @@ describe("A state of the past", () => {
     );
   });
 
-  it("is kept for the next page of a listing, also when history has let go of what came since", async () => {
+  it("is retained for the next page of a list, even when the event window has dropped the later events", async () => {
     const cached = await CachedStore.ready({ eventWindow: { maxEvents: 2, minEvents: 1 } });
     const revision = await cached.write(["a", "1"], ["b", "1"], ["c", "1"]);
     const at = exact(revision);
@@ -76,7 +76,7 @@ describe("A state of the past", () => {
     ]);
   });
 
-  it("is let go when nobody has come back for it for half a minute", async () => {
+  it("is dropped when no client has used it for half a minute", async () => {
     const cached = await CachedStore.ready({ eventWindow: { maxEvents: 2, minEvents: 1 } });
     const revision = await cached.write(["a", "1"], ["b", "1"]);
     const at = exact(revision);
@@ -90,8 +90,8 @@ describe("A state of the past", () => {
   });
 });
 
-describe("The states of the past that are kept", () => {
-  /** A cache at revision 1, and as many writes of one object as there are revisions after it. */
+describe("Historical snapshots", () => {
+  /** A cache after one list at revision 1 and one write of an object for each later revision. */
   function written(writes: number) {
     const clock = new FakeClock();
     const cache = new WatchCache(defaultEventWindowBounds, clock);
@@ -104,7 +104,7 @@ describe("The states of the past that are kept", () => {
     return { past, retained, at: (revision: number) => finish(past.at(revision)) };
   }
 
-  it("are 64: the one used longest ago goes first", () => {
+  it("are at most 64: the least recently used is dropped first", () => {
     const { at, retained } = written(100);
     const states = new Map<number, unknown>();
     for (let revision = 1; revision <= 64; revision++) states.set(revision, at(revision)?.state);
@@ -116,13 +116,13 @@ describe("The states of the past that are kept", () => {
     for (const revision of [2, 3]) expect(at(revision)?.state).not.toBe(states.get(revision));
   });
 
-  it("are made by undoing 10,000 events at most: beyond that the storage is asked", () => {
+  it("are rebuilt by undoing at most 10,000 events: beyond that the store is read", () => {
     const { at } = written(10_001);
     expect(at(1)).toBeUndefined();
     expect(at(2)?.state.get("a")?.modRevision).toBe(2);
   });
 
-  it("say how many objects follow for the 64 pages that were announced last, of names up to 1 Ki", () => {
+  it("cache the number of remaining objects for the 64 most recently expected pages, with names up to 1 Ki", () => {
     const { past, at } = written(1);
     at(1);
     past.expectPage(1, "p".repeat(1_024), "a", 7);

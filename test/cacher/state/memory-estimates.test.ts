@@ -14,7 +14,7 @@ import { CachedStore, silent } from "../cached-store.ts";
 const clock = new FakeClock();
 const reader = new AttributeReader(new JsonCodec(), clock, silent);
 
-/** So many short labels of its own, which take far more in memory than in JSON. */
+/** Many short labels, different for each object, which take far more memory than their JSON. */
 function labelled(i: number, count: number): string {
   const entries = Array.from({ length: count }, (_, j) => [`${i}x${j}`, ""]);
   return JSON.stringify({ metadata: { labels: Object.fromEntries(entries) } });
@@ -31,13 +31,13 @@ function* writes(count: number, labels: number): Generator<WatchBatch> {
   }
 }
 
-describe("The bytes of history", () => {
+describe("The bytes of the event window", () => {
   it.each([
     ["few labels", 3, 4_000],
     ["many labels", 300, 150],
-  ])("are what it takes, or up to twice that, with %s", (_, labels, count) => {
+  ])("are its memory, or up to twice that, with %s", (_, labels, count) => {
     const bounds = { ...defaultEventWindowBounds, maxBytes: 2 * 1024 ** 2 };
-    // What the first ones bring about, such as code, is not what is measured.
+    // The first events also allocate memory once, such as for code, which must not be measured.
     const fill = (): WatchCache => {
       const cache = new WatchCache(bounds, clock, new ObjectAttributes(reader));
       for (const batch of writes(count, labels)) cache.apply(batch);
@@ -48,26 +48,26 @@ describe("The bytes of history", () => {
     const cache = fill();
     const taken = heldBytes() - before;
     expect(cache.eventWindow.length).toBeLessThan(count);
-    // The object before an event is counted with each, as it may be held by that alone.
+    // Each event counts its previous object, which it may be the only one to hold.
     expect(cache.eventWindow.bytes / taken).toBeGreaterThan(0.66);
     expect(cache.eventWindow.bytes / taken).toBeLessThan(2.1);
   });
 });
 
-describe("What an object weighs", () => {
-  it("is told with its attributes once they have been read, and is the same where it is sent", async () => {
+describe("The memory bytes of an object", () => {
+  it("include its attributes once they have been read, while its estimated bytes do not change", async () => {
     const cached = await CachedStore.ready({ attributes: reader });
     await cached.write(["a", labelled(1, 100)]);
     const { items } = await cached.store.list({ prefix: "", limit: 0, at: { match: "ANY" } });
     const [object] = items;
-    if (object === undefined) throw new Error("It is not there.");
+    if (object === undefined) throw new Error("The object is missing.");
     expect(memoryBytes(object)).toBe(estimatedBytes(object) + (object.attributes?.bytes ?? 0));
     expect(memoryBytes(object)).toBeGreaterThan(5 * estimatedBytes(object));
     expect(cached.cacher.stats().objectBytes).toBe(memoryBytes(object));
     expect(cached.cacher.stats().eventWindow.bytes).toBe(memoryBytes(object));
   });
 
-  it("is taken away again as it was added, by the cache and by the store below it", async () => {
+  it("are subtracted as they were added, by the cache and by the store below it", async () => {
     const cached = await CachedStore.ready({ attributes: reader });
     for (let i = 0; i < 20; i++) {
       await cached.write([`k${i % 3}`, labelled(i, i)]);

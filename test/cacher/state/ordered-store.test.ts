@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { OrderedStore } from "../../../src/cacher/state/ordered-store.ts";
 import { cornerText, object } from "../objects.ts";
 
-/** How etcd orders keys: by their bytes. */
+/** The order of etcd: by the bytes of the keys. */
 function byBytes(a: string, b: string): number {
   return Buffer.compare(Buffer.from(a), Buffer.from(b));
 }
@@ -18,7 +18,7 @@ function keysOf(state: OrderedStore, prefix = "", startAfter?: string): string[]
   return Array.from(state.range(prefix, startAfter), ({ key }) => key);
 }
 
-/** What `range` is to yield, the plain way. */
+/** The expected result of `range`, computed from an array. */
 function expected(keys: readonly string[], prefix: string, startAfter?: string): string[] {
   return keys
     .filter((key) => Buffer.from(key).indexOf(Buffer.from(prefix)) === 0)
@@ -27,14 +27,14 @@ function expected(keys: readonly string[], prefix: string, startAfter?: string):
 }
 
 const key = cornerText(1, 4);
-/** Few keys, and enough of them that the tree has several levels. */
+/** From few keys up to enough of them that the tree has several levels. */
 const keySets = fc.oneof(
   fc.uniqueArray(key, { maxLength: 12 }),
   fc.uniqueArray(key, { minLength: 100, maxLength: 300 }),
 );
 
-describe("The ordered state", () => {
-  it("of objects in any order is what setting one after the other makes, and changes as that does", () => {
+describe("The ordered store", () => {
+  it("of objects in any order equals one built by setting them one by one, and changes like it", () => {
     const changes = fc.array(fc.record({ key, isDelete: fc.boolean() }), { maxLength: 50 });
     fc.assert(
       fc.property(keySets, fc.boolean(), changes, (keys, isSorted, changed) => {
@@ -56,7 +56,7 @@ describe("The ordered state", () => {
     );
   });
 
-  it("ranges over, and counts, just the keys of a prefix that follow a key, in byte order", () => {
+  it("ranges over, and counts, only the keys of a prefix that follow a key, in byte order", () => {
     const places = fc.array(
       fc.record({ prefix: cornerText(0, 3), startAfter: fc.option(cornerText(0, 4)) }),
       { minLength: 1, maxLength: 20 },
@@ -75,7 +75,7 @@ describe("The ordered state", () => {
     );
   });
 
-  it("goes on after any key of its own, so that pages of one fit together", () => {
+  it("continues after any of its keys, so that pages of one object join", () => {
     fc.assert(
       fc.property(keySets, cornerText(0, 2), (keys, prefix) => {
         const state = stateOf(keys);
@@ -114,13 +114,13 @@ describe("The ordered state", () => {
     expect(state.count(prefix)).toBe(1 + below.length);
   });
 
-  it("counts nothing where there is nothing", () => {
+  it("counts 0 in an empty store", () => {
     const state = new OrderedStore();
     expect([state.count(""), state.count("a"), state.count("", "a")]).toEqual([0, 0, 0]);
     expect(keysOf(state)).toEqual([]);
   });
 
-  it("keeps every snapshot as it was, while it and its snapshots go on changing", () => {
+  it("keeps every snapshot unchanged while it and its other snapshots change", () => {
     const operations = fc.array(
       fc.oneof(
         fc.record({ do: fc.constant("set" as const), key }),
@@ -157,7 +157,7 @@ describe("The ordered state", () => {
     );
   });
 
-  it("ranges over a snapshot piece by piece while the state is replaced key by key", () => {
+  it("ranges over a snapshot page by page while the state is replaced key by key", () => {
     const keys = Array.from({ length: 500 }, (_, i) => `k${String(i).padStart(3, "0")}`);
     const state = stateOf(keys);
     const range = state.snapshot().range("");

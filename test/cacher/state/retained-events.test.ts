@@ -8,7 +8,7 @@ import { CachedStore, read, readAll } from "../cached-store.ts";
 setFlagsFromString("--expose-gc");
 const collectGarbage = runInNewContext("gc") as () => void;
 
-/** Notes each event that comes to the cache from now on, without keeping it. */
+/** Holds weak references to all events that the cache receives from now on. */
 function noteEvents({ upstream }: CachedStore): WeakRef<WatchEvent>[] {
   const noted: WeakRef<WatchEvent>[] = [];
   for (const stream of upstream) {
@@ -23,10 +23,10 @@ function noteEvents({ upstream }: CachedStore): WeakRef<WatchEvent>[] {
 }
 
 it.each([
-  ["is amidst its initial state", true],
+  ["is reading its initial state", true],
   ["is stalled", false],
 ])(
-  "A LATEST_STATE stream that %s holds no event that has been folded",
+  "A LATEST_STATE stream that %s holds no event that has been coalesced",
   async (_what, sendInitialEvents) => {
     const cached = await CachedStore.ready({
       consistencyIntervalMs: 0,
@@ -48,11 +48,11 @@ it.each([
     for (let i = 0; i < 100; i++) await cached.write(["e", `${i}`]);
     await cached.store.compact((await cached.store.currentRevision()) - 1);
     await cached.clock.elapse(2_000);
-    // A weak reference that was made in this turn, or looked at, keeps what it is to until the next.
+    // A weak reference that was made or read in this turn keeps its target alive until the next turn.
     await nextTurn();
     collectGarbage();
     expect(noted).toHaveLength(100);
-    // History has the last ten and the one before them, the input of a stream that was live its first two.
+    // The event window holds the last ten and the node before them, and the buffer of a live stream its first two.
     const kept = noted.flatMap((event, i) => (event.deref() === undefined ? [] : [i]));
     expect(kept.filter((i) => i >= 2 && i < 89)).toEqual([]);
     expect(readAll(stream).at(-1)).toMatch(/:e=99@105 →105$/);

@@ -15,7 +15,7 @@ import { event, object } from "../objects.ts";
 
 const value = "x".repeat(10_000);
 
-/** A cache of ten objects of 10 kB, and old states of it. */
+/** A cache of ten objects of 10 kB, and snapshots of it. */
 class World {
   readonly cache = new WatchCache(defaultEventWindowBounds, new FakeClock());
   readonly retained: RetainedSnapshots;
@@ -49,19 +49,19 @@ class World {
   }
 }
 
-describe("What old states keep alive", () => {
-  it("is what has changed since they were the current one, at the most", () => {
+describe("The memory that snapshots keep alive", () => {
+  it("is at most that of the changes since", () => {
     const world = new World();
     world.retain("a");
     expect(world.retained.stats()).toEqual({ snapshots: 1, bytes: 0 });
     world.overwrite(2);
     const { bytes } = world.retained.stats();
-    // Both the objects before and after a change count, as one bound for both kinds of change.
+    // The objects before and after each change count, which bounds both kinds of change.
     expect(bytes).toBeGreaterThan(2 * 10_000);
     expect(bytes).toBeLessThan(2 * 25_000);
   });
 
-  it("is never more than the whole state, however much is written", () => {
+  it("never exceeds the whole state, regardless of the number of writes", () => {
     const world = new World();
     world.retain("a");
     world.overwrite(1_000);
@@ -70,7 +70,7 @@ describe("What old states keep alive", () => {
     expect(bytes).toBeLessThan(10 * 11_000);
   });
 
-  it("is counted once for states that share it", () => {
+  it("is counted once for snapshots that share it", () => {
     const world = new World();
     world.retain("a");
     world.retain("b");
@@ -83,7 +83,7 @@ describe("What old states keep alive", () => {
     expect(together).toBe(alone.retained.stats().bytes);
   });
 
-  it("is nothing any more once they are let go", () => {
+  it("is 0 once they are released", () => {
     const world = new World();
     const state = world.retain("a");
     world.overwrite(2);
@@ -92,7 +92,7 @@ describe("What old states keep alive", () => {
     expect(world.retained.stats()).toEqual({ snapshots: 0, bytes: 0 });
   });
 
-  it("is bounded: the oldest go first, and no more than have to", () => {
+  it("is bounded: the oldest are evicted first, and no more than necessary", () => {
     const world = new World({ bytes: 120_000 });
     for (const name of ["a", "b", "c", "d"]) {
       world.retain(name);
@@ -103,7 +103,7 @@ describe("What old states keep alive", () => {
     expect(world.retained.stats().bytes).toBeLessThanOrEqual(120_000);
   });
 
-  it("is bounded for spare ones first, which nobody is amidst", () => {
+  it("has a lower bound for idle ones, which no stream is reading", () => {
     const world = new World({ idleBytes: 120_000, bytes: 240_000 });
     for (const [i, name] of ["a", "b", "c", "d"].entries()) {
       world.retain(name, i % 2 === 1);
@@ -116,8 +116,8 @@ describe("What old states keep alive", () => {
 
 const exact = (revision: number): RevisionRequirement => ({ match: "EXACT", revision });
 
-describe("The states that are kept for pages to come", () => {
-  it("are let go when they keep too much alive, and their pages come from the store", async () => {
+describe("Snapshots retained for future pages", () => {
+  it("are evicted when they keep too much alive, and their pages are read from the store", async () => {
     const cached = await CachedStore.ready({ watchers: { retainedSnapshotBytes: 100_000 } });
     await cached.write(["a", value], ["b", value], ["c", value]);
     const revisions: number[] = [];
@@ -139,7 +139,7 @@ describe("The states that are kept for pages to come", () => {
     ]);
   });
 
-  it("are let go after five minutes, however often they are asked for", async () => {
+  it("are dropped after five minutes, even if they are in use", async () => {
     const cached = await CachedStore.ready({
       consistencyIntervalMs: 0,
       eventWindow: { maxEvents: 2, minEvents: 1 },
@@ -158,7 +158,7 @@ describe("The states that are kept for pages to come", () => {
   });
 });
 
-describe("A LATEST_STATE stream that takes its initial state slowly", () => {
+describe("A LATEST_STATE stream with a slow reader of its initial state", () => {
   const request = {
     scope: { prefix: "" },
     afterRevision: 0,
@@ -180,7 +180,7 @@ describe("A LATEST_STATE stream that takes its initial state slowly", () => {
     return { cached, stream };
   }
 
-  it("is ended when the old state keeps more alive than it may", async () => {
+  it("is ended when its snapshot keeps more alive than the bound", async () => {
     const { cached, stream } = await amidst(50_000);
     expect(cached.cacher.stats().retainedSnapshots).toMatchObject({ snapshots: 1 });
     await cached.clock.elapse(1_000);
@@ -192,20 +192,20 @@ describe("A LATEST_STATE stream that takes its initial state slowly", () => {
     expect(cached.cacher.stats().slowConsumers).toBe(1);
   });
 
-  it("goes on while it does not, and keeps nothing when it has taken it", async () => {
+  it("continues below the bound, and retains nothing after its initial state", async () => {
     const { cached, stream } = await amidst(200_000);
     await cached.clock.elapse(1_000);
     expect(readAll(stream).at(-1)).toMatch(/MODIFIED:f=x+@8 →8$/);
     expect(cached.cacher.stats().retainedSnapshots).toEqual({ snapshots: 0, bytes: 0 });
   });
 
-  it("keeps nothing when it is closed", async () => {
+  it("retains nothing when it is closed", async () => {
     const { cached, stream } = await amidst(200_000);
     stream.close();
     expect(cached.cacher.stats().retainedSnapshots).toEqual({ snapshots: 0, bytes: 0 });
   });
 
-  it("keeps nothing if it is of a single key", async () => {
+  it("retains nothing if it watches a single key", async () => {
     const { cached } = await amidst(50_000);
     const { clock, cacher } = cached;
     const { retainedSnapshots } = cacher.stats();

@@ -19,7 +19,7 @@ function batch(revision: number | undefined, ...events: WatchEvent[]): WatchBatc
   return new WatchBatch(revision, events);
 }
 
-/** The events in history, in short, each with what was before it. */
+/** The events in the window, as text, each with its previous object. */
 function told(cache: WatchCache): string[] {
   const all: string[] = [];
   let node: EventNode | undefined = cache.eventWindow.floor.next;
@@ -34,14 +34,14 @@ function held(cache: WatchCache): StoredObject[] {
 }
 
 describe("A watch cache", () => {
-  it("holds nothing at revision 0 until it has been filled", () => {
+  it("is empty at revision 0 before the first list", () => {
     const cache = new WatchCache(defaultEventWindowBounds, new FakeClock());
     expect([cache.revision, cache.lastChangeRevision, cache.objectBytes, cache.state.size]).toEqual(
       [0, 0, 0, 0],
     );
   });
 
-  it("takes a whole state in place of what it held, and begins history anew", () => {
+  it("replaces its state, and begins a new event window", () => {
     const { cache } = open([object("gone", 2), object("a", 3)], 5);
     cache.apply(batch(6, event("ADDED", "b", 6)));
     const taken = [object("c", 8, "large"), object("d", 4)];
@@ -54,14 +54,14 @@ describe("A watch cache", () => {
     expect(cache.objectBytes).toBe(taken.reduce((sum, each) => sum + memoryBytes(each), 0));
   });
 
-  it("leaves what was read before as it was when the state is replaced", () => {
+  it("leaves earlier snapshots unchanged when the state is replaced", () => {
     const { cache } = open([object("a", 2)], 2);
     const { state } = cache;
     cache.replace([object("b", 3)], 3);
     expect([...state.range("")].map(({ key }) => key)).toEqual(["a"]);
   });
 
-  it("says of every event what it did to the object, with the object before", () => {
+  it("gives every event the type of its change, and the previous object", () => {
     const { cache } = open([object("a", 2, "0")], 2);
     cache.apply(batch(3, event("MODIFIED", "a", 3, "1"), event("ADDED", "b", 3, "1")));
     cache.apply(batch(5, event("DELETED", "a", 4), event("ADDED", "a", 5, "2")));
@@ -74,29 +74,29 @@ describe("A watch cache", () => {
   });
 
   it.each([
-    ["an object that it did not have", "MODIFIED", "new", "ADDED new=x@3"],
-    ["an object that it had", "ADDED", "a", "MODIFIED a=x@3 (0@2)"],
+    ["an object that it did not hold", "MODIFIED", "new", "ADDED new=x@3"],
+    ["an object that it held", "ADDED", "a", "MODIFIED a=x@3 (0@2)"],
   ] as const)("judges by itself whether %s was added", (_what, type, key, expected) => {
     const { cache } = open([object("a", 2, "0")], 2);
     cache.apply(batch(3, event(type, key, 3, "x")));
     expect(told(cache)).toEqual([expected]);
   });
 
-  it("shares the event as it came where that says what it has to", () => {
+  it("keeps the received event itself if it is complete", () => {
     const { cache } = open();
     const added = event("ADDED", "a", 2);
     cache.apply(batch(2, added));
     expect(cache.eventWindow.newest.event).toBe(added);
   });
 
-  it("does not keep what came as the object before: it has that itself", () => {
+  it("drops a received previous object, since it holds that object already", () => {
     const { cache } = open([object("a", 2, "0")], 2);
     cache.apply(batch(3, new WatchEvent("MODIFIED", object("a", 3, "1"), object("a", 2, "other"))));
     expect(told(cache)).toEqual(["MODIFIED a=1@3 (0@2)"]);
     expect(cache.eventWindow.newest.event?.previous).toBeUndefined();
   });
 
-  it("keeps of a deleted object all that it last was, whatever the event says of it", () => {
+  it("gives a deleted object its last content, regardless of the event", () => {
     const { cache } = open([new StoredObject("a", Buffer.from("last"), 3, 7, 4, 99n)], 7);
     cache.apply(batch(9, new WatchEvent("DELETED", object("a", 9), undefined)));
     expect(cache.eventWindow.newest.event?.object).toEqual(
@@ -106,7 +106,7 @@ describe("A watch cache", () => {
     expect(cache.objectBytes).toBe(0);
   });
 
-  it("counts the deletion of what it did not have, tells nobody, and goes on", () => {
+  it("counts the deletion of an unknown key, delivers no event, and continues", () => {
     const { cache } = open([], 2);
     cache.apply(batch(3, event("DELETED", "a", 3), event("ADDED", "b", 3)));
     expect(cache.unknownDeletes).toBe(1);
@@ -114,7 +114,7 @@ describe("A watch cache", () => {
     expect(cache.revision).toBe(3);
   });
 
-  it("advances with a bookmark, without having changed", () => {
+  it("advances with a bookmark, without a change", () => {
     const { cache } = open([], 2);
     cache.apply(batch(3, event("ADDED", "a", 3)));
     cache.apply(batch(8));
@@ -122,9 +122,9 @@ describe("A watch cache", () => {
   });
 
   it.each([
-    ["a bookmark below", batch(2)],
-    ["a bookmark at the same", batch(5)],
-    ["nothing at all", batch(undefined)],
+    ["a bookmark below its revision", batch(2)],
+    ["a bookmark at its own revision", batch(5)],
+    ["an empty batch", batch(undefined)],
   ])("does not go back for %s", (_what, nothing) => {
     const { cache } = open([], 5);
     cache.apply(nothing);
@@ -133,12 +133,12 @@ describe("A watch cache", () => {
 
   it.each([
     [
-      "a revision that it has",
+      "its own revision",
       batch(6, event("ADDED", "b", 5)),
       'The storage repeated revision 5 of "b": the cache is at 5 already.',
     ],
     [
-      "a revision below the one that it has",
+      "a revision below its own",
       batch(6, event("ADDED", "b", 4)),
       'The storage repeated revision 4 of "b": the cache is at 5 already.',
     ],
@@ -148,16 +148,16 @@ describe("A watch cache", () => {
       'The storage repeated revision 7 of "d": the cache is at 8 already.',
     ],
     [
-      "events above the resume point that comes with them",
+      "events above the resume point of their batch",
       batch(6, event("ADDED", "b", 6), event("ADDED", "c", 7)),
       "The storage delivered revision 7 in a batch whose resume point is 6.",
     ],
     [
       "events without a resume point",
       batch(undefined, event("ADDED", "b", 6)),
-      "The storage delivered revision 6 in a batch whose resume point is none.",
+      "The storage delivered revision 6 in a batch without a resume point.",
     ],
-  ])("refuses %s, and takes nothing of the batch", (_what, wrong, message) => {
+  ])("refuses %s, and applies nothing of the batch", (_what, wrong, message) => {
     const { cache } = open([object("a", 2)], 5);
     expect(() => cache.apply(wrong)).toThrow(message);
     expect(cache.revision).toBe(5);
@@ -165,7 +165,7 @@ describe("A watch cache", () => {
     expect(held(cache)).toEqual([object("a", 2)]);
   });
 
-  it("dates events by the clock at which they came", () => {
+  it("dates events by the clock on arrival", () => {
     const { cache, clock } = open();
     clock.advance(40);
     cache.apply(batch(2, event("ADDED", "a", 2)));
@@ -174,7 +174,7 @@ describe("A watch cache", () => {
   });
 });
 
-describe("Any series of writes", () => {
+describe("Any sequence of writes", () => {
   const write = fc.record({
     key: cornerText(1, 2),
     value: fc.option(fc.string({ maxLength: 20 })),
@@ -182,13 +182,13 @@ describe("Any series of writes", () => {
   const transactions = fc.array(
     fc.record({
       writes: fc.uniqueArray(write, { selector: ({ key }) => key, maxLength: 4 }),
-      /** How far the resume point is above the transaction, before the next one. */
+      /** How far the resume point exceeds the transaction's revision, before the next one. */
       beyond: fc.nat(2),
     }),
     { maxLength: 40 },
   );
 
-  it("leaves in the cache what it leaves in a map, and in history what it did to it", () => {
+  it("leaves the same objects in the cache as in a map, and its changes in the event window", () => {
     fc.assert(
       fc.property(transactions, (all) => {
         const { cache } = open([], 10);
@@ -204,7 +204,7 @@ describe("Any series of writes", () => {
             const type: EventType =
               value === null ? "DELETED" : before === undefined ? "ADDED" : "MODIFIED";
             const now = object(key, revision, value ?? "", (before?.version ?? 0) + 1);
-            // As storages do for readers that keep the state themselves: bare.
+            // Without the previous object, as storages deliver it to readers that hold the state themselves.
             events.push(new WatchEvent(type, now, undefined));
             if (value === null) model.delete(key);
             else model.set(key, now);

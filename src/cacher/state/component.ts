@@ -1,0 +1,46 @@
+import type { Logger } from "pino";
+import type { Clock } from "../../base/clock.ts";
+import type { TimeSliceScheduler } from "../../base/time-slices.ts";
+import type { ListedState, ReplaceCause } from "../../reflector/reflector.ts";
+import type { Storage } from "../../storage/storage.ts";
+import type { StateChange } from "./diff.ts";
+import type { WatchCache } from "./watch-cache.ts";
+
+/** What all components of one Cacher share. */
+export interface ComponentContext {
+  /** The resource's name, for messages and log lines. */
+  readonly name: string;
+  readonly storage: Storage;
+  readonly cache: WatchCache;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Runs reads and initial states in time slices, shared fairly between owners. */
+  readonly scheduler: TimeSliceScheduler;
+  /** Returns numbers from 0 up to 1, for jitter. */
+  readonly random: () => number;
+}
+
+/** A listed state that replaces the whole cached state. */
+export interface Replacement {
+  readonly state: ListedState;
+  readonly cause: ReplaceCause;
+  /** The changes from the cached state to `state`; undefined if they are not known. */
+  readonly changes: readonly StateChange[] | undefined;
+}
+
+/**
+ * A component that follows what the ingest writes into the cache. The ingest calls each method synchronously on
+ * all observers, in the order in which they were added, before it calls the next method on any of them.
+ *
+ * A replacement calls `beforeReplace`, `reset`, `advanced` and `replaced`; a batch calls `advanced` only.
+ */
+export interface CacheObserver {
+  /** The cache still holds the old state. Ends what can't continue from the new one. */
+  beforeReplace?(replacement: Replacement): void;
+  /** The cache holds the new state. Drops everything derived from the old one, and notifies no reader yet. */
+  reset?(replacement: Replacement): void;
+  /** The cache has reached `revision`. */
+  advanced?(revision: number): void;
+  /** All observers are consistent with the new state: readers may be notified, and may call the Cacher. */
+  replaced?(): void;
+}
