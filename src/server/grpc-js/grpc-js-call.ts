@@ -14,7 +14,9 @@ import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { CallContext } from "../calls/call-context.ts";
 import { CallLifecycle } from "../calls/call-lifecycle.ts";
-import type { BidiMethod, NextRequest, ServedMethod, ServerCall } from "../calls/server-call.ts";
+import type { BidiMethod, SingleRequestMethod } from "../calls/methods.ts";
+import { serveConversation, serveRequest } from "../calls/serve-call.ts";
+import type { NextRequest, ServerCall } from "../calls/server-call.ts";
 import {
   forgetMetadata,
   forgetRequest,
@@ -33,9 +35,9 @@ interface SurfaceCall extends Pick<Unary, "cancelled" | "getDeadline"> {
   once(event: "cancelled", listener: () => void): unknown;
 }
 
-/** A method without a stream, as grpc-js wants it. */
+/** The handler of a unary method, as grpc-js takes it. */
 export function unaryHandler(
-  { serve }: ServedMethod,
+  method: SingleRequestMethod,
   context: CallContext,
 ): handleUnaryCall<Decoded<unknown>, Buffer> {
   return (call, callback) => {
@@ -46,21 +48,25 @@ export function unaryHandler(
       answer: (message: Buffer) => callback(null, message),
       end: (status: WireStatus) => callback(status),
     };
-    serve(new GrpcJsCall(call, toGrpcJs, context), takeRequest(call));
+    const served = new GrpcJsCall(call, toGrpcJs, context);
+    serveRequest(context, method, served, takeRequest(call));
   };
 }
 
-/** A method with a stream of responses, as grpc-js wants it. */
+/** The handler of a method with a stream of responses, as grpc-js takes it. */
 export function streamingHandler(
-  { serve }: ServedMethod,
+  method: SingleRequestMethod,
   context: CallContext,
 ): handleServerStreamingCall<Decoded<unknown>, Buffer> {
-  return (call) => serve(new GrpcJsCall(call, streamTo(call), context), takeRequest(call));
+  return (call) => {
+    const served = new GrpcJsCall(call, streamTo(call), context);
+    serveRequest(context, method, served, takeRequest(call));
+  };
 }
 
-/** A method with streams both ways, as grpc-js wants it. */
+/** The handler of a method with streams both ways, as grpc-js takes it. */
 export function bidiStreamingHandler(
-  { converse }: BidiMethod,
+  method: BidiMethod,
   context: CallContext,
 ): handleBidiStreamingCall<Buffer, Buffer> {
   return (call) => {
@@ -71,7 +77,7 @@ export function bidiStreamingHandler(
       return done === true ? undefined : (value as Buffer);
     };
     forgetMetadata(call.metadata);
-    converse(new GrpcJsCall(call, streamTo(call), context), next);
+    serveConversation(context, method, new GrpcJsCall(call, streamTo(call), context), next);
   };
 }
 

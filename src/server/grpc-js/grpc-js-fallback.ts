@@ -6,8 +6,8 @@ import {
 } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import type { CallContext } from "../calls/call-context.ts";
+import type { Methods } from "../calls/methods.ts";
 import { tookTooLong } from "../calls/refusals.ts";
-import type { Methods } from "../http2/direct-calls.ts";
 import { bidiStreamingHandler, streamingHandler, unaryHandler } from "./grpc-js-call.ts";
 
 /*

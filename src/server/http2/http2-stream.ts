@@ -129,6 +129,14 @@ export function refuseStream(stream: ServerHttp2Stream): void {
   resetStream(stream);
 }
 
+/** Refuses a request that is not gRPC, as HTTP does it: with 415. Nothing of it is kept. */
+export function refuseAsHttp(stream: ServerHttp2Stream): void {
+  stream.on("error", ignore);
+  if (stream.destroyed || stream.closed) return;
+  stream.respond({ ":status": 415 }, { endStream: true });
+  stream.close(constants.NGHTTP2_NO_ERROR);
+}
+
 /**
  * Ends a stream at once and drops what has not been sent. gRPC clients see ENHANCE_YOUR_CALM as the
  * status RESOURCE_EXHAUSTED.

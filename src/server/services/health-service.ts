@@ -1,19 +1,17 @@
 import { status } from "@grpc/grpc-js";
 import { WatchFanoutError } from "../../base/errors.ts";
-import type { Decoded } from "../../wire/decode.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { type FrameParts, frameOf } from "../../wire/frame-parts.ts";
 import type { HealthCheckRequest__Output } from "../../wire/generated/grpc/health/v1/HealthCheckRequest.ts";
 import { healthService } from "../../wire/standard-services.ts";
+import type { ServiceHandlers } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
-import type { ServiceHandlers } from "../calls/served-methods.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import type { OpenStream, OpenStreams } from "../limits/open-streams.ts";
 import type { Sender, StallDetector } from "../limits/stall-detector.ts";
 
 export type ServingStatus = "SERVING" | "NOT_SERVING";
 
-type Check = Decoded<HealthCheckRequest__Output>;
 type ReportedStatus = ServingStatus | "SERVICE_UNKNOWN";
 
 /**
@@ -43,8 +41,8 @@ export class HealthService {
   }
 
   /** Of a service that there is. */
-  set(service: string, handlers: ServingStatus): void {
-    this.#statuses.set(service, handlers);
+  set(service: string, serving: ServingStatus): void {
+    this.#statuses.set(service, serving);
     this.#listed = undefined;
     for (const watch of this.#watches) watch.report(this.#of(watch.service));
   }
@@ -55,39 +53,46 @@ export class HealthService {
     for (const watch of this.#watches) watch.end();
   }
 
-  /** How the methods are served, by name. */
+  /** The handlers of the methods, by name. */
   readonly handlers: ServiceHandlers = {
-    Check: (call: ServerCall, { request, fault }: Check) => {
-      if (fault !== undefined) return call.end(statusOf(fault));
-      const handlers = this.#statuses.get(request.service);
-      if (handlers !== undefined) return void call.answer(answers[handlers]);
-      const details = `No service of that name is known here; List tells which are.`;
-      call.end(refused(status.NOT_FOUND, details));
-    },
-
-    List: (call: ServerCall, { fault }: Decoded<unknown>) => {
-      if (fault !== undefined) return call.end(statusOf(fault));
-      this.#listed ??= listAnswer(this.#statuses);
-      call.answer(this.#listed);
-    },
-
-    Watch: (call: ServerCall, { request, fault }: Check) => {
-      if (fault !== undefined) return call.end(statusOf(fault));
-      const watch = new HealthWatch(call, this.#known(request.service), () => {
-        this.#watches.delete(watch);
-        this.#streams.delete(watch);
-        this.#stallDetector.delete(watch);
-      });
-      if (!watch.open) return;
-      const refusal = this.#streams.makeRoom(watch.connection);
-      if (refusal !== undefined) return watch.evict(refusal);
-      this.#streams.add(watch);
-      this.#watches.add(watch);
-      this.#stallDetector.add(watch);
-      watch.report(this.#of(watch.service));
-      if (this.#ended) watch.end();
-    },
+    Check: { handle: (call, request: HealthCheckRequest__Output) => this.#check(call, request) },
+    List: { handle: (call) => this.#list(call) },
+    Watch: { handle: (call, request: HealthCheckRequest__Output) => this.#watch(call, request) },
   };
+
+  #check(call: ServerCall, { service }: HealthCheckRequest__Output): void {
+    const serving = this.#statuses.get(service);
+    if (serving !== undefined) {
+      call.answer(answers[serving]);
+      return;
+    }
+    const details = "There is no service of that name. List returns the names of all services.";
+    call.end(refused(status.NOT_FOUND, details));
+  }
+
+  #list(call: ServerCall): void {
+    this.#listed ??= listAnswer(this.#statuses);
+    call.answer(this.#listed);
+  }
+
+  #watch(call: ServerCall, { service }: HealthCheckRequest__Output): void {
+    const watch = new HealthWatch(call, this.#known(service), () => {
+      this.#watches.delete(watch);
+      this.#streams.delete(watch);
+      this.#stallDetector.delete(watch);
+    });
+    if (!watch.open) return;
+    const refusal = this.#streams.makeRoom(watch.connection);
+    if (refusal !== undefined) {
+      watch.evict(refusal);
+      return;
+    }
+    this.#streams.add(watch);
+    this.#watches.add(watch);
+    this.#stallDetector.add(watch);
+    watch.report(this.#of(watch.service));
+    if (this.#ended) watch.end();
+  }
 
   #of(service: string | undefined): ReportedStatus {
     return (service === undefined ? undefined : this.#statuses.get(service)) ?? "SERVICE_UNKNOWN";

@@ -14,7 +14,7 @@ import { sizeOf } from "../../wire/frame-parts.ts";
 import type { GetRequest__Output } from "../../wire/generated/watchfanout/v1/GetRequest.ts";
 import type { ListRequest__Output } from "../../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { CallContext, ServedResource } from "../calls/call-context.ts";
-import type { ServiceHandlers } from "../calls/served-methods.ts";
+import type { ServiceHandlers } from "../calls/methods.ts";
 import { unary } from "../calls/unary-call.ts";
 import { expectedObjectBytes } from "../limits/expected-sizes.ts";
 import { encodePageToken, pageTokenSize } from "./page-token.ts";

@@ -6,14 +6,9 @@ import { frameOf } from "../../wire/frame-parts.ts";
 import type { ServerReflectionRequest__Output } from "../../wire/generated/grpc/reflection/v1/ServerReflectionRequest.ts";
 import type { ServerReflectionResponse } from "../../wire/generated/grpc/reflection/v1/ServerReflectionResponse.ts";
 import { type CallContext, methodOf, toClientError } from "../calls/call-context.ts";
+import { type BidiMethod, decoderOf } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
-import { decoderOf } from "../calls/served-methods.ts";
-import {
-  type BidiMethod,
-  type NextRequest,
-  RefusedRequest,
-  type ServerCall,
-} from "../calls/server-call.ts";
+import { type NextRequest, RefusedRequest, type ServerCall } from "../calls/server-call.ts";
 import type { OpenStream } from "../limits/open-streams.ts";
 
 type Answer = Omit<ServerReflectionResponse, "valid_host" | "original_request">;

@@ -3,7 +3,7 @@ import { encodeObjectResponse } from "../../wire/encode.ts";
 import type { DeleteRequest__Output } from "../../wire/generated/watchfanout/v1/DeleteRequest.ts";
 import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
 import type { CallContext, ServedResource } from "../calls/call-context.ts";
-import type { ServiceHandlers } from "../calls/served-methods.ts";
+import type { ServiceHandlers } from "../calls/methods.ts";
 import { type Encode, unary } from "../calls/unary-call.ts";
 import { WritesInFlight } from "../calls/writes-in-flight.ts";
 import { expectedObjectBytes } from "../limits/expected-sizes.ts";
