@@ -12,15 +12,12 @@ import { formatAddress } from "../../config/value-types.ts";
 import { type ReadinessCheck, startAdmin } from "../../server/admin/admin.ts";
 import { type ServedResource, startServer } from "../../server/server.ts";
 import { UncachedResource } from "../../server/services/uncached-resource.ts";
-import {
-  registerCacheMetrics,
-  registerSkippedKeys,
-  registerUndecodableValues,
-} from "../../telemetry/cache-metrics.ts";
+import { registerCacheMetrics } from "../../telemetry/cache-metrics.ts";
 import { PrometheusMetrics } from "../../telemetry/prometheus.ts";
 import { registerReadMetrics } from "../../telemetry/read-metrics.ts";
 import { RpcMetrics } from "../../telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../telemetry/server-metrics.ts";
+import { registerSkippedKeys, registerUndecodableValues } from "../../telemetry/storage-metrics.ts";
 import { version } from "../output/version.ts";
 import { StartError } from "./start-error.ts";
 import { openStorages } from "./storages.ts";

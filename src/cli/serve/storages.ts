@@ -7,7 +7,7 @@ import { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
 import { defaultStateBytes } from "../../storage/memory/memory-estimates.ts";
 import { MemoryStorage } from "../../storage/memory/memory-storage.ts";
 import type { Storage } from "../../storage/storage.ts";
-import type { SkippedKeysSource } from "../../telemetry/cache-metrics.ts";
+import type { SkippedKeysSource } from "../../telemetry/storage-metrics.ts";
 import { StartError } from "./start-error.ts";
 
 /** What the resources are kept in. */
