@@ -92,7 +92,7 @@ test("A stalled etcd is sent 64 MiB of writes at most; further ones fail after 5
     expect({ code, message }).toEqual({
       code: status.UNAVAILABLE,
       message: expect.stringMatching(
-        /^The store has had more to write for 5 s.*Nothing was written/,
+        /^The store has been too busy for this write for 5 s.*Nothing was written/,
       ),
     });
   }

@@ -10,7 +10,7 @@ export interface ServerCall {
   readonly connection: object;
   /** Size of its request, in bytes; an upper bound where the exact size is not known. */
   readonly requestBytes: number;
-  /** When its deadline passes, in the clock's milliseconds; undefined: it has none. The call ends itself then. */
+  /** When its deadline passes, in the clock's milliseconds; undefined: no deadline. The call ends itself then. */
   readonly deadline: number | undefined;
   /** Whether it has ended, or ends without further action. */
   readonly isOver: boolean;

@@ -2,23 +2,22 @@ import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 
 import type { Clock } from "../../base/clock.ts";
 import type { TimeSlicedWork, TimeSliceScheduler } from "../../base/time-slices.ts";
 
-/** How many calls of one connection are taken up as they come in a turn of the event loop. */
+/** Maximum number of calls of one connection that are opened at once per turn of the event loop. */
 const callsPerTurn = 16;
 
 interface Arrivals {
-  /** How many have come in this turn. */
+  /** Number of calls that arrived in this turn. */
   count: number;
-  /** In the order in which they came. */
+  /** In order of arrival. */
   readonly waiting: Map<ServerHttp2Stream, IncomingHttpHeaders>;
 }
 
 const ignore = (): void => {};
 
 /**
- * Takes up new calls. A socket is read 64 KiB at a time, which may be more than a thousand calls, all of which
- * Node.js announces in one go. Those beyond `callsPerTurn` of a connection wait, in the order in which they came, and
- * are taken up in time slices that are shared fairly between connections. A call that is over by then costs
- * nothing more.
+ * Opens new calls. A socket is read 64 KiB at a time, which may be more than a thousand calls, and Node.js emits them
+ * all in one turn of the event loop. Calls beyond `callsPerTurn` of a connection wait, in order of arrival, and are
+ * opened in time slices that connections share fairly. A call that has ended by then costs nothing more.
  */
 export class CallArrivals {
   readonly #clock: Clock;
@@ -37,15 +36,15 @@ export class CallArrivals {
     this.#take = take;
   }
 
-  /** How many calls of this connection wait. */
+  /** Number of calls of this connection that wait. */
   waiting(session: ServerHttp2Session): number {
     return this.#connections.get(session)?.waiting.size ?? 0;
   }
 
-  /** Takes up the call of a new stream, now or when it is its turn. */
+  /** Opens the call of a new stream, now or in a time slice. */
   add(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
     const session = stream.session as ServerHttp2Session | undefined;
-    // The connection is gone already.
+    // The connection is already closed.
     if (session === undefined) {
       this.#take(stream, headers);
       return;
@@ -71,7 +70,7 @@ export class CallArrivals {
   *#takeAll(waiting: Arrivals["waiting"]): TimeSlicedWork<void> {
     for (const [stream, headers] of waiting) {
       if (!stream.destroyed && !stream.closed) this.#take(stream, headers);
-      // Only now: what comes meanwhile is to wait behind it, and not for another run.
+      // Deleted only now, so that a call which arrives meanwhile joins this task and does not start another.
       waiting.delete(stream);
       yield;
     }
@@ -83,7 +82,7 @@ export class CallArrivals {
     this.#clock.setImmediate(this.#reset);
   }
 
-  /** A turn is over. */
+  /** At the end of a turn. */
   readonly #reset = (): void => {
     this.#isScheduled = false;
     for (const [session, arrivals] of this.#connections) {
