@@ -13,7 +13,7 @@ export interface OpenStream {
  * bounds the streams of all connections together.
  *
  * At the bound the connection with the most streams makes room: its oldest stream is ended. If no connection has at
- * least two streams more than the new stream's own, the new stream is refused.
+ * least two streams more than the new stream's own connection, the new stream is refused.
  */
 export class OpenStreams {
   readonly #maxStreams: number;

@@ -51,8 +51,8 @@ export interface ServerLimits {
   readonly maxUnreadBytesPerConnection: number;
   /**
    * Maximum size of responses and watch frames that clients have not accepted, of all connections, with shared memory
-   * counted once. Above half of it new ones wait for room. Above it, or once others have waited for 10 s, the connection
-   * that holds most loses its largest. Default 256 MiB.
+   * counted once. Above half of it new ones wait for room, and those that were not accepted for 10 s are evicted. Above it
+   * the connection that holds most loses its largest. Default 256 MiB.
    */
   readonly maxUnsentBytes: number;
   /** The same per connection; above it the connection's next responses and frames wait. Default 16 MiB. */

@@ -15,10 +15,10 @@ export type ServingStatus = "SERVING" | "NOT_SERVING";
 type ReportedStatus = ServingStatus | "SERVICE_UNKNOWN";
 
 /**
- * grpc.health.v1.Health.
+ * Serves grpc.health.v1.Health.
  *
- * A watch has one status on its way at most. A client that does not read gets the newest when it does, and a client
- * that does not accept a status for as long as the patrol waits is ended with SLOW_CONSUMER.
+ * A watch has at most one status outstanding. A client that does not read gets the newest status when it reads again. A
+ * client that does not accept a status within the stall detector's timeout gets SLOW_CONSUMER.
  */
 export class HealthService {
   readonly #statuses: Map<string, ServingStatus>;
@@ -26,10 +26,10 @@ export class HealthService {
   readonly #stallDetector: StallDetector;
   readonly #watches = new Set<HealthWatch>();
   #ended = false;
-  /** What List answers, one for all, as long as nothing changes. */
+  /** The response of List, encoded once per change. */
   #listed: FrameParts | undefined;
 
-  /** `statuses` has all services that there are. Watches are counted among `streams`, and watched by `stallDetector`. */
+  /** `statuses` has every service. Watches count as `streams`, and `stallDetector` checks them. */
   constructor(
     statuses: ReadonlyMap<string, ServingStatus>,
     streams: OpenStreams,
@@ -40,14 +40,14 @@ export class HealthService {
     this.#stallDetector = stallDetector;
   }
 
-  /** Of a service that there is. */
+  /** Sets the status of a service that the constructor was given. */
   set(service: string, serving: ServingStatus): void {
     this.#statuses.set(service, serving);
     this.#listed = undefined;
     for (const watch of this.#watches) watch.report(this.#of(watch.service));
   }
 
-  /** Ends all watches, behind the statuses that they have been told. */
+  /** Ends all watches with DRAINING, after their last status. */
   end(): void {
     this.#ended = true;
     for (const watch of this.#watches) watch.end();
@@ -98,22 +98,22 @@ export class HealthService {
     return (service === undefined ? undefined : this.#statuses.get(service)) ?? "SERVICE_UNKNOWN";
   }
 
-  /** The name as it is kept here: of a service that there is not, and that there will not be, nothing is kept. */
+  /** The service's name from `#statuses`; undefined for an unknown service, whose name is not retained. */
   #known(service: string): string | undefined {
     for (const known of this.#statuses.keys()) if (known === service) return known;
     return undefined;
   }
 }
 
-/** What is answered by status, encoded once for all. */
+/** The response for each status, encoded once. */
 const answers = {
   SERVING: checkAnswer("SERVING"),
   NOT_SERVING: checkAnswer("NOT_SERVING"),
   SERVICE_UNKNOWN: checkAnswer("SERVICE_UNKNOWN"),
 } as const satisfies Record<ReportedStatus, readonly [Uint8Array]>;
 
-function checkAnswer(told: ReportedStatus): readonly [Uint8Array] {
-  return [Buffer.concat(frameOf(healthService.Check.responseSerialize({ status: told })))];
+function checkAnswer(serving: ReportedStatus): readonly [Uint8Array] {
+  return [Buffer.concat(frameOf(healthService.Check.responseSerialize({ status: serving })))];
 }
 
 function listAnswer(known: ReadonlyMap<string, ServingStatus>): FrameParts {
@@ -123,7 +123,7 @@ function listAnswer(known: ReadonlyMap<string, ServingStatus>): FrameParts {
 }
 
 class HealthWatch implements OpenStream, Sender {
-  /** undefined: one that there is not. */
+  /** Undefined: an unknown service. */
   readonly service: string | undefined;
   readonly #call: ServerCall;
   #reported: ReportedStatus | undefined;
@@ -157,7 +157,7 @@ class HealthWatch implements OpenStream, Sender {
 
   stalled(): void {
     const message =
-      "The client has not accepted the last status of this health watch in time. Watch again, and read what comes.";
+      "The client has not accepted the last status of this health watch in time. Watch again, and read the responses.";
     this.evict(new WatchFanoutError("SLOW_CONSUMER", message));
   }
 
@@ -184,7 +184,7 @@ class HealthWatch implements OpenStream, Sender {
       });
     } else if (this.#ending) {
       this.open = false;
-      const message = "This replica is shutting down. Watch another one.";
+      const message = "This replica is shutting down. Watch another replica.";
       this.#call.end(statusOf(new WatchFanoutError("DRAINING", message)));
       this.#onClose();
     }
