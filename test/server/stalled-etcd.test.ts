@@ -34,7 +34,7 @@ class CountingStorage extends EtcdStorage {
   }
 }
 
-test("A stalled etcd is sent 64 MiB of writes at most; further ones fail after 5 s, and succeed once it answers again", {
+test("A stalled etcd is sent at most 64 MiB of writes; further ones fail after 5 s, and succeed once it responds again", {
   timeout: 60_000,
 }, async () => {
   const etcd = await etcdOf();

@@ -45,7 +45,7 @@ async function ask(socket: Socket): Promise<string> {
 
 const alive = "HTTP/1.1 200 OK";
 
-describe("A probe is answered beside connections", () => {
+describe("A probe gets a response beside connections", () => {
   test.each([
     ["64 that say nothing", 64, ""],
     ["1,000 that say nothing", 1_000, ""],
@@ -68,7 +68,7 @@ describe("A probe is answered beside connections", () => {
   });
 });
 
-test("Of more connections than are kept, those go that have asked for nothing for longest", async () => {
+test("Above the bound, the connections with the oldest last request are closed", async () => {
   const asking = await open();
   expect(await ask(asking)).toBe(alive);
   for (let rounds = 0; rounds < 4; rounds++) {

@@ -78,7 +78,7 @@ function setUp(bounds = { maxBytes: 1_000, maxBytesPerOwner: 1_000 }) {
 }
 
 describe("Streams are opened", () => {
-  test("at once where nobody is ahead", () => {
+  test("at once if none is ahead", () => {
     const { opened, add, openings } = setUp();
     const connection = {};
     add(connection, "a");
@@ -86,7 +86,7 @@ describe("Streams are opened", () => {
     expect(openings.waiting(connection)).toBe(0);
   });
 
-  test("in slices, after which others get the event loop", () => {
+  test("in time slices, between which other work runs", () => {
     const { clock, opened, add } = setUp();
     const connection = {};
     for (let i = 0; i < 10; i++) add(connection, `a${i}`);
@@ -99,7 +99,7 @@ describe("Streams are opened", () => {
     expect(perTurn.reduce((sum, count) => sum + count)).toBe(10);
   });
 
-  test("of each connection in turns, however many one has", () => {
+  test("in rotation by connection, however many one has", () => {
     const { clock, opened, add } = setUp();
     const [busy, other] = [{}, {}];
     for (let i = 0; i < 1_000; i++) add(busy, "busy");
@@ -110,7 +110,7 @@ describe("Streams are opened", () => {
     expect(opened.length).toBeLessThan(20);
   });
 
-  test("at no cost if they are over by then", () => {
+  test("at no cost if they have ended by then", () => {
     const { clock, opened, add, openings, pool } = setUp();
     const connection = {};
     const calls = Array.from({ length: 1_000 }, (_, i) => add(connection, `a${i}`));
@@ -121,7 +121,7 @@ describe("Streams are opened", () => {
     expect(opened).toHaveLength(4);
   });
 
-  test("of a call that is over, and of which nothing was said, not at all", () => {
+  test("never for a call that has ended without an event", () => {
     const { clock, opened, add } = setUp();
     const connection = {};
     const calls = Array.from({ length: 8 }, (_, i) => add(connection, `a${i}`));
@@ -131,8 +131,8 @@ describe("Streams are opened", () => {
   });
 });
 
-describe("What requests take that wait for their turn", () => {
-  test("is bounded, and whoever has most of them loses the largest", () => {
+describe("The memory of waiting requests", () => {
+  test("is bounded, and the connection that has most loses the largest", () => {
     const { clock, opened, add, pool } = setUp();
     const [greedy, modest] = [{}, {}];
     for (let i = 0; i < 4; i++) add(greedy, "first");

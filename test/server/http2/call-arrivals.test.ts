@@ -52,7 +52,7 @@ function numbered(name: string, count: number): string[] {
   return Array.from({ length: count }, (_, i) => `${name}${i}`);
 }
 
-test("A few calls of a connection are taken up as they come, in every turn", () => {
+test("A few calls of a connection are opened on arrival, in every turn", () => {
   const { clock, taken, add } = arriving(1);
   const connection = {};
   for (let turn = 0; turn < 3; turn++) {
@@ -65,7 +65,7 @@ test("A few calls of a connection are taken up as they come, in every turn", () 
   expect(clock.pendingImmediates).toBe(0);
 });
 
-test("A flood of calls is taken up in order, in time slices", () => {
+test("A flood of calls is opened in order, in time slices", () => {
   const { clock, taken, arrivals, add } = arriving(quantumMs / 2);
   const connection = {};
   for (const path of numbered("a", 1_000)) add(connection, path);
@@ -80,7 +80,7 @@ test("A flood of calls is taken up in order, in time slices", () => {
   expect(arrivals.waiting(connection as ServerHttp2Session)).toBe(0);
 });
 
-test("What comes while others wait waits behind them, and floods wait for each other by a quantum", () => {
+test("New calls wait behind earlier ones, and floods alternate by time slice", () => {
   const { clock, taken, add } = arriving(quantumMs / 2);
   const [first, second] = [{}, {}];
   for (const path of numbered("a", 500)) add(first, path);
@@ -92,7 +92,7 @@ test("What comes while others wait waits behind them, and floods wait for each o
   expect(taken.filter((path) => !path.startsWith("b"))).toEqual([...numbered("a", 500), "last"]);
 });
 
-test("A call that is over before it is taken up is never taken up, and its error ends nothing", () => {
+test("A call that has ended while it waits is not opened, and its error has no effect", () => {
   const { clock, taken, arrivals, add } = arriving(quantumMs / 2);
   const connection = {};
   const streams = numbered("a", 100).map((path) => add(connection, path));
@@ -106,7 +106,7 @@ test("A call that is over before it is taken up is never taken up, and its error
   expect(arrivals.waiting(connection as ServerHttp2Session)).toBe(0);
 });
 
-test("A call whose connection is gone is taken up at once, to be ended", () => {
+test("A call whose connection is closed is opened at once, to be ended", () => {
   const { taken, arrivals } = arriving(0);
   const stream = { session: undefined } as unknown as ServerHttp2Stream;
   arrivals.add(stream, { ":path": "a" });

@@ -32,7 +32,7 @@ describe("Compressed requests", () => {
     expect(Put.responseDeserialize(value).object?.value.toString()).toBe("x");
   });
 
-  test("need not be compressed, whatever they say", async () => {
+  test("may contain uncompressed messages", async () => {
     const { server } = await serveThings();
     const call = new RawConnection(server.port).open(Get.path, { "grpc-encoding": "snappy" });
     call.stream.end(framed(Get.requestSerialize({ resource, key: "a" })));
@@ -59,7 +59,7 @@ describe("Compressed requests", () => {
     expect((await call.drain().ended).code).toBe(code);
   });
 
-  test("of a few bytes do not all inflate at once: one connection has so many bytes under way", async () => {
+  test("of a few bytes do not all inflate at once: the bytes in progress are bounded per connection", async () => {
     const scripted = new ScriptedResource();
     const { server, client } = await serve(new Map([[resource, scripted]]), new ManualTimers());
     let underWay = 0;

@@ -33,7 +33,7 @@ async function watchHandler(port: number): Promise<RawConnection> {
 describe("Beyond its bound a server", () => {
   const limits = { maxConnections: 3 };
 
-  test("closes the connection that has been without a call for longest to take another", async () => {
+  test("closes the connection that has been without a call for longest for a new one", async () => {
     const { server } = await serveThings({ server: { limits } });
     const watch = await watchHandler(server.port);
     const first = await mute(server.port);
@@ -44,7 +44,7 @@ describe("Beyond its bound a server", () => {
     expect(watch.session.destroyed).toBe(false);
   });
 
-  test("takes no more while all have calls, and some again when one has none", async () => {
+  test("refuses new ones while all have calls, and accepts again when one is idle", async () => {
     const { server } = await serveThings({ server: { limits } });
     const [idle] = [await watchHandler(server.port), await watchHandler(server.port)];
     const last = await watchHandler(server.port);
@@ -60,7 +60,7 @@ describe("Beyond its bound a server", () => {
   });
 });
 
-test("A connection that does not answer a ping is closed, also one that has said nothing", async () => {
+test("A connection that does not answer a ping is closed, also a silent one", async () => {
   const limits = { keepaliveTimeMs: 10, keepaliveTimeoutMs: 10 };
   const { server } = await serveThings({ server: { limits } });
   const { closed } = await mute(server.port);

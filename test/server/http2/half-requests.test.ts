@@ -28,8 +28,8 @@ async function standing({ client, recorder }: Served): Promise<number> {
   return items.length;
 }
 
-describe("A write whose call has ended before its request had come", () => {
-  test("is not carried out when the rest comes after the deadline", async () => {
+describe("A write whose call has ended before its request arrived", () => {
+  test("has no effect if the rest arrives after the deadline", async () => {
     const served = await halfPut({ "grpc-timeout": "5S" });
     served.clock.advance(5_000);
     served.call.stream.end(put.subarray(-3));
@@ -37,7 +37,7 @@ describe("A write whose call has ended before its request had come", () => {
     expect(await standing(served)).toBe(0);
   });
 
-  test("is not carried out when the rest comes to a server that has refused it to shut down", async () => {
+  test("has no effect if the rest arrives after a shutting down server has refused it", async () => {
     const served = await halfPut();
     const other = new RawConnection(served.server.port);
     const drained = served.server.drain(10_000);
@@ -52,7 +52,7 @@ describe("A write whose call has ended before its request had come", () => {
   });
 
   test.each([constants.NGHTTP2_CANCEL, constants.NGHTTP2_NO_ERROR])(
-    "is not carried out when its client has sent all of it and resets with %i instead of ending it",
+    "has no effect if its client has sent all of it and resets with %i instead of ending it",
     async (code) => {
       const served = await serveThings();
       const socket = connect(served.server.port, "127.0.0.1");
@@ -99,8 +99,8 @@ function text(literal: string): Buffer {
   return Buffer.concat([Buffer.of(literal.length), Buffer.from(literal)]);
 }
 
-describe("A request that does not come whole", () => {
-  test("is not waited for longer than a minute", async () => {
+describe("An incomplete request", () => {
+  test("is refused after a minute", async () => {
     const { call, clock } = await halfPut();
     clock.advance(59_000);
     expect(call.stream.closed).toBe(false);
@@ -108,7 +108,7 @@ describe("A request that does not come whole", () => {
     expect((await call.drain().ended).code).toBe(status.DEADLINE_EXCEEDED);
   });
 
-  test("does not hold up a server that shuts down, compressed or not", async () => {
+  test("does not delay a shutdown, compressed or not", async () => {
     for (const headers of [{}, { "grpc-encoding": "gzip" }]) {
       const { server, clock, recorder } = await serveThings();
       const call = new RawConnection(server.port).open(Watch.path, headers);
@@ -122,7 +122,7 @@ describe("A request that does not come whole", () => {
     }
   });
 
-  test("is told the status at once, and that the rest is not wanted", async () => {
+  test("gets the status at once, and its rest is refused", async () => {
     const { server } = await serveThings();
     const call = new RawConnection(server.port).open(Put.path);
     call.stream.write(Buffer.from([0, 0xff, 0xff, 0xff, 0xff]));

@@ -40,7 +40,7 @@ const headers = Buffer.concat(
   ]),
 );
 
-test("A request that is whole, and whose end does not come, keeps nothing of what came with it", async () => {
+test("A complete request without its end retains none of the bytes that arrived with it", async () => {
   const { server, recorder } = await serveThings();
   const other = new RawConnection(server.port);
   const answer = (): Promise<unknown> =>

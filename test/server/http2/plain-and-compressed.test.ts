@@ -28,7 +28,7 @@ describe("A call of Watch", () => {
     expect(server.openStreams).toBe(0);
   });
 
-  test("whose client is gone is counted as cancelled", async () => {
+  test("whose client disconnects is counted as cancelled", async () => {
     const { server, recorder } = await serveThings();
     const call = new RawConnection(server.port).call(Watch.path, request);
     await call.messages().next();
@@ -37,7 +37,7 @@ describe("A call of Watch", () => {
     expect(recorder.calls[0]?.code).toBe("CANCELLED");
   });
 
-  test("that is not gRPC is refused as HTTP has it", async () => {
+  test("that is not gRPC is refused with an HTTP status", async () => {
     const { server } = await serveThings();
     const call = new RawConnection(server.port).open(Watch.path, { "content-type": "text/plain" });
     call.stream.end();

@@ -114,7 +114,7 @@ async function paced(waiting: { count: number }) {
   };
 }
 
-test("Of a connection that opens streams as fast as it can, only so many are taken in a turn", async () => {
+test("A connection that opens streams as fast as it can has a bounded number accepted per turn", async () => {
   const { clock, flood, floodOpened } = await paced({ count: 0 });
   const count = 5_000;
   flood(count);
@@ -129,7 +129,7 @@ test("Of a connection that opens streams as fast as it can, only so many are tak
   }
 });
 
-test("A connection of whose streams many wait to be opened is not read from until fewer do", async () => {
+test("A connection with too many waiting streams is not read from until fewer wait", async () => {
   const waiting = { count: 1_000 };
   const { clock, flood, floodOpened } = await paced(waiting);
   flood(5_000);
@@ -142,7 +142,7 @@ test("A connection of whose streams many wait to be opened is not read from unti
   expect(await floodOpened()).toBeGreaterThan(opened);
 });
 
-test("Of many connections that are held back one is read on in a turn", async () => {
+test("One of many paused connections is resumed per turn", async () => {
   const waiting = { count: 1_000 };
   const { clock, flood, floodsOpened } = await paced(waiting);
   const floods = 4;
@@ -161,7 +161,7 @@ test("Of many connections that are held back one is read on in a turn", async ()
 });
 
 test.each([1, 1_000])(
-  "From a client that takes no answers nothing is read, however many streams it opens, here %i; then all is",
+  "A client that accepts no responses is not read from until it does, here with %i streams",
   async (count) => {
     const { clock, port, settle, bytesRead, floodOpened } = await paced({ count: 0 });
     const socket = connect(port, "127.0.0.1");

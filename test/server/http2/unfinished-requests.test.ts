@@ -38,8 +38,8 @@ const kinds: readonly (readonly [what: string, path: string, headers: Record<str
   ["a compressed health check", Check.path, { "grpc-encoding": "gzip" }],
 ];
 
-describe.each(kinds)("The unfinished request of %s", (_what, path, headers) => {
-  test("is waited for a minute, and no longer", async () => {
+describe.each(kinds)("The incomplete request of %s", (_what, path, headers) => {
+  test("is refused after a minute", async () => {
     const served = await serveThings();
     const raw = new RawConnection(served.server.port);
     const call = raw.open(path, headers);
@@ -52,7 +52,7 @@ describe.each(kinds)("The unfinished request of %s", (_what, path, headers) => {
     expect((await call.drain().ended).code).toBe(status.DEADLINE_EXCEEDED);
   });
 
-  test("is bounded in bytes together with the others of its connection", async () => {
+  test("is bounded in bytes together with those of its connection", async () => {
     const served = await serveThings();
     const raw = new RawConnection(served.server.port);
     const calls = Array.from({ length: 20 }, () => raw.open(path, headers));
@@ -65,7 +65,7 @@ describe.each(kinds)("The unfinished request of %s", (_what, path, headers) => {
   });
 });
 
-test("Calls that have sent nothing count, too, and those that come whole at once do not", async () => {
+test("Calls that have sent nothing count, and requests that arrive completely at once do not", async () => {
   const served = await serveThings();
   const raw = new RawConnection(served.server.port);
   const { requests } = served.server.stats();
@@ -78,7 +78,7 @@ test("Calls that have sent nothing count, too, and those that come whole at once
   expect(requests.evictions).toBe(0);
 });
 
-test("The question of a reflection stream is waited for a minute, and no longer", async () => {
+test("A reflection stream without a request is refused after a minute", async () => {
   const served = await serveThings();
   const call = new RawConnection(served.server.port).open(reflection);
   call.stream.write(Buffer.of(0, 0, 0));
@@ -87,14 +87,14 @@ test("The question of a reflection stream is waited for a minute, and no longer"
   expect((await call.drain().ended).code).toBe(status.DEADLINE_EXCEEDED);
 });
 
-test("A question that no file or symbol could be named by is refused as too large", async () => {
+test("A reflection request longer than any name is refused as too large", async () => {
   const served = await serveThings();
   const call = new RawConnection(served.server.port).open(reflection);
   call.stream.write(beginning(0));
   expect((await call.drain().ended).code).toBe(status.RESOURCE_EXHAUSTED);
 });
 
-test("Calls of methods that are not there keep nothing of what is sent to them", async () => {
+test("Calls of unknown methods retain nothing of their requests", async () => {
   const served = await serveThings();
   const call = new RawConnection(served.server.port).open("/watchfanout.v1.None/Such");
   call.stream.write(beginning(100_000));
@@ -105,7 +105,7 @@ test("Calls of methods that are not there keep nothing of what is sent to them",
   ]);
 });
 
-describe("A connection that fills the room for unfinished requests", () => {
+describe("A connection that fills the bound for incomplete requests", () => {
   /** So many connections, each with unfinished requests of 15 MiB. */
   async function fill({ server }: Served, connections: number): Promise<RawCall[]> {
     const calls: RawCall[] = [];
@@ -118,7 +118,7 @@ describe("A connection that fills the room for unfinished requests", () => {
     return calls;
   }
 
-  test("loses its own, and leaves room for the requests of others", async () => {
+  test("loses its own requests, and leaves room for those of others", async () => {
     const served = await serveThings();
     const hostile = await fill(served, 6);
     const other = new RawConnection(served.server.port).open(Put.path);
@@ -134,7 +134,7 @@ describe("A connection that fills the room for unfinished requests", () => {
     expect(message).toMatch(/^The requests that this connection has sent.*16777216 bytes/);
   });
 
-  test("still has its requests served that come whole at once", async () => {
+  test("still has requests served that arrive completely at once", async () => {
     const { server } = await serveThings();
     const raw = new RawConnection(server.port);
     // So many that less than 16,000 bytes are left of 16 MiB.

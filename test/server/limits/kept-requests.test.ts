@@ -40,7 +40,7 @@ const ways = [
   ["compressed", { "grpc-encoding": "gzip" }, compressed],
 ] as const;
 
-describe.each(ways)("Of a request that came %s", (_name, headers, frame) => {
+describe.each(ways)("Of a request sent %s", (_name, headers, frame) => {
   /** Opens streams of one kind, one after another, and tells how much each makes the process keep. */
   async function keptBy(
     path: string,
@@ -63,7 +63,7 @@ describe.each(ways)("Of a request that came %s", (_name, headers, frame) => {
     return (heldBytes() - before) / calls.length;
   }
 
-  test("nothing is kept twice, and nothing but what the stream needs", async () => {
+  test("only what the stream needs is retained, once", async () => {
     const ofPrefix = await keptBy(Watch.path, 8, (i) =>
       Watch.requestSerialize({ resource, prefix: long(mebibyte, i) }),
     );
@@ -79,7 +79,7 @@ describe.each(ways)("Of a request that came %s", (_name, headers, frame) => {
     expect(ofSelector).toBeLessThan(32 * kibibyte);
   });
 
-  test("nothing is kept for a health watch, whose service there is or is not", async () => {
+  test("nothing is retained for a health watch, of a known or unknown service", async () => {
     const serialize = healthService.Watch.requestSerialize;
     const kept = await keptBy(healthService.Watch.path, 16, (i) =>
       serialize({ service: long(mebibyte, i) }),
@@ -109,8 +109,8 @@ class Opener {
   }
 }
 
-describe("What the streams of one connection ask for", () => {
-  test("may take so many bytes, above which the one that takes most is ended", async () => {
+describe("The requests that the streams of one connection retain", () => {
+  test("are bounded in bytes; above the bound the stream that retains most is ended", async () => {
     const served = await serveSelectable({ maxRetainedRequestBytesPerConnection: 100_000 });
     const { server } = served;
     const opener = new Opener(served);
@@ -126,7 +126,7 @@ describe("What the streams of one connection ask for", () => {
     expect(retryDelayMs(cause)).toBeGreaterThan(0);
   });
 
-  test("is never more than that, in whatever it is asked for", async () => {
+  test("never exceed the bound, in any field", async () => {
     const served = await serveSelectable({ maxRetainedRequestBytesPerConnection: mebibyte });
     const opener = new Opener(served);
     for (let i = 0; i < 40; i++) {
@@ -137,7 +137,7 @@ describe("What the streams of one connection ask for", () => {
     expect(served.cacher.stats().filters).toBe(served.server.openStreams);
   });
 
-  test("counts no longer when they have ended", async () => {
+  test("are not counted after the streams have ended", async () => {
     const served = await serveSelectable({ maxRetainedRequestBytesPerConnection: 100_000 });
     const { client, recorder } = served;
     for (let i = 0; i < 5; i++) {
@@ -149,7 +149,7 @@ describe("What the streams of one connection ask for", () => {
     expect(recorder.calls.map(({ code }) => code)).toEqual(Array(5).fill("CANCELLED"));
   });
 
-  test("is refused at once where it is more than may ever be kept", async () => {
+  test("are refused at once if one exceeds the bound alone", async () => {
     const served = await serveSelectable({ maxRetainedRequestBytesPerConnection: 100_000 });
     const watchHandler = served.client.watch({ resource, prefix: long(200_000, 0) });
     expect((await watchHandler.ended).message).toMatch(
@@ -159,7 +159,7 @@ describe("What the streams of one connection ask for", () => {
     expect(served.cacher.stats().filters).toBe(0);
   });
 
-  test("counts with what others ask for, and whoever asks for most loses streams", async () => {
+  test("count together with those of other connections; the one that retains most loses streams", async () => {
     const { server } = await serveSelectable({ maxRetainedRequestBytes: 200_000 });
     const [greedy, modest] = [new RawConnection(server.port), new RawConnection(server.port)];
     const ended: string[] = [];
@@ -183,7 +183,7 @@ describe("The headers of a call", () => {
   test.each([
     ["a name that no host has", { ":authority": "a".repeat(1_000) }],
     ["more than any library sends", { metadata: "m".repeat(17_000) }],
-  ])("are refused with %s, as they are kept with the stream", async (_, headers) => {
+  ])("are refused with %s, since the stream retains them", async (_, headers) => {
     const served = await serveThings();
     const connection = new RawConnection(served.server.port);
     for (const path of [Watch.path, healthService.Watch.path]) {

@@ -17,7 +17,7 @@ function answer(bytes: number): Uint8Array[] {
 const nothing = (): void => {};
 
 describe("A connection", () => {
-  test("takes room until its bound is reached; what follows waits, in order", () => {
+  test("reserves room up to its bound; further responses wait, in order", () => {
     const { budget: all } = budget();
     const connection = {};
     const first = all.take(connection, 600);
@@ -34,12 +34,12 @@ describe("A connection", () => {
     expect(all.bytesOf(connection)).toBe(700);
   });
 
-  test("may have one answer that is larger than its bound", () => {
+  test("may have one response above its bound", () => {
     const { budget: all } = budget();
     expect(all.take({}, 5_000)).toBeDefined();
   });
 
-  test("gives back what an answer was expected to take and does not", () => {
+  test("releases the difference if a response is smaller than expected", () => {
     const { budget: all } = budget();
     const connection = {};
     const share = all.take(connection, 1_000);
@@ -51,7 +51,7 @@ describe("A connection", () => {
     expect(isServed).toBe(true);
   });
 
-  test("serves those that still wait when others give up", () => {
+  test("serves the remaining waits when others are cancelled", () => {
     const { budget: all } = budget();
     const connection = {};
     const share = all.take(connection, 600);
@@ -67,7 +67,7 @@ describe("A connection", () => {
     expect(all.bytesOf(connection)).toBe(400);
   });
 
-  test("wakes a builder of unknown size that waits again in turn, and ends", () => {
+  test("wakes waits of unknown size in order, and stops", () => {
     const { budget: all } = budget();
     const connection = {};
     const share = all.take(connection, 1_001);
@@ -92,7 +92,7 @@ describe("All connections together", () => {
     return evicted;
   }
 
-  test("count memory that answers share once, and each part as an object", () => {
+  test("count memory that responses share once, and each part as an object", () => {
     const { budget: all } = budget();
     const shared = new Uint8Array(4_000);
     const shares = [1, 2, 3].map(() => all.take({}, 100));
@@ -102,14 +102,14 @@ describe("All connections together", () => {
     expect(all.bytes).toBe(0);
   });
 
-  test("are full above half of their bound: then it waits who would build something", () => {
+  test("are full above half of their bound: then new responses wait", () => {
     const { budget: all } = budget();
     fill(all, 5, 900);
     expect(all.isFull).toBe(true);
     expect(all.mayBuild({})).toBe(false);
   });
 
-  test("make room for those that wait once something has not been accepted for 10 s", () => {
+  test("make room for waiting responses by evicting one that was not accepted for 10 s", () => {
     const { budget: all, clock } = budget();
     const evicted = fill(all, 6, 900);
     const served: string[] = [];
@@ -123,7 +123,7 @@ describe("All connections together", () => {
     expect(all.evictions).toBe(2);
   });
 
-  test("serve those that wait by turns between connections", () => {
+  test("serve waiting responses round-robin by connection", () => {
     const { budget: all } = budget();
     const shares = Array.from({ length: 6 }, () => all.take({}, 900));
     for (const share of shares) share?.send(answer(900), nothing);
@@ -137,7 +137,7 @@ describe("All connections together", () => {
     expect(served).toEqual(["a1", "b2", "a2", "a3"]);
   });
 
-  test("never hold more than their bound: the connection that holds most loses its largest", () => {
+  test("never exceed their bound: the connection that holds most loses its largest response", () => {
     const { budget: all } = budget();
     const evicted: string[] = [];
     const large = {};

@@ -47,7 +47,7 @@ async function serveWithSilentStore() {
   return { ...served, waiting, untilWaiting };
 }
 
-test("Reads that wait for the store hold up nothing else of their connection", async () => {
+test("Reads that wait for the store do not delay other calls of their connection", async () => {
   const { server, storage, waiting, untilWaiting } = await serveWithSilentStore();
   const raw = new RawConnection(server.port);
   const watch = raw.call(Watch.path, Watch.requestSerialize({ resource, after_revision: 1 }));
@@ -84,7 +84,7 @@ test.each([
     (i: number) => Get.requestSerialize({ resource, key: `${i}/`.padEnd(mebibyte, "x") }),
   ],
 ])(
-  "Of what reads that wait have asked for, here large %s, 32 MiB are kept for a connection",
+  "Waiting reads retain at most 32 MiB of their requests per connection, here large %s",
   async (_name, count, path, message) => {
     const { server, recorder } = await serveWithSilentStore();
     const raw = new RawConnection(server.port);

@@ -115,7 +115,7 @@ async function untilIdle({ recorder }: Served): Promise<void> {
 }
 
 describe(`${many} streams of a client that`, () => {
-  test.each(visits)("%s leave nothing behind", async (_what, path, visit) => {
+  test.each(visits)("%s are released completely", async (_what, path, visit) => {
     const all = await served();
     await visitOften(all, path, visit, 2 * atOnce);
     await untilIdle(all);

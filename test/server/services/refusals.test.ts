@@ -13,7 +13,7 @@ const resource = "things";
 /** Above what a double holds exactly. */
 const unsafe = "9007199254740993";
 
-describe("A request that makes no sense is refused with the field that is wrong", () => {
+describe("An invalid request is refused with the invalid field", () => {
   const exact = "REVISION_MATCH_EXACT";
   test.each<[string, string, object, string]>([
     ["an empty key", "get", { key: "" }, "key"],
@@ -79,7 +79,7 @@ describe("A request that makes no sense is refused with the field that is wrong"
   });
 
   test.each(["get", "list", "watch", "put", "delete"])(
-    "an unknown resource: %s says which there are",
+    "an unknown resource: %s returns the known ones",
     async (method) => {
       const error = await call(await serveThings(), method, { resource: "thongs", key: "a" });
       expect(error).toMatchObject({
@@ -122,7 +122,7 @@ describe("Every reason", () => {
     "PERMISSION_DENIED",
   ];
   test.each(reasons)(
-    "%s gets from a resource to the client of a call and a watch",
+    "%s is passed from a resource to the client of a call and of a watch",
     async (reason) => {
       const scripted = new ScriptedResource();
       const { client } = await serve(new Map([[resource, scripted]]), new ManualTimers());
@@ -138,7 +138,7 @@ describe("Every reason", () => {
     },
   );
 
-  test("INTERNAL carries an id, under which the fault is logged, and nothing else of it", async () => {
+  test("INTERNAL has an id, which is logged with the error, and no details", async () => {
     const scripted = new ScriptedResource();
     const { client, recorder } = await serve(new Map([[resource, scripted]]), new ManualTimers());
     scripted.answer = async () => {
@@ -153,8 +153,8 @@ describe("Every reason", () => {
   });
 });
 
-describe("Bytes that are no request", () => {
-  test("are refused or answered, by every method, and never bring anything down", async () => {
+describe("Invalid request bytes", () => {
+  test("are refused or answered by every method, without a failure", async () => {
     const served = await serveThings();
     const raw = new RawConnection(served.server.port);
     const paths = [...descriptors.inputs.keys()];
@@ -190,7 +190,7 @@ describe("Bytes that are no request", () => {
     .uint8Array({ maxLength: 20 })
     .map((rest) => Buffer.concat([Buffer.from("\x0a\x06things"), rest]));
 
-  test("are told from different keys that would decode to the same", async () => {
+  test("are not taken for another key that they would decode to", async () => {
     const { client, server } = await serveThings();
     await client.put({ resource, key: "\ufffd" });
     const raw = new RawConnection(server.port);
@@ -201,7 +201,7 @@ describe("Bytes that are no request", () => {
   });
 });
 
-describe("What gRPC itself refuses", () => {
+describe("gRPC itself refuses", () => {
   const path = listWatchService.List.path;
   const body = Buffer.from("\x0a\x06things");
 
@@ -217,7 +217,7 @@ describe("What gRPC itself refuses", () => {
     },
   );
 
-  test("a message that is too large, before it has come", async () => {
+  test("a message that is too large, before it has arrived", async () => {
     const { server, client } = await serveThings();
     const sent = new RawConnection(server.port).open(path);
     sent.stream.write(Buffer.from([0, 0x7f, 0xff, 0xff, 0xff]));
@@ -225,7 +225,7 @@ describe("What gRPC itself refuses", () => {
     await client.list({ resource });
   });
 
-  test("a message that is cut off, or none at all", async () => {
+  test("a message that is truncated or absent", async () => {
     const { server, client } = await serveThings();
     const raw = new RawConnection(server.port);
     for (const bytes of [framed(body).subarray(0, 7), Buffer.of()]) {
@@ -236,7 +236,7 @@ describe("What gRPC itself refuses", () => {
     await client.list({ resource });
   });
 
-  test("a compressed message that is none, or in an encoding that it does not know", async () => {
+  test("an invalid compressed message, or an unknown encoding", async () => {
     const { server, client } = await serveThings();
     const raw = new RawConnection(server.port);
     for (const [encoding, code] of [
@@ -252,7 +252,7 @@ describe("What gRPC itself refuses", () => {
     await client.list({ resource });
   });
 
-  test("what is not gRPC", async () => {
+  test("a request that is not gRPC", async () => {
     const { server, client } = await serveThings();
     const raw = new RawConnection(server.port);
     const sent = raw.call(path, body, { "content-type": "text/html" }).drain();

@@ -8,7 +8,7 @@ import { serve } from "../served.ts";
 
 const { List } = listWatchService;
 
-test("Large selectors of Lists that came in one packet are read in turns, the other connections' among them", async () => {
+test("Large selectors of Lists from one packet are parsed in time slices, in rotation with other connections", async () => {
   const clock = new ManualTimers();
   const resource = new ScriptedResource();
   const { server } = await serve(new Map([["things", resource]]), clock);

@@ -67,7 +67,7 @@ describe.each([
     expect(page.remaining_item_count).toBe("0");
   });
 
-  test("watch objects come into view, stay, and leave it", async () => {
+  test("watch objects begin to match, stay, and cease to match", async () => {
     const { client, storage } = await serveJson(indexes);
     await fill(storage);
     const watchHandler = client.watch({
@@ -91,7 +91,7 @@ describe.each([
     watchHandler.cancel();
   });
 
-  test("the object before comes along where it is asked for, also if it did not match", async () => {
+  test("include the previous object on request, even if it did not match", async () => {
     const { client, storage } = await serveJson(indexes);
     await put(storage, "a", thing("web", "n2"));
     const watchHandler = client.watch({
@@ -110,7 +110,7 @@ describe.each([
     watchHandler.cancel();
   });
 
-  test("an initial state is of what matches, and history too", async () => {
+  test("apply to initial states and past events", async () => {
     const { client, storage } = await serveJson(indexes);
     await fill(storage);
     const initial = client.watch({
@@ -127,7 +127,7 @@ describe.each([
     resumed.cancel();
   });
 
-  test("watch a single key by what is in it", async () => {
+  test("apply to a watch of a single key", async () => {
     const { client, storage } = await serveJson(indexes);
     await fill(storage);
     const request = { resource, key: "a", send_initial_events: true };
@@ -143,17 +143,17 @@ describe.each([
   });
 });
 
-describe("A selector that can't be used", () => {
+describe("An invalid selector", () => {
   test.each([
     ["label_selector", "app in web", "position"],
     ["label_selector", "-", "position"],
     ["field_selector", "spec.node", "position"],
     ["field_selector", "spec.nose=1", '"spec.nose"'],
     ["field_selector", "spec.nose!=1", "phase, spec.node"],
-  ])("%s %j is refused with what is wrong with it", async (field, selector, told) => {
+  ])("%s %j is refused with the reason", async (field, selector, reason) => {
     const { client } = await serveJson();
     const request = { resource, [field]: selector };
-    const expected = { reason: "INVALID_REQUEST", field, message: expect.stringContaining(told) };
+    const expected = { reason: "INVALID_REQUEST", field, message: expect.stringContaining(reason) };
     await expect(client.list(request)).rejects.toMatchObject(expected);
     expect(await client.watch(request).ended).toMatchObject(expected);
   });
@@ -170,7 +170,7 @@ describe("A selector that can't be used", () => {
   );
 });
 
-test("A value that can't be decoded is served, and counted.", async () => {
+test("An undecodable value is served and counted.", async () => {
   const { cacher, client, storage } = await serveJson();
   await put(storage, "a", "no JSON");
   const { items } = await client.list({ resource });
@@ -178,7 +178,7 @@ test("A value that can't be decoded is served, and counted.", async () => {
   expect(cacher.stats().undecodable).toBe(1);
 });
 
-test("A thousand watches by the same requirements, however they are spelt, share their batches.", async () => {
+test("A thousand watches with equivalent selectors share their batches.", async () => {
   const { cacher, storage } = await serveJson();
   const spellings = ["app=web,!x", "!x , app == web", "app in (web),!x"];
   const watches = Array.from({ length: 1_000 }, (_, i) =>
