@@ -71,10 +71,10 @@ describe("A server does not start with", () => {
 
   test.each([
     ["a key that is not the certificate's", { cert, key: otherKey }],
-    ["a certificate that is none", { cert: Buffer.from("no"), key }],
-    ["a key that is none", { cert, key: Buffer.from("no") }],
+    ["an invalid certificate", { cert: Buffer.from("no"), key }],
+    ["an invalid key", { cert, key: Buffer.from("no") }],
     [
-      "a client CA that is none",
+      "an invalid client CA",
       { cert, key, clientCa: Buffer.from("-----BEGIN CERTIFICATE-----\nno") },
     ],
   ])("%s", async (_name, tls) => {

@@ -141,7 +141,7 @@ describe("Draining", () => {
         { sessions: Set<Http2Session> }
       >;
       for (const each of servers.values()) sessions.push(...each.sessions);
-      // As keepalive does: the session is gone, and says so in a later turn.
+      // As keepalive does: the session is destroyed, and emits "close" in a later turn.
       for (const session of sessions) session.destroy();
       tryShutdown.call(this, callback);
     });

@@ -22,7 +22,7 @@ const ways = [
   ["compressed", { "grpc-encoding": "gzip" }, compressed],
 ] as const;
 
-/** What holds for a call of Watch however it is served. */
+/** Tests for a call of Watch, for each way in which it is served. */
 export function describeWatchCalls(servedHow: string): void {
   describe.each(ways)(`A call of Watch that is %s, ${servedHow},`, (_name, headers, frame) => {
     async function open(): Promise<

@@ -26,7 +26,7 @@ async function open(text: string = ""): Promise<Socket> {
   return socket;
 }
 
-/** What comes for a request: the first line, or nothing if the connection is closed. */
+/** The first line of the response; empty if the connection is closed. */
 async function ask(socket: Socket): Promise<string> {
   socket.write("GET /livez HTTP/1.1\r\nhost: x\r\n\r\n");
   let answer = "";
@@ -59,7 +59,7 @@ describe("A probe gets a response beside connections", () => {
   ])("%s", async (_, count, text) => {
     const sockets = await Promise.all(Array.from({ length: count }, () => open(text)));
     expect(await ask(await open())).toBe(alive);
-    // One of those that come at once with many.
+    // A probe that arrives at once with many connections.
     const crowd = Array.from({ length: 200 }, () => open(text));
     const probe = open().then(ask);
     crowd.push(...Array.from({ length: 200 }, () => open(text)));
@@ -73,7 +73,7 @@ test("Above the bound, the connections with the oldest last request are closed",
   expect(await ask(asking)).toBe(alive);
   for (let rounds = 0; rounds < 4; rounds++) {
     await Promise.all(Array.from({ length: 200 }, () => open()));
-    // Connections are taken in the order in which they came: once this one is, all are.
+    // Connections are accepted in order: once this one is accepted, all are.
     expect(await ask(await open())).toBe(alive);
     expect(await ask(asking)).toBe(alive);
   }

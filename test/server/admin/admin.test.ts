@@ -76,7 +76,7 @@ describe("/readyz", () => {
       200,
       "ok\nresource/a: stale for 3 s\n",
     ],
-    ["tells every check if asked to", [good], "/readyz?verbose", 200, "ok\nserving: ok\n"],
+    ["has every check with ?verbose", [good], "/readyz?verbose", 200, "ok\nserving: ok\n"],
     [
       "has the notes of checks with ?verbose only",
       [{ ...good, note: "half way" }],
@@ -168,7 +168,7 @@ describe("other requests", () => {
   });
 });
 
-/** Sends text as it is, and gives what comes back until the connection ends. */
+/** Sends raw text, and returns the response until the connection ends. */
 function raw(text: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect(admin.port, admin.host, () => socket.write(text));

@@ -9,7 +9,7 @@ import type { WireStatus } from "../../../src/wire/errors.ts";
 import type { FrameParts } from "../../../src/wire/frame-parts.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
-/** A clock on which work takes as long as it says. */
+/** A clock whose time passes with the work. */
 class WorkClock extends FakeClock {
   #spent = 0;
 
@@ -49,7 +49,7 @@ class WaitingCall implements ServerCall {
     this.ended = status;
   }
 
-  /** As a client does that resets the stream. */
+  /** Ends the call as a reset by the client does. */
   reset(): void {
     this.isOver = true;
     this.#onOver();
@@ -64,7 +64,7 @@ function setUp(bounds = { maxBytes: 1_000, maxBytesPerOwner: 1_000 }) {
   );
   const opened: string[] = [];
   const calls: WaitingCall[] = [];
-  /** A call that takes a quarter of a slice to open. */
+  /** A call that takes a quarter of a time slice to open. */
   const add = (connection: object, name: string, bytes: number = 1): WaitingCall => {
     const call = new WaitingCall(connection);
     calls.push(call);

@@ -5,7 +5,7 @@ import { FakeClock } from "../../fake-clock.ts";
 
 const kibibyte = 1024;
 
-/** A store that answers when it is told to, behind a bound of 100 KiB, for connections with 200 KiB each. */
+/** A store that responds on request, with a bound of 100 KiB in flight and 200 KiB per connection. */
 function setUp() {
   const clock = new FakeClock();
   const requestPool = new BytePool({

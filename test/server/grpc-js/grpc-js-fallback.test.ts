@@ -7,7 +7,7 @@ import { framed, RawConnection } from "../http2/raw-connection.ts";
 import { Recorder, serveThings } from "../served.ts";
 import { describeWatchCalls } from "../watch-calls.ts";
 
-// As in a version of grpc-js that keeps its HTTP/2 servers and streams elsewhere.
+// Simulates a version of grpc-js with different private fields.
 vi.mock("../../../src/server/http2/http2-stream.ts", async (original) => ({
   ...(await original<object>()),
   listenToHttp2: () => 0,

@@ -6,7 +6,7 @@ import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
 import { CallArrivals } from "../../../src/server/http2/call-arrivals.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
-/** A clock on which time passes with the work that is done. */
+/** A clock whose time passes with the work. */
 class WorkClock extends FakeClock {
   #spent = 0;
 
@@ -30,7 +30,7 @@ class FakeStream extends EventEmitter {
   }
 }
 
-/** Calls take `ms` each to be taken up, and are logged by their path. */
+/** Each call takes `ms` milliseconds to open, and is logged by its path. */
 function arriving(ms: number) {
   const clock = new WorkClock();
   const taken: string[] = [];

@@ -7,7 +7,7 @@ const resource = "things";
 const { Watch, List } = listWatchService;
 const things = Watch.requestSerialize({ resource });
 
-/** Opens watches over one connection, and cancels them all once each of them has answered. */
+/** Opens watches on one connection, and cancels them all once each has sent a response. */
 async function openAndCancel(raw: RawConnection, count: number): Promise<void> {
   const watches = Array.from({ length: count }, () => raw.call(Watch.path, things).drain());
   await Promise.all(watches.map((watch) => watch.answered));

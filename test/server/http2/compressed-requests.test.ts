@@ -76,7 +76,7 @@ describe("Compressed requests", () => {
       call.stream.end(bomb);
       void call.drain().ended.then(() => open--);
     }
-    // What is neither under way nor refused waits, 16 MiB of it at the most.
+    // The others wait, up to 16 MiB, or were refused.
     while (open > 16) await new Promise((resolve) => setImmediate(resolve));
     expect(underWay).toBe(8);
     raw.session.destroy();

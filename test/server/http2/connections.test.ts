@@ -12,7 +12,7 @@ const certificates = new URL("../../config/certificates/", import.meta.url);
 const cert = readFileSync(new URL("cert.pem", certificates));
 const key = readFileSync(new URL("key.pem", certificates));
 
-/** A connection that says nothing. */
+/** A connection that sends nothing. */
 async function mute(port: number): Promise<{ socket: Socket; closed: Promise<unknown> }> {
   const socket = createConnection(port, "127.0.0.1")
     .on("error", () => {})
@@ -23,7 +23,7 @@ async function mute(port: number): Promise<{ socket: Socket; closed: Promise<unk
   return { socket, closed };
 }
 
-/** A connection with a watch that is open. */
+/** A connection with an open watch. */
 async function watchHandler(port: number): Promise<RawConnection> {
   const raw = new RawConnection(port);
   await raw.call(Watch.path, things).drain().answered;

@@ -12,7 +12,7 @@ const { Watch } = listWatchService;
 const { Put } = writeService;
 const put = framed(Put.requestSerialize({ resource, key: "a", value: Buffer.from("x") }));
 
-/** A Put of which all but the last bytes have come. */
+/** A Put without its last bytes. */
 async function halfPut(headers: Record<string, string> = {}): Promise<Served & { call: RawCall }> {
   const served = await serveThings();
   const call = new RawConnection(served.server.port).open(Put.path, headers);
@@ -21,7 +21,7 @@ async function halfPut(headers: Record<string, string> = {}): Promise<Served & {
   return { ...served, call };
 }
 
-/** What stands once everything that was sent has been dealt with. */
+/** The stored state once everything that was sent has been processed. */
 async function standing({ client, recorder }: Served): Promise<number> {
   const { items } = await client.list({ resource });
   while (recorder.open > 0) await new Promise((resolve) => setImmediate(resolve));
@@ -73,7 +73,7 @@ describe("A write whose call has ended before its request arrived", () => {
 const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 const endHeaders = 4;
 
-/** A frame as RFC 9113 has it: what Node.js's own client would never send can only be written by hand. */
+/** A frame of RFC 9113, written by hand, since the client of Node.js would not send it. */
 function http2Frame(type: number, flags: number, payload: Buffer, stream = 0): Buffer {
   const head = Buffer.alloc(9);
   head.writeUIntBE(payload.length, 0, 3);
@@ -94,7 +94,7 @@ const putHeaders = Buffer.concat(
   }).map(([name, value]) => Buffer.concat([Buffer.of(0), text(name), text(value)])),
 );
 
-/** A literal of HPACK, not compressed. */
+/** An uncompressed HPACK literal. */
 function text(literal: string): Buffer {
   return Buffer.concat([Buffer.of(literal.length), Buffer.from(literal)]);
 }

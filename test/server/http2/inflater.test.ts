@@ -4,7 +4,7 @@ import { Inflater } from "../../../src/server/http2/inflater.ts";
 
 const message = gzipSync(Buffer.alloc(1_000));
 
-/** Has so many messages of an owner inflated, and says in which order all were done. */
+/** Inflates messages of owners, and records the order of their completion. */
 class Order {
   readonly inflater = new Inflater();
   readonly turns: string[] = [];

@@ -18,7 +18,7 @@ describe("A deadline", () => {
         "grpc-timeout": timeout,
       });
       expect((await call.drain().answered)["grpc-status"]).toBeUndefined();
-      // What grpc-js would have done at once, it would have done by the time of another call's end.
+      // If grpc-js ended it at once, it would have done so before the end of another call.
       await client.list({ resource });
       expect(server.openStreams).toBe(1);
       call.cancel();

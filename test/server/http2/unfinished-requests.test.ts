@@ -12,14 +12,14 @@ const { Check } = healthService;
 const reflection = reflectionServices[0]?.ServerReflectionInfo.path ?? "";
 const mebibyte = 1024 ** 2;
 
-/** The beginning of a message that announces 1.9 MiB, and so many bytes of it. */
+/** The beginning of a message whose prefix announces 1.9 MiB, with this many bytes. */
 function beginning(bytes: number): Buffer {
   const head = Buffer.alloc(5);
   head.writeUInt32BE(1.9 * mebibyte, 1);
   return Buffer.concat([head, Buffer.alloc(bytes)]);
 }
 
-/** Sends it, and resolves when flow control has let all of it pass, or the call has ended. */
+/** Sends it, and resolves when the server has accepted all of it, or the call has ended. */
 function sent(call: RawCall, bytes: Buffer): Promise<unknown> {
   return Promise.race([
     new Promise((resolve) => call.stream.write(bytes, resolve)),
@@ -106,7 +106,7 @@ test("Calls of unknown methods retain nothing of their requests", async () => {
 });
 
 describe("A connection that fills the bound for incomplete requests", () => {
-  /** So many connections, each with unfinished requests of 15 MiB. */
+  /** Connections with incomplete requests of 15 MiB each. */
   async function fill({ server }: Served, connections: number): Promise<RawCall[]> {
     const calls: RawCall[] = [];
     for (let i = 0; i < connections; i++) {
@@ -137,7 +137,7 @@ describe("A connection that fills the bound for incomplete requests", () => {
   test("still has requests served that arrive completely at once", async () => {
     const { server } = await serveThings();
     const raw = new RawConnection(server.port);
-    // So many that less than 16,000 bytes are left of 16 MiB.
+    // They leave less than 16,000 bytes of 16 MiB.
     const halves = Array.from({ length: 1_118 }, () => raw.open(Put.path));
     await Promise.all(halves.map((call) => sent(call, beginning(15_000))));
     const whole = Put.requestSerialize({ resource, key: "a", value: Buffer.alloc(16_000) });

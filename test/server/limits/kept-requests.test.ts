@@ -24,7 +24,7 @@ function serveSelectable(limits: object = {}): Promise<Served> {
   return serveThings({ cacher: { attributes }, server: { limits } });
 }
 
-/** A text of so many characters that no other number gives. */
+/** A text of this length that is unique to the number. */
 function long(length: number, i: number): string {
   return `${i}/`.padEnd(length, "x");
 }
@@ -41,7 +41,7 @@ const ways = [
 ] as const;
 
 describe.each(ways)("Of a request sent %s", (_name, headers, frame) => {
-  /** Opens streams of one kind, one after another, and tells how much each makes the process keep. */
+  /** Opens streams of one kind, one after another, and returns the memory that each makes the process retain. */
   async function keptBy(
     path: string,
     count: number,
@@ -88,10 +88,10 @@ describe.each(ways)("Of a request sent %s", (_name, headers, frame) => {
   });
 });
 
-/** Who opens one watch after another over one connection. */
+/** A client that opens one watch after another on one connection. */
 class Opener {
   readonly #client: TestClient;
-  /** What each has ended with, in the order in which they were opened. */
+  /** The end of each watch, in the order of their opening. */
   readonly ended: Promise<Error>[] = [];
 
   constructor({ server }: Served) {
@@ -99,12 +99,12 @@ class Opener {
     onTestFinished(() => this.#client.close());
   }
 
-  /** Resolves when it is open, or has ended. */
+  /** Resolves when the watch is open or has ended. */
   async open(request: WatchRequest): Promise<void> {
     const watchHandler = this.#client.watch({ resource, ...request });
     this.ended.push(watchHandler.ended);
     await watchHandler.next().catch(() => {});
-    // Reads on, as only who reads is told of an end.
+    // Reads continuously, since a client gets the end of a stream only if it reads.
     watchHandler.next().catch(() => {});
   }
 }
@@ -190,7 +190,7 @@ describe("The headers of a call", () => {
       const { reset } = await connection.open(path, headers).drain().ended;
       expect(reset).toBe(11);
     }
-    // Nobody else suffers for it.
+    // Other calls are not affected.
     expect((await served.client.list({ resource })).items).toEqual([]);
   });
 

@@ -15,7 +15,7 @@ class Stream implements OpenStream {
   }
 }
 
-/** Opens so many, and gives those that there was room for. */
+/** Opens streams, and returns those that were accepted. */
 function open(streams: OpenStreams, connection: object, count: number): Stream[] {
   const opened: Stream[] = [];
   for (let i = 0; i < count; i++) {

@@ -2,14 +2,14 @@ import { describe, expect, test } from "vitest";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
-/** Of one connection 1,000 bytes, in all 10,000: above 5,000 others wait. */
+/** Bounds of 1,000 bytes per connection and 10,000 in total: above 5,000 others wait. */
 function budget(): { budget: SendBudget; clock: FakeClock } {
   const clock = new FakeClock();
   const bounds = { maxBytesPerConnection: 1_000, maxBytes: 10_000 };
   return { budget: new SendBudget(clock, bounds), clock };
 }
 
-/** An answer of so many bytes that nothing else holds. */
+/** A response of this size, with its own memory. */
 function answer(bytes: number): Uint8Array[] {
   return [new Uint8Array(bytes)];
 }
@@ -26,7 +26,7 @@ describe("A connection", () => {
     const served: string[] = [];
     all.wait(connection, 600, () => served.push("second"));
     all.wait(connection, 100, () => served.push("third"));
-    // There is room for the third, but it came later.
+    // There is room for the third, but it waits behind the second.
     expect(all.take(connection, 1)).toBeUndefined();
     expect(served).toEqual([]);
     first?.release();
@@ -83,7 +83,7 @@ describe("A connection", () => {
 });
 
 describe("All connections together", () => {
-  /** So many connections that have so many bytes each on their way, and which of them were evicted. */
+  /** Connections with unaccepted responses of this size, and which of them were evicted. */
   function fill(all: SendBudget, count: number, bytes: number): number[] {
     const evicted: number[] = [];
     for (let i = 0; i < count; i++) {

@@ -13,13 +13,13 @@ const resource = "things";
 const { Watch, List } = listWatchService;
 const things = Watch.requestSerialize({ resource });
 
-/** A batch whose one frame no window of the tests has room for. */
+/** A batch with one frame that is larger than any window of the tests. */
 function largeBatch(revision: number): WatchBatch {
   const object = new StoredObject("k", Buffer.alloc(100_000), 1, revision, 1, 0n);
   return new WatchBatch(revision, [new WatchEvent("MODIFIED", object, undefined)]);
 }
 
-/** A scripted resource, and a client that takes no more than its window of a watch on it. */
+/** A scripted resource, and a client that accepts only its flow control window of a watch on it. */
 async function stalledWatch(headers: Record<string, string> = {}) {
   const scripted = new ScriptedResource();
   const clock = new ManualTimers();
@@ -200,7 +200,7 @@ describe("A client that disconnects", () => {
     await client.list({ resource });
     half.cancel();
     await recorder.untilEnded(2);
-    // Whichever comes first, the end of half a request or the cancel.
+    // Either the end of the incomplete request or the cancel arrives first.
     expect(["CANCELLED", "UNIMPLEMENTED"]).toContain(recorder.calls.at(-1)?.code);
     expect(server.openStreams).toBe(0);
     expect(recorder.sentMessages).toBe(1);

@@ -11,7 +11,7 @@ import type { Watching } from "../test-client.ts";
 const resource = "things";
 type Watch = Watching<WatchResponse__Output>;
 
-/** A server that allows two watches, and two that are open. */
+/** A server with a limit of two watches, and two open watches. */
 async function openTwo(): Promise<Served & { readonly first: Watch }> {
   const served = await serveThings({ server: { limits: { maxStreams: 2 } } });
   const first = await opened(served);
@@ -25,7 +25,7 @@ async function opened({ client }: Served): Promise<Watch> {
   return watchHandler;
 }
 
-/** A health watch that is open. */
+/** An open health watch. */
 async function openedHealth({ client }: Served): Promise<Watching<unknown>> {
   const watchHandler = client.stream(healthService.Watch, { service: "" });
   await watchHandler.next();
@@ -114,7 +114,7 @@ describe("Streams of other services", () => {
     while (server.openStreams < 3) await new Promise((resolve) => setImmediate(resolve));
     await opened(served);
     expect(server.openStreams).toBe(3);
-    // It takes nothing, not even its end.
+    // It accepts nothing, not even its end.
     clock.advance(1_000);
     expect((await calls[0]?.drain().ended)?.reset).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);
   });

@@ -19,7 +19,7 @@ async function serveLarge(limits = {}): Promise<Served> {
   return served;
 }
 
-/** Resolves when so many calls have come after the first List, and the server has done what it can for them. */
+/** Resolves when this many calls have arrived after the first List, and the server is idle. */
 async function settled({ recorder, server }: Served, calls: number): Promise<void> {
   await recorder.untilStarted(1 + calls);
   for (let before = -1; before !== recorder.sentMessages + server.stats().unsent.bytes; ) {
@@ -84,7 +84,7 @@ describe("Responses for a client that accepts nothing", () => {
     const puts = Array.from({ length: 20 }, () =>
       raw.call(Put.path, Put.requestSerialize({ resource, key: "new", value })),
     );
-    // Of what waits there are 16 MiB at the most as well; the rest is refused.
+    // At most 16 MiB of requests wait; the others are refused.
     const refused = await Promise.race(puts.map((call) => call.drain().ended));
     expect(refused.code).toBe(status.RESOURCE_EXHAUSTED);
     expect(refused.message).toMatch(/Nothing was done/);
@@ -130,7 +130,7 @@ describe("Responses for a client that accepts nothing", () => {
 describe("Many connections that accept nothing", () => {
   const limits = { maxUnsentBytes: 5_000_000, maxUnsentBytesPerConnection: 1_000_000 };
 
-  /** 8 clients that have 500 kB each, of as many objects: together more than half of the bound. */
+  /** 8 clients with 500 kB each, of different objects: together more than half of the bound. */
   async function stalled(served: Served): Promise<RawCall[]> {
     const calls = Array.from({ length: 8 }, (_, i) =>
       new RawConnection(served.server.port, 0).call(List.path, list(`k${i}`)),
@@ -173,7 +173,7 @@ describe("Watches of a client that accepts nothing", () => {
     const request = Watch.requestSerialize({ resource, prefix: "k1", send_initial_events: true });
     const calls = Array.from({ length: 100 }, () => raw.call(Watch.path, request));
     await settled(served, 100);
-    // Of each the empty first response, which the window of 0 stops.
+    // The empty first response of each, which the window of 0 blocks.
     expect(served.recorder.sentMessages - before).toBe(100);
     raw.session.settings({ initialWindowSize: 100 });
     await settled(served, 100);

@@ -15,7 +15,7 @@ const { Get, List, Watch } = listWatchService;
 const resource = "things";
 const mebibyte = 1024 ** 2;
 
-/** Serves `things`, whose store does not say how far it has got: linearizable reads wait. */
+/** Serves `things` from a store that does not return its revision, so linearizable reads wait. */
 async function serveWithSilentStore() {
   const attributes = new AttributeReader(new JsonCodec(), new ManualTimers(), silent);
   const served = await serveThings({ cacher: { attributes } });
@@ -23,7 +23,7 @@ async function serveWithSilentStore() {
   await served.client.list({ resource });
   const { cacher } = served;
   const waiting: (() => void)[] = [];
-  /** Reads wait as they do for a store, which is before they are admitted. */
+  /** Reads wait for the store before they are admitted. */
   const afterStore = async <Request extends CacheGetRequest | CacheListRequest, Result>(
     request: Request,
     read: (request: Request) => Promise<Result>,
@@ -97,7 +97,7 @@ test.each([
     const request = { resource, key: "a", revision_match: "REVISION_MATCH_ANY" } as const;
     const answered = await other.call(Get.path, Get.requestSerialize(request)).drain().ended;
     expect(answered.code).toBe(status.OK);
-    // Those that are on their way have up to 16 MiB, and clients are in this process as well.
+    // Requests in transit use up to 16 MiB, and the clients are in this process as well.
     expect(heldBytes() - before).toBeLessThan(96 * mebibyte);
     expect(recorder.logged).toEqual([]);
   },

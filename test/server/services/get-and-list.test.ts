@@ -7,7 +7,7 @@ import { serveThings } from "../served.ts";
 import type { TestClient } from "../test-client.ts";
 
 const resource = "things";
-/** Keeps one event, so that of the past only the store can tell. */
+/** Keeps one event, so that past revisions are read from the store. */
 const forgetful = { eventWindow: { ...defaultEventWindowBounds, minEvents: 0, maxEvents: 1 } };
 
 async function pages(client: TestClient, request: ListRequest): Promise<ListResponse__Output[]> {
@@ -139,7 +139,7 @@ describe("List", () => {
     for (const key of keys) await put(storage, key, "");
     const all = await pages(client, { resource });
     expect(all.flatMap(keysOf)).toEqual(keys);
-    // The last has no token, and so room for one more.
+    // The last page has no token, so it has room for one more item.
     expect(all.map((page) => page.remaining_item_count)).toEqual(["5", "3", "0"]);
   });
 

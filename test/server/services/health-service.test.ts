@@ -102,7 +102,7 @@ describe("Health", () => {
     clock.advance(59_000);
     await check(client, "");
     expect(call.stream.closed).toBe(false);
-    // The patrol looks at every eighth of the minute, and the end itself is waited for for a second.
+    // The stall detector checks at each eighth of the minute, and the end itself may take another second.
     clock.advance(17_000);
     expect(server.openStreams).toBe(0);
     clock.advance(1_000);

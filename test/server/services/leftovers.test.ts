@@ -18,7 +18,7 @@ const atOnce = 500;
 setFlagsFromString("--expose-gc");
 const collectGarbage = runInNewContext("gc") as () => void;
 
-/** Clients that do all sorts of things to one stream, and leave it. */
+/** Clients that use a stream in different ways, and abandon it. */
 const visits: readonly (readonly [
   what: string,
   path: string,
@@ -74,7 +74,7 @@ function held({ server, cacher, clock, recorder }: Served): object {
   };
 }
 
-/** In bytes, of what is alive. */
+/** Live memory, in bytes. */
 function heap(): number {
   collectGarbage();
   return process.memoryUsage().heapUsed;
@@ -94,7 +94,7 @@ async function visitOften(
     await Promise.all(calls.map((call) => call.drain().ended));
     await new Promise<void>((resolve) => raw.session.close(resolve));
   }
-  // A stream that is reset before its headers are read is none to the server.
+  // The server never sees a stream that is reset before its headers are read.
   const seen = served.recorder.calls.length - before;
   expect(seen).toBeLessThanOrEqual(times);
 }
@@ -109,7 +109,7 @@ async function served(): Promise<Served> {
   return served;
 }
 
-/** Resolves when the server has seen the end of all that it has seen the beginning of. */
+/** Resolves when every call that started on the server has ended. */
 async function untilIdle({ recorder }: Served): Promise<void> {
   while (recorder.open > 0) await new Promise((resolve) => setImmediate(resolve));
 }
@@ -123,10 +123,10 @@ describe(`${many} streams of a client that`, () => {
     await visitOften(all, path, visit, many);
     await untilIdle(all);
     expect(held(all)).toEqual(holding);
-    // Of each a kilobyte would be 10 MiB.
+    // A kilobyte of each stream would be 10 MiB.
     all.recorder.calls.length = 0;
     expect(heap() - heapBefore).toBeLessThan(5 * 1024 ** 2);
-    // And it goes on serving.
+    // The server still serves.
     expect((await all.client.list({ resource })).items).toHaveLength(20);
   });
 });

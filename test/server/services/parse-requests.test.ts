@@ -9,7 +9,7 @@ const resource = "things";
 const { List } = listWatchService;
 const [EXACT, NOT_OLDER_THAN] = ["REVISION_MATCH_EXACT", "REVISION_MATCH_NOT_OLDER_THAN"] as const;
 
-/** No store has got there, and a double does not hold them exactly. */
+/** No store reaches these revisions, and a double does not hold them exactly. */
 const unsafe = ["9007199254740992", "9007199254740993", "9223372036854775807"];
 
 describe.each(unsafe)("Revision %s", (revision) => {
@@ -64,7 +64,7 @@ describe.each(unsafe)("Revision %s", (revision) => {
     const { client, storage } = await serveThings();
     const request = List.requestDeserialize(List.requestSerialize({ resource }));
     const historyId = await storage.historyId();
-    // What encodes a token takes a number; the 8 bytes could hold more.
+    // The encoder takes a number; the 8 bytes of a token could hold more.
     const position = { revision: Number(2n ** 62n), historyId, startAfter: "a" };
     const page_token = encodePageToken(position, listIdentity(request));
     await expect(client.list({ resource, page_token })).rejects.toMatchObject({

@@ -10,7 +10,7 @@ import { reflectionServices } from "../../../src/wire/standard-services.ts";
 import { framed, type RawCall, RawConnection } from "../http2/raw-connection.ts";
 import { serveThings } from "../served.ts";
 
-/** Puts questions one after the other on one stream, and gives the answers. */
+/** Sends requests one after the other on one stream, and returns the responses. */
 async function ask(
   port: number,
   version: number,
@@ -29,7 +29,7 @@ async function ask(
   return answers;
 }
 
-/** The files of an answer, read as a descriptor set. */
+/** The files of a response, parsed as a descriptor set. */
 function filesOf(answer: ServerReflectionResponse__Output | undefined) {
   const files = answer?.file_descriptor_response?.file_descriptor_proto ?? [];
   return readDescriptors(
@@ -185,7 +185,7 @@ describe("A reflection stream", () => {
     expect(message).toMatch(/^The requests that this connection has sent.*16777216 bytes/);
     while (server.openStreams < 204) await new Promise((resolve) => setImmediate(resolve));
     expect(others.filter(({ stream }) => stream.closed)).toEqual([]);
-    // Others have room of their own.
+    // Other connections have their own bound.
     expect(await ask(server.port, 0, { list_services: "" })).toHaveLength(1);
   });
 

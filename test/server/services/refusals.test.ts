@@ -126,12 +126,12 @@ describe("Every reason", () => {
     async (reason) => {
       const scripted = new ScriptedResource();
       const { client } = await serve(new Map([[resource, scripted]]), new ManualTimers());
-      const told = { reason, message: "Said so.", metadata: { lease: "7" } };
+      const sent = { reason, message: "The message.", metadata: { lease: "7" } };
       scripted.answer = async () => {
-        throw new WatchFanoutError(reason, told.message, { metadata: told.metadata });
+        throw new WatchFanoutError(reason, sent.message, { metadata: sent.metadata });
       };
-      await expect(client.get({ resource, key: "a" })).rejects.toMatchObject(told);
-      await expect(client.put({ resource, key: "a" })).rejects.toMatchObject(told);
+      await expect(client.get({ resource, key: "a" })).rejects.toMatchObject(sent);
+      await expect(client.put({ resource, key: "a" })).rejects.toMatchObject(sent);
       const watch = client.watch({ resource });
       (await scripted.watched(0)).fail(reason);
       expect(await watch.ended).toMatchObject({ reason });
@@ -169,7 +169,7 @@ describe("Invalid request bytes", () => {
         fc.oneof(fc.uint8Array({ maxLength: 30 }), requestLike),
         async (path, bytes) => {
           const sent = raw.call(path, bytes).drain();
-          // Watches go on; that they have begun is answer enough.
+          // A watch stays open; its first response is sufficient.
           if (path.endsWith("/Watch")) {
             const headers = await sent.answered;
             sent.cancel();
@@ -185,7 +185,7 @@ describe("Invalid request bytes", () => {
     expect(served.recorder.logged).toEqual([]);
   });
 
-  /** Starts as a request for `things`, and goes on with anything. */
+  /** Begins with a request for `things`, followed by any bytes. */
   const requestLike = fc
     .uint8Array({ maxLength: 20 })
     .map((rest) => Buffer.concat([Buffer.from("\x0a\x06things"), rest]));

@@ -63,7 +63,7 @@ describe.each([
       found.push(...page.items.map(({ key }) => key));
     }
     expect(found).toEqual(keys);
-    // How many follow is not known before the last page.
+    // The remaining count is unknown before the last page.
     expect(page.remaining_item_count).toBe("0");
   });
 

@@ -144,7 +144,7 @@ describe("What a watch delivers", () => {
     const responses = await Promise.all(watches.map((watch) => watch.next()));
     expect(responses.map(told)).toEqual(["=7", "=7"]);
     const [frame] = batch.frames ?? [];
-    // Had it been encoded anew, the bytes that were put in its place would not have been sent.
+    // A second encoding would not have sent the bytes that replaced the first.
     batch.frames = [Buffer.from([0, 0, 0, 0, 2, 0x08, 0x09])];
     for (const stream of scripted.streams) stream.give(batch);
     expect((await Promise.all(watches.map((watch) => watch.next()))).map(told)).toEqual([

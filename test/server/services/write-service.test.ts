@@ -46,7 +46,7 @@ describe("Put", () => {
       reason: "VALUE_TOO_LARGE",
       message: expect.stringMatching(/^A write of/),
     });
-    // What is far too large is already refused by gRPC, unread.
+    // gRPC itself refuses a far larger request, before it is read.
     await expect(
       client.put({ resource, key: "a", value: Buffer.alloc(2 * most) }),
     ).rejects.toMatchObject({
