@@ -16,11 +16,11 @@ import type { ServerCall } from "./server-call.ts";
  * `queuedBytes` is the memory that the request takes while it waits; undefined: the method does not wait.
  */
 export function admit(
-  context: CallContext,
+  { streamOpenings }: Pick<CallContext, "streamOpenings">,
   call: ServerCall,
   queuedBytes: number | undefined,
   handle: () => void,
 ): void {
   if (queuedBytes === undefined) handle();
-  else context.streamOpenings.add(call, queuedBytes, handle);
+  else streamOpenings.add(call, queuedBytes, handle);
 }

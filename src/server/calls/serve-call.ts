@@ -12,7 +12,7 @@ import type { NextRequest, ServerCall } from "./server-call.ts";
 
 /** Serves a call with one request. A request that could not be decoded ends the call. */
 export function serveRequest(
-  context: CallContext,
+  context: Pick<CallContext, "streamOpenings">,
   method: SingleRequestMethod,
   call: ServerCall,
   { request, fault }: Decoded<unknown>,
@@ -27,7 +27,7 @@ export function serveRequest(
 
 /** Serves a call with a stream of requests, which its handler reads with `next` and decodes. */
 export function serveConversation(
-  context: CallContext,
+  context: Pick<CallContext, "streamOpenings">,
   method: BidiMethod,
   call: ServerCall,
   next: NextRequest,

@@ -2,12 +2,10 @@ import { describe, expect, test } from "vitest";
 import { tooManyRequestBytes } from "../../../src/base/errors.ts";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
-import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
 import { BytePool } from "../../../src/server/limits/byte-pool.ts";
-import type { WireStatus } from "../../../src/wire/errors.ts";
-import type { FrameParts } from "../../../src/wire/frame-parts.ts";
 import { FakeClock } from "../../fake-clock.ts";
+import { WaitingCall } from "./waiting-call.ts";
 
 /** A clock whose time passes with the work. */
 class WorkClock extends FakeClock {
@@ -19,40 +17,6 @@ class WorkClock extends FakeClock {
 
   spend(ms: number): void {
     this.#spent += ms;
-  }
-}
-
-class WaitingCall implements ServerCall {
-  readonly connection: object;
-  readonly requestBytes = 0;
-  readonly deadline = undefined;
-  isOver = false;
-  ended: WireStatus | undefined;
-  #onOver: () => void = () => {};
-
-  constructor(connection: object) {
-    this.connection = connection;
-  }
-
-  onOver(listener: () => void): void {
-    this.#onOver = listener;
-  }
-
-  send(): void {}
-  onClosed(): void {}
-
-  answer(): FrameParts {
-    return [];
-  }
-
-  end(status: WireStatus): void {
-    this.ended = status;
-  }
-
-  /** Ends the call as a reset by the client does. */
-  reset(): void {
-    this.isOver = true;
-    this.#onOver();
   }
 }
 
