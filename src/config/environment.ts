@@ -17,7 +17,8 @@ const clientVariables: readonly string[] = [
 ].map(variableOf);
 
 /**
- * Variables that Kubernetes sets in every pod of a namespace with a Service whose name begins with `watch-fanout`, such as `WATCH_FANOUT_SERVICE_HOST` and `WATCH_FANOUT_PORT_50051_TCP_ADDR`
+ * Variables that Kubernetes sets in every pod of a namespace with a Service whose name begins with `watch-fanout`, such as
+ * `WATCH_FANOUT_SERVICE_HOST` and `WATCH_FANOUT_PORT_50051_TCP_ADDR`
  * (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables).
  */
 const serviceLink =
@@ -29,7 +30,10 @@ export interface Environment {
   readonly problems: readonly string[];
 }
 
-/** Reads the options from environment variables. An empty variable counts as absent, since templates render absent values as empty. */
+/**
+ * Reads the options from environment variables. An empty variable counts as absent, since templates render absent values
+ * as empty text.
+ */
 export function readEnvironment(env: Readonly<Record<string, string | undefined>>): Environment {
   const byVariable = new Map(optionNames.map((name) => [variableOf(name), name]));
   const known = [...byVariable.keys(), configVariable].map(afterPrefix);

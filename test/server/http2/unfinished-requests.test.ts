@@ -131,7 +131,7 @@ describe("A connection that fills the bound for incomplete requests", () => {
     expect((await other.ended).code).toBe(status.OK);
     const { code, message } = await Promise.race(hostile.map((call) => call.ended));
     expect(code).toBe(status.RESOURCE_EXHAUSTED);
-    expect(message).toMatch(/^The requests that this connection has sent.*16777216 bytes/);
+    expect(message).toMatch(/^The requests of this connection.*16777216 bytes/);
   });
 
   test("still has requests served that arrive completely at once", async () => {

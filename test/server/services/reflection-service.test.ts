@@ -182,7 +182,7 @@ describe("A reflection stream", () => {
     others.push(open());
     const { code, message } = await oldest.ended;
     expect(code).toBe(status.RESOURCE_EXHAUSTED);
-    expect(message).toMatch(/^The requests that this connection has sent.*16777216 bytes/);
+    expect(message).toMatch(/^The requests of this connection.*16777216 bytes/);
     while (server.openStreams < 204) await new Promise((resolve) => setImmediate(resolve));
     expect(others.filter(({ stream }) => stream.closed)).toEqual([]);
     // Other connections have their own bound.

@@ -97,7 +97,7 @@ test.each([
     await clock.settle();
   }
   if (isEnded) {
-    expect(call.ended?.details).toContain("The client accepted nothing from the stream for 60 s.");
+    expect(call.ended?.details).toContain("Nothing was taken from the stream for 60 s.");
   } else {
     expect(call.ended).toBeUndefined();
     expect(call.sizes.filter((bytes) => bytes > mebibyte).length).toBeGreaterThan(3);
