@@ -107,16 +107,16 @@ describe("Draining", () => {
   });
 
   test.each([
-    ["has said nothing", ""],
-    ["has said half of how HTTP/2 begins", "PRI * HTTP/2.0\r\n"],
-    ["has begun HTTP/2 and asked nothing", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"],
-  ])("waits a second for a connection that %s, less than its time limit", async (_name, said) => {
+    ["has sent nothing", ""],
+    ["has sent half of the HTTP/2 preface", "PRI * HTTP/2.0\r\n"],
+    ["has begun HTTP/2 without a call", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"],
+  ])("waits a second for a connection that %s, less than its time limit", async (_name, sent) => {
     const { server, client, clock, recorder } = await serveThings();
     const mute = createConnection(server.port, "127.0.0.1")
       .on("error", () => {})
       .resume();
     const closed = new Promise((resolve) => mute.once("close", resolve));
-    mute.write(said);
+    mute.write(sent);
     const watch = client.watch({ resource });
     await watch.next();
     const drained = server.drain(10_000);

@@ -47,12 +47,12 @@ const alive = "HTTP/1.1 200 OK";
 
 describe("A probe gets a response beside connections", () => {
   test.each([
-    ["64 that say nothing", 64, ""],
-    ["1,000 that say nothing", 1_000, ""],
-    ["1,000 that never come to an end", 1_000, "GET /livez HTTP/1.1\r\nhost:"],
+    ["64 that send nothing", 64, ""],
+    ["1,000 that send nothing", 1_000, ""],
+    ["1,000 with an incomplete request", 1_000, "GET /livez HTTP/1.1\r\nhost:"],
     ["1,000 that are kept alive", 1_000, "GET /livez HTTP/1.1\r\nhost: x\r\n\r\n"],
     [
-      "1,000 whose body does not come",
+      "1,000 without their body",
       1_000,
       "GET /livez HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n",
     ],

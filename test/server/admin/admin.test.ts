@@ -84,7 +84,7 @@ describe("/readyz", () => {
       200,
       "ok\nserving: ok (half way)\n",
     ],
-    ["says no more than ok otherwise", [{ ...good, note: "half way" }], "/readyz", 200, "ok\n"],
+    ["has no notes by default", [{ ...good, note: "half way" }], "/readyz", 200, "ok\n"],
     [
       "has every check with ?verbose, also when it is not ready",
       [good, bad],

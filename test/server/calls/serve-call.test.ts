@@ -63,7 +63,7 @@ describe("A decoded request", () => {
   });
 });
 
-test("A stream of requests is handed to its method with what reads the next one", () => {
+test("A stream of requests is passed to its method with a function that reads the next one", () => {
   const { context, handled } = setUp();
   const next = async (): Promise<undefined> => undefined;
   const method = {

@@ -63,7 +63,7 @@ describe("Streams are opened", () => {
     expect(perTurn.reduce((sum, count) => sum + count)).toBe(10);
   });
 
-  test("in rotation by connection, however many one has", () => {
+  test("in rotation by connection, regardless of their number", () => {
     const { clock, opened, add } = setUp();
     const [busy, other] = [{}, {}];
     for (let i = 0; i < 1_000; i++) add(busy, "busy");

@@ -40,10 +40,10 @@ describe("Compressed requests", () => {
   });
 
   test.each([
-    ["in a way that is not known here", "snappy", gzipSync(large), status.UNIMPLEMENTED],
+    ["with an unknown encoding", "snappy", gzipSync(large), status.UNIMPLEMENTED],
     ["and are damaged", "gzip", Buffer.alloc(100, 7), status.INTERNAL],
-    ["and are cut off", "gzip", gzipSync(large).subarray(0, -20), status.INTERNAL],
-    ["in another way than they say", "gzip", deflateSync(large), status.INTERNAL],
+    ["and are truncated", "gzip", gzipSync(large).subarray(0, -20), status.INTERNAL],
+    ["with another encoding than they state", "gzip", deflateSync(large), status.INTERNAL],
     [
       "and inflate to more than the largest request",
       "gzip",

@@ -13,13 +13,13 @@ describeWatchCalls("straight on its HTTP/2 stream");
 describe("A call of Watch", () => {
   test.each([
     [
-      "announces more than it may send",
+      "has a prefix above the largest request",
       Buffer.from([0, 0xff, 0xff, 0xff, 0xff]),
       status.RESOURCE_EXHAUSTED,
     ],
-    ["sends less than it announced", framed(request).subarray(0, -1), status.UNIMPLEMENTED],
+    ["sends less than its prefix announces", framed(request).subarray(0, -1), status.UNIMPLEMENTED],
     ["ends within the prefix", Buffer.from([0, 0, 0]), status.UNIMPLEMENTED],
-    ["is compressed and does not say how", compressed(request), status.INTERNAL],
+    ["is compressed without an encoding", compressed(request), status.INTERNAL],
   ])("that %s is refused", async (_name, bytes, code) => {
     const { server } = await serveThings();
     const call = new RawConnection(server.port).open(Watch.path);

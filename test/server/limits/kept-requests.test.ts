@@ -101,11 +101,11 @@ class Opener {
 
   /** Resolves when the watch is open or has ended. */
   async open(request: WatchRequest): Promise<void> {
-    const watchHandler = this.#client.watch({ resource, ...request });
-    this.ended.push(watchHandler.ended);
-    await watchHandler.next().catch(() => {});
+    const watch = this.#client.watch({ resource, ...request });
+    this.ended.push(watch.ended);
+    await watch.next().catch(() => {});
     // Reads continuously, since a client gets the end of a stream only if it reads.
-    watchHandler.next().catch(() => {});
+    watch.next().catch(() => {});
   }
 }
 
@@ -141,9 +141,9 @@ describe("The requests that the streams of one connection retain", () => {
     const served = await serveSelectable({ maxRetainedRequestBytesPerConnection: 100_000 });
     const { client, recorder } = served;
     for (let i = 0; i < 5; i++) {
-      const watchHandler = client.watch({ resource, prefix: long(80_000, i) });
-      await watchHandler.next();
-      watchHandler.cancel();
+      const watch = client.watch({ resource, prefix: long(80_000, i) });
+      await watch.next();
+      watch.cancel();
       await recorder.untilEnded(i + 1);
     }
     expect(recorder.calls.map(({ code }) => code)).toEqual(Array(5).fill("CANCELLED"));
@@ -151,10 +151,8 @@ describe("The requests that the streams of one connection retain", () => {
 
   test("are refused at once if one exceeds the bound alone", async () => {
     const served = await serveSelectable({ maxRetainedRequestBytesPerConnection: 100_000 });
-    const watchHandler = served.client.watch({ resource, prefix: long(200_000, 0) });
-    expect((await watchHandler.ended).message).toMatch(
-      /take more than this server keeps.*100000 bytes/,
-    );
+    const watch = served.client.watch({ resource, prefix: long(200_000, 0) });
+    expect((await watch.ended).message).toMatch(/take more than this server keeps.*100000 bytes/);
     expect(served.server.openStreams).toBe(0);
     expect(served.cacher.stats().filters).toBe(0);
   });

@@ -20,16 +20,16 @@ async function openTwo(): Promise<Served & { readonly first: Watch }> {
 }
 
 async function opened({ client }: Served): Promise<Watch> {
-  const watchHandler = client.watch({ resource });
-  await watchHandler.next();
-  return watchHandler;
+  const watch = client.watch({ resource });
+  await watch.next();
+  return watch;
 }
 
 /** An open health watch. */
 async function openedHealth({ client }: Served): Promise<Watching<unknown>> {
-  const watchHandler = client.stream(healthService.Watch, { service: "" });
-  await watchHandler.next();
-  return watchHandler;
+  const watch = client.stream(healthService.Watch, { service: "" });
+  await watch.next();
+  return watch;
 }
 
 describe("A watch beyond the server's limit", () => {

@@ -74,7 +74,7 @@ describe("Get", () => {
     "REVISION_MATCH_ANY",
     "REVISION_MATCH_LINEARIZABLE",
     "REVISION_MATCH_UNSPECIFIED",
-  ] as const)("takes %s", async (match) => {
+  ] as const)("accepts %s", async (match) => {
     const { client } = await serveThings();
     await client.put({ resource, key: "a" });
     await client.list({ resource }); // From now on the cache has it.

@@ -131,9 +131,9 @@ describe("A Put with a ttl", () => {
   });
 
   test.each([
-    ["of nothing", { ttl: { seconds: 0 } }],
+    ["of 0 s", { ttl: { seconds: 0 } }],
     ["that is negative", { ttl: { seconds: -1 } }],
-    ["beyond what etcd takes", { ttl: { seconds: 9_000_000_001 } }],
+    ["above the maximum of etcd", { ttl: { seconds: 9_000_000_001 } }],
     ["and a lease", { ttl: { seconds: 1 }, lease: "7" }],
   ])("%s is refused", async (_what, fields) => {
     const { client, storage } = await serveThings();

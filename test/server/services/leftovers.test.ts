@@ -24,21 +24,21 @@ const visits: readonly (readonly [
   path: string,
   visit: (call: RawCall) => unknown,
 ])[] = [
-  ["asks, is answered, and cancels", Watch.path, (call) => answeredThenCancelled(call, fromNow)],
+  ["gets a response and cancels", Watch.path, (call) => answeredThenCancelled(call, fromNow)],
   [
-    "cancels amidst the initial state",
+    "cancels during the initial state",
     Watch.path,
     (call) => answeredThenCancelled(call, withState),
   ],
-  ["asks and cancels at once", Watch.path, askedThenCancelled],
-  ["says nothing and cancels", Watch.path, (call) => call.cancel()],
-  ["sends half of a request and cancels", Watch.path, (call) => cutOff(call, fromNow)],
+  ["sends a request and cancels at once", Watch.path, askedThenCancelled],
+  ["sends no request and cancels", Watch.path, (call) => call.cancel()],
+  ["sends an incomplete request and cancels", Watch.path, (call) => cutOff(call, fromNow)],
   [
-    "sends what is no request",
+    "sends an invalid request",
     List.path,
     (call) => call.stream.end(framed(Buffer.alloc(40, 0xff))),
   ],
-  ["sends what has no frame", Put.path, (call) => call.stream.end(Buffer.alloc(300, 0xfe))],
+  ["sends an invalid frame", Put.path, (call) => call.stream.end(Buffer.alloc(300, 0xfe))],
   ["resets with an error", Get.path, (call) => call.stream.close(constants.NGHTTP2_INTERNAL_ERROR)],
 ];
 

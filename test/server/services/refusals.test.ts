@@ -18,7 +18,7 @@ describe("An invalid request is refused with the invalid field", () => {
   test.each<[string, string, object, string]>([
     ["an empty key", "get", { key: "" }, "key"],
     ["a negative revision", "get", { key: "a", revision: -1 }, "revision"],
-    ["a revision that its match takes none of", "get", { key: "a", revision: unsafe }, "revision"],
+    ["a revision with a match that allows none", "get", { key: "a", revision: unsafe }, "revision"],
     ["EXACT without a revision", "get", { key: "a", revision_match: exact }, "revision"],
     [
       "NOT_OLDER_THAN without one",
@@ -34,11 +34,11 @@ describe("An invalid request is refused with the invalid field", () => {
     ],
     ["LINEARIZABLE with one", "get", { key: "a", revision: 1 }, "revision"],
     ["a negative page size", "list", { page_size: -1 }, "page_size"],
-    ["a bad token", "list", { page_token: "x" }, "page_token"],
+    ["an invalid token", "list", { page_token: "x" }, "page_token"],
     ["a revision with the wrong match", "list", { revision: 1 }, "revision"],
     ["an empty key to delete", "delete", { key: "" }, "key"],
     [
-      "deleting what must not exist",
+      "a deletion of an absent object",
       "delete",
       { key: "a", expected_mod_revision: 0 },
       "expected_mod_revision",
