@@ -24,7 +24,7 @@ async function mute(port: number): Promise<{ socket: Socket; closed: Promise<unk
 }
 
 /** A connection with an open watch. */
-async function watchHandler(port: number): Promise<RawConnection> {
+async function stream(port: number): Promise<RawConnection> {
   const raw = new RawConnection(port);
   await raw.call(Watch.path, things).drain().answered;
   return raw;
@@ -35,10 +35,10 @@ describe("Beyond its bound a server", () => {
 
   test("closes the connection that has been without a call for longest for a new one", async () => {
     const { server } = await serveThings({ server: { limits } });
-    const watch = await watchHandler(server.port);
+    const watch = await stream(server.port);
     const first = await mute(server.port);
     const second = await mute(server.port);
-    await watchHandler(server.port);
+    await stream(server.port);
     await first.closed;
     expect(second.socket.destroyed).toBe(false);
     expect(watch.session.destroyed).toBe(false);
@@ -46,8 +46,8 @@ describe("Beyond its bound a server", () => {
 
   test("refuses new ones while all have calls, and accepts again when one is idle", async () => {
     const { server } = await serveThings({ server: { limits } });
-    const [idle] = [await watchHandler(server.port), await watchHandler(server.port)];
-    const last = await watchHandler(server.port);
+    const [idle] = [await stream(server.port), await stream(server.port)];
+    const last = await stream(server.port);
     const refused = await mute(server.port);
     await refused.closed;
     last.session.destroy();

@@ -70,12 +70,12 @@ describe.each([
   test("watch objects begin to match, stay, and cease to match", async () => {
     const { client, storage } = await serveJson(indexes);
     await fill(storage);
-    const watchHandler = client.watch({
+    const stream = client.watch({
       resource,
       field_selector: "spec.node=n1",
       after_revision: 5,
     });
-    expect(seen(await watchHandler.next())).toBe("→5");
+    expect(seen(await stream.next())).toBe("→5");
     const changes: [key: string, value: string, expected: string][] = [
       ["c", thing("web", "n1"), "ADDED:c@6 →6"],
       ["c", thing("db", "n1"), "MODIFIED:c@7 →7"],
@@ -84,30 +84,30 @@ describe.each([
     ];
     for (const [key, value, expected] of changes) {
       await put(storage, key, value);
-      expect(seen(await watchHandler.next())).toBe(expected);
+      expect(seen(await stream.next())).toBe(expected);
     }
     await storage.delete({ key: "e" });
-    expect(seen(await watchHandler.next())).toBe("DELETED:e@10 →10");
-    watchHandler.cancel();
+    expect(seen(await stream.next())).toBe("DELETED:e@10 →10");
+    stream.cancel();
   });
 
   test("include the previous object on request, even if it did not match", async () => {
     const { client, storage } = await serveJson(indexes);
     await put(storage, "a", thing("web", "n2"));
-    const watchHandler = client.watch({
+    const stream = client.watch({
       resource,
       field_selector: "spec.node=n1",
       after_revision: 2,
       include_previous: true,
     });
-    await watchHandler.next();
+    await stream.next();
     await put(storage, "a", thing("web", "n1"));
-    expect(seen(await watchHandler.next())).toBe(`ADDED:a@3(${thing("web", "n2")}) →3`);
+    expect(seen(await stream.next())).toBe(`ADDED:a@3(${thing("web", "n2")}) →3`);
     await put(storage, "a", thing("web", "n2"));
-    const left = await watchHandler.next();
+    const left = await stream.next();
     expect(seen(left)).toBe(`DELETED:a@4(${thing("web", "n1")}) →4`);
     expect(left.events[0]?.object?.value.toString()).toBe(thing("web", "n1"));
-    watchHandler.cancel();
+    stream.cancel();
   });
 
   test("apply to initial states and past events", async () => {
@@ -135,10 +135,10 @@ describe.each([
       ["spec.node=n1", "ADDED:a@2 →5"],
       ["spec.node=n2", "→5"],
     ]) {
-      const watchHandler = client.watch({ ...request, field_selector: field_selector ?? "" });
-      await watchHandler.next();
-      expect(seen(await watchHandler.next())).toBe(state);
-      watchHandler.cancel();
+      const stream = client.watch({ ...request, field_selector: field_selector ?? "" });
+      await stream.next();
+      expect(seen(await stream.next())).toBe(state);
+      stream.cancel();
     }
   });
 });
