@@ -62,9 +62,9 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
       const attributes = new AttributeReader(codec, clock, logger.child({ resource: name }));
       readers.set(name, attributes);
       if (!cache) {
-        const attribution = new ObjectAttributes(attributes);
+        const objectAttributes = new ObjectAttributes(attributes);
         const reads = { limiter: upstreamLimiter, scheduler };
-        served.set(name, new UncachedResource(name, storage, attribution, reads));
+        served.set(name, new UncachedResource(name, storage, objectAttributes, reads));
         closing.push(() => storage.close());
         continue;
       }

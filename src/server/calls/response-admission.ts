@@ -35,8 +35,8 @@ export class ResponseAdmission {
     this.#reservation = sendBudget.take(connection, maxBytes);
     if (this.#reservation !== undefined) return undefined;
     return this.#wait((onRoom) =>
-      sendBudget.wait(connection, maxBytes, (share) => {
-        this.#reservation = share;
+      sendBudget.wait(connection, maxBytes, (reservation) => {
+        this.#reservation = reservation;
         onRoom();
       }),
     );
@@ -52,10 +52,10 @@ export class ResponseAdmission {
   /** Sends the response, and releases its room when the client has accepted it. */
   answer(frame: FrameParts): void {
     const call = this.#call;
-    const share = this.#reservation ?? this.#context.sendBudget.force(call.connection);
+    const reservation = this.#reservation ?? this.#context.sendBudget.force(call.connection);
     this.#reservation = undefined;
-    call.onClosed(() => share.release());
-    share.send(call.answer(frame), () => call.reset());
+    call.onClosed(() => reservation.release());
+    reservation.send(call.answer(frame), () => call.reset());
   }
 
   /** Releases the room of a call without a response. Idempotent; no effect after `answer`. */

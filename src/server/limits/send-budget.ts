@@ -98,7 +98,11 @@ export class SendBudget {
    * Waits for room on a connection, behind its earlier waits, then calls `onRoom`, once. The returned function stops the
    * wait.
    */
-  wait(connection: object, expected: number, onRoom: (share: SendReservation) => void): () => void {
+  wait(
+    connection: object,
+    expected: number,
+    onRoom: (reservation: SendReservation) => void,
+  ): () => void {
     const account = this.#accountOf(connection);
     const wake = (): void => onRoom(new SendReservation(this, account, expected));
     return this.#enqueue(account, { expected, wake });
@@ -171,7 +175,7 @@ export class SendBudget {
       waiter.wake();
     }
     account.isServing = false;
-    const isIdle = account.shares.size === 0 && account.waiting.size === 0;
+    const isIdle = account.reservations.size === 0 && account.waiting.size === 0;
     if (isIdle && this.#accounts.get(account.connection) === account) {
       this.#accounts.delete(account.connection);
     }
@@ -202,10 +206,10 @@ export class SendBudget {
     let found: SendReservation | undefined;
     for (const account of this.#accounts.values()) {
       if (account.bytes <= most) continue;
-      const share = account.largest(latest);
-      if (share === undefined) continue;
+      const reservation = account.largest(latest);
+      if (reservation === undefined) continue;
       most = account.bytes;
-      found = share;
+      found = reservation;
     }
     if (found === undefined) return false;
     this.#evictions++;
@@ -222,10 +226,10 @@ interface Waiter {
 /** The responses and waits of one connection. */
 class Account {
   readonly connection: object;
-  readonly shares = new Set<SendReservation>();
+  readonly reservations = new Set<SendReservation>();
   /** In order of arrival. */
   readonly waiting = new Set<Waiter>();
-  /** Sum of all shares. */
+  /** Sum of all reservations. */
   bytes = 0;
   isServing = false;
 
@@ -236,9 +240,9 @@ class Account {
   /** The largest response that was sent at `latest` or before. */
   largest(latest: number): SendReservation | undefined {
     let largest: SendReservation | undefined;
-    for (const share of this.shares) {
-      if (!share.isSent || share.since > latest) continue;
-      if (largest === undefined || share.bytes > largest.bytes) largest = share;
+    for (const reservation of this.reservations) {
+      if (!reservation.isSent || reservation.since > latest) continue;
+      if (largest === undefined || reservation.bytes > largest.bytes) largest = reservation;
     }
     return largest;
   }
@@ -263,7 +267,7 @@ export class SendReservation {
     this.#account = account;
     this.bytes = expected;
     account.bytes += expected;
-    account.shares.add(this);
+    account.reservations.add(this);
   }
 
   /** Whether it was sent. */
@@ -292,7 +296,7 @@ export class SendReservation {
   release(): void {
     if (this.#isReleased) return;
     this.#isReleased = true;
-    this.#account.shares.delete(this);
+    this.#account.reservations.delete(this);
     this.#account.bytes -= this.bytes;
     this.#onEvict = undefined;
     this.#budget.unpin(this.#account, this.#pinned, this.#parts);

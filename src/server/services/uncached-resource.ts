@@ -25,7 +25,7 @@ export class UncachedResource implements ServedResource {
   readonly ready = true;
   readonly #name: string;
   readonly #storage: Storage;
-  readonly #attribution: ObjectAttributes;
+  readonly #attributes: ObjectAttributes;
   readonly #reads: LimitedUpstreamReader;
   #historyId = "";
 
@@ -33,12 +33,12 @@ export class UncachedResource implements ServedResource {
   constructor(
     name: string,
     storage: Storage,
-    attribution: ObjectAttributes,
+    attributes: ObjectAttributes,
     reads: Pick<LimitedUpstreamReaderDeps, "limiter" | "scheduler">,
   ) {
     this.#name = name;
     this.#storage = storage;
-    this.#attribution = attribution;
+    this.#attributes = attributes;
     this.#reads = new LimitedUpstreamReader({
       ...{ ...reads, name, storage },
       check: (answer) => this.#namingHistory(answer),
@@ -50,7 +50,7 @@ export class UncachedResource implements ServedResource {
   }
 
   select(labelSelector: string, fieldSelector: string): Selection | undefined {
-    return this.#attribution.select(labelSelector, fieldSelector);
+    return this.#attributes.select(labelSelector, fieldSelector);
   }
 
   async findHistory(signal?: AbortSignal): Promise<void> {
