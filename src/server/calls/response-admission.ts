@@ -1,5 +1,5 @@
 import type { FrameParts } from "../../wire/frame-parts.ts";
-import type { SendReservation } from "../limits/send-budget.ts";
+import type { SendReservation } from "../limits/send-reservation.ts";
 import type { CallContext } from "./call-context.ts";
 import { answerNotTaken, outOfRequestRoom } from "./refusals.ts";
 import { RefusedRequest, type ServerCall } from "./server-call.ts";

@@ -2,6 +2,7 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import { FairQueue } from "./fair-queue.ts";
 import { PinnedBuffers } from "./pinned-buffers.ts";
+import { Account, type SendLedger, SendReservation, type Waiter } from "./send-reservation.ts";
 
 /** Bounds of the responses that clients have not accepted, in bytes. */
 export interface SendBounds {
@@ -30,7 +31,7 @@ const partBytes = 128;
  * those that were not accepted for 10 s, the largest of the connection that holds most is evicted. So many clients that
  * read are served one after another, and many clients that do not read can't block them.
  */
-export class SendBudget {
+export class SendBudget implements SendLedger {
   readonly #clock: Clock;
   readonly #bounds: SendBounds;
   readonly #accounts = new Map<object, Account>();
@@ -215,97 +216,5 @@ export class SendBudget {
     this.#evictions++;
     found.evict();
     return true;
-  }
-}
-
-interface Waiter {
-  readonly expected: number;
-  readonly wake: () => void;
-}
-
-/** The responses and waits of one connection. */
-class Account {
-  readonly connection: object;
-  readonly reservations = new Set<SendReservation>();
-  /** In order of arrival. */
-  readonly waiting = new Set<Waiter>();
-  /** Sum of all reservations. */
-  bytes = 0;
-  isServing = false;
-
-  constructor(connection: object) {
-    this.connection = connection;
-  }
-
-  /** The largest response that was sent at `latest` or before. */
-  largest(latest: number): SendReservation | undefined {
-    let largest: SendReservation | undefined;
-    for (const reservation of this.reservations) {
-      if (!reservation.isSent || reservation.since > latest) continue;
-      if (largest === undefined || reservation.bytes > largest.bytes) largest = reservation;
-    }
-    return largest;
-  }
-}
-
-/** The part of a budget that one response has. */
-export class SendReservation {
-  readonly #budget: SendBudget;
-  readonly #account: Account;
-  #pinned: readonly ArrayBufferLike[] = [];
-  #parts = 0;
-  #onEvict: (() => void) | undefined;
-  #isReleased = false;
-  /** The expected size; once sent, the actual size. */
-  bytes: number;
-  /** When it was sent, in the clock's milliseconds. */
-  since = 0;
-
-  /** For the budget. */
-  constructor(budget: SendBudget, account: Account, expected: number) {
-    this.#budget = budget;
-    this.#account = account;
-    this.bytes = expected;
-    account.bytes += expected;
-    account.reservations.add(this);
-  }
-
-  /** Whether it was sent. */
-  get isSent(): boolean {
-    return this.#parts > 0;
-  }
-
-  /**
-   * Charges the actual size of a response that was sent. On eviction the reservation is released, then `onEvict` is
-   * called, which must drop the response. That may happen before this returns.
-   */
-  send(parts: FrameParts, onEvict: () => void): void {
-    if (this.#isReleased || this.isSent) return;
-    let bytes = 0;
-    for (const part of parts) bytes += part.byteLength;
-    this.#account.bytes += bytes - this.bytes;
-    this.bytes = bytes;
-    this.since = this.#budget.now();
-    this.#parts = parts.length;
-    this.#onEvict = onEvict;
-    this.#pinned = this.#budget.pin(parts);
-    this.#budget.settle(this.#account);
-  }
-
-  /** The response was accepted or dropped. Idempotent. */
-  release(): void {
-    if (this.#isReleased) return;
-    this.#isReleased = true;
-    this.#account.reservations.delete(this);
-    this.#account.bytes -= this.bytes;
-    this.#onEvict = undefined;
-    this.#budget.unpin(this.#account, this.#pinned, this.#parts);
-  }
-
-  /** For the budget. */
-  evict(): void {
-    const onEvict = this.#onEvict;
-    this.release();
-    onEvict?.();
   }
 }

@@ -8,7 +8,7 @@ import type { ServerCall } from "../calls/server-call.ts";
 import { freeRetainedBytes } from "../calls/unary-call.ts";
 import type { Reservation } from "../limits/byte-pool.ts";
 import type { OpenStream } from "../limits/open-streams.ts";
-import type { SendReservation } from "../limits/send-budget.ts";
+import type { SendReservation } from "../limits/send-reservation.ts";
 import type { Sender } from "../limits/stall-detector.ts";
 
 /** The name of Watch in logs and metrics. */
