@@ -71,10 +71,6 @@ export type {
   WrittenAfterRequest,
   WrittenObjects,
 } from "./storage/storage.ts";
-export {
-  registerCacheMetrics,
-  registerUndecodableValues,
-  type StatsSource,
-  type UndecodableSource,
-} from "./telemetry/cache-metrics.ts";
+export { registerCacheMetrics, type StatsSource } from "./telemetry/cache-metrics.ts";
 export { RpcMetrics } from "./telemetry/rpc-metrics.ts";
+export { registerUndecodableValues, type UndecodableSource } from "./telemetry/storage-metrics.ts";

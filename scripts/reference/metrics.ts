@@ -13,15 +13,15 @@ import { decodeTyped } from "../../src/client/values/typed-object.ts";
 import { WorkQueueMetrics } from "../../src/client/work-queue/work-queue-metrics.ts";
 import { StoredObject } from "../../src/model/object.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
-import {
-  registerCacheMetrics,
-  registerSkippedKeys,
-  registerUndecodableValues,
-} from "../../src/telemetry/cache-metrics.ts";
+import { registerCacheMetrics } from "../../src/telemetry/cache-metrics.ts";
 import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
 import { registerReadMetrics } from "../../src/telemetry/read-metrics.ts";
 import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../src/telemetry/server-metrics.ts";
+import {
+  registerSkippedKeys,
+  registerUndecodableValues,
+} from "../../src/telemetry/storage-metrics.ts";
 import { type ExposedMetric, parseExposition } from "./exposition.ts";
 import { bullet, code, paragraph } from "./markdown.ts";
 

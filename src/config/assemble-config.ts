@@ -16,8 +16,8 @@ const etcdOptions: readonly OptionName[] = [
 ];
 
 /**
- * Checks what the options demand of each other, reads the files that they name, and puts the
- * configuration together. Throws a ConfigError that names all that is wrong.
+ * Checks the options against each other, reads the files that they name, and assembles the configuration. Throws a
+ * ConfigError with all problems.
  */
 export function assembleConfig(
   values: OptionValues,
@@ -47,10 +47,7 @@ export function assembleConfig(
     logFormat: values["log-format"],
   };
   if (sameAddress(config.listen, config.admin)) {
-    checks.refuse(
-      "admin",
-      "is the same address as that of --listen; gRPC needs a port of its own.",
-    );
+    checks.refuse("admin", "is the same address as --listen; gRPC needs its own port.");
   }
   if (config.eventWindow.minEvents > config.eventWindow.maxEvents) {
     const { minEvents, maxEvents } = config.eventWindow;
@@ -77,17 +74,17 @@ function serverTls(values: OptionValues, checks: Checks): ServerTls | undefined 
 function etcdConfig(values: OptionValues, checks: Checks): EtcdConfig | undefined {
   const endpoints = values.etcd;
   if (endpoints.length === 0) {
-    checks.refuseGiven(etcdOptions, "is of no use without --etcd.");
+    checks.refuseGiven(etcdOptions, "needs --etcd as well.");
     return undefined;
   }
   const secure = endpoints.filter((endpoint) => endpoint.startsWith("https:"));
   if (secure.length > 0 && secure.length < endpoints.length) {
-    checks.refuse("etcd", `${endpoints.join(", ")} mix http and https; use one of them for all.`);
+    checks.refuse("etcd", `${endpoints.join(", ")} mix http and https; use one scheme for all.`);
   }
   if (secure.length === 0) {
     checks.refuseGiven(
       ["etcd-ca", "etcd-cert", "etcd-key"],
-      "is of no use with http:// endpoints; write https:// in --etcd.",
+      "needs https:// endpoints; write https:// in --etcd.",
     );
   }
   return {
@@ -126,6 +123,7 @@ function etcdAuth(values: OptionValues, checks: Checks): EtcdConfig["auth"] {
     }
     return undefined;
   }
-  if (password === "") checks.refuse("etcd-password-file", "the file holds no password.");
+  if (password === "")
+    checks.refuse("etcd-password-file", "the file is empty; it must contain the password.");
   return { username, password };
 }

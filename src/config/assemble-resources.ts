@@ -8,10 +8,10 @@ import { nearest } from "./nearest.ts";
 import { flagOf, type OptionValues } from "./options.ts";
 import type { EventWindowSettings, ResourceSettings } from "./resource-settings.ts";
 
-/** What the embedded store serves unless told otherwise. */
+/** The resource of the embedded store if none is configured. */
 const defaultResource: ResourceSettings = { name: "default", prefix: "" };
 
-/** Checks the resources one by one and against each other. `eventWindow` is what they have in common. */
+/** Checks the resources one by one and against each other. `eventWindow` has the bounds that apply by default. */
 export function assembleResources(
   values: OptionValues,
   eventWindow: EventWindowBounds,
@@ -21,7 +21,7 @@ export function assembleResources(
   if (given.length === 0 && values.etcd.length > 0) {
     checks.refuse(
       "etcd",
-      `with etcd, say which keys to serve: ${flagOf("resource")} NAME=PREFIX, such as ` +
+      `needs the keys to serve: ${flagOf("resource")} NAME=PREFIX, such as ` +
         `${flagOf("resource")} services=/services/.`,
     );
   }
@@ -35,7 +35,7 @@ export function assembleResources(
   return settings.map((resource, index) => assemble(resource, index, eventWindow, checks));
 }
 
-/** Why two resources can't be served together. */
+/** Why two resources can't be served together; undefined if they can. */
 function conflict(a: ResourceSettings, b: ResourceSettings): string | undefined {
   const [first, second] = [JSON.stringify(a.prefix), JSON.stringify(b.prefix)];
   if (a.name === b.name) {
@@ -44,7 +44,7 @@ function conflict(a: ResourceSettings, b: ResourceSettings): string | undefined 
   if (!a.prefix.startsWith(b.prefix) && !b.prefix.startsWith(a.prefix)) return undefined;
   return (
     `the prefixes of "${a.name}", ${first}, and "${b.name}", ${second}, overlap: ` +
-    "a key may belong to one resource only."
+    "a key can belong to one resource only."
   );
 }
 
@@ -55,7 +55,7 @@ function assemble(
   checks: Checks,
 ): ResourceConfig {
   const { name, prefix, indexes = [], cache = true } = settings;
-  refuseUseless(settings, index, checks);
+  refuseIneffective(settings, index, checks);
   return {
     name,
     prefix,
@@ -66,19 +66,20 @@ function assemble(
   };
 }
 
-/** What each codec can do something with. */
-const usefulWith: Readonly<Record<CodecName, readonly (keyof ResourceSettings)[]>> = {
+/** The keys that have an effect with each codec. */
+const effectiveWith: Readonly<Record<CodecName, readonly (keyof ResourceSettings)[]>> = {
   opaque: [],
   json: ["labels", "fields", "indexes"],
   protobuf: ["labels", "fields", "indexes", "descriptors", "message"],
 };
 
-function refuseUseless(settings: ResourceSettings, index: number, checks: Checks): void {
+/** Refuses keys without an effect. */
+function refuseIneffective(settings: ResourceSettings, index: number, checks: Checks): void {
   const { codec = "opaque", cache = true } = settings;
-  const useful = usefulWith[codec];
-  for (const key of usefulWith.protobuf) {
-    if (settings[key] === undefined || useful.includes(key)) continue;
-    const wanted = usefulWith.json.includes(key)
+  const effective = effectiveWith[codec];
+  for (const key of effectiveWith.protobuf) {
+    if (settings[key] === undefined || effective.includes(key)) continue;
+    const wanted = effectiveWith.json.includes(key)
       ? "codec: json or codec: protobuf"
       : "codec: protobuf";
     const problem =
@@ -88,11 +89,11 @@ function refuseUseless(settings: ResourceSettings, index: number, checks: Checks
   if (cache) return;
   for (const key of ["indexes", "event-window"] as const) {
     if (settings[key] === undefined) continue;
-    checks.refuse("resource", "is of no use with cache: off.", [index, key]);
+    checks.refuse("resource", "has no effect with cache: off.", [index, key]);
   }
 }
 
-/** Undefined, and refused, if it can't be had. */
+/** The resource's codec; undefined, with a problem reported, if it can't be made. */
 function codecOf(settings: ResourceSettings, index: number, checks: Checks): Codec | undefined {
   try {
     switch (settings.codec) {

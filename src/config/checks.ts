@@ -3,13 +3,13 @@ import { createSecureContext } from "node:tls";
 import { flagOf, type OptionName } from "./options.ts";
 import type { Settings, Step } from "./setting.ts";
 
-/** A certificate and its private key, PEM. */
+/** A certificate and its private key, in PEM. */
 export interface KeyPair {
   readonly cert: Buffer;
   readonly key: Buffer;
 }
 
-/** Gathers what is wrong with options that are right by themselves, and reads the files they name. */
+/** Collects the problems between options that are valid by themselves, and reads the files that they name. */
 export class Checks {
   readonly problems: string[] = [];
   readonly #settings: Settings;
@@ -20,6 +20,7 @@ export class Checks {
     this.#readFile = readFile;
   }
 
+  /** Whether the option was given. */
   given(name: OptionName): boolean {
     return this.#settings.has(name);
   }
@@ -29,7 +30,7 @@ export class Checks {
     return this.#settings.get(name)?.origin(path) ?? flagOf(name);
   }
 
-  /** `sentence` begins with a small letter and ends with a full stop. */
+  /** Adds a problem. `sentence` begins with a lower-case letter and ends with a full stop. */
   refuse(name: OptionName, sentence: string, path: readonly Step[] = []): void {
     this.problems.push(`${this.place(name, path)}: ${sentence}`);
   }
@@ -40,8 +41,8 @@ export class Checks {
   }
 
   /**
-   * The content of the file that an option, or the part of it at `at`, names. Undefined if it names
-   * none, or can't be read.
+   * The content of the file that an option names, or the part of it at `at`. Undefined if it names no file, and if the
+   * file can't be read, which is a problem.
    */
   read(name: OptionName, path: string | undefined, at: readonly Step[] = []): Buffer | undefined {
     if (path === undefined) return undefined;
@@ -53,7 +54,7 @@ export class Checks {
     }
   }
 
-  /** A certificate and key that belong together: both or neither. */
+  /** Reads a certificate and its key. Undefined if both are absent, and with a problem. */
   readKeyPair(
     certName: OptionName,
     certPath: string | undefined,
@@ -72,13 +73,13 @@ export class Checks {
       createSecureContext({ cert, key });
       return { cert, key };
     } catch (error) {
-      const pair = `no certificate in PEM with the unencrypted key of ${flagOf(keyName)}`;
+      const pair = `not a certificate in PEM with the unencrypted key of ${flagOf(keyName)}`;
       this.refuse(certName, `${JSON.stringify(certPath)} is ${pair}: ${messageOf(error)}.`);
       return undefined;
     }
   }
 
-  /** The certificates of authorities. */
+  /** Reads the certificates of authorities. */
   readAuthorities(name: OptionName, path: string | undefined): Buffer | undefined {
     const content = this.read(name, path);
     if (content === undefined) return undefined;
@@ -86,7 +87,7 @@ export class Checks {
       new X509Certificate(content);
       return content;
     } catch (error) {
-      const problem = `${JSON.stringify(path)} holds no certificate in PEM: ${messageOf(error)}.`;
+      const problem = `${JSON.stringify(path)} has no certificate in PEM: ${messageOf(error)}.`;
       this.refuse(name, problem);
       return undefined;
     }

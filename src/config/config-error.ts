@@ -1,6 +1,6 @@
 /**
- * What is wrong with the configuration: each problem a sentence that begins with where the value was
- * given (a flag, a variable, a line and key of the file) and says what is accepted.
+ * The problems of a configuration. Each is a sentence that begins with the source of the value (a flag, a variable, or a
+ * line and key of the file) and says what is accepted.
  */
 export class ConfigError extends Error {
   override readonly name = "ConfigError";

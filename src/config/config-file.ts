@@ -3,12 +3,13 @@ import { nearest } from "./nearest.ts";
 import { fileKeyOf, type OptionName, optionNames } from "./options.ts";
 import { formatPath, type Origin, type Setting, type Settings, type Step } from "./setting.ts";
 
+/** The content of a configuration file. */
 export interface ConfigFile {
   readonly settings: Settings;
   readonly problems: readonly string[];
 }
 
-/** Reads what a YAML file sets. `name` is what messages call the file. */
+/** Parses a YAML file. `name` is its name in messages. */
 export function parseConfigFile(name: string, content: string): ConfigFile {
   const lines = new LineCounter();
   const document = parseDocument(content, { lineCounter: lines, prettyErrors: false });
@@ -51,7 +52,7 @@ function settingsOf(
     if (name === undefined) {
       const meant = nearest(key, byKey.keys());
       const hint = meant === undefined ? "" : ` Did you mean "${meant}"?`;
-      problems.push(`${place([key])}: there is no such option.${hint}`);
+      problems.push(`${place([key])}: this option does not exist.${hint}`);
       continue;
     }
     const origin: Origin = (path = []) => place([key, ...path]);
@@ -60,7 +61,7 @@ function settingsOf(
   return { settings, problems };
 }
 
-/** Where a node of the document begins. */
+/** The offset of a node in the document; undefined if unknown. */
 function offsetOf(node: unknown): number | undefined {
   if (typeof node !== "object" || node === null || !("range" in node)) return undefined;
   const range: unknown = node.range;

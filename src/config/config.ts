@@ -4,7 +4,7 @@ import type { ListenAddress } from "./value-types.ts";
 
 export type { ListenAddress } from "./value-types.ts";
 
-/** The whole configuration of `serve`, checked. */
+/** The checked configuration of `serve`. */
 export interface Config {
   /** Undefined: the embedded store. */
   readonly etcd: EtcdConfig | undefined;
@@ -14,14 +14,14 @@ export interface Config {
   readonly admin: ListenAddress;
   /** Undefined: plaintext. */
   readonly tls: ServerTls | undefined;
-  /** What a resource has that says nothing else. */
+  /** The bounds of resources without an event window of their own. */
   readonly eventWindow: EventWindowBounds;
   readonly stallTimeoutMs: number;
-  /** 0: streams become as old as they like. */
+  /** 0: unlimited. */
   readonly maxStreamAgeMs: number;
-  /** How many streams may be open; at least 1. */
+  /** Maximum number of open streams; at least 1. */
   readonly maxStreams: number;
-  /** 0: caches are not compared with the storage. */
+  /** Interval of the comparison of each cache with its storage; 0: never. */
   readonly consistencyIntervalMs: number;
   readonly shutdownTimeoutMs: number;
   readonly logLevel: LogLevel;
@@ -32,14 +32,14 @@ export interface Config {
 /** A named collection of objects: the keys below one prefix. */
 export interface ResourceConfig {
   readonly name: string;
-  /** In front of every key, in etcd. Empty: all keys. */
+  /** Prefix of every key in etcd. Empty: all keys. */
   readonly prefix: string;
   readonly codec: Codec;
-  /** The fields that objects and watchers are found by; all are declared by the codec. */
+  /** The indexed fields. The codec declares all of them. */
   readonly indexes: readonly string[];
-  /** Whole: where the resource says nothing of its own, what all resources have. */
+  /** Complete: bounds that the resource does not set have the general values. */
   readonly eventWindow: EventWindowBounds;
-  /** Whether there is a cache. Without one reads and writes go to the storage, and nothing is watched. */
+  /** Whether there is a cache. Without one reads and writes go to the storage, and Watch is refused. */
   readonly cache: boolean;
 }
 
@@ -50,23 +50,23 @@ export interface EtcdConfig {
   /** `http://HOST:PORT` or `https://HOST:PORT`, at least one, all with the same scheme. */
   readonly endpoints: readonly string[];
   readonly auth: { readonly username: string; readonly password: string } | undefined;
-  /** Only with https. */
+  /** Present with https only. */
   readonly tls: EtcdTls | undefined;
-  /** Where the id of etcd's history is. */
+  /** Key of the history marker. */
   readonly historyKey: string;
 }
 
-/** PEM. */
+/** Certificates in PEM. */
 export interface EtcdTls {
   /** Undefined: the authorities that Node.js trusts. */
   readonly ca: Buffer | undefined;
   readonly client: { readonly cert: Buffer; readonly key: Buffer } | undefined;
 }
 
-/** PEM. */
+/** Certificates in PEM. */
 export interface ServerTls {
   readonly cert: Buffer;
   readonly key: Buffer;
-  /** Given: only clients with a certificate from these authorities. */
+  /** If present, clients need a certificate from these authorities. */
   readonly clientCa: Buffer | undefined;
 }

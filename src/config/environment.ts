@@ -5,7 +5,7 @@ import { type Setting, type Settings, textOrigin } from "./setting.ts";
 /** The variable that names the configuration file. */
 export const configVariable = variableOf("config");
 
-/** Variables of the client commands only, which `serve` does not mind. */
+/** Variables of the client commands, which `serve` ignores. */
 const clientVariables: readonly string[] = [
   "address",
   "output",
@@ -17,21 +17,22 @@ const clientVariables: readonly string[] = [
 ].map(variableOf);
 
 /**
- * What Kubernetes sets in every pod of a namespace that has a Service whose name begins with
- * `watch-fanout`, such as `WATCH_FANOUT_SERVICE_HOST` and `WATCH_FANOUT_PORT_50051_TCP_ADDR`
+ * Variables that Kubernetes sets in every pod of a namespace with a Service whose name begins with `watch-fanout`, such as
+ * `WATCH_FANOUT_SERVICE_HOST` and `WATCH_FANOUT_PORT_50051_TCP_ADDR`
  * (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables).
  */
 const serviceLink =
   /_(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)$/;
 
+/** The options that environment variables set. */
 export interface Environment {
   readonly settings: Settings;
   readonly problems: readonly string[];
 }
 
 /**
- * Reads what environment variables set. An empty variable counts as not set, since that is what
- * templates make of an absent value.
+ * Reads the options from environment variables. An empty variable counts as absent, since templates render absent values
+ * as empty text.
  */
 export function readEnvironment(env: Readonly<Record<string, string | undefined>>): Environment {
   const byVariable = new Map(optionNames.map((name) => [variableOf(name), name]));
@@ -49,7 +50,7 @@ export function readEnvironment(env: Readonly<Record<string, string | undefined>
     if (serviceLink.test(variable)) continue;
     const meant = nearest(afterPrefix(variable), known);
     const hint = meant === undefined ? "" : ` Did you mean ${variablePrefix}${meant}?`;
-    problems.push(`${variable}: there is no such option.${hint}`);
+    problems.push(`${variable}: this option does not exist.${hint}`);
   }
   return { settings, problems };
 }

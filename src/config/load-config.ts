@@ -7,18 +7,18 @@ import { definition, flagOf, type OptionName, optionNames } from "./options.ts";
 import { parseSettings } from "./parse-settings.ts";
 import { type Setting, type Settings, textOrigin } from "./setting.ts";
 
-/** Where a configuration comes from. */
+/** The sources of a configuration. */
 export interface ConfigSources {
-  /** The values of each flag that was given, in order, as they were typed. */
+  /** The values of each flag, in order, as they were typed. */
   readonly flags: Readonly<Record<string, readonly string[] | undefined>>;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Throws what `readFileSync` throws. */
+  /** Throws the errors of `readFileSync`. */
   readonly readFile: (path: string) => Buffer;
 }
 
 /**
- * The configuration that flags, environment and file make together: a flag wins over a variable, a
- * variable over the file, the file over the default. Throws a ConfigError that names all that is wrong.
+ * Loads the configuration. A flag takes precedence over a variable, a variable over the file, and the file over the
+ * default. Throws a ConfigError with all problems.
  */
 export function loadConfig(sources: ConfigSources): Config {
   const environment = readEnvironment(sources.env);
@@ -36,7 +36,7 @@ function readFlags(flags: ConfigSources["flags"]): Settings {
   for (const name of optionNames) {
     const given = flags[name];
     if (given === undefined) continue;
-    // Of a flag that is no list the last one counts, so that a script can append what it overrides.
+    // The last value of a flag that is not a list applies, so that a script can append an override.
     const value = definition(name).list === undefined ? given.at(-1) : given;
     settings.set(name, { value, origin: textOrigin(flagOf(name)) });
   }

@@ -1,6 +1,6 @@
 /**
- * The one of `names` that `text` was most likely meant to be, or undefined if none is near: at most a
- * third of its letters, and at least one, may be wrong, missing, too many or swapped with a neighbour.
+ * The name that is most similar to `text`; undefined if none is similar. At most a third of its letters, or one if that is
+ * more, may be wrong, missing, superfluous or swapped with a neighbour.
  */
 export function nearest(text: string, names: Iterable<string>): string | undefined {
   let best: string | undefined;
@@ -16,7 +16,7 @@ export function nearest(text: string, names: Iterable<string>): string | undefin
   return best;
 }
 
-/** The optimal string alignment distance, by rows of which only the last two are kept. */
+/** The optimal string alignment distance. Only the last two rows of the table are in memory. */
 function editDistance(a: string, b: string): number {
   let beforeLast: number[] = [];
   let last = Array.from({ length: b.length + 1 }, (_, j) => j);

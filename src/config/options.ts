@@ -2,26 +2,26 @@ import type { z } from "zod";
 import { resource } from "./resource-settings.ts";
 import { choice, count, duration, endpoint, listenAddress, size, text } from "./value-types.ts";
 
-/** What is known of one option. Flags, variables, keys of the file, help and checks all follow from it. */
+/** The definition of one option. Its flag, variable, key in the file, help and checks are derived from it. */
 export interface OptionDefinition {
-  /** One value; of a list, one element. */
+  /** The type of the value; of a list: of one element. */
   readonly schema: z.ZodType;
-  /** What stands for the value in help. */
+  /** Placeholder of the value in help. */
   readonly value: string;
-  /** A sentence or two, without the default. */
+  /** One or two sentences, without the default. */
   readonly help: string;
-  /** As it would be typed. Without one the option is absent unless given. */
+  /** The default, as it would be typed. Without one, the option is absent by default. */
   readonly default?: string;
-  /** What the help says of the default where it is not one value. */
+  /** Text of the help for a default that is not a value. */
   readonly defaultHelp?: string;
   /**
-   * A flag that repeats, a variable with commas between, a sequence in the file. "commas": they
-   * separate in flags and in the file too.
+   * A list: a flag that repeats, a variable with commas, a sequence in the file. "commas": flags and the file may
+   * separate elements by commas as well.
    */
   readonly list?: "commas" | "repeated";
-  /** What the file calls it where that is not the option's name. */
+  /** Its key in the file, if that is not the option's name. */
   readonly fileKey?: string;
-  /** Not to be shown in any message, and no flag: other users of a machine can see flags. */
+  /** Never shown in a message, and without a flag, since other users of the machine can see flags. */
   readonly secret?: true;
 }
 
@@ -34,7 +34,7 @@ export const options = {
     schema: endpoint,
     list: "commas",
     value: "URL[,URL...]",
-    help: "The client URLs of etcd's members, all http or all https; the port is 2379 unless given.",
+    help: "Client URLs of the etcd members, all http or all https. Default port: 2379.",
     defaultHelp: "an embedded store in memory",
   },
   resource: {
@@ -44,133 +44,131 @@ export const options = {
     value: "NAME=PREFIX",
     help:
       "A resource to serve: the keys that begin with PREFIX, which usually ends in '/'. Repeatable. " +
-      "Prefixes do not overlap. Required with --etcd. In the file a resource can have more: a codec, " +
-      "labels and fields to select by, indexes, an event window of its own, no cache.",
+      "Prefixes must not overlap. Required with --etcd. The file has more settings for a resource: codec, " +
+      "labels and fields for selectors, indexes, event window, and whether it has a cache.",
     defaultHelp: "with the embedded store, default= (every key)",
   },
   listen: {
     schema: listenAddress,
     value: "HOST:PORT",
-    help: "Where to serve gRPC. Port 0 is any free one.",
+    help: "Address of the gRPC server. Port 0 selects a free port.",
     default: "127.0.0.1:50051",
   },
   admin: {
     schema: listenAddress,
     value: "HOST:PORT",
-    help: "Where to serve /livez, /readyz and /metrics, over HTTP and without a password.",
+    help: "Address of /livez, /readyz and /metrics, over HTTP without authentication.",
     default: "127.0.0.1:8080",
   },
   "tls-cert": {
     schema: text,
     value: "FILE",
-    help: "The server's certificate and its chain, PEM. With --tls-key it turns TLS on.",
+    help: "Server certificate with its chain, in PEM. Enables TLS together with --tls-key.",
   },
-  "tls-key": { schema: text, value: "FILE", help: "The private key of --tls-cert, PEM." },
+  "tls-key": { schema: text, value: "FILE", help: "Private key of --tls-cert, in PEM." },
   "tls-client-ca": {
     schema: text,
     value: "FILE",
-    help: "Accept only clients with a certificate from these authorities (mTLS), PEM.",
+    help: "Accept only clients with a certificate from these authorities (mTLS), in PEM.",
   },
-  "etcd-username": { schema: text, value: "NAME", help: "The etcd user to act as." },
+  "etcd-username": { schema: text, value: "NAME", help: "User name for etcd." },
   "etcd-password": {
     schema: text,
     secret: true,
     value: "PASSWORD",
-    help: "The etcd user's password.",
+    help: "Password of the etcd user.",
   },
   "etcd-password-file": {
     schema: text,
     value: "FILE",
-    help: "Holds the etcd user's password; a line break at its end is not part of it.",
+    help: "File with the etcd user's password. A trailing line break is ignored.",
   },
   "etcd-ca": {
     schema: text,
     value: "FILE",
-    help: "The authorities that etcd's certificates come from, PEM.",
-    defaultHelp: "those that Node.js trusts",
+    help: "Authorities that sign etcd's certificates, in PEM.",
+    defaultHelp: "the authorities that Node.js trusts",
   },
   "etcd-cert": {
     schema: text,
     value: "FILE",
-    help: "This service's certificate towards etcd, PEM.",
+    help: "Client certificate for etcd, in PEM.",
   },
-  "etcd-key": { schema: text, value: "FILE", help: "The private key of --etcd-cert, PEM." },
+  "etcd-key": { schema: text, value: "FILE", help: "Private key of --etcd-cert, in PEM." },
   "etcd-history-key": {
     schema: text,
     value: "KEY",
-    help:
-      "The key in etcd that holds the id of its history, the same for all replicas. It is never part " +
-      "of a resource.",
+    help: "Key in etcd with the id of its history, the same for all replicas. It is never part of a resource.",
     default: "/watchfanout/history",
   },
   "event-window-age": {
     schema: duration("1s"),
     value: "DURATION",
-    help: "Keep events in a resource's event window for this long, as far as the other bounds allow.",
+    help: "Age up to which a resource's event window keeps events, within the other bounds.",
     default: "5m",
   },
   "event-window-min-events": {
     schema: count(0),
     value: "COUNT",
-    help: "Keep this many events of each resource however old they are.",
+    help: "Number of events that a resource's event window keeps regardless of their age.",
     default: "1000",
   },
   "event-window-max-events": {
     schema: count(1),
     value: "COUNT",
-    help: "Keep at most this many events of each resource.",
+    help: "Maximum number of events in a resource's event window.",
     default: "100000",
   },
   "event-window-max-bytes": {
     schema: size,
     value: "SIZE",
-    help: "Keep at most this many bytes of events of each resource.",
+    help: "Maximum estimated size of a resource's event window.",
     default: "64MiB",
   },
   "stall-timeout": {
     schema: duration("1s"),
     value: "DURATION",
-    help: "End a stream whose client has taken nothing for this long.",
+    help: "End a stream whose client has accepted nothing for this long.",
     default: "60s",
   },
   "max-stream-age": {
     schema: duration("0s"),
     value: "DURATION",
     help:
-      "End connections and streams in order when they are about this old, so that load spreads over " +
-      "replicas. 0s: never.",
+      "Approximate age at which connections and streams end gracefully, so that load spreads over replicas. " +
+      "0s: never.",
     default: "1h",
   },
   "max-streams": {
     schema: count(1),
     value: "COUNT",
     help:
-      "How many streams may be open on this server: watches, health watches, reflection. One more is refused, or " +
-      "takes the place of one of the connection that has most.",
+      "Maximum number of open streams: watches, health watches, reflection. A further stream replaces one of the " +
+      "connection with the most streams, or is refused.",
     default: "200000",
   },
   "consistency-interval": {
     schema: duration("0s"),
     value: "DURATION",
-    help: "Compare each cache with etcd about this often, by keys and revisions. 0s: never.",
+    help: "Approximate interval at which keys and revisions of each cache are compared with etcd. 0s: never.",
     default: "10m",
   },
   "shutdown-timeout": {
     schema: duration("0s"),
     value: "DURATION",
-    help: "How long clients have to take their last responses after SIGTERM or SIGINT.",
+    help: "How long clients may take to accept their last responses after SIGTERM or SIGINT.",
     default: "10s",
   },
   "log-level": {
     schema: choice(["trace", "debug", "info", "warn", "error", "fatal", "silent"]),
     value: "LEVEL",
-    help: "Log this and what is more severe: trace, debug, info, warn, error, fatal or silent.",
+    help: "Least severe level to log: trace, debug, info, warn, error, fatal or silent.",
     default: "info",
   },
   "log-format": {
     schema: choice(["text", "json"]),
     value: "FORMAT",
-    help: "How to write the log, which goes to stderr: text or json.",
+    help: "Format of the log, which goes to stderr: text or json.",
     defaultHelp: "text on a terminal, otherwise json",
   },
 } as const satisfies Readonly<Record<string, OptionDefinition>>;
@@ -184,16 +182,20 @@ export function definition(name: OptionName): OptionDefinition {
   return options[name];
 }
 
+/** The flag of an option. */
 export function flagOf(name: string): string {
   return `--${name}`;
 }
 
+/** Prefix of every environment variable. */
 export const variablePrefix = "WATCH_FANOUT_";
 
+/** The environment variable of an option. */
 export function variableOf(name: string): string {
   return variablePrefix + name.toUpperCase().replaceAll("-", "_");
 }
 
+/** The key of an option in the configuration file. */
 export function fileKeyOf(name: OptionName): string {
   return definition(name).fileKey ?? name;
 }
@@ -206,7 +208,7 @@ type ValueOf<D> = D extends { readonly schema: z.ZodType<infer T> }
       : T | undefined
   : never;
 
-/** The value of every option. A list that was not given is empty. */
+/** The value of every option. An absent list is empty. */
 export type OptionValues = {
   readonly [Name in OptionName]: ValueOf<(typeof options)[Name]>;
 };

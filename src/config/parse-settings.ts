@@ -12,13 +12,14 @@ import {
 import { keysOf } from "./resource-settings.ts";
 import type { Setting, Settings, Step } from "./setting.ts";
 
+/** The values of the options. */
 export interface ParsedSettings {
-  /** Complete only if there are no problems. */
+  /** Complete if there are no problems. */
   readonly values: OptionValues;
   readonly problems: readonly string[];
 }
 
-/** Checks what was given against the options, and fills in the defaults. */
+/** Parses the settings by the options' types, and adds the defaults. */
 export function parseSettings(settings: Settings): ParsedSettings {
   const problems: string[] = [];
   const values: Record<string, unknown> = {};
@@ -31,7 +32,7 @@ export function parseSettings(settings: Settings): ParsedSettings {
       values[name] = parseOne(option, setting.value, setting, [], problems);
     }
   }
-  // Each value has been made by the schema that OptionValues takes its type from.
+  // Each value was parsed by the schema that OptionValues derives its type from.
   return { values: values as OptionValues, problems };
 }
 
@@ -86,13 +87,13 @@ function parseOne(
   return undefined;
 }
 
-/** The sentence that an issue of zod's makes. */
+/** Turns an issue of zod into a sentence. */
 function describe(issue: z.core.$ZodIssue, place: string, secret: boolean): string {
   if (issue.input === undefined) return `${place}: is missing.`;
   return `${place}: ${secret ? "the value" : show(issue.input)} ${issue.message}.`;
 }
 
-/** Only resources, and what is in them, are mappings. */
+/** Problems of unknown keys. Resources and event windows are the only mappings. */
 function unknownKeys(
   issue: z.core.$ZodIssueUnrecognizedKeys,
   place: (key: string) => string,
@@ -102,11 +103,11 @@ function unknownKeys(
   return issue.keys.map((key) => {
     const meant = nearest(key, known);
     const hint = meant === undefined ? "" : ` Did you mean "${meant}"?`;
-    return `${place(key)}: ${owner === "resource" ? "a" : "an"} ${owner} has no such key, only ${known.join(", ")}.${hint}`;
+    return `${place(key)}: ${owner === "resource" ? "a" : "an"} ${owner} has no such key. Its keys are ${known.join(", ")}.${hint}`;
   });
 }
 
-/** A bad value for a message: not too long, and without a password that stands in a URL. */
+/** An invalid value for a message: cut to 200 characters, without the password of a URL. */
 function show(value: unknown): string {
   const text =
     typeof value === "string"

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { type CodecName, codecNames, defaultLabelsPath } from "../codec/codec.ts";
 import { choice, count, duration, onOff, size, text } from "./value-types.ts";
 
-/** What was said of one resource. `NAME=PREFIX` says no more than the first two. */
+/** The settings of one resource. `NAME=PREFIX` sets the first two. */
 export interface ResourceSettings {
   readonly name: string;
   readonly prefix: string;
@@ -10,14 +10,14 @@ export interface ResourceSettings {
   readonly labels?: string | undefined;
   readonly fields?: readonly string[] | undefined;
   readonly indexes?: readonly string[] | undefined;
-  /** The path of a descriptor set, and a message of it: of the codec protobuf. */
+  /** Path of a descriptor set, and a message in it, for the codec protobuf. */
   readonly descriptors?: string | undefined;
   readonly message?: string | undefined;
   readonly "event-window"?: EventWindowSettings | undefined;
   readonly cache?: boolean | undefined;
 }
 
-/** What is not said is as for all resources. */
+/** The settings of one event window. Absent ones have the general values. */
 export interface EventWindowSettings {
   /** In milliseconds. */
   readonly age?: number | undefined;
@@ -31,8 +31,8 @@ const resourceName = z
   .string({ error: "is not text; put it in quotes" })
   .regex(/^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/, {
     error:
-      "is not a resource's name: at most 63 lower-case letters, digits and hyphens, " +
-      "which begins and ends with a letter or digit",
+      "is not a resource name: at most 63 lower-case letters, digits and hyphens, " +
+      "beginning and ending with a letter or digit",
   });
 
 const resourcePrefix = z
@@ -44,10 +44,12 @@ const paths = z.array(text, { error: "is not a list of fields, such as [status.p
 const eventWindow = {
   age: duration("1s")
     .optional()
-    .describe("How long events are kept, as far as the other bounds allow."),
-  "min-events": count(0).optional().describe("Events that are kept however old they are."),
-  "max-events": count(1).optional().describe("Maximum number of events that are kept."),
-  "max-bytes": size.optional().describe("Maximum size of all events that are kept."),
+    .describe("Age up to which events are kept, within the other bounds."),
+  "min-events": count(0)
+    .optional()
+    .describe("Number of events that are kept regardless of their age."),
+  "max-events": count(1).optional().describe("Maximum number of events."),
+  "max-bytes": size.optional().describe("Maximum estimated size of all events."),
 };
 
 const mapping = {
@@ -60,8 +62,8 @@ const mapping = {
   codec: choice(codecNames)
     .optional()
     .describe(
-      "How labels and fields are read from values. Default: opaque, which reads none, so that objects " +
-        "cannot be selected by them.",
+      "How labels and fields are read from values. Default: opaque, which reads none, so that selectors " +
+        "are refused.",
     ),
   labels: text
     .optional()
@@ -76,8 +78,8 @@ const mapping = {
   indexes: paths
     .optional()
     .describe(
-      "Those of `fields` that objects and watchers are indexed by: a list or watch that selects one " +
-        "value does not pay for objects and watchers with other values. Default: none. Needs the cache.",
+      "The `fields` that have an index: a list or watch that selects one value of an indexed field costs " +
+        "nothing for objects and watchers with other values. Default: none. Needs the cache.",
     ),
   descriptors: text
     .optional()
@@ -94,7 +96,7 @@ const mapping = {
     })
     .optional()
     .describe(
-      "Bounds of this resource's event window. A bound that is absent is the service's. Needs the cache.",
+      "Bounds of this resource's event window. Absent bounds have the general values. Needs the cache.",
     ),
   cache: onOff
     .optional()
@@ -104,7 +106,7 @@ const mapping = {
     ),
 };
 
-/** `NAME=PREFIX`, or in YAML also a mapping with more. */
+/** `NAME=PREFIX`, or a mapping in YAML. */
 export const resource: z.ZodType<ResourceSettings> = z.preprocess(
   (input, context) => {
     if (typeof input !== "string") return input;
@@ -117,21 +119,21 @@ export const resource: z.ZodType<ResourceSettings> = z.preprocess(
     return z.NEVER;
   },
   z.strictObject(mapping, {
-    error: unlessUnknownKey("is not a mapping of name, prefix and more, or NAME=PREFIX"),
+    error: unlessUnknownKey("is neither NAME=PREFIX nor a mapping with name and prefix"),
   }),
 );
 
-/** The keys that a mapping has: the whole resource's, or what is at `key` within. */
+/** The keys of a resource's or an event window's mapping. */
 export function keysOf(key: "resource" | "event-window"): readonly string[] {
   return Object.keys(schemasOf(key));
 }
 
-/** The keys as `keysOf`, each with the schema of its value, which has a description. */
+/** The same keys, each with the schema of its value, which has a description. */
 export function schemasOf(key: "resource" | "event-window"): Readonly<Record<string, z.ZodType>> {
   return key === "event-window" ? eventWindow : mapping;
 }
 
-/** Keys that don't exist are told of one by one, where all problems are put into words. */
+/** Unknown keys are reported one by one by parse-settings.ts; other issues have this message. */
 function unlessUnknownKey(message: string) {
   return (issue: { readonly code?: string | undefined }): string | undefined =>
     issue.code === "unrecognized_keys" ? undefined : message;

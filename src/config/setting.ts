@@ -3,18 +3,19 @@ import type { OptionName } from "./options.ts";
 /** A step towards a part of a value: the index of an element, or a key. */
 export type Step = string | number;
 
-/** Where a value was given, in the words of messages. `path` leads to the part that is meant. */
+/** The source of a value, as messages name it. `path` leads to a part of the value. */
 export type Origin = (path?: readonly Step[]) => string;
 
-/** What was given for one option, unchecked. */
+/** The unchecked value of one option. */
 export interface Setting {
   readonly value: unknown;
   readonly origin: Origin;
 }
 
+/** The unchecked values of the options that were given. */
 export type Settings = ReadonlyMap<OptionName, Setting>;
 
-/** `resources[0].prefix` */
+/** Formats a path, for example `resources[0].prefix`. */
 export function formatPath(path: readonly Step[]): string {
   return path
     .map((step) => (typeof step === "number" ? `[${step}]` : `.${step}`))
@@ -22,7 +23,7 @@ export function formatPath(path: readonly Step[]): string {
     .replace(/^\./, "");
 }
 
-/** The origin of what was given as text, in which a part has a name but no place of its own. */
+/** The origin of a value that was given as text: its parts have names but no positions. */
 export function textOrigin(source: string): Origin {
   return (path = []) => {
     const part = formatPath(path.filter((step) => typeof step === "string"));

@@ -3,9 +3,8 @@ import { z } from "zod";
 import { maxTimerMs } from "../base/clock.ts";
 
 /**
- * The types of option values. Each takes what a flag, a variable or a YAML scalar holds and gives what
- * the program works with. The message of an issue continues a sentence that begins with the value:
- * `"5" is not …`.
+ * A type of option values. It parses the text of a flag, a variable or a YAML scalar. The message of an issue continues a
+ * sentence that begins with the value: `"5" is not …`.
  */
 function parsed<T>(accepted: string, parse: (text: string) => T | undefined): z.ZodType<T> {
   const message = `is not ${accepted}`;
@@ -19,7 +18,10 @@ function parsed<T>(accepted: string, parse: (text: string) => T | undefined): z.
     });
 }
 
-/** Any text, as it is; also the path of a file, relative to the working directory. A YAML number or boolean has to be quoted, or its spelling would be lost. */
+/**
+ * Text, also the path of a file, relative to the working directory. A YAML number or boolean must be quoted, since YAML
+ * does not keep its spelling.
+ */
 export const text: z.ZodType<string> = z
   .string({ error: "is not text; put it in quotes" })
   .min(1, { error: "is empty" });
@@ -88,18 +90,18 @@ export function choice<const T extends string>(words: readonly T[]): z.ZodType<T
   return parsed(accepted, (input) => words.find((word) => word === input));
 }
 
-/** Where to listen. */
+/** An address to listen on. */
 export interface ListenAddress {
-  /** A name or an IP address, an IPv6 one without brackets. */
+  /** A name or an IP address; IPv6 without brackets. */
   readonly host: string;
-  /** 0: any free one. */
+  /** 0: a free port. */
   readonly port: number;
 }
 
-/** `HOST:PORT`, an IPv6 address in brackets. */
+/** `HOST:PORT`, with an IPv6 address in brackets. */
 export const listenAddress: z.ZodType<ListenAddress> = parsed(
   "HOST:PORT, such as 127.0.0.1:50051, [::1]:50051, or 0.0.0.0:50051 for all interfaces " +
-    "(ports are 0 to 65535, and 0 is any free one)",
+    "(ports are 0 to 65535, and 0 selects a free one)",
   (input) => {
     const match = /^(?:\[([^[\]]+)\]|([^\s:/[\]]+)):(\d{1,5})$/.exec(input);
     const host = match?.[1] ?? match?.[2];
@@ -110,18 +112,18 @@ export const listenAddress: z.ZodType<ListenAddress> = parsed(
   },
 );
 
-/** The address as it is written: the inverse of `listenAddress`. */
+/** Formats an address: the inverse of `listenAddress`. */
 export function formatAddress({ host, port }: ListenAddress): string {
   return isIP(host) === 6 ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
 /**
- * The URL of an etcd member's client port, as `http://HOST:PORT` or `https://HOST:PORT`. The port is
- * 2379 unless given, as in etcd's own tools, and not that of the scheme.
+ * The URL of an etcd member's client port, as `http://HOST:PORT` or `https://HOST:PORT`. The default
+ * port is 2379, as in etcd's tools, instead of the scheme's.
  */
 export const endpoint: z.ZodType<string> = parsed(
   "the URL of an etcd member, such as http://127.0.0.1:2379 (http or https; no path, user or query: " +
-    "the user goes into --etcd-username)",
+    "use --etcd-username for the user)",
   (input) => {
     const match = /^(https?):\/\/(\[[^[\]]+\]|[^\s:/?#@[\]]+)(?::(\d{1,5}))?\/?$/i.exec(input);
     if (match === null) return undefined;

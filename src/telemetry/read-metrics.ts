@@ -1,19 +1,20 @@
 import type { Meter } from "@opentelemetry/api";
 import type { UpstreamStats } from "../cacher/freshness/upstream-limiter.ts";
 
-/** What does the scans of lists and initial states. */
+/** Runs the scans of lists and initial states. */
 export interface ScanSource {
-  /** How many have not finished. */
+  /** Number of scans that have not finished. */
   readonly size: number;
+  /** Number of scans that were refused. */
   readonly refused: number;
 }
 
-/** What bounds the reads of the store. */
+/** Bounds the reads of the store. */
 export interface UpstreamSource {
   stats(): UpstreamStats;
 }
 
-/** Registers what reads of all resources wait for: their turn to scan, and the store. */
+/** Registers what the reads of all resources wait for: a time slice to scan, and the store. */
 export function registerReadMetrics(
   meter: Meter,
   scans: ScanSource,
@@ -30,31 +31,31 @@ export function registerReadMetrics(
   gauge(
     "watch_fanout_scans",
     "{scan}",
-    "Scans of lists, initial states and past states that are under way or wait for their time slice.",
+    "Scans for lists, initial states and historical snapshots that run or wait for a time slice.",
     () => scans.size,
   );
   counter(
     "watch_fanout_scans_refused",
     "{scan}",
-    "Scans that were refused, as there were too many.",
+    "Scans refused because too many waited.",
     () => scans.refused,
   );
   gauge(
     "watch_fanout_upstream_reads",
     "{read}",
-    "Gets and pages of lists that the store is being asked for.",
+    "Gets and pages of lists in progress at the store.",
     () => upstream.stats().inFlight,
   );
   gauge(
     "watch_fanout_upstream_reads_queued",
     "{read}",
-    "Gets and pages of lists that wait to be asked of the store.",
+    "Gets and pages of lists that wait to be sent to the store.",
     () => upstream.stats().queued,
   );
   counter(
     "watch_fanout_upstream_reads_refused",
     "{read}",
-    "Gets and pages of lists that were refused, as the store had too much to do.",
+    "Gets and pages of lists refused because too many waited for the store.",
     () => upstream.stats().refused,
   );
 }

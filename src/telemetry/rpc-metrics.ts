@@ -1,6 +1,6 @@
 import type { Attributes, Histogram, Meter } from "@opentelemetry/api";
 
-/** What is counted of one method. Plain numbers, since messages are many. */
+/** The counts of one method: plain numbers, since there are many messages. */
 class MethodCounts {
   readonly attributes: Attributes;
   started = 0;
@@ -13,12 +13,12 @@ class MethodCounts {
   }
 }
 
-/** From a cached read to a stream of a day, in seconds. */
+/** In seconds: from a cached read to a stream that lasts a day. */
 const durationBoundaries = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600, 3_600, 86_400,
 ];
 
-/** Counts calls, as the server's observer. */
+/** The server's observer: counts calls and messages. */
 export class RpcMetrics {
   readonly #methods = new Map<string, MethodCounts>();
   readonly #duration: Histogram;
@@ -27,16 +27,16 @@ export class RpcMetrics {
     this.#duration = meter.createHistogram("watch_fanout_rpc_duration_seconds", {
       unit: "s",
       description:
-        "How long calls took, by method and status code. A watch lasts as long as its stream.",
+        "Duration of calls, by method and status code. A watch lasts as long as its stream.",
       advice: { explicitBucketBoundaries: durationBoundaries },
     });
     const started = meter.createObservableCounter("watch_fanout_rpc_started", {
       unit: "{call}",
-      description: "Calls that were begun, by method.",
+      description: "Calls started, by method.",
     });
     const inFlight = meter.createObservableGauge("watch_fanout_rpc_in_flight", {
       unit: "{call}",
-      description: "Calls that are going on, by method.",
+      description: "Calls in progress, by method.",
     });
     const messages = meter.createObservableCounter("watch_fanout_rpc_sent_messages", {
       unit: "{message}",

@@ -3,7 +3,7 @@ import type { PoolStats, ServerStats } from "../server/server.ts";
 
 const pools = ["requests", "kept", "unsent"] as const;
 
-/** Registers what the clients of a server make it hold. */
+/** Registers what a server holds for its clients. */
 export function registerServerMetrics(meter: Meter, server: { stats(): ServerStats }): void {
   const connections = meter.createObservableGauge("watch_fanout_connections", {
     unit: "{connection}",
@@ -11,13 +11,13 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
   });
   const streams = meter.createObservableGauge("watch_fanout_open_streams", {
     unit: "{stream}",
-    description: "Open watches, health watches and reflection streams, which --max-streams bounds.",
+    description: "Open watches, health watches and reflection streams. --max-streams bounds them.",
   });
   const bytes = meter.createObservableGauge("watch_fanout_pool_bytes", {
     unit: "By",
     description:
-      "Memory held for clients, by pool: requests that are not complete or not served yet (requests), what streams " +
-      "keep of their requests (kept), and responses that clients have not accepted (unsent).",
+      "Memory held for clients, by pool: requests that are incomplete or not handled yet (requests), parts of " +
+      "requests that open streams retain (kept), and responses that clients have not accepted (unsent).",
   });
   const evictions = meter.createObservableCounter("watch_fanout_pool_evictions", {
     unit: "{call}",

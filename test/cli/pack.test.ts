@@ -19,25 +19,25 @@ const app = join(folder, "app");
 const installed = join(app, "node_modules", "watch-fanout");
 const env = isolatedEnvironment(folder);
 
-/** Packs a copy, and installs what comes of it in an app. */
+/** Packs a copy, and installs the package in an app. */
 beforeAll(async () => {
   const tarball = await packCopy(folder);
   mkdirSync(installed, { recursive: true });
   await run("tar", ["-xzf", tarball, "-C", installed, "--strip-components=1"]);
-  // What it does not declare it can't import.
+  // It can import only its declared dependencies.
   for (const name of Object.keys(manifest.dependencies)) link(name);
 });
 
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** Has the app use the checkout's own copy of a dependency. */
+/** Links the checkout's copy of a dependency into the app. */
 function link(name: string): void {
   const path = join(app, "node_modules", name);
   mkdirSync(dirname(path), { recursive: true });
   symlinkSync(join(checkout, "node_modules", name), path);
 }
 
-/** Runs a module in the app, and gives what it logs as JSON. */
+/** Runs a module in the app, and returns the JSON that it prints. */
 async function evaluate(source: string): Promise<unknown> {
   const args = ["--input-type=module", "--eval", source];
   const { stdout, stderr } = await run(process.execPath, args, { cwd: app, env });
@@ -46,7 +46,7 @@ async function evaluate(source: string): Promise<unknown> {
 }
 
 describe("The package that npm pack makes", () => {
-  test("holds what is built, the protos and the papers, and nothing else", () => {
+  test("contains the build, the protos, README, LICENSE and manifest, and nothing else", () => {
     const files = readdirSync(installed, { recursive: true, encoding: "utf8" });
     const tops = new Set(files.map((file) => file.split("/")[0]));
     expect([...tops].sort()).toEqual(["LICENSE", "README.md", "dist", "package.json", "proto"]);
@@ -107,7 +107,7 @@ describe("The package that npm pack makes", () => {
     expect(code).toBe(5);
   });
 
-  test("has a client that needs nothing else", async () => {
+  test("has a client that needs no other package", async () => {
     const seen = await evaluate(`
       import { Cacher, MemoryStorage, startServer, systemClock } from "watch-fanout";
       import { connect, hasReason, jsonValues } from "watch-fanout/client";
@@ -123,20 +123,20 @@ describe("The package that npm pack makes", () => {
       const put = await things.put("a", { n: 1 });
       const updated = await things.update("a", ({ n }) => ({ n: n + 1 }));
       const absent = await things.get("b").catch((error) => hasReason(error, "OBJECT_NOT_FOUND"));
-      const told = [];
+      const received = [];
       for await (const { events } of things.watch({ afterRevision: put.modRevision })) {
-        for (const { type, object } of events) told.push([type, object.value]);
+        for (const { type, object } of events) received.push([type, object.value]);
         if (events.length > 0) break;
       }
       client.close();
       await server.drain(0);
       await cacher.close();
-      console.log(JSON.stringify({ value: updated.value, absent, told }));
+      console.log(JSON.stringify({ value: updated.value, absent, received }));
     `);
-    expect(seen).toEqual({ value: { n: 2 }, absent: true, told: [["MODIFIED", { n: 2 }]] });
+    expect(seen).toEqual({ value: { n: 2 }, absent: true, received: [["MODIFIED", { n: 2 }]] });
   });
 
-  test("has types that check, with no more than those of Node.js beside them", async () => {
+  test("has types that check, with the types of Node.js as the only others", async () => {
     link("@types/node");
     await writeFile(
       join(app, "use.ts"),

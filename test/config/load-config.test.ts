@@ -14,7 +14,7 @@ import { defaultServerLimits } from "../../src/server/limits/server-limits.ts";
 import { certificates, type Given, load } from "./sources.ts";
 
 const { cert, key } = certificates;
-/** What a resource is that has no more than a name and a prefix. */
+/** The defaults of a resource with a name and a prefix. */
 const plain = {
   codec: opaqueCodec,
   indexes: [],
@@ -23,7 +23,7 @@ const plain = {
 };
 const files = { "cert.pem": cert, "key.pem": key, "ca.pem": cert, password: "from a file\n" };
 
-test("without any source the embedded store serves one resource over everything", () => {
+test("without any source the embedded store serves one resource with all keys", () => {
   expect(load({})).toEqual({
     etcd: undefined,
     resources: [{ name: "default", prefix: "", ...plain }],
@@ -51,7 +51,7 @@ test("the defaults are those of the cache and of the server", () => {
   });
 });
 
-/** An option, a value of it as text, what it needs besides, and what the configuration then says. */
+/** An option, a value as text, the other sources that it needs, and the expected configuration. */
 const cases: readonly [
   name: string,
   text: string,
@@ -164,10 +164,10 @@ function etcdWith(env: Readonly<Record<string, string>>): Given {
   };
 }
 
-/** They have no flag: other users of a machine can see flags. */
+/** Options without a flag, since other users of the machine can see flags. */
 const secrets = optionNames.filter((name) => definition(name).secret) as readonly string[];
 
-test("every option has its case below", () => {
+test("every option has a case", () => {
   expect(cases.map(([name]) => name).sort()).toEqual([...optionNames].sort());
 });
 
@@ -197,7 +197,7 @@ describe("of several sources", () => {
   const env = { WATCH_FANOUT_LISTEN: "127.0.0.1:2", WATCH_FANOUT_LOG_LEVEL: "warn" };
   const flags = ["--listen", "127.0.0.1:3"];
 
-  test("a flag wins over a variable, that over the file, and that over the default", () => {
+  test("a flag takes precedence over a variable, a variable over the file, and the file over the default", () => {
     const config = load({ yaml, env, flags });
     expect(config.listen.port).toBe(3);
     expect(config.logLevel).toBe("warn");
@@ -205,7 +205,7 @@ describe("of several sources", () => {
     expect(config.shutdownTimeoutMs).toBe(10_000);
   });
 
-  test("a list is taken whole from the first source that has one", () => {
+  test("a list comes from one source, the first that has it", () => {
     const { resources } = load({
       yaml: "resources: [a=/a/, b=/b/]",
       env: { WATCH_FANOUT_RESOURCE: "c=/c/,d=/d/" },
@@ -214,11 +214,11 @@ describe("of several sources", () => {
     expect(resources.map(({ name }) => name)).toEqual(["e"]);
   });
 
-  test("the last of the same flag counts", () => {
+  test("the last value of a repeated flag applies", () => {
     expect(load({ flags: [...flags, "--listen", "127.0.0.1:4"] }).listen.port).toBe(4);
   });
 
-  test("an empty variable counts as not set", () => {
+  test("an empty variable counts as absent", () => {
     expect(load({ yaml, env: { WATCH_FANOUT_LISTEN: "" } }).listen.port).toBe(1);
   });
 });
@@ -232,7 +232,7 @@ describe("the file", () => {
     expect(config.logLevel).toBe("trace");
   });
 
-  test("named by a flag is read instead of the one that a variable names", () => {
+  test("named by a flag takes precedence over one named by a variable", () => {
     const config = load({ yaml: "log-level: trace", env: { WATCH_FANOUT_CONFIG: "other.yaml" } });
     expect(config.logLevel).toBe("trace");
   });
@@ -241,13 +241,13 @@ describe("the file", () => {
     expect(load({ yaml })).toEqual(load({}));
   });
 
-  test("takes etcd's endpoints as a sequence, too", () => {
+  test("may have etcd's endpoints as a sequence", () => {
     const yaml = "etcd: [http://a, 'http://b,http://c']\nresources: all=";
     const endpoints = ["http://a:2379", "http://b:2379", "http://c:2379"];
     expect(load({ yaml }).etcd?.endpoints).toEqual(endpoints);
   });
 
-  test("takes resources as mappings, too", () => {
+  test("may have resources as mappings", () => {
     const yaml = "resources:\n  - name: a\n    prefix: /a/\n  - b=/b/=\n";
     expect(load({ yaml }).resources).toEqual([
       { name: "a", prefix: "/a/", ...plain },
@@ -255,7 +255,7 @@ describe("the file", () => {
     ]);
   });
 
-  test("takes counts as numbers", () => {
+  test("may have counts as numbers", () => {
     expect(load({ yaml: "event-window-max-events: 2000" }).eventWindow.maxEvents).toBe(2_000);
   });
 });
@@ -281,7 +281,7 @@ test("the variables that Kubernetes sets for a service called watch-fanout are n
   expect(load({ env })).toEqual(load({}));
 });
 
-test("variables of others are none of ours", () => {
+test("variables without the prefix are ignored", () => {
   expect(load({ env: { PATH: "/bin", WATCH_FAN: "1", watch_fanout_listen: "x" } })).toEqual(
     load({}),
   );

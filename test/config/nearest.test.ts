@@ -15,6 +15,6 @@ test.each([
   ["port", undefined],
   ["x", undefined],
   ["", undefined],
-])("of the names, %j was meant to be %j", (text, expected) => {
+])("the name most similar to %j is %j", (text, expected) => {
   expect(nearest(text, names)).toBe(expected);
 });

@@ -6,7 +6,7 @@ const files = { cert, key, otherKey, nonsense: "nonsense", empty: "\n" };
 const etcd = ["--etcd", "http://etcd", "--resource", "all="] as const;
 const secure = ["--etcd", "https://etcd", "--resource", "all="] as const;
 
-/** Each has one problem, which is told in these words. */
+/** Each configuration has exactly one problem, with this text. */
 function expectProblems(table: readonly (readonly [Given, string | RegExp])[]): void {
   test.each(table)("%j", (given, expected) => {
     const [problem, ...others] = problemsOf({ files, ...given });
@@ -18,15 +18,15 @@ function expectProblems(table: readonly (readonly [Given, string | RegExp])[]): 
 
 const address =
   "is not HOST:PORT, such as 127.0.0.1:50051, [::1]:50051, or 0.0.0.0:50051 for all interfaces " +
-  "(ports are 0 to 65535, and 0 is any free one).";
+  "(ports are 0 to 65535, and 0 selects a free one).";
 const url =
   "is not the URL of an etcd member, such as http://127.0.0.1:2379 " +
-  "(http or https; no path, user or query: the user goes into --etcd-username).";
+  "(http or https; no path, user or query: use --etcd-username for the user).";
 const name =
-  "is not a resource's name: at most 63 lower-case letters, digits and hyphens, " +
-  "which begins and ends with a letter or digit.";
+  "is not a resource name: at most 63 lower-case letters, digits and hyphens, " +
+  "beginning and ending with a letter or digit.";
 
-describe("a bad value is told with where it was given and what is accepted", () => {
+describe("an invalid value is reported with its source and what is accepted", () => {
   expectProblems([
     [{ flags: ["--listen", "50051"] }, `--listen: "50051" ${address}`],
     [{ env: { WATCH_FANOUT_LISTEN: "x" } }, `WATCH_FANOUT_LISTEN: "x" ${address}`],
@@ -80,7 +80,7 @@ describe("a bad value is told with where it was given and what is accepted", () 
   ]);
 });
 
-describe("an endpoint of etcd is a URL without anything else", () => {
+describe("an endpoint of etcd is a URL without path, user or query", () => {
   expectProblems([
     ...[
       "etcd:2379",
@@ -99,12 +99,12 @@ describe("an endpoint of etcd is a URL without anything else", () => {
     [{ yaml: "etcd: []" }, "wf.yaml:1: etcd: the list is empty."],
     [
       { flags: ["--etcd", "http://a,https://b", "--resource", "all="] },
-      "--etcd: http://a:2379, https://b:2379 mix http and https; use one of them for all.",
+      "--etcd: http://a:2379, https://b:2379 mix http and https; use one scheme for all.",
     ],
   ]);
 });
 
-describe("a resource has a sane name, and keys that no other has", () => {
+describe("a resource has a valid name, and keys that no other resource has", () => {
   expectProblems([
     [
       { flags: ["--resource", "services"] },
@@ -131,7 +131,7 @@ describe("a resource has a sane name, and keys that no other has", () => {
     ],
     [
       { yaml: "resources: [7]" },
-      "wf.yaml:1: resources[0]: 7 is not a mapping of name, prefix and more, or NAME=PREFIX.",
+      "wf.yaml:1: resources[0]: 7 is neither NAME=PREFIX nor a mapping with name and prefix.",
     ],
     [
       { flags: ["--resource", "a=/a/", "--resource", "a=/b/"] },
@@ -140,42 +140,45 @@ describe("a resource has a sane name, and keys that no other has", () => {
     [
       { yaml: "resources:\n  - a=/x/\n  - b=/y/\n  - c=/x/y/" },
       'wf.yaml:4: resources[2]: the prefixes of "a", "/x/", and "c", "/x/y/", overlap: ' +
-        "a key may belong to one resource only.",
+        "a key can belong to one resource only.",
     ],
     [
       { flags: ["--resource", "a=/x/y", "--resource", "b="] },
       '--resource: the prefixes of "a", "/x/y", and "b", "", overlap: ' +
-        "a key may belong to one resource only.",
+        "a key can belong to one resource only.",
     ],
     [
       { env: { WATCH_FANOUT_ETCD: "http://a" } },
-      "WATCH_FANOUT_ETCD: with etcd, say which keys to serve: --resource NAME=PREFIX, " +
+      "WATCH_FANOUT_ETCD: needs the keys to serve: --resource NAME=PREFIX, " +
         "such as --resource services=/services/.",
     ],
   ]);
 });
 
-describe("an option that does not exist is refused, with the nearest that does", () => {
+describe("an unknown option is refused, with the most similar one", () => {
   expectProblems([
     [
       { env: { WATCH_FANOUT_LISTN: "x" } },
-      "WATCH_FANOUT_LISTN: there is no such option. Did you mean WATCH_FANOUT_LISTEN?",
+      "WATCH_FANOUT_LISTN: this option does not exist. Did you mean WATCH_FANOUT_LISTEN?",
     ],
     [
       { env: { WATCH_FANOUT_RESOURCES: "x" } },
-      "WATCH_FANOUT_RESOURCES: there is no such option. Did you mean WATCH_FANOUT_RESOURCE?",
+      "WATCH_FANOUT_RESOURCES: this option does not exist. Did you mean WATCH_FANOUT_RESOURCE?",
     ],
-    [{ env: { WATCH_FANOUT_QUUX_ZORK: "x" } }, "WATCH_FANOUT_QUUX_ZORK: there is no such option."],
+    [
+      { env: { WATCH_FANOUT_QUUX_ZORK: "x" } },
+      "WATCH_FANOUT_QUUX_ZORK: this option does not exist.",
+    ],
     [
       { yaml: "log-level: info\netcdUsername: root" },
-      'wf.yaml:2: etcdUsername: there is no such option. Did you mean "etcd-username"?',
+      'wf.yaml:2: etcdUsername: this option does not exist. Did you mean "etcd-username"?',
     ],
-    [{ yaml: "codec: json" }, "wf.yaml:1: codec: there is no such option."],
-    [{ yaml: "1: x" }, "wf.yaml: 1: there is no such option."],
+    [{ yaml: "codec: json" }, "wf.yaml:1: codec: this option does not exist."],
+    [{ yaml: "1: x" }, "wf.yaml: 1: this option does not exist."],
   ]);
 });
 
-describe("a file that can't be used is named", () => {
+describe("an unusable file is named", () => {
   expectProblems([
     [{ flags: ["--config", "gone.yaml"] }, /^--config: "gone\.yaml" can't be read: .*no such file/],
     [
@@ -193,19 +196,19 @@ describe("a file that can't be used is named", () => {
     ],
     [
       { flags: ["--tls-cert", "cert", "--tls-key", "otherKey"] },
-      /^--tls-cert: "cert" is no certificate in PEM with the unencrypted key of --tls-key: .*mismatch/,
+      /^--tls-cert: "cert" is not a certificate in PEM with the unencrypted key of --tls-key: .*mismatch/,
     ],
     [
       { flags: ["--tls-cert", "nonsense", "--tls-key", "key"] },
-      /^--tls-cert: "nonsense" is no certificate in PEM/,
+      /^--tls-cert: "nonsense" is not a certificate in PEM/,
     ],
     [
       { flags: ["--tls-cert", "cert", "--tls-key", "key", "--tls-client-ca", "nonsense"] },
-      /^--tls-client-ca: "nonsense" holds no certificate in PEM: /,
+      /^--tls-client-ca: "nonsense" has no certificate in PEM: /,
     ],
     [
       { flags: [...secure, "--etcd-ca", "empty"] },
-      /^--etcd-ca: "empty" holds no certificate in PEM: /,
+      /^--etcd-ca: "empty" has no certificate in PEM: /,
     ],
     [
       { flags: [...etcd, "--etcd-username", "u", "--etcd-password-file", "gone"] },
@@ -213,12 +216,12 @@ describe("a file that can't be used is named", () => {
     ],
     [
       { flags: [...etcd, "--etcd-username", "u", "--etcd-password-file", "empty"] },
-      "--etcd-password-file: the file holds no password.",
+      "--etcd-password-file: the file is empty; it must contain the password.",
     ],
   ]);
 });
 
-describe("options that need or exclude one another say so", () => {
+describe("options that need or exclude one another are reported", () => {
   expectProblems([
     [{ flags: ["--tls-cert", "cert"] }, "--tls-cert: needs --tls-key as well."],
     [{ env: { WATCH_FANOUT_TLS_KEY: "key" } }, "WATCH_FANOUT_TLS_KEY: needs --tls-cert as well."],
@@ -226,11 +229,11 @@ describe("options that need or exclude one another say so", () => {
       { flags: ["--tls-client-ca", "cert"] },
       "--tls-client-ca: needs --tls-cert and --tls-key as well.",
     ],
-    [{ flags: ["--etcd-ca", "cert"] }, "--etcd-ca: is of no use without --etcd."],
-    [{ yaml: "etcd-username: root" }, "wf.yaml:1: etcd-username: is of no use without --etcd."],
+    [{ flags: ["--etcd-ca", "cert"] }, "--etcd-ca: needs --etcd as well."],
+    [{ yaml: "etcd-username: root" }, "wf.yaml:1: etcd-username: needs --etcd as well."],
     [
       { flags: [...etcd, "--etcd-ca", "cert"] },
-      "--etcd-ca: is of no use with http:// endpoints; write https:// in --etcd.",
+      "--etcd-ca: needs https:// endpoints; write https:// in --etcd.",
     ],
     [{ flags: [...secure, "--etcd-key", "key"] }, "--etcd-key: needs --etcd-cert as well."],
     [
@@ -250,7 +253,7 @@ describe("options that need or exclude one another say so", () => {
     ],
     [
       { flags: ["--listen", "127.0.0.1:8080"] },
-      "--admin: is the same address as that of --listen; gRPC needs a port of its own.",
+      "--admin: is the same address as --listen; gRPC needs its own port.",
     ],
     [
       { flags: ["--event-window-min-events", "200000"] },
@@ -259,7 +262,7 @@ describe("options that need or exclude one another say so", () => {
   ]);
 });
 
-test("all problems are told at once", () => {
+test("all problems are reported at once", () => {
   const problems = problemsOf({
     flags: ["--listen", "x", "--log-level", "loud"],
     env: { WATCH_FANOUT_NOPE: "1" },
@@ -275,8 +278,8 @@ test("all problems are told at once", () => {
   ]);
 });
 
-describe("a password is never told", () => {
-  const told = (given: Given): string => problemsOf({ files, ...given }).join("\n");
+describe("a password is never reported", () => {
+  const report = (given: Given): string => problemsOf({ files, ...given }).join("\n");
 
   test.each<[string, Given]>([
     ["that is not text", { flags: [...etcd], yaml: "etcd-password: [hush-hush]" }],
@@ -284,8 +287,8 @@ describe("a password is never told", () => {
     ["without etcd", { env: { WATCH_FANOUT_ETCD_PASSWORD: "hush-hush" } }],
     ["in the URL", { flags: ["--etcd", "http://root:hush-hush@etcd", "--resource", "a="] }],
   ])("%s", (_what, given) => {
-    expect(told(given)).not.toBe("");
-    expect(told(given)).not.toContain("hush-hush");
+    expect(report(given)).not.toBe("");
+    expect(report(given)).not.toContain("hush-hush");
   });
 });
 
@@ -294,6 +297,6 @@ test("a very long value is cut in its message", () => {
   expect(problem.length).toBeLessThan(1_000);
 });
 
-test("two ports 0 are two addresses", () => {
+test("two addresses with port 0 are different", () => {
   expect(load({ flags: ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"] }).admin.port).toBe(0);
 });

@@ -15,10 +15,10 @@ function resource(...lines: readonly string[]): ResourceConfig | undefined {
   return load(yamlOf(...lines)).resources[0];
 }
 
-describe("A resource's codec reads attributes out of values", () => {
+describe("A resource's codec reads attributes from values", () => {
   const value = Buffer.from('{"metadata":{"labels":{"l":"1"}},"tags":{"t":"2"},"x":{"y":"z"}}');
 
-  test("is opaque unless told otherwise, so that there are none", () => {
+  test("is opaque by default, and reads none", () => {
     expect(resource()?.codec).toMatchObject({ name: "opaque", hasAttributes: false });
     expect(resource("codec: opaque")?.codec).toMatchObject({
       name: "opaque",
@@ -26,13 +26,13 @@ describe("A resource's codec reads attributes out of values", () => {
     });
   });
 
-  test("json finds labels at metadata.labels, and no fields unless they are named", () => {
+  test("json reads labels at metadata.labels, and no fields by default", () => {
     const attributes = resource("codec: json")?.codec.attributesOf(value);
     expect([...(attributes?.labels ?? [])]).toEqual([["l", "1"]]);
     expect(attributes?.fields.size).toBe(0);
   });
 
-  test("json finds labels and fields where it is told to", () => {
+  test("json reads labels and fields at the configured paths", () => {
     const codec = resource("codec: json", "labels: tags", "fields: [x.y]")?.codec;
     const attributes = codec?.attributesOf(value);
     expect([...(attributes?.labels ?? [])]).toEqual([["t", "2"]]);
@@ -40,7 +40,7 @@ describe("A resource's codec reads attributes out of values", () => {
     expect([...(codec?.declaredFields ?? [])]).toEqual(["x.y"]);
   });
 
-  test("protobuf reads the message that it is told of, by the descriptors in a file", () => {
+  test("protobuf reads the configured message, by the descriptors in a file", () => {
     const codec = resource(
       "codec: protobuf",
       "descriptors: lease.binpb",
@@ -61,17 +61,17 @@ describe("A resource's indexes", () => {
     expect(resource(...lines)?.indexes).toEqual(["c", "a"]);
   });
 
-  test("are none unless named, and each counts once", () => {
+  test("are empty by default, without duplicates", () => {
     expect(resource("codec: json", "fields: [a]")?.indexes).toEqual([]);
     expect(resource("codec: json", "fields: [a]", "indexes: [a, a]")?.indexes).toEqual(["a"]);
   });
 });
 
 describe("A resource's event-window", () => {
-  const yaml = (history: string): string =>
-    `event-window-max-events: 5000\nresources: [{name: a, prefix: /a/, event-window: ${history}}, b=/b/]`;
+  const yaml = (eventWindow: string): string =>
+    `event-window-max-events: 5000\nresources: [{name: a, prefix: /a/, event-window: ${eventWindow}}, b=/b/]`;
 
-  test("has the bounds that it names, and of all others the general ones", () => {
+  test("has the bounds that it sets, and the general ones for the others", () => {
     const { eventWindow, resources } = load({ yaml: yaml("{age: 1h, max-bytes: 16MiB}") });
     expect(eventWindow).toMatchObject({ ageMs: 300_000, maxEvents: 5_000 });
     expect(resources[0]?.eventWindow).toEqual({
@@ -100,13 +100,13 @@ describe("A resource's cache", () => {
     expect(resource(`cache: ${word}`)?.cache).toBe(expected);
   });
 
-  test("can be off while there is something to select by", () => {
+  test("can be off for a resource with labels and fields", () => {
     const off = resource("codec: json", "fields: [x]", "cache: off");
     expect(off).toMatchObject({ cache: false, codec: { hasAttributes: true } });
   });
 });
 
-test("several resources each have what they say", () => {
+test("several resources each have their own settings", () => {
   const { resources } = load({
     yaml: `
 resources:
@@ -121,20 +121,20 @@ resources:
   - rest=/rest/
 `,
   });
-  const said = resources.map(({ name, codec, indexes, cache }) => [
+  const settings = resources.map(({ name, codec, indexes, cache }) => [
     name,
     codec.name,
     indexes,
     cache,
   ]);
-  expect(said).toEqual([
+  expect(settings).toEqual([
     ["pods", "json", ["spec.nodeName"], true],
     ["blobs", "opaque", [], false],
     ["rest", "opaque", [], true],
   ]);
 });
 
-describe("What is wrong with a resource is told with its line and key", () => {
+describe("A problem of a resource is reported with its line and key", () => {
   const json = "codec: json";
   const protobuf = ["codec: protobuf", "descriptors: lease.binpb", "message: acme.v1.Lease"];
   const place = (line: number, key: string): string => `wf.yaml:${line + 3}: resources[0].${key}`;
@@ -171,15 +171,15 @@ describe("What is wrong with a resource is told with its line and key", () => {
     // Keys that do not exist.
     [
       ["prefx: /b/"],
-      `${place(1, "prefx")}: a resource has no such key, only ${resourceKeys}. Did you mean "prefix"?`,
+      `${place(1, "prefx")}: a resource has no such key. Its keys are ${resourceKeys}. Did you mean "prefix"?`,
     ],
-    [["quux: 1"], `${place(1, "quux")}: a resource has no such key, only ${resourceKeys}.`],
+    [["quux: 1"], `${place(1, "quux")}: a resource has no such key. Its keys are ${resourceKeys}.`],
     [
       ["event-window: {", "  max-evnts: 1}"],
-      `${place(2, "event-window.max-evnts")}: an event-window has no such key, only age, min-events, ` +
+      `${place(2, "event-window.max-evnts")}: an event-window has no such key. Its keys are age, min-events, ` +
         'max-events, max-bytes. Did you mean "max-events"?',
     ],
-    // Paths that lead nowhere.
+    // Invalid paths.
     [
       [json, "labels: a..b"],
       `${place(2, "labels")}: "a..b" is not a path: names with one dot between, such as status.phase.`,
@@ -198,7 +198,7 @@ describe("What is wrong with a resource is told with its line and key", () => {
       [...protobuf, "labels: metadata.counts"],
       `${place(4, "labels")}: "metadata.counts" is not a map<string, string>, as labels are.`,
     ],
-    // Indexes of what is no field.
+    // Indexes of undeclared fields.
     [
       [json, "fields: [spec.node]", "indexes: [spec.nod]"],
       `${place(3, "indexes[0]")}: "spec.nod" is not one of the resource's fields; add it to them. ` +
@@ -208,7 +208,7 @@ describe("What is wrong with a resource is told with its line and key", () => {
       [json, "indexes: [x]"],
       `${place(2, "indexes[0]")}: "x" is not one of the resource's fields; add it to them.`,
     ],
-    // What does not go together.
+    // Settings that exclude one another.
     [["labels: a"], `${place(1, "labels")}: needs codec: json or codec: protobuf as well.`],
     [["fields: [a]"], `${place(1, "fields")}: needs codec: json or codec: protobuf as well.`],
     [
@@ -229,11 +229,11 @@ describe("What is wrong with a resource is told with its line and key", () => {
     ),
     [
       ["cache: off", "event-window: {age: 1m}"],
-      `${place(2, "event-window")}: is of no use with cache: off.`,
+      `${place(2, "event-window")}: has no effect with cache: off.`,
     ],
     [
       ["cache: off", json, "fields: [a]", "indexes: [a]"],
-      `${place(4, "indexes")}: is of no use with cache: off.`,
+      `${place(4, "indexes")}: has no effect with cache: off.`,
     ],
     [
       ["event-window: {max-events: 500}"],
@@ -261,12 +261,12 @@ describe("What is wrong with a resource is told with its line and key", () => {
       /^wf\.yaml:6: resources\[0\]\.message: "acme\.v1\.Leese" is not a message of the descriptor set/,
     ],
   ])("%j", (lines, problem) => {
-    const [told, ...others] = problemsOf(yamlOf(...lines));
-    expect(told).toMatch(problem);
+    const [reported, ...others] = problemsOf(yamlOf(...lines));
+    expect(reported).toMatch(problem);
     expect(others).toEqual([]);
   });
 
-  test("all at once, over all resources", () => {
+  test("all at once, for all resources", () => {
     const yaml = `
 resources:
   - {name: a, prefix: /a/, codec: json, fields: [x., y=], indexes: [z]}
@@ -281,7 +281,7 @@ resources:
     ]);
   });
 
-  test("an event bound of all resources that is wrong is told once", () => {
+  test("an invalid general bound of event windows is reported once", () => {
     const { yaml = "" } = yamlOf("event-window: {age: 1m}");
     const problems = problemsOf({ yaml, flags: ["--event-window-max-events", "10"] });
     expect(problems).toEqual([

@@ -3,7 +3,7 @@ import type { Config } from "../../src/config/config.ts";
 import { ConfigError } from "../../src/config/config-error.ts";
 import { loadConfig } from "../../src/config/load-config.ts";
 
-/** A certificate, its key, and a key of another. They prove nothing to anyone but these tests. */
+/** A certificate, its key, and a key that does not match. Only these tests use them. */
 export const certificates = {
   cert: readFileSync(new URL("certificates/cert.pem", import.meta.url)),
   key: readFileSync(new URL("certificates/key.pem", import.meta.url)),
@@ -14,12 +14,13 @@ export const certificates = {
 export interface Given {
   readonly flags?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
-  /** The content of wf.yaml, which is then named by a flag. */
+  /** The content of wf.yaml, which a flag names. */
   readonly yaml?: string;
   /** Other files, by path. */
   readonly files?: Readonly<Record<string, string | Buffer>>;
 }
 
+/** Loads a configuration from these sources. */
 export function load({ flags = [], env = {}, yaml, files = {} }: Given): Config {
   const byName: Record<string, string[]> = {};
   for (let i = 0; i < flags.length; i += 2) {
@@ -41,7 +42,7 @@ export function load({ flags = [], env = {}, yaml, files = {} }: Given): Config 
   });
 }
 
-/** What is wrong with the configuration; nothing if it is accepted. */
+/** The problems of the configuration; empty if it is accepted. */
 export function problemsOf(given: Given): readonly string[] {
   try {
     load(given);

@@ -34,7 +34,7 @@ describe("a size is in bytes", () => {
   });
 });
 
-describe("an endpoint has a port, and nothing after it", () => {
+describe("an endpoint has a port, and no path", () => {
   test.each([
     ["http://127.0.0.1", "http://127.0.0.1:2379"],
     ["HTTPS://etcd.example/", "https://etcd.example:2379"],
@@ -45,7 +45,7 @@ describe("an endpoint has a port, and nothing after it", () => {
   });
 });
 
-test("an address is written as it is read", () => {
+test("formatting and parsing an address are inverse", () => {
   const host = fc.oneof(fc.ipV4(), fc.ipV6(), fc.domain());
   fc.assert(
     fc.property(fc.record({ host, port: fc.integer({ min: 0, max: 65_535 }) }), (address) => {
@@ -54,7 +54,7 @@ test("an address is written as it is read", () => {
   );
 });
 
-test("whatever text is given as whatever type, it is taken or refused, and nothing is thrown", () => {
+test("any text is accepted or refused by any type, without an exception", () => {
   const types = [duration("1s"), size, endpoint, listenAddress];
   fc.assert(
     fc.property(fc.string({ unit: "binary" }), fc.constantFrom(...types), (text, type) => {

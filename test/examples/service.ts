@@ -44,6 +44,6 @@ function serve(resources: readonly string[], listen: string): CommandProcess {
 }
 
 async function addressOf(started: CommandProcess): Promise<string> {
-  const [, address = ""] = await started.said(/serves gRPC on (\S+)/);
+  const [, address = ""] = await started.printed(/serves gRPC on (\S+)/);
   return address;
 }

@@ -23,7 +23,7 @@ function clientOf(port: number, ...channel: Parameters<typeof credentials.create
 }
 
 describe("With TLS", () => {
-  test("serves those who trust the certificate, and nobody in plain text", async () => {
+  test("serves clients that trust the certificate, and none in plain text", async () => {
     const { server, client } = await serveThings({ server: { tls: { cert, key } } });
     await clientOf(server.port, cert).list({ resource });
     await expect(clientOf(server.port, null).list({ resource })).rejects.toMatchObject({
@@ -34,7 +34,7 @@ describe("With TLS", () => {
     });
   });
 
-  test("with a client CA serves only those who have a certificate of it", async () => {
+  test("with a client CA serves only clients with a certificate of it", async () => {
     const { server } = await serveThings({ server: { tls: { cert, key, clientCa: cert } } });
     await clientOf(server.port, cert, key, cert).list({ resource });
     await expect(clientOf(server.port, cert).list({ resource })).rejects.toMatchObject({
@@ -42,7 +42,7 @@ describe("With TLS", () => {
     });
   });
 
-  test("is drained also of connections that have not finished their handshake", async () => {
+  test("drains connections that have not finished their handshake", async () => {
     const { server, clock, recorder } = await serveThings({ server: { tls: { cert, key } } });
     const mute = createConnection(server.port, "127.0.0.1");
     const closed = new Promise((resolve) => mute.once("close", resolve));
@@ -54,14 +54,14 @@ describe("With TLS", () => {
   });
 });
 
-describe("What can't be listened with is said at the start", () => {
+describe("A server does not start with", () => {
   const options = {
     resources: new Map(),
     clock: new ManualTimers(),
     logger: pino({ level: "silent" }),
   };
 
-  test("an address that is taken", async () => {
+  test("an address in use", async () => {
     const { server } = await serve(new Map(), new ManualTimers());
     const listen = { host: "127.0.0.1", port: server.port };
     await expect(startServer({ ...options, listen })).rejects.toThrow(
@@ -71,10 +71,10 @@ describe("What can't be listened with is said at the start", () => {
 
   test.each([
     ["a key that is not the certificate's", { cert, key: otherKey }],
-    ["a certificate that is none", { cert: Buffer.from("no"), key }],
-    ["a key that is none", { cert, key: Buffer.from("no") }],
+    ["an invalid certificate", { cert: Buffer.from("no"), key }],
+    ["an invalid key", { cert, key: Buffer.from("no") }],
     [
-      "a client CA that is none",
+      "an invalid client CA",
       { cert, key, clientCa: Buffer.from("-----BEGIN CERTIFICATE-----\nno") },
     ],
   ])("%s", async (_name, tls) => {
@@ -86,7 +86,7 @@ describe("What can't be listened with is said at the start", () => {
 });
 
 describe("The HTTP/2 below grpc-js", () => {
-  test("is found in the version that is installed", async () => {
+  test("is found in the installed version", async () => {
     const { recorder, client } = await serveThings();
     await client.list({ resource });
     await recorder.untilEnded(1);
@@ -96,7 +96,7 @@ describe("The HTTP/2 below grpc-js", () => {
     expect(recorder.logged).toEqual([]);
   });
 
-  test("is done without where it looks otherwise", () => {
+  test("is not used if its fields are different", () => {
     const nothing = () => {};
     const listeners = { stream: nothing, connection: nothing, session: nothing, error: nothing };
     expect(listenToHttp2({ http2Servers: [] } as unknown as Server, listeners)).toBe(0);

@@ -3,12 +3,12 @@ import type { WatchBatch } from "../../src/model/event.ts";
 import type { ServedResource } from "../../src/server/server.ts";
 import type { GetResult, ListResult, WatchStream, WriteResult } from "../../src/storage/storage.ts";
 
-/** A resource that says what a test has it say. */
+/** A resource with the results that a test sets. */
 export class ScriptedResource implements ServedResource {
   ready = true;
   readonly currentHistoryId = "";
   readonly streams: ScriptedStream[] = [];
-  /** What reads and writes do. */
+  /** Performs reads and writes. */
   answer: (signal: AbortSignal | undefined) => Promise<never> = () => new Promise(() => {});
   readonly #readyListeners: ((ready: boolean) => void)[] = [];
   #onWatch: (() => void)[] = [];
@@ -48,7 +48,7 @@ export class ScriptedResource implements ServedResource {
     for (const listener of this.#readyListeners) listener(ready);
   }
 
-  /** The stream of a watch, by the order in which they came, once it has come. */
+  /** The stream of a watch, by the order of their opening. Resolves once it is open. */
   async watched(index: number): Promise<ScriptedStream> {
     for (;;) {
       const stream = this.streams[index];
@@ -74,7 +74,7 @@ export class ScriptedStream implements WatchStream {
     });
   }
 
-  /** How many batches have not been read. */
+  /** Number of unread batches. */
   get unread(): number {
     return this.#batches.length;
   }
@@ -109,7 +109,7 @@ export class ScriptedStream implements WatchStream {
     this.#notify();
   }
 
-  /** Drops what has not been read, and tells the reader even if it is stuck. */
+  /** Drops unread batches and ends the stream, even if its reader is stalled. */
   abandon(reason: Reason): void {
     this.#batches.length = 0;
     this.#armed = true;

@@ -14,7 +14,7 @@ import { startReady } from "../cacher/ready.ts";
 import { ManualTimers } from "./limits/manual-timers.ts";
 import { TestClient } from "./test-client.ts";
 
-/** What an observer was told, and what a logger was. */
+/** Records the calls of an observer and the lines of a logger. */
 export class Recorder implements RpcObserver {
   readonly calls: { method: string; code: string }[] = [];
   readonly logged: string[] = [];
@@ -41,14 +41,14 @@ export class Recorder implements RpcObserver {
     this.logged.push(line);
   }
 
-  /** Resolves when so many calls have been open, those that have ended included. */
+  /** Resolves when `count` calls have started, including those that have ended. */
   async untilStarted(count: number): Promise<void> {
     while (this.open + this.calls.length < count) {
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
     }
   }
 
-  /** Resolves when so many calls have ended. */
+  /** Resolves when `count` calls have ended. */
   async untilEnded(count: number): Promise<void> {
     while (this.calls.length < count) {
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
@@ -69,7 +69,7 @@ export interface Served {
   readonly recorder: Recorder;
 }
 
-/** The resource `things`: a Cacher over the embedded store, served on a port of its own. */
+/** Serves the resource `things`, a Cacher over the embedded store, on its own port. */
 export async function serveThings(
   options: {
     readonly cacher?: Partial<CacherOptions>;
@@ -91,7 +91,7 @@ export async function serveThings(
   return { storage, cacher, server, clock, client, recorder };
 }
 
-/** Serves whatever it is given. */
+/** Serves these resources. */
 export async function serve(
   resources: ReadonlyMap<string, ServedResource>,
   clock: ManualTimers,

@@ -13,7 +13,7 @@ const resource = "things";
 const { Watch, List } = listWatchService;
 
 describe("Draining", () => {
-  test("ends watches with a last bookmark, then DRAINING and where to resume", async () => {
+  test("ends watches with a last bookmark, then DRAINING and the resume point", async () => {
     const { client, storage, server } = await serveThings();
     const watch = client.watch({ resource, key: "a" });
     expect((await watch.next()).revision).toBe("1");
@@ -29,7 +29,7 @@ describe("Draining", () => {
     await drained;
   });
 
-  test("lets calls finish that have begun, then closes, without waiting for its limit", async () => {
+  test("lets open calls finish, then closes, before its time limit", async () => {
     const scripted = new ScriptedResource();
     const { client, server } = await serve(new Map([[resource, scripted]]), new ManualTimers());
     let finish = (): void => {};
@@ -49,7 +49,7 @@ describe("Draining", () => {
     await drained;
   });
 
-  test("tells connections with GOAWAY, and takes no new ones", async () => {
+  test("sends GOAWAY to connections, and accepts no new ones", async () => {
     const { server, clock } = await serveThings();
     const raw = new RawConnection(server.port);
     const goneAway = new Promise((resolve) => raw.session.once("goaway", resolve));
@@ -67,7 +67,7 @@ describe("Draining", () => {
     expect(clock.now()).toBe(0);
   });
 
-  test("does not wait for those who have not said what they want", async () => {
+  test("does not wait for incomplete requests", async () => {
     const { server, clock, recorder } = await serveThings();
     const raw = new RawConnection(server.port);
     const calls = [raw.open(Watch.path), raw.open(List.path)];
@@ -80,7 +80,7 @@ describe("Draining", () => {
     await drained;
   });
 
-  test("cuts off at its limit whatever is left", async () => {
+  test("cuts off the remaining calls at its time limit", async () => {
     const scripted = new ScriptedResource();
     const clock = new ManualTimers();
     const { client, server } = await serve(new Map([[resource, scripted]]), clock);
@@ -107,16 +107,16 @@ describe("Draining", () => {
   });
 
   test.each([
-    ["has said nothing", ""],
-    ["has said half of how HTTP/2 begins", "PRI * HTTP/2.0\r\n"],
-    ["has begun HTTP/2 and asked nothing", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"],
-  ])("waits a second for a connection that %s, and not for its limit", async (_name, said) => {
+    ["has sent nothing", ""],
+    ["has sent half of the HTTP/2 preface", "PRI * HTTP/2.0\r\n"],
+    ["has begun HTTP/2 without a call", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"],
+  ])("waits a second for a connection that %s, less than its time limit", async (_name, sent) => {
     const { server, client, clock, recorder } = await serveThings();
     const mute = createConnection(server.port, "127.0.0.1")
       .on("error", () => {})
       .resume();
     const closed = new Promise((resolve) => mute.once("close", resolve));
-    mute.write(said);
+    mute.write(sent);
     const watch = client.watch({ resource });
     await watch.next();
     const drained = server.drain(10_000);
@@ -127,7 +127,7 @@ describe("Draining", () => {
     expect(clock.now()).toBe(1_000);
   });
 
-  test("comes to its end also where a connection is lost in the very moment in which it begins", async () => {
+  test("ends even if a connection is lost at the moment when it begins", async () => {
     const { server, clock, client } = await serveThings();
     const sessions: Http2Session[] = [];
     const watch = client.watch({ resource });
@@ -141,7 +141,7 @@ describe("Draining", () => {
         { sessions: Set<Http2Session> }
       >;
       for (const each of servers.values()) sessions.push(...each.sessions);
-      // As keepalive does: the session is gone, and says so in a later turn.
+      // As keepalive does: the session is destroyed, and emits "close" in a later turn.
       for (const session of sessions) session.destroy();
       tryShutdown.call(this, callback);
     });
@@ -153,13 +153,13 @@ describe("Draining", () => {
     expect(server.connections).toBe(0);
   });
 
-  test("twice is the same as once", async () => {
+  test("is idempotent", async () => {
     const { server } = await serveThings();
     expect(server.drain(1_000)).toBe(server.drain(5));
     await server.drain(1_000);
   });
 
-  test("leaves nothing open", async () => {
+  test("closes everything", async () => {
     const { server, client, recorder } = await serveThings();
     const watches = Array.from({ length: 10 }, () => client.watch({ resource }));
     await Promise.all(watches.map((watch) => watch.next()));

@@ -17,10 +17,10 @@ const etcdOf = etcdOfFile();
 const resource = "things";
 const mebibyte = 1024 ** 2;
 const hourMs = 3_600_000;
-/** Of one mebibyte each: then 64 MiB are with the store. */
+/** Of 1 MiB each, so that 64 MiB are in flight. */
 const writesWithStore = 64;
 
-/** An etcd that can be asked how many writes it has been sent and has not answered. */
+/** An etcd that counts the writes that it has received and not answered. */
 class CountingStorage extends EtcdStorage {
   writing = 0;
 
@@ -34,11 +34,11 @@ class CountingStorage extends EtcdStorage {
   }
 }
 
-test("A stalled etcd is sent 64 MiB of writes at most; further ones fail after 5 s, and succeed once it answers again", {
+test("A stalled etcd is sent at most 64 MiB of writes; further ones fail after 5 s, and succeed once it responds again", {
   timeout: 60_000,
 }, async () => {
   const etcd = await etcdOf();
-  // etcd is waited for in the machine's time, and the service's own limits are the test's to pass.
+  // Time limits of the etcd client use the system clock; those of the server use the test's clock.
   const client = clientOf(etcd, { requestTimeoutMs: 60_000 });
   const storage = new CountingStorage(client, { prefix: newPrefix() });
   const clock = new ManualTimers();
@@ -82,7 +82,7 @@ test("A stalled etcd is sent 64 MiB of writes at most; further ones fail after 5
   );
   while (storage.writing < writesWithStore) await nextTurn();
 
-  // 20 more wait. Those that come while the time passes have their 5 s from then on.
+  // 20 more wait. Those that arrive later wait 5 s from then on.
   while (ends.length < writes.length - writesWithStore) {
     clock.advance(1_000);
     await nextTurn();
@@ -92,7 +92,7 @@ test("A stalled etcd is sent 64 MiB of writes at most; further ones fail after 5
     expect({ code, message }).toEqual({
       code: status.UNAVAILABLE,
       message: expect.stringMatching(
-        /^The store has had more to write for 5 s.*Nothing was written/,
+        /^The store has been too busy for this write for 5 s.*Nothing was written/,
       ),
     });
   }
@@ -107,7 +107,7 @@ test("A stalled etcd is sent 64 MiB of writes at most; further ones fail after 5
   for (const [w, writer] of writers.entries()) {
     expect(await put(writer, `again-${w}`, value)).toMatchObject({ code: status.OK });
   }
-  // What was refused was not written: all that stands are the writes that were answered.
+  // Refused writes had no effect: the store has the answered writes only.
   expect(await storage.count("", await storage.currentRevision())).toBe(writesWithStore + 6);
   expect(storage.writing).toBe(0);
 });

@@ -21,7 +21,7 @@ type Output<M> = M extends MethodDefinition<infer _, object, object, infer Out> 
 const { Get, List, Watch } = listWatchService;
 const { Put, Delete } = writeService;
 
-/** A client of grpc-js. Calls that fail reject with the WatchFanoutError that they were answered. */
+/** A client of grpc-js. A failed call rejects with its WatchFanoutError. */
 export class TestClient {
   readonly #client: Client;
 
@@ -81,7 +81,7 @@ export class TestClient {
 export class Watching<Out> {
   readonly #call: ClientReadableStream<Out>;
   readonly #iterator: AsyncIterator<Out>;
-  /** What the stream ended with. */
+  /** The error that the stream ended with. */
   readonly ended: Promise<WatchFanoutError>;
   readonly status: Promise<StatusObject>;
 
@@ -103,12 +103,12 @@ export class Watching<Out> {
     return value;
   }
 
-  /** How many responses have come and wait to be read. */
+  /** Number of responses that have arrived and were not read. */
   get waiting(): number {
     return this.#call.readableLength;
   }
 
-  /** Reads on until `enough` says so, and gives all that came. */
+  /** Reads until `enough` returns true, and returns all responses. */
   async until(enough: (response: Out) => boolean): Promise<Out[]> {
     const responses: Out[] = [];
     for (;;) {

@@ -22,7 +22,7 @@ const ways = [
   ["compressed", { "grpc-encoding": "gzip" }, compressed],
 ] as const;
 
-/** What holds for a call of Watch however it is served. */
+/** Tests for a call of Watch, for each way in which it is served. */
 export function describeWatchCalls(servedHow: string): void {
   describe.each(ways)(`A call of Watch that is %s, ${servedHow},`, (_name, headers, frame) => {
     async function open(): Promise<
@@ -33,7 +33,7 @@ export function describeWatchCalls(servedHow: string): void {
       return { ...served, raw, call: raw.open(Watch.path, headers) };
     }
 
-    test("is answered with a bookmark, and told what is written", async () => {
+    test("gets a bookmark, then the changes", async () => {
       const { call, storage } = await open();
       call.stream.end(frame(request));
       const messages = call.messages();
@@ -45,7 +45,7 @@ export function describeWatchCalls(servedHow: string): void {
       expect([events.map((event) => event.object?.key), revision]).toEqual([["a"], "2"]);
     });
 
-    test("may come byte by byte", async () => {
+    test("may arrive byte by byte", async () => {
       const { call } = await open();
       for (const byte of frame(request)) call.stream.write(Buffer.of(byte));
       call.stream.end();
@@ -53,7 +53,7 @@ export function describeWatchCalls(servedHow: string): void {
       expect(Watch.responseDeserialize(value).revision).toBe("1");
     });
 
-    test("is told why its request is refused", async () => {
+    test("gets the reason why its request is refused", async () => {
       const { call, server } = await open();
       call.stream.end(frame(Watch.requestSerialize({ resource: "others" })));
       const { code, message } = await call.drain().ended;
@@ -61,13 +61,13 @@ export function describeWatchCalls(servedHow: string): void {
       expect(server.openStreams).toBe(0);
     });
 
-    test("is refused where it says nothing", async () => {
+    test("is refused without a message", async () => {
       const { call } = await open();
       call.stream.end();
       expect((await call.drain().ended).code).toBe(status.UNIMPLEMENTED);
     });
 
-    test("is refused where it says two things", async () => {
+    test("is refused with two messages", async () => {
       const { call } = await open();
       call.stream.end(Buffer.concat([frame(request), frame(request)]));
       expect((await call.drain().ended).code).toBe(status.UNIMPLEMENTED);
@@ -80,7 +80,7 @@ export function describeWatchCalls(servedHow: string): void {
       expect((await call.drain().ended).code).toBe(status.RESOURCE_EXHAUSTED);
     });
 
-    test("is reckoned among the open ones until its client is gone", async () => {
+    test("counts as open until its client disconnects", async () => {
       const { call, server } = await open();
       call.stream.end(frame(request));
       await call.messages().next();
@@ -89,7 +89,7 @@ export function describeWatchCalls(servedHow: string): void {
       while (server.openStreams > 0) await new Promise((resolve) => setImmediate(resolve));
     });
 
-    test("ends with the status that comes behind what was sent", async () => {
+    test("ends with the status after the responses", async () => {
       const { call, cacher } = await open();
       call.stream.end(frame(request));
       const messages = call.messages();

@@ -6,13 +6,13 @@ import { serveThings } from "../server/served.ts";
 
 const asIs = (bytes: Buffer): Buffer => bytes;
 
-/** What values a label has, over all metrics. */
+/** The values of a label in all metrics. */
 function valuesOf(label: string, rendered: string): Set<string> {
   const labels = rendered.matchAll(new RegExp(`\\b${label}="([^"]*)"`, "g"));
   return new Set([...labels].map(([, value = ""]) => value));
 }
 
-test("have no label that a client can make up", async () => {
+test("Metrics have no label value that a client chooses", async () => {
   const metrics = new PrometheusMetrics("1.2.3");
   onTestFinished(() => metrics.close());
   const { server } = await serveThings({ server: { observer: new RpcMetrics(metrics.meter) } });
@@ -26,7 +26,7 @@ test("have no label that a client can make up", async () => {
   for (let i = 0; i < 50; i++) {
     await call(`/made.up.Service${i}/Method`, Buffer.alloc(0));
     await call(`${listWatch}/Method${i}`, Buffer.alloc(0));
-    // A Get of a resource that is not there, and a key that only this client knows.
+    // A Get of an unknown resource, with a key that only this client sends.
     await call(`${listWatch}/Get`, Buffer.from(`\n\u0003r${10 + i}\u0012\u0003k${10 + i}`));
   }
   const rendered = await metrics.render();

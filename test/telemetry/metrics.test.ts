@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { backfillStates, type CacherStats } from "../../src/cacher/stats.ts";
-import {
-  registerCacheMetrics,
-  registerSkippedKeys,
-  registerUndecodableValues,
-} from "../../src/telemetry/cache-metrics.ts";
+import { registerCacheMetrics } from "../../src/telemetry/cache-metrics.ts";
 import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
 import { registerReadMetrics } from "../../src/telemetry/read-metrics.ts";
 import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
+import {
+  registerSkippedKeys,
+  registerUndecodableValues,
+} from "../../src/telemetry/storage-metrics.ts";
 
 const stats: CacherStats = {
   ready: true,
@@ -38,7 +38,7 @@ const stats: CacherStats = {
   unknownDeletes: 17,
 };
 
-/** Each line without a comment, as its name with labels and its value. */
+/** The values by name with labels, without the comment lines. */
 async function values(metrics: PrometheusMetrics): Promise<Record<string, string>> {
   const lines = (await metrics.render()).split("\n");
   const samples = lines.filter((line) => line !== "" && !line.startsWith("#"));
@@ -51,7 +51,7 @@ async function values(metrics: PrometheusMetrics): Promise<Record<string, string
 }
 
 describe("the metrics of a cache", () => {
-  test("are its numbers, with the resource's name, in seconds and bytes", async () => {
+  test("have its numbers, with the resource as a label, in seconds and bytes", async () => {
     const metrics = new PrometheusMetrics("1.2.3");
     registerCacheMetrics(metrics.meter, new Map([["services", { stats: () => stats }]]));
     const of = (name: string): string => `watch_fanout_${name}{resource="services"}`;
@@ -108,7 +108,7 @@ describe("the metrics of a cache", () => {
     });
   });
 
-  test("are read once for all of them", async () => {
+  test("read the cache once per collection", async () => {
     const metrics = new PrometheusMetrics("1.2.3");
     let reads = 0;
     const read = (): CacherStats => {
@@ -121,7 +121,7 @@ describe("the metrics of a cache", () => {
     expect(reads).toBe(2);
   });
 
-  test("are there for every cache", async () => {
+  test("exist for every cache", async () => {
     const metrics = new PrometheusMetrics("1.2.3");
     const other = { ...stats, revision: 200 };
     const caches = new Map([
@@ -134,7 +134,7 @@ describe("the metrics of a cache", () => {
     expect(found['watch_fanout_cache_revision{resource="b"}']).toBe("200");
   });
 
-  test("say what they are: a type, a unit and a description each", async () => {
+  test("have a type, a unit and a description each", async () => {
     const metrics = new PrometheusMetrics("1.2.3");
     registerCacheMetrics(metrics.meter, new Map([["services", { stats: () => stats }]]));
     const text = await metrics.render();
@@ -144,7 +144,7 @@ describe("the metrics of a cache", () => {
     expect(text).not.toContain("description missing");
   });
 
-  test("fail as a whole where one can't be read, rather than be wrong", async () => {
+  test("fail as a whole if one can't be read, instead of being wrong", async () => {
     const metrics = new PrometheusMetrics("1.2.3");
     const broken = (): CacherStats => {
       throw new Error("broken");
@@ -154,7 +154,7 @@ describe("the metrics of a cache", () => {
   });
 });
 
-test("what storages leave out is counted by resource", async () => {
+test("skipped keys are counted by resource", async () => {
   const metrics = new PrometheusMetrics("1.2.3");
   const storage = { skippedKeys: 0 };
   registerSkippedKeys(metrics.meter, new Map([["services", storage]]));
@@ -176,7 +176,7 @@ test("values that can't be decoded are counted by resource", async () => {
   expect(await values(metrics)).toMatchObject({ [of("cached")]: "3", [of("uncached")]: "5" });
 });
 
-test("what reads wait for is counted for all resources together", async () => {
+test("waiting reads are counted for all resources together", async () => {
   const metrics = new PrometheusMetrics("1.2.3");
   const upstream = { stats: () => ({ inFlight: 3, queued: 4, refused: 5 }) };
   registerReadMetrics(metrics.meter, { size: 1, refused: 2 }, upstream);
@@ -192,7 +192,7 @@ test("what reads wait for is counted for all resources together", async () => {
 describe("the metrics of calls", () => {
   const method = "watchfanout.v1.ListWatchService/Watch";
 
-  test("count what was begun, goes on and was sent, by method", async () => {
+  test("count started calls, calls in progress and sent messages, by method", async () => {
     const metrics = new PrometheusMetrics("1.2.3");
     const calls = new RpcMetrics(metrics.meter);
     calls.started(method);
@@ -211,7 +211,7 @@ describe("the metrics of calls", () => {
     expect(found['watch_fanout_rpc_in_flight{method="other"}']).toBe("1");
   });
 
-  test("tell how long they took in seconds, by method and code", async () => {
+  test("have the duration in seconds, by method and code", async () => {
     const metrics = new PrometheusMetrics("1.2.3");
     const calls = new RpcMetrics(metrics.meter);
     calls.started(method);

@@ -7,7 +7,7 @@ import type { RevisionRequirement } from "../../storage/storage.ts";
 
 export type Format = "json" | "table" | "value";
 
-/** What every client command takes. */
+/** The options of every client command. */
 export interface ClientOptions {
   readonly address: readonly string[];
   readonly resource: string;
@@ -23,48 +23,46 @@ export interface ClientOptions {
 
 export function addClientOptions(command: Command): Command {
   return command
+    .addOption(new Option("-r, --resource <name>", "name of the resource").default("default"))
     .addOption(
-      new Option("-r, --resource <name>", "the resource that the object is in").default("default"),
-    )
-    .addOption(
-      fromEnvironment("-o, --output <format>", "json, table or value (the bare value)")
+      fromEnvironment("-o, --output <format>", "json, table or value (the value's bytes only)")
         .choices(["json", "table", "value"])
         .default("table"),
     )
     .addOption(
-      fromEnvironment(
-        "--address <host:port,...>",
-        "where the service is; of several, any may be used",
-      )
+      fromEnvironment("--address <host:port,...>", "address of the service; one of several is used")
         .argParser(addresses)
         .default(["127.0.0.1:50051"], "127.0.0.1:50051"),
     )
     .addOption(
-      fromEnvironment("--timeout <duration>", "how long to wait for an answer")
+      fromEnvironment("--timeout <duration>", "how long to wait for a response")
         .argParser(parseWith(duration("1ms")))
         .default(10_000, "10s"),
     )
-    .addOption(new Option("--tls", "use TLS; the other options for TLS turn it on as well"))
+    .addOption(new Option("--tls", "use TLS; implied by the other TLS options"))
     .addOption(
-      fromEnvironment("--tls-ca <file>", "the authorities to trust, PEM (default: Node.js's)"),
+      fromEnvironment(
+        "--tls-ca <file>",
+        "authorities to trust, in PEM (default: those of Node.js)",
+      ),
     )
-    .addOption(fromEnvironment("--tls-client-cert <file>", "the client's own certificate, PEM"))
+    .addOption(fromEnvironment("--tls-client-cert <file>", "client certificate, in PEM"))
     .addOption(
-      fromEnvironment("--tls-client-key <file>", "the private key of --tls-client-cert, PEM"),
+      fromEnvironment("--tls-client-key <file>", "private key of --tls-client-cert, in PEM"),
     )
     .addOption(
-      fromEnvironment("--tls-server-name <name>", "the name that the server's certificate is for"),
+      fromEnvironment("--tls-server-name <name>", "name to verify in the server's certificate"),
     );
 }
 
-/** An option that may also be given as WATCH_FANOUT_NAME. An empty variable counts as not set. */
+/** An option that is also the variable WATCH_FANOUT_NAME. An empty variable counts as absent. */
 function fromEnvironment(flags: string, description: string): Option {
   const option = new Option(flags, description);
   const variable = `WATCH_FANOUT_${option.name().toUpperCase().replaceAll("-", "_")}`;
   return process.env[variable] === "" ? option : option.env(variable);
 }
 
-/** commander's parser of an option's value, from a type of option values. */
+/** A parser for commander, from a type of option values. */
 function parseWith<T>(type: z.ZodType<T>): (text: string) => T {
   return (text) => {
     const result = type.safeParse(text);
@@ -85,22 +83,22 @@ function addresses(text: string): readonly string[] {
   return all;
 }
 
-/** A revision, or another number that counts from 0. */
+/** Parses a whole number from 0 up, such as a revision. */
 export const wholeNumber: (text: string) => number = parseWith(count(0));
 
-/** A lease id, which uses 63 bits: decimal, or hexadecimal with 0x, as etcdctl prints it without. */
+/** Parses a lease id of 63 bits: decimal, or hexadecimal with 0x. etcdctl prints it in hexadecimal without 0x. */
 export function leaseId(text: string): bigint {
   const id = /^(?:\d+|0x[0-9a-f]+)$/i.test(text) ? BigInt(text) : 0n;
   if (id >= 1n && id < 2n ** 63n) return id;
   throw new InvalidArgumentError(
-    "A lease id is a whole number from 1 to 2^63-1; write 0x in front of a hexadecimal one.",
+    "A lease id is a whole number from 1 to 2^63-1; hexadecimal numbers begin with 0x.",
   );
 }
 
-/** How long an object is to live, in milliseconds. */
+/** Parses a TTL, in milliseconds. */
 export const timeToLive: (text: string) => number = parseWith(duration("1ms"));
 
-/** What names the history that the revisions on the command line come from. */
+/** The history of the revisions on the command line. */
 export interface HistoryOptions {
   readonly historyId?: string;
 }
@@ -108,11 +106,11 @@ export interface HistoryOptions {
 export function addHistoryOption(command: Command): Command {
   return command.option(
     "--history-id <id>",
-    "the history that the revision is of, as -o json names it: fail if etcd has another now",
+    "history_id of the revision, as -o json prints it: fail if etcd has a different history now",
   );
 }
 
-/** What picks objects by their content. */
+/** The selectors of objects. */
 export interface SelectorOptions {
   readonly selector?: string;
   readonly fieldSelector?: string;
@@ -130,7 +128,7 @@ export function addSelectorOptions(command: Command): Command {
     );
 }
 
-/** As the client takes them. */
+/** The selectors as the client's options. */
 export function selectorsOf({ selector, fieldSelector }: SelectorOptions): {
   readonly labelSelector: string | undefined;
   readonly fieldSelector: string | undefined;
@@ -138,7 +136,7 @@ export function selectorsOf({ selector, fieldSelector }: SelectorOptions): {
   return { labelSelector: selector, fieldSelector };
 }
 
-/** What a read takes to say how new its answer has to be. */
+/** The revision requirement of a read. */
 export interface RevisionOptions extends HistoryOptions {
   readonly revision?: number;
   readonly revisionMatch?: "linearizable" | "any" | "not-older-than" | "exact";
@@ -149,18 +147,18 @@ export function addRevisionOptions(command: Command): Command {
     .addOption(
       new Option(
         "--revision <revision>",
-        "read the state at this revision, or as --revision-match says",
+        "read the state at this revision, subject to --revision-match",
       ).argParser(wholeNumber),
     )
     .addOption(
       new Option(
         "--revision-match <match>",
-        "how new the answer has to be; any: whatever the cache holds (default: exact with --revision, otherwise linearizable)",
+        "how recent the response must be; any: the cache's current state (default: exact with --revision, otherwise linearizable)",
       ).choices(["linearizable", "any", "not-older-than", "exact"]),
     );
 }
 
-/** Ends the command with a usage error where the two options do not go together. */
+/** The revision requirement. Ends the command with a usage error if the two options are inconsistent. */
 export function revisionRequirement(
   command: Command,
   { revision, revisionMatch }: RevisionOptions,
@@ -168,16 +166,16 @@ export function revisionRequirement(
   const match = revisionMatch ?? (revision === undefined ? "linearizable" : "exact");
   if (match === "not-older-than" || match === "exact") {
     if (revision === undefined) usageError(command, `--revision-match ${match} needs --revision.`);
-    if (revision < 1) usageError(command, "--revision begins at 1.");
+    if (revision < 1) usageError(command, "--revision must be at least 1.");
     return { match: match === "exact" ? "EXACT" : "NOT_OLDER_THAN", revision };
   }
   if (revision !== undefined) {
-    usageError(command, `--revision does not go with --revision-match ${match}.`);
+    usageError(command, `--revision can't be used with --revision-match ${match}.`);
   }
   return { match: match === "any" ? "ANY" : "LINEARIZABLE" };
 }
 
-/** Says what is wrong with the options and ends the command. */
+/** Prints a usage error and ends the command. */
 export function usageError(command: Command, message: string): never {
   return command.error(`error: ${message}`);
 }

@@ -8,7 +8,7 @@ import { Output, OutputClosed } from "../output/output.ts";
 import { printableText } from "../output/printable.ts";
 import type { ClientOptions } from "./client-options.ts";
 
-/** What a client command has of the process that it runs in. */
+/** The process that a client command runs in. */
 export interface ClientIo {
   readonly stdin: Readable & { readonly isTTY?: boolean | undefined };
   readonly stdout: Writable & {
@@ -16,9 +16,9 @@ export interface ClientIo {
     readonly columns?: number | undefined;
   };
   readonly stderr: Writable;
-  /** Calls back when the user asks to stop, once. The function that it returns ends that. */
+  /** Calls `listener` once when the user interrupts the command. The returned function removes it. */
   onInterrupt(listener: () => void): () => void;
-  /** Sets the code that the process will exit with. */
+  /** Sets the exit code of the process. */
   exitWith(code: number): void;
 }
 
@@ -30,7 +30,7 @@ export const processIo: ClientIo = {
     const stop = (): void => {
       process.off("SIGINT", onSignal).off("SIGTERM", onSignal);
     };
-    // A second signal is Node's to act on: output that nobody reads would hold the command for ever.
+    // A second signal has the default effect: a blocked output could keep the command running indefinitely.
     const onSignal = (): void => {
       stop();
       listener();
@@ -43,16 +43,16 @@ export const processIo: ClientIo = {
   },
 };
 
-/** What a command works with while it runs. */
+/** What a command uses while it runs. */
 export interface Session {
   readonly client: Client;
   readonly output: Output;
   readonly io: ClientIo;
-  /** Tells the user something beside the output. */
+  /** Prints a message to stderr. */
   say(message: string): void;
 }
 
-/** Connects, does the work, and turns what comes of it into messages and the exit code. */
+/** Connects, runs `work`, and turns its error into a message and the exit code. */
 export async function runSession(
   io: ClientIo,
   options: ClientOptions,
@@ -61,7 +61,7 @@ export async function runSession(
   const say = (message: string): void => {
     io.stderr.write(`watch-fanout: ${printableText(message)}\n`);
   };
-  // The clock's timers let the process go, and a watch that waits to reconnect has nothing else.
+  // Keeps the process alive: the clock's timers do not, and a watch that waits to reconnect has nothing else.
   const alive = setInterval(() => {}, 2 ** 30);
   let client: Client | undefined;
   try {
@@ -69,7 +69,7 @@ export async function runSession(
       address: options.address,
       tls: await readTls(options),
       timeoutMs: options.timeout,
-      // Who sits at a terminal asks again himself. Each server is asked once.
+      // Each server is tried once. A user at a terminal can repeat the command.
       maxAttempts: options.address.length,
     });
     const output = new Output(io.stdout);
@@ -90,7 +90,7 @@ async function readTls(options: ClientOptions): Promise<ClientTls | undefined> {
   if ((tlsClientCert === undefined) !== (tlsClientKey === undefined)) {
     throw invalidRequest(
       "tls",
-      "--tls-client-cert and --tls-client-key go together: give both or neither.",
+      "--tls-client-cert and --tls-client-key need each other: give both or neither.",
     );
   }
   const given = [tlsCa, tlsClientCert, tlsClientKey, tlsServerName].some(

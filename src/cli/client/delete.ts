@@ -17,11 +17,11 @@ interface DeleteOptions extends ClientOptions, HistoryOptions {
 export function addDelete(program: Command, io: ClientIo): void {
   const command = program
     .command("delete")
-    .description("Remove an object, and print it as it stood.")
+    .description("Delete an object, and print its last state.")
     .argument("<key>", "the object's key, relative to the resource's prefix")
     .option(
       "--expected-mod-revision <revision>",
-      "remove it only if it stands at this revision",
+      "delete it only if its mod_revision is this",
       wholeNumber,
     );
   addHistoryOption(addClientOptions(command)).action(

@@ -23,8 +23,8 @@ export function addList(program: Command, io: ClientIo): void {
   const command = program
     .command("list")
     .description("Read all objects of a resource, or those below a prefix, in key order.")
-    .option("--prefix <prefix>", "only keys that begin with this")
-    .option("--page-size <count>", "how many objects to ask for at a time", wholeNumber);
+    .option("--prefix <prefix>", "only keys with this prefix")
+    .option("--page-size <count>", "number of objects per request", wholeNumber);
   addSelectorOptions(command);
   addRevisionOptions(addClientOptions(command)).action(async (options: ListOptions) => {
     const at = revisionRequirement(command, options);

@@ -6,7 +6,7 @@ import { Table, type TableOptions } from "../output/table.ts";
 import type { Format } from "./client-options.ts";
 import type { ClientIo, Session } from "./client-session.ts";
 
-/** A terminal gets lines no longer than it is wide, and colours unless NO_COLOR (no-color.org). */
+/** On a terminal, lines are cut to its width, and colours are used unless NO_COLOR is set (no-color.org). */
 export function tableOptions({ stdout }: ClientIo): TableOptions {
   if (stdout.isTTY !== true) return { colours: false };
   const { NO_COLOR = "", TERM = "" } = process.env;
@@ -26,7 +26,7 @@ export function objectRow(object: StoredObject): string[] {
   ];
 }
 
-/** Prints one object. As `value`: its bytes and nothing else, so that they arrive as they are. */
+/** Prints one object. As `value`: exactly its bytes. */
 export async function printObject(
   { output, io }: Session,
   format: Format,
@@ -39,12 +39,12 @@ export async function printObject(
       return output.write(objectTable(io).format([objectRow(result.object)]));
     case "value":
       await output.write(result.object.value);
-      // A prompt is to begin on a line of its own.
+      // So that the prompt begins on a new line.
       if (io.stdout.isTTY === true) await output.write("\n");
   }
 }
 
-/** Prints pages as they come. As `value`: each object's bytes, and a line end. */
+/** Prints pages as they arrive. As `value`: each object's bytes, and a line end. */
 export async function printPages(
   { output, io }: Session,
   format: Format,

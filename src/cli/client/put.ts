@@ -23,7 +23,7 @@ interface PutOptions extends ClientOptions, HistoryOptions {
   readonly ttl?: number;
 }
 
-/** Far above what any store takes, and far below what this process can hold. */
+/** Maximum size of an input value: far above the limit of any store, and far below the memory of this process. */
 const maxInputBytes = 64 * 1024 * 1024;
 
 /** Adds `put`. */
@@ -32,29 +32,29 @@ export function addPut(program: Command, io: ClientIo): void {
     .command("put")
     .description("Create or replace an object.")
     .argument("<key>", "the object's key, relative to the resource's prefix")
-    .argument("[value]", "its new value; - or nothing: read it from standard input")
+    .argument("[value]", "the new value; - or absent: read it from standard input")
     .option("--file <path>", "read the value from this file")
     .option(
       "--expected-mod-revision <revision>",
-      "write only if the object stands at this revision; 0: only if it does not exist",
+      "write only if the object's mod_revision is this; 0: only if it does not exist",
       wholeNumber,
     )
     .option("--lease <id>", "attach the object to this lease", leaseId)
     .option(
       "--ttl <duration>",
-      "let the object go after this time, rounded up to whole seconds, unless it is put anew",
+      "delete the object after this time, rounded up to whole seconds, unless it is put again",
       timeToLive,
     );
   addHistoryOption(addClientOptions(command)).action(
     async (key: string, value: string | undefined, options: PutOptions) => {
       if (value !== undefined && options.file !== undefined) {
-        usageError(command, "the value comes from the argument or from --file, not from both.");
+        usageError(command, "give the value as an argument or with --file, not both.");
       }
       if (value === undefined && options.file === undefined && io.stdin.isTTY === true) {
         usageError(command, "give the value, --file, or - to type it.");
       }
       if (options.ttl !== undefined && options.lease !== undefined) {
-        usageError(command, "--ttl makes a lease of its own, so it does not go with --lease.");
+        usageError(command, "--ttl creates a lease, so it can't be used with --lease.");
       }
       await runSession(io, options, async (session) => {
         const bytes = await readValue(io, value, options.file);
@@ -81,7 +81,7 @@ async function readValue(
   return readAll(io.stdin, "Standard input");
 }
 
-/** Reads no further than the bound. `what` begins the sentence that says so. */
+/** Reads a stream up to the bound. `what` is the subject of the error's sentence. */
 async function readAll(stream: Readable, what: string): Promise<Uint8Array> {
   const chunks: Buffer[] = [];
   let bytes = 0;
@@ -90,7 +90,7 @@ async function readAll(stream: Readable, what: string): Promise<Uint8Array> {
     chunks.push(buffer);
     bytes += buffer.length;
     if (bytes > maxInputBytes) {
-      throw invalidRequest("value", `${what} holds more than ${maxInputBytes} bytes.`);
+      throw invalidRequest("value", `${what} has more than ${maxInputBytes} bytes.`);
     }
   }
   return Buffer.concat(chunks);

@@ -37,28 +37,28 @@ export function addWatch(program: Command, io: ClientIo): void {
   const command = program
     .command("watch")
     .description(
-      "Follow changes until interrupted. A watch that is cut off goes on by itself where it was; changes that belong together are printed together.",
+      "Print changes until interrupted. An interrupted stream resumes at its last resume point. The events of an atomic batch are printed together.",
     )
     .option("--key <key>", "only this object")
-    .option("--prefix <prefix>", "only keys that begin with this")
+    .option("--prefix <prefix>", "only keys with this prefix")
     .option(
       "--after-revision <revision>",
-      "begin with what came after this revision (default: from now); with --initial: how new the state has to be",
+      "begin after this revision (default: now); with --initial: the minimum revision of the initial state",
       wholeNumber,
     )
     .option("--initial", "print the current state first")
     .option(
       "--latest",
-      "when behind, skip to the latest state of each object instead of being cut off",
+      "when the client falls behind, get the latest state of each object instead of an error",
     )
-    .addOption(new Option("--previous", "with each event the object before it, in json"));
+    .addOption(new Option("--previous", "print the previous object with each event; json only"));
   addSelectorOptions(command);
   addHistoryOption(addClientOptions(command)).action(async (options: WatchOptions) => {
     if (options.key !== undefined && options.prefix !== undefined) {
-      usageError(command, "--key and --prefix do not go together.");
+      usageError(command, "--key and --prefix can't be used together.");
     }
     if (options.previous === true && options.output !== "json") {
-      usageError(command, "--previous shows only with -o json.");
+      usageError(command, "--previous needs -o json.");
     }
     await runSession(io, options, (session) => watch(session, options));
   });
@@ -68,9 +68,9 @@ async function watch(session: Session, options: WatchOptions): Promise<void> {
   const { client, output, io, say } = session;
   const interrupted = new AbortController();
   const stopListening = io.onInterrupt(() => interrupted.abort());
-  const first = new FirstAnswer(options.timeout);
+  const first = new FirstResponse(options.timeout);
   try {
-    const units = client.watch(options.resource, {
+    const batches = client.watch(options.resource, {
       ...selectorsOf(options),
       scope: scopeOf(options),
       afterRevision: options.afterRevision,
@@ -80,7 +80,7 @@ async function watch(session: Session, options: WatchOptions): Promise<void> {
       historyId: options.historyId,
       signal: AbortSignal.any([interrupted.signal, output.failed, first.missing]),
       onOpened: () => {
-        if (first.came()) say("The watch goes on.");
+        if (first.arrived()) say("The watch has resumed.");
       },
       onInterruption: (interruption) => {
         first.failed(interruption.error);
@@ -88,7 +88,7 @@ async function watch(session: Session, options: WatchOptions): Promise<void> {
       },
     });
     const print = batchPrinter(session, options.output);
-    for await (const batch of units) await print(batch);
+    for await (const batch of batches) await print(batch);
     if (interrupted.signal.aborted) return;
     first.missing.throwIfAborted();
   } finally {
@@ -97,30 +97,30 @@ async function watch(session: Session, options: WatchOptions): Promise<void> {
   }
 }
 
-/** Waits for a stream's first answer, after which a watch is given no more time limit. */
-class FirstAnswer {
+/** The time limit of a watch's first response. Later responses are not limited. */
+class FirstResponse {
   readonly #missing = new AbortController();
   readonly #timer: { cancel(): void };
   #error: WatchFanoutError | undefined;
-  #came = false;
+  #arrived = false;
 
   constructor(timeoutMs: number) {
     this.#timer = systemClock.setTimeout(() => {
-      const error = upstreamUnavailable(`No answer came within ${timeoutMs / 1000} s.`);
+      const error = upstreamUnavailable(`No response arrived within ${timeoutMs / 1000} s.`);
       this.#missing.abort(this.#error ?? error);
     }, timeoutMs);
   }
 
-  /** Aborted, with the last failure as its reason, when no answer came in time. */
+  /** Aborted, with the last failure as its reason, if no response arrived in time. */
   get missing(): AbortSignal {
     return this.#missing.signal;
   }
 
-  /** A stream has answered. Returns whether one had before. */
-  came(): boolean {
+  /** A stream has sent its first response. Returns whether an earlier stream had. */
+  arrived(): boolean {
     this.#timer.cancel();
-    const before = this.#came;
-    this.#came = true;
+    const before = this.#arrived;
+    this.#arrived = true;
     return before;
   }
 
@@ -140,7 +140,7 @@ function scopeOf({ key, prefix }: WatchOptions): Scope | undefined {
 
 function interruptionMessage({ error, delayMs, resumeRevision }: Interruption): string {
   const from = resumeRevision === undefined ? "" : ` after revision ${resumeRevision}`;
-  return `${error.message} Going on${from} in ${(delayMs / 1000).toFixed(1)} s.`;
+  return `${error.message} Resuming${from} in ${(delayMs / 1000).toFixed(1)} s.`;
 }
 
 function batchPrinter(

@@ -1,10 +1,10 @@
 import { type Reason, WatchFanoutError } from "../../base/errors.ts";
 
-/** What the command's exit code tells a script. */
+/** The exit codes of the command. */
 export const exitCodes = {
   done: 0,
   failed: 1,
-  /** A flag, a variable or a line of the configuration is wrong; nothing was tried. */
+  /** A flag, a variable or a line of the configuration is invalid. The command had no effect. */
   usage: 2,
   notFound: 3,
   conflict: 4,
@@ -24,7 +24,7 @@ const byReason: Partial<Record<Reason, number>> = {
   TOO_MANY_STREAMS: exitCodes.unavailable,
 };
 
-/** The code that a client command which failed with `error` exits with. */
+/** The exit code of a client command that failed with `error`. */
 export function exitCodeOf(error: unknown): number {
   return error instanceof WatchFanoutError
     ? (byReason[error.reason] ?? exitCodes.failed)

@@ -1,13 +1,13 @@
 import type { Writable } from "node:stream";
 
-/** Whoever read the output has closed it, as `head` does: there is no more to do, and nothing failed. */
+/** The reader of the output has closed it, as `head` does. The command ends, and did not fail. */
 export class OutputClosed extends Error {
   override readonly name = "OutputClosed";
 }
 
 /**
- * Standard output, written no faster than it is read. After a failure everything rejects with it:
- * OutputClosed where the reader went away.
+ * Standard output with backpressure. After a failure every method rejects with its error; OutputClosed if the reader has
+ * closed the stream.
  */
 export class Output {
   readonly #stream: Writable;
@@ -21,12 +21,12 @@ export class Output {
     });
   }
 
-  /** Aborted, with the failure as its reason, as soon as nothing can be written any more. */
+  /** Aborted after a failure, with its error as the reason. */
   get failed(): AbortSignal {
     return this.#failed.signal;
   }
 
-  /** Resolves when there is room for more. */
+  /** Writes a chunk. Resolves when there is room for more. */
   async write(chunk: string | Uint8Array): Promise<void> {
     this.#failed.signal.throwIfAborted();
     if (chunk.length === 0 || this.#stream.write(chunk)) return;
@@ -36,7 +36,7 @@ export class Output {
     });
   }
 
-  /** Resolves when everything has been handed over. */
+  /** Resolves when everything has been written. */
   async flush(): Promise<void> {
     await this.#until((done) => {
       this.#stream.write("", () => done());

@@ -1,20 +1,19 @@
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
 /**
- * Control characters (C0, delete, C1), line and paragraph separators, what turns the direction of
- * writing or can't be seen, and halves of surrogate pairs: a terminal would act on them, or a reader be
- * misled by them.
+ * Control characters (C0, delete, C1), line and paragraph separators, characters that are invisible or change the writing
+ * direction, and unpaired surrogates. They would control a terminal or mislead a reader.
  */
 const unprintable = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 
 const short: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
-/** Text that is safe to show on a terminal and takes one line. */
+/** Escapes text so that it is safe on a terminal and fits one line. */
 export function printableText(text: string): string {
   return text.replace(unprintable, (character) => short[character] ?? escaped(character));
 }
 
-/** Bytes in the same way: as text if they are UTF-8, otherwise what is not ASCII as `\xNN`. */
+/** Escapes bytes in the same way: as text if they are UTF-8, otherwise with `\xNN` for non-ASCII bytes. */
 export function printableBytes(bytes: Uint8Array): string {
   let text: string;
   try {

@@ -5,8 +5,8 @@ import type { StoredObject } from "../../model/object.ts";
 
 /**
  * Messages of the wire contract as proto3 JSON: the proto's field names, 64-bit numbers as strings,
- * bytes as base64, enums by name. Fields without presence are always there, so that a script can rely
- * on `.items` and `.events`. One message is one line.
+ * bytes as base64, enums by name. Fields without presence are always included, so that a script can rely on `.items` and
+ * `.events`. One message is one line.
  */
 export function objectResultJson(result: ObjectResult): string {
   return line({
@@ -16,6 +16,7 @@ export function objectResultJson(result: ObjectResult): string {
   });
 }
 
+/** A page as a ListResponse. */
 export function pageJson(page: Page): string {
   return line({
     revision: String(page.revision),
@@ -29,8 +30,8 @@ export function pageJson(page: Page): string {
 }
 
 /**
- * A unit as WatchResponses: one, unless it is larger than `maxBytes`. Of several only the last has the
- * revision, as on the wire.
+ * A batch as WatchResponses: one, or several if it is larger than `maxBytes`. Only the last has the revision, as on the
+ * wire.
  */
 export function* batchJson(
   batch: AtomicBatch,

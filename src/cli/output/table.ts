@@ -2,20 +2,20 @@ import { styleText } from "node:util";
 
 export type Colour = "green" | "yellow" | "red";
 
-/** One field of a row: what it says, already printable, and how it is coloured where colours are. */
+/** A cell: printable text, with a colour if colours are enabled. */
 export type Cell = string | { readonly text: string; readonly colour: Colour };
 
 export interface TableOptions {
-  /** How wide a line may become before it is cut; undefined: never cut. */
+  /** Maximum width of a line, in characters; undefined: lines are not cut. */
   readonly columns?: number | undefined;
   readonly colours: boolean;
-  /** How wide each column is at least, where that is known before its cells are. */
+  /** Minimum width of each column, in characters. */
   readonly widths?: readonly number[] | undefined;
 }
 
 /**
- * A table that is printed as its rows come in: headings first, once. A column is as wide as the widest
- * cell seen so far, so the rows of one call are aligned, and later ones can only become wider.
+ * A table that is printed incrementally, with the headings first. A column is as wide as its widest cell so far, so the
+ * rows of one call are aligned, and columns only become wider.
  */
 export class Table {
   readonly #headings: readonly string[];
@@ -31,7 +31,7 @@ export class Table {
     );
   }
 
-  /** The lines for these rows, each with its line end. */
+  /** Formats rows as lines. */
   format(rows: readonly (readonly Cell[])[]): string {
     for (const row of rows) {
       for (const [i, cell] of row.entries()) {
@@ -65,7 +65,7 @@ function textOf(cell: Cell): string {
   return typeof cell === "string" ? cell : cell.text;
 }
 
-/** In code points, which is what a terminal shows of most scripts. */
+/** Length in code points, which is the width on a terminal for most scripts. */
 function length(text: string): number {
   return [...text].length;
 }

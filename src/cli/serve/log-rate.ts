@@ -1,27 +1,27 @@
 import type { Clock, Timer } from "../../base/clock.ts";
 
-/** How many lines of one kind may be written at once, and how often one more, in milliseconds. */
+/** Burst of lines of one kind, and the interval of further lines in milliseconds. */
 const burst = 10;
 const intervalMs = 1_000;
 
-/** How many kinds of lines are told apart. */
+/** Maximum number of kinds. */
 const maxKinds = 256;
 
-/** All that are more than that are one kind. */
+/** The kind of all lines beyond that number. */
 const others = "";
 
 interface Kind {
-  /** When it may write a whole burst again, on the clock (the generic cell rate algorithm, ITU-T I.371). */
+  /** When a full burst is available again, in the clock's milliseconds (generic cell rate algorithm, ITU-T I.371). */
   fullAt: number;
-  /** How many lines were left out since the last one, and how the newest of them is written. */
+  /** Number of lines suppressed since the last one that was written; `write` writes the newest of them. */
   suppressed: number;
   write: ((suppressed: number) => void) | undefined;
   timer: Timer | undefined;
 }
 
 /**
- * Bounds how often lines of one kind are written: a client that has found what is logged must not be able to fill
- * the disk, nor keep the process at writing. What is left out is counted, and the count is written with the newest line.
+ * Bounds the rate of log lines of one kind, so that a client that causes log lines can neither fill the disk nor keep the
+ * process busy. Suppressed lines are counted, and the count is written with the newest line.
  */
 export class LogRate {
   readonly #clock: Clock;
@@ -32,8 +32,8 @@ export class LogRate {
   }
 
   /**
-   * Calls `write`, now or within a second, with how many lines of this kind were left out before it; or not at all,
-   * where another one comes before its time.
+   * Calls `write`, now or within a second, with the number of lines of this kind that were suppressed before. If a newer
+   * line arrives in that second, calls the newer line's `write` instead.
    */
   offer(text: string, write: (suppressed: number) => void): void {
     const kind = this.#kindOf(text);
@@ -45,7 +45,7 @@ export class LogRate {
     kind.write = write;
     kind.timer ??= this.#clock.setTimeout(() => {
       kind.timer = undefined;
-      // It is written itself.
+      // This line is not suppressed.
       kind.suppressed--;
       if (kind.write !== undefined) this.#write(kind, kind.write);
     }, this.#waitMs(kind));

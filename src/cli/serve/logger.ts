@@ -6,22 +6,23 @@ import type { LogFormat, LogLevel } from "../../config/config.ts";
 import { printableText } from "../output/printable.ts";
 import { LogRate } from "./log-rate.ts";
 
+/** The options of the process log. */
 export interface LoggerOptions {
   readonly level: LogLevel;
   readonly format: LogFormat;
-  /** Default: stderr, at once, so that nothing is lost when the process ends. */
+  /** Default: stderr, synchronous, so that no line is lost when the process ends. */
   readonly destination?: DestinationStream;
-  /** Default: the machine's own time. */
+  /** Default: the system clock. */
   readonly clock?: Clock;
 }
 
-/** How long a text of a line may be, in characters, but for where an error came from. */
+/** Maximum length of a text in a line, in UTF-16 code units. Stack traces have their own bound. */
 const maxTextLength = 1_024;
 const maxStackLength = 8_192;
 
 /**
- * Makes the log of a process: one line of JSON an entry, or the same as text for people. Whatever clients do, the log
- * grows by no more than a line a second of each kind, and no line by what a client has sent.
+ * Makes the log of a process: one line per entry, as JSON or as text. Clients can't flood it: at most one line per second
+ * and kind is written after a burst of 10, and the texts of a line are cut.
  */
 export function createLogger(options: LoggerOptions): Logger {
   const sink = options.destination ?? stderrSink();
@@ -40,7 +41,7 @@ export function createLogger(options: LoggerOptions): Logger {
   return pino(base, { write: (line) => sink.write(asText(line)) });
 }
 
-/** Below info is for who debugs, and a fatal line is the last one: neither is left out. */
+/** Lines below info, which are for debugging, and fatal lines, which are the last, are never suppressed. */
 function bounded(rate: LogRate) {
   const { info = 30, fatal = 60 } = pino.levels.values;
   return function logMethod(this: Logger, args: unknown[], method: LogFn, level: number): void {
@@ -83,14 +84,14 @@ function cut(text: string, length: number): string {
 
 function stderrSink(): DestinationStream {
   const sink = destination({ dest: 2, sync: true });
-  // Whoever read the log has gone. That is no reason to stop serving.
+  // The reader of the log has closed it. The service continues.
   sink.on("error", () => {});
   return sink;
 }
 
 /**
- * An error as the log has it. What the network or etcd does is no fault of ours: that is told in one line, with its
- * reason and what it came of. Where anything else comes from is told as well.
+ * The log fields of an error. Expected errors, such as those of the network or etcd, have their reason, message and
+ * causes. All others have a stack trace as well.
  */
 function errorFields(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
@@ -100,25 +101,25 @@ function errorFields(error: unknown): unknown {
   return { type: name, ...reason, message: withCauses(message, error.cause) };
 }
 
-/** Whether it is something that happens to every service, now and then. */
+/** Whether the error is part of normal operation. */
 function isExpected(error: Error): boolean {
   if (error instanceof WatchFanoutError) return error.reason !== "INTERNAL";
-  // What the operating system says, mostly of a socket.
+  // Errors of the operating system, usually of a socket.
   return "syscall" in error;
 }
 
 /** The message, with those of its causes that it does not repeat. */
 function withCauses(message: string, cause: unknown): string {
   if (!(cause instanceof Error)) return message;
-  const told = "details" in cause ? String(cause.details) : cause.message;
-  const isNew = told !== "" && !message.includes(told);
-  return withCauses(isNew ? `${message}: ${told}` : message, cause.cause);
+  const text = "details" in cause ? String(cause.details) : cause.message;
+  const isNew = text !== "" && !message.includes(text);
+  return withCauses(isNew ? `${message}: ${text}` : message, cause.cause);
 }
 
 const entry = z.looseObject({ level: z.number(), time: z.string(), msg: z.string().optional() });
 const loggedError = z.looseObject({ message: z.string(), stack: z.string().optional() });
 
-/** `2031-04-05T06:07:08.009Z WARN  what happened key=value` and, of an error, where it came from. */
+/** Formats `2031-04-05T06:07:08.009Z WARN  what happened key=value`, with the stack trace from level error on. */
 function asText(line: string): string {
   const { level, time, msg = "", err, ...rest } = entry.parse(JSON.parse(line));
   const error = loggedError.safeParse(err);
@@ -132,7 +133,7 @@ function asText(line: string): string {
   return `${time} ${label} ${printableText(msg)}${fields.join("")}\n${trace}`;
 }
 
-/** A value that can't be mistaken for several. */
+/** A field's value, quoted if it could be read as several. */
 function fieldText(value: unknown): string {
   if (typeof value === "string" && /^[\w./:@+-]+$/.test(value)) return value;
   return printableText(JSON.stringify(value));

@@ -10,17 +10,17 @@ import { printableText } from "../output/printable.ts";
 const configOption = collecting(
   "config",
   "FILE",
-  "A YAML file with any of these options, by their names without the dashes (resources: is a list " +
-    "of name, prefix, and what else each has: see the README).",
+  "YAML file with any of these options, by their names without the leading dashes. resources: is a list " +
+    "of mappings with name, prefix and more: see docs/configuration.md.",
 );
 
 const helpFooter = `
-Every option can also be given as an environment variable, --etcd-ca as WATCH_FANOUT_ETCD_CA, and in
-the file, as etcd-ca. A flag wins over a variable, a variable over the file. The etcd password has no
-flag: give WATCH_FANOUT_ETCD_PASSWORD, etcd-password in the file, or --etcd-password-file.
+Every option is also an environment variable (--etcd-ca is WATCH_FANOUT_ETCD_CA) and a key of the file
+(etcd-ca). A flag takes precedence over a variable, a variable over the file. The etcd password has no
+flag: use WATCH_FANOUT_ETCD_PASSWORD, etcd-password in the file, or --etcd-password-file.
 
-If etcd can't be reached the service stays up, is not ready (/readyz says why) and keeps trying.
-SIGTERM and SIGINT end it gracefully, a second one at once.
+While etcd is unreachable the service runs, is not ready (/readyz has the reason) and retries.
+SIGTERM and SIGINT shut it down gracefully. A second signal ends it at once.
 
 Examples:
   watch-fanout serve
@@ -36,18 +36,18 @@ export function addServeCommand(program: Command): void {
   }
   const command = program
     .command("serve")
-    .description("Serve resources of etcd, or of an embedded store, until told to stop.")
+    .description("Serve resources of etcd, or of an embedded store, until SIGTERM or SIGINT.")
     .addHelpText("after", helpFooter);
   for (const option of flags.values()) command.addOption(option);
   command.action(async () => {
     const config = readConfig(command, flags);
-    // Loaded only here: the client commands start faster without the server.
+    // Imported here, since the client commands start faster without the server.
     const { serve } = await import("./serve.ts");
     await serve(config);
   });
 }
 
-/** A flag that keeps every value it is given, in order. */
+/** A flag that collects its values in order. */
 function collecting(name: string, value: string, help: string): Option {
   return new Option(`${flagOf(name)} <${value}>`, help).argParser(
     (text: string, before: readonly string[] = []) => [...before, text],

@@ -10,19 +10,19 @@ import { type Service, startService } from "./service.ts";
 import { StartError } from "./start-error.ts";
 import { startUpText } from "./start-up-text.ts";
 
-/** How much longer than its clients have may a shutdown take, in milliseconds. */
+/** Time that a shutdown may take in addition to the shutdown timeout, in milliseconds. */
 const closingMs = 1_000;
 
 /**
- * Runs the service until a signal ends it, and the process with it: with 0 after a graceful shutdown,
- * with 128 and the signal's number after a second signal, with 1 if it could not start or failed.
+ * Runs the service until a signal ends the process. Exit codes: 0 after a graceful shutdown, 128 plus the signal's number
+ * after a second signal, 1 if the service could not start or failed.
  */
 export async function serve(config: Config): Promise<void> {
   const format = config.logFormat ?? (process.stderr.isTTY ? "text" : "json");
   const logger = createLogger({ level: config.logLevel, format });
   exitOnFault(logger);
   redirectGrpcLog(logger);
-  // Whoever read the start-up text has gone. That is no reason to stop serving.
+  // The reader of the start-up text has closed it. The service continues.
   process.stdout.on("error", () => {});
 
   let service: Service | undefined;
@@ -37,29 +37,29 @@ export async function serve(config: Config): Promise<void> {
   process.stdout.write(startUpText(config, service));
 }
 
-/** grpc-js writes to the console by itself. What matters in there comes as an error as well. */
+/** grpc-js writes to the console. Its lines go to level debug, since its errors are also returned. */
 function redirectGrpcLog(logger: Logger): void {
   const debug = (...parts: unknown[]): void => logger.debug({ from: "grpc-js" }, parts.join(" "));
   setLogger({ error: debug, info: debug, debug });
 }
 
-/** A state that nobody foresaw must not go on serving: what it serves could be wrong. */
+/** Ends the process on an unexpected exception, since the state could be wrong afterwards. */
 function exitOnFault(logger: Logger): void {
   process.on("uncaughtException", (error, origin) => {
-    // Whatever it is, nobody has caught it: where it comes from has to be known.
+    // A plain Error is logged with its stack trace, whatever the type of the uncaught one is.
     const err = new Error(error.message);
     if (error.stack !== undefined) err.stack = error.stack;
-    logger.fatal({ err, origin }, "a fault in watch-fanout; the process ends");
+    logger.fatal({ err, origin }, "unexpected exception; the process ends");
     process.exit(exitCodes.failed);
   });
 }
 
-/** Before the service has started there is nothing to stop but the process. */
+/** Ends the process directly if the service has not started yet. */
 function stopOnSignals(running: () => Service | undefined, config: Config, logger: Logger): void {
   let stopping = false;
   const onSignal = (signal: "SIGINT" | "SIGTERM"): void => {
     if (stopping) {
-      logger.warn({ signal }, "a second signal; the process ends at once");
+      logger.warn({ signal }, "second signal; the process ends at once");
       process.exit(128 + constants.signals[signal]);
     }
     stopping = true;
@@ -74,7 +74,7 @@ function stopOnSignals(running: () => Service | undefined, config: Config, logge
 async function stop(service: Service, config: Config, logger: Logger): Promise<void> {
   const limitMs = Math.min(config.shutdownTimeoutMs + closingMs, maxTimerMs);
   systemClock.setTimeout(() => {
-    logger.warn("shutting down took too long; the process ends with connections open");
+    logger.warn("the shutdown timed out; the process ends with open connections");
     process.exit(exitCodes.done);
   }, limitMs);
   await service.stop();

@@ -2,7 +2,6 @@ import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { TimeSliceScheduler } from "../../base/time-slices.ts";
 import { Cacher } from "../../cacher/cacher.ts";
-
 import { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
 import { BackfillQueue } from "../../cacher/options.ts";
 import { ObjectAttributes } from "../../cacher/request/object-attributes.ts";
@@ -12,47 +11,43 @@ import { formatAddress } from "../../config/value-types.ts";
 import { type ReadinessCheck, startAdmin } from "../../server/admin/admin.ts";
 import { type ServedResource, startServer } from "../../server/server.ts";
 import { UncachedResource } from "../../server/services/uncached-resource.ts";
-import {
-  registerCacheMetrics,
-  registerSkippedKeys,
-  registerUndecodableValues,
-} from "../../telemetry/cache-metrics.ts";
+import { registerCacheMetrics } from "../../telemetry/cache-metrics.ts";
 import { PrometheusMetrics } from "../../telemetry/prometheus.ts";
 import { registerReadMetrics } from "../../telemetry/read-metrics.ts";
 import { RpcMetrics } from "../../telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../telemetry/server-metrics.ts";
+import { registerSkippedKeys, registerUndecodableValues } from "../../telemetry/storage-metrics.ts";
 import { version } from "../output/version.ts";
 import { StartError } from "./start-error.ts";
 import { openStorages } from "./storages.ts";
 
-/** A service that is running. */
+/** A running service. */
 export interface Service {
-  /** Where gRPC is served. */
+  /** Address of the gRPC server. */
   readonly grpc: ListenAddress;
-  /** Where health and metrics are served. */
+  /** Address of the admin server. */
   readonly admin: ListenAddress;
   /**
-   * Stops gracefully: not ready first, then a last bookmark and DRAINING for every stream, which
-   * clients have the configured time to take, and then everything is closed. Harmless when called
-   * twice.
+   * Stops gracefully: turns not ready, sends every stream a last bookmark and DRAINING, waits up to the configured time
+   * for clients to accept them, then closes everything. Idempotent.
    */
   stop(): Promise<void>;
 }
 
 /**
- * Starts everything that a configuration asks for. It serves as soon as this resolves, though it is not
- * ready before its caches are. Rejects with a StartError, and with nothing left running.
+ * Starts a service. It serves when this resolves, and is ready once its caches have synced. Rejects with a StartError, and
+ * closes everything before.
  */
 export async function startService(config: Config, clock: Clock, logger: Logger): Promise<Service> {
   const closing: (() => Promise<void>)[] = [];
-  /** In the opposite order in which things were begun. */
+  /** Closes everything in reverse order. */
   const closeAll = async (): Promise<void> => {
     for (const close of closing.splice(0).reverse()) await close();
   };
   try {
     const metrics = new PrometheusMetrics(version);
     closing.push(() => metrics.close());
-    // One of each for the process, however many resources there are.
+    // Shared by all resources.
     const scheduler = new TimeSliceScheduler(clock);
     const upstreamLimiter = new UpstreamLimiter(clock);
     registerReadMetrics(metrics.meter, scheduler, upstreamLimiter);
@@ -67,9 +62,9 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
       const attributes = new AttributeReader(codec, clock, logger.child({ resource: name }));
       readers.set(name, attributes);
       if (!cache) {
-        const attribution = new ObjectAttributes(attributes);
+        const objectAttributes = new ObjectAttributes(attributes);
         const reads = { limiter: upstreamLimiter, scheduler };
-        served.set(name, new UncachedResource(name, storage, attribution, reads));
+        served.set(name, new UncachedResource(name, storage, objectAttributes, reads));
         closing.push(() => storage.close());
         continue;
       }
@@ -155,40 +150,40 @@ function readiness(
   return [{ name: "serving", failure }, ...checks];
 }
 
-/** Losing the store later does not make a cache unusable, so that this is only asked before. */
+/** Why a cache has not become ready. A ready cache stays ready when the store is lost. */
 function notReadyReason(cacher: Cacher): string {
-  const still = "the cache has not been filled from the store yet";
+  const still = "the cache has not synced with the store yet";
   const failure = cacher.upstreamFailure;
   return failure === undefined ? still : `${still}: ${failure.message}`;
 }
 
-/** How far the event window is filled, while it is or where that came to an early end. */
+/** The progress of the event window's backfill; undefined once it is complete. */
 function backfillProgress(cacher: Cacher): string | undefined {
   const { backfill, eventWindow } = cacher.stats();
-  const from = `from revision ${eventWindow.oldestRevision} on`;
-  if (backfill.state === "filling") return `the event window is being filled, ${from} so far`;
+  const from = `begins at revision ${eventWindow.oldestRevision}`;
+  if (backfill.state === "filling") return `the event window ${from}; backfill is in progress`;
   const isEarly = ["costly", "failed", "conflicting"].includes(backfill.state);
-  return isEarly ? `the event window is ${from}: ${backfill.state}` : undefined;
+  return isEarly ? `the event window ${from}; backfill ended early: ${backfill.state}` : undefined;
 }
 
-/** How old what the cache answers may be, while the store is away; undefined while it is not. */
+/** How old the cache's answers may be while the store is unreachable; undefined while it is reachable. */
 function staleness(cacher: Cacher): string | undefined {
   const failure = cacher.upstreamFailure;
   if (failure === undefined) return undefined;
   const { revision, upstreamSilenceMs } = cacher.stats();
   const seconds = (upstreamSilenceMs / 1_000).toFixed(1);
-  return `stale: at revision ${revision}, nothing has come for ${seconds} s: ${failure.message}`;
+  return `stale: at revision ${revision}, received nothing for ${seconds} s: ${failure.message}`;
 }
 
 const reasons: Readonly<Record<string, string>> = {
-  EADDRINUSE: "another process listens there already",
-  EADDRNOTAVAIL: "this machine has no such address",
-  EACCES: "that takes more rights than this process has",
-  ENOTFOUND: "there is no host of that name",
-  "Name resolution failed": "there is no host of that name",
+  EADDRINUSE: "the address is in use",
+  EADDRNOTAVAIL: "this machine does not have that address",
+  EACCES: "permission denied",
+  ENOTFOUND: "unknown host name",
+  "Name resolution failed": "unknown host name",
 };
 
-/** Turns the failure to listen into a sentence that names the option. */
+/** Turns a failure to listen into a sentence that names the option. */
 async function listening<T>(
   option: "listen" | "admin",
   address: ListenAddress,
@@ -199,13 +194,13 @@ async function listening<T>(
   } catch (error) {
     throw new StartError(
       `--${option}: can't listen on ${formatAddress(address)}: ${reasonOf(error)}. ` +
-        `Choose another with --${option} HOST:PORT; port 0 is any free one.`,
+        `Choose another with --${option} HOST:PORT; port 0 selects a free port.`,
       { cause: error },
     );
   }
 }
 
-/** Through gRPC, and of several addresses that a name has, the code is only in the message. */
+/** grpc-js, and a name with several addresses, have the error code in the message only. */
 function reasonOf(error: unknown): string {
   const message = error instanceof Error ? error.message : String(error);
   const code = /\bE[A-Z]{4,}\b|Name resolution failed/.exec(message)?.[0] ?? "";

@@ -1,4 +1,4 @@
-/** Why the service could not start, in a sentence for whoever started it. */
+/** Why the service could not start, in a sentence for the user. */
 export class StartError extends Error {
   override readonly name = "StartError";
 }

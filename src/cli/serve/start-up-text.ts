@@ -4,7 +4,7 @@ import { printableText } from "../output/printable.ts";
 import { version } from "../output/version.ts";
 import type { Service } from "./service.ts";
 
-/** What a person reads when the service has started: where it is, where its data is, what to type. */
+/** The text for a user when the service has started: its addresses, its data, and commands to try. */
 export function startUpText(
   config: Config,
   { grpc, admin }: Pick<Service, "grpc" | "admin">,
@@ -18,7 +18,7 @@ export function startUpText(
     `  data       ${dataOf(config)}`,
     `  admin      http://${formatAddress(admin)}/readyz and /livez, /metrics`,
     "",
-    "Follow changes, and in another terminal make some:",
+    "Watch changes, and make some in another terminal:",
     ...examples(config, grpc).map((line) => `  ${line}`),
   ];
   return `${lines.map(printableText).join("\n")}\n`;
@@ -30,7 +30,7 @@ function security({ tls }: Config): string {
 }
 
 function dataOf({ etcd }: Config): string {
-  if (etcd === undefined) return "in memory, gone when this process ends";
+  if (etcd === undefined) return "in memory, lost when this process ends";
   return `etcd at ${etcd.endpoints.join(", ")}`;
 }
 
@@ -38,7 +38,7 @@ function examples(config: Config, grpc: ListenAddress): readonly string[] {
   const { resources, tls } = config;
   const resource = resources[0]?.name ?? "default";
   const target = formatAddress(reachable(grpc));
-  // Run unbuilt, there is no command on the PATH.
+  // From the sources, the command is not on the PATH.
   const command = import.meta.url.endsWith(".ts") ? "bin/watch-fanout" : "watch-fanout";
   const options = [
     ...(resource === "default" ? [] : [`--resource ${resource}`]),
@@ -54,7 +54,7 @@ function examples(config: Config, grpc: ListenAddress): readonly string[] {
   ];
 }
 
-/** Where a client on this machine reaches what listens on all interfaces. */
+/** The address for a client on this machine, if the server listens on all interfaces. */
 function reachable({ host, port }: ListenAddress): ListenAddress {
   if (host === "0.0.0.0") return { host: "127.0.0.1", port };
   return host === "::" ? { host: "::1", port } : { host, port };

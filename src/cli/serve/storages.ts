@@ -7,32 +7,29 @@ import { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
 import { defaultStateBytes } from "../../storage/memory/memory-estimates.ts";
 import { MemoryStorage } from "../../storage/memory/memory-storage.ts";
 import type { Storage } from "../../storage/storage.ts";
-import type { SkippedKeysSource } from "../../telemetry/cache-metrics.ts";
+import type { SkippedKeysSource } from "../../telemetry/storage-metrics.ts";
 import { StartError } from "./start-error.ts";
 
-/** What the resources are kept in. */
+/** The storages of the resources. */
 export interface Storages {
   /** By the resource's name. Throws if there is no such resource. */
   of(resource: string): Storage;
-  /** Those that leave keys out, by resource. */
+  /** Storages that skip keys, by resource. */
   readonly skippingKeys: ReadonlyMap<string, SkippedKeysSource>;
-  /** Rejects with a StartError if there is no sense in going on. That etcd is away is no reason. */
+  /** Rejects with a StartError if etcd is unsupported. An unreachable etcd is not an error. */
   check(): Promise<void>;
-  /** Closes what the storages share; each of them is closed by whoever uses it. */
+  /** Closes what the storages share. The user of each storage closes it. */
   close(): Promise<void>;
 }
 
-/** Opens the storage of every resource. Nothing is asked of it yet. */
+/** Opens the storage of every resource, without a request to etcd. */
 export function openStorages(config: Config, clock: Clock, logger: Logger): Storages {
   return config.etcd === undefined
     ? embedded(config, clock)
     : etcd(config.etcd, config, clock, logger);
 }
 
-/**
- * Each resource gets a store of its own, with its own revisions: their prefixes tell nothing apart that
- * could meet.
- */
+/** Each resource has its own embedded store with its own revisions, so prefixes have no effect. */
 function embedded({ resources }: Config, clock: Clock): Storages {
   const maxStateBytes = defaultStateBytes(resources.length);
   const storages = new Map(

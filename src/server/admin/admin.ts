@@ -4,21 +4,21 @@ import { finished } from "node:stream/promises";
 import type { Logger } from "pino";
 import { IdleConnections } from "./idle-connections.ts";
 
-/** One of the things that have to be right before requests are sent here. */
+/** A condition for sending requests to this process. */
 export interface ReadinessCheck {
-  /** Such as `resource/services`. */
+  /** For example `resource/services`. */
   readonly name: string;
-  /** Why it is not right; undefined when it is. */
+  /** Why it fails; undefined if it passes. */
   readonly failure: string | undefined;
-  /** What is to be known of it although it is right, such as how old its answers may be. */
+  /** A warning although it passes, such as how old its answers may be. */
   readonly warning?: string | undefined;
-  /** What is only to be told to whoever asks for every check. */
+  /** Shown only with `?verbose`. */
   readonly note?: string | undefined;
 }
 
-/** All metrics, for Prometheus. */
+/** Renders all metrics for Prometheus. */
 export interface MetricsSource {
-  /** The media type of what `render` gives. */
+  /** The media type of `render`'s result. */
   readonly contentType: string;
   render(): Promise<string>;
 }
@@ -32,9 +32,9 @@ export interface AdminOptions {
 
 export interface RunningAdmin {
   readonly host: string;
-  /** The port that was bound, if 0 was asked for. */
+  /** The port that was bound, also if the options have port 0. */
   readonly port: number;
-  /** Ends all connections. Harmless when called twice. */
+  /** Closes the server and all connections. Idempotent. */
   close(): Promise<void>;
 }
 
@@ -44,23 +44,23 @@ interface Answer {
   readonly contentType?: string;
 }
 
-/** How long a connection may be idle, and a client may take nothing of its answer, in milliseconds. */
+/** How long a connection may be idle, and a client may accept nothing of its response, in milliseconds. */
 const idleTimeoutMs = 10_000;
-/** How long a request may take to arrive, from when its connection was opened or the one before was answered. */
+/** How long a request may take to arrive after its connection was opened or the previous response, in milliseconds. */
 const requestMs = 5_000;
-/** Probes and collectors are few. Above this the connections are closed that have been idle for longest. */
+/** There are few probes and collectors. Above this number, connections are closed, the longest idle first. */
 const maxConnections = 256;
 const maxHeaderBytes = 8 * 1024;
 
 /**
- * Serves what operators and orchestrators ask over HTTP:
+ * Serves HTTP for operators and orchestrators:
  *
- * - `/livez`: 200 while the process answers at all;
- * - `/readyz`: 200 when every check is right, otherwise 503 and why; and what is to be known besides. With
- *   `?verbose` every check;
+ * - `/livez`: 200 while the process responds;
+ * - `/readyz`: 200 if every check passes, otherwise 503, with the failed checks and the warnings. With `?verbose` it has
+ *   every check;
  * - `/metrics`: for Prometheus.
  *
- * Rejects with what Node.js says if the address can't be listened on.
+ * Rejects with the error of Node.js if it can't listen on the address.
  */
 export async function startAdmin(options: AdminOptions): Promise<RunningAdmin> {
   const server = createServer(
@@ -112,10 +112,10 @@ async function respond(
   onAsked: () => void,
 ): Promise<void> {
   try {
-    // A body means nothing here, but an answer that overtakes it could be lost with the connection.
+    // A body is ignored, but a response that is sent before its end could be lost with the connection.
     await finished(request.resume());
   } catch {
-    return; // The client has gone, or took too long and has been told by Node.js.
+    return; // The client has disconnected, or took too long and got 408 from Node.js.
   }
   onAsked();
   let answer: Answer;
@@ -123,7 +123,7 @@ async function respond(
     answer = await answerTo(request, options);
   } catch (error) {
     options.logger.error({ err: error, path: request.url }, "an admin request failed");
-    answer = { status: 500, body: "This failed; the log says why.\n" };
+    answer = { status: 500, body: "Internal error; see the log.\n" };
   }
   response.writeHead(answer.status, {
     "content-type": answer.contentType ?? "text/plain; charset=utf-8",
@@ -138,10 +138,10 @@ async function respond(
 async function answerTo(request: IncomingMessage, options: AdminOptions): Promise<Answer> {
   const [path, query = ""] = (request.url ?? "").split("?", 2);
   if (path !== "/livez" && path !== "/readyz" && path !== "/metrics") {
-    return { status: 404, body: "There is /livez, /readyz and /metrics.\n" };
+    return { status: 404, body: "The paths are /livez, /readyz and /metrics.\n" };
   }
   if (request.method !== "GET" && request.method !== "HEAD") {
-    return { status: 405, body: `${path} takes GET and HEAD.\n` };
+    return { status: 405, body: `${path} supports GET and HEAD only.\n` };
   }
   if (path === "/livez") return { status: 200, body: "ok\n" };
   if (path === "/readyz") {
@@ -156,8 +156,10 @@ function readiness(checks: readonly ReadinessCheck[], verbose: boolean): Answer 
   const lines = checks
     .filter(({ failure, warning }) => verbose || failure !== undefined || warning !== undefined)
     .map(({ name, failure, warning, note }) => {
-      const said = failure ?? warning ?? "ok";
-      return verbose && note !== undefined ? `${name}: ${said} (${note})\n` : `${name}: ${said}\n`;
+      const result = failure ?? warning ?? "ok";
+      return verbose && note !== undefined
+        ? `${name}: ${result} (${note})\n`
+        : `${name}: ${result}\n`;
     });
   return { status: isReady ? 200 : 503, body: (isReady ? "ok\n" : "not ready\n") + lines.join("") };
 }

@@ -3,16 +3,16 @@ import type { Socket } from "node:net";
 import { type Clock, systemClock } from "../../base/clock.ts";
 
 /**
- * Keeps an HTTP server to so many connections without ever locking a newcomer out: where there are more, those are
- * closed that have asked for nothing for longest, whether they are idle, amidst a request or slow to take an answer.
+ * Bounds the connections of an HTTP server without refusing new ones: above the bound the connections are closed whose
+ * last request is oldest, whether they are idle, in a request or slow to accept a response.
  *
- * A newcomer has two turns of the event loop to say what it wants before any is closed: hundreds may be accepted in
- * one turn, of which one is the probe that matters, whose request is read in the next.
+ * New connections have two turns of the event loop to send a request before any is closed: hundreds may be accepted in
+ * one turn, among them a probe whose request is read in the next turn.
  */
 export class IdleConnections {
   readonly #maxConnections: number;
   readonly #clock: Clock;
-  /** Whoever has asked for nothing for longest comes first. */
+  /** The connection whose last request is oldest comes first. */
   readonly #sockets = new Set<Socket>();
   #isScheduled = false;
 
@@ -22,7 +22,7 @@ export class IdleConnections {
     server.on("connection", (socket) => this.#opened(socket));
   }
 
-  /** A request has come whole. */
+  /** A request of the connection has arrived completely. */
   asked(socket: Socket): void {
     if (this.#sockets.delete(socket)) this.#sockets.add(socket);
   }

@@ -16,22 +16,22 @@ import type { SendBudget } from "../limits/send-budget.ts";
 import type { StallDetector } from "../limits/stall-detector.ts";
 import type { StreamOpenings } from "./stream-openings.ts";
 
-/** Is told of every call. Methods are named like `watchfanout.v1.ListWatchService/Watch`. */
+/** Observes every call. Method names look like `watchfanout.v1.ListWatchService/Watch`. */
 export interface RpcObserver {
   started(method: string): void;
   /** `code` is the name of the gRPC status code, such as `OK` or `NOT_FOUND`. */
   ended(method: string, code: string, milliseconds: number): void;
-  /** Of ListWatchService and WriteService: responses, and their size without gRPC's framing. */
+  /** Responses of ListWatchService and WriteService, and their size in bytes without gRPC's framing. */
   sent(method: string, messages: number, bytes: number): void;
 }
 
-/** What is served under one resource's name; a Cacher is one. */
+/** A resource as the server uses it. A Cacher is one. */
 export interface ServedResource extends Pick<Storage, "put" | "delete"> {
-  /** The history that revisions belong to; empty where that can't be known. */
+  /** The history that revisions belong to; empty if it can't be known. */
   readonly currentHistoryId: string;
-  /** Brings `currentHistoryId` up to date, where it is not kept so anyway. */
+  /** Updates `currentHistoryId`. Absent where it is always current. */
   findHistory?(signal: AbortSignal): Promise<void>;
-  /** What the selectors pick; undefined if both are empty. Throws INVALID_REQUEST. */
+  /** Parses the selectors; undefined if both are empty. Throws INVALID_REQUEST. */
   select(labelSelector: string, fieldSelector: string): Selection | undefined;
   get(request: CacheGetRequest): Promise<GetResult>;
   list(request: CacheListRequest): Promise<ListResult>;
@@ -47,56 +47,56 @@ export interface CallContext {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly observer: RpcObserver | undefined;
-  /** How long a client may take to accept the end of a stream before it is reset. */
+  /** How long a client may take to accept the end of a stream before it is reset, in milliseconds. */
   readonly endFlushMs: number;
-  /** How long a client may take to accept a single response before the call is reset. */
+  /** How long a client may take to accept one response before the call is reset, in milliseconds. */
   readonly responseFlushMs: number;
-  /** How long a client may take to send its request before the call is ended. */
+  /** How long a client may take to send its request before the call is ended, in milliseconds. */
   readonly requestMs: number;
   /** The largest request, in bytes. */
   readonly maxRequestBytes: number;
-  /** Requests that are not whole, not inflated or not served yet, by connection. */
+  /** Requests that are not complete, not inflated or not handled yet, by connection. */
   readonly requestPool: BytePool;
-  /** For messages: what the pool allows each connection. */
+  /** The pool's bound per connection, in bytes, for error texts. */
   readonly maxUnreadBytesPerConnection: number;
-  /** What has been built for clients and not been accepted by them, by connection. */
+  /** Responses that clients have not accepted, by connection. */
   readonly sendBudget: SendBudget;
-  /** Has every watch and every health watch that is open. */
+  /** Checks every open watch and health watch. */
   readonly stallDetector: StallDetector;
-  /** Has every stream that is open. */
+  /** Counts the open streams. */
   readonly streams: OpenStreams;
-  /** Opens watches when it is their turn. */
+  /** Opens watches in time slices, by connection. */
   readonly streamOpenings: StreamOpenings;
-  /** Reads the selectors of Lists, by turns between connections. */
+  /** Parses the selectors of Lists in time slices, by connection. */
   readonly parsingSelectors: TimeSliceScheduler;
-  /** What is kept of requests, while they wait for their turn and while their streams are open. */
+  /** Parts of requests that calls retain while they wait for a time slice and while their streams are open. */
   readonly retainedRequests: BytePool;
-  /** What those streams end with for which there is no room in `kept`. */
+  /** Makes the error of a call whose charge in `retainedRequests` was evicted. */
   readonly tooMuchRetained: () => WatchFanoutError;
-  /** How old a watch becomes before it ends with DRAINING, at the most; 0: as old as it likes. */
+  /** Maximum age of a watch in milliseconds, after which it ends with DRAINING; 0: unlimited. */
   readonly maxStreamAgeMs: number;
-  /** Numbers from 0 up to 1. */
+  /** Random numbers in [0, 1). */
   readonly random: () => number;
 }
 
-/** A method's name in logs and metrics, from a path as gRPC has it: the same without the first slash. */
+/** A method's name in logs and metrics: its gRPC path without the leading slash. */
 export function methodOf(path: string): string {
   return path.slice(1);
 }
 
 /**
- * What a client may be told of whatever was thrown. A fault of ours is logged under an id, and the id is
- * all that the client is told.
+ * Turns anything thrown into the error that the client gets. An internal error is logged with an id, and the client gets
+ * only the id.
  */
 export function toClientError(error: unknown, method: string, logger: Logger): WatchFanoutError {
   if (error instanceof WatchFanoutError) {
     if (error.reason !== "INTERNAL" || error.metadata["id"] !== undefined) return error;
   }
   const id = randomUUID();
-  logger.error({ err: error, id, method }, "a call failed for a fault of ours");
+  logger.error({ err: error, id, method }, "a call failed because of an internal error");
   return new WatchFanoutError(
     "INTERNAL",
-    `The service failed for a fault of its own. Report it with the id ${id}, under which it is logged.`,
+    `The service failed because of an internal error. Report it with the id ${id}, which is in its log.`,
     { metadata: { id }, cause: error },
   );
 }

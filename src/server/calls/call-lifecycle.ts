@@ -1,37 +1,37 @@
 import type { Clock, Timer } from "../../base/clock.ts";
 
-/** How long a call goes on: until its deadline, its end, or until its client is gone. */
+/** The state of a call: open until its deadline, its end, or its client's cancellation. */
 export class CallLifecycle {
-  /** When its client gives up, by the clock; undefined: never. */
+  /** When its deadline passes, in the clock's milliseconds; undefined: no deadline. */
   readonly deadline: number | undefined;
   readonly #timer: Timer | undefined;
   #onOver: (() => void) | undefined;
   #hasEnded = false;
 
-  /** `timeoutMs` is after how long its client gives up; then `onDeadline` is called. */
+  /** Calls `onDeadline` after `timeoutMs` milliseconds; undefined: the call has no deadline. */
   constructor(clock: Clock, timeoutMs: number | undefined, onDeadline: () => void) {
     if (timeoutMs === undefined) return;
     this.deadline = clock.now() + timeoutMs;
     this.#timer = clock.setTimeout(onDeadline, timeoutMs);
   }
 
-  /** Whether the server has said its last word. */
+  /** Whether the server has ended the call. */
   get hasEnded(): boolean {
     return this.#hasEnded;
   }
 
-  /** In place of the listener before. */
+  /** Sets the listener for `over`, and replaces the one before. */
   onOver(listener: () => void): void {
     this.#onOver = listener;
   }
 
-  /** The server has said its last word: there is no deadline any more. */
+  /** The server has ended the call: cancels the deadline. */
   end(): void {
     this.#hasEnded = true;
     this.#timer?.cancel();
   }
 
-  /** The client is gone, or its deadline has passed. Told of once. */
+  /** The client has cancelled or disconnected, or the deadline has passed: calls the listener, once. */
   over(): void {
     this.#timer?.cancel();
     const onOver = this.#onOver;

@@ -2,49 +2,49 @@ import { Metadata, status } from "@grpc/grpc-js";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 
-/** A status that gRPC itself would give, without a reason of ours. */
+/** A status as gRPC libraries send it, without an error reason of this service. */
 export function refused(code: status, details: string): WireStatus {
   return { code, details, metadata: new Metadata() };
 }
 
-/** As gRPC libraries word it, and as its clients know it by. */
+/** With the text that gRPC libraries use, since clients recognise it. */
 export function tooLarge(size: number | "more", maxBytes: number): WireStatus {
   const details = `Received message larger than max (${size} vs ${maxBytes})`;
   return refused(status.RESOURCE_EXHAUSTED, details);
 }
 
-/** A request that was evicted to make room for others. Nothing of it was done. */
+/** A request that was evicted to make room for others. It had no effect. */
 export function outOfRequestRoom(maxBytesPerConnection: number): WireStatus {
   return statusOf(
     new WatchFanoutError(
       "TOO_MANY_STREAMS",
-      "The requests that this connection has sent, and that are not whole or not served yet, take more " +
-        `than there is room for: ${maxBytesPerConnection} bytes, or less while all connections together ` +
-        "have no more room. Nothing was done. Send fewer large requests at once.",
+      "The requests of this connection that are incomplete or not handled yet exceed their bound: " +
+        `${maxBytesPerConnection} bytes, or less while the bound of all connections together is ` +
+        "reached. Nothing was done. Send fewer large requests at once.",
       { metadata: { limit: String(maxBytesPerConnection) } },
     ),
   );
 }
 
-/** A request that waited behind answers which its client does not take. Nothing of it was done. */
+/** A request that waited behind responses which its client does not accept. It had no effect. */
 export function answerNotTaken(ms: number): WireStatus {
   return statusOf(
     new WatchFanoutError(
       "SLOW_CONSUMER",
-      `The client has not accepted enough of its other answers for ${ms / 1_000} s, behind which this call ` +
-        "waited. Nothing was done. Read faster, or ask for less at once.",
+      `This call waited ${ms / 1_000} s for the client to accept its other responses. Nothing was done. ` +
+        "Read faster, or make fewer calls at once.",
     ),
   );
 }
 
-/** The server shuts down before the client has said what it wants. */
+/** The server shuts down before the client has sent its request. */
 export function drainingUnread(): WireStatus {
   const message =
-    "This replica is shutting down, and the request has not come. Make the call again at another one.";
+    "This replica is shutting down, and the request has not arrived. Retry on another replica.";
   return statusOf(new WatchFanoutError("DRAINING", message));
 }
 
-/** A request, or a question of a stream, that does not come. */
+/** A request, or the next request of a stream, that does not arrive in time. */
 export function tookTooLong(ms: number): WireStatus {
-  return refused(status.DEADLINE_EXCEEDED, `The request did not come within ${ms / 1_000} s`);
+  return refused(status.DEADLINE_EXCEEDED, `The request did not arrive within ${ms / 1_000} s`);
 }

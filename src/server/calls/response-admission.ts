@@ -1,14 +1,14 @@
 import type { FrameParts } from "../../wire/frame-parts.ts";
-import type { SendReservation } from "../limits/send-budget.ts";
+import type { SendReservation } from "../limits/send-reservation.ts";
 import type { CallContext } from "./call-context.ts";
 import { answerNotTaken, outOfRequestRoom } from "./refusals.ts";
 import { RefusedRequest, type ServerCall } from "./server-call.ts";
 
-const callOver = new Error("The call has ended while it waited.");
+const callOver = new Error("The call ended while it waited.");
 
 /**
- * A call's place among what its connection has not accepted yet: while that is too much, its request waits, and
- * its answer is not built. What waits is charged to the connection like a request that has not come whole.
+ * Bounds the responses that a connection has not accepted: while they exceed the bound, further calls of the connection
+ * wait and their responses are not built. A waiting request is charged to its connection like one that is incomplete.
  */
 export class ResponseAdmission {
   readonly #context: CallContext;
@@ -17,7 +17,7 @@ export class ResponseAdmission {
   #reservation: SendReservation | undefined;
   #isWaiting = false;
 
-  /** `signal` is aborted when nobody waits for the answer any more. */
+  /** `signal` is aborted when the client no longer waits for the response. */
   constructor(context: CallContext, call: ServerCall, signal: AbortSignal) {
     this.#context = context;
     this.#call = call;
@@ -25,9 +25,9 @@ export class ResponseAdmission {
   }
 
   /**
-   * Has the call wait until its connection has room for an answer of at most so many bytes; undefined: it has. To be
-   * called once, before anything is read or written for it. Rejects with the signal's reason, and with a
-   * `RefusedRequest` if the connection has no room for what waits, or accepts nothing for too long.
+   * Waits until the connection has room for a response of at most `maxBytes`; undefined: it has room now. Call it once,
+   * before anything is read or written for the call. Rejects with the signal's reason, and with a `RefusedRequest` if
+   * the waiting request is evicted, or if the connection accepts too little for `responseFlushMs`.
    */
   admit(maxBytes: number): Promise<void> | undefined {
     const { sendBudget } = this.#context;
@@ -35,36 +35,36 @@ export class ResponseAdmission {
     this.#reservation = sendBudget.take(connection, maxBytes);
     if (this.#reservation !== undefined) return undefined;
     return this.#wait((onRoom) =>
-      sendBudget.wait(connection, maxBytes, (share) => {
-        this.#reservation = share;
+      sendBudget.wait(connection, maxBytes, (reservation) => {
+        this.#reservation = reservation;
         onRoom();
       }),
     );
   }
 
-  /** As `admit`, until there is room for answers in all. To be called just before the answer is encoded. */
+  /** Like `admit`, but waits for room across all connections. Call it just before the response is encoded. */
   mayEncode(): Promise<void> | undefined {
     const { sendBudget } = this.#context;
     if (!sendBudget.isFull) return undefined;
     return this.#wait((onRoom) => sendBudget.whenNotFull(this.#call.connection, onRoom));
   }
 
-  /** Sends the answer, and releases its room when it has been accepted. */
+  /** Sends the response, and releases its room when the client has accepted it. */
   answer(frame: FrameParts): void {
     const call = this.#call;
-    const share = this.#reservation ?? this.#context.sendBudget.force(call.connection);
+    const reservation = this.#reservation ?? this.#context.sendBudget.force(call.connection);
     this.#reservation = undefined;
-    call.onClosed(() => share.release());
-    share.send(call.answer(frame), () => call.reset());
+    call.onClosed(() => reservation.release());
+    reservation.send(call.answer(frame), () => call.reset());
   }
 
-  /** There is no answer: gives its room back. Idempotent, and harmless after `answer`. */
+  /** Releases the room of a call without a response. Idempotent; no effect after `answer`. */
   release(): void {
     this.#reservation?.release();
     this.#reservation = undefined;
   }
 
-  /** `begin` begins to wait, and returns what gives up. */
+  /** `begin` starts to wait, and returns a function that stops it. */
   #wait(begin: (onRoom: () => void) => () => void): Promise<void> {
     const { clock, requestPool, responseFlushMs, maxUnreadBytesPerConnection } = this.#context;
     const { connection, requestBytes } = this.#call;
@@ -84,7 +84,7 @@ export class ResponseAdmission {
       const refuse = (why: RefusedRequest): void => end(() => reject(why));
       this.#isWaiting = true;
       const stopWaiting = begin(() => {
-        // A connection that closes ends its calls one after the other, and nothing is to be done for the rest.
+        // A connection that closes ends its calls one after the other, which makes room: the remaining ones must not run.
         if (this.#call.isOver) end(() => reject(callOver));
         else end(resolve);
       });

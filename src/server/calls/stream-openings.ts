@@ -8,14 +8,14 @@ interface Opening {
   readonly call: ServerCall;
   /** Opens the stream, or ends the call. Never throws. */
   readonly open: () => void;
-  /** The bytes that its request takes while it waits. */
+  /** The charge for the request while it waits. */
   reserved: Reservation | undefined;
 }
 
 /**
- * Opens streams in time slices that are shared fairly between connections: to read a selector and to enter a
- * watch takes long enough that thousands at once would hold up everyone else. What nobody is ahead of is opened at
- * once, and a stream that is over when its turn comes costs nothing more.
+ * Opens streams in time slices that connections share fairly: to parse a selector and register a watcher takes so long
+ * that thousands at once would delay other calls. A stream with none ahead of it is opened at once. A stream that has
+ * ended before its time slice costs nothing more.
  */
 export class StreamOpenings {
   readonly #scheduler: TimeSliceScheduler;
@@ -23,19 +23,19 @@ export class StreamOpenings {
   readonly #refusal: () => WatchFanoutError;
   readonly #waiting = new Map<object, Set<Opening>>();
 
-  /** `requests` bounds what those keep that wait; one that has to go for it ends with what `refusal` makes. */
+  /** `requests` bounds the requests of waiting streams. A stream whose charge is evicted ends with `refusal()`. */
   constructor(scheduler: TimeSliceScheduler, requests: BytePool, refusal: () => WatchFanoutError) {
     this.#scheduler = scheduler;
     this.#requests = requests;
     this.#refusal = refusal;
   }
 
-  /** How many streams of this connection wait. */
+  /** Number of streams of this connection that wait. */
   waiting(connection: object): number {
     return this.#waiting.get(connection)?.size ?? 0;
   }
 
-  /** Has `open` called when it is the turn of the call, if it is not over by then. `bytes` are its request's. */
+  /** Calls `open` in the connection's next time slice, unless the call has ended by then. `bytes` is its request's size. */
   add(call: ServerCall, bytes: number, open: () => void): void {
     const { connection } = call;
     const opening: Opening = { call, open, reserved: undefined };

@@ -1,56 +1,58 @@
-import type { Decoded } from "../../wire/decode.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { type FrameParts, frameOf, sizeOf } from "../../wire/frame-parts.ts";
 import type { Reservation } from "../limits/byte-pool.ts";
 import { type CallContext, toClientError } from "./call-context.ts";
+import type { MethodHandler } from "./methods.ts";
 import { ResponseAdmission } from "./response-admission.ts";
 import { RefusedRequest, type ServerCall } from "./server-call.ts";
 
-/** What a call may keep of its request uncharged, in bytes: the number of calls bounds that. */
+/** What a call may retain of its request without being charged, in bytes: the number of calls bounds that. */
 export const freeRetainedBytes = 1024;
 
-/** Why a call's signal is aborted. One for all: nobody reads more of it than that it is this one. */
-const clientGone = new Error("The client no longer waits for the answer.");
+/** Why a call's signal is aborted. One instance for all, since its identity is all that is read of it. */
+const clientGone = new Error("The client no longer waits for the response.");
 
-/** What a call with one answer is served with. */
+/** What the handler of a unary call is given beside the request. */
 export interface UnaryContext {
-  /** Is aborted when nobody waits for the answer any more, be it for a deadline, a cancel or a lost connection. */
+  /** Is aborted when the client no longer waits: its deadline passed, it cancelled, or it disconnected. */
   readonly signal: AbortSignal;
-  /** The client's. */
+  /** The client's connection. */
   readonly connection: object;
-  /** The size of the request. */
+  /** The size of the request, in bytes. */
   readonly requestBytes: number;
   /**
-   * Has to be awaited before anything is read or written; see `ResponseAdmission`. The later the better: what is waited for
-   * afterwards holds up all else that the connection asks for.
+   * Waits until the connection has room for a response of at most `maxBytes`; see `ResponseAdmission`. Await it before
+   * anything is read or written, and as late as possible: the room is held from then on, which delays other calls of
+   * the connection.
    */
   admit(maxBytes: number): Promise<void> | undefined;
   /**
-   * Charges the connection with what is kept of the request, in bytes, until the call is answered. A call that has to go
-   * for that ends, and its signal is aborted: only for those that do nothing but read. In place of what was said before.
+   * Charges the connection with the bytes that are retained of the request until the call has ended. Replaces the charge
+   * before. If the charge is evicted the call ends and its signal is aborted, so only calls that do nothing but read may
+   * use it.
    */
   retain(bytes: number): void;
 }
 
-/** Encodes an answer, in parts that follow one another. Is called once there is room for it. */
+/** Encodes a response, in parts that follow one another. Is called once there is room for it. */
 export type Encode = () => FrameParts;
 
 /**
- * Serves calls with one answer: `answer` does what is asked for, or throws, and gives what encodes the answer. `method`
- * is its name in logs and metrics.
+ * Handles the calls of a unary method. `answer` performs the request or throws, and returns what encodes the response.
+ * `method` is the method's name in logs and metrics.
  */
 export function unary<Request>(
   context: CallContext,
   method: string,
   answer: (request: Request, call: UnaryContext) => Promise<Encode>,
-): (call: ServerCall, request: Decoded<Request>) => void {
+): MethodHandler<Request> {
   const serve = async (
     call: ServerCall,
-    { request, fault }: Decoded<Request>,
+    request: Request,
     gone: AbortController,
   ): Promise<void> => {
     const { signal } = gone;
-    const turn = new ResponseAdmission(context, call, signal);
+    const admission = new ResponseAdmission(context, call, signal);
     const { connection, requestBytes } = call;
     let kept: Reservation | undefined;
     const retain = (bytes: number): void => {
@@ -62,28 +64,32 @@ export function unary<Request>(
       kept.resize(bytes);
     };
     try {
-      if (fault !== undefined) throw fault;
-      const admit = (maxBytes: number): Promise<void> | undefined => turn.admit(maxBytes);
+      const admit = (maxBytes: number): Promise<void> | undefined => admission.admit(maxBytes);
+      // Handle.
       const encode = await answer(request, { signal, connection, requestBytes, admit, retain });
-      const wait = turn.mayEncode();
+      // Encode, once the server as a whole has room for responses.
+      const wait = admission.mayEncode();
       if (wait !== undefined) await wait;
       if (signal.aborted || call.isOver) return;
       const message = encode();
-      turn.answer(frameOf(...message));
+      // End.
+      admission.answer(frameOf(...message));
       context.observer?.sent(method, 1, sizeOf(message));
     } catch (error) {
-      // What a call that was given up comes to is neither told nor logged.
+      // The outcome of a call that has ended is neither sent nor logged.
       if (signal.aborted || call.isOver) return;
       if (error instanceof RefusedRequest) call.end(error.status);
       else call.end(statusOf(toClientError(error, method, context.logger)));
     } finally {
-      turn.release();
+      admission.release();
       kept?.release();
     }
   };
-  return (call, request) => {
-    const gone = new AbortController();
-    call.onOver(() => gone.abort(clientGone));
-    void serve(call, request, gone);
+  return {
+    handle: (call, request) => {
+      const gone = new AbortController();
+      call.onOver(() => gone.abort(clientGone));
+      void serve(call, request, gone);
+    },
   };
 }

@@ -4,16 +4,16 @@ import type { CallContext } from "./call-context.ts";
 import { outOfRequestRoom } from "./refusals.ts";
 import { RefusedRequest } from "./server-call.ts";
 
-/** How many bytes of requests may be with the store at once, all connections together, give or take one request. */
+/** Maximum size of the writes that the store is processing, for all connections, in bytes; one request may exceed it. */
 const defaultMaxBytes = 64 * 1024 ** 2;
 
-/** What a write takes beside its request, in bytes. */
+/** Memory of a write in addition to its request, in bytes. */
 const writeBytes = 1024;
 
-/** How long a write waits for its turn, in milliseconds: as long as etcd may take for one. */
+/** How long a write waits before it is sent, in milliseconds: as long as etcd may take for one. */
 const waitMs = 5_000;
 
-/** The call that a write is for. */
+/** The call that writes. */
 export interface WritingCall {
   readonly connection: object;
   readonly requestBytes: number;
@@ -23,9 +23,9 @@ export interface WritingCall {
 type WriteContext = Pick<CallContext, "clock" | "requestPool" | "maxUnreadBytesPerConnection">;
 
 /**
- * The writes that the store has been asked for. Each keeps its value until the store has answered, so a store that
- * takes long would have the process keep all that clients send. Beyond a bound in bytes further writes wait, owners
- * (connections) in rotation, and are charged to their connection like requests that have not come whole.
+ * Bounds the writes that were sent to the store and not answered. Each holds its value until the store has answered, so
+ * a slow store would make the process hold everything that clients send. Above the bound further writes wait,
+ * connections in rotation, and are charged to their connection like incomplete requests.
  */
 export class WritesInFlight {
   readonly #context: WriteContext;
@@ -38,15 +38,15 @@ export class WritesInFlight {
     this.#maxBytes = maxBytes;
   }
 
-  /** With the store now, in bytes. */
+  /** Size of the writes that the store is processing, in bytes. */
   get bytes(): number {
     return this.#bytes;
   }
 
   /**
-   * Calls `write` when it is the call's turn, and resolves or rejects as it does. Where `write` is not called it rejects
-   * with UPSTREAM_UNAVAILABLE after 5 s, with a `RefusedRequest` if the connection has no room for what waits, and with
-   * the signal's reason.
+   * Calls `write` when there is room, and resolves or rejects like it. Rejects without a call of `write`: with
+   * UPSTREAM_UNAVAILABLE after 5 s, with a `RefusedRequest` if the waiting request is evicted, and with the signal's
+   * reason.
    */
   async run<T>(call: WritingCall, write: () => Promise<T>): Promise<T> {
     const bytes = call.requestBytes + writeBytes;
@@ -64,7 +64,7 @@ export class WritesInFlight {
     return this.#bytes < this.#maxBytes;
   }
 
-  /** Waits for the turn, from which on the bytes are counted. */
+  /** Waits for room, then counts the bytes. */
   #turnOf({ connection, requestBytes, signal }: WritingCall, bytes: number): Promise<void> {
     const { clock, requestPool, maxUnreadBytesPerConnection } = this.#context;
     signal.throwIfAborted();
@@ -94,6 +94,6 @@ export class WritesInFlight {
 
 function tooManyWrites(): Error {
   return upstreamUnavailable(
-    `The store has had more to write for ${waitMs / 1_000} s than it gets done. Nothing was written. Try again soon.`,
+    `The store has been too busy for this write for ${waitMs / 1_000} s. Nothing was written. Try again soon.`,
   );
 }

@@ -14,7 +14,9 @@ import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { CallContext } from "../calls/call-context.ts";
 import { CallLifecycle } from "../calls/call-lifecycle.ts";
-import type { BidiMethod, NextRequest, ServedMethod, ServerCall } from "../calls/server-call.ts";
+import type { BidiMethod, SingleRequestMethod } from "../calls/methods.ts";
+import { serveConversation, serveRequest } from "../calls/serve-call.ts";
+import type { NextRequest, ServerCall } from "../calls/server-call.ts";
 import {
   forgetMetadata,
   forgetRequest,
@@ -23,59 +25,63 @@ import {
   resetUnlessClosed,
 } from "../http2/http2-stream.ts";
 
-/** What grpc-js calls a call that is no stream, and those that are. */
+/** The calls of grpc-js: unary, with a stream of responses, and with streams both ways. */
 type Unary = ServerUnaryCall<Decoded<unknown>, Buffer>;
 type Streaming = ServerWritableStream<Decoded<unknown>, Buffer>;
 type Bidi = ServerDuplexStream<Buffer, Buffer>;
 
-/** What all of them have. */
+/** What all of them have in common. */
 interface SurfaceCall extends Pick<Unary, "cancelled" | "getDeadline"> {
   once(event: "cancelled", listener: () => void): unknown;
 }
 
-/** A method without a stream, as grpc-js wants it. */
+/** The handler of a unary method, as grpc-js takes it. */
 export function unaryHandler(
-  { serve }: ServedMethod,
+  method: SingleRequestMethod,
   context: CallContext,
 ): handleUnaryCall<Decoded<unknown>, Buffer> {
   return (call, callback) => {
     const toGrpcJs = {
       send: () => {
-        throw new Error("A call that is no stream has one answer.");
+        throw new Error("A unary call has one response.");
       },
       answer: (message: Buffer) => callback(null, message),
       end: (status: WireStatus) => callback(status),
     };
-    serve(new GrpcJsCall(call, toGrpcJs, context), takeRequest(call));
+    const served = new GrpcJsCall(call, toGrpcJs, context);
+    serveRequest(context, method, served, takeRequest(call));
   };
 }
 
-/** A method with a stream of responses, as grpc-js wants it. */
+/** The handler of a method with a stream of responses, as grpc-js takes it. */
 export function streamingHandler(
-  { serve }: ServedMethod,
+  method: SingleRequestMethod,
   context: CallContext,
 ): handleServerStreamingCall<Decoded<unknown>, Buffer> {
-  return (call) => serve(new GrpcJsCall(call, streamTo(call), context), takeRequest(call));
+  return (call) => {
+    const served = new GrpcJsCall(call, streamTo(call), context);
+    serveRequest(context, method, served, takeRequest(call));
+  };
 }
 
-/** A method with streams both ways, as grpc-js wants it. */
+/** The handler of a method with streams both ways, as grpc-js takes it. */
 export function bidiStreamingHandler(
-  { converse }: BidiMethod,
+  method: BidiMethod,
   context: CallContext,
 ): handleBidiStreamingCall<Buffer, Buffer> {
   return (call) => {
-    // Destroying the call on the way out would leave its HTTP/2 stream open, without a status.
+    // To destroy the call on return would leave its HTTP/2 stream open, without a status.
     const requests = call.iterator({ destroyOnReturn: false });
     const next: NextRequest = async () => {
       const { value, done } = await requests.next();
       return done === true ? undefined : (value as Buffer);
     };
     forgetMetadata(call.metadata);
-    converse(new GrpcJsCall(call, streamTo(call), context), next);
+    serveConversation(context, method, new GrpcJsCall(call, streamTo(call), context), next);
   };
 }
 
-/** The request, of which grpc-js keeps nothing from then on. */
+/** Copies the request, and releases what grpc-js retains of it. */
 function takeRequest(call: Unary | Streaming): Decoded<unknown> {
   const request = { ...call.request };
   forgetRequest(call);
@@ -92,7 +98,7 @@ function streamTo(call: Streaming | Bidi): ToGrpcJs {
   return {
     send: (message, onAccepted) => void call.write(message, onAccepted),
     answer: () => {
-      throw new Error("A stream has no one answer.");
+      throw new Error("A stream has no single response.");
     },
     end: (ending) => {
       if (ending.code === status.OK) call.end();
@@ -101,10 +107,7 @@ function streamTo(call: Streaming | Bidi): ToGrpcJs {
   };
 }
 
-/**
- * A call as grpc-js hands it to its handler, where this version of grpc-js does not let its streams be taken
- * over.
- */
+/** A call that grpc-js serves, with versions of grpc-js whose HTTP/2 streams can't be taken over. */
 class GrpcJsCall implements ServerCall {
   readonly connection: object;
   readonly requestBytes: number;
@@ -132,7 +135,7 @@ class GrpcJsCall implements ServerCall {
       onClosed?.();
     };
     call.once("cancelled", over);
-    // Of a call that is cancelled just before its handler runs grpc-js says nothing.
+    // grpc-js does not report a call that was cancelled just before its handler runs.
     this.#stream?.once("close", over);
   }
 
@@ -151,7 +154,7 @@ class GrpcJsCall implements ServerCall {
   onClosed(listener: () => void): void {
     const isClosed = this.#call.cancelled || this.#stream?.destroyed === true;
     if (isClosed) listener();
-    // grpc-js says "cancelled" at every end, once it has nothing more to send.
+    // grpc-js emits "cancelled" at every end, once it has nothing more to send.
     else this.#onClosed = listener;
   }
 
@@ -178,7 +181,7 @@ class GrpcJsCall implements ServerCall {
     if (this.#stream !== undefined) resetStream(this.#stream);
   }
 
-  /** grpc-js ends the call, unless its client accepts nothing. */
+  /** grpc-js ends the call. If its client accepts nothing, the call is reset. */
   #deadlinePassed(): void {
     this.#finish(this.#context.endFlushMs);
     this.#lifecycle.over();
@@ -190,7 +193,7 @@ class GrpcJsCall implements ServerCall {
   }
 }
 
-/** grpc-js writes the prefix itself, and copies what it sends with a method that only Buffers have. */
+/** grpc-js writes the prefix itself, and copies messages with a method that only Buffers have. */
 function messageOf(frame: FrameParts): Buffer {
   return Buffer.concat(frame).subarray(prefixSize);
 }

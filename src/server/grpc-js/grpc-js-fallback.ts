@@ -6,17 +6,16 @@ import {
 } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import type { CallContext } from "../calls/call-context.ts";
+import type { Methods } from "../calls/methods.ts";
 import { tookTooLong } from "../calls/refusals.ts";
-import type { Methods } from "../http2/direct-calls.ts";
 import { bidiStreamingHandler, streamingHandler, unaryHandler } from "./grpc-js-call.ts";
 
 /*
  * For versions of grpc-js whose HTTP/2 streams can't be taken over: grpc-js serves all methods itself. Its public API
- * bounds each message in bytes and each call in time, but can't bound how many bytes of requests that are not
- * whole are held together.
+ * bounds the size of each message and the time of each call, but not the total size of incomplete requests.
  */
 
-/** Has grpc-js serve the methods of a service. */
+/** Registers the methods of a service with grpc-js. */
 export function addToGrpcJs(
   server: Server,
   service: ServiceDefinition,
@@ -42,8 +41,8 @@ export function addToGrpcJs(
 const asIs = (message: Buffer): Buffer => message;
 
 /**
- * Ends calls that grpc-js serves and whose request does not come whole within `requestMs`; of a stream of requests:
- * whose first one does not.
+ * Ends a call that grpc-js serves if its request is not complete within `requestMs` milliseconds. Of a stream of requests,
+ * that applies to the first.
  */
 export function boundRequestTime(clock: Clock, requestMs: number): ServerInterceptor {
   return (method, call) =>

@@ -4,9 +4,9 @@ import type { Clock, Timer } from "../../base/clock.ts";
 
 /** The bounds of a server's connections. */
 export interface ConnectionBounds {
-  /** How many may be open at once. */
+  /** Maximum number of open connections. */
   readonly maxConnections: number;
-  /** How long one may take to finish its TLS handshake, in milliseconds. */
+  /** Time limit of the TLS handshake, in milliseconds. */
   readonly handshakeMs: number;
 }
 
@@ -18,18 +18,18 @@ interface Connection {
 }
 
 /**
- * The connections of a server. At the bound a new one takes the place of the one that has been without a call for
- * longest; where all have calls it is refused. Those that never finish their handshake are closed; what goes silent
- * later is for keepalive to find.
+ * The connections of a server. At the bound a new connection replaces the one that has been without a call for longest;
+ * if all have calls the new one is refused. A connection that does not finish its handshake in time is closed. Keepalive
+ * finds those that go silent later.
  */
 export class Connections {
   readonly #clock: Clock;
   readonly #bounds: ConnectionBounds;
-  /** By the client's address: the session has another object for the same socket. */
+  /** By the client's address, since a session has a different object for the same socket. */
   readonly #open = new Map<string, Connection>();
-  /** Those without a call, for longest the first. */
+  /** Connections without a call, the longest idle first. */
   readonly #idle = new Set<Connection>();
-  /** Those that are no session yet, the oldest first. */
+  /** Connections that have no HTTP/2 session yet, the oldest first. */
   readonly #unshaken = new Set<Connection>();
   #timer: Timer | undefined;
 
@@ -38,12 +38,12 @@ export class Connections {
     this.#bounds = bounds;
   }
 
-  /** How many are open. */
+  /** Number of open connections. */
   get size(): number {
     return this.#open.size;
   }
 
-  /** A client has connected, and has said nothing yet. */
+  /** Adds a connection when it is accepted, before any handshake. */
   add(socket: Socket): void {
     if (this.#open.size >= this.#bounds.maxConnections) {
       const [idlest] = this.#idle;
@@ -63,7 +63,7 @@ export class Connections {
     this.#setTimer();
   }
 
-  /** It speaks HTTP/2 from now on. */
+  /** The connection has an HTTP/2 session from now on. */
   begun(session: Http2Session): void {
     const connection = this.#of(session);
     if (connection === undefined) return;
@@ -71,7 +71,7 @@ export class Connections {
     this.#stopTimer();
   }
 
-  /** Counts a call that is open, and returns what is to be called once it is closed. */
+  /** Counts an open call. Returns a function to call once the call is closed. */
   opened(session: Http2Session): () => void {
     const connection = this.#of(session);
     if (connection === undefined) return () => {};
@@ -83,7 +83,7 @@ export class Connections {
     };
   }
 
-  /** Closes all, among them those that have not come as far as a session. Resolves when they are closed. */
+  /** Closes all connections, with or without a session. Resolves when they are closed. */
   async cut(): Promise<void> {
     const closed = [...this.#open.values()].map(({ socket }) => {
       socket.destroy();
@@ -101,7 +101,7 @@ export class Connections {
     this.#idle.delete(connection);
     this.#unshaken.delete(connection);
     const { address } = connection;
-    // Its address may be another's by now.
+    // Another connection may have the same address by now.
     if (this.#open.get(address) === connection) this.#open.delete(address);
     this.#stopTimer();
   }

@@ -8,11 +8,10 @@ import type { ServerCall } from "../calls/server-call.ts";
 import { closeAfterResponse, resetStream, resetUnlessClosed } from "./http2-stream.ts";
 
 /*
- * What gRPC is over HTTP/2 is said in
- * https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md.
+ * The protocol is gRPC over HTTP/2: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md.
  */
 
-/** As grpc-js has them. */
+/** The same as those of grpc-js. */
 const responseHeaders = {
   ":status": 200,
   "content-type": "application/grpc+proto",
@@ -21,29 +20,29 @@ const responseHeaders = {
 };
 const withTrailers = { waitForTrailers: true };
 
-/** How much of an answer is given to HTTP/2 at once, in bytes. */
+/** How much of a response is passed to HTTP/2 at once, in bytes. */
 const pieceBytes = 256 * 1024;
 
-/** One for all: a stream that fails also closes, which is what is listened to. */
+/** One for all: a stream that fails also closes, and "close" has a listener. */
 const ignore = (): void => {};
 
 /**
- * A call straight on its HTTP/2 stream. A frame that thousands of streams get is handed to each
- * as it is, where grpc-js would copy it for each, and an idle stream takes half of the memory.
+ * A call on its HTTP/2 stream. A frame that thousands of streams share is written to each without a copy, where grpc-js
+ * would copy it for each, and an idle stream takes half of the memory.
  */
 export class Http2Call implements ServerCall {
   readonly connection: object;
   readonly #stream: ServerHttp2Stream;
   readonly #context: CallContext;
   readonly #lifecycle: CallLifecycle;
-  /** Is known once the request has been read. */
+  /** 0 until the request has been read. */
   requestBytes = 0;
   #onClosed: (() => void) | undefined;
 
-  /** `timeoutMs` is after how long its client gives up; undefined: never. */
+  /** `timeoutMs` is the client's timeout in milliseconds; undefined: none. */
   constructor(stream: ServerHttp2Stream, timeoutMs: number | undefined, context: CallContext) {
     this.#stream = stream;
-    // A stream that is over has no session any more, and counts by itself.
+    // A closed stream has no session, so it counts as a connection of its own.
     this.connection = stream.session ?? stream;
     this.#context = context;
     this.#lifecycle = new CallLifecycle(context.clock, timeoutMs, () => this.#deadlinePassed());
@@ -83,7 +82,7 @@ export class Http2Call implements ServerCall {
     return parts;
   }
 
-  /** Writes the parts from this one on, a piece at a time: what TLS is given at once, it copies at once. */
+  /** Writes the parts from `first` on, 256 KiB at a time: TLS copies everything that it is passed at once. */
   #write(parts: FrameParts, first: number): void {
     const stream = this.#stream;
     stream.cork();
@@ -111,7 +110,7 @@ export class Http2Call implements ServerCall {
     if (this.isOver) return;
     const trailers = {
       "grpc-status": code,
-      // As grpc-js writes it: what may not stand in a header, percent-encoded.
+      // Percent-encoded where HTTP/2 does not allow a character, as grpc-js does it.
       "grpc-message": encodeURI(details),
       ...metadata.toHttp2Headers(),
     };
@@ -151,7 +150,7 @@ export class Http2Call implements ServerCall {
     stream.end();
   }
 
-  /** All is said, and what the client may still send is not wanted (RFC 9113, 8.1). */
+  /** The response is complete, so the rest of the request is refused (RFC 9113, 8.1). */
   #refuseRest(): void {
     if (!this.#stream.readableEnded) closeAfterResponse(this.#stream, this.#context.clock);
   }

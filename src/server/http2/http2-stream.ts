@@ -8,41 +8,42 @@ import {
 import type { Socket } from "node:net";
 import { type Metadata, type Server, status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
+
 /*
- * The one file that reaches below grpc-js to the HTTP/2 that it stands on, which its public API does not
- * lead to. Each function says why it has to. They look for the shape that grpc-js 1.14 has, and do
- * nothing where they find another.
+ * The only file that uses private fields of grpc-js and Node.js, to get at the HTTP/2 server and streams below grpc-js'
+ * public API. Each function says why it needs to. They expect the fields of grpc-js 1.14, and do nothing if a field is
+ * not there.
  */
 
 export interface Http2Listeners {
-  /** Is given all streams, in place of grpc-js, which never sees one. May change the headers. */
+  /** Gets every stream. grpc-js gets none. May change the headers. */
   readonly stream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void;
-  /** With TLS: before the handshake. */
+  /** Called before the TLS handshake, if there is one. */
   readonly connection: (socket: Socket) => void;
-  /** A connection begins to speak HTTP/2. */
+  /** Called when a connection begins to speak HTTP/2. */
   readonly session: (session: ServerHttp2Session) => void;
-  /** grpc-js listens to errors only while it binds; later ones would end the process. */
+  /** grpc-js listens to errors only while it binds. A later one would end the process. */
   readonly error: (error: Error) => void;
 }
 
-/** What a client may do below the level of calls. */
+/** The HTTP/2 bounds of a connection. */
 export interface Http2Bounds {
-  /** How many streams it may reset at once before Node.js closes its connection. */
+  /** Burst of stream resets that is allowed before Node.js closes the connection. */
   readonly resetBurst: number;
-  /** How many a second in the long run. */
+  /** Sustained rate of stream resets that is allowed, per second. */
   readonly resetsPerSecond: number;
   /**
-   * How large the headers of a call may be, in bytes, 32 for each of them included. A call with larger ones is
-   * reset with ENHANCE_YOUR_CALM.
+   * Maximum size of a call's headers, in bytes, with 32 added for each header. A call with larger headers is reset with
+   * ENHANCE_YOUR_CALM.
    */
   readonly headerBytes: number;
 }
 
 /**
- * Sets the bounds for servers that are bound later. grpc-js has no options for them. Node.js's own of 1,000 resets
- * at once and 33 a second is less than what a client may have open: one that cancels its watches would lose its
- * connection, and with it all that others do over it. And its own of 64 KiB of headers is for each stream, some of
- * whose headers are kept for as long as it is open.
+ * Sets the bounds of the HTTP/2 servers that are bound later. grpc-js has no options for them. Node.js' default of 1,000
+ * resets at once and 33 a second is below the number of calls that a client may have open: a client that cancels its
+ * watches would lose its connection, with every other call on it. Node.js' default of 64 KiB of headers is too large,
+ * since some headers stay in memory for as long as the stream is open.
  */
 export function boundHttp2(server: Server, bounds: Http2Bounds): void {
   const http2Options: unknown = Reflect.get(server, "commonServerOptions");
@@ -55,7 +56,7 @@ export function boundHttp2(server: Server, bounds: Http2Bounds): void {
   });
 }
 
-/** Listens on all HTTP/2 servers of a bound grpc-js server, and returns how many there are. */
+/** Takes over the HTTP/2 servers of a bound grpc-js server, and returns how many there are. */
 export function listenToHttp2(server: Server, listeners: Http2Listeners): number {
   const http2Servers: unknown = Reflect.get(server, "http2Servers");
   if (!(http2Servers instanceof Map)) return 0;
@@ -69,13 +70,13 @@ export function listenToHttp2(server: Server, listeners: Http2Listeners): number
   return http2Servers.size;
 }
 
-/** A stream that fails also closes, which is what is listened to; without a listener it would end the process. */
+/** A stream that fails also closes, and "close" has a listener. Without a listener an error would end the process. */
 const ignore = (): void => {};
 
 /**
- * The HTTP/2 stream of a call. Two things need it: to end a call whose client has shut its flow control,
- * where the status waits behind the data for ever, and to learn of the end of a call that is cancelled
- * just before its handler runs, of which grpc-js says nothing to the handler.
+ * The HTTP/2 stream of a grpc-js call; undefined if it is not found. It is needed to end a call whose client has closed
+ * its flow control window, where the status would wait behind the data indefinitely, and to detect that a call was
+ * cancelled just before its handler runs, which grpc-js does not report to the handler.
  */
 export function http2StreamOf(call: object): ServerHttp2Stream | undefined {
   let layer: unknown = Reflect.get(call, "call");
@@ -89,9 +90,8 @@ export function http2StreamOf(call: object): ServerHttp2Stream | undefined {
 }
 
 /**
- * Lets go of what grpc-js keeps of a call's request for as long as the call lasts, once that has been read: the
- * client's metadata, the decoded message and the bytes that it came in. It has its own references to the first
- * two, so that they have to be emptied.
+ * Releases what grpc-js retains of a call's request until the call ends: the client's metadata, the decoded message and
+ * its bytes. grpc-js has its own references to the first two, so they are emptied in place.
  */
 export function forgetRequest(call: {
   readonly request: object;
@@ -109,7 +109,7 @@ export function forgetRequest(call: {
   }
 }
 
-/** The part of `forgetRequest` for calls that have more than one request. */
+/** Releases the metadata alone, for calls that have more than one request. */
 export function forgetMetadata(metadata: Metadata): void {
   for (const name of Object.keys(metadata.getMap())) metadata.remove(name);
 }
@@ -123,14 +123,14 @@ function isHttp2Stream(value: unknown): value is ServerHttp2Stream {
   );
 }
 
-/** Ends a stream that nobody has begun to serve, as `resetStream` does. */
+/** Resets a stream before a call is made of it. */
 export function refuseStream(stream: ServerHttp2Stream): void {
   stream.on("error", ignore);
   resetStream(stream);
 }
 
 /**
- * Closes a stream whose response has ended, and with it what the client still sends (RFC 9113, 8.1). In the next turn of
+ * Closes a stream whose response has ended, and discards what the client still sends (RFC 9113, 8.1). In the next turn of
  * the event loop: in the same turn, Node.js 22 sends RST_STREAM ahead of the response, which the client then never gets.
  */
 export function closeAfterResponse(stream: ServerHttp2Stream, clock: Clock): void {
@@ -139,15 +139,20 @@ export function closeAfterResponse(stream: ServerHttp2Stream, clock: Clock): voi
   });
 }
 
-/**
- * Ends a stream at once and drops what has not been sent. gRPC clients see ENHANCE_YOUR_CALM as the
- * status RESOURCE_EXHAUSTED.
- */
+/** Refuses a request that is not gRPC, as HTTP does it: with 415. Nothing of it is kept. */
+export function refuseAsHttp(stream: ServerHttp2Stream, clock: Clock): void {
+  stream.on("error", ignore);
+  if (stream.destroyed || stream.closed) return;
+  stream.respond({ ":status": 415 }, { endStream: true });
+  closeAfterResponse(stream, clock);
+}
+
+/** Ends a stream at once and drops unsent data. gRPC clients see ENHANCE_YOUR_CALM as RESOURCE_EXHAUSTED. */
 export function resetStream(stream: ServerHttp2Stream): void {
   if (!stream.destroyed) stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
-/** The gRPC status code that the server has ended the stream with; undefined if it has sent none. */
+/** The gRPC status code that the server ended the stream with; undefined if it sent none. */
 export function statusCodeOf(stream: ServerHttp2Stream): number | undefined {
   // Without any message the status is in the headers.
   const sent = stream.sentTrailers?.["grpc-status"] ?? stream.sentHeaders?.["grpc-status"];
@@ -158,9 +163,9 @@ export function statusCodeOf(stream: ServerHttp2Stream): number | undefined {
 }
 
 /**
- * Reads nothing from the session's socket until `resumeReading`. Node.js has no API for that: a session takes over
- * its socket's handle, and the public `pause` of a socket throws then. From within an event of the session it takes
- * effect at once: what libuv has in its hand, up to 64 KiB, is still dealt with, and no more is read.
+ * Stops reading from the session's socket until `resumeReading`. Node.js has no API for that: a session takes over its
+ * socket's handle, and the public `pause` of the socket throws from then on. Called within an event of the session it
+ * takes effect at once: the chunk that libuv has read, up to 64 KiB, is still processed, and no more is read.
  */
 export function pauseReading(session: ServerHttp2Session): void {
   const handle = handleOf(session);
@@ -168,11 +173,11 @@ export function pauseReading(session: ServerHttp2Session): void {
 }
 
 /**
- * Undoes `pauseReading`. Harmless where the session is gone.
+ * Undoes `pauseReading`. No effect if the session is closed.
  *
- * While Node.js has something to write that the socket does not take, it reads nothing either, and begins again by
- * itself once that is written. It must not be made to before: what it reads then it gathers without a bound, and copies
- * all of it with each further read.
+ * While Node.js has data that the socket does not accept, it does not read either, and resumes by itself once the data is
+ * written. It must not be resumed earlier: it would collect what it reads without a bound, and copy all of it with each
+ * further read.
  */
 export function resumeReading(session: ServerHttp2Session): void {
   const handle = handleOf(session);
@@ -192,8 +197,8 @@ function callMethod(handle: object, method: "readStop" | "readStart"): void {
 }
 
 /**
- * Resets the stream unless it is closed within `ms`: what a client with shut flow control has been sent
- * would otherwise be held for it without limit.
+ * Resets the stream unless it closes within `ms` milliseconds. Otherwise the data of a client that has closed its flow
+ * control window would be held without limit.
  */
 export function resetUnlessClosed(
   stream: ServerHttp2Stream | undefined,

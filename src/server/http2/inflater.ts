@@ -5,8 +5,8 @@ import { refused, tooLarge } from "../calls/refusals.ts";
 import { FairQueue } from "../limits/fair-queue.ts";
 
 /**
- * How many messages are inflated at once, of all connections together. Each takes up to twice the largest
- * request while it is, and a thread of Node.js's pool of four, which others need as well.
+ * Maximum number of messages that are inflated at once, for all connections. Each needs up to twice the largest request
+ * in memory, and one of the four threads of Node.js' pool, which other work needs as well.
  */
 const maxAtOnce = 2;
 
@@ -16,30 +16,30 @@ type Decompress = (
   callback: (error: Error | null, result: Buffer) => void,
 ) => void;
 
-/** By what gRPC calls them. */
+/** By their names in gRPC. */
 const encodings: ReadonlyMap<string, Decompress> = new Map([
   ["gzip", gunzip],
   ["deflate", inflate],
 ]);
 
-/** A message that is to be inflated. */
+/** A message to inflate. */
 export interface Inflation {
-  /** Who has sent it: a connection. */
+  /** The connection that sent it. */
   readonly owner: object;
   readonly encoding: string;
   readonly message: Buffer;
-  /** The largest that it may become. */
+  /** Maximum size of the inflated message, in bytes. */
   readonly maxBytes: number;
-  /** Its turn has come. False: it is not to be inflated any more. */
+  /** Called just before it is inflated. Returns false to skip it. */
   readonly onTurn: () => boolean;
   readonly onInflated: (message: Buffer) => void;
-  /** It can't be inflated, and its call is to be ended with this. */
+  /** Called if it can't be inflated. The call must end with the status. */
   readonly onRefused: (status: WireStatus) => void;
 }
 
 /**
- * Inflates compressed messages, a few at a time and by turns between connections: a message of 2 KB may
- * become one of 2 MiB. How many wait, and their bytes, is for the caller to bound, who can `delete` them.
+ * Inflates compressed messages, two at a time, connections in rotation: a message of 2 KB may become one of 2 MiB. The
+ * caller bounds the number and size of those that wait, with `delete`.
  */
 export class Inflater {
   readonly #waiting = new FairQueue<Inflation>();
@@ -61,7 +61,7 @@ export class Inflater {
     this.#startNext();
   }
 
-  /** Inflates it no more, if it has not begun. Idempotent. */
+  /** Removes a message that waits. Idempotent. */
   delete(inflation: Inflation): void {
     this.#waiting.delete(inflation.owner, inflation);
   }

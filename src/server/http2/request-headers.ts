@@ -2,8 +2,8 @@ import type { IncomingHttpHeaders } from "node:http2";
 import { maxTimerMs } from "../../base/clock.ts";
 
 /**
- * How large the headers of a call may be, in bytes, 32 for each of them included: twice what gRPC libraries send
- * and take by default, and more than the longest tokens need.
+ * Maximum size of a call's headers, in bytes, with 32 added for each header: twice the default of gRPC libraries, and
+ * more than the longest tokens need.
  */
 export const maxHeaderBytes = 16 * 1024;
 
@@ -19,9 +19,7 @@ const unitMs: Readonly<Record<string, number>> = {
   n: 1e-6,
 };
 
-/**
- * After how many milliseconds a call's client gives up; undefined: never. NaN for what is no timeout.
- */
+/** The call's timeout in milliseconds; undefined without one, NaN if the header is invalid. */
 export function timeoutOf(headers: IncomingHttpHeaders): number | undefined {
   const given = headers["grpc-timeout"];
   if (given === undefined) return undefined;
@@ -30,28 +28,28 @@ export function timeoutOf(headers: IncomingHttpHeaders): number | undefined {
 }
 
 /**
- * Drops a deadline that is too far away for a timer. Node.js counts in 32 bits, so that such a call
- * would end at any time, mostly at once. A client keeps its own time besides.
+ * Drops a timeout that is too long for a timer of Node.js, which has 31 bits of milliseconds and would fire at once. The
+ * client still applies its own deadline.
  */
 export function dropDistantDeadline(headers: IncomingHttpHeaders): void {
   const timeoutMs = timeoutOf(headers);
   if (timeoutMs !== undefined && timeoutMs > maxTimerMs) delete headers["grpc-timeout"];
 }
 
-/** Whether the call says that it is gRPC. */
+/** Whether the content type is gRPC's. */
 export function isGrpc(headers: IncomingHttpHeaders): boolean {
   return headers["content-type"]?.startsWith("application/grpc") === true;
 }
 
-/** How the call's messages are compressed, if they say that they are. */
+/** The compression of those messages that have the compressed flag. */
 export function encodingOf(headers: IncomingHttpHeaders): string {
   return String(headers["grpc-encoding"] ?? "identity");
 }
 
 /**
- * Whether the headers are larger than is taken, or the name that the call is for than any name can be, which
- * Node.js keeps with the stream. A client is told the bound in HTTP/2's settings, but Node.js holds it to that only
- * once the client has acknowledged them.
+ * Whether the headers exceed `maxHeaderBytes`, or the authority exceeds 512 characters: Node.js retains the authority
+ * with the stream. The bound is in the HTTP/2 settings, but Node.js enforces it only once the client has acknowledged
+ * them.
  */
 export function areTooLarge(headers: IncomingHttpHeaders): boolean {
   const { ":authority": authority, host } = headers;

@@ -4,28 +4,28 @@ import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { refused, tooLarge } from "../calls/refusals.ts";
 
-/** What becomes of a request. */
+/** Gets the progress and the result of reading a request. */
 export interface RequestListener {
-  /** More of it has come. */
+  /** More bytes have arrived. */
   onBytes(): void;
-  /** It has come whole, and the client has said that this is all. */
+  /** The request is complete, and the client has closed its side. */
   onMessage(message: Buffer, isCompressed: boolean): void;
-  /** It is none, and the call is to be ended with this. */
+  /** The request is invalid. The call must end with the status. */
   onRefused(status: WireStatus): void;
 }
 
-/** How much is made room for at first, in bytes, where more is to come than the first chunk. */
+/** Initial size of the buffer, in bytes, for a request that is larger than its first chunk. */
 const firstRoom = 1024;
 
 /**
- * Reads the one message of a request. What is wrong with it is told as grpc-js tells it. Of a stream that
- * is closed before, nothing more is told, or else what came up to then.
+ * Reads the single message of a request. Errors have the codes and texts of grpc-js. If the stream closes first, the
+ * listener gets nothing more, or the result of what arrived until then.
  */
 export class RequestReader {
   readonly #stream: ServerHttp2Stream;
   readonly #maxBytes: number;
   readonly #listener: RequestListener;
-  /** What has come is at its beginning. */
+  /** Begins with the bytes that have arrived. */
   #bytes: Buffer = Buffer.alloc(0);
   #length = 0;
   #isStopped = false;
@@ -38,25 +38,25 @@ export class RequestReader {
     stream.on("end", this.#finish);
   }
 
-  /** How many bytes are held: what has come, and the room that was made for what is to come. */
+  /** Memory held, in bytes: what has arrived, and the space allocated for the rest. */
   get held(): number {
     return this.#bytes.length;
   }
 
   /**
-   * Lets go of what came together with the first chunk, which holds on to all that the socket was read with at once. To
-   * be called for a request that is whole, and whose end did not come with it.
+   * Copies the bytes if their buffer is far larger: a chunk is a view of everything that was read from the socket at
+   * once. Call it for a complete request whose end did not arrive with it.
    */
   own(): void {
     if (pinsOthers(this.#bytes)) this.#makeRoom(this.#length);
   }
 
-  /** Whether what has come is a whole message. */
+  /** Whether a complete message has arrived. */
   get isWhole(): boolean {
     return this.#length >= prefixSize + this.#announced;
   }
 
-  /** Reads no more: what still comes is dropped. Idempotent. */
+  /** Stops reading: further bytes are dropped. Idempotent. */
   stop(): void {
     this.#isStopped = true;
     this.#bytes = Buffer.alloc(0);
@@ -67,14 +67,14 @@ export class RequestReader {
 
   readonly #take = (chunk: Buffer): void => {
     this.#append(chunk);
-    // Also what comes after a message that is whole is bounded.
+    // Bytes after a complete message are bounded as well.
     const size = Math.max(this.#announced, this.#length - prefixSize);
     if (size > this.#maxBytes) {
       this.stop();
       this.#listener.onRefused(tooLarge(size, this.#maxBytes));
       return;
     }
-    // A chunk holds on to all that the socket was read with at once.
+    // A chunk is a view of everything that was read from the socket at once, so it is copied.
     if (this.#bytes === chunk && !this.isWhole) this.#makeRoom(Math.max(chunk.length, firstRoom));
     this.#listener.onBytes();
   };
@@ -87,12 +87,12 @@ export class RequestReader {
     else this.#listener.onRefused(fault);
   };
 
-  /** How long the message says that it is; 0 as long as that has not come. */
+  /** The length that the message's prefix states; 0 until the prefix has arrived. */
   get #announced(): number {
     return this.#length < prefixSize || this.#isStopped ? 0 : this.#bytes.readUInt32BE(1);
   }
 
-  /** Most requests are one chunk, which is kept as it is; others are copied together, however small they come. */
+  /** Most requests are one chunk, which is used as it is. The chunks of others are copied into one buffer. */
   #append(chunk: Buffer): void {
     const needed = this.#length + chunk.length;
     if (this.#length === 0) {
@@ -114,18 +114,18 @@ export class RequestReader {
   }
 }
 
-/** The message of a whole request, which is not to hold on to much that came together with it. */
+/** The message of a complete request, copied if it would keep a far larger buffer alive. */
 function messageOf(bytes: Buffer): Buffer {
   const message = bytes.subarray(prefixSize);
   return pinsOthers(bytes) ? Buffer.from(message) : message;
 }
 
-/** Whether bytes hold on to far more than themselves. */
+/** Whether the bytes keep a buffer alive that is more than four times as large. */
 function pinsOthers(bytes: Buffer): boolean {
   return bytes.buffer.byteLength > 4 * bytes.length;
 }
 
-/** What is wrong with the bytes of a whole request; undefined: they are one message. */
+/** The error of a complete request's bytes; undefined if they are exactly one message. */
 function faultOf(bytes: Buffer): WireStatus | undefined {
   if (bytes.length === 0) return refused(status.UNIMPLEMENTED, "Received no request message");
   const end = prefixSize + (bytes.length < prefixSize ? 0 : bytes.readUInt32BE(1));

@@ -7,7 +7,7 @@ import { outOfRequestRoom, refused, tookTooLong, tooLarge } from "../calls/refus
 import { RefusedRequest, type ServerCall } from "../calls/server-call.ts";
 import type { Inflater } from "./inflater.ts";
 
-/** What HTTP/2 lets a client send on a stream that is not read from, in bytes. */
+/** HTTP/2 flow control window: what a client may send on a stream that is not read from, in bytes. */
 const windowBytes = 64 * 1024;
 
 export interface RequestStreamOptions {
@@ -18,9 +18,8 @@ export interface RequestStreamOptions {
 }
 
 /**
- * Reads the requests of a stream one at a time, when they are asked for. What comes meanwhile waits in the
- * stream, up to its flow control window, which is what the connection is charged with for as long as the
- * stream is open.
+ * Reads the requests of a stream one at a time, on demand. What arrives meanwhile waits in the stream, up to its flow
+ * control window. The connection is charged with the window and the largest request for as long as the stream is open.
  */
 export class RequestStream {
   readonly #stream: ServerHttp2Stream;
@@ -43,7 +42,7 @@ export class RequestStream {
     const reservation = requestPool.reserve(
       call.connection,
       windowBytes + options.maxBytes,
-      // Not at once: whoever serves the call does not know it yet.
+      // Deferred, since the handler does not have the call yet.
       () => queueMicrotask(() => call.end(outOfRequestRoom(maxUnreadBytesPerConnection))),
     );
     const wake = (): void => this.#wake?.();
@@ -55,8 +54,8 @@ export class RequestStream {
   }
 
   /**
-   * The next request; undefined: there are no more. Rejects with a `RefusedRequest` for what is none, and if
-   * it does not come in time.
+   * Reads the next request; undefined: there are no more. Rejects with a `RefusedRequest` if it is invalid or does not
+   * arrive within `requestMs`.
    */
   async next(): Promise<Buffer | undefined> {
     const { clock, requestMs } = this.#context;
@@ -70,7 +69,7 @@ export class RequestStream {
       for (;;) {
         if (isLate) throw new RefusedRequest(tookTooLong(requestMs));
         const bytes = this.#stream.read(size) as Buffer | null;
-        // Less is what is left before the end.
+        // Fewer bytes than `size` are the rest before the end.
         if (bytes !== null) return bytes;
         if (this.#stream.readableEnded || this.#stream.destroyed) return Buffer.alloc(0);
         await new Promise<void>((resolve) => {

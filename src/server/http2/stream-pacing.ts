@@ -2,40 +2,39 @@ import type { ServerHttp2Session } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import { pauseReading, resumeReading } from "./http2-stream.ts";
 
-/** How many streams one connection may open in a turn of the event loop before nothing more is read from it. */
+/** Maximum number of streams that a connection may open per turn of the event loop before reading from it pauses. */
 const streamsPerTurn = 128;
 
-/** How many streams of one connection may wait for their turn to be opened before nothing more is read from it. */
+/** Maximum number of a connection's streams that may wait to be opened before reading from it pauses. */
 const maxWaiting = 128;
 
 interface Pace {
-  /** How many streams it has opened, less what turns have made up for. */
+  /** Streams opened, less `streamsPerTurn` for each turn since. */
   count: number;
   isPaused: boolean;
 }
 
 /**
- * Holds back connections that open streams faster than others can be served beside them. What a stream costs
- * before anybody has looked at its request is Node.js's own work, some 30 us for one that is opened and reset, and
- * a socket is read up to 2 MiB in one go, which is tens of thousands of streams. So from a connection that has
- * opened more than `streamsPerTurn` nothing is read until turns have made up for it, nor while more than
- * `maxWaiting` of its streams wait to be opened. Of those that are held back one is read on in a turn. Nobody is
- * refused: TCP tells the client to wait.
+ * Pauses connections that open streams so fast that other connections would be delayed. Node.js itself spends about
+ * 30 us on a stream that is opened and reset, and reads up to 2 MiB from a socket at once, which is tens of thousands of
+ * streams. So a connection that has opened more than `streamsPerTurn` is not read from until later turns have
+ * compensated for it, nor while more than `maxWaiting` of its streams wait to be opened. One paused connection is resumed
+ * per turn. No stream is refused: TCP makes the client wait.
  */
 export class StreamPacing {
   readonly #clock: Clock;
   readonly #waiting: (session: ServerHttp2Session) => number;
-  /** Those that have opened streams of late. */
+  /** Connections that are paused or have opened streams recently. */
   readonly #paces = new Map<ServerHttp2Session, Pace>();
   #isScheduled = false;
 
-  /** `waiting` says how many streams of a connection wait to be opened. */
+  /** `waiting` returns the number of a connection's streams that wait to be opened. */
   constructor(clock: Clock, waiting: (session: ServerHttp2Session) => number) {
     this.#clock = clock;
     this.#waiting = waiting;
   }
 
-  /** The connection has opened a stream. To be called from within the event that tells of it. */
+  /** Counts a stream of the connection. Call it within the "stream" event. */
   opened(session: ServerHttp2Session): void {
     let pace = this.#paces.get(session);
     if (pace === undefined) {
@@ -44,7 +43,7 @@ export class StreamPacing {
     }
     pace.count++;
     if (this.#isTooFast(session, pace)) {
-      // Also if it is paused: Node.js reads on by itself once it has written what it had to.
+      // Even if it is paused: Node.js resumes by itself once it has written pending data.
       pauseReading(session);
       pace.isPaused = true;
     }
@@ -69,7 +68,7 @@ export class StreamPacing {
       const isGone = session.destroyed;
       if (!isGone && this.#isTooFast(session, pace)) continue;
       if (pace.isPaused) {
-        // One a turn: each may have as much to say as one read brings.
+        // One per turn: each may bring as many streams as one read holds.
         if (hasResumed && !isGone) continue;
         hasResumed ||= !isGone;
         resumeReading(session);

@@ -1,32 +1,31 @@
 /** The bounds of a pool, in bytes. */
 export interface BytePoolBounds {
-  /** All owners together. */
+  /** Bound of all owners together. */
   readonly maxBytes: number;
-  /** Each owner. */
+  /** Bound of each owner. */
   readonly maxBytesPerOwner: number;
 }
 
-/** What one holder has of a pool. */
+/** A part of a pool that one holder has. */
 export interface Reservation {
   readonly bytes: number;
   /**
-   * Sets how much is held. What exceeds a bound by this evicts reservations, which may be this one: then it
-   * is released when this returns.
+   * Sets the number of bytes. If that exceeds a bound, reservations are evicted. If this one is evicted, it is released
+   * when this returns.
    */
   resize(bytes: number): void;
-  /** Gives all back. Idempotent; also after an eviction. */
+  /** Releases all bytes. Idempotent, also after an eviction. */
   release(): void;
 }
 
-/** After an overflow the pool is brought down to this part of its bound, so that not every byte evicts. */
+/** After an overflow the pool is reduced to this fraction of its bound, so that not every further byte evicts. */
 const lowWaterMark = 7 / 8;
 
 /**
- * Bytes that the process holds on behalf of clients, bounded per owner (a connection, mostly) and in all.
+ * Bounds the bytes that the process holds for clients, per owner (usually a connection) and in total.
  *
- * On overflow it is never the last to come that is refused, but the owner that holds most: its largest
- * reservation is evicted, until the pool is below its bound. One client that fills the pool loses its own
- * reservations, and nobody else's.
+ * On overflow the owner that holds most loses its largest reservation, until the pool is below its bound. The newest
+ * reservation is not refused for being the newest, so a client that fills the pool loses only its own reservations.
  */
 export class BytePool {
   readonly #bounds: BytePoolBounds;
@@ -38,22 +37,22 @@ export class BytePool {
     this.#bounds = bounds;
   }
 
-  /** Held now by all owners together. */
+  /** Bytes held by all owners. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** How many reservations have been evicted. */
+  /** Number of reservations evicted so far. */
   get evictions(): number {
     return this.#evictions;
   }
 
-  /** Held now by one owner. */
+  /** Bytes held by one owner. */
   bytesOf(owner: object): number {
     return this.#owners.get(owner)?.bytes ?? 0;
   }
 
-  /** `evict` is called once, after the reservation was released, if it has to go to make room. */
+  /** Reserves bytes for an owner. On eviction the reservation is released, then `evict` is called, once. */
   reserve(owner: object, bytes: number, evict: () => void): Reservation {
     const reservation = new Held(this, owner, evict);
     reservation.resize(bytes);

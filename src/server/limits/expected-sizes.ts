@@ -1,5 +1,6 @@
 /**
- * What an answer with one object is expected to take until its size is known, in bytes: so many of 16 MiB are read at
- * once for a connection. Most objects are far smaller; the largest that etcd has by default are 12 times as large.
+ * Expected size of a response with one object until its size is known, in bytes. With a bound of 16 MiB per connection,
+ * 128 objects are read at once for a connection. Most objects are far smaller; etcd's default maximum is 12 times as
+ * large.
  */
 export const expectedObjectBytes = 128 * 1024;

@@ -1,6 +1,6 @@
-/** What waits, by owner: owners take turns, so that many items of one hold up no other. */
+/** A queue that serves owners in rotation, so that many items of one owner do not delay those of another. */
 export class FairQueue<T> {
-  /** The next turn is the first one's. None is empty. */
+  /** The first owner is served next. No queue is empty. */
   readonly #queues = new Map<object, Set<T>>();
 
   get isEmpty(): boolean {
@@ -13,14 +13,14 @@ export class FairQueue<T> {
     else queue.add(item);
   }
 
-  /** Takes an item out before its turn. Idempotent. */
+  /** Removes an item that waits. Idempotent. */
   delete(owner: object, item: T): void {
     const queue = this.#queues.get(owner);
     queue?.delete(item);
     if (queue?.size === 0) this.#queues.delete(owner);
   }
 
-  /** Takes the next owner's first item. */
+  /** Removes and returns the next owner's first item; undefined if the queue is empty. */
   shift(): T | undefined {
     for (const [owner, queue] of this.#queues) {
       this.#queues.delete(owner);

@@ -1,19 +1,19 @@
 import { tooManyStreams, type WatchFanoutError } from "../../base/errors.ts";
 
-/** A call that lasts: a watch, a health watch, a reflection stream. */
+/** A stream: a watch, a health watch or a reflection stream. */
 export interface OpenStream {
   /** Its client's connection. */
   readonly connection: object;
-  /** Ends it with the error, to make room. It is not counted any more when this is called. */
+  /** Ends it with the error, to make room. Called after it was removed from the count. */
   evict(error: WatchFanoutError): void;
 }
 
 /**
- * All streams of a server, of whatever service, counted per connection and in all. How many one connection may
- * have is HTTP/2's to say, which counts every call; here they are bounded in all.
+ * Counts and bounds the open streams of a server, of all services. HTTP/2 bounds the calls of each connection; this
+ * bounds the streams of all connections together.
  *
- * Where there is no room for one more, whoever has most makes it: the stream is refused if its own connection is
- * among those, and otherwise the oldest one of the connection that has most is ended in its place.
+ * At the bound the connection with the most streams makes room: its oldest stream is ended. If no connection has at
+ * least two streams more than the new stream's own connection, the new stream is refused.
  */
 export class OpenStreams {
   readonly #maxStreams: number;
@@ -24,19 +24,19 @@ export class OpenStreams {
     this.#maxStreams = maxStreams;
   }
 
-  /** How many are open. */
+  /** Number of open streams. */
   get size(): number {
     return this.#size;
   }
 
-  /** Sees to it that there is room for one more stream of this connection. Returns why there is none. */
+  /** Makes room for one more stream of this connection. Returns the error if there is no room. */
   makeRoom(connection: object): WatchFanoutError | undefined {
     if (this.#size < this.#maxStreams) return undefined;
     const mine = this.#connections.get(connection)?.size ?? 0;
     let most: ReadonlySet<OpenStream> = none;
     for (const streams of this.#connections.values()) if (streams.size > most.size) most = streams;
     const error = tooManyStreams(this.#maxStreams);
-    // One that has a single stream more would have to get it back at once.
+    // A connection with just one stream more would be entitled to get it back at once.
     const [oldest] = most;
     if (oldest === undefined || most.size <= mine + 1) return error;
     this.delete(oldest);
@@ -44,7 +44,7 @@ export class OpenStreams {
     return undefined;
   }
 
-  /** For a stream that there is room for. */
+  /** Counts a stream, after `makeRoom`. Idempotent. */
   add(stream: OpenStream): void {
     let streams = this.#connections.get(stream.connection);
     if (streams === undefined) {

@@ -1,22 +1,22 @@
 /**
- * The memory that views hold alive: a view of a few bytes keeps the whole buffer that it lies in, and a buffer that many
- * views lie in is one.
+ * Counts the memory that views keep alive. A view of a few bytes keeps its whole buffer alive, and a buffer with many
+ * views counts once.
  */
 export class PinnedBuffers {
   readonly #counts = new Map<ArrayBufferLike, number>();
   #bytes = 0;
 
-  /** All buffers that are held, and what was added beside them. */
+  /** Size of all buffers, and of the additions per view. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Adds views, and `eachBytes` for each of them. Returns what `delete` takes. */
+  /** Adds views, and `eachBytes` for each of them. Returns the argument for `delete`. */
   add(views: readonly Uint8Array[], eachBytes: number): readonly ArrayBufferLike[] {
     const buffers: ArrayBufferLike[] = [];
     let last: ArrayBufferLike | undefined;
     for (const { buffer } of views) {
-      // Views that follow one another mostly lie in the same.
+      // Consecutive views usually have the same buffer.
       if (buffer === last) continue;
       last = buffer;
       buffers.push(buffer);
@@ -28,7 +28,7 @@ export class PinnedBuffers {
     return buffers;
   }
 
-  /** `besideBytes`: what was added beside the buffers. */
+  /** Removes what `add` returned. `besideBytes` is the sum of what was added per view. */
   delete(buffers: readonly ArrayBufferLike[], besideBytes: number): void {
     for (const buffer of buffers) {
       const count = this.#counts.get(buffer) ?? 0;

@@ -1,12 +1,12 @@
 import type { Clock, Timer } from "../../base/clock.ts";
 
-/** Something that sends one message at a time. */
+/** A stream that sends one message at a time. */
 export interface Sender {
-  /** Grows with each message that is sent. */
+  /** Number of messages sent. */
   readonly sent: number;
-  /** Whether the client has still to accept the last one. */
+  /** Whether the client has not accepted the last message yet. */
   readonly outstanding: boolean;
-  /** Is called once the same message has been outstanding for the whole timeout. */
+  /** Called when the same message has been outstanding for the whole timeout. */
   stalled(): void;
 }
 
@@ -16,9 +16,9 @@ interface Observation {
 }
 
 /**
- * Looks after all senders of a server and finds those whose clients accept nothing. A Cacher does the
- * same for watches that have something waiting, but a watch that has ended, or has nothing more to
- * say, is none of its business any longer. One timer serves all, so that sending costs none.
+ * Finds the senders of a server whose clients accept nothing. A Cacher does the same for watches with a non-empty buffer,
+ * but does not know whether the last message of an ended or idle watch was accepted. One timer serves all senders, so
+ * that a message needs no timer of its own.
  */
 export class StallDetector {
   readonly #senders = new Map<Sender, Observation>();
@@ -43,7 +43,7 @@ export class StallDetector {
     this.#timer = undefined;
   }
 
-  /** How many senders there are. */
+  /** Number of senders. */
   get size(): number {
     return this.#senders.size;
   }

@@ -1,26 +1,24 @@
 import { status } from "@grpc/grpc-js";
 import { WatchFanoutError } from "../../base/errors.ts";
-import type { Decoded } from "../../wire/decode.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { type FrameParts, frameOf } from "../../wire/frame-parts.ts";
 import type { HealthCheckRequest__Output } from "../../wire/generated/grpc/health/v1/HealthCheckRequest.ts";
 import { healthService } from "../../wire/standard-services.ts";
+import type { ServiceHandlers } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
-import type { ServiceHandlers } from "../calls/served-methods.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import type { OpenStream, OpenStreams } from "../limits/open-streams.ts";
 import type { Sender, StallDetector } from "../limits/stall-detector.ts";
 
 export type ServingStatus = "SERVING" | "NOT_SERVING";
 
-type Check = Decoded<HealthCheckRequest__Output>;
 type ReportedStatus = ServingStatus | "SERVICE_UNKNOWN";
 
 /**
- * grpc.health.v1.Health.
+ * Serves grpc.health.v1.Health.
  *
- * A watch has one status on its way at most. A client that does not read gets the newest when it does, and a client
- * that does not accept a status for as long as the patrol waits is ended with SLOW_CONSUMER.
+ * A watch has at most one status outstanding. A client that does not read gets the newest status when it reads again. A
+ * client that does not accept a status within the stall detector's timeout gets SLOW_CONSUMER.
  */
 export class HealthService {
   readonly #statuses: Map<string, ServingStatus>;
@@ -28,10 +26,10 @@ export class HealthService {
   readonly #stallDetector: StallDetector;
   readonly #watches = new Set<HealthWatch>();
   #ended = false;
-  /** What List answers, one for all, as long as nothing changes. */
+  /** The response of List, encoded once per change. */
   #listed: FrameParts | undefined;
 
-  /** `statuses` has all services that there are. Watches are counted among `streams`, and watched by `stallDetector`. */
+  /** `statuses` has every service. Watches count as `streams`, and `stallDetector` checks them. */
   constructor(
     statuses: ReadonlyMap<string, ServingStatus>,
     streams: OpenStreams,
@@ -42,73 +40,80 @@ export class HealthService {
     this.#stallDetector = stallDetector;
   }
 
-  /** Of a service that there is. */
-  set(service: string, handlers: ServingStatus): void {
-    this.#statuses.set(service, handlers);
+  /** Sets the status of a service that the constructor was given. */
+  set(service: string, serving: ServingStatus): void {
+    this.#statuses.set(service, serving);
     this.#listed = undefined;
     for (const watch of this.#watches) watch.report(this.#of(watch.service));
   }
 
-  /** Ends all watches, behind the statuses that they have been told. */
+  /** Ends all watches with DRAINING, after their last status. */
   end(): void {
     this.#ended = true;
     for (const watch of this.#watches) watch.end();
   }
 
-  /** How the methods are served, by name. */
+  /** The handlers of the methods, by name. */
   readonly handlers: ServiceHandlers = {
-    Check: (call: ServerCall, { request, fault }: Check) => {
-      if (fault !== undefined) return call.end(statusOf(fault));
-      const handlers = this.#statuses.get(request.service);
-      if (handlers !== undefined) return void call.answer(answers[handlers]);
-      const details = `No service of that name is known here; List tells which are.`;
-      call.end(refused(status.NOT_FOUND, details));
-    },
-
-    List: (call: ServerCall, { fault }: Decoded<unknown>) => {
-      if (fault !== undefined) return call.end(statusOf(fault));
-      this.#listed ??= listAnswer(this.#statuses);
-      call.answer(this.#listed);
-    },
-
-    Watch: (call: ServerCall, { request, fault }: Check) => {
-      if (fault !== undefined) return call.end(statusOf(fault));
-      const watch = new HealthWatch(call, this.#known(request.service), () => {
-        this.#watches.delete(watch);
-        this.#streams.delete(watch);
-        this.#stallDetector.delete(watch);
-      });
-      if (!watch.open) return;
-      const refusal = this.#streams.makeRoom(watch.connection);
-      if (refusal !== undefined) return watch.evict(refusal);
-      this.#streams.add(watch);
-      this.#watches.add(watch);
-      this.#stallDetector.add(watch);
-      watch.report(this.#of(watch.service));
-      if (this.#ended) watch.end();
-    },
+    Check: { handle: (call, request: HealthCheckRequest__Output) => this.#check(call, request) },
+    List: { handle: (call) => this.#list(call) },
+    Watch: { handle: (call, request: HealthCheckRequest__Output) => this.#watch(call, request) },
   };
+
+  #check(call: ServerCall, { service }: HealthCheckRequest__Output): void {
+    const serving = this.#statuses.get(service);
+    if (serving !== undefined) {
+      call.answer(answers[serving]);
+      return;
+    }
+    const details = "There is no service of that name. List returns the names of all services.";
+    call.end(refused(status.NOT_FOUND, details));
+  }
+
+  #list(call: ServerCall): void {
+    this.#listed ??= listAnswer(this.#statuses);
+    call.answer(this.#listed);
+  }
+
+  #watch(call: ServerCall, { service }: HealthCheckRequest__Output): void {
+    const watch = new HealthWatch(call, this.#known(service), () => {
+      this.#watches.delete(watch);
+      this.#streams.delete(watch);
+      this.#stallDetector.delete(watch);
+    });
+    if (!watch.open) return;
+    const refusal = this.#streams.makeRoom(watch.connection);
+    if (refusal !== undefined) {
+      watch.evict(refusal);
+      return;
+    }
+    this.#streams.add(watch);
+    this.#watches.add(watch);
+    this.#stallDetector.add(watch);
+    watch.report(this.#of(watch.service));
+    if (this.#ended) watch.end();
+  }
 
   #of(service: string | undefined): ReportedStatus {
     return (service === undefined ? undefined : this.#statuses.get(service)) ?? "SERVICE_UNKNOWN";
   }
 
-  /** The name as it is kept here: of a service that there is not, and that there will not be, nothing is kept. */
+  /** The service's name from `#statuses`; undefined for an unknown service, whose name is not retained. */
   #known(service: string): string | undefined {
     for (const known of this.#statuses.keys()) if (known === service) return known;
     return undefined;
   }
 }
 
-/** What is answered by status, encoded once for all. */
+/** The response for each status, encoded once. */
 const answers = {
   SERVING: checkAnswer("SERVING"),
   NOT_SERVING: checkAnswer("NOT_SERVING"),
   SERVICE_UNKNOWN: checkAnswer("SERVICE_UNKNOWN"),
 } as const satisfies Record<ReportedStatus, readonly [Uint8Array]>;
 
-function checkAnswer(told: ReportedStatus): readonly [Uint8Array] {
-  return [Buffer.concat(frameOf(healthService.Check.responseSerialize({ status: told })))];
+function checkAnswer(serving: ReportedStatus): readonly [Uint8Array] {
+  return [Buffer.concat(frameOf(healthService.Check.responseSerialize({ status: serving })))];
 }
 
 function listAnswer(known: ReadonlyMap<string, ServingStatus>): FrameParts {
@@ -118,7 +123,7 @@ function listAnswer(known: ReadonlyMap<string, ServingStatus>): FrameParts {
 }
 
 class HealthWatch implements OpenStream, Sender {
-  /** undefined: one that there is not. */
+  /** Undefined: an unknown service. */
   readonly service: string | undefined;
   readonly #call: ServerCall;
   #reported: ReportedStatus | undefined;
@@ -152,7 +157,7 @@ class HealthWatch implements OpenStream, Sender {
 
   stalled(): void {
     const message =
-      "The client has not accepted the last status of this health watch in time. Watch again, and read what comes.";
+      "The client has not accepted the last status of this health watch in time. Watch again, and read the responses.";
     this.evict(new WatchFanoutError("SLOW_CONSUMER", message));
   }
 
@@ -179,7 +184,7 @@ class HealthWatch implements OpenStream, Sender {
       });
     } else if (this.#ending) {
       this.open = false;
-      const message = "This replica is shutting down. Watch another one.";
+      const message = "This replica is shutting down. Watch another replica.";
       this.#call.end(statusOf(new WatchFanoutError("DRAINING", message)));
       this.#onClose();
     }

@@ -14,7 +14,7 @@ import { sizeOf } from "../../wire/frame-parts.ts";
 import type { GetRequest__Output } from "../../wire/generated/watchfanout/v1/GetRequest.ts";
 import type { ListRequest__Output } from "../../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { CallContext, ServedResource } from "../calls/call-context.ts";
-import type { ServiceHandlers } from "../calls/served-methods.ts";
+import type { ServiceHandlers } from "../calls/methods.ts";
 import { unary } from "../calls/unary-call.ts";
 import { expectedObjectBytes } from "../limits/expected-sizes.ts";
 import { encodePageToken, pageTokenSize } from "./page-token.ts";
@@ -29,13 +29,13 @@ import { watchHandler } from "./watch-handler.ts";
 
 const service = "watchfanout.v1.ListWatchService";
 
-/** How large a page becomes, in bytes: below 4 MiB, the most that a gRPC client takes by default. */
+/** Maximum size of a page, in bytes: below 4 MiB, the default maximum of gRPC clients. */
 const maxPageBytes = 4 * 1024 ** 2 - 1024;
 
-/** Below so many bytes the selectors of a request are read at once: that takes less than to wait for a turn. */
+/** Selectors of requests up to this size, in bytes, are parsed at once, which takes less than to queue them. */
 const leastSliced = 1024;
 
-/** How the methods of watchfanout.v1.ListWatchService are served, by name. */
+/** The handlers of watchfanout.v1.ListWatchService, by method. */
 export function listWatchMethods(context: CallContext): ServiceHandlers {
   const { resources } = context;
   return {
@@ -71,7 +71,7 @@ export function listWatchMethods(context: CallContext): ServiceHandlers {
   };
 }
 
-/** Reads the selectors of a List, which may be so long that many of them in one turn would hold up others. */
+/** Parses the selectors of a List. They may be so long that many of them at once would delay other calls. */
 // biome-ignore lint/correctness/useYield: it is one step.
 function* parsingSelectors(
   resource: ServedResource,
@@ -81,8 +81,8 @@ function* parsingSelectors(
 }
 
 /**
- * What `read` answers, if that is of the history called `known`; empty: of any. The history may become
- * another while it is read, so it is looked at before and after.
+ * Returns the result of `read`. Throws HISTORY_CHANGED if it is not from the history `known`; empty: any history. The
+ * history may change during the read, so it is checked before and after.
  */
 async function inHistory<T>(
   resource: ServedResource,
@@ -99,8 +99,8 @@ async function inHistory<T>(
 }
 
 /**
- * The page, or as much of it as fits a message. A Storage bounds pages by what objects cost to hold,
- * which for long keys beyond ASCII may be less than their encoding.
+ * Encodes the page, or the items of it that fit one message. A Storage bounds pages by the estimated size of objects,
+ * which may be less than their encoded size if keys are long and not ASCII.
  */
 function encodePage(
   result: ListResult,
@@ -123,7 +123,7 @@ function encodePage(
   return encodeListResponse(head(kept.at(-1)?.key, items.length - kept.length), encodeItems(kept));
 }
 
-/** Of items that do not all fit one message, those that do, with the token that follows; the first at least. */
+/** The items that fit one message with the page token; at least the first. */
 function fittingItems(items: readonly StoredObject[], historyId: string): readonly StoredObject[] {
   const historyBytes = Buffer.byteLength(historyId);
   let bytes = 0;
@@ -134,6 +134,6 @@ function fittingItems(items: readonly StoredObject[], historyId: string): readon
     if (count > 0 && bytes + token > maxPageBytes) break;
     count++;
   }
-  // Where the token is what does not fit, one item less makes another.
+  // If all items fit and only the token does not, the last item is left out, which makes another token.
   return items.slice(0, Math.min(count, items.length - 1));
 }

@@ -24,14 +24,13 @@ import { durationOf, keyOf, leaseOf, optionalRevisionOf, revisionOf } from "./fi
 import { decodePageToken } from "./page-token.ts";
 
 /*
- * From requests as they come over the wire to those that a Storage takes. What is wrong with a request
- * throws INVALID_REQUEST with the field.
+ * Converts requests of the wire to those of a Storage. An invalid field throws INVALID_REQUEST with the field's name.
  */
 
-/** How many names a message tells before it says how many more there are. */
+/** Maximum number of names that a message lists. */
 const maxNamesListed = 10;
 
-/** Throws UNKNOWN_RESOURCE, and says which there are. */
+/** The resource of that name. Throws UNKNOWN_RESOURCE, with the names of the resources. */
 export function resourceNamed<T>(resources: ReadonlyMap<string, T>, name: string): T {
   const resource = resources.get(name);
   if (resource !== undefined) return resource;
@@ -42,12 +41,12 @@ export function resourceNamed<T>(resources: ReadonlyMap<string, T>, name: string
     resources.size > maxNamesListed ? ` and ${resources.size - maxNamesListed} more` : "";
   throw new WatchFanoutError(
     "UNKNOWN_RESOURCE",
-    `There is no resource ${JSON.stringify(name)} here. There are: ${names.join(", ")}${more}.`,
+    `There is no resource ${JSON.stringify(name)}. The resources are: ${names.join(", ")}${more}.`,
     { metadata: { resource: name } },
   );
 }
 
-/** Throws HISTORY_CHANGED if `known` is given and is not the history that revisions belong to now. */
+/** Throws HISTORY_CHANGED if `known` is not empty and is not the current history. */
 export function checkHistory(known: string, current: string): void {
   if (known !== "" && known !== current) throw otherHistory(known, current);
 }
@@ -59,7 +58,7 @@ export function parseGet(request: GetRequest__Output): GetRequest {
   };
 }
 
-/** A listing, and the history that its revision comes from: the request's, or its page token's. */
+/** A list, and the history of its revision: the request's, or its page token's. */
 export interface ParsedList {
   readonly list: CacheListRequest;
   readonly historyId: string;
@@ -81,7 +80,7 @@ export function parseList(
   return { list: { ...page, startAfter, at: { match: "EXACT", revision } }, historyId };
 }
 
-/** All of a ListRequest that stays the same from page to page, for `encodePageToken`. */
+/** The fields of a ListRequest that must not change between pages, for `encodePageToken`. */
 export function listIdentity(request: ListRequest__Output): string {
   const { resource, prefix, label_selector, field_selector, revision, history_id } = request;
   const match = matches[request.revision_match];
@@ -91,11 +90,11 @@ export function listIdentity(request: ListRequest__Output): string {
   ]);
 }
 
-/** When a watch is to end, by the clock's milliseconds; undefined: never. */
+/** When a watch ends, in the clock's milliseconds; undefined: never. */
 export interface WatchEnds {
-  /** When its client gives up. */
+  /** The call's deadline. */
   readonly deadline: number | undefined;
-  /** When it is old enough for its client to be served elsewhere. */
+  /** When it reaches the maximum age and ends with DRAINING. */
   readonly expiresAt: number | undefined;
 }
 
@@ -139,8 +138,8 @@ export function parseDelete(request: DeleteRequest__Output): DeleteRequest {
   if (expected === 0) {
     throw invalidRequest(
       "expected_mod_revision",
-      "expected_mod_revision is 0, but what does not exist can't be deleted. Give the revision that " +
-        "the object stands at, or leave it out.",
+      "expected_mod_revision is 0, but an object that does not exist can't be deleted. Give the " +
+        "object's mod_revision, or leave it out.",
     );
   }
   return {
@@ -173,7 +172,7 @@ function requirementOf(
   if (revision === 0) return { match };
   throw invalidRequest(
     "revision",
-    `revision is ${request.revision}, but revision_match ${match} takes none. Leave it out, or ask for EXACT ` +
+    `revision is ${request.revision}, but revision_match ${match} allows none. Leave it out, or ask for EXACT ` +
       "or NOT_OLDER_THAN.",
   );
 }
@@ -189,10 +188,10 @@ function scopeOf(request: WatchRequest__Output): Scope {
   return { prefix: request.prefix ?? "" };
 }
 
-/** etcd's own bound for a lease, in seconds: about 285 years. */
+/** etcd's maximum for a lease, in seconds: about 285 years. */
 const maxTtlSeconds = 9_000_000_000;
 
-/** In whole seconds, rounded up. */
+/** The TTL in whole seconds, rounded up; undefined if absent. */
 function ttlOf({ ttl }: PutRequest__Output): number | undefined {
   if (ttl === null) return undefined;
   const seconds = Math.ceil(durationOf("ttl", ttl) / 1_000);
@@ -214,6 +213,6 @@ function bookmarkIntervalOf(request: WatchRequest__Output): number | undefined {
       `bookmark_interval is ${ms / 1_000} s. It must be at least 1 s.`,
     );
   }
-  // Those who ask for more than a timer can do get bookmarks a little more often.
+  // An interval above the maximum of a timer, about 24 days, is reduced to it.
   return Math.min(ms, maxTimerMs);
 }

@@ -6,23 +6,18 @@ import { frameOf } from "../../wire/frame-parts.ts";
 import type { ServerReflectionRequest__Output } from "../../wire/generated/grpc/reflection/v1/ServerReflectionRequest.ts";
 import type { ServerReflectionResponse } from "../../wire/generated/grpc/reflection/v1/ServerReflectionResponse.ts";
 import { type CallContext, methodOf, toClientError } from "../calls/call-context.ts";
+import { type BidiMethod, decoderOf } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
-import { decoderOf } from "../calls/served-methods.ts";
-import {
-  type BidiMethod,
-  type NextRequest,
-  RefusedRequest,
-  type ServerCall,
-} from "../calls/server-call.ts";
+import { type NextRequest, RefusedRequest, type ServerCall } from "../calls/server-call.ts";
 import type { OpenStream } from "../limits/open-streams.ts";
 
 type Answer = Omit<ServerReflectionResponse, "valid_host" | "original_request">;
 type Method = ServiceDefinition[string];
 
-/** The largest question, in bytes: what is asked for is the name of a file or of a symbol. */
-const maxQuestionBytes = 16 * 1024;
+/** Maximum size of a request, in bytes: requests hold the name of a file or of a symbol. */
+const maxReflectionRequestBytes = 16 * 1024;
 
-/** grpc.reflection.v1 and v1alpha, which differ in nothing but their name. */
+/** Serves grpc.reflection.v1 and v1alpha, which differ only in their name. */
 export class ReflectionService {
   readonly #descriptors: Descriptors;
   readonly #context: CallContext;
@@ -33,17 +28,17 @@ export class ReflectionService {
     this.#context = context;
   }
 
-  /** The one method of either version, by its path. */
+  /** The single method of a version, by its path. */
   serving(service: ServiceDefinition): Map<string, BidiMethod> {
     const methods = Object.values(service).map((method) => {
       const converse = (call: ServerCall, next: NextRequest): void =>
         void this.#converse(call, next, method);
-      return [method.path, { maxRequestBytes: maxQuestionBytes, converse }] as const;
+      return [method.path, { maxRequestBytes: maxReflectionRequestBytes, converse }] as const;
     });
     return new Map(methods);
   }
 
-  /** Ends all calls. */
+  /** Ends all calls with OK. */
   end(): void {
     for (const call of this.#calls) {
       this.#calls.delete(call);
@@ -51,7 +46,7 @@ export class ReflectionService {
     }
   }
 
-  /** Reads a request when the answer to the one before has been accepted. */
+  /** Reads each request after the client has accepted the response to the one before. */
   async #converse(call: ServerCall, next: NextRequest, method: Method): Promise<void> {
     const decode = decoderOf<ServerReflectionRequest__Output>(method.path);
     const { clock, responseFlushMs, logger, streams } = this.#context;
@@ -61,7 +56,7 @@ export class ReflectionService {
     call.onOver(() => {
       streams.delete(stream);
       this.#calls.delete(call);
-      // A message that is on its way when the call ends is never accepted, nor refused.
+      // A response that is outstanding when the call ends is neither accepted nor refused.
       release();
     });
     if (call.isOver) return;
@@ -92,7 +87,7 @@ export class ReflectionService {
       }
       call.end(refused(status.OK, ""));
     } catch (error) {
-      // A call that was cancelled, or ended by `end`, has nobody left to tell.
+      // A call that was cancelled, or ended by `end`, gets no status.
       if (call.isOver) return;
       if (error instanceof RefusedRequest) call.end(error.status);
       else call.end(statusOf(toClientError(error, methodOf(method.path), logger)));
@@ -112,26 +107,28 @@ export class ReflectionService {
       case "file_containing_symbol":
         return this.#file(declaredIn.get(request.file_containing_symbol ?? ""));
       case "file_containing_extension":
-        return notFound("There are no extensions here.");
+        return notFound("The services have no extensions.");
       case "all_extension_numbers_of_type": {
         const name = request.all_extension_numbers_of_type ?? "";
-        if (!messages.has(name)) return notFound("There is no message type of that name here.");
+        if (!messages.has(name)) return notFound("There is no message type of that name.");
         return { all_extension_numbers_response: { base_type_name: name, extension_number: [] } };
       }
       default:
         return {
           error_response: {
             error_code: status.INVALID_ARGUMENT,
-            error_message: "The request asks nothing that is known here.",
+            error_message: "The request has no supported field set.",
           },
         };
     }
   }
 
-  /** The file, then all that it imports, so that it can be understood without asking again. */
+  /** The file and everything that it imports, so that clients need no further requests. */
   #file(file: FileDescriptor | undefined): Answer {
     if (file === undefined) {
-      return notFound("There is no file or symbol of that name here; list_services tells what is.");
+      return notFound(
+        "There is no file or symbol of that name. list_services returns the services.",
+      );
     }
     const found = new Set([file]);
     for (const { imports } of found) {
@@ -145,10 +142,10 @@ export class ReflectionService {
   }
 }
 
-/** The longest name that is looked for, in UTF-16 units. Those that there are, are far shorter. */
+/** Maximum length of a name in a request, in UTF-16 code units. The names of files and symbols are far shorter. */
 const maxNameLength = 1024;
 
-/** Throws INVALID_REQUEST for a name that is too long: each stream keeps the last request that it was sent. */
+/** Throws INVALID_REQUEST for a name that is too long, since each stream retains its last request. */
 function checkLength({ host, ...request }: ServerReflectionRequest__Output): void {
   const field = request.message_request ?? "";
   const asked: unknown = Reflect.get(request, field);

@@ -18,27 +18,27 @@ import type {
 import type { ServedResource } from "../calls/call-context.ts";
 
 /**
- * A resource without a cache, for what is read too seldom to be kept in memory: Get, List and writes are
- * the storage's own, and there is nothing to watch.
+ * A resource without a cache, for objects that are read too rarely to keep them in memory. Get, List and writes go to the
+ * storage. Watch is refused.
  */
 export class UncachedResource implements ServedResource {
   readonly ready = true;
   readonly #name: string;
   readonly #storage: Storage;
-  readonly #attribution: ObjectAttributes;
+  readonly #attributes: ObjectAttributes;
   readonly #reads: LimitedUpstreamReader;
   #historyId = "";
 
-  /** `reads` bounds the reads that go to the storage: all of them. */
+  /** `reads` bounds the reads, all of which go to the storage. */
   constructor(
     name: string,
     storage: Storage,
-    attribution: ObjectAttributes,
+    attributes: ObjectAttributes,
     reads: Pick<LimitedUpstreamReaderDeps, "limiter" | "scheduler">,
   ) {
     this.#name = name;
     this.#storage = storage;
-    this.#attribution = attribution;
+    this.#attributes = attributes;
     this.#reads = new LimitedUpstreamReader({
       ...{ ...reads, name, storage },
       check: (answer) => this.#namingHistory(answer),
@@ -50,7 +50,7 @@ export class UncachedResource implements ServedResource {
   }
 
   select(labelSelector: string, fieldSelector: string): Selection | undefined {
-    return this.#attribution.select(labelSelector, fieldSelector);
+    return this.#attributes.select(labelSelector, fieldSelector);
   }
 
   async findHistory(signal?: AbortSignal): Promise<void> {
@@ -83,15 +83,15 @@ export class UncachedResource implements ServedResource {
     const ended = new WatchFanoutError(
       "INVALID_REQUEST",
       `The resource ${JSON.stringify(this.#name)} is served without a cache, so it can't be watched. ` +
-        "List it, or have whoever runs the service set its cache to on.",
+        "List it, or ask the operator to set the resource's cache to on.",
       { field: "resource" },
     );
     return { ended, read: () => undefined, onReadable: () => {}, close: () => {} };
   }
 
   /**
-   * Says which history there is, where a storage only sees that a revision is not of it: it does not ask
-   * for the id while it reads.
+   * Adds the current history's id to HISTORY_CHANGED. A storage detects during a read that a revision is of another
+   * history, but does not read the id.
    */
   async #namingHistory<T>(read: Promise<T>): Promise<T> {
     try {
@@ -103,7 +103,7 @@ export class UncachedResource implements ServedResource {
     }
   }
 
-  /** It is always as ready as it is now. */
+  /** Its readiness does not change. */
   onReadyChange(): void {}
 
   /** It has no streams. */

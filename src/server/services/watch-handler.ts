@@ -1,23 +1,18 @@
 import { textBytes } from "../../base/text-memory.ts";
 import type { CacheWatchRequest } from "../../cacher/request/request.ts";
-import type { Decoded } from "../../wire/decode.ts";
 import { statusOf } from "../../wire/errors.ts";
 import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { type CallContext, toClientError } from "../calls/call-context.ts";
+import type { MethodHandler } from "../calls/methods.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import { parseWatch, resourceNamed } from "./parse-requests.ts";
 import { WatchSender, watchMethod } from "./watch-sender.ts";
 
-/** Serves calls of Watch. */
-export function watchHandler(
-  context: CallContext,
-): (call: ServerCall, request: Decoded<WatchRequest__Output>) => void {
-  return (call, { request, fault }) => {
-    if (fault === undefined) {
-      context.streamOpenings.add(call, bytesOf(request), () => open(context, call, request));
-    } else {
-      call.end(statusOf(fault));
-    }
+/** Handles the calls of Watch. They wait for a time slice: to parse a selector and register a watcher takes long. */
+export function watchHandler(context: CallContext): MethodHandler<WatchRequest__Output> {
+  return {
+    queuedBytes: bytesOf,
+    handle: (call, request) => open(context, call, request),
   };
 }
 
@@ -37,20 +32,20 @@ function open(context: CallContext, call: ServerCall, request: WatchRequest__Out
   }
 }
 
-/** What a request takes before it has been looked at, in bytes. */
+/** Memory that a request takes before it has been parsed, in bytes. */
 function bytesOf(request: WatchRequest__Output): number {
   const { resource, key = "", prefix = "", label_selector, field_selector, history_id } = request;
   const texts = [resource, key, prefix, label_selector, field_selector, history_id];
   return texts.reduce((bytes, text) => bytes + textBytes(text), 0);
 }
 
-/** What is kept of a request for as long as its stream is open, in bytes: by itself, whether it is shared or not. */
+/** Memory that a request takes for as long as its stream is open, in bytes, even where watches share it. */
 function retainedBytesOf({ scope, selection }: CacheWatchRequest): number {
   const text = "key" in scope ? scope.key : scope.prefix;
   return textBytes(text) + (selection?.bytes ?? 0);
 }
 
-/** When a watch that begins now is old enough, which is not when all the others are. */
+/** When a new watch expires; undefined: never. Jitter spreads the expiry of watches that began together. */
 function expiryOf({ clock, maxStreamAgeMs, random }: CallContext): number | undefined {
   return maxStreamAgeMs === 0 ? undefined : clock.now() + maxStreamAgeMs * (0.8 + 0.2 * random());
 }

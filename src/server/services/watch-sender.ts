@@ -8,39 +8,38 @@ import type { ServerCall } from "../calls/server-call.ts";
 import { freeRetainedBytes } from "../calls/unary-call.ts";
 import type { Reservation } from "../limits/byte-pool.ts";
 import type { OpenStream } from "../limits/open-streams.ts";
-import type { SendReservation } from "../limits/send-budget.ts";
+import type { SendReservation } from "../limits/send-reservation.ts";
 import type { Sender } from "../limits/stall-detector.ts";
 
-/** What calls of Watch are called in logs and metrics. */
+/** The name of Watch in logs and metrics. */
 export const watchMethod = "watchfanout.v1.ListWatchService/Watch";
 
-/** Frames that take less than this in all, in bytes, are not counted: a stream itself takes more. */
+/** Batches whose frames are smaller than this, in bytes, are not counted: the stream itself takes more memory. */
 const leastCounted = 4 * 1024;
 
 const noFrames: readonly Uint8Array[] = [];
 
 /**
- * Sends what a watch delivers over one call, frame by frame: the next is taken when the client has
- * accepted the one before. So a slow client holds back nobody but itself, and no more than one batch is
- * kept for it here. While its connection as a whole has not accepted too much, none is read either. However the
- * call ends, the watch is closed.
+ * Sends the batches of a watch over one call, frame by frame: the next frame is sent when the client has accepted the one
+ * before. So a slow client delays only itself, and at most one batch is held for it here. While its connection is at its
+ * send budget, no batch is read. The watch is closed at every end of the call.
  */
 export class WatchSender implements Sender, OpenStream {
   readonly #call: ServerCall;
   readonly #watch: WatchStream;
   readonly #resource: Pick<ServedResource, "currentHistoryId">;
   readonly #context: CallContext;
-  /** What is kept of the request, where that is more than every stream may have. */
+  /** The charge for the request, if it exceeds the free allowance of each stream. */
   #retainedRequest: Reservation | undefined;
-  /** The frames of the batch that was read last, and which of them comes next. */
+  /** The frames of the last batch that was read, and the index of the next one to send. */
   #frames = noFrames;
   #next = 0;
   #batchRevision: number | undefined;
-  /** The last one that was written. */
+  /** The last resume point that was sent. */
   #resumePoint: number | undefined;
-  /** What the batch takes of the connection's room. */
+  /** The batch's part of the connection's send budget. */
   #sendReservation: SendReservation | undefined;
-  /** While it waits for room: gives up. */
+  /** Stops waiting for room in the send budget; undefined while it does not wait. */
   #stopWaiting: (() => void) | undefined;
   sent = 0;
   outstanding = false;
@@ -62,8 +61,8 @@ export class WatchSender implements Sender, OpenStream {
     return this.#call.connection;
   }
 
-  /** Begins to send. To be called once. `retainedSnapshotBytes` is what is kept of the request, in bytes. */
-  start(retainedSnapshotBytes: number): void {
+  /** Begins to send. Call it once. `retainedBytes` is the memory that the request takes, in bytes. */
+  start(retainedBytes: number): void {
     this.#call.onOver(() => this.#close());
     if (this.#call.isOver) {
       this.#close();
@@ -71,11 +70,11 @@ export class WatchSender implements Sender, OpenStream {
     }
     const { stallDetector, streams, retainedRequests, tooMuchRetained } = this.#context;
     streams.add(this);
-    if (retainedSnapshotBytes > freeRetainedBytes) {
-      this.#retainedRequest = retainedRequests.reserve(this.connection, retainedSnapshotBytes, () =>
+    if (retainedBytes > freeRetainedBytes) {
+      this.#retainedRequest = retainedRequests.reserve(this.connection, retainedBytes, () =>
         this.evict(tooMuchRetained()),
       );
-      // There may be no room for it, even in an empty pool.
+      // The charge may exceed the bound even of an empty pool.
       if (this.#ended) return;
     }
     stallDetector.add(this);
@@ -83,7 +82,7 @@ export class WatchSender implements Sender, OpenStream {
       if (!this.outstanding && this.#stopWaiting === undefined) {
         this.#pump();
       } else if (this.#watch.ended instanceof Error) {
-        // Given up for a client that does not accept what it was sent.
+        // The watch ended because the client does not accept the outstanding frame.
         this.#fail(this.#watch.ended);
       }
     });
@@ -99,7 +98,7 @@ export class WatchSender implements Sender, OpenStream {
     this.#fail(ended instanceof Error ? ended : tookNothing(this.#context.responseFlushMs));
   }
 
-  /** Sends the next frame if there is one. `hasRoom`: there is room for a batch, whoever else waits for some. */
+  /** Sends the next frame if there is one. `hasRoom`: the send budget has granted room for a batch. */
   #pump(hasRoom = false): void {
     try {
       while (!this.#ended) {
@@ -135,7 +134,7 @@ export class WatchSender implements Sender, OpenStream {
     });
   }
 
-  /** Counts the frames that were just taken, until the last of them is accepted. */
+  /** Counts the frames of the batch that was just read, until the last of them is accepted. */
   #count(): void {
     let bytes = 0;
     for (const frame of this.#frames) bytes += frame.byteLength;
@@ -144,7 +143,7 @@ export class WatchSender implements Sender, OpenStream {
     this.#sendReservation.send(this.#frames, this.#drop);
   }
 
-  /** Room has to be made, and of all connections this one holds most. */
+  /** Evicted from the send budget: this connection holds most. */
   readonly #drop = (): void => {
     this.#close();
     this.#call.reset();
@@ -182,17 +181,17 @@ export class WatchSender implements Sender, OpenStream {
     this.#pump();
   };
 
-  /** Ends the call with what `error` says, behind what is on its way. */
+  /** Ends the call with the error, behind the frames that were sent. */
   #fail(error: unknown): void {
     if (this.#ended) return;
     this.#close();
-    let told = toClientError(error, watchMethod, this.#context.logger);
-    if (told.reason === "SLOW_CONSUMER" || told.reason === "DRAINING") {
+    let reported = toClientError(error, watchMethod, this.#context.logger);
+    if (reported.reason === "SLOW_CONSUMER" || reported.reason === "DRAINING") {
       if (this.#resumePoint !== undefined) {
-        told = told.with({ resume_revision: String(this.#resumePoint) });
+        reported = reported.with({ resume_revision: String(this.#resumePoint) });
       }
     }
-    this.#call.end(statusOf(told));
+    this.#call.end(statusOf(reported));
   }
 
   #close(): void {
@@ -217,7 +216,7 @@ export class WatchSender implements Sender, OpenStream {
 function tookNothing(ms: number): WatchFanoutError {
   return new WatchFanoutError(
     "SLOW_CONSUMER",
-    `Nothing was taken from the stream for ${ms / 1_000} s. Resume from the last resume point, and ` +
+    `The client accepted nothing from the stream for ${ms / 1_000} s. Resume from the last resume point, and ` +
       "read faster, or watch less.",
   );
 }

@@ -3,7 +3,7 @@ import { encodeObjectResponse } from "../../wire/encode.ts";
 import type { DeleteRequest__Output } from "../../wire/generated/watchfanout/v1/DeleteRequest.ts";
 import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
 import type { CallContext, ServedResource } from "../calls/call-context.ts";
-import type { ServiceHandlers } from "../calls/served-methods.ts";
+import type { ServiceHandlers } from "../calls/methods.ts";
 import { type Encode, unary } from "../calls/unary-call.ts";
 import { WritesInFlight } from "../calls/writes-in-flight.ts";
 import { expectedObjectBytes } from "../limits/expected-sizes.ts";
@@ -12,8 +12,8 @@ import { parseDelete, parsePut, resourceNamed } from "./parse-requests.ts";
 const service = "watchfanout.v1.WriteService";
 
 /**
- * How the methods of watchfanout.v1.WriteService are served, by name. A write that has begun is carried out and answered,
- * so it waits before it begins while its connection holds too much.
+ * The handlers of watchfanout.v1.WriteService, by method. A write that was sent to the store always gets a response, so it
+ * waits before it is sent while its connection is at its send budget.
  */
 export function writeMethods(context: CallContext): ServiceHandlers {
   const { resources } = context;
@@ -22,7 +22,7 @@ export function writeMethods(context: CallContext): ServiceHandlers {
     Put: unary<PutRequest__Output>(context, `${service}/Put`, async (request, call) => {
       const resource = resourceNamed(resources, request.resource);
       const put = { ...parsePut(request), signal: call.signal };
-      // The answer has in it what the request has.
+      // The response holds the object of the request.
       const wait = call.admit(call.requestBytes);
       if (wait !== undefined) await wait;
       return written(resource, await inFlight.run(call, () => resource.put(put)));
@@ -37,7 +37,7 @@ export function writeMethods(context: CallContext): ServiceHandlers {
   };
 }
 
-/** Encodes the answer. The history is the one in which the write was done, which need no longer be the one served. */
+/** Encodes the response, with the history that the write belongs to, which may no longer be the current one. */
 function written(resource: ServedResource, result: WriteResult): Encode {
   const { revision, object, historyId = resource.currentHistoryId } = result;
   return () => encodeObjectResponse(revision, object, historyId);

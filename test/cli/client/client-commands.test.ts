@@ -65,30 +65,30 @@ describe("get, put and delete print the object", () => {
     ["delete", "k"],
   ];
 
-  test.each(commands)("%s: as a table unless asked for more.", async (...args) => {
+  test.each(commands)("%s: as a table by default.", async (...args) => {
     const outcome = await against(answering, args);
     expect(outcome).toEqual({ code: 0, stdout: foundTable, stderr: "" });
   });
 
-  test.each(commands)("%s -o json: as its message in one line.", async (...args) => {
+  test.each(commands)("%s -o json: as its message, on one line.", async (...args) => {
     const { stdout } = await against(answering, [...args, "-o", "json"]);
     expect(stdout).toMatch(/^[^\n]*\n$/);
     expect(JSON.parse(stdout)).toEqual({ revision: "9", object: foundObject, history_id: "h" });
   });
 
-  test.each(commands)("%s -o value: as its bytes and no more.", async (...args) => {
+  test.each(commands)("%s -o value: as exactly its bytes.", async (...args) => {
     expect((await against(answering, [...args, "-o", "value"])).stdout).toBe("hello\n");
   });
 });
 
-test("A value on a terminal ends its line.", async () => {
+test("A value on a terminal is followed by a line end.", async () => {
   const object = { ...found.object, value: Buffer.from("no line end") };
   const script: Script = { get: (_, callback) => callback(null, { ...found, object }) };
   const { stdout } = await against(script, ["get", "k", "-o", "value"], { columns: 80 });
   expect(stdout).toBe("no line end\n");
 });
 
-describe("get asks", () => {
+describe("get sends", () => {
   test.each([
     [[], "LINEARIZABLE", "0"],
     [["--revision-match", "linearizable"], "LINEARIZABLE", "0"],
@@ -96,7 +96,7 @@ describe("get asks", () => {
     [["--revision", "7"], "EXACT", "7"],
     [["--revision", "7", "--revision-match", "exact"], "EXACT", "7"],
     [["--revision", "7", "--revision-match", "not-older-than"], "NOT_OLDER_THAN", "7"],
-  ])("with %j for %s of %s.", async (options, match, revision) => {
+  ])("%j as %s with revision %s.", async (options, match, revision) => {
     const asked: unknown[] = [];
     const script: Script = {
       get: ({ request }, callback) => {
@@ -142,11 +142,11 @@ describe("list", () => {
     expect(lines[0]).not.toHaveProperty("remaining_item_count");
   });
 
-  test("prints one value a line.", async () => {
+  test("prints one value per line.", async () => {
     expect((await against(script, ["list", "-o", "value"])).stdout).toBe("v\nv\n");
   });
 
-  test("of nothing has its headings, and succeeds.", async () => {
+  test("of no objects prints the headings, and succeeds.", async () => {
     const empty: Script = { list: (_, callback) => callback(null, { revision: "9" }) };
     expect(await against(empty, ["list"])).toEqual({
       code: 0,
@@ -156,7 +156,7 @@ describe("list", () => {
   });
 });
 
-describe("put takes the value", () => {
+describe("put reads the value", () => {
   const bytes = Buffer.from([0, 0xff, 0x0a]);
 
   async function sent(args: readonly string[], options?: TerminalOptions): Promise<Buffer[]> {
@@ -179,7 +179,7 @@ describe("put takes the value", () => {
     expect(await sent(["-"], { stdin: bytes })).toEqual([bytes]);
   });
 
-  test("from standard input where there is no argument.", async () => {
+  test("from standard input without an argument.", async () => {
     expect(await sent([], { stdin: bytes })).toEqual([bytes]);
   });
 
@@ -187,7 +187,7 @@ describe("put takes the value", () => {
     expect(await sent(["--file", scratchFile("value", bytes)])).toEqual([bytes]);
   });
 
-  test("takes no more than 64 MiB, wherever it is from.", async () => {
+  test("up to 64 MiB, from any source.", async () => {
     const tooMuch = Buffer.alloc(64 * 1024 ** 2 + 1);
     const script: Script = {
       put: () => {
@@ -204,12 +204,12 @@ describe("put takes the value", () => {
     }
   });
 
-  test("which may be empty.", async () => {
+  test("as empty if the argument is.", async () => {
     expect(await sent([""])).toEqual([Buffer.of()]);
   });
 });
 
-test("A lease may be written in hexadecimal, as etcdctl shows it.", async () => {
+test("A lease may be hexadecimal, as etcdctl prints it.", async () => {
   const leases: string[] = [];
   const script: Script = {
     put: ({ request }, callback) => {
@@ -222,7 +222,7 @@ test("A lease may be written in hexadecimal, as etcdctl shows it.", async () => 
   expect(leases).toEqual([String(0x694d81417acd4754n), "9223372036854775807"]);
 });
 
-test("A ttl goes out as what was written, for the service to round.", async () => {
+test("A ttl is sent exactly, and the service rounds it.", async () => {
   const ttls: unknown[] = [];
   const script: Script = {
     put: ({ request }, callback) => {
@@ -236,7 +236,7 @@ test("A ttl goes out as what was written, for the service to round.", async () =
   expect(ttls).toEqual([{ seconds: "1", nanos: 500_000_000 }, { seconds: "3600", nanos: 0 }, null]);
 });
 
-describe("list asks", () => {
+describe("list sends", () => {
   test.each([
     [[], {}],
     [["-l", "app in (a, b),!x"], { label_selector: "app in (a, b),!x" }],
@@ -246,7 +246,7 @@ describe("list asks", () => {
       ["--revision", "7", "--history-id", "h"],
       { revision: "7", revision_match: "REVISION_MATCH_EXACT", history_id: "h" },
     ],
-  ])("with %j for %j.", async (options, asked) => {
+  ])("%j as %j.", async (options, asked) => {
     const requests: unknown[] = [];
     const script: Script = {
       list: ({ request }, callback) => {
@@ -260,7 +260,7 @@ describe("list asks", () => {
   });
 });
 
-describe("--history-id names the history to", () => {
+describe("--history-id is sent by", () => {
   test.each([
     ["get", "k"],
     ["put", "k", "v"],
@@ -281,7 +281,7 @@ describe("--history-id names the history to", () => {
   });
 });
 
-describe("The exit code tells", () => {
+describe("The exit code", () => {
   test.each<[Reason, number]>([
     ["INVALID_REQUEST", 2],
     ["OBJECT_NOT_FOUND", 3],
@@ -295,7 +295,7 @@ describe("The exit code tells", () => {
     ["REVISION_TOO_OLD", 1],
     ["OUTCOME_UNKNOWN", 1],
     ["INTERNAL", 1],
-  ])("%s by %i, and stderr why.", async (reason, code) => {
+  ])("for %s is %i, and stderr has the message.", async (reason, code) => {
     const error = new WatchFanoutError(reason, "This is what was wrong.");
     const script: Script = { delete: (_, callback) => callback(statusOf(error)) };
     expect(await against(script, ["delete", "k"])).toEqual({
@@ -305,7 +305,7 @@ describe("The exit code tells", () => {
     });
   });
 
-  test("that nothing listens by 5.", async () => {
+  test("for an unreachable server is 5.", async () => {
     const { address, stop } = await startScriptedServer({});
     stop();
     const { code, stderr } = await run(["get", "k", "--address", address]);
@@ -313,13 +313,13 @@ describe("The exit code tells", () => {
     expect(stderr).toContain(`No answer from watch-fanout at ${address}`);
   });
 
-  test("that no answer came in time by 5.", async () => {
+  test("for a timeout is 5.", async () => {
     const { code } = await against({ get: () => {} }, ["get", "k", "--timeout", "20ms"]);
     expect(code).toBe(5);
   });
 });
 
-test("What a server says can't act on the terminal.", async () => {
+test("The messages of a server are escaped.", async () => {
   const error = objectNotFound("\u001b[2J", 1).with({});
   const evil = new WatchFanoutError(error.reason, "\u001b[2Jgone");
   const { stderr } = await against({ get: (_, callback) => callback(statusOf(evil)) }, [
@@ -329,18 +329,18 @@ test("What a server says can't act on the terminal.", async () => {
   expect(stderr).toBe("watch-fanout: \\u{1b}[2Jgone\n");
 });
 
-describe("A wrong command line exits with 2, sends nothing, and names the option:", () => {
+describe("An invalid command line exits with 2, sends nothing, and names the option:", () => {
   test.each([
     [["get"], "key"],
     [["get", "k", "--revision", "-1"], "--revision"],
     [["get", "k", "--revision", "1.5"], "--revision"],
     [["get", "k", "--revision", "99999999999999999999"], "--revision"],
-    [["get", "k", "--revision", "0"], "--revision begins at 1"],
+    [["get", "k", "--revision", "0"], "--revision must be at least 1"],
     [["get", "k", "--revision-match", "exact"], "--revision-match exact needs --revision"],
     [["get", "k", "--revision-match", "newest"], "--revision-match"],
     [
       ["list", "--revision", "7", "--revision-match", "any"],
-      "--revision does not go with --revision-match any",
+      "--revision can't be used with --revision-match any",
     ],
     [["list", "--page-size", "many"], "--page-size"],
     [["list", "-o", "xml"], "--output"],
@@ -378,28 +378,28 @@ describe("A wrong command line exits with 2, sends nothing, and names the option
 });
 
 describe("The environment", () => {
-  test("gives what the command line does not.", async () => {
+  test("provides options that the command line does not have.", async () => {
     vi.stubEnv("WATCH_FANOUT_ADDRESS", await server(answering));
     vi.stubEnv("WATCH_FANOUT_OUTPUT", "value");
     expect((await run(["get", "k"])).stdout).toBe("hello\n");
     expect((await run(["get", "k", "-o", "table"])).stdout).toBe(foundTable);
   });
 
-  test("is checked like the command line, and named.", async () => {
+  test("is checked like the command line, and named in the error.", async () => {
     vi.stubEnv("WATCH_FANOUT_TIMEOUT", "soon");
     const { code, stderr } = await run(["get", "k"]);
     expect(code).toBe(2);
     expect(stderr).toContain("WATCH_FANOUT_TIMEOUT");
   });
 
-  test("counts an empty variable as not set.", async () => {
+  test("counts an empty variable as absent.", async () => {
     vi.stubEnv("WATCH_FANOUT_TIMEOUT", "");
     expect((await against(answering, ["get", "k"])).code).toBe(0);
   });
 });
 
 describe("watch", () => {
-  /** One stream that says all this and stays open. */
+  /** A stream that sends these responses and stays open. */
   const saying =
     (...responses: readonly ReturnType<typeof wireResponse>[]): NonNullable<Script["watch"]> =>
     (call) => {
@@ -428,7 +428,7 @@ describe("watch", () => {
     });
   });
 
-  test("prints each unit as a line of JSON, bookmarks too.", async () => {
+  test("prints each batch as a line of JSON, bookmarks as well.", async () => {
     const { stdout } = await watching(changes, ["-o", "json"], "DELETED");
     const lines = stdout
       .trimEnd()
@@ -440,7 +440,7 @@ describe("watch", () => {
     ]);
   });
 
-  test("prints the values that stand, and none of what was deleted.", async () => {
+  test("prints the values of changed objects, and none of deleted ones.", async () => {
     const more = saying(
       wireResponse(3, [wireEvent("DELETED", "a", 3)]),
       wireResponse(4, [{ ...wireEvent("ADDED", "b", 4), object: wireObject("b", 4, "here") }]),
@@ -448,7 +448,7 @@ describe("watch", () => {
     expect((await watching(more, ["-o", "value"], "here")).stdout).toBe("here\n");
   });
 
-  test("prints nothing of a unit before it is closed, then all of it.", async () => {
+  test("prints an atomic batch once it is complete.", async () => {
     const terminal = new Terminal();
     const begun = Promise.withResolvers<() => void>();
     const address = await server({
@@ -464,11 +464,11 @@ describe("watch", () => {
     close();
     await terminal.until("stdout", "second");
     terminal.interrupt();
-    const units = (await outcome).stdout
+    const batches = (await outcome).stdout
       .trimEnd()
       .split("\n")
       .map((line) => JSON.parse(line));
-    expect(units.map((unit) => unit.events.length)).toEqual([1, 2]);
+    expect(batches.map((batch) => batch.events.length)).toEqual([1, 2]);
   });
 
   test.each([
@@ -483,7 +483,7 @@ describe("watch", () => {
       { label_selector: "app=web", field_selector: "a=b" },
     ],
     [["--after-revision", "5", "--history-id", "h"], { after_revision: "5", history_id: "h" }],
-  ])("asks with %j for %j.", async (args, asked) => {
+  ])("asks %j as %j.", async (args, asked) => {
     const requests: unknown[] = [];
     const script: NonNullable<Script["watch"]> = (call) => {
       requests.push(call.request);
@@ -501,7 +501,7 @@ describe("watch", () => {
     ]);
   });
 
-  test("goes on by itself after it was cut off, and says so.", async () => {
+  test("resumes after an interruption, and reports it.", async () => {
     let streams = 0;
     const script: NonNullable<Script["watch"]> = (call) => {
       streams++;
@@ -516,21 +516,21 @@ describe("watch", () => {
     const { code, stderr } = await watching(script, [], "later");
     expect(code).toBe(0);
     expect(stderr).toMatch(
-      /^watch-fanout: Too slow\. Going on after revision 7 in \d\.\d s\.\nwatch-fanout: The watch goes on\.\n$/,
+      /^watch-fanout: Too slow\. Resuming after revision 7 in \d\.\d s\.\nwatch-fanout: The watch has resumed\.\n$/,
     );
   });
 
-  test("ends with what only listing anew mends.", async () => {
+  test("ends with an error that needs a relist.", async () => {
     const script: Script = {
-      watch: (call) => endWith(call, new WatchFanoutError("REVISION_TOO_OLD", "List anew.")),
+      watch: (call) => endWith(call, new WatchFanoutError("REVISION_TOO_OLD", "Relist.")),
     };
     expect(await against(script, ["watch"])).toMatchObject({
       code: 1,
-      stderr: "watch-fanout: List anew.\n",
+      stderr: "watch-fanout: Relist.\n",
     });
   });
 
-  test("ends as unavailable where no first answer comes in time.", async () => {
+  test("ends as unavailable if no first response arrives in time.", async () => {
     const silent: Script = { watch: () => {} };
     const refusing: Script = { watch: (call) => endWith(call, notReady("Not yet.")) };
     for (const script of [silent, refusing]) {
@@ -540,7 +540,7 @@ describe("watch", () => {
     }
   });
 
-  test("ends quietly when the reader of its output has gone.", async () => {
+  test("ends without an error when the reader of its output is closed.", async () => {
     const terminal = new Terminal();
     const address = await server({ watch: changes });
     const outcome = terminal.run("watch", "--address", address);
@@ -550,7 +550,7 @@ describe("watch", () => {
   });
 });
 
-describe("Colours are", () => {
+describe("Colours are used", () => {
   const added = wireResponse(1, [wireEvent("ADDED", "a", 1)]);
   const coloured = "\u001b[32mADDED";
 
@@ -569,7 +569,7 @@ describe("Colours are", () => {
     expect(await printed({ columns: 80 })).toContain(coloured);
   });
 
-  test("not with NO_COLOR, not on a dumb terminal, not in a pipe.", async () => {
+  test("neither with NO_COLOR, nor on a dumb terminal, nor in a pipe.", async () => {
     vi.stubEnv("NO_COLOR", "1");
     expect(await printed({ columns: 80 })).not.toContain("\u001b");
     vi.stubEnv("NO_COLOR", "");
@@ -580,7 +580,7 @@ describe("Colours are", () => {
   });
 });
 
-test("A conflict leaves its sentence on stderr and nothing on stdout.", async () => {
+test("A conflict has its message on stderr, and nothing on stdout.", async () => {
   const script: Script = { put: (_, callback) => callback(statusOf(revisionConflict("k", 3, 5))) };
   const outcome = await against(script, ["put", "k", "v", "--expected-mod-revision", "3"]);
   expect(outcome.code).toBe(4);

@@ -7,21 +7,21 @@ import { Table } from "../../../src/cli/output/table.ts";
 import { WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
 
-describe("What is printed for people", () => {
+describe("Printable text", () => {
   test.each([
     ["plain text", 'a "b" ü 日本 🎈 \\', 'a "b" ü 日本 🎈 \\'],
     ["line ends and tabs", "a\nb\r\tc", "a\\nb\\r\\tc"],
     ["a terminal's escape", "\u001b[2Jx", "\\u{1b}[2Jx"],
     ["delete and C1 controls", "\u007f\u009b", "\\u{7f}\\u{9b}"],
     ["a change of direction", "a\u202eb", "a\\u{202e}b"],
-    ["what can't be seen", "a\u200bb", "a\\u{200b}b"],
+    ["an invisible character", "a\u200bb", "a\\u{200b}b"],
     ["a line separator", "a\u2028b", "a\\u{2028}b"],
     ["half a surrogate pair", "a\ud800b", "a\\u{d800}b"],
-  ])("shows %s safely and on one line.", (_, text, shown) => {
+  ])("escapes %s, on one line.", (_, text, shown) => {
     expect(printableText(text)).toBe(shown);
   });
 
-  test("shows bytes that are UTF-8 as text.", () => {
+  test("shows UTF-8 bytes as text.", () => {
     expect(printableBytes(Buffer.from("ü\n"))).toBe("ü\\n");
   });
 
@@ -31,7 +31,7 @@ describe("What is printed for people", () => {
 });
 
 describe("A table", () => {
-  test("is aligned, says its headings once, and has no blanks at line ends.", () => {
+  test("is aligned, has its headings once, and no blanks at line ends.", () => {
     const table = new Table(["KEY", "VALUE"], { colours: false });
     expect(
       table.format([
@@ -42,7 +42,7 @@ describe("A table", () => {
     expect(table.format([["b", "2"]])).toBe("b       2\n");
   });
 
-  test("widens for later rows, never narrows.", () => {
+  test("becomes wider for later rows, never narrower.", () => {
     const table = new Table(["K", "V"], { colours: false });
     expect(table.format([])).toBe("K  V\n");
     expect(table.format([["long", "1"]])).toBe("long  1\n");
@@ -53,7 +53,7 @@ describe("A table", () => {
     [20, "KEY  VALUE\nk    0123456789\n"],
     [10, "KEY  VALUE\nk    0123…\n"],
     [4, "KE…\nk…\n".replace("KE…", "KEY…").replace("k…", "k  …")],
-  ])("cuts lines at %i columns and shows that it did.", (columns, text) => {
+  ])("cuts lines at %i columns, with an ellipsis.", (columns, text) => {
     const table = new Table(["KEY", "VALUE"], { colours: false, columns });
     expect(table.format([["k", "0123456789"]])).toBe(text);
   });
@@ -68,7 +68,7 @@ describe("A table", () => {
     ).toBe("K   V\n🎈🎈  1\nab  2\n");
   });
 
-  test("is coloured only where it should be, and aligned all the same.", () => {
+  test("is aligned in the same way with and without colours.", () => {
     const row = [{ text: "ADDED", colour: "green" as const }, "x"];
     expect(new Table(["E", "K"], { colours: true }).format([row])).toBe(
       "E      K\n\u001b[32mADDED  \u001b[39mx\n",
@@ -77,10 +77,10 @@ describe("A table", () => {
   });
 });
 
-describe("A unit as JSON", () => {
+describe("An atomic batch as JSON", () => {
   const event = (key: string) =>
     new WatchEvent("ADDED", new StoredObject(key, Buffer.from("v"), 1, 1, 1, 0n), undefined);
-  const unit = (...keys: string[]) => ({
+  const batchOf = (...keys: string[]) => ({
     revision: 7,
     events: keys.map(event),
     initial: true,
@@ -89,14 +89,14 @@ describe("A unit as JSON", () => {
   const parsed = (lines: Iterable<string>) => [...lines].map((line) => JSON.parse(line));
 
   test("is one line.", () => {
-    const lines = [...batchJson(unit("a", "b"))];
+    const lines = [...batchJson(batchOf("a", "b"))];
     expect(lines).toHaveLength(1);
     expect(lines[0]).toMatch(/^\{[^\n]*\}\n$/);
     expect(parsed(lines)[0]).toMatchObject({ revision: "7", initial_events_end: true });
   });
 
-  test("larger than the bound is several lines, of which only the last has the revision.", () => {
-    const lines = parsed(batchJson(unit("a", "b", "c"), 150));
+  test("above the bound is several lines, of which only the last has the revision.", () => {
+    const lines = parsed(batchJson(batchOf("a", "b", "c"), 150));
     expect(lines.map((line) => [line.revision, line.initial_events_end])).toEqual([
       [undefined, false],
       ["7", true],
@@ -104,19 +104,21 @@ describe("A unit as JSON", () => {
     expect(lines.map((line) => line.events.length)).toEqual([2, 1]);
   });
 
-  test("has at least one event a line, however large.", () => {
-    expect(parsed(batchJson(unit("a", "b"), 1)).map((line) => line.events.length)).toEqual([1, 1]);
+  test("has at least one event per line.", () => {
+    expect(parsed(batchJson(batchOf("a", "b"), 1)).map((line) => line.events.length)).toEqual([
+      1, 1,
+    ]);
   });
 
   test("without events is a bookmark.", () => {
-    expect(parsed(batchJson({ ...unit(), initial: false }))).toEqual([
+    expect(parsed(batchJson({ ...batchOf(), initial: false }))).toEqual([
       { revision: "7", events: [], initial_events_end: false, history_id: "h" },
     ]);
   });
 });
 
 describe("The output", () => {
-  test("waits while its reader does.", async () => {
+  test("waits for its reader.", async () => {
     const stream = new PassThrough({ highWaterMark: 4 });
     const output = new Output(stream);
     let written = false;
@@ -132,7 +134,7 @@ describe("The output", () => {
   test.each([
     ["EPIPE", OutputClosed],
     ["ENOSPC", Error],
-  ])("rejects for good after %s.", async (code, kind) => {
+  ])("rejects every write after %s.", async (code, kind) => {
     const stream = new Writable({
       write: (_chunk, _encoding, callback) => callback(Object.assign(new Error(code), { code })),
     });
@@ -143,7 +145,7 @@ describe("The output", () => {
     expect(output.failed.aborted).toBe(true);
   });
 
-  test("that waits for its reader is told when the reader goes away.", async () => {
+  test("rejects a write that waits when the reader closes the stream.", async () => {
     const stream = new Writable({ highWaterMark: 1, write: () => {} });
     const output = new Output(stream);
     const writing = output.write("xx");

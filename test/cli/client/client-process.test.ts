@@ -32,7 +32,7 @@ afterEach(() => {
   for (const child of running.splice(0)) child.kill("SIGKILL");
 });
 
-/** The command as a user runs it, in a process of its own. */
+/** Runs the command in a process of its own. */
 class Command {
   readonly child: ChildProcess;
   stdout = "";
@@ -72,7 +72,7 @@ async function run(...args: string[]) {
   return { code, stdout: command.stdout, stderr: command.stderr };
 }
 
-test("What is put is read, listed, watched and deleted.", async () => {
+test("An object is put, read, listed, watched and deleted.", async () => {
   expect(await run("put", "greeting", "hello")).toMatchObject({ code: 0, stderr: "" });
   expect(await run("get", "greeting", "-o", "value")).toMatchObject({ code: 0, stdout: "hello" });
   expect((await run("list", "-o", "value")).stdout).toBe("hello\n");
@@ -97,7 +97,7 @@ test("What is put is read, listed, watched and deleted.", async () => {
 describe("A watch in a process of its own", () => {
   const change = (revision: number) => wireResponse(revision, [wireEvent("ADDED", "k", revision)]);
 
-  test("ends quietly when its reader has had enough, as with head.", async () => {
+  test("ends without an error when its reader closes the pipe, as head does.", async () => {
     const opened = Promise.withResolvers<() => void>();
     const server = await startScriptedServer({
       watch: (call) => {
@@ -118,20 +118,20 @@ describe("A watch in a process of its own", () => {
     server.stop();
   });
 
-  test("stays while it waits to reconnect, and can be interrupted there.", async () => {
+  test("keeps running while it waits to reconnect, and can be interrupted then.", async () => {
     const server = await startScriptedServer({
       watch: (call) => void call.write(change(7)),
     });
     const watch = new Command(["watch"], server.address);
     await watch.printed("stdout", "ADDED");
     server.stop();
-    await watch.printed("stderr", "Going on after revision 7");
+    await watch.printed("stderr", "Resuming after revision 7");
     watch.child.kill("SIGTERM");
     expect(await watch.ended()).toBe(0);
   });
 });
 
-test("A second Ctrl-C is left to Node.js, which ends what can't finish.", () => {
+test("A second Ctrl-C has the default effect.", () => {
   const before = process.listenerCount("SIGINT");
   let asked = 0;
   processIo.onInterrupt(() => asked++);

@@ -6,7 +6,7 @@ import { exitCodes } from "../../../src/cli/output/exit-codes.ts";
 
 export interface TerminalOptions {
   readonly stdin?: string | Uint8Array;
-  /** Whether input and output are a terminal, and of how many columns. */
+  /** The width of the terminal; absent: input and output are not a terminal. */
   readonly columns?: number;
 }
 
@@ -16,7 +16,7 @@ export interface Outcome {
   readonly stderr: string;
 }
 
-/** Where a client command runs in a test: streams of its own, and Ctrl-C at will. */
+/** Runs a client command in a test, with its own streams, and interrupts it on request. */
 export class Terminal {
   readonly stdout = new PassThrough();
   readonly stderr = new PassThrough();
@@ -28,11 +28,11 @@ export class Terminal {
 
   constructor(options: TerminalOptions = {}) {
     this.#options = options;
-    this.stdout.on("data", (chunk: Buffer) => this.#heard(this.#out, chunk));
-    this.stderr.on("data", (chunk: Buffer) => this.#heard(this.#err, chunk));
+    this.stdout.on("data", (chunk: Buffer) => this.#append(this.#out, chunk));
+    this.stderr.on("data", (chunk: Buffer) => this.#append(this.#err, chunk));
   }
 
-  /** Runs the command line to its end. */
+  /** Runs a command until it ends. */
   async run(...args: readonly string[]): Promise<Outcome> {
     let code: number = exitCodes.done;
     const { columns, stdin = "" } = this.#options;
@@ -63,7 +63,7 @@ export class Terminal {
     return { code, stdout: text(this.#out), stderr: text(this.#err) };
   }
 
-  /** Resolves when what was printed so far contains `part`. */
+  /** Resolves when the output contains `part`. */
   async until(stream: "stdout" | "stderr", part: string): Promise<void> {
     const chunks = stream === "stdout" ? this.#out : this.#err;
     while (!text(chunks).includes(part)) {
@@ -75,7 +75,7 @@ export class Terminal {
     for (const listener of this.#interruptListeners) listener();
   }
 
-  #heard(chunks: Buffer[], chunk: Buffer): void {
+  #append(chunks: Buffer[], chunk: Buffer): void {
     chunks.push(chunk);
     for (const wake of this.#watching) wake();
     this.#watching.clear();

@@ -18,8 +18,8 @@ function logged(level: "debug" | "info" = "info") {
   return { entries, clock, logger };
 }
 
-describe("Of lines that say the same", () => {
-  test("ten are written at once, then one a second, with how many were left out before it", () => {
+describe("Lines of one kind", () => {
+  test("are written at once up to ten, then one a second, with the number of suppressed lines", () => {
     const { entries, clock, logger } = logged();
     for (let call = 1; call <= 1_000; call++) logger.error({ call }, "a call failed");
     expect(entries.map(({ call }) => call)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
@@ -32,7 +32,7 @@ describe("Of lines that say the same", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("a flood that goes on is a line a second", () => {
+  test("are limited to one a second in a continuous flood", () => {
     const { entries, clock, logger } = logged();
     for (let ms = 0; ms < 60_000; ms += 10) {
       logger.error("a call failed");
@@ -42,7 +42,7 @@ describe("Of lines that say the same", () => {
     expect(entries.length).toBeGreaterThanOrEqual(60);
   });
 
-  test("each kind is counted by itself, whoever logs it", () => {
+  test("are counted separately from other kinds, across child loggers", () => {
     const { entries, logger } = logged();
     for (let i = 0; i < 100; i++) logger.child({ resource: "a" }).error("a call failed");
     for (let i = 0; i < 100; i++) logger.child({ resource: "b" }).error("a call failed");
@@ -53,7 +53,7 @@ describe("Of lines that say the same", () => {
     ]);
   });
 
-  test("who wants to debug gets all of those below info, and the last words are never left out", () => {
+  test("are never suppressed below info, nor if they are fatal", () => {
     const { entries, logger } = logged("debug");
     for (let i = 0; i < 100; i++) logger.debug("a detail");
     for (let i = 0; i < 100; i++) logger.fatal("the end");
@@ -61,19 +61,19 @@ describe("Of lines that say the same", () => {
   });
 });
 
-test("However many kinds of lines there are, the table of them is bounded, and so is the log.", () => {
+test("The table of kinds is bounded, and so is the log, for any number of kinds.", () => {
   const { entries, clock, logger } = logged();
   for (let i = 0; i < 10_000; i++) logger.error(`kind ${i}`);
   expect(entries).toHaveLength(256 + 10);
   clock.advance(1_000);
   expect(entries).toHaveLength(256 + 10 + 1);
-  // Those that were not heard of for a while make room.
+  // Idle kinds are evicted.
   clock.advance(60_000);
   logger.error("another kind");
   expect(entries.at(-1)?.msg).toBe("another kind");
 });
 
-test("What comes from clients takes no more than a piece of a line, however long it is.", () => {
+test("Texts from clients are cut to a bounded length.", () => {
   const { entries, logger } = logged();
   const long = "x".repeat(1_000_000);
   logger.warn({ key: long, err: new Error(long) }, "a value can't be decoded");

@@ -16,7 +16,7 @@ describe("over etcd", () => {
 
   const resources = ["--resource", "nodes=/nodes/", "--resource", "services=/services/"];
 
-  test("each resource is served from its prefix, and the start-up text says from where", async () => {
+  test("each resource is served from its prefix, which the start-up text shows", async () => {
     const { process, admin, grpc } = await startServe(["--etcd", etcd.url, ...resources]);
     await using _ = process;
     await untilStatus(`${admin}/readyz`, 200);
@@ -31,7 +31,7 @@ describe("over etcd", () => {
     client.close();
   });
 
-  test("while etcd is away it stays up, is not ready and says why, and is ready once etcd is back", async () => {
+  test("while etcd is down it runs and is not ready, with the reason, and is ready once etcd is up", async () => {
     await etcd.kill();
     const { process, admin } = await startServe(["--etcd", etcd.url, ...resources]);
     await using _ = process;
@@ -41,10 +41,10 @@ describe("over etcd", () => {
     await etcd.start();
     await untilStatus(`${admin}/readyz`, 200);
     await etcd.kill();
-    // It goes on serving what it has, and says how old that is.
+    // It continues to serve its cache, and reports the age.
     await untilText(
       `${admin}/readyz`,
-      /^ok\nresource\/nodes: stale: at revision \d+, nothing has come for \d+\.\d s: /,
+      /^ok\nresource\/nodes: stale: at revision \d+, received nothing for \d+\.\d s: /,
     );
     await untilStatus(`${admin}/readyz`, 200);
     process.kill("SIGTERM");
@@ -53,7 +53,7 @@ describe("over etcd", () => {
   });
 });
 
-test("an etcd that is too old is refused with its version and the one that is needed, and exit code 1", async () => {
+test("an etcd that is too old is refused with its version and the required one, and exit code 1", async () => {
   const { url, close } = await oldEtcd();
   await using process = new CommandProcess([
     ...["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
@@ -69,14 +69,14 @@ test("an etcd that is too old is refused with its version and the one that is ne
 });
 
 test.each(["text", "json"])(
-  "an etcd that is away is one line in the log each time, as %s",
+  "an unreachable etcd is one line in the log per attempt, as %s",
   async (format) => {
     const { process } = await startServe([
       ...["--etcd", "http://127.0.0.1:1", "--resource", "all=", "--log-format", format],
     ]);
     await using _ = process;
-    // What happened, with whom, what is done about it and when.
-    await process.said(/(.*127\.0\.0\.1:1 does not answer.*\n){3}/);
+    // The line has the failure, the address, the reaction and the pause.
+    await process.printed(/(.*127\.0\.0\.1:1 does not answer.*\n){3}/);
     process.kill("SIGTERM");
     const { stderr } = await process.exit;
     const lines = stderr.trimEnd().split("\n");
@@ -86,7 +86,7 @@ test.each(["text", "json"])(
       expect(line).toMatch(/listing anew.*pauseMs|pauseMs.*listing anew/);
       expect(line.match(/ECONNREFUSED/g)).toHaveLength(1);
     }
-    // Beside them what every process says when it ends, and no stack.
+    // The other lines are those of the shutdown. There is no stack trace.
     expect(lines.length - failures.length).toBeLessThanOrEqual(2);
     expect(stderr).not.toContain("    at ");
   },
@@ -108,7 +108,7 @@ async function untilText(url: string, text: RegExp): Promise<void> {
   while (!text.test(await (await fetch(url)).text()));
 }
 
-/** Something that says it is etcd 3.4.30, and nothing else. */
+/** A server that reports version 3.4.30 of etcd, and has no other methods. */
 async function oldEtcd(): Promise<{ readonly url: string; close(): void }> {
   const server = new Server();
   const status = {

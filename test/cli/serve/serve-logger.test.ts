@@ -10,7 +10,7 @@ function logged(format: LogFormat, level: LogLevel = "info") {
 }
 
 describe("as text", () => {
-  test("an entry is a line: the time, the level, what happened, and its fields", () => {
+  test("an entry is a line: time, level, message and fields", () => {
     const { written, logger } = logged("text");
     logger.warn({ resource: "services", revision: 7, words: "two words" }, "it happened");
     expect(written).toEqual([
@@ -20,14 +20,14 @@ describe("as text", () => {
     ]);
   });
 
-  test("what someone else wrote can't make a line of its own, nor move the cursor", () => {
+  test("text from outside can neither begin a new line nor move the cursor", () => {
     const { written, logger } = logged("text");
     logger.info({ key: "a\n2031-01-01 FATAL \u001b[2J" }, "from\r\noutside\u202e");
     expect(written).toHaveLength(1);
     expect(written[0]).toMatch(/^[ -~]+\n$/);
   });
 
-  test("of a warning's error there is the message, of an error's also where it came from", () => {
+  test("a warning has its error's message, an error also the stack trace", () => {
     const { written, logger } = logged("text");
     const err = new Error("no luck");
     logger.warn({ err }, "tried");
@@ -51,49 +51,43 @@ describe("as JSON", () => {
   });
 });
 
-describe.each(["text", "json"] as const)(
-  "what is expected to fail now and then, as %s,",
-  (format) => {
-    test.each([
-      [
-        "No etcd. Try again.: ECONNREFUSED",
-        upstreamUnavailable("No etcd. Try again.", new Error("ECONNREFUSED")),
-      ],
-      ["EMFILE", Object.assign(new Error("accept EMFILE"), { syscall: "accept" })],
-    ])("is one line without a stack, at any level: %s", (said, err) => {
-      const { written, logger } = logged(format);
-      logger.error({ err }, "it failed");
-      expect(written).toHaveLength(1);
-      expect(written[0]).toMatch(/^[^\n]*\n$/);
-      expect(written[0]).toContain(said);
-      expect(written[0]).not.toContain("serve-logger.test.ts");
-    });
+describe.each(["text", "json"] as const)("an expected error, as %s,", (format) => {
+  test.each([
+    [
+      "No etcd. Try again.: ECONNREFUSED",
+      upstreamUnavailable("No etcd. Try again.", new Error("ECONNREFUSED")),
+    ],
+    ["EMFILE", Object.assign(new Error("accept EMFILE"), { syscall: "accept" })],
+  ])("is one line without a stack trace, at any level: %s", (expected, err) => {
+    const { written, logger } = logged(format);
+    logger.error({ err }, "it failed");
+    expect(written).toHaveLength(1);
+    expect(written[0]).toMatch(/^[^\n]*\n$/);
+    expect(written[0]).toContain(expected);
+    expect(written[0]).not.toContain("serve-logger.test.ts");
+  });
 
-    test("says what it came of, once", () => {
-      const { written, logger } = logged(format);
-      const refused = new Error("connect ECONNREFUSED");
-      const err = upstreamUnavailable(
-        "No etcd (it is away).",
-        new Error("it is away", { cause: refused }),
-      );
-      logger.warn({ err }, "it failed");
-      expect(written[0]).toContain("No etcd (it is away).: connect ECONNREFUSED");
-    });
-  },
-);
+  test("has its causes, each once", () => {
+    const { written, logger } = logged(format);
+    const refused = new Error("connect ECONNREFUSED");
+    const err = upstreamUnavailable(
+      "No etcd (it is away).",
+      new Error("it is away", { cause: refused }),
+    );
+    logger.warn({ err }, "it failed");
+    expect(written[0]).toContain("No etcd (it is away).: connect ECONNREFUSED");
+  });
+});
 
-test.each(["text", "json"] as const)(
-  "a fault of ours is told with where it comes from, as %s",
-  (format) => {
-    for (const err of [new TypeError("oh"), new WatchFanoutError("INTERNAL", "oh")]) {
-      const { written, logger } = logged(format);
-      logger.error({ err }, "it failed");
-      expect(written[0]).toContain("serve-logger.test.ts");
-    }
-  },
-);
+test.each(["text", "json"] as const)("an unexpected error has its stack trace, as %s", (format) => {
+  for (const err of [new TypeError("oh"), new WatchFanoutError("INTERNAL", "oh")]) {
+    const { written, logger } = logged(format);
+    logger.error({ err }, "it failed");
+    expect(written[0]).toContain("serve-logger.test.ts");
+  }
+});
 
-test.each(["text", "json"] as const)("below its level nothing is written as %s", (format) => {
+test.each(["text", "json"] as const)("lines below the level are not written, as %s", (format) => {
   const { written, logger } = logged(format, "error");
   logger.warn("never mind");
   expect(written).toEqual([]);

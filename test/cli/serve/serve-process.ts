@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 
 const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
 
+/** How a process ended, and its output. */
 export interface Exit {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
@@ -11,7 +12,7 @@ export interface Exit {
   readonly stderr: string;
 }
 
-/** `watch-fanout` as a process of its own. */
+/** Runs `watch-fanout` in a process of its own. */
 export class CommandProcess implements AsyncDisposable {
   readonly #child: ChildProcess;
   readonly exit: Promise<Exit>;
@@ -28,15 +29,15 @@ export class CommandProcess implements AsyncDisposable {
     );
     this.#child.stdout?.setEncoding("utf8").on("data", (text: string) => {
       this.#stdout += text;
-      this.#tell();
+      this.#wake();
     });
     this.#child.stderr?.setEncoding("utf8").on("data", (text: string) => {
       this.#stderr += text;
-      this.#tell();
+      this.#wake();
     });
     this.exit = once(this.#child, "close").then(([code, signal]) => {
       this.#exited = true;
-      this.#tell();
+      this.#wake();
       return { code, signal, stdout: this.#stdout, stderr: this.#stderr };
     });
   }
@@ -53,12 +54,12 @@ export class CommandProcess implements AsyncDisposable {
     this.#child.kill(signal);
   }
 
-  /** Resolves once standard output or the log has this in it; rejects if the process ends before. */
-  async said(what: RegExp): Promise<RegExpExecArray> {
+  /** Resolves once the standard output or the log matches; rejects if the process ends before. */
+  async printed(what: RegExp): Promise<RegExpExecArray> {
     for (;;) {
       const found = what.exec(this.#stdout) ?? what.exec(this.#stderr);
       if (found !== null) return found;
-      if (this.#exited) throw new Error(`It ended without saying ${what}: ${this.#stderr}`);
+      if (this.#exited) throw new Error(`It ended without printing ${what}: ${this.#stderr}`);
       await new Promise<void>((resolve) => this.#changed.push(resolve));
     }
   }
@@ -68,12 +69,12 @@ export class CommandProcess implements AsyncDisposable {
     await this.exit;
   }
 
-  #tell(): void {
+  #wake(): void {
     for (const resolve of this.#changed.splice(0)) resolve();
   }
 }
 
-/** A service that listens, and where. */
+/** A running service and its addresses. */
 export interface Served {
   readonly process: CommandProcess;
   /** `127.0.0.1:PORT` */
@@ -91,12 +92,12 @@ export async function startServe(
     ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", ...args],
     env,
   );
-  const [, grpc = ""] = await process.said(/serves gRPC on (\S+)/);
-  const [, admin = ""] = await process.said(/admin +(\S+)\/readyz/);
+  const [, grpc = ""] = await process.printed(/serves gRPC on (\S+)/);
+  const [, admin = ""] = await process.printed(/admin +(\S+)\/readyz/);
   return { process, grpc, admin };
 }
 
-/** Asks until the answer has this status, and resolves to its text. */
+/** Requests the URL until the response has this status, and returns its text. */
 export async function untilStatus(url: string, status: number): Promise<string> {
   for (;;) {
     const response = await fetch(url);

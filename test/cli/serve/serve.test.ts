@@ -20,29 +20,29 @@ describe("over the embedded store", () => {
 
   afterEach(() => served.process[Symbol.asyncDispose]());
 
-  test("says what it serves, where its data is, and what to type next", async () => {
+  test("prints what it serves, where its data is, and example commands", async () => {
     await untilStatus(`${served.admin}/readyz`, 200);
     const { stdout } = served.process;
     expect(stdout).toContain(`serves gRPC on ${served.grpc} (plaintext)\n`);
     expect(stdout).toContain("resources  default (every key)\n");
-    expect(stdout).toContain("data       in memory, gone when this process ends\n");
+    expect(stdout).toContain("data       in memory, lost when this process ends\n");
     expect(stdout).toMatch(new RegExp(` watch --initial --address ${served.grpc}\n`));
     expect(stdout).toMatch(/grpcurl -plaintext -d '\{.*\}' 127\.0\.0\.1:\d+ watchfanout/);
   });
 
-  test("what it says to type next works", async () => {
+  test("the example commands work", async () => {
     await untilStatus(`${served.admin}/readyz`, 200);
-    const [, put = ""] = await served.process.said(/bin\/watch-fanout (put .*)\n/);
+    const [, put = ""] = await served.process.printed(/bin\/watch-fanout (put .*)\n/);
     await using written = new CommandProcess(put.split(" "));
     expect(await written.exit).toMatchObject({ code: 0, stderr: "" });
-    const [, watch = ""] = await served.process.said(/bin\/watch-fanout (watch .*)\n/);
+    const [, watch = ""] = await served.process.printed(/bin\/watch-fanout (watch .*)\n/);
     await using watching = new CommandProcess(watch.split(" "));
-    await watching.said(/greeting.*hello/);
+    await watching.printed(/greeting.*hello/);
   });
 
-  test("logs to stderr as JSON where that is no terminal, and says no more on stdout", async () => {
+  test("logs to stderr, as JSON if that is not a terminal", async () => {
     await untilStatus(`${served.admin}/readyz`, 200);
-    const [line = ""] = await served.process.said(/^.*the cache is ready.*$/m);
+    const [line = ""] = await served.process.printed(/^.*the cache is ready.*$/m);
     expect(JSON.parse(line)).toMatchObject({
       level: "info",
       msg: "the cache is ready",
@@ -51,7 +51,7 @@ describe("over the embedded store", () => {
     });
   });
 
-  test("serves health, and metrics that count what is done", async () => {
+  test("serves health, and metrics that count calls", async () => {
     expect(await untilStatus(`${served.admin}/readyz?verbose`, 200)).toBe(
       "ok\nserving: ok\nresource/default: ok\n",
     );
@@ -77,15 +77,15 @@ describe("over the embedded store", () => {
     async (signal) => {
       await untilStatus(`${served.admin}/readyz`, 200);
       const client = new ForeignClient(`http://${served.grpc}`);
-      const units = client.watch("default", { prefix: "a/" });
-      const opened = await units.next();
+      const batches = client.watch("default", { prefix: "a/" });
+      const opened = await batches.next();
       const grpc = new BareGrpc(`http://${served.grpc}`);
       await grpc.unary(writePath, encode({ 1: "default", 2: "b/1", 3: "not of this stream" }));
       const { revision } = await client.list("default");
       expect(revision).toBeGreaterThan(opened.value?.revision ?? revision);
       served.process.kill(signal);
-      expect((await units.next()).value).toEqual({ revision, events: [], initial: false });
-      await expect(units.next()).rejects.toMatchObject({ code: 14, reason: "DRAINING" });
+      expect((await batches.next()).value).toEqual({ revision, events: [], initial: false });
+      await expect(batches.next()).rejects.toMatchObject({ code: 14, reason: "DRAINING" });
       const { code, stderr } = await served.process.exit;
       expect(code).toBe(0);
       expect(stderr).toContain("shut down");
@@ -94,7 +94,7 @@ describe("over the embedded store", () => {
     },
   );
 
-  test("a resume point from before is an error after a restart, as the store is another", async () => {
+  test("an old resume point is an error after a restart, since the store is a new one", async () => {
     await untilStatus(`${served.admin}/readyz`, 200);
     const client = new ForeignClient(`http://${served.grpc}`);
     const beyond = collect(client.watch("default", { afterRevision: 1_000 }));
@@ -104,13 +104,13 @@ describe("over the embedded store", () => {
   });
 });
 
-async function collect(units: AsyncIterable<ForeignUnit>): Promise<ForeignUnit[]> {
+async function collect(batches: AsyncIterable<ForeignUnit>): Promise<ForeignUnit[]> {
   const all: ForeignUnit[] = [];
-  for await (const unit of units) all.push(unit);
+  for await (const batch of batches) all.push(batch);
   return all;
 }
 
-test("values that can't be decoded are counted for every resource, with a cache or without", async () => {
+test("values that can't be decoded are counted for every resource, with or without a cache", async () => {
   const folder = mkdtempSync(join(tmpdir(), "watch-fanout-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const config = join(folder, "config.yaml");
@@ -137,8 +137,8 @@ test("values that can't be decoded are counted for every resource, with a cache 
   expect(metrics).toContain(`${name}{resource="uncached"} 1\n`);
 });
 
-describe("a shutdown that a client holds up", () => {
-  /** A call that has begun and does not end by itself: its request is never finished. */
+describe("a shutdown that a client delays", () => {
+  /** Begins a call that never ends, since its request is not finished. */
   function hold(address: string): BareGrpc {
     const grpc = new BareGrpc(`http://${address}`);
     const call = grpc.open(writePath);
@@ -146,10 +146,10 @@ describe("a shutdown that a client holds up", () => {
     return grpc;
   }
 
-  test("is not ready while it lasts, and a second signal ends it at once", async () => {
+  test("is not ready until it ends, and a second signal ends it at once", async () => {
     await using process = (await startServe(["--shutdown-timeout", "1h"])).process;
-    const [, grpcAddress = ""] = await process.said(/serves gRPC on (\S+)/);
-    const [, admin = ""] = await process.said(/admin +(\S+)\/readyz/);
+    const [, grpcAddress = ""] = await process.printed(/serves gRPC on (\S+)/);
+    const [, admin = ""] = await process.printed(/admin +(\S+)\/readyz/);
     await untilStatus(`${admin}/readyz`, 200);
     const grpc = hold(grpcAddress);
     await untilMetric(admin, /watch_fanout_rpc_in_flight\{method=".*Put"\} 1\n/);
@@ -164,8 +164,8 @@ describe("a shutdown that a client holds up", () => {
 
   test("ends with 0 after the configured time", async () => {
     await using process = (await startServe(["--shutdown-timeout", "0s"])).process;
-    const [, grpcAddress = ""] = await process.said(/serves gRPC on (\S+)/);
-    const [, admin = ""] = await process.said(/admin +(\S+)\/readyz/);
+    const [, grpcAddress = ""] = await process.printed(/serves gRPC on (\S+)/);
+    const [, admin = ""] = await process.printed(/admin +(\S+)\/readyz/);
     const grpc = hold(grpcAddress);
     await untilMetric(admin, /watch_fanout_rpc_in_flight\{method=".*Put"\} 1\n/);
     process.kill("SIGTERM");
@@ -178,16 +178,16 @@ describe("a shutdown that a client holds up", () => {
   }
 });
 
-describe("a fault of ours ends the process with 1, and the log says where it was", () => {
-  /** Makes the process fail when it is told to by a signal. */
+describe("an unexpected exception ends the process with 1, and is logged with its stack trace", () => {
+  /** Makes the process fail on SIGUSR2. */
   function failing(how: string): Readonly<Record<string, string>> {
     const code = `process.on("SIGUSR2", () => { ${how} });`;
     return { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(code)}` };
   }
 
   test.each([
-    ["an exception that nobody caught", 'throw new Error("boom")'],
-    ["a promise whose rejection nobody handled", 'Promise.reject(new Error("boom"))'],
+    ["an uncaught exception", 'throw new Error("boom")'],
+    ["an unhandled rejection", 'Promise.reject(new Error("boom"))'],
   ])("%s", async (_what, how) => {
     const { process } = await startServe([], failing(how));
     await using _ = process;
@@ -196,14 +196,14 @@ describe("a fault of ours ends the process with 1, and the log says where it was
     expect(code).toBe(1);
     expect(JSON.parse(stderr.trim().split("\n").at(-1) ?? "")).toMatchObject({
       level: "fatal",
-      msg: "a fault in watch-fanout; the process ends",
+      msg: "unexpected exception; the process ends",
       err: { message: "boom", stack: expect.stringContaining("at ") },
     });
   });
 });
 
-describe("an address that can't be listened on is told with its option, and the exit code is 1", () => {
-  test.each(["listen", "admin"])("--%s, taken by another", async (option) => {
+describe("a failure to listen is reported with its option, and exit code 1", () => {
+  test.each(["listen", "admin"])("--%s, in use", async (option) => {
     const other = createServer().listen(0, "127.0.0.1");
     await new Promise((resolve) => other.once("listening", resolve));
     const bound = other.address();
@@ -216,13 +216,13 @@ describe("an address that can't be listened on is told with its option, and the 
       code: 1,
       stdout: "",
       stderr:
-        `error: --${option}: can't listen on 127.0.0.1:${port}: another process listens there already. ` +
-        `Choose another with --${option} HOST:PORT; port 0 is any free one.\n`,
+        `error: --${option}: can't listen on 127.0.0.1:${port}: the address is in use. ` +
+        `Choose another with --${option} HOST:PORT; port 0 selects a free port.\n`,
     });
     await new Promise((resolve) => other.close(resolve));
   });
 
-  test("of no machine's", async () => {
+  test("not an address of this machine", async () => {
     await using process = new CommandProcess([
       "serve",
       "--listen",
@@ -232,26 +232,28 @@ describe("an address that can't be listened on is told with its option, and the 
     ]);
     const { code, stderr } = await process.exit;
     expect(code).toBe(1);
-    expect(stderr).toContain("can't listen on 192.0.2.1:0: this machine has no such address.");
+    expect(stderr).toContain(
+      "can't listen on 192.0.2.1:0: this machine does not have that address.",
+    );
   });
 });
 
-describe("what can't be understood exits with 2 and says why", () => {
+describe("an invalid command line exits with 2 and an error", () => {
   test.each<[string, readonly string[], Readonly<Record<string, string>>, string]>([
-    ["a flag that there is not", ["serve", "--lisen", "x"], {}, "Did you mean --listen?"],
+    ["an unknown flag", ["serve", "--lisen", "x"], {}, "Did you mean --listen?"],
     ["a flag without its value", ["serve", "--listen"], {}, "argument missing"],
     ["an argument", ["serve", "x"], {}, "too many arguments"],
-    ["a bad value", ["serve", "--listen", "x"], {}, 'error: --listen: "x" is not HOST:PORT'],
-    ["a bad variable", ["serve"], { WATCH_FANOUT_LISTEN: "x" }, "error: WATCH_FANOUT_LISTEN: "],
-    ["a password as a flag", ["serve", "--etcd-password", "x"], {}, "unknown option"],
+    ["an invalid value", ["serve", "--listen", "x"], {}, 'error: --listen: "x" is not HOST:PORT'],
     [
-      "a file that is not there",
-      ["serve", "--config", "/none"],
-      {},
-      'error: --config: "/none" can',
+      "an invalid variable",
+      ["serve"],
+      { WATCH_FANOUT_LISTEN: "x" },
+      "error: WATCH_FANOUT_LISTEN: ",
     ],
-    ["a command that there is not", ["sevre"], {}, "Did you mean serve?"],
-    ["nothing at all", [], {}, "Usage: watch-fanout"],
+    ["a password as a flag", ["serve", "--etcd-password", "x"], {}, "unknown option"],
+    ["a missing file", ["serve", "--config", "/none"], {}, 'error: --config: "/none" can'],
+    ["an unknown command", ["sevre"], {}, "Did you mean serve?"],
+    ["no command", [], {}, "Usage: watch-fanout"],
   ])("%s", async (_what, args, env, expected) => {
     await using process = new CommandProcess(args, env);
     const { code, stdout, stderr } = await process.exit;
@@ -261,19 +263,22 @@ describe("what can't be understood exits with 2 and says why", () => {
   });
 });
 
-describe("what is asked of the command itself", () => {
-  test("--version is the package's", async () => {
+describe("the command itself", () => {
+  test("has the package's version", async () => {
     await using process = new CommandProcess(["--version"]);
     const { version } = JSON.parse(readFileSync(path("../../../package.json"), "utf8"));
     expect(await process.exit).toMatchObject({ code: 0, stdout: `${version}\n` });
   });
 
-  test.each([[["--help"]], [["serve", "--help"]]])("%j is shown, and exits 0", async (args) => {
-    await using process = new CommandProcess(args);
-    const { code, stdout } = await process.exit;
-    expect(code).toBe(0);
-    expect(stdout).toContain("Usage: watch-fanout");
-  });
+  test.each([[["--help"]], [["serve", "--help"]]])(
+    "shows its help with %j, and exits with 0",
+    async (args) => {
+      await using process = new CommandProcess(args);
+      const { code, stdout } = await process.exit;
+      expect(code).toBe(0);
+      expect(stdout).toContain("Usage: watch-fanout");
+    },
+  );
 });
 
 describe("over TLS", () => {
@@ -281,27 +286,27 @@ describe("over TLS", () => {
   const key = path("../../config/certificates/key.pem");
   const server = ["--tls-cert", cert, "--tls-key", key];
 
-  test("the certificate is served, and the start-up text says so", async () => {
+  test("the certificate is served, and the start-up text shows it", async () => {
     const { process } = await startServe(server);
     await using _ = process;
-    const [, put = ""] = await process.said(/bin\/watch-fanout (put .*)\n/);
+    const [, put = ""] = await process.printed(/bin\/watch-fanout (put .*)\n/);
     expect(process.stdout).toMatch(/serves gRPC on \S+ \(TLS\)\n/);
     await using written = new CommandProcess([...put.split(" "), "--tls-ca", cert]);
     expect(await written.exit).toMatchObject({ code: 0, stderr: "" });
   });
 
-  test("with authorities for clients, only who has a certificate of theirs gets in", async () => {
+  test("with client authorities, only clients with a certificate of theirs are accepted", async () => {
     const { process } = await startServe([...server, "--tls-client-ca", cert]);
     await using _ = process;
-    const [, put = ""] = await process.said(/bin\/watch-fanout (put .*)\n/);
+    const [, put = ""] = await process.printed(/bin\/watch-fanout (put .*)\n/);
     const command = [...put.split(" "), "--tls-ca", cert];
-    await using stranger = new CommandProcess([...command, "--timeout", "2s"]);
-    expect((await stranger.exit).code).toBe(5);
-    await using friend = new CommandProcess([
+    await using refused = new CommandProcess([...command, "--timeout", "2s"]);
+    expect((await refused.exit).code).toBe(5);
+    await using accepted = new CommandProcess([
       ...command,
       ...["--tls-client-cert", cert, "--tls-client-key", key],
     ]);
-    expect((await friend.exit).code).toBe(0);
+    expect((await accepted.exit).code).toBe(0);
   });
 });
 

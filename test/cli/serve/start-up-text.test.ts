@@ -8,25 +8,28 @@ test.each([
   ["0.0.0.0", "serves gRPC on 0.0.0.0:7", "--address 127.0.0.1:7"],
   ["::", "serves gRPC on [::]:7", "--address [::1]:7"],
   ["10.0.0.1", "serves gRPC on 10.0.0.1:7", "--address 10.0.0.1:7"],
-])("what listens on %s is reached where a client can reach it", (host, served, reached) => {
-  const text = startUpText(load({}), { grpc: { host, port: 7 }, admin });
-  expect(text).toContain(served);
-  expect(text).toContain(reached);
-});
+])(
+  "a server that listens on %s has an address that a client can reach",
+  (host, served, reached) => {
+    const text = startUpText(load({}), { grpc: { host, port: 7 }, admin });
+    expect(text).toContain(served);
+    expect(text).toContain(reached);
+  },
+);
 
-test("what is the default need not be typed", () => {
+test("the commands leave out defaults", () => {
   const text = startUpText(load({}), { grpc: { host: "127.0.0.1", port: 50051 }, admin });
   expect(text).toMatch(/ watch --initial\n/);
 });
 
-test("a resource with another name is named, in every command", () => {
+test("every command names a resource with another name", () => {
   const config = load({ flags: ["--resource", "nodes=/nodes/"] });
   const text = startUpText(config, { grpc: { host: "127.0.0.1", port: 50051 }, admin });
   expect(text).toMatch(/ watch --initial --resource nodes\n/);
   expect(text).toContain('"resource":"nodes"');
 });
 
-test("mTLS is told", () => {
+test("mTLS is shown", () => {
   const { cert, key } = certificates;
   const config = load({
     flags: ["--tls-cert", "cert", "--tls-key", "key", "--tls-client-ca", "cert"],
@@ -38,7 +41,7 @@ test("mTLS is told", () => {
   expect(text).not.toContain("-plaintext");
 });
 
-test("a prefix that would act on a terminal is shown harmlessly", () => {
+test("a prefix with control characters is escaped", () => {
   const config = load({ yaml: 'resources: [{name: a, prefix: "\\e[2J\\n/a/"}]' });
   const text = startUpText(config, { grpc: { host: "127.0.0.1", port: 50051 }, admin });
   expect(text).toContain("a (\\u{1b}[2J\\n/a/)");

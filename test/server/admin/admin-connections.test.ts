@@ -26,7 +26,7 @@ async function open(text: string = ""): Promise<Socket> {
   return socket;
 }
 
-/** What comes for a request: the first line, or nothing if the connection is closed. */
+/** The first line of the response; empty if the connection is closed. */
 async function ask(socket: Socket): Promise<string> {
   socket.write("GET /livez HTTP/1.1\r\nhost: x\r\n\r\n");
   let answer = "";
@@ -45,21 +45,21 @@ async function ask(socket: Socket): Promise<string> {
 
 const alive = "HTTP/1.1 200 OK";
 
-describe("A probe is answered beside connections", () => {
+describe("A probe gets a response beside connections", () => {
   test.each([
-    ["64 that say nothing", 64, ""],
-    ["1,000 that say nothing", 1_000, ""],
-    ["1,000 that never come to an end", 1_000, "GET /livez HTTP/1.1\r\nhost:"],
+    ["64 that send nothing", 64, ""],
+    ["1,000 that send nothing", 1_000, ""],
+    ["1,000 with an incomplete request", 1_000, "GET /livez HTTP/1.1\r\nhost:"],
     ["1,000 that are kept alive", 1_000, "GET /livez HTTP/1.1\r\nhost: x\r\n\r\n"],
     [
-      "1,000 whose body does not come",
+      "1,000 without their body",
       1_000,
       "GET /livez HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n",
     ],
   ])("%s", async (_, count, text) => {
     const sockets = await Promise.all(Array.from({ length: count }, () => open(text)));
     expect(await ask(await open())).toBe(alive);
-    // One of those that come at once with many.
+    // A probe that arrives at once with many connections.
     const crowd = Array.from({ length: 200 }, () => open(text));
     const probe = open().then(ask);
     crowd.push(...Array.from({ length: 200 }, () => open(text)));
@@ -68,12 +68,12 @@ describe("A probe is answered beside connections", () => {
   });
 });
 
-test("Of more connections than are kept, those go that have asked for nothing for longest", async () => {
+test("Above the bound, the connections with the oldest last request are closed", async () => {
   const asking = await open();
   expect(await ask(asking)).toBe(alive);
   for (let rounds = 0; rounds < 4; rounds++) {
     await Promise.all(Array.from({ length: 200 }, () => open()));
-    // Connections are taken in the order in which they came: once this one is, all are.
+    // Connections are accepted in order: once this one is accepted, all are.
     expect(await ask(await open())).toBe(alive);
     expect(await ask(asking)).toBe(alive);
   }

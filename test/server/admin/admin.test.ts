@@ -63,30 +63,30 @@ describe("/readyz", () => {
   test.each<[string, readonly ReadinessCheck[], string, number, string]>([
     ["is 200 when every check is right", [good], "/readyz", 200, "ok\n"],
     [
-      "is 503 with what is not right",
+      "is 503 with the failed checks",
       [good, bad],
       "/readyz",
       503,
       "not ready\nresource/a: the cache is empty\n",
     ],
     [
-      "is 200 with what is to be known besides",
+      "is 200 with the warnings",
       [good, { ...good, name: "resource/a", warning: "stale for 3 s" }],
       "/readyz",
       200,
       "ok\nresource/a: stale for 3 s\n",
     ],
-    ["tells every check if asked to", [good], "/readyz?verbose", 200, "ok\nserving: ok\n"],
+    ["has every check with ?verbose", [good], "/readyz?verbose", 200, "ok\nserving: ok\n"],
     [
-      "tells what is to be known of a check only if asked to",
+      "has the notes of checks with ?verbose only",
       [{ ...good, note: "half way" }],
       "/readyz?verbose",
       200,
       "ok\nserving: ok (half way)\n",
     ],
-    ["says no more than ok otherwise", [{ ...good, note: "half way" }], "/readyz", 200, "ok\n"],
+    ["has no notes by default", [{ ...good, note: "half way" }], "/readyz", 200, "ok\n"],
     [
-      "tells every check if asked to, also when it is not ready",
+      "has every check with ?verbose, also when it is not ready",
       [good, bad],
       "/readyz?verbose=1",
       503,
@@ -97,7 +97,7 @@ describe("/readyz", () => {
     expect(await ask(path)).toMatchObject({ status, body });
   });
 
-  test("is asked anew each time, and kept by no cache between", async () => {
+  test("is evaluated for each request, and not cacheable", async () => {
     checks = [bad];
     expect(await ask("/readyz")).toMatchObject({
       status: 503,
@@ -109,7 +109,7 @@ describe("/readyz", () => {
 });
 
 describe("/metrics", () => {
-  test("is what there is to render, in its own media type", async () => {
+  test("is the rendered metrics, with their media type", async () => {
     expect(await ask("/metrics")).toMatchObject({
       status: 200,
       body: "some_metric 1\n",
@@ -117,7 +117,7 @@ describe("/metrics", () => {
     });
   });
 
-  test("is 500 when it can't be rendered, and the next one is tried anew", async () => {
+  test("is 500 if rendering fails, and the next request renders again", async () => {
     metricsText = () => Promise.reject(new Error("a secret"));
     const reply = await ask("/metrics");
     expect(reply.status).toBe(500);
@@ -127,7 +127,7 @@ describe("/metrics", () => {
   });
 });
 
-describe("anything else", () => {
+describe("other requests", () => {
   test.each(["/", "/livez/", "/Livez", "/readyz/a", "//livez", "*", "/%2e%2e/livez"])(
     "%s is 404",
     async (path) => {
@@ -142,7 +142,7 @@ describe("anything else", () => {
     });
   });
 
-  test("HEAD is answered as GET, without the body", async () => {
+  test("HEAD has the response of GET, without the body", async () => {
     expect(await ask("/livez", "HEAD")).toMatchObject({
       status: 200,
       body: "",
@@ -150,14 +150,14 @@ describe("anything else", () => {
     });
   });
 
-  test("a body is dropped, and the answer comes all the same", async () => {
+  test("a body is ignored", async () => {
     expect((await ask("/livez", "POST", "x".repeat(1_000_000))).status).toBe(405);
     const withBody = "GET /livez HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc";
     const next = "GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     expect((await raw(withBody + next)).match(/^HTTP\/1\.1 200 OK\r$/gm)).toHaveLength(2);
   });
 
-  test("what is not HTTP is refused, and nothing else happens", async () => {
+  test("invalid HTTP is refused", async () => {
     expect(await raw("nonsense\r\n\r\n")).toMatch(/^HTTP\/1\.1 400 /);
     expect((await ask("/livez")).status).toBe(200);
   });
@@ -168,7 +168,7 @@ describe("anything else", () => {
   });
 });
 
-/** Sends text as it is, and gives what comes back until the connection ends. */
+/** Sends raw text, and returns the response until the connection ends. */
 function raw(text: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect(admin.port, admin.host, () => socket.write(text));
@@ -182,8 +182,8 @@ function raw(text: string): Promise<string> {
   });
 }
 
-describe("its life", () => {
-  test("a port that is taken rejects, as Node.js says it", async () => {
+describe("the server", () => {
+  test("rejects with Node.js' error if the port is in use", async () => {
     const again = startAdmin({
       listen: { host: "127.0.0.1", port: admin.port },
       readiness: () => [],
@@ -193,7 +193,7 @@ describe("its life", () => {
     await expect(again).rejects.toMatchObject({ code: "EADDRINUSE" });
   });
 
-  test("closing ends connections that are open, and may be done twice", async () => {
+  test("closes open connections, idempotently", async () => {
     const socket = connect(admin.port, admin.host);
     await new Promise((resolve) => socket.once("connect", resolve));
     const ended = new Promise((resolve) => socket.once("close", resolve));

@@ -2,14 +2,12 @@ import { describe, expect, test } from "vitest";
 import { tooManyRequestBytes } from "../../../src/base/errors.ts";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
-import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
 import { BytePool } from "../../../src/server/limits/byte-pool.ts";
-import type { WireStatus } from "../../../src/wire/errors.ts";
-import type { FrameParts } from "../../../src/wire/frame-parts.ts";
 import { FakeClock } from "../../fake-clock.ts";
+import { WaitingCall } from "./waiting-call.ts";
 
-/** A clock on which work takes as long as it says. */
+/** A clock whose time passes with the work. */
 class WorkClock extends FakeClock {
   #spent = 0;
 
@@ -22,40 +20,6 @@ class WorkClock extends FakeClock {
   }
 }
 
-class WaitingCall implements ServerCall {
-  readonly connection: object;
-  readonly requestBytes = 0;
-  readonly deadline = undefined;
-  isOver = false;
-  ended: WireStatus | undefined;
-  #onOver: () => void = () => {};
-
-  constructor(connection: object) {
-    this.connection = connection;
-  }
-
-  onOver(listener: () => void): void {
-    this.#onOver = listener;
-  }
-
-  send(): void {}
-  onClosed(): void {}
-
-  answer(): FrameParts {
-    return [];
-  }
-
-  end(status: WireStatus): void {
-    this.ended = status;
-  }
-
-  /** As a client does that resets the stream. */
-  reset(): void {
-    this.isOver = true;
-    this.#onOver();
-  }
-}
-
 function setUp(bounds = { maxBytes: 1_000, maxBytesPerOwner: 1_000 }) {
   const clock = new WorkClock();
   const pool = new BytePool(bounds);
@@ -64,7 +28,7 @@ function setUp(bounds = { maxBytes: 1_000, maxBytesPerOwner: 1_000 }) {
   );
   const opened: string[] = [];
   const calls: WaitingCall[] = [];
-  /** A call that takes a quarter of a slice to open. */
+  /** A call that takes a quarter of a time slice to open. */
   const add = (connection: object, name: string, bytes: number = 1): WaitingCall => {
     const call = new WaitingCall(connection);
     calls.push(call);
@@ -78,7 +42,7 @@ function setUp(bounds = { maxBytes: 1_000, maxBytesPerOwner: 1_000 }) {
 }
 
 describe("Streams are opened", () => {
-  test("at once where nobody is ahead", () => {
+  test("at once if none is ahead", () => {
     const { opened, add, openings } = setUp();
     const connection = {};
     add(connection, "a");
@@ -86,7 +50,7 @@ describe("Streams are opened", () => {
     expect(openings.waiting(connection)).toBe(0);
   });
 
-  test("in slices, after which others get the event loop", () => {
+  test("in time slices, between which other work runs", () => {
     const { clock, opened, add } = setUp();
     const connection = {};
     for (let i = 0; i < 10; i++) add(connection, `a${i}`);
@@ -99,7 +63,7 @@ describe("Streams are opened", () => {
     expect(perTurn.reduce((sum, count) => sum + count)).toBe(10);
   });
 
-  test("of each connection in turns, however many one has", () => {
+  test("in rotation by connection, regardless of their number", () => {
     const { clock, opened, add } = setUp();
     const [busy, other] = [{}, {}];
     for (let i = 0; i < 1_000; i++) add(busy, "busy");
@@ -110,7 +74,7 @@ describe("Streams are opened", () => {
     expect(opened.length).toBeLessThan(20);
   });
 
-  test("at no cost if they are over by then", () => {
+  test("at no cost if they have ended by then", () => {
     const { clock, opened, add, openings, pool } = setUp();
     const connection = {};
     const calls = Array.from({ length: 1_000 }, (_, i) => add(connection, `a${i}`));
@@ -121,7 +85,7 @@ describe("Streams are opened", () => {
     expect(opened).toHaveLength(4);
   });
 
-  test("of a call that is over, and of which nothing was said, not at all", () => {
+  test("never for a call that has ended without an event", () => {
     const { clock, opened, add } = setUp();
     const connection = {};
     const calls = Array.from({ length: 8 }, (_, i) => add(connection, `a${i}`));
@@ -131,8 +95,8 @@ describe("Streams are opened", () => {
   });
 });
 
-describe("What requests take that wait for their turn", () => {
-  test("is bounded, and whoever has most of them loses the largest", () => {
+describe("The memory of waiting requests", () => {
+  test("is bounded, and the connection that has most loses the largest", () => {
     const { clock, opened, add, pool } = setUp();
     const [greedy, modest] = [{}, {}];
     for (let i = 0; i < 4; i++) add(greedy, "first");

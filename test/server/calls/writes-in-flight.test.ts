@@ -5,7 +5,7 @@ import { FakeClock } from "../../fake-clock.ts";
 
 const kibibyte = 1024;
 
-/** A store that answers when it is told to, behind a bound of 100 KiB, for connections with 200 KiB each. */
+/** A store that responds on request, with a bound of 100 KiB in flight and 200 KiB per connection. */
 function setUp() {
   const clock = new FakeClock();
   const requestPool = new BytePool({
@@ -41,8 +41,8 @@ function setUp() {
   return { clock, requestPool, writes, begun, ended, write, answer };
 }
 
-describe("Writes that the store has been asked for", () => {
-  it("wait where more is with the store than is allowed, and go on as it answers", async () => {
+describe("Writes in flight", () => {
+  it("wait above the bound, and continue as the store responds", async () => {
     const { writes, begun, ended, write, answer } = setUp();
     for (let i = 0; i < 6; i++) write({}, `w${i}`, 49);
     expect(begun).toEqual(["w0", "w1"]);
@@ -52,7 +52,7 @@ describe("Writes that the store has been asked for", () => {
     expect(writes.bytes).toBe(0);
   });
 
-  it("take turns between connections", async () => {
+  it("are sent in rotation by connection", async () => {
     const { clock, begun, write, answer } = setUp();
     const greedy = {};
     write(greedy, "greedy", 100);
@@ -63,7 +63,7 @@ describe("Writes that the store has been asked for", () => {
     expect(begun).toEqual(["greedy", "greedy-0", "modest"]);
   });
 
-  it("that wait are charged to their connection, which loses its own and no other's", async () => {
+  it("that wait are charged to their connection, which loses only its own", async () => {
     const { requestPool, ended, write, clock } = setUp();
     const greedy = {};
     write({}, "first", 100);
@@ -75,7 +75,7 @@ describe("Writes that the store has been asked for", () => {
     expect(requestPool.bytesOf(greedy)).toBe(180 * kibibyte);
   });
 
-  it("fail after five seconds without a turn, having written nothing", async () => {
+  it("fail after waiting for five seconds, without an effect", async () => {
     const { requestPool, begun, ended, write, clock } = setUp();
     write({}, "first", 100);
     write({}, "second", 100);
@@ -87,7 +87,7 @@ describe("Writes that the store has been asked for", () => {
     expect(requestPool.bytes).toBe(0);
   });
 
-  it("that are given up while they wait leave nothing behind", async () => {
+  it("that are cancelled while they wait are released completely", async () => {
     const { requestPool, begun, ended, write, answer, clock } = setUp();
     const abort = new AbortController();
     write({}, "first", 100);

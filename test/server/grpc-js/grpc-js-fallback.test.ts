@@ -7,7 +7,7 @@ import { framed, RawConnection } from "../http2/raw-connection.ts";
 import { Recorder, serveThings } from "../served.ts";
 import { describeWatchCalls } from "../watch-calls.ts";
 
-// As in a version of grpc-js that keeps its HTTP/2 servers and streams elsewhere.
+// Simulates a version of grpc-js with different private fields.
 vi.mock("../../../src/server/http2/http2-stream.ts", async (original) => ({
   ...(await original<object>()),
   listenToHttp2: () => 0,
@@ -21,8 +21,8 @@ const { ServerReflectionInfo: Reflection } = reflectionServices[0] ?? {};
 
 describeWatchCalls("by a version of grpc-js that is not known");
 
-describe("A version of grpc-js that is not known", () => {
-  test("is said to be so at the start, and what that means", async () => {
+describe("An unsupported version of grpc-js", () => {
+  test("is logged at the start, with the consequences", async () => {
     const recorder = new Recorder();
     await serveThings({ server: { logger: pino({ level: "warn" }, recorder) } });
     expect(recorder.logged.map((line) => JSON.parse(line).msg)).toEqual([
@@ -49,7 +49,7 @@ describe("A version of grpc-js that is not known", () => {
     expect((await call.ended).code).toBe(status.OK);
   });
 
-  test("bounds what its clients do not accept as well, and lets go of what they do", async () => {
+  test("bounds unaccepted responses as well, and releases accepted ones", async () => {
     const { client, server, storage } = await serveThings();
     await storage.put({ key: "a", value: Buffer.alloc(1_000_000) });
     const raw = new RawConnection(server.port, 0);
@@ -67,7 +67,7 @@ describe("A version of grpc-js that is not known", () => {
     ["a read", List.path],
     ["a health check", Check.path],
     ["a question", Reflection?.path ?? ""],
-  ])("waits a minute for the request of %s, and no longer", async (_what, path) => {
+  ])("refuses an incomplete request of %s after a minute", async (_what, path) => {
     const { server, clock, client } = await serveThings();
     const call = new RawConnection(server.port).open(path);
     call.stream.write(Buffer.of(0));

@@ -7,7 +7,7 @@ const resource = "things";
 const { Watch, List } = listWatchService;
 const things = Watch.requestSerialize({ resource });
 
-/** Opens watches over one connection, and cancels them all once each of them has answered. */
+/** Opens watches on one connection, and cancels them all once each has sent a response. */
 async function openAndCancel(raw: RawConnection, count: number): Promise<void> {
   const watches = Array.from({ length: count }, () => raw.call(Watch.path, things).drain());
   await Promise.all(watches.map((watch) => watch.answered));
@@ -16,7 +16,7 @@ async function openAndCancel(raw: RawConnection, count: number): Promise<void> {
 }
 
 describe("A connection", () => {
-  test("may cancel all the calls that it may have open, and go on with others", async () => {
+  test("may cancel as many calls as it may have open, and then make others", async () => {
     const { server, cacher, recorder } = await serveThings({
       server: { limits: { maxStreamsPerConnection: 3_000 } },
     });
@@ -29,7 +29,7 @@ describe("A connection", () => {
     expect(Object.values(cacher.stats().watchers).every((count) => count === 0)).toBe(true);
   });
 
-  test("is closed when it cancels far more in one go", async () => {
+  test("is closed if it cancels far more at once", async () => {
     const limits = { maxStreamsPerConnection: 100, maxCancelsPerSecond: 1 };
     const { server, client } = await serveThings({ server: { limits } });
     const raw = new RawConnection(server.port);

@@ -32,7 +32,7 @@ describe("Compressed requests", () => {
     expect(Put.responseDeserialize(value).object?.value.toString()).toBe("x");
   });
 
-  test("need not be compressed, whatever they say", async () => {
+  test("may contain uncompressed messages", async () => {
     const { server } = await serveThings();
     const call = new RawConnection(server.port).open(Get.path, { "grpc-encoding": "snappy" });
     call.stream.end(framed(Get.requestSerialize({ resource, key: "a" })));
@@ -40,10 +40,10 @@ describe("Compressed requests", () => {
   });
 
   test.each([
-    ["in a way that is not known here", "snappy", gzipSync(large), status.UNIMPLEMENTED],
+    ["with an unknown encoding", "snappy", gzipSync(large), status.UNIMPLEMENTED],
     ["and are damaged", "gzip", Buffer.alloc(100, 7), status.INTERNAL],
-    ["and are cut off", "gzip", gzipSync(large).subarray(0, -20), status.INTERNAL],
-    ["in another way than they say", "gzip", deflateSync(large), status.INTERNAL],
+    ["and are truncated", "gzip", gzipSync(large).subarray(0, -20), status.INTERNAL],
+    ["with another encoding than they state", "gzip", deflateSync(large), status.INTERNAL],
     [
       "and inflate to more than the largest request",
       "gzip",
@@ -59,7 +59,7 @@ describe("Compressed requests", () => {
     expect((await call.drain().ended).code).toBe(code);
   });
 
-  test("of a few bytes do not all inflate at once: one connection has so many bytes under way", async () => {
+  test("of a few bytes do not all inflate at once: the bytes in progress are bounded per connection", async () => {
     const scripted = new ScriptedResource();
     const { server, client } = await serve(new Map([[resource, scripted]]), new ManualTimers());
     let underWay = 0;
@@ -76,7 +76,7 @@ describe("Compressed requests", () => {
       call.stream.end(bomb);
       void call.drain().ended.then(() => open--);
     }
-    // What is neither under way nor refused waits, 16 MiB of it at the most.
+    // The others wait, up to 16 MiB, or were refused.
     while (open > 16) await new Promise((resolve) => setImmediate(resolve));
     expect(underWay).toBe(8);
     raw.session.destroy();

@@ -12,7 +12,7 @@ const certificates = new URL("../../config/certificates/", import.meta.url);
 const cert = readFileSync(new URL("cert.pem", certificates));
 const key = readFileSync(new URL("key.pem", certificates));
 
-/** A connection that says nothing. */
+/** A connection that sends nothing. */
 async function mute(port: number): Promise<{ socket: Socket; closed: Promise<unknown> }> {
   const socket = createConnection(port, "127.0.0.1")
     .on("error", () => {})
@@ -23,8 +23,8 @@ async function mute(port: number): Promise<{ socket: Socket; closed: Promise<unk
   return { socket, closed };
 }
 
-/** A connection with a watch that is open. */
-async function watchHandler(port: number): Promise<RawConnection> {
+/** A connection with an open watch. */
+async function stream(port: number): Promise<RawConnection> {
   const raw = new RawConnection(port);
   await raw.call(Watch.path, things).drain().answered;
   return raw;
@@ -33,21 +33,21 @@ async function watchHandler(port: number): Promise<RawConnection> {
 describe("Beyond its bound a server", () => {
   const limits = { maxConnections: 3 };
 
-  test("closes the connection that has been without a call for longest to take another", async () => {
+  test("closes the connection that has been without a call for longest for a new one", async () => {
     const { server } = await serveThings({ server: { limits } });
-    const watch = await watchHandler(server.port);
+    const watch = await stream(server.port);
     const first = await mute(server.port);
     const second = await mute(server.port);
-    await watchHandler(server.port);
+    await stream(server.port);
     await first.closed;
     expect(second.socket.destroyed).toBe(false);
     expect(watch.session.destroyed).toBe(false);
   });
 
-  test("takes no more while all have calls, and some again when one has none", async () => {
+  test("refuses new ones while all have calls, and accepts again when one is idle", async () => {
     const { server } = await serveThings({ server: { limits } });
-    const [idle] = [await watchHandler(server.port), await watchHandler(server.port)];
-    const last = await watchHandler(server.port);
+    const [idle] = [await stream(server.port), await stream(server.port)];
+    const last = await stream(server.port);
     const refused = await mute(server.port);
     await refused.closed;
     last.session.destroy();
@@ -60,7 +60,7 @@ describe("Beyond its bound a server", () => {
   });
 });
 
-test("A connection that does not answer a ping is closed, also one that has said nothing", async () => {
+test("A connection that does not answer a ping is closed, also a silent one", async () => {
   const limits = { keepaliveTimeMs: 10, keepaliveTimeoutMs: 10 };
   const { server } = await serveThings({ server: { limits } });
   const { closed } = await mute(server.port);

@@ -13,7 +13,7 @@ const { Watch } = listWatchService;
 const { Put } = writeService;
 const put = framed(Put.requestSerialize({ resource, key: "a", value: Buffer.from("x") }));
 
-/** A Put of which all but the last bytes have come. */
+/** A Put without its last bytes. */
 async function halfPut(headers: Record<string, string> = {}): Promise<Served & { call: RawCall }> {
   const served = await serveThings();
   const call = new RawConnection(served.server.port).open(Put.path, headers);
@@ -22,15 +22,15 @@ async function halfPut(headers: Record<string, string> = {}): Promise<Served & {
   return { ...served, call };
 }
 
-/** What stands once everything that was sent has been dealt with. */
+/** The stored state once everything that was sent has been processed. */
 async function standing({ client, recorder }: Served): Promise<number> {
   const { items } = await client.list({ resource });
   while (recorder.open > 0) await new Promise((resolve) => setImmediate(resolve));
   return items.length;
 }
 
-describe("A write whose call has ended before its request had come", () => {
-  test("is not carried out when the rest comes after the deadline", async () => {
+describe("A write whose call has ended before its request arrived", () => {
+  test("has no effect if the rest arrives after the deadline", async () => {
     const served = await halfPut({ "grpc-timeout": "5S" });
     served.clock.advance(5_000);
     served.call.stream.end(put.subarray(-3));
@@ -38,7 +38,7 @@ describe("A write whose call has ended before its request had come", () => {
     expect(await standing(served)).toBe(0);
   });
 
-  test("is not carried out when the rest comes to a server that has refused it to shut down", async () => {
+  test("has no effect if the rest arrives after a shutting down server has refused it", async () => {
     const served = await halfPut();
     const other = new RawConnection(served.server.port);
     const drained = served.server.drain(10_000);
@@ -53,7 +53,7 @@ describe("A write whose call has ended before its request had come", () => {
   });
 
   test.each([constants.NGHTTP2_CANCEL, constants.NGHTTP2_NO_ERROR])(
-    "is not carried out when its client has sent all of it and resets with %i instead of ending it",
+    "has no effect if its client has sent all of it and resets with %i instead of ending it",
     async (code) => {
       const served = await serveThings();
       const socket = connect(served.server.port, "127.0.0.1");
@@ -74,7 +74,7 @@ describe("A write whose call has ended before its request had come", () => {
 const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 const endHeaders = 4;
 
-/** A frame as RFC 9113 has it: what Node.js's own client would never send can only be written by hand. */
+/** A frame of RFC 9113, written by hand, since the client of Node.js would not send it. */
 function http2Frame(type: number, flags: number, payload: Buffer, stream = 0): Buffer {
   const head = Buffer.alloc(9);
   head.writeUIntBE(payload.length, 0, 3);
@@ -95,13 +95,13 @@ const putHeaders = Buffer.concat(
   }).map(([name, value]) => Buffer.concat([Buffer.of(0), text(name), text(value)])),
 );
 
-/** A literal of HPACK, not compressed. */
+/** An uncompressed HPACK literal. */
 function text(literal: string): Buffer {
   return Buffer.concat([Buffer.of(literal.length), Buffer.from(literal)]);
 }
 
-describe("A request that does not come whole", () => {
-  test("is not waited for longer than a minute", async () => {
+describe("An incomplete request", () => {
+  test("is refused after a minute", async () => {
     const { call, clock } = await halfPut();
     clock.advance(59_000);
     expect(call.stream.closed).toBe(false);
@@ -113,7 +113,7 @@ describe("A request that does not come whole", () => {
     expect((await call.drain().ended).code).toBe(status.DEADLINE_EXCEEDED);
   });
 
-  test("does not hold up a server that shuts down, compressed or not", async () => {
+  test("does not delay a shutdown, compressed or not", async () => {
     for (const headers of [{}, { "grpc-encoding": "gzip" }]) {
       const { server, clock, recorder } = await serveThings();
       const call = new RawConnection(server.port).open(Watch.path, headers);
@@ -127,7 +127,7 @@ describe("A request that does not come whole", () => {
     }
   });
 
-  test("is told the status at once, and that the rest is not wanted", async () => {
+  test("gets the status at once, and its rest is refused", async () => {
     const { server } = await serveThings();
     const call = new RawConnection(server.port).open(Put.path);
     call.stream.write(Buffer.from([0, 0xff, 0xff, 0xff, 0xff]));

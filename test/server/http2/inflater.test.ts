@@ -4,7 +4,7 @@ import { Inflater } from "../../../src/server/http2/inflater.ts";
 
 const message = gzipSync(Buffer.alloc(1_000));
 
-/** Has so many messages of an owner inflated, and says in which order all were done. */
+/** Inflates messages of owners, and records the order of their completion. */
 class Order {
   readonly inflater = new Inflater();
   readonly turns: string[] = [];
@@ -33,7 +33,7 @@ class Order {
   }
 }
 
-test("Two messages are inflated at once, and no more", async () => {
+test("At most two messages are inflated at once", async () => {
   const order = new Order();
   order.add({ name: "a" }, 10);
   expect(order.turns).toEqual(["a0", "a1"]);
@@ -42,7 +42,7 @@ test("Two messages are inflated at once, and no more", async () => {
   expect(new Set(order.done)).toEqual(new Set(Array.from({ length: 10 }, (_, i) => `a${i}: 1000`)));
 });
 
-test("Connections take turns: many messages of one hold up no other", async () => {
+test("Connections are served in rotation: many messages of one do not delay others", async () => {
   const order = new Order();
   order.add({ name: "a" }, 100);
   order.add({ name: "b" }, 3);
@@ -50,7 +50,7 @@ test("Connections take turns: many messages of one hold up no other", async () =
   expect(order.turns.slice(0, 9)).toEqual(["a0", "a1", "a2", "b0", "a3", "b1", "a4", "b2", "a5"]);
 });
 
-test("Messages that nobody wants any more take no turn", async () => {
+test("Messages that are no longer needed are skipped", async () => {
   const order = new Order();
   order.add({ name: "gone" }, 50, false);
   order.add({ name: "a" }, 1);

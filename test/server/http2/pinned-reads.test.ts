@@ -12,7 +12,7 @@ const kibibyte = 1024;
 const headersType = 1;
 const endHeaders = 4;
 const settingsType = 4;
-/** None that HTTP/2 has: it is to be ignored. */
+/** An unknown frame type, which HTTP/2 ignores. */
 const unknownType = 200;
 
 function http2Frame(type: number, flags: number, id: number, content: Buffer): Buffer {
@@ -40,7 +40,7 @@ const headers = Buffer.concat(
   ]),
 );
 
-test("A request that is whole, and whose end does not come, keeps nothing of what came with it", async () => {
+test("A complete request without its end retains none of the bytes that arrived with it", async () => {
   const { server, recorder } = await serveThings();
   const other = new RawConnection(server.port);
   const answer = (): Promise<unknown> =>
@@ -54,7 +54,7 @@ test("A request that is whole, and whose end does not come, keeps nothing of wha
   const before = heldBytes();
   const count = 500;
   const message = framed(Get.requestSerialize({ resource, key: "a" }));
-  // What Node.js reads at once: 64 KiB, of which a few bytes are the request.
+  // One read of Node.js: 64 KiB, of which a few bytes are the request.
   const rest = http2Frame(unknownType, 0, 0, Buffer.alloc(16_000));
   for (let i = 0; i < count; i++) {
     const id = 2 * i + 1;

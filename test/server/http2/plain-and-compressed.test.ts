@@ -13,13 +13,13 @@ describeWatchCalls("straight on its HTTP/2 stream");
 describe("A call of Watch", () => {
   test.each([
     [
-      "announces more than it may send",
+      "has a prefix above the largest request",
       Buffer.from([0, 0xff, 0xff, 0xff, 0xff]),
       status.RESOURCE_EXHAUSTED,
     ],
-    ["sends less than it announced", framed(request).subarray(0, -1), status.UNIMPLEMENTED],
+    ["sends less than its prefix announces", framed(request).subarray(0, -1), status.UNIMPLEMENTED],
     ["ends within the prefix", Buffer.from([0, 0, 0]), status.UNIMPLEMENTED],
-    ["is compressed and does not say how", compressed(request), status.INTERNAL],
+    ["is compressed without an encoding", compressed(request), status.INTERNAL],
   ])("that %s is refused", async (_name, bytes, code) => {
     const { server } = await serveThings();
     const call = new RawConnection(server.port).open(Watch.path);
@@ -28,7 +28,7 @@ describe("A call of Watch", () => {
     expect(server.openStreams).toBe(0);
   });
 
-  test("whose client is gone is counted as cancelled", async () => {
+  test("whose client disconnects is counted as cancelled", async () => {
     const { server, recorder } = await serveThings();
     const call = new RawConnection(server.port).call(Watch.path, request);
     await call.messages().next();
@@ -37,7 +37,7 @@ describe("A call of Watch", () => {
     expect(recorder.calls[0]?.code).toBe("CANCELLED");
   });
 
-  test("that is not gRPC is refused as HTTP has it", async () => {
+  test("that is not gRPC is refused with an HTTP status", async () => {
     const { server } = await serveThings();
     const call = new RawConnection(server.port).open(Watch.path, { "content-type": "text/plain" });
     call.stream.end();

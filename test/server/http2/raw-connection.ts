@@ -7,15 +7,15 @@ import {
 } from "node:http2";
 import { onTestFinished } from "vitest";
 
-/** HTTP/2 without any gRPC library: sends what no library would, and reads when it is told to. */
+/** HTTP/2 without a gRPC library: sends data that no library would send, and reads on request. */
 export class RawConnection {
   readonly session: ClientHttp2Session;
 
-  /** `window` is how many bytes the server may send on a stream before it is read from. */
+  /** `window` is the initial flow control window of a stream, in bytes. */
   constructor(port: number, window: number = 65_535) {
     this.session = connect(`http://127.0.0.1:${port}`, {
       settings: { initialWindowSize: window },
-      // In MB: Node.js's own bound is for what honest clients do.
+      // In MB. The default of Node.js is too small for these tests.
       maxSessionMemory: 1_000,
     });
     this.session.on("error", () => {});
@@ -65,7 +65,7 @@ export class RawCall {
       .on("response", keep)
       .on("trailers", keep)
       .on("error", () => {});
-    // As gRPC libraries do: whoever has got the end of the answer has nothing more to ask.
+    // As gRPC libraries do: after the end of the response the client closes its side.
     stream.once("end", () => stream.end());
     this.answered = new Promise((resolve) => {
       stream.once("response", resolve);
@@ -82,13 +82,13 @@ export class RawCall {
     });
   }
 
-  /** Takes all that comes, and drops it. */
+  /** Reads and drops everything. */
   drain(): this {
     this.stream.resume();
     return this;
   }
 
-  /** What comes, cut into messages. */
+  /** The responses, split into messages. */
   async *messages(): AsyncGenerator<Buffer, never, void> {
     let rest = Buffer.alloc(0);
     for await (const chunk of this.stream.iterator({ destroyOnReturn: false })) {

@@ -10,7 +10,7 @@ const { Watch, Get } = listWatchService;
 
 describe("A deadline", () => {
   test.each(["99999999H", "597H", "35792M", "2147484S"])(
-    "that is too far away for a timer does not end the call: %s",
+    "that is too long for a timer does not end the call: %s",
     async (timeout) => {
       const { server, client } = await serveThings();
       const raw = new RawConnection(server.port);
@@ -18,7 +18,7 @@ describe("A deadline", () => {
         "grpc-timeout": timeout,
       });
       expect((await call.drain().answered)["grpc-status"]).toBeUndefined();
-      // What grpc-js would have done at once, it would have done by the time of another call's end.
+      // If grpc-js ended it at once, it would have done so before the end of another call.
       await client.list({ resource });
       expect(server.openStreams).toBe(1);
       call.cancel();
@@ -45,7 +45,7 @@ describe("A deadline", () => {
     expect(recorder.calls[0]?.code).toBe("DEADLINE_EXCEEDED");
   });
 
-  test("also ends a call whose request has not come by then", async () => {
+  test("also ends a call whose request has not arrived", async () => {
     const { clock, recorder, server } = await serveThings();
     const raw = new RawConnection(server.port);
     const call = raw.open(Watch.path, { "grpc-timeout": "5S" });
@@ -54,7 +54,7 @@ describe("A deadline", () => {
     expect((await call.drain().ended).code).toBe(status.DEADLINE_EXCEEDED);
   });
 
-  test("that is none is refused by gRPC", async () => {
+  test("that is invalid is refused by gRPC", async () => {
     const { server } = await serveThings();
     const raw = new RawConnection(server.port);
     const call = raw.call(Get.path, Get.requestSerialize({ resource }), { "grpc-timeout": "soon" });

@@ -13,7 +13,7 @@ function headersFrame(id: number, path = "/"): Buffer {
     [":scheme", "http"],
     [":path", path],
     [":authority", "a"],
-    // So that a read of 64 KiB is of few streams.
+    // So that a read of 64 KiB holds few streams.
     ["filling", "x".repeat(100)],
   ] as const;
   const literals = fields.map(([name, value]) =>
@@ -42,7 +42,7 @@ function http2Frame(type: number, flags: number, id: number, content: Buffer): B
 
 const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 
-/** What opens all of a client's flow control windows. */
+/** Frames that open all flow control windows of a client. */
 function wideOpen(): Buffer {
   const settings = Buffer.alloc(6);
   settings.writeUInt16BE(4, 0);
@@ -52,13 +52,13 @@ function wideOpen(): Buffer {
   return Buffer.concat([http2Frame(4, 0, 0, settings), http2Frame(8, 0, 0, update)]);
 }
 
-/** More than the socket buffers of a connection hold. */
+/** Larger than the socket buffers of a connection. */
 const largeBytes = 32 * 1024 ** 2;
 
-/** How many streams are in what Node.js reads at once. */
+/** Number of streams in one read of Node.js. */
 const perRead = Math.ceil((64 * 1024) / headersFrame(1).length);
 
-/** A server that paces, which counts the streams of the connection that opens most. */
+/** A server with pacing that counts the streams of the connection that opens most. */
 async function paced(waiting: { count: number }) {
   const clock = new FakeClock();
   const opened = new Map<object, number>();
@@ -86,11 +86,11 @@ async function paced(waiting: { count: number }) {
   return {
     clock,
     port,
-    /** Lets the server do what it can. Each answer takes several turns of the event loop. */
+    /** Waits until the server is idle. Each response takes several turns of the event loop. */
     settle: async (): Promise<void> => {
       for (let asked = 0; asked < 20; asked++) await other.open("/").drain().ended;
     },
-    /** How many bytes the server has read from the second connection. */
+    /** Bytes that the server has read from the second connection. */
     bytesRead: () => sockets[1]?.bytesRead ?? 0,
     flood: (count: number): void => {
       const socket = connect(port, "127.0.0.1");
@@ -99,13 +99,13 @@ async function paced(waiting: { count: number }) {
       const frames = Array.from({ length: count }, (_, i) => headersFrame(2 * i + 1));
       socket.write(Buffer.concat([preface, http2Frame(4, 0, 0, Buffer.alloc(0)), ...frames]));
     },
-    /** How many streams the flood has opened, once nothing more of it is read. */
+    /** Number of streams that the flood has opened, once reading has paused. */
     floodOpened: async (): Promise<number> => {
-      // Each answer to another client takes several turns of the event loop.
+      // Each response to another client takes several turns of the event loop.
       for (let asked = 0; asked < 5; asked++) await other.open("/").drain().ended;
       return [...opened.values()][1] ?? 0;
     },
-    /** The same of so many floods, once all have begun. */
+    /** The same for several floods, once all have begun. */
     floodsOpened: async (floods: number): Promise<number[]> => {
       do for (let asked = 0; asked < 5; asked++) await other.open("/").drain().ended;
       while (opened.size < 1 + floods);
@@ -114,7 +114,7 @@ async function paced(waiting: { count: number }) {
   };
 }
 
-test("Of a connection that opens streams as fast as it can, only so many are taken in a turn", async () => {
+test("A connection that opens streams as fast as it can has a bounded number accepted per turn", async () => {
   const { clock, flood, floodOpened } = await paced({ count: 0 });
   const count = 5_000;
   flood(count);
@@ -122,14 +122,14 @@ test("Of a connection that opens streams as fast as it can, only so many are tak
   for (let turns = 0; before < count; turns++) {
     expect(turns).toBeLessThan(count / 100);
     const opened = await floodOpened();
-    // What has been read already is still dealt with: 128 streams, and the rest of one read.
+    // Data that was read is still processed: 128 streams, and the rest of one read.
     expect(opened - before).toBeLessThanOrEqual(128 + 2 * perRead);
     before = opened;
     clock.runTurn();
   }
 });
 
-test("A connection of whose streams many wait to be opened is not read from until fewer do", async () => {
+test("A connection with too many waiting streams is not read from until fewer wait", async () => {
   const waiting = { count: 1_000 };
   const { clock, flood, floodOpened } = await paced(waiting);
   flood(5_000);
@@ -142,7 +142,7 @@ test("A connection of whose streams many wait to be opened is not read from unti
   expect(await floodOpened()).toBeGreaterThan(opened);
 });
 
-test("Of many connections that are held back one is read on in a turn", async () => {
+test("One of many paused connections is resumed per turn", async () => {
   const waiting = { count: 1_000 };
   const { clock, flood, floodsOpened } = await paced(waiting);
   const floods = 4;
@@ -161,14 +161,14 @@ test("Of many connections that are held back one is read on in a turn", async ()
 });
 
 test.each([1, 1_000])(
-  "From a client that takes no answers nothing is read, however many streams it opens, here %i; then all is",
+  "A client that accepts no responses is not read from until it does, here with %i streams",
   async (count) => {
     const { clock, port, settle, bytesRead, floodOpened } = await paced({ count: 0 });
     const socket = connect(port, "127.0.0.1");
     onTestFinished(() => void socket.destroy());
     socket.write(Buffer.concat([preface, wideOpen(), headersFrame(1, "/large")]));
     await settle();
-    // The answer fills the socket: Node.js reads what is there, and no more before some of that is taken.
+    // The response fills the socket: Node.js does not read more until the client accepts some of it.
     const opening = Array.from({ length: count }, (_, i) => headersFrame(2 * i + 3));
     const unheeded = http2Frame(200, 0, 0, Buffer.alloc(16_000));
     const data = http2Frame(0, 0, 1, Buffer.alloc(1));

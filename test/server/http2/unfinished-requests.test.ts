@@ -12,14 +12,14 @@ const { Check } = healthService;
 const reflection = reflectionServices[0]?.ServerReflectionInfo.path ?? "";
 const mebibyte = 1024 ** 2;
 
-/** The beginning of a message that announces 1.9 MiB, and so many bytes of it. */
+/** The beginning of a message whose prefix announces 1.9 MiB, with this many bytes. */
 function beginning(bytes: number): Buffer {
   const head = Buffer.alloc(5);
   head.writeUInt32BE(1.9 * mebibyte, 1);
   return Buffer.concat([head, Buffer.alloc(bytes)]);
 }
 
-/** Sends it, and resolves when flow control has let all of it pass, or the call has ended. */
+/** Sends it, and resolves when the server has accepted all of it, or the call has ended. */
 function sent(call: RawCall, bytes: Buffer): Promise<unknown> {
   return Promise.race([
     new Promise((resolve) => call.stream.write(bytes, resolve)),
@@ -38,8 +38,8 @@ const kinds: readonly (readonly [what: string, path: string, headers: Record<str
   ["a compressed health check", Check.path, { "grpc-encoding": "gzip" }],
 ];
 
-describe.each(kinds)("The unfinished request of %s", (_what, path, headers) => {
-  test("is waited for a minute, and no longer", async () => {
+describe.each(kinds)("The incomplete request of %s", (_what, path, headers) => {
+  test("is refused after a minute", async () => {
     const served = await serveThings();
     const raw = new RawConnection(served.server.port);
     const call = raw.open(path, headers);
@@ -52,7 +52,7 @@ describe.each(kinds)("The unfinished request of %s", (_what, path, headers) => {
     expect((await call.drain().ended).code).toBe(status.DEADLINE_EXCEEDED);
   });
 
-  test("is bounded in bytes together with the others of its connection", async () => {
+  test("is bounded in bytes together with those of its connection", async () => {
     const served = await serveThings();
     const raw = new RawConnection(served.server.port);
     const calls = Array.from({ length: 20 }, () => raw.open(path, headers));
@@ -65,7 +65,7 @@ describe.each(kinds)("The unfinished request of %s", (_what, path, headers) => {
   });
 });
 
-test("Calls that have sent nothing count, too, and those that come whole at once do not", async () => {
+test("Calls that have sent nothing count, and requests that arrive completely at once do not", async () => {
   const served = await serveThings();
   const raw = new RawConnection(served.server.port);
   const { requests } = served.server.stats();
@@ -78,7 +78,7 @@ test("Calls that have sent nothing count, too, and those that come whole at once
   expect(requests.evictions).toBe(0);
 });
 
-test("The question of a reflection stream is waited for a minute, and no longer", async () => {
+test("A reflection stream without a request is refused after a minute", async () => {
   const served = await serveThings();
   const call = new RawConnection(served.server.port).open(reflection);
   call.stream.write(Buffer.of(0, 0, 0));
@@ -87,14 +87,14 @@ test("The question of a reflection stream is waited for a minute, and no longer"
   expect((await call.drain().ended).code).toBe(status.DEADLINE_EXCEEDED);
 });
 
-test("A question that no file or symbol could be named by is refused as too large", async () => {
+test("A reflection request longer than any name is refused as too large", async () => {
   const served = await serveThings();
   const call = new RawConnection(served.server.port).open(reflection);
   call.stream.write(beginning(0));
   expect((await call.drain().ended).code).toBe(status.RESOURCE_EXHAUSTED);
 });
 
-test("Calls of methods that are not there keep nothing of what is sent to them", async () => {
+test("Calls of unknown methods retain nothing of their requests", async () => {
   const served = await serveThings();
   const call = new RawConnection(served.server.port).open("/watchfanout.v1.None/Such");
   call.stream.write(beginning(100_000));
@@ -105,8 +105,8 @@ test("Calls of methods that are not there keep nothing of what is sent to them",
   ]);
 });
 
-describe("A connection that fills the room for unfinished requests", () => {
-  /** So many connections, each with unfinished requests of 15 MiB. */
+describe("A connection that fills the bound for incomplete requests", () => {
+  /** Connections with incomplete requests of 15 MiB each. */
   async function fill({ server }: Served, connections: number): Promise<RawCall[]> {
     const calls: RawCall[] = [];
     for (let i = 0; i < connections; i++) {
@@ -118,7 +118,7 @@ describe("A connection that fills the room for unfinished requests", () => {
     return calls;
   }
 
-  test("loses its own, and leaves room for the requests of others", async () => {
+  test("loses its own requests, and leaves room for those of others", async () => {
     const served = await serveThings();
     const hostile = await fill(served, 6);
     const other = new RawConnection(served.server.port).open(Put.path);
@@ -131,13 +131,13 @@ describe("A connection that fills the room for unfinished requests", () => {
     expect((await other.ended).code).toBe(status.OK);
     const { code, message } = await Promise.race(hostile.map((call) => call.ended));
     expect(code).toBe(status.RESOURCE_EXHAUSTED);
-    expect(message).toMatch(/^The requests that this connection has sent.*16777216 bytes/);
+    expect(message).toMatch(/^The requests of this connection.*16777216 bytes/);
   });
 
-  test("still has its requests served that come whole at once", async () => {
+  test("still has requests served that arrive completely at once", async () => {
     const { server } = await serveThings();
     const raw = new RawConnection(server.port);
-    // So many that less than 16,000 bytes are left of 16 MiB.
+    // They leave less than 16,000 bytes of 16 MiB.
     const halves = Array.from({ length: 1_118 }, () => raw.open(Put.path));
     await Promise.all(halves.map((call) => sent(call, beginning(15_000))));
     const whole = Put.requestSerialize({ resource, key: "a", value: Buffer.alloc(16_000) });

@@ -30,7 +30,7 @@ describe("A pool of bytes", () => {
     expect(bytes.bytesOf(owner)).toBe(300);
   });
 
-  it("evicts from the owner that holds most when it is full, not from who comes last", () => {
+  it("evicts from the owner that holds most when it is full, not from the newest", () => {
     const { pool: bytes, evicted, hold } = pool();
     const greedy = {};
     for (let i = 0; i < 5; i++) hold(greedy, `greedy-${i}`, 100);
@@ -41,7 +41,7 @@ describe("A pool of bytes", () => {
     expect(bytes.evictions).toBe(evicted.length);
   });
 
-  it("may evict the very reservation that grew, which is released then", () => {
+  it("may evict the reservation that grew, which is released then", () => {
     const { pool: bytes, evicted, hold } = pool();
     const growing = hold({}, "growing", 10);
     growing.resize(900);
@@ -51,7 +51,7 @@ describe("A pool of bytes", () => {
     expect(bytes.bytes).toBe(0);
   });
 
-  it("forgets what is released, once", () => {
+  it("subtracts a released reservation once", () => {
     const { pool: bytes, evicted, hold } = pool();
     const held = hold({}, "held", 100);
     held.release();

@@ -24,7 +24,7 @@ function serveSelectable(limits: object = {}): Promise<Served> {
   return serveThings({ cacher: { attributes }, server: { limits } });
 }
 
-/** A text of so many characters that no other number gives. */
+/** A text of this length that is unique to the number. */
 function long(length: number, i: number): string {
   return `${i}/`.padEnd(length, "x");
 }
@@ -40,8 +40,8 @@ const ways = [
   ["compressed", { "grpc-encoding": "gzip" }, compressed],
 ] as const;
 
-describe.each(ways)("Of a request that came %s", (_name, headers, frame) => {
-  /** Opens streams of one kind, one after another, and tells how much each makes the process keep. */
+describe.each(ways)("Of a request sent %s", (_name, headers, frame) => {
+  /** Opens streams of one kind, one after another, and returns the memory that each makes the process retain. */
   async function keptBy(
     path: string,
     count: number,
@@ -63,7 +63,7 @@ describe.each(ways)("Of a request that came %s", (_name, headers, frame) => {
     return (heldBytes() - before) / calls.length;
   }
 
-  test("nothing is kept twice, and nothing but what the stream needs", async () => {
+  test("only what the stream needs is retained, once", async () => {
     const ofPrefix = await keptBy(Watch.path, 8, (i) =>
       Watch.requestSerialize({ resource, prefix: long(mebibyte, i) }),
     );
@@ -79,7 +79,7 @@ describe.each(ways)("Of a request that came %s", (_name, headers, frame) => {
     expect(ofSelector).toBeLessThan(32 * kibibyte);
   });
 
-  test("nothing is kept for a health watch, whose service there is or is not", async () => {
+  test("nothing is retained for a health watch, of a known or unknown service", async () => {
     const serialize = healthService.Watch.requestSerialize;
     const kept = await keptBy(healthService.Watch.path, 16, (i) =>
       serialize({ service: long(mebibyte, i) }),
@@ -88,10 +88,10 @@ describe.each(ways)("Of a request that came %s", (_name, headers, frame) => {
   });
 });
 
-/** Who opens one watch after another over one connection. */
+/** A client that opens one watch after another on one connection. */
 class Opener {
   readonly #client: TestClient;
-  /** What each has ended with, in the order in which they were opened. */
+  /** The end of each watch, in the order of their opening. */
   readonly ended: Promise<Error>[] = [];
 
   constructor({ server }: Served) {
@@ -99,18 +99,18 @@ class Opener {
     onTestFinished(() => this.#client.close());
   }
 
-  /** Resolves when it is open, or has ended. */
+  /** Resolves when the watch is open or has ended. */
   async open(request: WatchRequest): Promise<void> {
-    const watchHandler = this.#client.watch({ resource, ...request });
-    this.ended.push(watchHandler.ended);
-    await watchHandler.next().catch(() => {});
-    // Reads on, as only who reads is told of an end.
-    watchHandler.next().catch(() => {});
+    const watch = this.#client.watch({ resource, ...request });
+    this.ended.push(watch.ended);
+    await watch.next().catch(() => {});
+    // Reads continuously, since a client gets the end of a stream only if it reads.
+    watch.next().catch(() => {});
   }
 }
 
-describe("What the streams of one connection ask for", () => {
-  test("may take so many bytes, above which the one that takes most is ended", async () => {
+describe("The requests that the streams of one connection retain", () => {
+  test("are bounded in bytes; above the bound the stream that retains most is ended", async () => {
     const served = await serveSelectable({ maxRetainedRequestBytesPerConnection: 100_000 });
     const { server } = served;
     const opener = new Opener(served);
@@ -126,7 +126,7 @@ describe("What the streams of one connection ask for", () => {
     expect(retryDelayMs(cause)).toBeGreaterThan(0);
   });
 
-  test("is never more than that, in whatever it is asked for", async () => {
+  test("never exceed the bound, in any field", async () => {
     const served = await serveSelectable({ maxRetainedRequestBytesPerConnection: mebibyte });
     const opener = new Opener(served);
     for (let i = 0; i < 40; i++) {
@@ -137,29 +137,27 @@ describe("What the streams of one connection ask for", () => {
     expect(served.cacher.stats().filters).toBe(served.server.openStreams);
   });
 
-  test("counts no longer when they have ended", async () => {
+  test("are not counted after the streams have ended", async () => {
     const served = await serveSelectable({ maxRetainedRequestBytesPerConnection: 100_000 });
     const { client, recorder } = served;
     for (let i = 0; i < 5; i++) {
-      const watchHandler = client.watch({ resource, prefix: long(80_000, i) });
-      await watchHandler.next();
-      watchHandler.cancel();
+      const watch = client.watch({ resource, prefix: long(80_000, i) });
+      await watch.next();
+      watch.cancel();
       await recorder.untilEnded(i + 1);
     }
     expect(recorder.calls.map(({ code }) => code)).toEqual(Array(5).fill("CANCELLED"));
   });
 
-  test("is refused at once where it is more than may ever be kept", async () => {
+  test("are refused at once if one exceeds the bound alone", async () => {
     const served = await serveSelectable({ maxRetainedRequestBytesPerConnection: 100_000 });
-    const watchHandler = served.client.watch({ resource, prefix: long(200_000, 0) });
-    expect((await watchHandler.ended).message).toMatch(
-      /take more than this server keeps.*100000 bytes/,
-    );
+    const watch = served.client.watch({ resource, prefix: long(200_000, 0) });
+    expect((await watch.ended).message).toMatch(/take more than this server keeps.*100000 bytes/);
     expect(served.server.openStreams).toBe(0);
     expect(served.cacher.stats().filters).toBe(0);
   });
 
-  test("counts with what others ask for, and whoever asks for most loses streams", async () => {
+  test("count together with those of other connections; the one that retains most loses streams", async () => {
     const { server } = await serveSelectable({ maxRetainedRequestBytes: 200_000 });
     const [greedy, modest] = [new RawConnection(server.port), new RawConnection(server.port)];
     const ended: string[] = [];
@@ -183,14 +181,14 @@ describe("The headers of a call", () => {
   test.each([
     ["a name that no host has", { ":authority": "a".repeat(1_000) }],
     ["more than any library sends", { metadata: "m".repeat(17_000) }],
-  ])("are refused with %s, as they are kept with the stream", async (_, headers) => {
+  ])("are refused with %s, since the stream retains them", async (_, headers) => {
     const served = await serveThings();
     const connection = new RawConnection(served.server.port);
     for (const path of [Watch.path, healthService.Watch.path]) {
       const { reset } = await connection.open(path, headers).drain().ended;
       expect(reset).toBe(11);
     }
-    // Nobody else suffers for it.
+    // Other calls are not affected.
     expect((await served.client.list({ resource })).items).toEqual([]);
   });
 

@@ -15,7 +15,7 @@ class Stream implements OpenStream {
   }
 }
 
-/** Opens so many, and gives those that there was room for. */
+/** Opens streams, and returns those that were accepted. */
 function open(streams: OpenStreams, connection: object, count: number): Stream[] {
   const opened: Stream[] = [];
   for (let i = 0; i < count; i++) {
@@ -28,14 +28,14 @@ function open(streams: OpenStreams, connection: object, count: number): Stream[]
 }
 
 describe("The streams of a server", () => {
-  test("are so many at most, of one connection as of several", () => {
+  test("are bounded, for one connection and for several", () => {
     const streams = new OpenStreams(10);
     expect(open(streams, {}, 12)).toHaveLength(10);
     expect(streams.makeRoom({ connection: "another" })).toBeUndefined();
     expect(streams.size).toBe(9);
   });
 
-  test("count no longer once they have ended, which may be said twice", () => {
+  test("are not counted after they have ended; a second delete has no effect", () => {
     const streams = new OpenStreams(2);
     const connection = {};
     const [first] = open(streams, connection, 2);
@@ -46,7 +46,7 @@ describe("The streams of a server", () => {
     expect(streams.makeRoom(connection)).toBeUndefined();
   });
 
-  test("give way to others where one connection has taken all, the oldest first, down to equal shares", () => {
+  test("of the connection with the most are ended for others, the oldest first, down to equal shares", () => {
     const streams = new OpenStreams(10);
     const [greedy, modest] = [{}, {}];
     const taken = open(streams, greedy, 10);

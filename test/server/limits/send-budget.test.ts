@@ -2,14 +2,14 @@ import { describe, expect, test } from "vitest";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
-/** Of one connection 1,000 bytes, in all 10,000: above 5,000 others wait. */
+/** Bounds of 1,000 bytes per connection and 10,000 in total: above 5,000 others wait. */
 function budget(): { budget: SendBudget; clock: FakeClock } {
   const clock = new FakeClock();
   const bounds = { maxBytesPerConnection: 1_000, maxBytes: 10_000 };
   return { budget: new SendBudget(clock, bounds), clock };
 }
 
-/** An answer of so many bytes that nothing else holds. */
+/** A response of this size, with its own memory. */
 function answer(bytes: number): Uint8Array[] {
   return [new Uint8Array(bytes)];
 }
@@ -17,7 +17,7 @@ function answer(bytes: number): Uint8Array[] {
 const nothing = (): void => {};
 
 describe("A connection", () => {
-  test("takes room until its bound is reached; what follows waits, in order", () => {
+  test("reserves room up to its bound; further responses wait, in order", () => {
     const { budget: all } = budget();
     const connection = {};
     const first = all.take(connection, 600);
@@ -26,7 +26,7 @@ describe("A connection", () => {
     const served: string[] = [];
     all.wait(connection, 600, () => served.push("second"));
     all.wait(connection, 100, () => served.push("third"));
-    // There is room for the third, but it came later.
+    // There is room for the third, but it waits behind the second.
     expect(all.take(connection, 1)).toBeUndefined();
     expect(served).toEqual([]);
     first?.release();
@@ -34,12 +34,12 @@ describe("A connection", () => {
     expect(all.bytesOf(connection)).toBe(700);
   });
 
-  test("may have one answer that is larger than its bound", () => {
+  test("may have one response above its bound", () => {
     const { budget: all } = budget();
     expect(all.take({}, 5_000)).toBeDefined();
   });
 
-  test("gives back what an answer was expected to take and does not", () => {
+  test("releases the difference if a response is smaller than expected", () => {
     const { budget: all } = budget();
     const connection = {};
     const share = all.take(connection, 1_000);
@@ -51,7 +51,7 @@ describe("A connection", () => {
     expect(isServed).toBe(true);
   });
 
-  test("serves those that still wait when others give up", () => {
+  test("serves the remaining waits when others are cancelled", () => {
     const { budget: all } = budget();
     const connection = {};
     const share = all.take(connection, 600);
@@ -67,7 +67,7 @@ describe("A connection", () => {
     expect(all.bytesOf(connection)).toBe(400);
   });
 
-  test("wakes a builder of unknown size that waits again in turn, and ends", () => {
+  test("wakes waits of unknown size in order, and stops", () => {
     const { budget: all } = budget();
     const connection = {};
     const share = all.take(connection, 1_001);
@@ -83,7 +83,7 @@ describe("A connection", () => {
 });
 
 describe("All connections together", () => {
-  /** So many connections that have so many bytes each on their way, and which of them were evicted. */
+  /** Connections with unaccepted responses of this size, and which of them were evicted. */
   function fill(all: SendBudget, count: number, bytes: number): number[] {
     const evicted: number[] = [];
     for (let i = 0; i < count; i++) {
@@ -92,7 +92,7 @@ describe("All connections together", () => {
     return evicted;
   }
 
-  test("count memory that answers share once, and each part as an object", () => {
+  test("count memory that responses share once, and each part as an object", () => {
     const { budget: all } = budget();
     const shared = new Uint8Array(4_000);
     const shares = [1, 2, 3].map(() => all.take({}, 100));
@@ -102,14 +102,14 @@ describe("All connections together", () => {
     expect(all.bytes).toBe(0);
   });
 
-  test("are full above half of their bound: then it waits who would build something", () => {
+  test("are full above half of their bound: then new responses wait", () => {
     const { budget: all } = budget();
     fill(all, 5, 900);
     expect(all.isFull).toBe(true);
     expect(all.mayBuild({})).toBe(false);
   });
 
-  test("make room for those that wait once something has not been accepted for 10 s", () => {
+  test("make room for waiting responses by evicting one that was not accepted for 10 s", () => {
     const { budget: all, clock } = budget();
     const evicted = fill(all, 6, 900);
     const served: string[] = [];
@@ -123,7 +123,7 @@ describe("All connections together", () => {
     expect(all.evictions).toBe(2);
   });
 
-  test("serve those that wait by turns between connections", () => {
+  test("serve waiting responses round-robin by connection", () => {
     const { budget: all } = budget();
     const shares = Array.from({ length: 6 }, () => all.take({}, 900));
     for (const share of shares) share?.send(answer(900), nothing);
@@ -137,7 +137,7 @@ describe("All connections together", () => {
     expect(served).toEqual(["a1", "b2", "a2", "a3"]);
   });
 
-  test("never hold more than their bound: the connection that holds most loses its largest", () => {
+  test("never exceed their bound: the connection that holds most loses its largest response", () => {
     const { budget: all } = budget();
     const evicted: string[] = [];
     const large = {};

@@ -13,13 +13,13 @@ const resource = "things";
 const { Watch, List } = listWatchService;
 const things = Watch.requestSerialize({ resource });
 
-/** A batch whose one frame no window of the tests has room for. */
+/** A batch with one frame that is larger than any window of the tests. */
 function largeBatch(revision: number): WatchBatch {
   const object = new StoredObject("k", Buffer.alloc(100_000), 1, revision, 1, 0n);
   return new WatchBatch(revision, [new WatchEvent("MODIFIED", object, undefined)]);
 }
 
-/** A scripted resource, and a client that takes no more than its window of a watch on it. */
+/** A scripted resource, and a client that accepts only its flow control window of a watch on it. */
 async function stalledWatch(headers: Record<string, string> = {}) {
   const scripted = new ScriptedResource();
   const clock = new ManualTimers();
@@ -35,8 +35,8 @@ async function untilRead(stream: ScriptedStream): Promise<void> {
   while (stream.unread > 0) await new Promise((resolve) => setImmediate(resolve));
 }
 
-describe("A client that shuts its flow control", () => {
-  test("holds back itself: one frame is on its way, the next is not even read", async () => {
+describe("A client that closes its flow control window", () => {
+  test("delays only itself: one frame is outstanding, and no further batch is read", async () => {
     const { stream, recorder } = await stalledWatch();
     stream.give(largeBatch(5));
     stream.give(largeBatch(6), largeBatch(7));
@@ -44,7 +44,7 @@ describe("A client that shuts its flow control", () => {
     expect(recorder.sentMessages).toBe(1);
   });
 
-  test("gets what it is owed in order when it reads on", async () => {
+  test("gets the pending frames in order when it reads again", async () => {
     const { stream, call, raw } = await stalledWatch();
     stream.give(largeBatch(5), largeBatch(6));
     call.drain();
@@ -54,7 +54,7 @@ describe("A client that shuts its flow control", () => {
     expect((await call.ended).code).toBe(status.UNAVAILABLE);
   });
 
-  test("is told the status if it reads on within a second, and is reset if it does not", async () => {
+  test("gets the status if it reads within a second, and is reset otherwise", async () => {
     for (const waits of [false, true]) {
       const { stream, call, raw, clock, recorder } = await stalledWatch();
       stream.give(largeBatch(5));
@@ -79,7 +79,7 @@ describe("A client that shuts its flow control", () => {
     }
   });
 
-  test("is ended after a minute even if the watch itself does not mind", async () => {
+  test("is ended after a minute even if the watch itself has no stall timeout", async () => {
     const { stream, call, clock, server } = await stalledWatch();
     stream.give(largeBatch(5));
     clock.advance(59_000);
@@ -91,7 +91,7 @@ describe("A client that shuts its flow control", () => {
     expect((await call.ended).reset).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);
   });
 
-  test("is not ended as long as it takes a frame now and then", async () => {
+  test("is not ended while it accepts a frame within each timeout", async () => {
     const { stream, clock, call, raw } = await stalledWatch();
     call.drain();
     raw.session.settings({ initialWindowSize: 10_000_000 });
@@ -105,7 +105,7 @@ describe("A client that shuts its flow control", () => {
     call.cancel();
   });
 
-  test("sees the end of its deadline as a reset", async () => {
+  test("sees its deadline as a reset", async () => {
     const { stream, call, clock } = await stalledWatch({ "grpc-timeout": "1H" });
     stream.give(largeBatch(5));
     clock.advance(3_600_000);
@@ -114,7 +114,7 @@ describe("A client that shuts its flow control", () => {
     expect((await call.ended).reset).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);
   });
 
-  test("is cut off when the server's time to shut down is over", async () => {
+  test("is cut off at the end of the shutdown timeout", async () => {
     const { stream, call, clock, server } = await stalledWatch();
     stream.give(largeBatch(5));
     const drained = server.drain(5_000);
@@ -124,7 +124,7 @@ describe("A client that shuts its flow control", () => {
     expect(stream.closed).toBe(true);
   });
 
-  test("does not keep an answer for ever either", async () => {
+  test("does not retain a unary response indefinitely", async () => {
     const { storage, client, clock, server } = await serveThings();
     await storage.put({ key: "a", value: Buffer.alloc(100_000) });
     const raw = new RawConnection(server.port, 1_000);
@@ -136,8 +136,8 @@ describe("A client that shuts its flow control", () => {
   });
 });
 
-describe("A real watch whose client takes nothing", () => {
-  test("is ended by the stall timeout, and leaves nothing behind", async () => {
+describe("A watch of a Cacher whose client accepts nothing", () => {
+  test("is ended by the stall timeout, and releases everything", async () => {
     const { storage, client, cacher, clock, server } = await serveThings();
     const raw = new RawConnection(server.port, 1_000);
     const call = raw.call(Watch.path, things);
@@ -155,9 +155,9 @@ describe("A real watch whose client takes nothing", () => {
   });
 });
 
-describe("A client that goes away", () => {
+describe("A client that disconnects", () => {
   test.each(["cancels", "closes its connection", "drops its connection"])(
-    "when it %s leaves no watch behind",
+    "has its watch closed when it %s",
     async (how) => {
       const { stream, call, raw, server } = await stalledWatch();
       stream.give(largeBatch(5), largeBatch(6));
@@ -169,7 +169,7 @@ describe("A client that goes away", () => {
     },
   );
 
-  test("aborts what was being read for it", async () => {
+  test("has its reads aborted", async () => {
     const scripted = new ScriptedResource();
     const { server, recorder } = await serve(new Map([[resource, scripted]]), new ManualTimers());
     const asked = new Promise<AbortSignal | undefined>((resolve) => {
@@ -192,7 +192,7 @@ describe("A client that goes away", () => {
     expect(recorder.logged).toEqual([]);
   });
 
-  test("in the middle of its request never had a call", async () => {
+  test("in the middle of its request has no effect", async () => {
     const { server, recorder, client } = await serveThings();
     const raw = new RawConnection(server.port);
     const half = raw.open(Watch.path);
@@ -200,7 +200,7 @@ describe("A client that goes away", () => {
     await client.list({ resource });
     half.cancel();
     await recorder.untilEnded(2);
-    // Whichever comes first, the end of half a request or the cancel.
+    // Either the end of the incomplete request or the cancel arrives first.
     expect(["CANCELLED", "UNIMPLEMENTED"]).toContain(recorder.calls.at(-1)?.code);
     expect(server.openStreams).toBe(0);
     expect(recorder.sentMessages).toBe(1);

@@ -11,7 +11,7 @@ import type { Watching } from "../test-client.ts";
 const resource = "things";
 type Watch = Watching<WatchResponse__Output>;
 
-/** A server that allows two watches, and two that are open. */
+/** A server with a limit of two watches, and two open watches. */
 async function openTwo(): Promise<Served & { readonly first: Watch }> {
   const served = await serveThings({ server: { limits: { maxStreams: 2 } } });
   const first = await opened(served);
@@ -20,20 +20,20 @@ async function openTwo(): Promise<Served & { readonly first: Watch }> {
 }
 
 async function opened({ client }: Served): Promise<Watch> {
-  const watchHandler = client.watch({ resource });
-  await watchHandler.next();
-  return watchHandler;
+  const watch = client.watch({ resource });
+  await watch.next();
+  return watch;
 }
 
-/** A health watch that is open. */
+/** An open health watch. */
 async function openedHealth({ client }: Served): Promise<Watching<unknown>> {
-  const watchHandler = client.stream(healthService.Watch, { service: "" });
-  await watchHandler.next();
-  return watchHandler;
+  const watch = client.stream(healthService.Watch, { service: "" });
+  await watch.next();
+  return watch;
 }
 
 describe("A watch beyond the server's limit", () => {
-  test("is refused before anything is sent, until another has ended", async () => {
+  test("is refused before any response, until another has ended", async () => {
     const served = await openTwo();
     const { client, first, recorder } = served;
     const sentBefore = recorder.sentMessages;
@@ -53,13 +53,13 @@ describe("A watch beyond the server's limit", () => {
     expect((await client.watch({ resource }).ended).reason).toBe("TOO_MANY_STREAMS");
   });
 
-  test("is told what is wrong with it rather than to come again", async () => {
+  test("gets its own error if it is invalid", async () => {
     const { client } = await openTwo();
     const error = await client.watch({ resource, after_revision: -1 }).ended;
     expect(error).toMatchObject({ reason: "INVALID_REQUEST", field: "after_revision" });
   });
 
-  test("leaves those that are open, reads and writes as they are", async () => {
+  test("does not affect open watches, reads and writes", async () => {
     const { client, first } = await openTwo();
     await client.watch({ resource }).ended;
     const { revision } = await client.put({ resource, key: "a", value: Buffer.from("1") });
@@ -67,7 +67,7 @@ describe("A watch beyond the server's limit", () => {
     expect((await client.list({ resource })).revision).toBe(revision);
   });
 
-  test("that was refused or could not be opened does not count as open", async () => {
+  test("that was refused or failed to open does not count as open", async () => {
     const served = await serveThings({ server: { limits: { maxStreams: 1 } } });
     const { client } = served;
     await client.watch({ resource, after_revision: -1 }).ended;
@@ -78,7 +78,7 @@ describe("A watch beyond the server's limit", () => {
 });
 
 describe("Streams of other services", () => {
-  test.each([0, 1])("count, and are refused, as watches do: reflection %i", async (version) => {
+  test.each([0, 1])("count and are refused like watches: reflection %i", async (version) => {
     const served = await serveThings({ server: { limits: { maxStreams: 2 } } });
     const { server, client } = served;
     await openedHealth(served);
@@ -105,7 +105,7 @@ describe("Streams of other services", () => {
     await opened(served);
   });
 
-  test("make room for those of another connection, however their clients read", async () => {
+  test("make room for those of another connection, even if their clients do not read", async () => {
     const served = await serveThings({ server: { limits: { maxStreams: 3 } } });
     const { server, clock } = served;
     const connection = new RawConnection(server.port, 0);
@@ -114,7 +114,7 @@ describe("Streams of other services", () => {
     while (server.openStreams < 3) await new Promise((resolve) => setImmediate(resolve));
     await opened(served);
     expect(server.openStreams).toBe(3);
-    // It takes nothing, not even its end.
+    // It accepts nothing, not even its end.
     clock.advance(1_000);
     expect((await calls[0]?.drain().ended)?.reset).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);
   });

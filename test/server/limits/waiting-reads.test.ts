@@ -15,7 +15,7 @@ const { Get, List, Watch } = listWatchService;
 const resource = "things";
 const mebibyte = 1024 ** 2;
 
-/** Serves `things`, whose store does not say how far it has got: linearizable reads wait. */
+/** Serves `things` from a store that does not return its revision, so linearizable reads wait. */
 async function serveWithSilentStore() {
   const attributes = new AttributeReader(new JsonCodec(), new ManualTimers(), silent);
   const served = await serveThings({ cacher: { attributes } });
@@ -23,7 +23,7 @@ async function serveWithSilentStore() {
   await served.client.list({ resource });
   const { cacher } = served;
   const waiting: (() => void)[] = [];
-  /** Reads wait as they do for a store, which is before they are admitted. */
+  /** Reads wait for the store before they are admitted. */
   const afterStore = async <Request extends CacheGetRequest | CacheListRequest, Result>(
     request: Request,
     read: (request: Request) => Promise<Result>,
@@ -47,7 +47,7 @@ async function serveWithSilentStore() {
   return { ...served, waiting, untilWaiting };
 }
 
-test("Reads that wait for the store hold up nothing else of their connection", async () => {
+test("Reads that wait for the store do not delay other calls of their connection", async () => {
   const { server, storage, waiting, untilWaiting } = await serveWithSilentStore();
   const raw = new RawConnection(server.port);
   const watch = raw.call(Watch.path, Watch.requestSerialize({ resource, after_revision: 1 }));
@@ -84,7 +84,7 @@ test.each([
     (i: number) => Get.requestSerialize({ resource, key: `${i}/`.padEnd(mebibyte, "x") }),
   ],
 ])(
-  "Of what reads that wait have asked for, here large %s, 32 MiB are kept for a connection",
+  "Waiting reads retain at most 32 MiB of their requests per connection, here large %s",
   async (_name, count, path, message) => {
     const { server, recorder } = await serveWithSilentStore();
     const raw = new RawConnection(server.port);
@@ -97,7 +97,7 @@ test.each([
     const request = { resource, key: "a", revision_match: "REVISION_MATCH_ANY" } as const;
     const answered = await other.call(Get.path, Get.requestSerialize(request)).drain().ended;
     expect(answered.code).toBe(status.OK);
-    // Those that are on their way have up to 16 MiB, and clients are in this process as well.
+    // Requests in transit use up to 16 MiB, and the clients are in this process as well.
     expect(heldBytes() - before).toBeLessThan(96 * mebibyte);
     expect(recorder.logged).toEqual([]);
   },

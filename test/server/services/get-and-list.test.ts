@@ -7,7 +7,7 @@ import { serveThings } from "../served.ts";
 import type { TestClient } from "../test-client.ts";
 
 const resource = "things";
-/** Keeps one event, so that of the past only the store can tell. */
+/** Keeps one event, so that past revisions are read from the store. */
 const forgetful = { eventWindow: { ...defaultEventWindowBounds, minEvents: 0, maxEvents: 1 } };
 
 async function pages(client: TestClient, request: ListRequest): Promise<ListResponse__Output[]> {
@@ -26,7 +26,7 @@ function keysOf(page: ListResponse__Output): string[] {
 }
 
 describe("Get", () => {
-  test("gives the object as it stands", async () => {
+  test("returns the current object", async () => {
     const { client, storage } = await serveThings();
     const historyId = await storage.historyId();
     const created = await put(storage, "a", "1");
@@ -45,7 +45,7 @@ describe("Get", () => {
     });
   });
 
-  test("tells of an absent object at which revision it is absent", async () => {
+  test("has the revision at which an object is absent", async () => {
     const { client, storage } = await serveThings();
     const revision = await put(storage, "a", "1");
     await expect(client.get({ resource, key: "b" })).rejects.toMatchObject({
@@ -54,7 +54,7 @@ describe("Get", () => {
     });
   });
 
-  test("reads the past, as long as it is there", async () => {
+  test("reads past revisions until they are compacted", async () => {
     const { client, storage } = await serveThings({ cacher: forgetful });
     const first = await put(storage, "a", "1");
     await put(storage, "a", "2");
@@ -74,7 +74,7 @@ describe("Get", () => {
     "REVISION_MATCH_ANY",
     "REVISION_MATCH_LINEARIZABLE",
     "REVISION_MATCH_UNSPECIFIED",
-  ] as const)("takes %s", async (match) => {
+  ] as const)("accepts %s", async (match) => {
     const { client } = await serveThings();
     await client.put({ resource, key: "a" });
     await client.list({ resource }); // From now on the cache has it.
@@ -82,7 +82,7 @@ describe("Get", () => {
     expect(object?.key).toBe("a");
   });
 
-  test("refuses a revision that the store has not had", async () => {
+  test("refuses a revision above the store's", async () => {
     const { client } = await serveThings();
     const request = {
       resource,
@@ -96,7 +96,7 @@ describe("Get", () => {
 });
 
 describe("List", () => {
-  test("gives all objects below a prefix, in the order of their bytes", async () => {
+  test("returns all objects below a prefix, in byte order", async () => {
     const { client, storage } = await serveThings();
     for (const key of ["n/😀", "n/\uffee", "n/b", "m/a", "n/a"]) await put(storage, key, "");
     const page = await client.list({ resource, prefix: "n/" });
@@ -104,7 +104,7 @@ describe("List", () => {
     expect(page).toMatchObject({ next_page_token: "", remaining_item_count: "0" });
   });
 
-  test("goes page by page through one revision, whatever is written meanwhile", async () => {
+  test("returns pages of one revision, regardless of concurrent writes", async () => {
     const { client, storage } = await serveThings();
     for (const key of ["a", "b", "c", "d", "e"]) await put(storage, key, "before");
     const first = await client.list({ resource, page_size: 2 });
@@ -123,7 +123,7 @@ describe("List", () => {
     expect(second.next_page_token).toBe("");
   });
 
-  test("keeps each page below 4 MiB, and loses nothing", async () => {
+  test("keeps each page below 4 MiB, with all objects", async () => {
     const { client, storage } = await serveThings();
     const keys = Array.from({ length: 12 }, (_, i) => `key-${String(i).padStart(2, "0")}`);
     for (const key of keys) await put(storage, key, "x".repeat(1024 ** 2));
@@ -139,11 +139,11 @@ describe("List", () => {
     for (const key of keys) await put(storage, key, "");
     const all = await pages(client, { resource });
     expect(all.flatMap(keysOf)).toEqual(keys);
-    // The last has no token, and so room for one more.
+    // The last page has no token, so it has room for one more item.
     expect(all.map((page) => page.remaining_item_count)).toEqual(["5", "3", "0"]);
   });
 
-  test("does not go on where the past has been compacted", async () => {
+  test("fails to continue after compaction", async () => {
     const { client, storage, clock } = await serveThings({ cacher: forgetful });
     for (const key of ["a", "b", "c"]) await put(storage, key, "");
     const { next_page_token } = await client.list({ resource, page_size: 1 });
@@ -159,7 +159,7 @@ describe("List", () => {
 });
 
 describe("A page token", () => {
-  test("is only good for the request that it comes from", async () => {
+  test("is valid only for the request that it comes from", async () => {
     const { client, storage } = await serveThings();
     for (const key of ["a/1", "a/2", "a/3"]) await put(storage, key, "");
     const request = { resource, prefix: "a/", page_size: 1 };

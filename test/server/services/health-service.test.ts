@@ -16,7 +16,7 @@ async function check(client: TestClient, service: string): Promise<string> {
 }
 
 describe("Health", () => {
-  test("is SERVING from the first sync of all caches on, writing from the start", async () => {
+  test("is SERVING once all caches have synced; WriteService from the start", async () => {
     const { client, cacher } = await serveThings({ start: false });
     const services = ["", "watchfanout.v1.ListWatchService", "resource/things"];
     for (const service of services) expect(await check(client, service)).toBe("NOT_SERVING");
@@ -25,7 +25,7 @@ describe("Health", () => {
     for (const service of services) expect(await check(client, service)).toBe("SERVING");
   });
 
-  test("waits for all caches, and then no longer asks after single ones", async () => {
+  test("waits for all caches, and stays SERVING afterwards", async () => {
     const [a, b] = [new ScriptedResource(), new ScriptedResource()];
     b.ready = false;
     const resources = new Map([
@@ -42,7 +42,7 @@ describe("Health", () => {
     expect(await check(client, "")).toBe("SERVING");
   });
 
-  test("lists all that can be asked for", async () => {
+  test("lists all services", async () => {
     const { client } = await serveThings();
     const { statuses } = await client.unary(List, {});
     expect(Object.keys(statuses).sort()).toEqual([
@@ -53,7 +53,7 @@ describe("Health", () => {
     ]);
   });
 
-  test("knows what it does not know", async () => {
+  test("reports unknown services as such", async () => {
     const { client } = await serveThings();
     const asked = client.unary(Check, { service: "nope" });
     await expect(asked).rejects.toMatchObject({ cause: { code: 5 } });
@@ -77,7 +77,7 @@ describe("Health", () => {
     expect(await ofAll.ended).toMatchObject({ reason: "DRAINING" });
   });
 
-  test("keeps one status on its way for a watch that does not read, and the newest after it", async () => {
+  test("has one status outstanding for a watch that does not read, and then sends the newest", async () => {
     const scripted = new ScriptedResource();
     const { server } = await serve(new Map([["a", scripted]]), new ManualTimers());
     const raw = new RawConnection(server.port, 0);
@@ -102,14 +102,14 @@ describe("Health", () => {
     clock.advance(59_000);
     await check(client, "");
     expect(call.stream.closed).toBe(false);
-    // The patrol looks at every eighth of the minute, and the end itself is waited for for a second.
+    // The stall detector checks at each eighth of the minute, and the end itself may take another second.
     clock.advance(17_000);
     expect(server.openStreams).toBe(0);
     clock.advance(1_000);
     expect((await call.drain().ended).reset).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);
   });
 
-  test("keeps a watch that accepts what it is sent, however long nothing changes", async () => {
+  test("keeps a watch without changes open", async () => {
     const { server, clock, client, recorder } = await serveThings();
     const watch = client.stream(Watch, { service: "" });
     await watch.next();
@@ -122,7 +122,7 @@ describe("Health", () => {
     watch.cancel();
   });
 
-  test("forgets watches that are cancelled", async () => {
+  test("removes cancelled watches", async () => {
     const { client, server, recorder } = await serveThings();
     const watch = client.stream(Watch, { service: "" });
     await watch.next();
@@ -133,7 +133,7 @@ describe("Health", () => {
   });
 });
 
-test("A client that checks health by itself sends its calls here", async () => {
+test("A client with health checking sends its calls to a healthy server", async () => {
   const { server } = await serveThings();
   const client = new Client(`127.0.0.1:${server.port}`, credentials.createInsecure(), {
     "grpc.service_config": JSON.stringify({

@@ -44,7 +44,7 @@ function rejected(error: WatchFanoutError): never {
 
 describe("The history", () => {
   test.each(calls)(
-    "%s takes the id of the one that is, and answers with it",
+    "%s accepts the id of the current history, and returns it",
     async (_name, make) => {
       const served = await serveThings();
       await put(served.storage, "a", "1");
@@ -54,18 +54,21 @@ describe("The history", () => {
     },
   );
 
-  test.each(calls)("%s of another is HISTORY_CHANGED, and nothing is done", async (_name, make) => {
-    const served = await serveThings();
-    const revision = await put(served.storage, "a", "1");
-    const historyId = await served.storage.historyId();
-    await expect(make(served, "another")).rejects.toMatchObject({
-      reason: "HISTORY_CHANGED",
-      metadata: { history_id: historyId },
-    });
-    expect(await served.storage.currentRevision()).toBe(revision);
-  });
+  test.each(calls)(
+    "%s with another id is HISTORY_CHANGED, and has no effect",
+    async (_name, make) => {
+      const served = await serveThings();
+      const revision = await put(served.storage, "a", "1");
+      const historyId = await served.storage.historyId();
+      await expect(make(served, "another")).rejects.toMatchObject({
+        reason: "HISTORY_CHANGED",
+        metadata: { history_id: historyId },
+      });
+      expect(await served.storage.currentRevision()).toBe(revision);
+    },
+  );
 
-  test("comes with the first response of a stream, and only with that", async () => {
+  test("is in the first response of a stream only", async () => {
     const { client, storage } = await serveThings();
     const watchHandler = client.watch({ resource, send_initial_events: true });
     const ids = [await watchHandler.next(), await watchHandler.next()].map(
@@ -75,7 +78,7 @@ describe("The history", () => {
     watchHandler.cancel();
   });
 
-  test("that changes ends every stream, and makes old page tokens and revisions HISTORY_CHANGED", async () => {
+  test("ends every stream when it changes, and makes old page tokens and revisions HISTORY_CHANGED", async () => {
     const { cacher, client, clock, storage } = await serveThings({ start: false });
     const upstream: MemoryWatch[] = [];
     const watch = storage.watch.bind(storage);
@@ -111,7 +114,7 @@ describe("The history", () => {
 });
 
 describe("A Put with a ttl", () => {
-  test("attaches the object to a lease of its own, of whole seconds, and it goes when that ends", async () => {
+  test("attaches the object to its own lease of whole seconds, which deletes it on expiry", async () => {
     const { client, clock } = await serveThings();
     const value = Buffer.from("1");
     const ttl = { seconds: 2, nanos: 500_000_000 };
@@ -128,9 +131,9 @@ describe("A Put with a ttl", () => {
   });
 
   test.each([
-    ["of nothing", { ttl: { seconds: 0 } }],
+    ["of 0 s", { ttl: { seconds: 0 } }],
     ["that is negative", { ttl: { seconds: -1 } }],
-    ["beyond what etcd takes", { ttl: { seconds: 9_000_000_001 } }],
+    ["above the maximum of etcd", { ttl: { seconds: 9_000_000_001 } }],
     ["and a lease", { ttl: { seconds: 1 }, lease: "7" }],
   ])("%s is refused", async (_what, fields) => {
     const { client, storage } = await serveThings();
@@ -143,7 +146,7 @@ describe("A Put with a ttl", () => {
 });
 
 describe("A watch that reaches its maximum age", () => {
-  test("ends as DRAINING after a last bookmark, sooner or later by chance", async () => {
+  test("ends with DRAINING after a last bookmark, with jitter", async () => {
     const limits = { maxStreamAgeMs: 100_000 };
     for (const [random, before, until] of [
       [0, 79_000, 1_500],

@@ -18,27 +18,27 @@ const atOnce = 500;
 setFlagsFromString("--expose-gc");
 const collectGarbage = runInNewContext("gc") as () => void;
 
-/** Clients that do all sorts of things to one stream, and leave it. */
+/** Clients that use a stream in different ways, and abandon it. */
 const visits: readonly (readonly [
   what: string,
   path: string,
   visit: (call: RawCall) => unknown,
 ])[] = [
-  ["asks, is answered, and cancels", Watch.path, (call) => answeredThenCancelled(call, fromNow)],
+  ["gets a response and cancels", Watch.path, (call) => answeredThenCancelled(call, fromNow)],
   [
-    "cancels amidst the initial state",
+    "cancels during the initial state",
     Watch.path,
     (call) => answeredThenCancelled(call, withState),
   ],
-  ["asks and cancels at once", Watch.path, askedThenCancelled],
-  ["says nothing and cancels", Watch.path, (call) => call.cancel()],
-  ["sends half of a request and cancels", Watch.path, (call) => cutOff(call, fromNow)],
+  ["sends a request and cancels at once", Watch.path, askedThenCancelled],
+  ["sends no request and cancels", Watch.path, (call) => call.cancel()],
+  ["sends an incomplete request and cancels", Watch.path, (call) => cutOff(call, fromNow)],
   [
-    "sends what is no request",
+    "sends an invalid request",
     List.path,
     (call) => call.stream.end(framed(Buffer.alloc(40, 0xff))),
   ],
-  ["sends what has no frame", Put.path, (call) => call.stream.end(Buffer.alloc(300, 0xfe))],
+  ["sends an invalid frame", Put.path, (call) => call.stream.end(Buffer.alloc(300, 0xfe))],
   ["resets with an error", Get.path, (call) => call.stream.close(constants.NGHTTP2_INTERNAL_ERROR)],
 ];
 
@@ -74,7 +74,7 @@ function held({ server, cacher, clock, recorder }: Served): object {
   };
 }
 
-/** In bytes, of what is alive. */
+/** Live memory, in bytes. */
 function heap(): number {
   collectGarbage();
   return process.memoryUsage().heapUsed;
@@ -94,7 +94,7 @@ async function visitOften(
     await Promise.all(calls.map((call) => call.drain().ended));
     await new Promise<void>((resolve) => raw.session.close(resolve));
   }
-  // A stream that is reset before its headers are read is none to the server.
+  // The server never sees a stream that is reset before its headers are read.
   const seen = served.recorder.calls.length - before;
   expect(seen).toBeLessThanOrEqual(times);
 }
@@ -109,13 +109,13 @@ async function served(): Promise<Served> {
   return served;
 }
 
-/** Resolves when the server has seen the end of all that it has seen the beginning of. */
+/** Resolves when every call that started on the server has ended. */
 async function untilIdle({ recorder }: Served): Promise<void> {
   while (recorder.open > 0) await new Promise((resolve) => setImmediate(resolve));
 }
 
 describe(`${many} streams of a client that`, () => {
-  test.each(visits)("%s leave nothing behind", async (_what, path, visit) => {
+  test.each(visits)("%s are released completely", async (_what, path, visit) => {
     const all = await served();
     await visitOften(all, path, visit, 2 * atOnce);
     await untilIdle(all);
@@ -123,10 +123,10 @@ describe(`${many} streams of a client that`, () => {
     await visitOften(all, path, visit, many);
     await untilIdle(all);
     expect(held(all)).toEqual(holding);
-    // Of each a kilobyte would be 10 MiB.
+    // A kilobyte of each stream would be 10 MiB.
     all.recorder.calls.length = 0;
     expect(heap() - heapBefore).toBeLessThan(5 * 1024 ** 2);
-    // And it goes on serving.
+    // The server still serves.
     expect((await all.client.list({ resource })).items).toHaveLength(20);
   });
 });

@@ -9,11 +9,11 @@ const resource = "things";
 const { List } = listWatchService;
 const [EXACT, NOT_OLDER_THAN] = ["REVISION_MATCH_EXACT", "REVISION_MATCH_NOT_OLDER_THAN"] as const;
 
-/** No store has got there, and a double does not hold them exactly. */
+/** No store reaches these revisions, and a double does not hold them exactly. */
 const unsafe = ["9007199254740992", "9007199254740993", "9223372036854775807"];
 
 describe.each(unsafe)("Revision %s", (revision) => {
-  test("is of another history to reads, which say that it is above the store's own", async () => {
+  test("belongs to another history for reads, since it is above the store's revision", async () => {
     const { client, storage } = await serveThings();
     await put(storage, "a", "1");
     const expected = {
@@ -30,14 +30,14 @@ describe.each(unsafe)("Revision %s", (revision) => {
     }
   });
 
-  test.each([false, true])("is so to a watch, with the state first: %s", async (first) => {
+  test.each([false, true])("also for a watch, with initial events: %s", async (first) => {
     const { client, recorder } = await serveThings();
     const watch = client.watch({ resource, after_revision: revision, send_initial_events: first });
     expect(await watch.ended).toMatchObject({ reason: "HISTORY_CHANGED" });
     expect(recorder.sentMessages).toBe(0);
   });
 
-  test("is where no object stands: the conflict says where it does", async () => {
+  test("never matches in a write: the conflict has the object's revision", async () => {
     const { client, storage } = await serveThings();
     const stands = String(await put(storage, "a", "1"));
     const expected = { resource, expected_mod_revision: revision };
@@ -60,11 +60,11 @@ describe.each(unsafe)("Revision %s", (revision) => {
     expect((await client.list({ resource })).items).toHaveLength(1);
   });
 
-  test("of a page token is above the store's own as well", async () => {
+  test("of a page token is above the store's revision as well", async () => {
     const { client, storage } = await serveThings();
     const request = List.requestDeserialize(List.requestSerialize({ resource }));
     const historyId = await storage.historyId();
-    // What encodes a token takes a number; the 8 bytes could hold more.
+    // The encoder takes a number; the 8 bytes of a token could hold more.
     const position = { revision: Number(2n ** 62n), historyId, startAfter: "a" };
     const page_token = encodePageToken(position, listIdentity(request));
     await expect(client.list({ resource, page_token })).rejects.toMatchObject({

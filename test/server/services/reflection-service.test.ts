@@ -10,7 +10,7 @@ import { reflectionServices } from "../../../src/wire/standard-services.ts";
 import { framed, type RawCall, RawConnection } from "../http2/raw-connection.ts";
 import { serveThings } from "../served.ts";
 
-/** Puts questions one after the other on one stream, and gives the answers. */
+/** Sends requests one after the other on one stream, and returns the responses. */
 async function ask(
   port: number,
   version: number,
@@ -29,7 +29,7 @@ async function ask(
   return answers;
 }
 
-/** The files of an answer, read as a descriptor set. */
+/** The files of a response, parsed as a descriptor set. */
 function filesOf(answer: ServerReflectionResponse__Output | undefined) {
   const files = answer?.file_descriptor_response?.file_descriptor_proto ?? [];
   return readDescriptors(
@@ -65,7 +65,7 @@ describe.each([
     ]);
   });
 
-  test("answers with the file and all it imports, so that everything in it can be resolved", async () => {
+  test("returns the file and everything that it imports, so that all types can be resolved", async () => {
     const [answer] = await ask(port, version, {
       host: "h",
       file_containing_symbol: "watchfanout.v1.ListWatchService",
@@ -84,7 +84,7 @@ describe.each([
     }
   });
 
-  test("keeps what proto3 calls optional, and the names of the proto", async () => {
+  test("keeps proto3 optional fields and proto names", async () => {
     const [answer] = await ask(port, version, {
       file_containing_symbol: "watchfanout.v1.WatchRequest.after_revision",
     });
@@ -117,7 +117,7 @@ describe.each([
     expect([...filesOf(answer).files.keys()]).toEqual([file]);
   });
 
-  test("answers one question after the other, and goes on after those it can't answer", async () => {
+  test("answers requests in order, and continues after unanswerable ones", async () => {
     const answers = await ask(
       port,
       version,
@@ -145,7 +145,7 @@ describe("A reflection stream", () => {
     requestSerialize: () => Buffer.of(),
   };
 
-  test("does not read questions whose answers are not taken", async () => {
+  test("does not read further requests while a response is not accepted", async () => {
     const { server, client } = await serveThings();
     const raw = new RawConnection(server.port, 0);
     const call = raw.open(path);
@@ -158,7 +158,7 @@ describe("A reflection stream", () => {
     await call.ended;
   });
 
-  test("is reset when its client does not accept an answer for a minute", async () => {
+  test("is reset if its client does not accept a response for a minute", async () => {
     const { server, clock, client } = await serveThings();
     const call = new RawConnection(server.port, 0).open(path);
     call.stream.write(framed(requestSerialize({ list_services: "" })));
@@ -171,7 +171,7 @@ describe("A reflection stream", () => {
     expect(server.openStreams).toBe(0);
   });
 
-  test("is charged with 80 KiB of what its connection may send: of 205 the oldest is ended", async () => {
+  test("is charged with 80 KiB of the bound for requests: of 205 the oldest is ended", async () => {
     const { server } = await serveThings();
     const raw = new RawConnection(server.port);
     const open = (): RawCall => raw.open(path).drain();
@@ -182,14 +182,14 @@ describe("A reflection stream", () => {
     others.push(open());
     const { code, message } = await oldest.ended;
     expect(code).toBe(status.RESOURCE_EXHAUSTED);
-    expect(message).toMatch(/^The requests that this connection has sent.*16777216 bytes/);
+    expect(message).toMatch(/^The requests of this connection.*16777216 bytes/);
     while (server.openStreams < 204) await new Promise((resolve) => setImmediate(resolve));
     expect(others.filter(({ stream }) => stream.closed)).toEqual([]);
-    // Others have room of their own.
+    // Other connections have their own bound.
     expect(await ask(server.port, 0, { list_services: "" })).toHaveLength(1);
   });
 
-  test("ends when it is cancelled, with nothing left behind", async () => {
+  test("ends when it is cancelled, and releases everything", async () => {
     const { server, recorder } = await serveThings();
     const call = new RawConnection(server.port).open(path);
     call.stream.write(framed(requestSerialize({ list_services: "" })));
@@ -200,7 +200,7 @@ describe("A reflection stream", () => {
     expect(recorder.logged).toEqual([]);
   });
 
-  test("ends with INVALID_ARGUMENT on bytes that are no question", async () => {
+  test("ends with INVALID_ARGUMENT on an invalid request", async () => {
     const { server } = await serveThings();
     const raw = new RawConnection(server.port);
     await fc.assert(

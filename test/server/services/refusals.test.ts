@@ -13,12 +13,12 @@ const resource = "things";
 /** Above what a double holds exactly. */
 const unsafe = "9007199254740993";
 
-describe("A request that makes no sense is refused with the field that is wrong", () => {
+describe("An invalid request is refused with the invalid field", () => {
   const exact = "REVISION_MATCH_EXACT";
   test.each<[string, string, object, string]>([
     ["an empty key", "get", { key: "" }, "key"],
     ["a negative revision", "get", { key: "a", revision: -1 }, "revision"],
-    ["a revision that its match takes none of", "get", { key: "a", revision: unsafe }, "revision"],
+    ["a revision with a match that allows none", "get", { key: "a", revision: unsafe }, "revision"],
     ["EXACT without a revision", "get", { key: "a", revision_match: exact }, "revision"],
     [
       "NOT_OLDER_THAN without one",
@@ -34,11 +34,11 @@ describe("A request that makes no sense is refused with the field that is wrong"
     ],
     ["LINEARIZABLE with one", "get", { key: "a", revision: 1 }, "revision"],
     ["a negative page size", "list", { page_size: -1 }, "page_size"],
-    ["a bad token", "list", { page_token: "x" }, "page_token"],
+    ["an invalid token", "list", { page_token: "x" }, "page_token"],
     ["a revision with the wrong match", "list", { revision: 1 }, "revision"],
     ["an empty key to delete", "delete", { key: "" }, "key"],
     [
-      "deleting what must not exist",
+      "a deletion of an absent object",
       "delete",
       { key: "a", expected_mod_revision: 0 },
       "expected_mod_revision",
@@ -79,7 +79,7 @@ describe("A request that makes no sense is refused with the field that is wrong"
   });
 
   test.each(["get", "list", "watch", "put", "delete"])(
-    "an unknown resource: %s says which there are",
+    "an unknown resource: %s returns the known ones",
     async (method) => {
       const error = await call(await serveThings(), method, { resource: "thongs", key: "a" });
       expect(error).toMatchObject({
@@ -122,23 +122,23 @@ describe("Every reason", () => {
     "PERMISSION_DENIED",
   ];
   test.each(reasons)(
-    "%s gets from a resource to the client of a call and a watch",
+    "%s is passed from a resource to the client of a call and of a watch",
     async (reason) => {
       const scripted = new ScriptedResource();
       const { client } = await serve(new Map([[resource, scripted]]), new ManualTimers());
-      const told = { reason, message: "Said so.", metadata: { lease: "7" } };
+      const sent = { reason, message: "The message.", metadata: { lease: "7" } };
       scripted.answer = async () => {
-        throw new WatchFanoutError(reason, told.message, { metadata: told.metadata });
+        throw new WatchFanoutError(reason, sent.message, { metadata: sent.metadata });
       };
-      await expect(client.get({ resource, key: "a" })).rejects.toMatchObject(told);
-      await expect(client.put({ resource, key: "a" })).rejects.toMatchObject(told);
+      await expect(client.get({ resource, key: "a" })).rejects.toMatchObject(sent);
+      await expect(client.put({ resource, key: "a" })).rejects.toMatchObject(sent);
       const watch = client.watch({ resource });
       (await scripted.watched(0)).fail(reason);
       expect(await watch.ended).toMatchObject({ reason });
     },
   );
 
-  test("INTERNAL carries an id, under which the fault is logged, and nothing else of it", async () => {
+  test("INTERNAL has an id, which is logged with the error, and no details", async () => {
     const scripted = new ScriptedResource();
     const { client, recorder } = await serve(new Map([[resource, scripted]]), new ManualTimers());
     scripted.answer = async () => {
@@ -153,8 +153,8 @@ describe("Every reason", () => {
   });
 });
 
-describe("Bytes that are no request", () => {
-  test("are refused or answered, by every method, and never bring anything down", async () => {
+describe("Invalid request bytes", () => {
+  test("are refused or answered by every method, without a failure", async () => {
     const served = await serveThings();
     const raw = new RawConnection(served.server.port);
     const paths = [...descriptors.inputs.keys()];
@@ -169,7 +169,7 @@ describe("Bytes that are no request", () => {
         fc.oneof(fc.uint8Array({ maxLength: 30 }), requestLike),
         async (path, bytes) => {
           const sent = raw.call(path, bytes).drain();
-          // Watches go on; that they have begun is answer enough.
+          // A watch stays open; its first response is sufficient.
           if (path.endsWith("/Watch")) {
             const headers = await sent.answered;
             sent.cancel();
@@ -185,12 +185,12 @@ describe("Bytes that are no request", () => {
     expect(served.recorder.logged).toEqual([]);
   });
 
-  /** Starts as a request for `things`, and goes on with anything. */
+  /** Begins with a request for `things`, followed by any bytes. */
   const requestLike = fc
     .uint8Array({ maxLength: 20 })
     .map((rest) => Buffer.concat([Buffer.from("\x0a\x06things"), rest]));
 
-  test("are told from different keys that would decode to the same", async () => {
+  test("are not taken for another key that they would decode to", async () => {
     const { client, server } = await serveThings();
     await client.put({ resource, key: "\ufffd" });
     const raw = new RawConnection(server.port);
@@ -201,7 +201,7 @@ describe("Bytes that are no request", () => {
   });
 });
 
-describe("What gRPC itself refuses", () => {
+describe("gRPC itself refuses", () => {
   const path = listWatchService.List.path;
   const body = Buffer.from("\x0a\x06things");
 
@@ -217,7 +217,7 @@ describe("What gRPC itself refuses", () => {
     },
   );
 
-  test("a message that is too large, before it has come", async () => {
+  test("a message that is too large, before it has arrived", async () => {
     const { server, client } = await serveThings();
     const sent = new RawConnection(server.port).open(path);
     sent.stream.write(Buffer.from([0, 0x7f, 0xff, 0xff, 0xff]));
@@ -225,7 +225,7 @@ describe("What gRPC itself refuses", () => {
     await client.list({ resource });
   });
 
-  test("a message that is cut off, or none at all", async () => {
+  test("a message that is truncated or absent", async () => {
     const { server, client } = await serveThings();
     const raw = new RawConnection(server.port);
     for (const bytes of [framed(body).subarray(0, 7), Buffer.of()]) {
@@ -236,7 +236,7 @@ describe("What gRPC itself refuses", () => {
     await client.list({ resource });
   });
 
-  test("a compressed message that is none, or in an encoding that it does not know", async () => {
+  test("an invalid compressed message, or an unknown encoding", async () => {
     const { server, client } = await serveThings();
     const raw = new RawConnection(server.port);
     for (const [encoding, code] of [
@@ -252,7 +252,7 @@ describe("What gRPC itself refuses", () => {
     await client.list({ resource });
   });
 
-  test("what is not gRPC", async () => {
+  test("a request that is not gRPC", async () => {
     const { server, client } = await serveThings();
     const raw = new RawConnection(server.port);
     const sent = raw.call(path, body, { "content-type": "text/html" }).drain();

@@ -8,12 +8,12 @@ import { serve } from "../served.ts";
 
 const { List } = listWatchService;
 
-test("Large selectors of Lists that came in one packet are read in turns, the other connections' among them", async () => {
+test("Large selectors of Lists from one packet are parsed in time slices, in rotation with other connections", async () => {
   const clock = new ManualTimers();
   const resource = new ScriptedResource();
   const { server } = await serve(new Map([["things", resource]]), clock);
   const count = 100;
-  /** The turn of the event loop in which each was read, and whose it was. */
+  /** The event-loop turn in which each was parsed, and its connection. */
   const read: { turn: number; prefix: string }[] = [];
   let turn = 0;
   const nextTurn = (): void => {
@@ -24,7 +24,7 @@ test("Large selectors of Lists that came in one packet are read in turns, the ot
   vi.spyOn(resource, "select").mockImplementation((...selectors: readonly string[]): undefined => {
     const [labelSelector = ""] = selectors;
     read.push({ turn, prefix: labelSelector.slice(0, 1) });
-    // It takes longer than a turn may last.
+    // Longer than a time slice.
     clock.advance(10);
   });
   const list = (prefix: string): Buffer =>

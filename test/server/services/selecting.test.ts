@@ -63,19 +63,19 @@ describe.each([
       found.push(...page.items.map(({ key }) => key));
     }
     expect(found).toEqual(keys);
-    // How many follow is not known before the last page.
+    // The remaining count is unknown before the last page.
     expect(page.remaining_item_count).toBe("0");
   });
 
-  test("watch objects come into view, stay, and leave it", async () => {
+  test("watch objects begin to match, stay, and cease to match", async () => {
     const { client, storage } = await serveJson(indexes);
     await fill(storage);
-    const watchHandler = client.watch({
+    const stream = client.watch({
       resource,
       field_selector: "spec.node=n1",
       after_revision: 5,
     });
-    expect(seen(await watchHandler.next())).toBe("→5");
+    expect(seen(await stream.next())).toBe("→5");
     const changes: [key: string, value: string, expected: string][] = [
       ["c", thing("web", "n1"), "ADDED:c@6 →6"],
       ["c", thing("db", "n1"), "MODIFIED:c@7 →7"],
@@ -84,33 +84,33 @@ describe.each([
     ];
     for (const [key, value, expected] of changes) {
       await put(storage, key, value);
-      expect(seen(await watchHandler.next())).toBe(expected);
+      expect(seen(await stream.next())).toBe(expected);
     }
     await storage.delete({ key: "e" });
-    expect(seen(await watchHandler.next())).toBe("DELETED:e@10 →10");
-    watchHandler.cancel();
+    expect(seen(await stream.next())).toBe("DELETED:e@10 →10");
+    stream.cancel();
   });
 
-  test("the object before comes along where it is asked for, also if it did not match", async () => {
+  test("include the previous object on request, even if it did not match", async () => {
     const { client, storage } = await serveJson(indexes);
     await put(storage, "a", thing("web", "n2"));
-    const watchHandler = client.watch({
+    const stream = client.watch({
       resource,
       field_selector: "spec.node=n1",
       after_revision: 2,
       include_previous: true,
     });
-    await watchHandler.next();
+    await stream.next();
     await put(storage, "a", thing("web", "n1"));
-    expect(seen(await watchHandler.next())).toBe(`ADDED:a@3(${thing("web", "n2")}) →3`);
+    expect(seen(await stream.next())).toBe(`ADDED:a@3(${thing("web", "n2")}) →3`);
     await put(storage, "a", thing("web", "n2"));
-    const left = await watchHandler.next();
+    const left = await stream.next();
     expect(seen(left)).toBe(`DELETED:a@4(${thing("web", "n1")}) →4`);
     expect(left.events[0]?.object?.value.toString()).toBe(thing("web", "n1"));
-    watchHandler.cancel();
+    stream.cancel();
   });
 
-  test("an initial state is of what matches, and history too", async () => {
+  test("apply to initial states and past events", async () => {
     const { client, storage } = await serveJson(indexes);
     await fill(storage);
     const initial = client.watch({
@@ -127,7 +127,7 @@ describe.each([
     resumed.cancel();
   });
 
-  test("watch a single key by what is in it", async () => {
+  test("apply to a watch of a single key", async () => {
     const { client, storage } = await serveJson(indexes);
     await fill(storage);
     const request = { resource, key: "a", send_initial_events: true };
@@ -135,25 +135,25 @@ describe.each([
       ["spec.node=n1", "ADDED:a@2 →5"],
       ["spec.node=n2", "→5"],
     ]) {
-      const watchHandler = client.watch({ ...request, field_selector: field_selector ?? "" });
-      await watchHandler.next();
-      expect(seen(await watchHandler.next())).toBe(state);
-      watchHandler.cancel();
+      const stream = client.watch({ ...request, field_selector: field_selector ?? "" });
+      await stream.next();
+      expect(seen(await stream.next())).toBe(state);
+      stream.cancel();
     }
   });
 });
 
-describe("A selector that can't be used", () => {
+describe("An invalid selector", () => {
   test.each([
     ["label_selector", "app in web", "position"],
     ["label_selector", "-", "position"],
     ["field_selector", "spec.node", "position"],
     ["field_selector", "spec.nose=1", '"spec.nose"'],
     ["field_selector", "spec.nose!=1", "phase, spec.node"],
-  ])("%s %j is refused with what is wrong with it", async (field, selector, told) => {
+  ])("%s %j is refused with the reason", async (field, selector, reason) => {
     const { client } = await serveJson();
     const request = { resource, [field]: selector };
-    const expected = { reason: "INVALID_REQUEST", field, message: expect.stringContaining(told) };
+    const expected = { reason: "INVALID_REQUEST", field, message: expect.stringContaining(reason) };
     await expect(client.list(request)).rejects.toMatchObject(expected);
     expect(await client.watch(request).ended).toMatchObject(expected);
   });
@@ -170,7 +170,7 @@ describe("A selector that can't be used", () => {
   );
 });
 
-test("A value that can't be decoded is served, and counted.", async () => {
+test("An undecodable value is served and counted.", async () => {
   const { cacher, client, storage } = await serveJson();
   await put(storage, "a", "no JSON");
   const { items } = await client.list({ resource });
@@ -178,7 +178,7 @@ test("A value that can't be decoded is served, and counted.", async () => {
   expect(cacher.stats().undecodable).toBe(1);
 });
 
-test("A thousand watches by the same requirements, however they are spelt, share their batches.", async () => {
+test("A thousand watches with equivalent selectors share their batches.", async () => {
   const { cacher, storage } = await serveJson();
   const spellings = ["app=web,!x", "!x , app == web", "app in (web),!x"];
   const watches = Array.from({ length: 1_000 }, (_, i) =>

@@ -12,7 +12,7 @@ import type { WireStatus } from "../../../src/wire/errors.ts";
 import type { FrameParts } from "../../../src/wire/frame-parts.ts";
 import { CachedStore, silent } from "../../cacher/cached-store.ts";
 
-/** A call whose client accepts what it was sent when it is told to. */
+/** A call whose client accepts responses on request of the test. */
 class SlowCall implements ServerCall {
   readonly connection = this;
   readonly requestBytes = 0;
@@ -52,9 +52,9 @@ const mebibyte = 2 ** 20;
 const keys = Array.from({ length: 16 }, (_, i) => `k${i}`);
 
 test.each([
-  ["goes on for as long as its client accepts something within the stall timeout", 25_000, false],
-  ["ends as SLOW_CONSUMER when its client accepts nothing for so long", 61_000, true],
-])("A watch whose one revision is of many frames %s", async (_what, acceptsEveryMs, isEnded) => {
+  ["stays open while its client accepts a frame within each stall timeout", 25_000, false],
+  ["ends with SLOW_CONSUMER if its client accepts nothing for that time", 61_000, true],
+])("A watch with many frames of one revision %s", async (_what, acceptsEveryMs, isEnded) => {
   const cached = await CachedStore.ready({ consistencyIntervalMs: 0 });
   const { cacher, clock } = cached;
   for (const key of keys) await cached.write([key, "x".repeat(mebibyte)]);
@@ -71,7 +71,7 @@ test.each([
     logger: silent,
     observer: undefined,
     endFlushMs: 1_000,
-    // Longer than the stall timeout, which is the Cacher's to look after.
+    // Longer than the stall timeout, which the Cacher applies.
     responseFlushMs: 120_000,
     requestMs: 1_000,
     maxRequestBytes: mebibyte,
@@ -89,7 +89,7 @@ test.each([
   }).start(0);
   call.accept();
   await cached.write(...keys.map((key) => [key, null] as const));
-  // So that something waits behind it.
+  // So that a batch waits behind it.
   await cached.write(["later", "1"]);
   for (let accepted = 0; accepted < 5 && call.ended === undefined; accepted++) {
     await clock.elapse(acceptsEveryMs);

@@ -20,7 +20,7 @@ function told({ events, revision, initial_events_end }: WatchResponse__Output): 
 }
 
 describe("A watch", () => {
-  test("from now begins with a bookmark and goes on with what comes", async () => {
+  test("from now begins with a bookmark, then has the changes", async () => {
     const { client, storage } = await serveThings();
     await storage.put({ key: "old", value: Buffer.from("") });
     const watch = client.watch({ resource });
@@ -35,7 +35,7 @@ describe("A watch", () => {
     expect(gone.events[0]?.object?.value.toString()).toBe("2");
   });
 
-  test("from a revision begins with that, and continues without a gap", async () => {
+  test("from a revision begins with it, and continues without a gap", async () => {
     const { client, storage } = await serveThings();
     for (const key of ["a", "b", "c"]) await storage.put({ key, value: Buffer.from("") });
     const watch = client.watch({ resource, after_revision: 2 });
@@ -47,7 +47,7 @@ describe("A watch", () => {
     ]);
   });
 
-  test("with initial events begins with nothing, then the state, then what comes", async () => {
+  test("with initial events begins with an empty response, then the state, then the changes", async () => {
     const { client, storage } = await serveThings();
     for (const key of ["b", "a"]) await storage.put({ key, value: Buffer.from("") });
     const watch = client.watch({ resource, send_initial_events: true });
@@ -57,7 +57,7 @@ describe("A watch", () => {
     expect(told(await watch.next())).toBe("ADDED c@4, =4");
   });
 
-  test("sees the keys that it asks for, and nothing else", async () => {
+  test("gets the keys of its scope only", async () => {
     const { client, storage } = await serveThings();
     const byKey = client.watch({ resource, key: "n/a" });
     const byPrefix = client.watch({ resource, prefix: "n/" });
@@ -68,7 +68,7 @@ describe("A watch", () => {
     expect(told(await byPrefix.next())).toBe("ADDED n/a@2, ADDED n/b@2, =2");
   });
 
-  test("shows the object before where that is asked for", async () => {
+  test("includes the previous object on request", async () => {
     const { client, storage } = await serveThings();
     const watch = client.watch({ resource, include_previous: true });
     await watch.next();
@@ -78,7 +78,7 @@ describe("A watch", () => {
     expect(told(await watch.next())).toBe("MODIFIED a@3 was 1, =3");
   });
 
-  test("gets bookmarks as often as it asks for", async () => {
+  test("gets bookmarks at the requested interval", async () => {
     const { client, clock, storage } = await serveThings();
     const watch = client.watch({ resource, key: "a", bookmark_interval: { seconds: 2 } });
     expect(told(await watch.next())).toBe("=1");
@@ -104,7 +104,7 @@ describe("A watch", () => {
     expect(told(await watch.next())).toBe("=2");
   });
 
-  test("gets eager bookmarks where it asks for them", async () => {
+  test("gets eager bookmarks on request", async () => {
     const { client, storage } = await serveThings();
     const watch = client.watch({ resource, key: "a", eager_bookmarks: true });
     expect(told(await watch.next())).toBe("=1");
@@ -112,7 +112,7 @@ describe("A watch", () => {
     expect(told(await watch.next())).toBe("=2");
   });
 
-  test("older than history is told what is the oldest that is kept", async () => {
+  test("from before the event window gets the oldest revision that is available", async () => {
     const { client } = await serveThings();
     expect(await client.watch({ resource, after_revision: 0 }).ended).toMatchObject({
       reason: "REVISION_TOO_OLD",
@@ -120,7 +120,7 @@ describe("A watch", () => {
     });
   });
 
-  test("that is cancelled leaves nothing behind", async () => {
+  test("that is cancelled releases everything", async () => {
     const { client, cacher, recorder, server } = await serveThings();
     const watches = Array.from({ length: 20 }, () => client.watch({ resource }));
     await Promise.all(watches.map((watch) => watch.next()));
@@ -144,7 +144,7 @@ describe("What a watch delivers", () => {
     const responses = await Promise.all(watches.map((watch) => watch.next()));
     expect(responses.map(told)).toEqual(["=7", "=7"]);
     const [frame] = batch.frames ?? [];
-    // Had it been encoded anew, the bytes that were put in its place would not have been sent.
+    // A second encoding would not have sent the bytes that replaced the first.
     batch.frames = [Buffer.from([0, 0, 0, 0, 2, 0x08, 0x09])];
     for (const stream of scripted.streams) stream.give(batch);
     expect((await Promise.all(watches.map((watch) => watch.next()))).map(told)).toEqual([
@@ -171,7 +171,7 @@ describe("What a watch delivers", () => {
     },
   );
 
-  test("says no resume point where there was none", async () => {
+  test("has no resume point if none was sent", async () => {
     const scripted = new ScriptedResource();
     const { client } = await serve(new Map([[resource, scripted]]), new ManualTimers());
     const watch = client.watch({ resource });
@@ -181,7 +181,7 @@ describe("What a watch delivers", () => {
     expect((await watch.ended).metadata).toEqual({});
   });
 
-  test("ends with INTERNAL and an id where the service itself is at fault", async () => {
+  test("ends with INTERNAL and an id after an internal error", async () => {
     const scripted = new ScriptedResource();
     const { client, recorder } = await serve(new Map([[resource, scripted]]), new ManualTimers());
     const watch = client.watch({ resource });

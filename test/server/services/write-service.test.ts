@@ -4,7 +4,7 @@ import { serveThings } from "../served.ts";
 const resource = "things";
 
 describe("Put", () => {
-  test("writes, and gives what it wrote", async () => {
+  test("writes, and returns the object", async () => {
     const { client, storage } = await serveThings();
     const value = Buffer.from([0, 255, 128]);
     const { revision, object } = await client.put({ resource, key: "ключ", value });
@@ -19,7 +19,7 @@ describe("Put", () => {
     expect(object?.value).toEqual(Buffer.alloc(0));
   });
 
-  test("only writes where the expectation holds", async () => {
+  test("writes only if the expected revision matches", async () => {
     const { client } = await serveThings();
     const put = (expected_mod_revision: string) =>
       client.put({ resource, key: "a", expected_mod_revision });
@@ -34,7 +34,7 @@ describe("Put", () => {
     ).rejects.toMatchObject({ reason: "REVISION_CONFLICT", metadata: { mod_revision: "0" } });
   });
 
-  test("takes values as large as etcd does, and none that are larger", async () => {
+  test("accepts values up to the limit of etcd", async () => {
     const { client } = await serveThings();
     const most = 1.5 * 1024 ** 2;
     const value = Buffer.alloc(most - 1, "x");
@@ -46,7 +46,7 @@ describe("Put", () => {
       reason: "VALUE_TOO_LARGE",
       message: expect.stringMatching(/^A write of/),
     });
-    // What is far too large is already refused by gRPC, unread.
+    // gRPC itself refuses a far larger request, before it is read.
     await expect(
       client.put({ resource, key: "a", value: Buffer.alloc(2 * most) }),
     ).rejects.toMatchObject({
@@ -58,7 +58,7 @@ describe("Put", () => {
 });
 
 describe("Delete", () => {
-  test("gives what it deleted, as it stood", async () => {
+  test("returns the last state of the object", async () => {
     const { client } = await serveThings();
     const written = await client.put({ resource, key: "a", value: Buffer.from("1") });
     const deleted = await client.delete({ resource, key: "a" });
@@ -66,7 +66,7 @@ describe("Delete", () => {
     expect(Number(deleted.revision)).toBe(Number(written.revision) + 1);
   });
 
-  test("only deletes what stands where it is expected", async () => {
+  test("deletes only if the expected revision matches", async () => {
     const { client } = await serveThings();
     const { revision } = await client.put({ resource, key: "a" });
     const wrong = String(Number(revision) - 1);
@@ -81,7 +81,7 @@ describe("Delete", () => {
   });
 });
 
-test("Writing works before the cache has synced; reading says that it has not", async () => {
+test("Writes work before the cache has synced; reads are NOT_READY", async () => {
   const { client } = await serveThings({ start: false });
   await client.put({ resource, key: "a" });
   await expect(client.get({ resource, key: "a" })).rejects.toMatchObject({ reason: "NOT_READY" });

@@ -1,0 +1,175 @@
+import type { ServerHttp2Stream } from "node:http2";
+import type { Timer } from "../../base/clock.ts";
+import type { WireStatus } from "../../wire/errors.ts";
+import type { CallContext } from "../calls/call-context.ts";
+import { drainingUnread, outOfRequestRoom, tookTooLong } from "../calls/refusals.ts";
+import type { Reservation } from "../limits/byte-pool.ts";
+import type { Http2Call } from "./http2-call.ts";
+import { Inflater, type Inflation } from "./inflater.ts";
+import { RequestReader } from "./request-reader.ts";
+
+/**
+ * Charged for a call whose request has not arrived completely, in bytes, in addition to what has arrived. In memory a
+ * call takes several times that, but a connection may have all of its calls waiting without losing one.
+ */
+const callBytes = 1024;
+
+/** A call whose request has not arrived completely, or waits to be inflated. */
+interface Incoming {
+  readonly reader: RequestReader;
+  readonly since: number;
+  reservation: Reservation | undefined;
+  inflation: Inflation | undefined;
+}
+
+/**
+ * Reads the requests of calls with one request: collects the bytes, inflates them, and bounds the bytes by connection and
+ * the time by call. Refuses a call that exceeds a bound.
+ */
+export class IncomingRequests {
+  /** Shared with the streams of requests. */
+  readonly inflater = new Inflater();
+  readonly #context: CallContext;
+  /** The oldest first. */
+  readonly #incoming = new Map<Http2Call, Incoming>();
+  /** Calls that arrived in this turn of the event loop. */
+  #uncounted: Http2Call[] = [];
+  #timer: Timer | undefined;
+
+  constructor(context: CallContext) {
+    this.#context = context;
+  }
+
+  /** Reads the request of a call, and passes it to `onRequest`, unless the call has ended by then. */
+  read(
+    stream: ServerHttp2Stream,
+    call: Http2Call,
+    encoding: string,
+    onRequest: (message: Buffer) => void,
+  ): void {
+    const { clock, maxRequestBytes } = this.#context;
+    const finish = (message: Buffer): void => {
+      this.#forget(call);
+      call.requestBytes = message.length;
+      // A call that its client has cancelled, or that was refused, must have no effect.
+      if (!call.isOver) onRequest(message);
+    };
+    const reader = new RequestReader(stream, maxRequestBytes, {
+      onBytes: () => this.#count(call),
+      onMessage: (message, isCompressed) => {
+        if (isCompressed) this.#inflate(call, message, encoding, finish);
+        else finish(message);
+      },
+      onRefused: (why) => this.#refuse(call, why),
+    });
+    this.#incoming.set(call, {
+      reader,
+      since: clock.now(),
+      reservation: undefined,
+      inflation: undefined,
+    });
+    call.onOver(() => this.#forget(call));
+    this.#countLater(call);
+    this.#setTimer();
+  }
+
+  /** Ends every call whose request has not arrived, with DRAINING. */
+  refuseAll(): void {
+    for (const call of [...this.#incoming.keys()]) this.#refuse(call, drainingUnread());
+  }
+
+  #inflate(
+    call: Http2Call,
+    message: Buffer,
+    encoding: string,
+    finish: (message: Buffer) => void,
+  ): void {
+    const { maxRequestBytes } = this.#context;
+    this.#hold(call, message.length);
+    const incoming = this.#incoming.get(call);
+    if (incoming === undefined) return;
+    incoming.inflation = {
+      owner: call.connection,
+      encoding,
+      message,
+      maxBytes: maxRequestBytes,
+      onTurn: () => {
+        this.#hold(call, message.length + maxRequestBytes);
+        return this.#incoming.has(call);
+      },
+      onInflated: finish,
+      onRefused: (why) => this.#refuse(call, why),
+    };
+    this.inflater.add(incoming.inflation);
+  }
+
+  /** Counts what a call has sent. A complete request is not counted before the end of the turn. */
+  #count(call: Http2Call): void {
+    const incoming = this.#incoming.get(call);
+    if (incoming === undefined) return;
+    if (incoming.reservation !== undefined || !incoming.reader.isWhole) {
+      this.#hold(call, incoming.reader.held);
+    }
+  }
+
+  /**
+   * Counts the call if its request, with its end, has not arrived by the end of the turn. Almost all requests have, and
+   * must not be refused for other requests of their connection.
+   */
+  #countLater(call: Http2Call): void {
+    this.#uncounted.push(call);
+    if (this.#uncounted.length > 1) return;
+    this.#context.clock.setImmediate(() => {
+      const calls = this.#uncounted;
+      this.#uncounted = [];
+      for (const each of calls) {
+        const reader = this.#incoming.get(each)?.reader;
+        if (reader === undefined) continue;
+        reader.own();
+        this.#hold(each, reader.held);
+      }
+    });
+  }
+
+  /** Charges a call whose request is being read with this many bytes. May refuse it. */
+  #hold(call: Http2Call, bytes: number): void {
+    const incoming = this.#incoming.get(call);
+    if (incoming === undefined) return;
+    const { requestPool, maxUnreadBytesPerConnection } = this.#context;
+    incoming.reservation ??= requestPool.reserve(call.connection, 0, () =>
+      this.#refuse(call, outOfRequestRoom(maxUnreadBytesPerConnection)),
+    );
+    incoming.reservation.resize(callBytes + bytes);
+  }
+
+  #refuse(call: Http2Call, why: WireStatus): void {
+    this.#forget(call);
+    call.end(why);
+  }
+
+  /** Idempotent. */
+  #forget(call: Http2Call): void {
+    const incoming = this.#incoming.get(call);
+    if (incoming === undefined) return;
+    this.#incoming.delete(call);
+    incoming.reservation?.release();
+    incoming.reader.stop();
+    if (incoming.inflation !== undefined) this.inflater.delete(incoming.inflation);
+    if (this.#incoming.size > 0) return;
+    this.#timer?.cancel();
+    this.#timer = undefined;
+  }
+
+  /** One timer for all calls, which ends those that take too long. */
+  #setTimer(): void {
+    const { clock, requestMs } = this.#context;
+    this.#timer ??= clock.setTimeout(() => {
+      this.#timer = undefined;
+      for (const [call, { since }] of this.#incoming) {
+        if (clock.now() - since < requestMs) break;
+        this.#refuse(call, tookTooLong(requestMs));
+      }
+      if (this.#incoming.size > 0) this.#setTimer();
+    }, requestMs / 8);
+  }
+}

@@ -1,0 +1,56 @@
+import type { ServerHttp2Stream } from "node:http2";
+import { status } from "@grpc/grpc-js";
+import type { Clock } from "../../base/clock.ts";
+import { descriptors } from "../../wire/descriptors.ts";
+import { methodOf, type RpcObserver } from "../calls/call-context.ts";
+import type { Connections } from "./connections.ts";
+import { statusCodeOf } from "./http2-stream.ts";
+
+/** Counts the open calls of a server and of each connection, and reports each call to the observer. */
+export class OpenCalls {
+  readonly #clock: Clock;
+  readonly #connections: Connections;
+  readonly #observer: RpcObserver | undefined;
+  #size = 0;
+  #onIdle: (() => void) | undefined;
+
+  constructor(clock: Clock, connections: Connections, observer: RpcObserver | undefined) {
+    this.#clock = clock;
+    this.#connections = connections;
+    this.#observer = observer;
+  }
+
+  /** Counts a call until its stream is closed. */
+  add(stream: ServerHttp2Stream, path: string): void {
+    this.#size++;
+    const onEnded = this.#observe(stream, path);
+    const { session } = stream;
+    const onClosed = session === undefined ? undefined : this.#connections.opened(session);
+    stream.on("close", () => {
+      onClosed?.();
+      this.#size--;
+      if (this.#size === 0) this.#onIdle?.();
+      onEnded?.();
+    });
+  }
+
+  /** Calls `listener` each time that no call is open any more; at once if none is open. */
+  onIdle(listener: () => void): void {
+    this.#onIdle = listener;
+    if (this.#size === 0) listener();
+  }
+
+  /** Reports a call to the observer. Returns what reports its end. */
+  #observe(stream: ServerHttp2Stream, path: string): (() => void) | undefined {
+    const observer = this.#observer;
+    if (observer === undefined) return undefined;
+    // A client may ask for any path. Paths that are not methods count as one, which bounds the label's values.
+    const method = descriptors.inputs.has(path) ? methodOf(path) : "unknown";
+    const started = this.#clock.now();
+    observer.started(method);
+    return () => {
+      const code = status[statusCodeOf(stream) ?? status.CANCELLED] ?? "UNKNOWN";
+      observer.ended(method, code, this.#clock.now() - started);
+    };
+  }
+}

@@ -1,0 +1,62 @@
+import type { Clock } from "../../base/clock.ts";
+import { BytePool } from "./byte-pool.ts";
+import { OpenStreams } from "./open-streams.ts";
+import { SendBudget } from "./send-budget.ts";
+import type { ServerLimits } from "./server-limits.ts";
+import { StallDetector } from "./stall-detector.ts";
+
+/** A bounded pool of memory. */
+export interface PoolStats {
+  /** Held now, in bytes. */
+  readonly bytes: number;
+  /** Number of calls that have been ended to make room. */
+  readonly evictions: number;
+}
+
+/** What a server holds for its clients. */
+export interface ServerStats {
+  /** Open connections. */
+  readonly connections: number;
+  /** Open streams: watches, health watches, reflection. */
+  readonly streams: number;
+  /** Requests that have not arrived completely, or are not handled yet. */
+  readonly requests: PoolStats;
+  /** Parts of requests that streams and unanswered reads retain. */
+  readonly kept: PoolStats;
+  /** Responses and watch frames that clients have not accepted. Memory that several share counts once. */
+  readonly unsent: PoolStats;
+}
+
+/** Everything that a server bounds across its connections. */
+export interface ServerPools {
+  /** Requests that have not arrived completely, are not inflated, or are not handled yet. */
+  readonly requests: BytePool;
+  /** Parts of requests that calls retain while they wait for a time slice and while their streams are open. */
+  readonly retainedRequests: BytePool;
+  /** Responses that clients have not accepted. */
+  readonly sendBudget: SendBudget;
+  /** Open streams. */
+  readonly streams: OpenStreams;
+  /** Ends streams whose client accepts nothing. */
+  readonly stallDetector: StallDetector;
+}
+
+/** Makes the empty pools of a server. */
+export function createServerPools(clock: Clock, limits: ServerLimits): ServerPools {
+  return {
+    requests: new BytePool({
+      maxBytes: limits.maxUnreadBytes,
+      maxBytesPerOwner: limits.maxUnreadBytesPerConnection,
+    }),
+    retainedRequests: new BytePool({
+      maxBytes: limits.maxRetainedRequestBytes,
+      maxBytesPerOwner: limits.maxRetainedRequestBytesPerConnection,
+    }),
+    sendBudget: new SendBudget(clock, {
+      maxBytes: limits.maxUnsentBytes,
+      maxBytesPerConnection: limits.maxUnsentBytesPerConnection,
+    }),
+    streams: new OpenStreams(limits.maxStreams),
+    stallDetector: new StallDetector(clock, limits.responseFlushMs),
+  };
+}

@@ -1,0 +1,65 @@
+import type { ServedResource } from "../calls/call-context.ts";
+import type { HealthService, ServingStatus } from "./health-service.ts";
+
+const listWatch = "watchfanout.v1.ListWatchService";
+const write = "watchfanout.v1.WriteService";
+
+type Resources = ReadonlyMap<string, ServedResource>;
+
+/** The health statuses of a new server, by service name: `""` is the server as a whole. */
+export function initialStatuses(resources: Resources): ReadonlyMap<string, ServingStatus> {
+  const all = statusOf(areReady(resources));
+  const statuses = new Map<string, ServingStatus>([
+    ["", all],
+    [listWatch, all],
+    [write, "SERVING"],
+  ]);
+  for (const [name, { ready }] of resources) statuses.set(`resource/${name}`, statusOf(ready));
+  return statuses;
+}
+
+/** Updates the health statuses from the readiness of the resources. */
+export class ServingStatuses {
+  readonly #resources: Resources;
+  readonly #health: HealthService;
+  #wasReady: boolean;
+  #isDraining = false;
+
+  constructor(resources: Resources, health: HealthService) {
+    this.#resources = resources;
+    this.#health = health;
+    this.#wasReady = areReady(resources);
+    for (const [name, resource] of resources) {
+      resource.onReadyChange((ready) => {
+        health.set(`resource/${name}`, statusOf(ready));
+        this.#checkReady();
+      });
+    }
+  }
+
+  /** The server shuts down: it is NOT_SERVING from now on. */
+  drain(): void {
+    this.#isDraining = true;
+    this.#setServer("NOT_SERVING");
+  }
+
+  /** The server as a whole is SERVING once all caches have synced, and stays so. */
+  #checkReady(): void {
+    if (this.#wasReady || this.#isDraining || !areReady(this.#resources)) return;
+    this.#wasReady = true;
+    this.#setServer("SERVING");
+  }
+
+  #setServer(status: ServingStatus): void {
+    this.#health.set("", status);
+    this.#health.set(listWatch, status);
+  }
+}
+
+function areReady(resources: Resources): boolean {
+  return [...resources.values()].every(({ ready }) => ready);
+}
+
+function statusOf(ready: boolean): ServingStatus {
+  return ready ? "SERVING" : "NOT_SERVING";
+}

@@ -1,0 +1,75 @@
+import { status } from "@grpc/grpc-js";
+import { describe, expect, test } from "vitest";
+import { invalidRequest, tooManyRequestBytes } from "../../../src/base/errors.ts";
+import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
+import { serveConversation, serveRequest } from "../../../src/server/calls/serve-call.ts";
+import type { ServerCall } from "../../../src/server/calls/server-call.ts";
+import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
+import { BytePool } from "../../../src/server/limits/byte-pool.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { WaitingCall } from "./waiting-call.ts";
+
+function setUp() {
+  const clock = new FakeClock();
+  const pool = new BytePool({ maxBytes: 100, maxBytesPerOwner: 100 });
+  const streamOpenings = new StreamOpenings(new TimeSliceScheduler(clock), pool, () =>
+    tooManyRequestBytes(100),
+  );
+  const handled: unknown[] = [];
+  const method = {
+    decode: () => ({ request: undefined, fault: invalidRequest("key", "Not called.") }),
+    handle: (_call: unknown, request: unknown) => void handled.push(request),
+  };
+  return { pool, context: { streamOpenings }, handled, method };
+}
+
+const decoded = (request: string) => ({ request, fault: undefined });
+
+describe("A decoded request", () => {
+  test("is handled at once by a method that does not wait", () => {
+    const { context, handled, method } = setUp();
+    serveRequest(context, method, new WaitingCall({}), decoded("a"));
+    expect(handled).toEqual(["a"]);
+  });
+
+  test("waits for a time slice of its connection, charged with its size, where the method does", () => {
+    const { pool, context, handled, method } = setUp();
+    const waiting = {
+      ...method,
+      queuedBytes: () => 10,
+      handle: (call: ServerCall, request: unknown): void => {
+        handled.push(request);
+        if (request !== "a") return;
+        serveRequest(context, method, call, decoded("at once"));
+        serveRequest(context, waiting, new WaitingCall(call.connection), decoded("b"));
+        expect(pool.bytesOf(call.connection)).toBe(10);
+      },
+    };
+    serveRequest(context, waiting, new WaitingCall({}), decoded("a"));
+    expect(handled).toEqual(["a", "at once", "b"]);
+    expect(pool.bytes).toBe(0);
+  });
+
+  test("that is invalid ends the call, and is not handled", () => {
+    const { context, handled, method } = setUp();
+    const call = new WaitingCall({});
+    const fault = invalidRequest("key", "The key is invalid.");
+    serveRequest(context, method, call, { request: undefined, fault });
+    expect(call.ended).toMatchObject({
+      code: status.INVALID_ARGUMENT,
+      details: "The key is invalid.",
+    });
+    expect(handled).toEqual([]);
+  });
+});
+
+test("A stream of requests is passed to its method with a function that reads the next one", () => {
+  const { context, handled } = setUp();
+  const next = async (): Promise<undefined> => undefined;
+  const method = {
+    maxRequestBytes: 1,
+    converse: (_call: unknown, read: unknown) => void handled.push(read),
+  };
+  serveConversation(context, method, new WaitingCall({}), next);
+  expect(handled).toEqual([next]);
+});

@@ -1,0 +1,38 @@
+import type { ServerCall } from "../../../src/server/calls/server-call.ts";
+import type { WireStatus } from "../../../src/wire/errors.ts";
+import type { FrameParts } from "../../../src/wire/frame-parts.ts";
+
+/** A call that records how it was ended. */
+export class WaitingCall implements ServerCall {
+  readonly connection: object;
+  readonly requestBytes = 0;
+  readonly deadline = undefined;
+  isOver = false;
+  ended: WireStatus | undefined;
+  #onOver: () => void = () => {};
+
+  constructor(connection: object) {
+    this.connection = connection;
+  }
+
+  onOver(listener: () => void): void {
+    this.#onOver = listener;
+  }
+
+  send(): void {}
+  onClosed(): void {}
+
+  answer(): FrameParts {
+    return [];
+  }
+
+  end(status: WireStatus): void {
+    this.ended = status;
+  }
+
+  /** Ends the call as a reset by the client does. */
+  reset(): void {
+    this.isOver = true;
+    this.#onOver();
+  }
+}
