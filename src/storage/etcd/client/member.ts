@@ -7,9 +7,9 @@ import {
 } from "@grpc/grpc-js";
 import { type ICallable, MaintenanceClient } from "etcd3";
 import { abortable } from "../../../base/abort.ts";
-import { methodOf, rangeMethod, watchMethod } from "../methods.ts";
 import { oldestVersion, UnsupportedEtcdError } from "./errors.ts";
 import type { RangeRequest, WatchCall } from "./messages.ts";
+import { methodOf, rangeMethod, watchMethod } from "./methods.ts";
 import { type DecodedRange, decodePastWatch, decodeRange, decodeWatch } from "./responses.ts";
 
 /** PEM. */
