@@ -9,7 +9,7 @@ const measurements = 5;
 
 /** How many bytes of memory each of `count` things takes that `make` makes, without what they share: the median. */
 export function heapOfEach(count: number, make: (i: number) => unknown): number {
-  // What only the first ones bring about, such as code, is none of theirs.
+  // Memory that only the first ones cause, such as code, does not count.
   for (let i = 0; i < count; i++) make(i);
   const measured = Array.from({ length: measurements }, () => {
     const before = heldBytes();

@@ -105,7 +105,7 @@ describe("history_id, on etcd", () => {
     expect(await valueAt(historyKey)).toBe(history_id);
   });
 
-  test("is empty where the key holds what can't be one", async () => {
+  test("is empty if the key holds an invalid id", async () => {
     const historyKey = "/spoilt/history";
     const backend = await openEtcd(await etcdOf(), "/spoilt-things/", { historyKey });
     await backend.source.putBytes(Buffer.from(historyKey), "no id, but a sentence");
@@ -113,7 +113,7 @@ describe("history_id, on etcd", () => {
     expect((await client.list({ resource })).history_id).toBe("");
   });
 
-  test("is hidden by a resource over everything, and its revision counts", async () => {
+  test("is hidden from a resource with an empty prefix, and its revision counts", async () => {
     const historyKey = "/hidden/history";
     const backend = await openEtcd(await etcdOf(), "", { historyKey });
     const world = await openWorld(async () => backend);

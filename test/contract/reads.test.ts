@@ -46,7 +46,7 @@ describeContract("A read", (open) => {
       },
     );
 
-    test("LINEARIZABLE where the cache does not get there in 3 s: answered by the store", async () => {
+    test("LINEARIZABLE if the cache does not reach the revision in 3 s: answered by the store", async () => {
       const world = await openWorld(open);
       world.upstream.hold();
       const revision = await world.write(["a", "new"]);
@@ -94,7 +94,7 @@ describeContract("A read", (open) => {
       }
     });
 
-    test("EXACT beyond the history of the cache: from the store, until that is compacted", async () => {
+    test("EXACT beyond the event window: from the store, until that is compacted", async () => {
       const world = await openWorld(open);
       const first = await world.write(["a", "1"]);
       const second = await world.write(["a", "2"]);
@@ -152,7 +152,7 @@ describeContract("A read", (open) => {
       },
     );
 
-    test("waits for the cache by asking the store for progress, where another key moved it", async () => {
+    test("waits for the cache by requesting progress from the store, if a key of another resource moved the revision", async () => {
       const world = await openWorld(open);
       const before = await world.write(["a", "1"]);
       await untilCached(world, before);
@@ -253,7 +253,7 @@ describeContract("Pages of a List", (open) => {
     await world.write(...keys.map((key) => [key, ""] as const));
     const { next_page_token, history_id } = await world.client.list({ resource, page_size: 3 });
     expect(Buffer.from(next_page_token, "base64url").includes(history_id)).toBe(true);
-    // What becomes of it when the history is another: test/server/services/histories.test.ts.
+    // For a token of another history see test/server/services/histories.test.ts.
     const page = await world.client.list({ resource, page_token: next_page_token });
     expect(page.history_id).toBe(history_id);
   });

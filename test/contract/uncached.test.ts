@@ -92,7 +92,7 @@ describeContract("A resource with cache: off", (open) => {
   });
 
   describe("history_id", () => {
-    test("of the history that is: served, by a service that was never asked before too", async () => {
+    test("of the current history: served, also by a service without earlier requests", async () => {
       const { backend, client, write } = await openUncached(open);
       await write("a", "1");
       await write("b", "1");
@@ -123,7 +123,7 @@ describeContract("A resource with cache: off", (open) => {
       await expect(client.list({ resource, history_id: "another" })).rejects.toMatchObject(changed);
     });
 
-    test("is told where a revision is above the store's own", async () => {
+    test("is HISTORY_CHANGED for a revision above the store's own", async () => {
       const { client, write } = await openUncached(open);
       const revision = (await write("a", "1")) + 1_000;
       const { history_id } = await client.list({ resource });
@@ -136,7 +136,7 @@ describeContract("A resource with cache: off", (open) => {
       }
     });
 
-    test("that has become another: the new one is served at once, the old one no longer", async () => {
+    test("that was replaced: the new one is served at once, the old one no longer", async () => {
       const { backend, client, write } = await openUncached(open);
       await write("a", "1");
       const { history_id: old } = await client.list({ resource });

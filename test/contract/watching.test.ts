@@ -102,7 +102,7 @@ describeContract("Bookmarks", (open) => {
     expect(events).toBe(18);
   });
 
-  test("never come while a unit is open", async () => {
+  test("never come while an atomic batch is open", async () => {
     const world = await openWorld(open);
     for (let i = 0; i < 8; i++) await world.write([`large-${i}`, "x".repeat(mebibyte)]);
     const watch = world.client.watch({
@@ -301,7 +301,7 @@ describeContract("Responses stay below 4 MiB:", (open) => {
     }
   });
 
-  test("a revision that is too large is a unit of several, of which the last has the revision", async () => {
+  test("a revision that is too large is an atomic batch of several responses, of which the last has the revision", async () => {
     const world = await openWorld(open);
     const start = await fill(world);
     const watch = world.client.watch({ resource, after_revision: start });
@@ -330,7 +330,7 @@ describeContract("Responses stay below 4 MiB:", (open) => {
 });
 
 describeContract("A stream", (open) => {
-  test("is not ended by the event window until initial_events_end: what it is owed after R is kept", async () => {
+  test("is not ended by the event window before initial_events_end: events after R are retained", async () => {
     const eventWindow = { ageMs: 0, minEvents: 3, maxEvents: 3, maxBytes: 1_000_000 };
     const world = await openWorld(open, { cacher: { eventWindow } });
     for (let i = 0; i < 12; i++) await world.write([`large-${i}`, "x".repeat(mebibyte)]);

@@ -92,7 +92,7 @@ const etcdOf = describeContract("A write", (open) => {
     expect((await client.put({ resource, key: "b" })).object?.lease).toBe("0");
   });
 
-  test("with a ttl: a new Put renews it by a lease of its own", async () => {
+  test("with a ttl: a new Put replaces its lease", async () => {
     const { client } = await openWorld(open);
     const leases = new Set<string | undefined>();
     for (let i = 0; i < 3; i++) {
@@ -134,7 +134,7 @@ describe("A ttl, on etcd", () => {
     });
   });
 
-  test("what goes with its lease is DELETED, with its last content", async () => {
+  test("an object whose lease expires is DELETED, with its last content", async () => {
     const { backend, client } = await opened();
     const put = { resource, key: "a", value: Buffer.from("1"), ttl: { seconds: 100 } };
     const { object } = await client.put(put);
@@ -171,7 +171,7 @@ describe("A key in etcd that is not valid UTF-8, or is the prefix itself", () =>
 });
 
 describe("Keys on the wire, on etcd", () => {
-  test("are relative to the prefix, and those beside it are not of the resource", async () => {
+  test("are relative to the prefix, and keys outside it are not part of the resource", async () => {
     const backend = await openEtcd(await etcdOf());
     const world = await openWorld(async () => backend);
     const { prefix, source } = backend;

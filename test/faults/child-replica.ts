@@ -91,7 +91,7 @@ export class ChildReplica implements Replica {
     return Number(new URL(this.#admin).port);
   }
 
-  /** Whether it has ended without having been told to. */
+  /** Whether it has ended by itself. */
   get hasDied(): boolean {
     const child = this.#child;
     return child !== undefined && (child.exitCode !== null || child.signalCode !== null);
@@ -190,7 +190,7 @@ export class ChildReplica implements Replica {
     for (const relay of [this.relay, ...this.upstream]) relay.heal();
     this.#disturbance.isWell = true;
     this.resume();
-    // Whether it ended by itself is not to be passed over.
+    // An unexpected end must not be ignored.
     if (this.#child !== undefined && this.#child.exitCode !== null) {
       throw new Error(`${this.name} ended with ${this.#child.exitCode}:\n${this.#log}`);
     }

@@ -12,7 +12,7 @@ export interface Surroundings {
   readonly newestEra: () => number;
   readonly acknowledged: () => number;
   readonly writes: { readonly count: number; readonly changing: Changing };
-  /** Told at each response. */
+  /** Called at each response. */
   readonly told: Changing;
 }
 

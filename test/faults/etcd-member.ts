@@ -19,7 +19,7 @@ export class EtcdMember {
   readonly name: string;
   readonly clientPort: number;
   readonly peers: Relay;
-  /** Decimal, as the gateway tells it. */
+  /** Decimal, as the gateway returns it. */
   id = "";
   isCutOff = false;
   readonly #place: MemberPlace;
@@ -57,7 +57,7 @@ export class EtcdMember {
     ]);
   }
 
-  /** From now on etcd asks who calls. */
+  /** Turns on authentication. */
   authenticateWith(rootPassword: string): void {
     this.#rootPassword = rootPassword;
   }
@@ -80,7 +80,7 @@ export class EtcdMember {
     return this.#isRunning && !this.#isPaused && !this.isCutOff;
   }
 
-  /** Harmless if it runs. */
+  /** No effect if it runs. */
   async start(): Promise<void> {
     if (this.#isRunning) return;
     await this.#known.start();
@@ -139,7 +139,7 @@ export class EtcdMember {
     }
   }
 
-  /** A token that nobody else has. */
+  /** A token that no other client has. */
   async authenticate(): Promise<string> {
     const response = await fetch(`${this.url}/v3/auth/authenticate`, {
       method: "POST",

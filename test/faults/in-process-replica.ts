@@ -39,7 +39,7 @@ export class InProcessReplica implements Replica {
 
   static async create(options: ReplicaOptions): Promise<InProcessReplica> {
     const upstream = await Promise.all(options.etcd.map((port) => Relay.to(port)));
-    // Where it goes on to is known when the server has a port.
+    // Its target is known when the server has a port.
     return new InProcessReplica(options, await Relay.to(0), upstream);
   }
 

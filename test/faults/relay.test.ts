@@ -34,7 +34,7 @@ afterEach(async () => {
   echo.close();
 });
 
-/** A client, what it has been told, and how it ended. */
+/** A client, what it has received, and how it ended. */
 class Dialled {
   readonly socket: Socket;
   text = "";
@@ -115,7 +115,7 @@ describe("A relay", () => {
     await late.changing.until(() => late.text === "c");
   });
 
-  it("loseAnswers: what is asked arrives, and who asks learns nothing until it is cut off", async () => {
+  it("loseAnswers: requests arrive, and the client gets no answer until it is cut off", async () => {
     const client = new Dialled();
     relay.loseAnswers();
     client.socket.write("lost");
@@ -153,7 +153,7 @@ describe("A relay", () => {
     await new Dialled().echoed("from a");
   });
 
-  it("refuse: everyone, where nobody is named", async () => {
+  it("refuse: every client, if none is named", async () => {
     relay.refuse();
     await new Dialled().closed();
     relay.heal();

@@ -4,7 +4,7 @@ import { connect, createServer, type Server, type Socket } from "node:net";
 export interface RelayOptions {
   /** Default: any free one. */
   readonly port?: number;
-  /** Who dials, by the first bytes that it sends. Default: nobody knows. */
+  /** The name of the dialling client, from the first bytes that it sends. Default: unknown. */
   readonly dialerOf?: (firstBytes: Buffer) => string | undefined;
 }
 
@@ -13,7 +13,7 @@ type Dialer = string | undefined;
 
 /**
  * A TCP relay that treats what passes through it as bad networks do. Everything that it does is undone by
- * `heal`, but for what has been lost.
+ * `heal`, except for lost data.
  */
 export class Relay {
   readonly #server: Server;
@@ -169,7 +169,7 @@ interface PairListeners {
 
 /** A client's connection and the one that continues it. */
 class Pair {
-  /** Who dialled, once that is known. */
+  /** The name of the dialling client, once known. */
   dialer: Dialer;
   readonly #toServer: Way;
   readonly #toClient: Way;
@@ -245,7 +245,7 @@ class Way {
     });
   }
 
-  /** Takes no more than goes on, so that a reader's back-pressure reaches the source. */
+  /** Reads no more than it can pass on, so that a reader's back-pressure reaches the source. */
   pass(chunk: Buffer, delayMs: number): void {
     if (delayMs === 0 && this.#late.length === 0) {
       this.#isFull = !this.to.write(chunk);

@@ -29,7 +29,7 @@ const written: readonly (readonly [string, readonly [string, string | null][], s
 
 describe.each(markers)("A restore while the resource is idle, %s", (marker) => {
   test.each(written)(
-    "ends every stream, and is told of %s",
+    "ends every stream, and is detected by %s",
     { timeout: 60_000 },
     async (_what, entries, keys) => {
       const world = await Restorable.open({ cluster, marker });
@@ -71,7 +71,7 @@ describe.each(markers)("A restore while the resource is idle, %s", (marker) => {
 });
 
 describe("A watch that is resumed", () => {
-  test("goes on where etcd is what it was, also with keys that are not part of the resource", async () => {
+  test("resumes if etcd is the same as before, also with keys that are not part of the resource", async () => {
     const world = await Restorable.open({ cluster, marker: "with the marker key" });
     const notText = Buffer.concat([Buffer.from(world.prefix), Buffer.from([0xff])]);
     await world.source.putBytes(notText, "left out");
@@ -88,7 +88,7 @@ describe("A watch that is resumed", () => {
     expect(world.cacher.stats()).toMatchObject({ relists: 0 });
   });
 
-  test("tells two deletions of one key at one revision apart by what else was written", {
+  test("distinguishes two deletions of one key at one revision by what else was written", {
     timeout: 60_000,
   }, async () => {
     const world = await Restorable.open({ cluster, marker: "without the marker key" });
@@ -169,7 +169,7 @@ describe.each(markers)("A write before the restore has been noticed, %s", (marke
         await world.write(["a", "after"]);
         await world.growTo(before + distance);
         world.back();
-        // The replica's next attempt is due when its clock goes on, which it does not.
+        // The replica's next attempt is due when its clock advances, which it does not.
         const { revision, history_id, keys } = await write(world);
         if (marker === "with the marker key") expect(history_id).not.toBe(old);
         const { items } = await readAtLeast(world, revision, history_id);

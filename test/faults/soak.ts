@@ -22,7 +22,7 @@ import { Seeded } from "./seeded.ts";
 import { growth, inWords, type SoakReport } from "./soak-report.ts";
 import { World } from "./world.ts";
 
-/** After so many faults all are ended, and the checkers look at what has been told. */
+/** After this number of faults all are ended, and the checkers look at what was delivered. */
 const faultsPerVerdict = 15;
 
 const weights = Object.fromEntries(
@@ -38,7 +38,7 @@ interface Counts {
   verdicts: number;
 }
 
-/** How many events each replica keeps: with phases that last, so many that whoever is slow still finds what it needs. */
+/** How many events each replica keeps: with phases that last, enough for a slow client to be caught up. */
 const historyEvents = { withoutPhases: 2_000, withPhases: 20_000 };
 
 async function soak(minutes: number, seed: number, isHostile: boolean): Promise<SoakReport> {
@@ -56,7 +56,7 @@ async function soak(minutes: number, seed: number, isHostile: boolean): Promise<
     prepare: async (cluster) => {
       if (isHostile) bulk = await fillBulk(cluster);
     },
-    // A replica that is started anew has no more of history than etcd has.
+    // A restarted replica has no more history than etcd has.
     reasons: ["REVISION_TOO_OLD"],
   });
   const [lasting] = world.children;

@@ -148,7 +148,7 @@ export class Truth {
       const kv = event.message(2);
       if (kv === undefined) throw new RangeError("etcd left out a key and value.");
       const revision = kv.number(3);
-      if (revision < era.revision) throw new RangeError(`etcd told of ${revision} twice.`);
+      if (revision < era.revision) throw new RangeError(`etcd delivered ${revision} twice.`);
       era.revision = revision;
       const key = kv.text(1);
       if (!key.startsWith(this.#prefix) || key === this.#prefix) continue;

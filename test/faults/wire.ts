@@ -102,7 +102,7 @@ export class Connection {
       const objects = answer.messages(2).map(seenObject);
       return { revision: answer.number(1), objects, historyId: answer.text(3) };
     } catch (error) {
-      // An answer too: at that revision there is none.
+      // An answer too: the object does not exist at that revision.
       if (!(error instanceof BareStatus) || error.reason !== "OBJECT_NOT_FOUND") throw error;
       return { revision: Number(error.metadata["revision"]), objects: [], historyId: "" };
     }
@@ -134,7 +134,7 @@ export class Connection {
 
   async #unary(path: string, fields: Parameters<typeof encode>[0]): Promise<Message> {
     const call = this.#grpc.open(path, deadline);
-    // Who does not run can't keep the deadline either.
+    // A paused process can't observe the deadline.
     const late = setTimeout(() => this.close(), deadlineMs + 1_000);
     call.send(encode(fields));
     call.endRequest();
@@ -182,7 +182,7 @@ function seenObject(object: Message): SeenObject {
   };
 }
 
-/** What a wish asks to see, for selectors of the forms `app=VALUE` and `spec.node=VALUE`. */
+/** What a request selects, for selectors of the forms `app=VALUE` and `spec.node=VALUE`. */
 export function viewOf(wish: Wish): View {
   const { key, prefix = "", labelSelector, fieldSelector } = wish;
   const app = labelSelector?.split("=")[1];

@@ -63,7 +63,7 @@ function broken(kept: Sequence): string[] {
   return [...new Set(brokenBy(kept, changes).map((wrong) => wrong.split(":")[0] ?? ""))];
 }
 
-describe("What every promise is kept by", () => {
+describe("Every guarantee is kept by", () => {
   const right: readonly (readonly [what: string, Sequence])[] = [
     ["nothing at all", sequence()],
     ["a stream that has said nothing", sequence([])],
@@ -110,7 +110,7 @@ describe("What every promise is kept by", () => {
   });
 });
 
-describe("Each promise, and it alone, is broken by", () => {
+describe("Each guarantee, and it alone, is broken by", () => {
   const wrong: readonly (readonly [promise: string, what: string, Sequence])[] = [
     [
       "Filter",
@@ -134,7 +134,7 @@ describe("Each promise, and it alone, is broken by", () => {
     ],
     [
       "Typed",
-      "ADDED of what was in view",
+      "ADDED of an object that was in view",
       sequence([response(4), response(5, { ...deletedA, type: "ADDED" }), response(6, deletedB)]),
     ],
     [
@@ -158,7 +158,7 @@ describe("Each promise, and it alone, is broken by", () => {
       "a change left out between two others",
       sequence([response(1), response(2, addedA), response(5, deletedA)]),
     ],
-    ["Reliable", "a bookmark beyond what was told", sequence([response(1), response(2)])],
+    ["Reliable", "a bookmark beyond what was delivered", sequence([response(1), response(2)])],
     [
       "Atomic",
       "a revision in two units, the first of which leads to the revision before",
@@ -166,7 +166,7 @@ describe("Each promise, and it alone, is broken by", () => {
     ],
     [
       "Resumable",
-      "a stream that begins beyond the one before, though nothing is lost",
+      "a stream that begins beyond the previous one, although nothing is lost",
       sequence([response(2)], [response(3)]),
     ],
     [
@@ -176,7 +176,7 @@ describe("Each promise, and it alone, is broken by", () => {
     ],
     [
       "Bookmarkable",
-      "an event that was told of, in an open unit that never closes",
+      "an event that was delivered, in an atomic batch that never closes",
       sequence([response(1), response(2, addedA), response(undefined, addedA)]),
     ],
     [
@@ -200,7 +200,7 @@ describe("Each promise, and it alone, is broken by", () => {
     expect(broken(kept)).toEqual([promise]);
   });
 
-  it("Previous: an object before that nobody asked for", () => {
+  it("Previous: a previous object that was not requested", () => {
     const streams = [[response(3), response(4, modifiedA, addedB)]];
     const incurious = { ...view, includePrevious: false };
     expect(broken({ view: incurious, streams })).toEqual(["Previous"]);
@@ -230,18 +230,18 @@ describe("Linearizable", () => {
 });
 
 describe("Honest", () => {
-  it("is kept by a stream whose resume point is behind only by what it did not ask for", () => {
+  it("is kept by a stream whose resume point is behind only by events that it does not select", () => {
     const behind = sequence([response(2), response(2)]);
     expect(honest(behind, changes, 3)).toEqual([]);
   });
 
-  it("is broken by a stream that has gone quiet", () => {
+  it("is broken by a stream that became silent", () => {
     const quiet = sequence([response(3), response(4, modifiedA, addedB)]);
     expect(brokenBy(quiet, changes)).toEqual([]);
     expect(honest(quiet, changes, 5)).toEqual(['"a"@5 is missing between 3 and 5']);
   });
 
-  it("is broken by a stream that has never said anything", () => {
+  it("is broken by a stream that was never answered", () => {
     expect(honest(sequence([]), changes, 1)).toHaveLength(1);
   });
 });

@@ -68,7 +68,7 @@ function broken(kept: Sequence, gaps: readonly Gap[] = []): string[] {
   return [...new Set(brokenBy(kept, known).map((wrong) => wrong.split(":")[0] ?? ""))];
 }
 
-describe("What every promise to LATEST_STATE is kept by", () => {
+describe("Every guarantee for LATEST_STATE is kept by", () => {
   it.each<readonly [what: string, Sequence]>([
     ["nothing at all", sequence()],
     [
@@ -89,18 +89,21 @@ describe("What every promise to LATEST_STATE is kept by", () => {
       "every event, in one response",
       sequence([response(1), response(5, addedA, addedB, told("MODIFIED", a5, a2))]),
     ],
-    ["a fold of all of it", sequence([response(1), response(10, told("ADDED", a7))])],
+    ["a coalesced batch of everything", sequence([response(1), response(10, told("ADDED", a7))])],
     [
-      "a fold from the middle, a re-creation in it",
+      "a coalesced batch from the middle, with a re-creation",
       sequence([response(4), response(10, modifiedA, deletedB)]),
     ],
     [
-      "a fold in pieces",
+      "a coalesced batch in chunks",
       sequence([response(4), response(undefined, modifiedA), response(10, deletedB)]),
     ],
-    ["a fold of what comes and goes, which is a bookmark", sequence([response(7), response(9)])],
     [
-      "a fold after the initial state",
+      "a coalesced batch of an object that was created and deleted, which is a bookmark",
+      sequence([response(7), response(9)]),
+    ],
+    [
+      "a coalesced batch after the initial state",
       sequence([
         response(undefined),
         initial(4, told("ADDED", a2), told("ADDED", b4)),
@@ -119,7 +122,7 @@ describe("What every promise to LATEST_STATE is kept by", () => {
   });
 });
 
-describe("Each promise to LATEST_STATE, and it alone, is broken by", () => {
+describe("Each guarantee for LATEST_STATE, and it alone, is broken by", () => {
   it.each<readonly [promise: string, what: string, Sequence]>([
     [
       "Filter",
@@ -162,7 +165,7 @@ describe("Each promise to LATEST_STATE, and it alone, is broken by", () => {
       sequence([response(4), response(7, told("MODIFIED", a5, a2))]),
     ],
     ["Reliable", "an object left out", sequence([response(4), response(10, modifiedA)])],
-    ["Reliable", "a bookmark beyond what was told", sequence([response(4), response(10)])],
+    ["Reliable", "a bookmark beyond what was delivered", sequence([response(4), response(10)])],
     [
       "Resumable",
       "a stream that begins beyond the one before",
@@ -170,7 +173,7 @@ describe("Each promise to LATEST_STATE, and it alone, is broken by", () => {
     ],
     [
       "Bookmarkable",
-      "an event that was told of, in an open unit",
+      "an event that was delivered, in an open atomic batch",
       sequence([response(1), response(2, addedA), response(undefined, addedA)]),
     ],
     [
@@ -193,13 +196,13 @@ describe("Each promise to LATEST_STATE, and it alone, is broken by", () => {
   });
 });
 
-describe("A replica that did not see what happened", () => {
+describe("A replica that missed events", () => {
   const gap = [{ after: 4, upTo: 10 }];
   const goneB = told("DELETED", { ...b4, modRevision: 10 }, b4);
 
   it.each<readonly [what: string, Sequence, readonly Gap[], readonly string[]]>([
     [
-      "tells how the states before and after differ",
+      "delivers how the states before and after differ",
       sequence([response(4), response(10, modifiedA, goneB)]),
       gap,
       [],
@@ -222,7 +225,7 @@ describe("A replica that did not see what happened", () => {
   });
 });
 
-describe("Honest, to LATEST_STATE", () => {
+describe("Honest, for LATEST_STATE", () => {
   it.each<readonly [what: string, Sequence, number, number]>([
     ["is kept by a stream that is behind by what has come and gone", sequence([response(7)]), 9, 0],
     ["is broken by one that has gone quiet", sequence([response(4)]), 7, 1],

@@ -1,5 +1,5 @@
 /*
- * What has happened and what was told of it, written down plainly, so that one can be held against the
+ * What happened and what was delivered of it, recorded plainly, so that one can be compared with the
  * other whatever served it.
  */
 
@@ -72,12 +72,12 @@ export function unitsOf(responses: readonly SeenResponse[]): Unit[] {
   return units;
 }
 
-/** The last resume point of a stream; undefined if it had none. */
+/** The last resume point of a stream; undefined before the first. */
 export function resumePointOf(responses: readonly SeenResponse[]): number | undefined {
   return responses.findLast(({ revision }) => revision !== undefined)?.revision;
 }
 
-/** What stands at `revision`, by key. */
+/** The state at `revision`, by key. */
 export function stateAt(changes: readonly Change[], revision: number): Map<string, SeenObject> {
   const state = new Map<string, SeenObject>();
   for (const change of changes) {

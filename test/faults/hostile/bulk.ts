@@ -9,7 +9,7 @@ export const bulkPrefix = "/bulk/";
 export const bulkHistoryEvents = 6_000;
 /** What its events may take, in bytes. */
 export const bulkHistoryBytes = 6 * 1024 ** 2;
-/** Of an attack that writes what is to be forgotten again: so many values, of so many bytes. */
+/** For an attack that writes values to be dropped again: their number and their size in bytes. */
 export const heavyWrites = 64;
 export const heavyBytes = 512 * 1024;
 

@@ -7,7 +7,7 @@ const longestPauseMs = 50;
 
 /**
  * Bounds the CPU time of this process to a share of one core, so that on a small machine an attack is measured by
- * what it makes the replica do, and not by what it takes from everyone as a neighbour.
+ * what it makes the replica do, and not by its competition for CPU.
  */
 export class CpuBudget {
   readonly #share: number;

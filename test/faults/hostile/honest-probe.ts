@@ -25,7 +25,7 @@ const deliveryLimitMs = 8_000;
 
 /**
  * An honest client at one replica that measures how it is served: in each round it writes an object and waits until
- * its watch tells it of that, gets an object and lists all. It writes as often whatever happens to others.
+ * its watch delivers that, gets an object and lists all. Its rate of writes does not depend on other clients.
  */
 export class HonestProbe {
   readonly #url: string;
@@ -37,7 +37,7 @@ export class HonestProbe {
   #connection: Connection;
   #running: Promise<void> | undefined;
   #rounds = 0;
-  /** The newest revision that was told of on any of its streams. */
+  /** The newest revision delivered on any of its streams. */
   #told = 0;
   #onTold: ((revision: number) => void) | undefined;
 
@@ -116,7 +116,7 @@ export class HonestProbe {
     const end = await Promise.race([delivered, limit]);
     late.abort();
     if (end === "late")
-      this.#wrong.push(`Probe: a write was not told within ${deliveryLimitMs} ms`);
+      this.#wrong.push(`Probe: a write was not delivered within ${deliveryLimitMs} ms`);
     this.#latencies.delivery.push(performance.now() - began);
   }
 
@@ -130,7 +130,7 @@ export class HonestProbe {
     this.#told = Math.max(this.#told, revision);
   }
 
-  /** A watch of any cached state begins with nothing older than what this client has been told before. */
+  /** A watch of any cached state begins with nothing older than what this client received before. */
   async #beginWatch(): Promise<void> {
     const told = this.#told;
     const watch = this.#connection.watch({ key, sendInitialEvents: true }, { afterRevision: 0 });
@@ -138,7 +138,7 @@ export class HonestProbe {
       const { initialEventsEnd, revision = 0 } = toldBy(bytes);
       if (!initialEventsEnd) continue;
       if (revision < told) {
-        this.#wrong.push(`Probe: a watch began at ${revision} after ${told} had been told`);
+        this.#wrong.push(`Probe: a watch began at ${revision} after ${told} had been delivered`);
       }
       break;
     }

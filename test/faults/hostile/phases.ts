@@ -180,7 +180,7 @@ export class Phases {
     return slowest;
   }
 
-  /** -1: nobody knows, as the admin port does not answer. */
+  /** -1: unknown, since the admin port does not answer. */
   async #openCalls(): Promise<number> {
     const metrics = await this.#replica.admin("/metrics").catch(() => undefined);
     if (metrics === undefined) return -1;
@@ -188,7 +188,7 @@ export class Phases {
     return [...counts].reduce((sum, [, count]) => sum + Number(count), 0);
   }
 
-  /** While nobody attacked. */
+  /** Without an attack. */
   #usualSockets(): number {
     const quiet = this.reports.filter(({ kind }) => kind === "quiet");
     return Math.max(16, ...quiet.map(({ process }) => process.handles["TCPSocketWrap"] ?? 0));
