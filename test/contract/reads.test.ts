@@ -67,7 +67,7 @@ describeContract("A read", (open) => {
       expect(world.upstream.revisionsAsked).toBe(asked);
     });
 
-    test("NOT_OLDER_THAN: at least that revision, waiting for the cache to get there", async () => {
+    test("NOT_OLDER_THAN: at least that revision, waiting until the cache reaches it", async () => {
       const world = await openWorld(open);
       await world.write(["a", "old"]);
       world.upstream.hold();
@@ -81,7 +81,7 @@ describeContract("A read", (open) => {
       expect(at).toBeGreaterThanOrEqual(revision);
     });
 
-    test("EXACT: the state at that revision, for every revision there was", async () => {
+    test("EXACT: the state at that revision, for every past revision", async () => {
       const world = await openWorld(open);
       const states: [number, string][] = [];
       for (let i = 0; i < 10; i++) {
@@ -113,7 +113,7 @@ describeContract("A read", (open) => {
     });
 
     test.each([notOlderThan, exact] as const)(
-      "%s that etcd has and the cache has not: waits 3 s, then REVISION_TOO_NEW",
+      "%s of a revision in etcd that the cache has not reached: waits 3 s, then REVISION_TOO_NEW",
       async (revision_match) => {
         const world = await openWorld(open);
         const cached = await world.write(["a", "old"]);
@@ -192,7 +192,7 @@ describeContract("Pages of a List", (open) => {
     expect((await pagesOf(world.client, { resource, prefix })).flatMap(keysOf)).toEqual(expected);
   });
 
-  test("revision: the same on every page, whatever is written between them", async () => {
+  test("revision: the same on every page, also with writes in between", async () => {
     const world = await openWorld(open);
     const revision = await world.write(...keys.map((key) => [key, "before"] as const));
     const pages = await pagesOf(world.client, { resource, page_size: 2 }, async () => {
@@ -205,7 +205,7 @@ describeContract("Pages of a List", (open) => {
     );
   });
 
-  test("remaining_item_count: how many follow; absent with a selector", async () => {
+  test("remaining_item_count: number of items that follow; absent with a selector", async () => {
     const world = await openWorld(open);
     await world.write(...keys.map((key) => [key, thing("web")] as const));
     const plain = await pagesOf(world.client, { resource, page_size: 3 });
@@ -215,7 +215,7 @@ describeContract("Pages of a List", (open) => {
     expect(first?.remaining_item_count).toBeUndefined();
   });
 
-  test("page_token: any replica serves it, from the store where its cache can't", async () => {
+  test("page_token: any replica serves it, from the store if its cache can't", async () => {
     const world = await openWorld(open);
     const revision = await world.write(...keys.map((key) => [key, "before"] as const));
     const { next_page_token: page_token } = await world.client.list({ resource, page_size: 3 });
@@ -237,7 +237,7 @@ describeContract("Pages of a List", (open) => {
     expect(rest.items.map(({ key }) => key)).not.toContain("a");
   });
 
-  test("page_token of a revision that was compacted: REVISION_TOO_OLD where no cache has it", async () => {
+  test("page_token of a compacted revision: REVISION_TOO_OLD if no cache has it", async () => {
     const world = await openWorld(open);
     await world.write(...keys.map((key) => [key, ""] as const));
     const { next_page_token: page_token } = await world.client.list({ resource, page_size: 3 });
@@ -248,7 +248,7 @@ describeContract("Pages of a List", (open) => {
     });
   });
 
-  test("page_token: carries its own history", async () => {
+  test("page_token: contains its history", async () => {
     const world = await openWorld(open);
     await world.write(...keys.map((key) => [key, ""] as const));
     const { next_page_token, history_id } = await world.client.list({ resource, page_size: 3 });
@@ -258,7 +258,7 @@ describeContract("Pages of a List", (open) => {
     expect(page.history_id).toBe(history_id);
   });
 
-  test("key order: one and the same, from the cache and from the store", async () => {
+  test("key order: the same from the cache and from the store", async () => {
     const world = await openWorld(open);
     await world.write(...keys.map((key) => [key, ""] as const));
     expect((await pagesOf(world.client, { resource })).flatMap(keysOf)).toEqual(keys);

@@ -101,7 +101,7 @@ describeContract("After a relist at R", (open) => {
   });
 
   test.each(["DELIVERY_EVERY_EVENT", "DELIVERY_LATEST_STATE"] as const)(
-    "resume points below R are REVISION_TOO_OLD from then on: %s",
+    "resume points below R are then REVISION_TOO_OLD: %s",
     async (asked) => {
       const world = await openWorld(open);
       const before = await world.write(["a", "1"]);

@@ -51,7 +51,7 @@ describeContract("With half of the clients not reading at all", (open) => {
     ["history still has what they missed", 1_000],
     ["history has long lost what they missed", 4],
   ])(
-    "the others get every event before the next is written; %s",
+    "the other streams get every event before the next is written; %s",
     async (_what, maxEvents) => {
       const eventWindow = { ageMs: 0, minEvents: maxEvents, maxEvents };
       const world = await openWorld(open, { cacher: { eventWindow, watchers: tight } });

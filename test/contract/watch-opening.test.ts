@@ -69,7 +69,7 @@ describeContract("How a watch begins", (open) => {
       ]);
     });
 
-    test("N above the cache: a bookmark, waiting without limit, and dropping what is older", async () => {
+    test("N above the cache: a bookmark, then a wait without limit, and no event at or below N", async () => {
       const world = await openWorld(open);
       await untilCached(world, await world.write(["a", "0"]));
       world.upstream.hold();
@@ -229,7 +229,7 @@ describeContract("How a watch begins", (open) => {
     },
   );
 
-  test("A resume point, on any replica: nothing is missed and nothing comes twice", async () => {
+  test("A resume point, on any replica: no gap and no repetition", async () => {
     const world = await openWorld(open);
     const replicas = [world, await world.another(), await world.another()];
     const written: string[] = [];

@@ -70,7 +70,7 @@ const etcdOf = describeContract("A write", (open) => {
     });
   });
 
-  test("is read back by every read that begins after it, on every replica", async () => {
+  test("is visible to every read that begins after it, on every replica", async () => {
     const world = await openWorld(open);
     const replica = await world.another();
     for (let i = 0; i < 10; i++) {
@@ -80,7 +80,7 @@ const etcdOf = describeContract("A write", (open) => {
     }
   });
 
-  test("under a lease: a value of all 63 bits", async () => {
+  test("under a lease with an id of 63 bits", async () => {
     const { client } = await openWorld(open);
     const first = await client.put({ resource, key: "a", ttl: { seconds: 600 } });
     const lease = first.object?.lease ?? "";

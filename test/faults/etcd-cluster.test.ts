@@ -43,7 +43,7 @@ describe("A cluster of three", () => {
     }
   });
 
-  it("leaves one that is cut off without a leader, and takes it back", async () => {
+  it("leaves a partitioned member without a leader, and accepts it again", async () => {
     const cutOff = await cluster.leader();
     cluster.cutOff(cutOff);
     await put(cluster, "a", "3");

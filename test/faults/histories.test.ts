@@ -67,7 +67,7 @@ describe("etcd restored from an older snapshot", () => {
   ] as const;
 
   describe.each(marker)("%s", (_what, options) => {
-    faultTest("below where the replicas were, ends every stream", 23, options, async (world) => {
+    faultTest("below the replicas' revision, ends every stream", 23, options, async (world) => {
       expectMarker(world, !("before" in options));
       await world.afterWrites(20);
       const snapshot = await world.snapshot();
@@ -79,7 +79,7 @@ describe("etcd restored from an older snapshot", () => {
     });
 
     faultTest(
-      "grown past where the replicas were, ends every stream",
+      "grown past the replicas' revision, ends every stream",
       24,
       options,
       async (world) => {

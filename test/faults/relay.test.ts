@@ -68,7 +68,7 @@ class Dialled {
 }
 
 describe("A relay", () => {
-  it("passes everything on, both ways", async () => {
+  it("passes everything on, in both directions", async () => {
     const client = new Dialled();
     await client.echoed("hello");
     await client.echoed("x".repeat(1_000_000));
@@ -76,7 +76,7 @@ describe("A relay", () => {
     await client.closed();
   });
 
-  it("cut: resets what is open and takes what is new", async () => {
+  it("cut: resets open connections and accepts new ones", async () => {
     const before = new Dialled();
     await before.echoed("a");
     relay.cut();
@@ -85,7 +85,7 @@ describe("A relay", () => {
   });
 
   it.each([0, 1, 7, 999_999])(
-    "cutAfter %i: passes just so many bytes of answers, once",
+    "cutAfter %i: passes that many bytes of responses, once",
     async (bytes) => {
       const client = new Dialled();
       relay.cutAfter(bytes);
@@ -96,7 +96,7 @@ describe("A relay", () => {
     },
   );
 
-  it("hold: nothing passes, nothing is closed, and all of it passes once it is healed", async () => {
+  it("hold: nothing passes and nothing is closed; everything passes once it is healed", async () => {
     const client = new Dialled();
     await client.echoed("a");
     relay.hold();
@@ -126,7 +126,7 @@ describe("A relay", () => {
     await new Dialled().echoed("b");
   });
 
-  it("delay: everything passes in order, also what comes after it has been healed", async () => {
+  it("delay: everything passes in order, also data sent after it was healed", async () => {
     const client = new Dialled();
     relay.delay(20);
     const text = Array.from({ length: 50 }, (_, i) => `${i},`).join("");
@@ -138,7 +138,7 @@ describe("A relay", () => {
     expect(client.text).toBe(`${text}end`);
   });
 
-  it("refuse: resets one dialer's connections, and lets the others be", async () => {
+  it("refuse: resets the connections of one client, and no others", async () => {
     const [one, other] = [new Dialled(), new Dialled()];
     await one.echoed("from a");
     await other.echoed("from b");

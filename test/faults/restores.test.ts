@@ -53,7 +53,7 @@ describe.each(markers)("A restore while the resource is idle, %s", (marker) => {
     },
   );
 
-  test("is not read over while nothing comes from etcd", { timeout: 60_000 }, async () => {
+  test("is not missed by reads while nothing arrives from etcd", { timeout: 60_000 }, async () => {
     const world = await Restorable.open({ cluster, marker });
     const snapshot = await world.snapshot();
     await world.growTo(snapshot.revision + 5);
@@ -135,7 +135,7 @@ const writes: readonly (readonly [
     }),
   ],
   [
-    "a Put of what must not exist",
+    "a Put of an object that must not exist",
     async ({ client }) => ({
       ...(await client.put({ resource, key: "d", expected_mod_revision: 0 })),
       keys: ["a", "b", "c", "d"],
@@ -178,7 +178,7 @@ describe.each(markers)("A write before the restore has been noticed, %s", (marke
       },
     );
 
-    test("what is refused there has the cache find out as well", { timeout: 60_000 }, async () => {
+    test("a refused write makes the cache detect it as well", { timeout: 60_000 }, async () => {
       const world = await Restorable.open({ cluster, marker });
       const snapshot = await world.snapshot();
       await world.growTo(snapshot.revision + 5);

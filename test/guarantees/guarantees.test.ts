@@ -83,7 +83,7 @@ describe("Every guarantee is kept by", () => {
       sequence([response(1), response(6, addedA, modifiedA, addedB, deletedA, deletedB)]),
     ],
     [
-      "the initial state, and what comes after it",
+      "the initial state, and the events after it",
       sequence([
         response(undefined),
         initial(4, told("ADDED", a4, undefined), told("ADDED", b4, undefined)),
@@ -91,11 +91,11 @@ describe("Every guarantee is kept by", () => {
       ]),
     ],
     [
-      "a revision in two responses of one unit",
+      "a revision in two responses of one atomic batch",
       sequence([response(3), response(undefined, modifiedA), response(4, addedB)]),
     ],
     [
-      "a stream that is resumed, with what it had left of an open unit",
+      "a resumed stream that repeats the rest of an open atomic batch",
       sequence(
         [response(3), response(undefined, modifiedA)],
         [response(3), response(4, modifiedA, addedB)],
@@ -119,7 +119,7 @@ describe("Each guarantee, and it alone, is broken by", () => {
     ],
     [
       "Filter",
-      "an event that never was",
+      "an event that did not happen",
       sequence([response(6), response(7, told("ADDED", object("c", "on", [7, 7, 1]), undefined))]),
     ],
     [
@@ -139,18 +139,18 @@ describe("Each guarantee, and it alone, is broken by", () => {
     ],
     [
       "Typed",
-      "MODIFIED of what comes into view",
+      "MODIFIED of an object that enters the view",
       sequence([response(3), response(4, modifiedA, { ...addedB, type: "MODIFIED" })]),
     ],
     [
       "Ordered",
-      "a revision before the one that came first, in one unit",
+      "a revision before the first one, in one atomic batch",
       sequence([response(3), response(5, deletedA, modifiedA, addedB)]),
     ],
     ["Ordered", "a resume point that goes back", sequence([response(3), response(2)])],
     [
       "Unique",
-      "the same change twice in one unit",
+      "the same change twice in one atomic batch",
       sequence([response(1), response(2, addedA, addedA)]),
     ],
     [
@@ -161,7 +161,7 @@ describe("Each guarantee, and it alone, is broken by", () => {
     ["Reliable", "a bookmark beyond what was delivered", sequence([response(1), response(2)])],
     [
       "Atomic",
-      "a revision in two units, the first of which leads to the revision before",
+      "a revision in two atomic batches, of which the first ends at the previous revision",
       sequence([response(3), response(3, modifiedA), response(4, addedB)]),
     ],
     [
@@ -181,17 +181,17 @@ describe("Each guarantee, and it alone, is broken by", () => {
     ],
     [
       "Previous",
-      "another object before",
+      "a wrong previous object",
       sequence([response(3), response(4, told("MODIFIED", a4, a4), addedB)]),
     ],
     [
       "Previous",
-      "no object before",
+      "no previous object",
       sequence([response(3), response(4, told("MODIFIED", a4, undefined), addedB)]),
     ],
     [
       "Previous",
-      "an object before, in the initial state",
+      "a previous object in the initial state",
       sequence([initial(4, told("ADDED", a4, a2), told("ADDED", b4, undefined))]),
     ],
   ];

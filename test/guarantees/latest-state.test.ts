@@ -111,7 +111,7 @@ describe("Every guarantee for LATEST_STATE is kept by", () => {
       ]),
     ],
     [
-      "a stream that is resumed, with what it had left of an open unit",
+      "a resumed stream that repeats the rest of an open atomic batch",
       sequence(
         [response(4), response(undefined, modifiedA)],
         [response(4), response(8, modifiedA, told("ADDED", c8))],
@@ -136,39 +136,39 @@ describe("Each guarantee for LATEST_STATE, and it alone, is broken by", () => {
     ],
     [
       "Typed",
-      "ADDED of what was in view before",
+      "ADDED of an object that was in view before",
       sequence([response(4), response(7, { ...modifiedA, type: "ADDED" })]),
     ],
     [
       "Typed",
-      "MODIFIED of what was not",
+      "MODIFIED of an object that did not exist",
       sequence([response(1), response(7, { ...addedB, type: "MODIFIED" }, told("ADDED", a7))]),
     ],
     [
       "Typed",
-      "what came and went",
+      "an object that was created and deleted",
       sequence([response(7), response(9, told("DELETED", { ...c8, modRevision: 9 }))]),
     ],
     [
       "Ordered",
-      "a revision before the one that came first",
+      "a revision before the first one",
       sequence([response(1), response(7, told("ADDED", a7), addedB)]),
     ],
     [
       "Unique",
-      "the same change twice in one unit",
+      "the same change twice in one atomic batch",
       sequence([response(1), response(2, addedA, addedA)]),
     ],
     [
       "Reliable",
-      "an older state than the newest",
+      "a state that is not the newest",
       sequence([response(4), response(7, told("MODIFIED", a5, a2))]),
     ],
     ["Reliable", "an object left out", sequence([response(4), response(10, modifiedA)])],
     ["Reliable", "a bookmark beyond what was delivered", sequence([response(4), response(10)])],
     [
       "Resumable",
-      "a stream that begins beyond the one before",
+      "a stream that begins beyond the previous one",
       sequence([response(2)], [response(3)]),
     ],
     [
@@ -178,17 +178,17 @@ describe("Each guarantee for LATEST_STATE, and it alone, is broken by", () => {
     ],
     [
       "Previous",
-      "the object just before, and not before the unit",
+      "the object just before the event instead of before the atomic batch",
       sequence([response(4), response(7, told("MODIFIED", a7, a5))]),
     ],
     [
       "Previous",
-      "no object before",
+      "no previous object",
       sequence([response(9), response(10, { ...deletedB, previous: undefined })]),
     ],
     [
       "Previous",
-      "an object before, in the initial state",
+      "a previous object in the initial state",
       sequence([initial(2, told("ADDED", a2, a2))]),
     ],
   ])("%s: %s", (promise, _what, kept) => {
@@ -209,7 +209,7 @@ describe("A replica that missed events", () => {
     ],
     ["leaves nothing out", sequence([response(4), response(10, modifiedA)]), gap, ["Reliable"]],
     [
-      "deletes what is gone when it finds that",
+      "deletes missing objects when it detects that",
       sequence([response(8), response(9, told("DELETED", { ...c8, modRevision: 9 }, c8))]),
       [{ after: 8, upTo: 9 }],
       [],
