@@ -44,9 +44,9 @@ const collections =
   "Map|Set|WeakMap|WeakSet|Array|Fifo|BatchQueue|KeyedQueue|KeySet|DelayHeap|BTree|Slabs";
 
 /**
- * What makes a file one that owns a collection: a field of a class, or a constant of the module, that is made of one,
- * or a private field that is declared as one and made in the constructor. Variables of functions are further in. What
- * is declared as readonly never grows: it came from elsewhere.
+ * Patterns of lines that make a file an owner of a collection: a field of a class or a constant of the module that is
+ * initialized with one, or a private field that is declared as one and initialized in the constructor. Variables of
+ * functions have more indentation. A readonly collection never grows: it came from elsewhere.
  */
 const owns: readonly RegExp[] = [
   new RegExp(`^ {2}(?:readonly )?#?\\w+(?:: [^=]+)? = (?:new (?:${collections})\\b|\\[)`),

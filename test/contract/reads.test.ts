@@ -10,7 +10,7 @@ const notOlderThan = "REVISION_MATCH_NOT_OLDER_THAN";
 const exact = "REVISION_MATCH_EXACT";
 const freshnessTimeoutMs = 3_000;
 
-/** What a read of `a` says, whichever way it is read: its value (empty: absent), and the revision. */
+/** The result of any read of `a`: its value (empty: absent), and the revision. */
 type Read = (
   client: TestClient,
   where?: Pick<GetRequest, "revision_match" | "revision">,
@@ -227,7 +227,7 @@ describeContract("Pages of a List", (open) => {
     expect(page.items.map(({ key, value }) => `${key} ${value}`)).toEqual(
       keys.slice(3).map((key) => `${key} before`),
     );
-    // One that is still behind that revision has the store answer, too.
+    // A replica that is still behind that revision also reads from the store.
     const late = await world.another();
     late.upstream.hold();
     const newer = await world.write(["a", "newest"]);

@@ -73,7 +73,7 @@ describeContract("With half of the clients not reading at all", (open) => {
       // Maintenance runs: the event window drops its oldest events.
       world.clock.advance(1_000);
 
-      // What they did not take is bounded by count, and what is kept for them is shared.
+      // Their pending batches are bounded by count, and shared.
       const stats = world.cacher.stats();
       expect(stats.eventWindow.events).toBe(Math.min(maxEvents, writes));
       expect(stats.buffers.batches).toBeLessThanOrEqual(slow.length * tight.maxBufferBatches);

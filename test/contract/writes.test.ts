@@ -61,7 +61,7 @@ const etcdOf = describeContract("A write", (open) => {
         ...(expected_mod_revision === undefined ? {} : { expected_mod_revision }),
       });
       if (reason === "") {
-        // What was deleted, as it stood, unchanged; at the revision of the deletion.
+        // The deleted object, unchanged; at the revision of the deletion.
         expect(await call).toEqual({ ...before, revision: `${revision + 1}` });
         return;
       }

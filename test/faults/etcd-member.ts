@@ -127,7 +127,7 @@ export class EtcdMember {
     return JSON.parse(answer) as Record<string, unknown>;
   }
 
-  /** What root's calls carry, where etcd asks for it. */
+  /** The token of root's calls, if authentication is on. */
   async token(): Promise<string | undefined> {
     if (this.#rootPassword === undefined) return undefined;
     this.#token ??= this.authenticate();
@@ -151,9 +151,9 @@ export class EtcdMember {
     return answer.token;
   }
 
-  /** What it says of itself; "0" is no leader. */
+  /** Its own status; leader "0" means no leader. */
   async status(): Promise<{ readonly memberId: string; readonly leader: string }> {
-    // What is 0, the gateway leaves out.
+    // The gateway omits fields that are 0.
     const { header, leader = "0" } = await this.call("maintenance/status", {});
     const { member_id } = header as { readonly member_id: string };
     return { memberId: member_id, leader: String(leader) };

@@ -15,7 +15,7 @@ import { World } from "./world.ts";
 const mebibyte = 1024 ** 2;
 /** How long one attack may take, on a busy machine, in milliseconds. */
 const timeoutMs = 180_000;
-/** What may be left of an attack when it is over, in MiB: caches fill up to their bounds. */
+/** Maximum memory that may remain after an attack, in MiB: caches fill up to their bounds. */
 const mayLeave = 40;
 /** Connections that honest clients may have more than they had, each with a socket or two. */
 const moreSockets = 8;
@@ -26,7 +26,7 @@ const moreSockets = 8;
 const longestTurn = 300;
 /** The change between two measurements that counts as flat, in MiB. */
 const levelWithin = 2;
-/** What may be taken outside the heap at any moment beyond what was before, garbage included, in MiB. */
+/** Maximum growth outside the heap at any moment, garbage included, in MiB. */
 const highestPeak = 256;
 /** Each look collects the replica's garbage. */
 const betweenLooksMs = 100;
@@ -66,7 +66,7 @@ afterAll(async () => {
   await world?.close();
 });
 
-/** What one attack has broken is not held against the next one. */
+/** Damage by one attack does not count against the next one. */
 afterEach(async ({ task }) => {
   if (replica.hasDied || task.result?.state === "fail") {
     await replica.kill();
@@ -81,7 +81,7 @@ function target(): Target {
   return { grpcPort: replica.grpcPort, adminPort: replica.adminPort, busy: resource, bulk };
 }
 
-/** What the replica takes when it has done with what was before. */
+/** The replica's memory once it has finished earlier work. */
 async function levelReport(): Promise<ProcessReport> {
   let last = await replica.report();
   return untilSeen("the replica to take no less and no more", async () => {
@@ -133,7 +133,7 @@ const tried = Object.entries(attacks).filter(
 describe("A client that does this does not affect others, and leaves nothing behind:", () => {
   test.each(tried)("%s", { timeout: timeoutMs }, async (name, { mayHold }) => {
     const before = await levelReport();
-    // What watches begin with is asked of another test.
+    // Another test checks the state that watches begin with.
     const honest = new HonestProbe(`http://127.0.0.1:${replica.grpcPort}`, 50, Infinity);
     honest.start();
     const attack = hostile.begin(name, target());

@@ -12,7 +12,7 @@ import { Relay } from "./relay.ts";
 import { fields, type Replica, type ReplicaOptions } from "./replica.ts";
 import { resource } from "./wire.ts";
 
-/** What runs between a start and a stop. */
+/** The parts that run between a start and a stop. */
 interface Running {
   readonly client: EtcdClient;
   readonly cacher: Cacher;

@@ -22,7 +22,7 @@ export async function untilSeen<T>(what: string, look: () => Promise<T | undefin
   throw new Error(`Waited ${patienceMs} ms without result for ${what}.`, { cause: failure });
 }
 
-/** What `promise` becomes, or a rejection that names `what` if it becomes nothing in time. */
+/** Resolves like `promise`, or rejects with an error that names `what` after the time limit. */
 export async function inTime<T>(
   what: () => string,
   promise: Promise<T>,

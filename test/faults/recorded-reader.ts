@@ -72,7 +72,7 @@ export class RecordedReader {
     this.#running = this.#run();
   }
 
-  /** What is under way is given up. */
+  /** Cancels calls in progress. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#connection?.close();

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Changing } from "./patience.ts";
 import { Relay } from "./relay.ts";
 
-/** Answers each connection with what it was sent, and counts what it was. */
+/** Echoes the data of each connection, and counts it. */
 let echo: Server;
 let relay: Relay;
 let heard: string;

@@ -94,7 +94,7 @@ export class Relay {
     this.#losesAnswers = true;
   }
 
-  /** What comes from now on passes so much later, in order. */
+  /** Delays all later data by this time, in order. */
   delay(ms: number): void {
     this.#delayMs = ms;
   }
@@ -111,7 +111,7 @@ export class Relay {
     this.#delayMs = 0;
     this.#refused.clear();
     this.#isHeld = false;
-    // What was lost in the middle of a connection can't be made up for.
+    // Data lost in the middle of a connection can't be recovered.
     if (this.#losesAnswers) this.cut();
     this.#losesAnswers = false;
     for (const pair of this.#pairs) pair.release();
@@ -185,7 +185,7 @@ class Pair {
       one.setNoDelay(true);
       one.on("error", () => other.resetAndDestroy());
       one.on("close", () => {
-        // What has been written to it goes out first.
+        // Data already written is sent first.
         other.end();
         open--;
         if (open === 0) listeners.onClose();
@@ -231,7 +231,7 @@ class Pair {
 class Way {
   readonly from: Socket;
   readonly to: Socket;
-  /** What passes later, in order. */
+  /** Delayed data, in order. */
   readonly #late: Buffer[] = [];
   #isHeld = false;
   #isFull = false;

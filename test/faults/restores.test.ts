@@ -12,7 +12,7 @@ afterAll(async () => {
   await cluster.stop();
 });
 
-/** What the new history wrote to a resource that had been idle in the old one since before the backup. */
+/** The new history's writes to a resource that was idle in the old history since before the backup. */
 const written: readonly (readonly [string, readonly [string, string | null][], string[]])[] = [
   ["a new object", [["d", "after"]], ["a", "b", "c", "d"]],
   ["another value of an object", [["a", "after"]], ["a", "b", "c"]],
@@ -108,7 +108,7 @@ describe("A watch that is resumed", () => {
   });
 });
 
-/** What a client may do next with what a write was answered with. */
+/** The next calls that a client may make with the response to a write. */
 async function readAtLeast(world: Restorable, revision: string, history_id: string) {
   const revision_match = "REVISION_MATCH_NOT_OLDER_THAN";
   return world.client.list({ resource, revision_match, revision, history_id });

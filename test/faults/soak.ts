@@ -29,7 +29,7 @@ const weights = Object.fromEntries(
   Object.entries(faultCatalogue).map(([name, { weight }]) => [name, weight]),
 );
 
-/** What has been counted of clients that forget. */
+/** The totals of clients that forget their records. */
 interface Counts {
   writes: number;
   readonly faults: Record<string, number>;
@@ -133,5 +133,5 @@ const seed = values.seed === undefined ? Math.floor(Math.random() * 2 ** 31) : N
 process.stderr.write(`seed ${seed}\n`);
 const report = await soak(Number(values.minutes), seed, values.hostile);
 if (values.json !== undefined) await writeFile(values.json, JSON.stringify(report, undefined, 2));
-// What killed processes have left of their connections is not waited for.
+// Does not wait for connections that killed processes have left.
 process.stdout.write(inWords(report), () => process.exit(report.violations.length === 0 ? 0 : 1));

@@ -77,7 +77,7 @@ function wrongInWrites(world: World, eras: Eras, named: Named[]): string[] {
   const done = eras.map((changes) => new WritesDone(changes));
   return world.writers.flatMap(({ writes }) =>
     writes.flatMap((write) => {
-      // What was under way when etcd was put back may have been done in either history.
+      // A write in progress when etcd was restored may belong to either history.
       const found = done[write.fromEra];
       if (write.fromEra !== write.toEra || found === undefined) return [];
       if (write.outcome === "acknowledged") {

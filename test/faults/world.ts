@@ -44,7 +44,7 @@ export const prefix = "/things/";
 /** RevisionMatch: what the cache holds now. */
 const anyState = 2;
 
-/** Why a stream may end whatever else has happened. */
+/** Reasons for which a stream may end at any time. */
 const usualReasons = ["UPSTREAM_UNAVAILABLE", "NOT_READY", "DRAINING", "REVISION_TOO_NEW"];
 
 /**
@@ -162,7 +162,7 @@ export class World {
     return new Connection(replica.relay.url, window);
   }
 
-  /** Resolves when so many more writes have ended, in whatever way. */
+  /** Resolves when this many more writes have ended, successfully or not. */
   async afterWrites(count: number): Promise<void> {
     const until = this.writes.count + count;
     const reached = this.writes.changing.until(() => this.writes.count >= until);

@@ -11,7 +11,7 @@ function object(
   return { key, value, createRevision, modRevision, version };
 }
 
-/** What happened: a and b come, both change at once, a goes; of b only what says "on" is in view. */
+/** The history: a and b are created, both change at once, a is deleted; b is in view only with the value "on". */
 const a2 = object("a", "on", [2, 2, 1]);
 const b3 = object("b", "off", [3, 3, 1]);
 const a4 = object("a", "on!", [2, 4, 2]);

@@ -16,8 +16,8 @@ import {
 
 /*
  * One checker for each promise about streams that docs/semantics.md makes. A checker reads what a sequence of
- * streams delivered and what really happened, knows nothing of how it was served, and returns what is wrong
- * in sentences: none, if the promise was kept. Those that are others for LATEST_STATE are in latest-state.ts.
+ * streams delivered and what really happened, independent of how it was served, and returns the violations
+ * in sentences: none, if the promise was kept. The checkers for LATEST_STATE are in latest-state.ts.
  */
 export type Checker = (sequence: Sequence, changes: readonly Change[]) => string[];
 
@@ -151,7 +151,7 @@ const latestStateGuarantees: Readonly<Record<string, Checker>> = {
   Previous: latest.previous,
 };
 
-/** All that is wrong with a sequence, each with the promise that it breaks. */
+/** All violations of a sequence, each with the promise that it breaks. */
 export function brokenBy(sequence: Sequence, changes: readonly Change[]): string[] {
   const promised = sequence.delivery === "LATEST_STATE" ? latestStateGuarantees : guarantees;
   return Object.entries(promised).flatMap(([name, check]) =>
@@ -184,7 +184,7 @@ export function linearizable(read: SeenRead, changes: readonly Change[]): string
 }
 
 /**
- * Honest: a stream that has not ended has not gone quiet either. `level` is a revision that was written
+ * Honest: a stream that has not ended has not become silent. `level` is a revision that was written
  * so long ago that every live client that reads has received it.
  */
 export function honest(sequence: Sequence, changes: readonly Change[], level: number): string[] {

@@ -21,7 +21,7 @@ export interface ReadInTime {
 interface Explained {
   /** None: it is of no history, or mixes them. */
   readonly eras: readonly number[];
-  /** What is wrong by the history that explains it best; none if one explains it. */
+  /** The violations by the history that explains it best; empty if one explains it. */
   readonly wrong: readonly string[];
 }
 

@@ -11,7 +11,7 @@ import {
 } from "./recording.ts";
 
 /*
- * The promises that are other ones for LATEST_STATE streams, where an event may stand for all changes of an
+ * The promises that differ for LATEST_STATE streams, where an event may stand for all changes of an
  * object since its last delivery, or since the atomic batch began.
  */
 
@@ -75,7 +75,7 @@ export function typed(sequence: Sequence, changes: readonly Change[]): string[] 
 }
 
 /**
- * `previous` is the object before the first change that the event stands for, where that was asked for. What
+ * `previous` is the object before the first change that the event stands for, if requested. An object that
  * was created out of view during the atomic batch need not be delivered: it did not exist before the batch.
  */
 export function previous(sequence: Sequence, changes: readonly Change[]): string[] {

@@ -1,10 +1,10 @@
 import type { Change } from "./recording.ts";
 
-/** What a writer knows of one write. */
+/** A writer's record of one write. */
 export interface Write {
   /** Stands in the values that it writes, as `"write":"ID"`, and in no other. */
   readonly id: string;
-  /** What it puts: every key gets the same value. */
+  /** The value that it puts under every key. */
   readonly keys: readonly string[];
   /** Whether it went through the service, or to the store itself. */
   readonly way: "service" | "direct";

@@ -2,17 +2,17 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { BareCall } from "../../foreign/bare-grpc.ts";
 import { Connection, type Thing, toldBy } from "../wire.ts";
 
-/** What an honest client is measured by: calls of it, and how long a write took to come back on its watch. */
+/** Measures of an honest client: its calls, and the time from a write to its delivery on its watch. */
 export const measures = ["delivery", "get", "list"] as const;
 export type Measure = (typeof measures)[number];
 
 /** In milliseconds, one number for each time. */
 export type Latencies = Readonly<Record<Measure, readonly number[]>>;
 
-/** What an honest client saw of one phase. */
+/** An honest client's measurements of one phase. */
 export interface Probed {
   readonly latencies: Latencies;
-  /** What was wrong, in sentences: a call that failed, or a watch that began in the past. */
+  /** Violations, in sentences: a failed call, or a watch that began in the past. */
   readonly wrong: readonly string[];
 }
 

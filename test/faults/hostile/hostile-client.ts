@@ -9,7 +9,7 @@ export interface Attacking {
   readonly name: string;
   /** Resolves when all of it has been sent: what it holds open, it holds from then on. */
   readonly holding: Promise<void>;
-  /** Ends it, at whatever point, and resolves to what it was answered. */
+  /** Ends it at any point, and resolves to the responses that it got. */
   readonly release: () => Promise<AnswerCounts>;
 }
 

@@ -11,7 +11,7 @@ const attackLimitMs = 120_000;
 /** The lowest: every other process runs first. */
 const niceness = 19;
 
-/** What one attack needs to know. */
+/** The parameters of one attack. */
 export interface AttackOrder {
   readonly id: number;
   readonly name: string;

@@ -60,7 +60,7 @@ function latency(measure: Measure, at: "p50" | "p99"): (phase: PhaseReport) => n
   return ({ latencies }) => latencies[measure][at];
 }
 
-/** What no phase may do, however the others are. */
+/** Limits for each single phase, independent of the others. */
 function brokenIn(phase: PhaseReport, quiet: readonly PhaseReport[]): string[] {
   const { loop, peakRss } = phase.process;
   const beside = `beside ${Object.keys(phase.attacks).join(", ")}`;

@@ -10,7 +10,7 @@ export interface Percentiles {
   readonly max: number;
 }
 
-/** What was measured in one phase of equal honest load: with the hostile client beside it, or without. */
+/** The measurements of one phase of equal honest load, with or without the hostile client. */
 export interface PhaseReport {
   readonly kind: "quiet" | "hostile";
   readonly seconds: number;

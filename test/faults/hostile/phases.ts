@@ -28,11 +28,11 @@ const weights = Object.fromEntries(
   Object.entries(attacks).map(([name, { weight }]) => [name, weight]),
 );
 
-/** What the hostile client has done in all. */
+/** The hostile client's totals. */
 export interface HostileCounts {
   /** How often each attack was begun. */
   readonly attacks: Readonly<Record<string, number>>;
-  /** What each was answered with. */
+  /** The responses to each. */
   readonly answers: Readonly<Record<string, AnswerCounts>>;
 }
 
@@ -47,7 +47,7 @@ export class Phases {
   readonly #probe: WorkerProcess;
   readonly #attacks: Record<string, number> = {};
   readonly #answers: Record<string, Record<string, number>> = {};
-  /** What attacks took of the CPU in the last hostile phase, as a share of one core. */
+  /** CPU time of attacks in the last hostile phase, as a share of one core. */
   #hostileCpu = 0;
   #stop: AbortController | undefined;
   #lanes: Promise<unknown> = Promise.resolve();
