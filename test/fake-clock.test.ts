@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { FakeClock } from "./fake-clock.ts";
 
 describe("FakeClock", () => {
-  test("starts at 0 and stands still until told", () => {
+  test("starts at 0 and does not move by itself", () => {
     const clock = new FakeClock();
     expect(clock.now()).toBe(0);
     clock.advance(1500);
@@ -66,7 +66,7 @@ describe("FakeClock", () => {
     expect(clock.now()).toBe(0);
   });
 
-  test("does not fire what was cancelled, also by another callback; cancelling late is harmless", () => {
+  test("does not fire what was cancelled, also by another callback; cancelling late has no effect", () => {
     const clock = new FakeClock();
     const fired: string[] = [];
     const first = clock.setTimeout(() => {
@@ -106,12 +106,12 @@ describe("FakeClock", () => {
     },
   );
 
-  test("says so when a callback sets itself for ever", () => {
+  test("throws when a callback schedules itself endlessly", () => {
     const clock = new FakeClock();
     const again = () => {
       clock.setImmediate(again);
     };
     again();
-    expect(() => clock.runImmediates()).toThrow("for ever");
+    expect(() => clock.runImmediates()).toThrow("endlessly");
   });
 });

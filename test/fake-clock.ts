@@ -1,10 +1,10 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { type Clock, maxTimerMs, type Timer } from "../src/base/clock.ts";
 
-/** More callbacks than this in one go is a callback that sets itself for ever. */
+/** More callbacks than this in one run mean that a callback schedules itself endlessly. */
 const maxCallbacks = 100_000;
 
-/** A clock whose time passes only when a test says so. It starts at 0. */
+/** A clock whose time passes only when a test advances it. It starts at 0. */
 export class FakeClock implements Clock {
   readonly #timers: FakeTimer[] = [];
   readonly #immediates: FakeTimer[] = [];
@@ -85,7 +85,7 @@ export class FakeClock implements Clock {
     throw endless("immediates");
   }
 
-  /** As `advance`, and settles before time goes on and after each timer. */
+  /** As `advance`, and settles before time advances and after each timer. */
   async elapse(ms: number): Promise<void> {
     const end = this.#now + ms;
     await this.settle();
@@ -130,6 +130,6 @@ class FakeTimer implements Timer {
 
 function endless(what: string): Error {
   return new Error(
-    `${maxCallbacks} ${what} ran and still there were more: one sets itself for ever.`,
+    `${maxCallbacks} ${what} ran and more were left: one schedules itself endlessly.`,
   );
 }

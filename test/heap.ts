@@ -4,12 +4,12 @@ import { runInNewContext } from "node:vm";
 setFlagsFromString("--expose-gc");
 const collectGarbage = runInNewContext("gc") as () => void;
 
-/** How often a measurement is made. What the engine does besides falls into some of them. */
+/** Number of measurements. Other work of the engine affects some of them. */
 const measurements = 5;
 
 /** How many bytes of memory each of `count` things takes that `make` makes, without what they share: the median. */
 export function heapOfEach(count: number, make: (i: number) => unknown): number {
-  // What only the first ones bring about, such as code, is none of theirs.
+  // Memory that only the first ones cause, such as code, does not count.
   for (let i = 0; i < count; i++) make(i);
   const measured = Array.from({ length: measurements }, () => {
     const before = heldBytes();
@@ -20,7 +20,7 @@ export function heapOfEach(count: number, make: (i: number) => unknown): number 
   return measured.sort((a, b) => a - b)[Math.floor(measurements / 2)] ?? Number.NaN;
 }
 
-/** What the process keeps, in bytes, of what is not garbage. */
+/** The process's live heap, in bytes, without garbage. */
 export function heldBytes(): number {
   collectGarbage();
   collectGarbage();

@@ -58,7 +58,7 @@ describe("The layers of src/", () => {
       below.set(folder, set);
       set.delete(folder);
     }
-    // Folders that import none that is left are taken away, until there are none, or circles.
+    // Removes folders without imports among the remaining ones, until only circles are left.
     for (let size = 0; size !== below.size; ) {
       size = below.size;
       for (const [folder, set] of below) {

@@ -50,7 +50,7 @@ export async function openEtcd(
   return {
     ...{ etcd, source, prefix, clock: new ManualTimers() },
     storage: () => {
-      // etcd itself is asked in the machine's own time: only the service's is the test's to tell.
+      // etcd runs on the machine's clock; only the service runs on the test's.
       const client = clientOf(etcd, { clock: systemClock, ...options });
       const storage = new EtcdStorage(client, { prefix });
       onTestFinished(async () => {

@@ -5,7 +5,7 @@ import { serveThings } from "../server/served.ts";
 
 const { Watch } = listWatchService;
 
-test("Connections get a GOAWAY at their maximum age, and what is open on them goes on.", async () => {
+test("Connections get a GOAWAY at their maximum age, and their open streams continue.", async () => {
   const limits = { maxStreamAgeMs: 100 };
   const { server, storage } = await serveThings({ server: { limits } });
   const raw = new RawConnection(server.port);

@@ -49,7 +49,7 @@ const calls: readonly [string, (replica: Replica, history_id: string) => Promise
 ];
 
 const etcdOf = describeContract("history_id", (open) => {
-  test.each(calls)("%s: every replica takes and answers the same", async (_name, call) => {
+  test.each(calls)("%s: every replica accepts and returns the same", async (_name, call) => {
     const world = await openWorld(open);
     await world.write(["a", ""]);
     const replica = await world.another();
@@ -58,16 +58,19 @@ const etcdOf = describeContract("history_id", (open) => {
     expect(await call(replica, history_id)).toBe(history_id);
   });
 
-  test.each(calls)("%s of another: HISTORY_CHANGED, and nothing is done", async (_name, call) => {
-    const world = await openWorld(open);
-    const before = await world.write(["a", ""]);
-    const { history_id } = await world.client.list({ resource });
-    await expect(call(world, "another")).rejects.toMatchObject({
-      reason: "HISTORY_CHANGED",
-      metadata: { history_id },
-    });
-    expect((await world.client.list({ resource })).revision).toBe(`${before}`);
-  });
+  test.each(calls)(
+    "%s of another history: HISTORY_CHANGED, without effect",
+    async (_name, call) => {
+      const world = await openWorld(open);
+      const before = await world.write(["a", ""]);
+      const { history_id } = await world.client.list({ resource });
+      await expect(call(world, "another")).rejects.toMatchObject({
+        reason: "HISTORY_CHANGED",
+        metadata: { history_id },
+      });
+      expect((await world.client.list({ resource })).revision).toBe(`${before}`);
+    },
+  );
 });
 
 test("The embedded store has a new history_id at each start.", async () => {
@@ -96,7 +99,7 @@ describe("history_id, on etcd", () => {
     expect(await valueAt("/watchfanout/history")).toBe(history_id);
   });
 
-  test("is in another key where that is configured", async () => {
+  test("is in another key if configured", async () => {
     const historyKey = "/elsewhere/history";
     const backend = await openEtcd(await etcdOf(), "/configured/", { historyKey });
     const { client } = await openWorld(async () => backend);
@@ -105,7 +108,7 @@ describe("history_id, on etcd", () => {
     expect(await valueAt(historyKey)).toBe(history_id);
   });
 
-  test("is empty where the key holds what can't be one", async () => {
+  test("is empty if the key holds an invalid id", async () => {
     const historyKey = "/spoilt/history";
     const backend = await openEtcd(await etcdOf(), "/spoilt-things/", { historyKey });
     await backend.source.putBytes(Buffer.from(historyKey), "no id, but a sentence");
@@ -113,7 +116,7 @@ describe("history_id, on etcd", () => {
     expect((await client.list({ resource })).history_id).toBe("");
   });
 
-  test("is hidden by a resource over everything, and its revision counts", async () => {
+  test("is hidden from a resource with an empty prefix, and its revision counts", async () => {
     const historyKey = "/hidden/history";
     const backend = await openEtcd(await etcdOf(), "", { historyKey });
     const world = await openWorld(async () => backend);

@@ -36,7 +36,7 @@ const documented = new Set(
 const exceptions: Readonly<Record<string, string>> = {
   "cli/output/table.ts": "a number for each heading of a printed table",
   "codec/protobuf-scalar.ts": "protobuf's types, a constant",
-  "config/checks.ts": "problems of the configuration, told at start",
+  "config/checks.ts": "problems of the configuration, reported at start",
   "storage/etcd/client/errors.ts": "gRPC's codes, a constant",
 };
 
@@ -44,9 +44,9 @@ const collections =
   "Map|Set|WeakMap|WeakSet|Array|Fifo|BatchQueue|KeyedQueue|KeySet|DelayHeap|BTree|Slabs";
 
 /**
- * What makes a file one that owns a collection: a field of a class, or a constant of the module, that is made of one,
- * or a private field that is declared as one and made in the constructor. Variables of functions are further in. What
- * is declared as readonly never grows: it came from elsewhere.
+ * Patterns of lines that make a file an owner of a collection: a field of a class or a constant of the module that is
+ * initialized with one, or a private field that is declared as one and initialized in the constructor. Variables of
+ * functions have more indentation. A readonly collection never grows: it came from elsewhere.
  */
 const owns: readonly RegExp[] = [
   new RegExp(`^ {2}(?:readonly )?#?\\w+(?:: [^=]+)? = (?:new (?:${collections})\\b|\\[)`),
@@ -66,7 +66,7 @@ const owners = globSync("**/*.ts", { cwd: "src" })
   .sort();
 
 describe("docs/limits.md", () => {
-  test("says of each thing where it is, what bounds it, per what, and which test shows it", () => {
+  test("has file, bound, scope and test in each row", () => {
     expect(rows.length).toBeGreaterThan(90);
     const incomplete = rows.filter(
       ([what, where, bound, per, , shownBy = ""]) =>
@@ -85,7 +85,7 @@ describe("docs/limits.md", () => {
     expect(() => readFileSync(`src/${file}`)).not.toThrow();
   });
 
-  test("names options that there are", () => {
+  test("names only existing options", () => {
     const options = [...text.matchAll(/`--([a-z-]+)/g)].map(([, name = ""]) => name);
     const ofEtcdAndNode = ["quota-backend-bytes", "max-request-bytes", "max-old-space-size"];
     const known = new Set<string>([...optionNames, ...ofEtcdAndNode]);
@@ -100,7 +100,7 @@ describe("docs/limits.md", () => {
     ).toEqual([]);
   });
 
-  test("is excused only from what there is to excuse", () => {
+  test("has no needless exceptions", () => {
     const needless = Object.keys(exceptions).filter(
       (file) => !owners.includes(file) || documented.has(file),
     );

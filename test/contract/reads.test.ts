@@ -10,7 +10,7 @@ const notOlderThan = "REVISION_MATCH_NOT_OLDER_THAN";
 const exact = "REVISION_MATCH_EXACT";
 const freshnessTimeoutMs = 3_000;
 
-/** What a read of `a` says, whichever way it is read: its value (empty: absent), and the revision. */
+/** The result of any read of `a`: its value (empty: absent), and the revision. */
 type Read = (
   client: TestClient,
   where?: Pick<GetRequest, "revision_match" | "revision">,
@@ -46,7 +46,7 @@ describeContract("A read", (open) => {
       },
     );
 
-    test("LINEARIZABLE where the cache does not get there in 3 s: answered by the store", async () => {
+    test("LINEARIZABLE if the cache does not reach the revision in 3 s: answered by the store", async () => {
       const world = await openWorld(open);
       world.upstream.hold();
       const revision = await world.write(["a", "new"]);
@@ -67,7 +67,7 @@ describeContract("A read", (open) => {
       expect(world.upstream.revisionsAsked).toBe(asked);
     });
 
-    test("NOT_OLDER_THAN: at least that revision, waiting for the cache to get there", async () => {
+    test("NOT_OLDER_THAN: at least that revision, waiting until the cache reaches it", async () => {
       const world = await openWorld(open);
       await world.write(["a", "old"]);
       world.upstream.hold();
@@ -81,7 +81,7 @@ describeContract("A read", (open) => {
       expect(at).toBeGreaterThanOrEqual(revision);
     });
 
-    test("EXACT: the state at that revision, for every revision there was", async () => {
+    test("EXACT: the state at that revision, for every past revision", async () => {
       const world = await openWorld(open);
       const states: [number, string][] = [];
       for (let i = 0; i < 10; i++) {
@@ -94,7 +94,7 @@ describeContract("A read", (open) => {
       }
     });
 
-    test("EXACT beyond the history of the cache: from the store, until that is compacted", async () => {
+    test("EXACT beyond the event window: from the store, until that is compacted", async () => {
       const world = await openWorld(open);
       const first = await world.write(["a", "1"]);
       const second = await world.write(["a", "2"]);
@@ -113,7 +113,7 @@ describeContract("A read", (open) => {
     });
 
     test.each([notOlderThan, exact] as const)(
-      "%s that etcd has and the cache has not: waits 3 s, then REVISION_TOO_NEW",
+      "%s of a revision in etcd that the cache has not reached: waits 3 s, then REVISION_TOO_NEW",
       async (revision_match) => {
         const world = await openWorld(open);
         const cached = await world.write(["a", "old"]);
@@ -152,7 +152,7 @@ describeContract("A read", (open) => {
       },
     );
 
-    test("waits for the cache by asking the store for progress, where another key moved it", async () => {
+    test("waits for the cache by requesting progress from the store, if a key of another resource moved the revision", async () => {
       const world = await openWorld(open);
       const before = await world.write(["a", "1"]);
       await untilCached(world, before);
@@ -192,7 +192,7 @@ describeContract("Pages of a List", (open) => {
     expect((await pagesOf(world.client, { resource, prefix })).flatMap(keysOf)).toEqual(expected);
   });
 
-  test("revision: the same on every page, whatever is written between them", async () => {
+  test("revision: the same on every page, also with writes in between", async () => {
     const world = await openWorld(open);
     const revision = await world.write(...keys.map((key) => [key, "before"] as const));
     const pages = await pagesOf(world.client, { resource, page_size: 2 }, async () => {
@@ -205,7 +205,7 @@ describeContract("Pages of a List", (open) => {
     );
   });
 
-  test("remaining_item_count: how many follow; absent with a selector", async () => {
+  test("remaining_item_count: number of items that follow; absent with a selector", async () => {
     const world = await openWorld(open);
     await world.write(...keys.map((key) => [key, thing("web")] as const));
     const plain = await pagesOf(world.client, { resource, page_size: 3 });
@@ -215,7 +215,7 @@ describeContract("Pages of a List", (open) => {
     expect(first?.remaining_item_count).toBeUndefined();
   });
 
-  test("page_token: any replica serves it, from the store where its cache can't", async () => {
+  test("page_token: any replica serves it, from the store if its cache can't", async () => {
     const world = await openWorld(open);
     const revision = await world.write(...keys.map((key) => [key, "before"] as const));
     const { next_page_token: page_token } = await world.client.list({ resource, page_size: 3 });
@@ -227,7 +227,7 @@ describeContract("Pages of a List", (open) => {
     expect(page.items.map(({ key, value }) => `${key} ${value}`)).toEqual(
       keys.slice(3).map((key) => `${key} before`),
     );
-    // One that is still behind that revision has the store answer, too.
+    // A replica that is still behind that revision also reads from the store.
     const late = await world.another();
     late.upstream.hold();
     const newer = await world.write(["a", "newest"]);
@@ -237,7 +237,7 @@ describeContract("Pages of a List", (open) => {
     expect(rest.items.map(({ key }) => key)).not.toContain("a");
   });
 
-  test("page_token of a revision that was compacted: REVISION_TOO_OLD where no cache has it", async () => {
+  test("page_token of a compacted revision: REVISION_TOO_OLD if no cache has it", async () => {
     const world = await openWorld(open);
     await world.write(...keys.map((key) => [key, ""] as const));
     const { next_page_token: page_token } = await world.client.list({ resource, page_size: 3 });
@@ -248,17 +248,17 @@ describeContract("Pages of a List", (open) => {
     });
   });
 
-  test("page_token: carries its own history", async () => {
+  test("page_token: contains its history", async () => {
     const world = await openWorld(open);
     await world.write(...keys.map((key) => [key, ""] as const));
     const { next_page_token, history_id } = await world.client.list({ resource, page_size: 3 });
     expect(Buffer.from(next_page_token, "base64url").includes(history_id)).toBe(true);
-    // What becomes of it when the history is another: test/server/services/histories.test.ts.
+    // For a token of another history see test/server/services/histories.test.ts.
     const page = await world.client.list({ resource, page_token: next_page_token });
     expect(page.history_id).toBe(history_id);
   });
 
-  test("key order: one and the same, from the cache and from the store", async () => {
+  test("key order: the same from the cache and from the store", async () => {
     const world = await openWorld(open);
     await world.write(...keys.map((key) => [key, ""] as const));
     expect((await pagesOf(world.client, { resource })).flatMap(keysOf)).toEqual(keys);

@@ -14,7 +14,7 @@ type Entry = readonly [key: string, value: string | null];
 
 /**
  * Makes the writes, compacts them, and has the cache find out that it missed them. Resolves, once it has
- * listed anew, to their revisions.
+ * listed again, to their revisions.
  */
 async function loseHistory(world: World, ...writes: readonly Entry[][]): Promise<number[]> {
   const { upstream, cacher, backend, clock } = world;
@@ -35,7 +35,7 @@ async function loseHistory(world: World, ...writes: readonly Entry[][]): Promise
 }
 
 describeContract("After a relist at R", (open) => {
-  test("a LATEST_STATE stream gets the difference as one unit: what changed, by mod_revision, then what is gone, with R", async () => {
+  test("a LATEST_STATE stream gets the difference as one atomic batch: changes by mod_revision, then deletions, with R", async () => {
     const world = await openWorld(open);
     const before = await world.write(["a", "1"], ["b", "1"], ["c", "1"], ["d", "1"]);
     await untilCached(world, before);
@@ -70,7 +70,7 @@ describeContract("After a relist at R", (open) => {
     expect(await nextTold(watch)).toBe(`ADDED g@${next}, =${next}`);
   });
 
-  test("it gets what the difference is to its selector", async () => {
+  test("it gets the difference as its selector sees it", async () => {
     const world = await openWorld(open);
     await untilCached(world, await world.write(["a", thing("web")], ["b", thing("db")]));
     const watch = world.client.watch({ resource, delivery, label_selector: "app=web" });
@@ -81,7 +81,7 @@ describeContract("After a relist at R", (open) => {
     );
   });
 
-  test("it gets R also where nothing has changed for it", async () => {
+  test("it gets R also if nothing that it selects has changed", async () => {
     const world = await openWorld(open);
     const watch = world.client.watch({ resource, delivery, prefix: "elsewhere/" });
     await watch.next();
@@ -101,7 +101,7 @@ describeContract("After a relist at R", (open) => {
   });
 
   test.each(["DELIVERY_EVERY_EVENT", "DELIVERY_LATEST_STATE"] as const)(
-    "resume points below R are REVISION_TOO_OLD from then on: %s",
+    "resume points below R are then REVISION_TOO_OLD: %s",
     async (asked) => {
       const world = await openWorld(open);
       const before = await world.write(["a", "1"]);

@@ -13,7 +13,7 @@ import type { TestClient } from "../server/test-client.ts";
 import type { Backend, OpenBackend } from "./backends.ts";
 import { SlowStorage } from "./slow-storage.ts";
 
-/** What the resource is called. */
+/** The name of the resource. */
 export const resource = "things";
 
 /** One service in front of a backend, and a client of it. */
@@ -22,7 +22,7 @@ export interface Replica {
   readonly client: TestClient;
   readonly clock: ManualTimers;
   readonly port: number;
-  /** What lies between this replica and the store. */
+  /** The storage between this replica and the store. */
   readonly upstream: SlowStorage;
 }
 
@@ -51,7 +51,7 @@ export async function startReplica(
   });
   onTestFinished(() => cacher.close());
   cacher.start();
-  // What waits for progress asks again in its own time, which is the test's to pass.
+  // A wait for progress requests it again after a time on the test's clock.
   while (!cacher.ready) {
     clock.advance(1);
     await nextTurn();

@@ -10,10 +10,10 @@ import { eventsUntil } from "./telling.ts";
 
 const everything: View = { includes: () => true, matches: () => true, includePrevious: true };
 
-/** Inputs so small that who does not read stalls soon. */
+/** Buffers so small that a watcher without a reader stalls soon. */
 const tight = { minBufferBatches: 1, maxBufferBatches: 2 };
 
-/** What a reader was told that is wrong; nothing, if it was promised just that. */
+/** What is wrong with the events that a reader received; empty if they are as promised. */
 function wrongFor({ delivery, responses }: SlowReader, model: Model): string[] {
   return brokenBy({ view: everything, delivery, streams: [responses] }, model.changes);
 }
@@ -51,7 +51,7 @@ describeContract("With half of the clients not reading at all", (open) => {
     ["history still has what they missed", 1_000],
     ["history has long lost what they missed", 4],
   ])(
-    "the others get every event before the next is written; %s",
+    "the other streams get every event before the next is written; %s",
     async (_what, maxEvents) => {
       const eventWindow = { ageMs: 0, minEvents: maxEvents, maxEvents };
       const world = await openWorld(open, { cacher: { eventWindow, watchers: tight } });
@@ -70,10 +70,10 @@ describeContract("With half of the clients not reading at all", (open) => {
         expect(new Set(told.map((events) => events.join())).size).toBe(1);
         expect(told[0]).toHaveLength(1);
       }
-      // The patrol walks: history lets go of what it no longer keeps.
+      // Maintenance runs: the event window drops its oldest events.
       world.clock.advance(1_000);
 
-      // What they did not take is bounded by count, and what is kept for them is shared.
+      // Their pending batches are bounded by count, and shared.
       const stats = world.cacher.stats();
       expect(stats.eventWindow.events).toBe(Math.min(maxEvents, writes));
       expect(stats.buffers.batches).toBeLessThanOrEqual(slow.length * tight.maxBufferBatches);
@@ -127,33 +127,36 @@ describeContract("A LATEST_STATE stream that reads on", (open) => {
       ],
       ["ADDED a@1", "MODIFIED old@2 (0)", "ADDED b@3"],
     ],
-  ])("is told of what was %s, by the difference that it makes", async (_what, writes, expected) => {
-    const world = await openWorld(open, { cacher: { watchers: tight } });
-    const model = new Model();
-    await write(world, model, ["old", ""]);
-    const reader = await stalled(world, model, "LATEST_STATE");
-    // Revisions are told as the number of the write; 0 is what was there before.
-    const numbers = new Map<number, number>();
-    let last = 0;
-    for (const [i, entries] of writes.entries()) {
-      last = await write(world, model, ...entries);
-      numbers.set(last, i + 1);
-    }
-    await untilCached(world, last);
-    await reader.readUntil(last);
-    const number = (revision: string): string => String(numbers.get(Number(revision)) ?? 0);
-    const unit = unitsOf(reader.responses).at(-1);
-    const told = unit?.events.filter(({ object }) => object.key !== "z").map(short);
-    expect(told?.map((line) => line.replace(/\d+/g, number))).toEqual(expected);
-    expect(unit?.revision).toBe(last);
-    expect(
-      brokenBy({ view: everything, delivery: "LATEST_STATE", streams: [reader.responses] }, [
-        ...model.changes,
-      ]),
-    ).toEqual([]);
-  });
+  ])(
+    "delivers events that were %s as the difference that they make",
+    async (_what, writes, expected) => {
+      const world = await openWorld(open, { cacher: { watchers: tight } });
+      const model = new Model();
+      await write(world, model, ["old", ""]);
+      const reader = await stalled(world, model, "LATEST_STATE");
+      // Revisions are written as the number of the write; 0 is the state before.
+      const numbers = new Map<number, number>();
+      let last = 0;
+      for (const [i, entries] of writes.entries()) {
+        last = await write(world, model, ...entries);
+        numbers.set(last, i + 1);
+      }
+      await untilCached(world, last);
+      await reader.readUntil(last);
+      const number = (revision: string): string => String(numbers.get(Number(revision)) ?? 0);
+      const unit = unitsOf(reader.responses).at(-1);
+      const told = unit?.events.filter(({ object }) => object.key !== "z").map(short);
+      expect(told?.map((line) => line.replace(/\d+/g, number))).toEqual(expected);
+      expect(unit?.revision).toBe(last);
+      expect(
+        brokenBy({ view: everything, delivery: "LATEST_STATE", streams: [reader.responses] }, [
+          ...model.changes,
+        ]),
+      ).toEqual([]);
+    },
+  );
 
-  test("gets a fold that is too large for a response as one unit of several", async () => {
+  test("gets a coalesced batch that is too large for a response as one atomic batch of several", async () => {
     const world = await openWorld(open, { cacher: { watchers: tight } });
     const model = new Model();
     const reader = await stalled(world, model, "LATEST_STATE");
@@ -186,7 +189,7 @@ describeContract("A stream that takes nothing for the stall timeout", (open) => 
       // Maintenance runs in time slices, and this turn's may be over.
       await nextTurn();
       expect(world.cacher.stats()).toMatchObject({ slowConsumers: 1, watchers: { stalled: 0 } });
-      // It can be told why as long as it has not been reset, which is a second later.
+      // It receives the status until it is reset, which is a second later.
       await reader.readUntil(Infinity);
       expect(wrongFor(reader, model)).toEqual([]);
       expect(reader.ended).toMatchObject({

@@ -5,7 +5,7 @@ import { resumePointOf, type SeenResponse } from "../guarantees/recording.ts";
 import { responseOf } from "../model-based/wire.ts";
 import { type Replica, resource } from "./replica.ts";
 
-/** What a client is told before it reads on, at the most: a value of `large` is more than all that. */
+/** Maximum number of bytes that a client receives before it reads on: a value of `large` is larger. */
 const windowBytes = 16 * 1024;
 
 /** More than what a client that does not read lets in. */
@@ -14,12 +14,12 @@ export const large = "x".repeat(64 * 1024);
 export type Delivery = "EVERY_EVENT" | "LATEST_STATE";
 
 /**
- * A watch on a connection of its own, whose client takes nothing unless it is told to: then flow control
+ * A watch on its own connection, whose client reads only on request: otherwise flow control
  * shuts, and the service can send it no more.
  */
 export class SlowReader {
   readonly delivery: Delivery;
-  /** All that it has been told so far. */
+  /** Everything that it has received so far. */
   readonly responses: SeenResponse[] = [];
   /** Why it has ended, if it has. */
   ended: BareStatus | undefined;

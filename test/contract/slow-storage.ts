@@ -14,7 +14,7 @@ import type {
 } from "../../src/storage/storage.ts";
 
 /**
- * A Storage seen from far away: what it streams can be held up, while calls are answered as ever. It
+ * A Storage at a distance: its streams can be delayed, while calls are answered as usual. It
  * counts how often it is asked for its revision. Closing it leaves the one behind it open, which others
  * may use.
  */
@@ -37,7 +37,7 @@ export class SlowStorage implements Storage {
     this.#held = true;
   }
 
-  /** What was held up comes, and all else as it is there. */
+  /** Delivers what was delayed, and everything after it without delay. */
   release(): void {
     this.#held = false;
     for (const stream of this.#streams) stream.wake();

@@ -32,7 +32,7 @@ export async function nextTold(stream: Stream): Promise<string> {
   return told(await stream.next());
 }
 
-/** All events until the resume point has come to `revision`, whatever responses they came in. */
+/** All events until the resume point reaches `revision`, however they are divided into responses. */
 export async function eventsUntil(stream: Stream, revision: number): Promise<string[]> {
   const enough = (response: WatchResponse__Output): boolean =>
     response.revision !== undefined && Number(response.revision) >= revision;

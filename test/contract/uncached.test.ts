@@ -48,7 +48,7 @@ async function startUncached(backend: Backend): Promise<TestClient> {
 }
 
 describeContract("A resource with cache: off", (open) => {
-  test("Get, Put and Delete are the store's own", async () => {
+  test("Get, Put and Delete go to the store", async () => {
     const { client, write } = await openUncached(open);
     const put = await client.put({ resource, key: "a", value: Buffer.from("1") });
     expect((await client.get({ resource, key: "a" })).object).toEqual(put.object);
@@ -71,7 +71,7 @@ describeContract("A resource with cache: off", (open) => {
     expect((await client.get({ resource, key: "a", ...where })).object?.value.toString()).toBe("1");
   });
 
-  test("List selects, and pages through one revision", async () => {
+  test("List selects, with pages of one revision", async () => {
     const { client, write } = await openUncached(open);
     for (const key of ["a", "b", "c", "d"]) await write(key, thing(key === "c" ? "db" : "web"));
     const revision = await write("e", thing("web"));
@@ -83,7 +83,7 @@ describeContract("A resource with cache: off", (open) => {
     expect(new Set(pages.map((page) => page.revision))).toEqual(new Set([`${revision}`]));
   });
 
-  test("Watch is INVALID_REQUEST, saying why", async () => {
+  test("Watch is INVALID_REQUEST with an explanation", async () => {
     const { client } = await openUncached(open);
     expect(await client.watch({ resource }).ended).toMatchObject({
       reason: "INVALID_REQUEST",
@@ -92,7 +92,7 @@ describeContract("A resource with cache: off", (open) => {
   });
 
   describe("history_id", () => {
-    test("of the history that is: served, by a service that was never asked before too", async () => {
+    test("of the current history: served, also by a service without earlier requests", async () => {
       const { backend, client, write } = await openUncached(open);
       await write("a", "1");
       await write("b", "1");
@@ -111,7 +111,7 @@ describeContract("A resource with cache: off", (open) => {
       }
     });
 
-    test("of another: HISTORY_CHANGED", async () => {
+    test("of another history: HISTORY_CHANGED", async () => {
       const { client, write } = await openUncached(open);
       await write("a", "1");
       const { history_id } = await client.list({ resource });
@@ -123,7 +123,7 @@ describeContract("A resource with cache: off", (open) => {
       await expect(client.list({ resource, history_id: "another" })).rejects.toMatchObject(changed);
     });
 
-    test("is told where a revision is above the store's own", async () => {
+    test("is HISTORY_CHANGED for a revision above the store's own", async () => {
       const { client, write } = await openUncached(open);
       const revision = (await write("a", "1")) + 1_000;
       const { history_id } = await client.list({ resource });
@@ -136,7 +136,7 @@ describeContract("A resource with cache: off", (open) => {
       }
     });
 
-    test("that has become another: the new one is served at once, the old one no longer", async () => {
+    test("that was replaced: the new one is served at once, the old one no longer", async () => {
       const { backend, client, write } = await openUncached(open);
       await write("a", "1");
       const { history_id: old } = await client.list({ resource });

@@ -20,7 +20,7 @@ describeContract("How a watch begins", (open) => {
       }
     });
 
-    test("C is the store's also where the cache is behind, and nothing at or below C comes", async () => {
+    test("C is the store's revision also if the cache is behind, and no event at or below C is delivered", async () => {
       const world = await openWorld(open);
       world.upstream.hold();
       const current = await world.write(["a", "1"]);
@@ -33,7 +33,7 @@ describeContract("How a watch begins", (open) => {
   });
 
   describe("after_revision = N", () => {
-    test("at once a bookmark with exactly N; then everything after N, from history", async () => {
+    test("at once a bookmark with exactly N; then everything after N, from the event window", async () => {
       const world = await openWorld(open);
       const revisions: number[] = [];
       for (let i = 0; i < 8; i++) revisions.push(await world.write(["a", `${i}`]));
@@ -48,7 +48,7 @@ describeContract("How a watch begins", (open) => {
       }
     });
 
-    test("N older than history: REVISION_TOO_OLD, with the smallest N that is accepted", async () => {
+    test("N older than the event window: REVISION_TOO_OLD, with the smallest N that is accepted", async () => {
       const eventWindow = { ageMs: 0, minEvents: 2, maxEvents: 2, maxBytes: 1_000_000 };
       const world = await openWorld(open, { cacher: { eventWindow } });
       const revisions: number[] = [];
@@ -69,7 +69,7 @@ describeContract("How a watch begins", (open) => {
       ]);
     });
 
-    test("N above the cache: a bookmark, waiting without limit, and dropping what is older", async () => {
+    test("N above the cache: a bookmark, then a wait without limit, and no event at or below N", async () => {
       const world = await openWorld(open);
       await untilCached(world, await world.write(["a", "0"]));
       world.upstream.hold();
@@ -124,7 +124,7 @@ describeContract("How a watch begins", (open) => {
       expect(await nextTold(watch)).toBe([...state, "complete", `=${at}`].join(", "));
     });
 
-    test("where the cache does not get there in 3 s: the state is the store's, what follows the cache's", async () => {
+    test("if the cache does not reach the revision in 3 s: the state is read from the store, later events from the cache", async () => {
       const world = await openWorld(open);
       await untilCached(world, await world.write(["a", "1"]));
       world.upstream.hold();
@@ -151,7 +151,7 @@ describeContract("How a watch begins", (open) => {
   });
 
   describe("send_initial_events and after_revision = N", () => {
-    test("the same, R at least N, without a linearizable read where the cache is there already", async () => {
+    test("the same, R at least N, without a linearizable read if the cache has reached N", async () => {
       const world = await openWorld(open);
       const revision = await world.write(["a", "1"]);
       await untilCached(world, revision);
@@ -229,7 +229,7 @@ describeContract("How a watch begins", (open) => {
     },
   );
 
-  test("A resume point, on any replica: nothing is missed and nothing comes twice", async () => {
+  test("A resume point, on any replica: no gap and no repetition", async () => {
     const world = await openWorld(open);
     const replicas = [world, await world.another(), await world.another()];
     const written: string[] = [];

@@ -23,7 +23,7 @@ describeContract("Bookmarks", (open) => {
     return { ...world, watch, move };
   }
 
-  test("come every bookmark_interval while nothing else moved the resume point", async () => {
+  test("come every bookmark_interval while nothing else moves the resume point", async () => {
     const { clock, move, watch } = await idle({ bookmark_interval: { seconds: 10 } });
     for (let i = 0; i < 3; i++) {
       await move();
@@ -35,7 +35,7 @@ describeContract("Bookmarks", (open) => {
     }
   });
 
-  test("come every 60 s where no bookmark_interval is given", async () => {
+  test("come every 60 s without a bookmark_interval", async () => {
     const { clock, move, watch } = await idle();
     await move();
     clock.advance(minute - 1_000);
@@ -55,7 +55,7 @@ describeContract("Bookmarks", (open) => {
     expect(await nextTold(watch)).toBe(`=${revision}`);
   });
 
-  test("advance also where the resource is idle and the store is not", async () => {
+  test("advance also if the resource is idle and the store is not", async () => {
     const { backend, clock, watch } = await idle({ bookmark_interval: { seconds: 1 } });
     const revision = await backend.write([{ type: "put", key: "elsewhere", value: Buffer.of() }]);
     // The first one that is due has the store asked; a later one can say it.
@@ -78,7 +78,7 @@ describeContract("Bookmarks", (open) => {
     }
   });
 
-  test("are never above what this stream has delivered", async () => {
+  test("are never above the last delivery of the stream", async () => {
     const world = await openWorld(open);
     const watch = world.client.watch({ resource, prefix: "a", eager_bookmarks: true });
     await watch.next();
@@ -102,7 +102,7 @@ describeContract("Bookmarks", (open) => {
     expect(events).toBe(18);
   });
 
-  test("never come while a unit is open", async () => {
+  test("never come while an atomic batch is open", async () => {
     const world = await openWorld(open);
     for (let i = 0; i < 8; i++) await world.write([`large-${i}`, "x".repeat(mebibyte)]);
     const watch = world.client.watch({
@@ -133,7 +133,12 @@ describeContract("A selector is applied to the object before and after:", (open)
     ["leaving it is DELETED", inside, outside, "DELETED"],
     ["being deleted is DELETED", inside, absent, "DELETED"],
     ["neither, by creation: nothing, but the revision counts", absent, outside, ""],
-    ["neither, by change: nothing, but the revision counts", outside, "no JSON", ""],
+    [
+      "not matching before and after a change: nothing, but the revision counts",
+      outside,
+      "no JSON",
+      "",
+    ],
     ["neither, by deletion: nothing, but the revision counts", outside, absent, ""],
   ];
 
@@ -167,7 +172,7 @@ describeContract("A selector is applied to the object before and after:", (open)
     });
   });
 
-  test("both selectors have to match", async () => {
+  test("both selectors must match", async () => {
     const world = await openWorld(open);
     const selectors = { label_selector: "app=web", field_selector: "spec.node=n1" };
     const watch = world.client.watch({ resource, ...selectors });
@@ -191,7 +196,7 @@ describeContract("A selector is applied to the object before and after:", (open)
 });
 
 describeContract("Events", (open) => {
-  test("without a selector ADDED is an object that did not exist just before", async () => {
+  test("without a selector an object that did not exist just before is ADDED", async () => {
     const world = await openWorld(open);
     const watch = world.client.watch({ resource });
     await watch.next();
@@ -203,7 +208,7 @@ describeContract("Events", (open) => {
     expect(types).toEqual(["ADDED", "MODIFIED", "DELETED", "ADDED"]);
   });
 
-  test("DELETED: the last content with the mod_revision that removed it, all else as it last was", async () => {
+  test("DELETED: the last object, with the mod_revision that removed it", async () => {
     const world = await openWorld(open);
     await world.write(["a", "1"]);
     await world.write(["a", "2"]);
@@ -234,7 +239,7 @@ describeContract("Events", (open) => {
     expect(gone.events[0]?.previous).toEqual(changed.events[0]?.object);
   });
 
-  test("of one revision stay together, in the order in which the store has them", async () => {
+  test("of one revision stay together, in the store's order", async () => {
     const world = await openWorld(open);
     const watch = world.client.watch({ resource });
     await watch.next();
@@ -248,7 +253,7 @@ describeContract("Events", (open) => {
     );
   });
 
-  test("of several whole revisions may share a response", async () => {
+  test("of several revisions may share a response", async () => {
     const world = await openWorld(open);
     const start = await world.write(["a", "0"]);
     const revisions: number[] = [];
@@ -288,7 +293,7 @@ describeContract("Responses stay below 4 MiB:", (open) => {
     expect(responses.map((response) => response.revision).filter(Boolean)).toEqual([`${revision}`]);
   });
 
-  test("several revisions, each of which is whole", async () => {
+  test("several revisions, each complete", async () => {
     const world = await openWorld(open);
     const start = await world.write(["a", ""]);
     const last = await fill(world);
@@ -301,7 +306,7 @@ describeContract("Responses stay below 4 MiB:", (open) => {
     }
   });
 
-  test("a revision that is too large is a unit of several, of which the last has the revision", async () => {
+  test("a revision that is too large is an atomic batch of several responses, of which the last has the revision", async () => {
     const world = await openWorld(open);
     const start = await fill(world);
     const watch = world.client.watch({ resource, after_revision: start });
@@ -330,7 +335,7 @@ describeContract("Responses stay below 4 MiB:", (open) => {
 });
 
 describeContract("A stream", (open) => {
-  test("is not ended by the event window until initial_events_end: what it is owed after R is kept", async () => {
+  test("is not ended by the event window before initial_events_end: events after R are retained", async () => {
     const eventWindow = { ageMs: 0, minEvents: 3, maxEvents: 3, maxBytes: 1_000_000 };
     const world = await openWorld(open, { cacher: { eventWindow } });
     for (let i = 0; i < 12; i++) await world.write([`large-${i}`, "x".repeat(mebibyte)]);
@@ -374,7 +379,7 @@ describeContract("A stream", (open) => {
     },
   );
 
-  test("has history_id on its first response, and only there", async () => {
+  test("has history_id in its first response only", async () => {
     const world = await openWorld(open);
     const { history_id } = await world.client.list({ resource });
     expect(history_id).not.toBe("");

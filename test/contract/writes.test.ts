@@ -61,7 +61,7 @@ const etcdOf = describeContract("A write", (open) => {
         ...(expected_mod_revision === undefined ? {} : { expected_mod_revision }),
       });
       if (reason === "") {
-        // What was deleted, as it stood, unchanged; at the revision of the deletion.
+        // The deleted object, unchanged; at the revision of the deletion.
         expect(await call).toEqual({ ...before, revision: `${revision + 1}` });
         return;
       }
@@ -70,7 +70,7 @@ const etcdOf = describeContract("A write", (open) => {
     });
   });
 
-  test("is read back by every read that begins after it, on every replica", async () => {
+  test("is visible to every read that begins after it, on every replica", async () => {
     const world = await openWorld(open);
     const replica = await world.another();
     for (let i = 0; i < 10; i++) {
@@ -80,7 +80,7 @@ const etcdOf = describeContract("A write", (open) => {
     }
   });
 
-  test("under a lease: a value of all 63 bits", async () => {
+  test("under a lease with an id of 63 bits", async () => {
     const { client } = await openWorld(open);
     const first = await client.put({ resource, key: "a", ttl: { seconds: 600 } });
     const lease = first.object?.lease ?? "";
@@ -92,7 +92,7 @@ const etcdOf = describeContract("A write", (open) => {
     expect((await client.put({ resource, key: "b" })).object?.lease).toBe("0");
   });
 
-  test("with a ttl: a new Put renews it by a lease of its own", async () => {
+  test("with a ttl: a new Put replaces its lease", async () => {
     const { client } = await openWorld(open);
     const leases = new Set<string | undefined>();
     for (let i = 0; i < 3; i++) {
@@ -134,7 +134,7 @@ describe("A ttl, on etcd", () => {
     });
   });
 
-  test("what goes with its lease is DELETED, with its last content", async () => {
+  test("an object whose lease expires is DELETED, with its last content", async () => {
     const { backend, client } = await opened();
     const put = { resource, key: "a", value: Buffer.from("1"), ttl: { seconds: 100 } };
     const { object } = await client.put(put);
@@ -171,7 +171,7 @@ describe("A key in etcd that is not valid UTF-8, or is the prefix itself", () =>
 });
 
 describe("Keys on the wire, on etcd", () => {
-  test("are relative to the prefix, and those beside it are not of the resource", async () => {
+  test("are relative to the prefix, and keys outside it are not part of the resource", async () => {
     const backend = await openEtcd(await etcdOf());
     const world = await openWorld(async () => backend);
     const { prefix, source } = backend;

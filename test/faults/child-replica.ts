@@ -19,7 +19,7 @@ const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 const adminMs = 10_000;
 const report = new URL("process-report.ts", import.meta.url).href;
 
-/** The resource that attacks read. What it keeps does not end with age, so that attacks find it whenever they come. */
+/** The resource that attacks read. Its events do not expire by age, so that attacks find them at any time. */
 const bulk = {
   ...{ name: bulkResource, prefix: bulkPrefix, codec: "json" },
   "event-window": {
@@ -91,7 +91,7 @@ export class ChildReplica implements Replica {
     return Number(new URL(this.#admin).port);
   }
 
-  /** Whether it has ended without having been told to. */
+  /** Whether it has ended by itself. */
   get hasDied(): boolean {
     const child = this.#child;
     return child !== undefined && (child.exitCode !== null || child.signalCode !== null);
@@ -148,7 +148,7 @@ export class ChildReplica implements Replica {
     this.#disturbance.isWell = true;
   }
 
-  /** What one of the paths of its admin port says, over a connection of its own. */
+  /** The response of a path of its admin port, over its own connection. */
   async admin(path: string): Promise<string> {
     const signal = AbortSignal.timeout(adminMs);
     const asked = get(`${this.#admin}${path}`, { agent: false, signal });
@@ -175,7 +175,7 @@ export class ChildReplica implements Replica {
     this.#child?.kill("SIGCONT");
   }
 
-  /** What it takes of memory and handles, after its garbage has been collected. */
+  /** Its memory and handles after a garbage collection. */
   async report(): Promise<ProcessReport> {
     const child = this.#child;
     if (child === undefined) throw new Error(`${this.name} does not run.`);
@@ -190,7 +190,7 @@ export class ChildReplica implements Replica {
     for (const relay of [this.relay, ...this.upstream]) relay.heal();
     this.#disturbance.isWell = true;
     this.resume();
-    // Whether it ended by itself is not to be passed over.
+    // An unexpected end must not be ignored.
     if (this.#child !== undefined && this.#child.exitCode !== null) {
       throw new Error(`${this.name} ended with ${this.#child.exitCode}:\n${this.#log}`);
     }

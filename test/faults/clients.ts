@@ -4,7 +4,7 @@ import { latestState, type Manner, RecordedWatcher } from "./recorded-watcher.ts
 import type { Seeded } from "./seeded.ts";
 import type { Wish } from "./wire.ts";
 
-/** What is known to all clients of a world. */
+/** Shared by all clients of a world. */
 export interface Surroundings {
   readonly endpoints: readonly Endpoint[];
   readonly random: Seeded;
@@ -12,7 +12,7 @@ export interface Surroundings {
   readonly newestEra: () => number;
   readonly acknowledged: () => number;
   readonly writes: { readonly count: number; readonly changing: Changing };
-  /** Told at each response. */
+  /** Called at each response. */
   readonly told: Changing;
 }
 

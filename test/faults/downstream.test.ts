@@ -25,7 +25,7 @@ describe("this service killed and restarted", () => {
     expect(world.watchers.reduce((sum, { resumed }) => sum + resumed, 0)).toBeGreaterThan(5);
   });
 
-  faultTest("drained, every one of them in turn", 42, {}, async (world) => {
+  faultTest("drained, one after the other", 42, {}, async (world) => {
     for (const replica of world.inProcess) {
       await world.afterWrites(world.random.between(5, 30));
       await replica.drain();
@@ -38,7 +38,7 @@ describe("this service killed and restarted", () => {
     expect(drained.length).toBeGreaterThan(3);
   });
 
-  faultTest("all of it at once, and etcd with it", 43, child, async (world) => {
+  faultTest("all at once, and etcd too", 43, child, async (world) => {
     await world.afterWrites(20);
     for (const member of world.cluster.members) await world.cluster.kill(member);
     await theChild(world).kill();
@@ -52,7 +52,7 @@ describe("this service killed and restarted", () => {
 
 describe("the event loop held up for seconds", () => {
   faultTest(
-    "neither loses nor reorders, whether clients wait or leave",
+    "loses and reorders nothing, whether clients wait or leave",
     44,
     child,
     async (world) => {
@@ -60,7 +60,7 @@ describe("the event loop held up for seconds", () => {
         await world.afterWrites(world.random.between(5, 30));
         theChild(world).pause();
         theChild(world).disturb();
-        // What is written meanwhile fills its sockets, and is all there when it goes on.
+        // Data written meanwhile fills its sockets, and is delivered when it continues.
         await world.afterWrites(world.random.between(60, 120));
         theChild(world).resume();
       }
@@ -102,7 +102,7 @@ describe("downstream connections", () => {
 describe("clients that stop reading", () => {
   const little = { replica: { historyEvents: 200 }, filling: 4_000 };
   faultTest(
-    "hold nobody up, and are told when they have fallen out of history",
+    "do not delay others, and end with SLOW_CONSUMER when the event window has passed them",
     47,
     little,
     async (world) => {
@@ -114,7 +114,7 @@ describe("clients that stop reading", () => {
         connection.watch({}, { afterRevision: undefined }),
       );
       const { slowConsumers } = replica.cacher.stats();
-      // Nobody reads these: what flow control lets in is all that they take.
+      // These are not read: they accept only what flow control allows.
       while (replica.cacher.stats().slowConsumers < slowConsumers + calls.length) {
         await world.afterWrites(50);
       }
@@ -124,7 +124,7 @@ describe("clients that stop reading", () => {
 });
 
 describe("clients that vanish", () => {
-  faultTest("without a word leave nothing behind", 48, {}, async (world) => {
+  faultTest("without closing leave nothing behind", 48, {}, async (world) => {
     const [replica] = world.inProcess;
     if (replica === undefined) throw new Error("There is no replica.");
     await world.afterWrites(10);
@@ -133,14 +133,14 @@ describe("clients that vanish", () => {
       const calls = Array.from({ length: 20 }, () =>
         connection.watch({ prefix: world.random.pick(["", "a/"]) }, { afterRevision: undefined }),
       );
-      // Some have begun to be told something, and some have not.
+      // Some have received a first response, and some have not.
       for (const call of calls.slice(0, world.random.between(0, 3))) {
         for await (const _ of call) break;
       }
       connection.close();
     }
     const most = world.watchers.length;
-    await untilSeen("the watches of those who vanished to be gone", async () => {
+    await untilSeen("the watches of the vanished clients to be gone", async () => {
       const open = Object.values(replica.cacher.stats().watchers);
       return open.reduce((sum, count) => sum + count, 0) <= most ? true : undefined;
     });

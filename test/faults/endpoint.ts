@@ -6,11 +6,11 @@ export interface Endpoint {
   readonly relay: Relay;
   /** Whether nothing is known against asking it. */
   readonly isWell: boolean;
-  /** Told when something has happened that a client's keepalive would tell it. Returns what ends that. */
+  /** Adds a listener for failures that a client's keepalive would detect. Returns the function that removes it. */
   onDisturbed(listener: () => void): () => void;
 }
 
-/** Whether something is the matter, and those who want to know of it. */
+/** Whether the endpoint has failed, and the listeners for that. */
 export class Disturbance {
   isWell = true;
   readonly #listeners = new Set<() => void>();

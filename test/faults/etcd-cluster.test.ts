@@ -29,7 +29,7 @@ describe("A cluster of three", () => {
     expect(await cluster.leader()).not.toBe(before);
   });
 
-  it("goes on without one that is killed, and takes it back", async () => {
+  it("continues without a killed member, and accepts it again", async () => {
     await put(cluster, "a", "1");
     await cluster.kill(await cluster.leader());
     await put(cluster, "a", "2");
@@ -43,7 +43,7 @@ describe("A cluster of three", () => {
     }
   });
 
-  it("leaves one that is cut off without a leader, and takes it back", async () => {
+  it("leaves a partitioned member without a leader, and accepts it again", async () => {
     const cutOff = await cluster.leader();
     cluster.cutOff(cutOff);
     await put(cluster, "a", "3");

@@ -205,7 +205,7 @@ function quotaArgs({ quotaBytes, args = [] }: ClusterOptions): readonly string[]
   return quotaBytes === undefined ? args : [...args, `--quota-backend-bytes=${quotaBytes}`];
 }
 
-/** Members say who they are when they connect to one another. */
+/** Members identify themselves when they connect to one another. */
 function dialingMember(firstBytes: Buffer): string | undefined {
   return /^x-server-from: ([0-9a-f]+)/im.exec(firstBytes.toString("latin1"))?.[1];
 }

@@ -19,7 +19,7 @@ export class EtcdMember {
   readonly name: string;
   readonly clientPort: number;
   readonly peers: Relay;
-  /** Decimal, as the gateway tells it. */
+  /** Decimal, as the gateway returns it. */
   id = "";
   isCutOff = false;
   readonly #place: MemberPlace;
@@ -57,7 +57,7 @@ export class EtcdMember {
     ]);
   }
 
-  /** From now on etcd asks who calls. */
+  /** Turns on authentication. */
   authenticateWith(rootPassword: string): void {
     this.#rootPassword = rootPassword;
   }
@@ -80,7 +80,7 @@ export class EtcdMember {
     return this.#isRunning && !this.#isPaused && !this.isCutOff;
   }
 
-  /** Harmless if it runs. */
+  /** No effect if it runs. */
   async start(): Promise<void> {
     if (this.#isRunning) return;
     await this.#known.start();
@@ -127,7 +127,7 @@ export class EtcdMember {
     return JSON.parse(answer) as Record<string, unknown>;
   }
 
-  /** What root's calls carry, where etcd asks for it. */
+  /** The token of root's calls, if authentication is on. */
   async token(): Promise<string | undefined> {
     if (this.#rootPassword === undefined) return undefined;
     this.#token ??= this.authenticate();
@@ -139,7 +139,7 @@ export class EtcdMember {
     }
   }
 
-  /** A token that nobody else has. */
+  /** A token that no other client has. */
   async authenticate(): Promise<string> {
     const response = await fetch(`${this.url}/v3/auth/authenticate`, {
       method: "POST",
@@ -151,9 +151,9 @@ export class EtcdMember {
     return answer.token;
   }
 
-  /** What it says of itself; "0" is no leader. */
+  /** Its own status; leader "0" means no leader. */
   async status(): Promise<{ readonly memberId: string; readonly leader: string }> {
-    // What is 0, the gateway leaves out.
+    // The gateway omits fields that are 0.
     const { header, leader = "0" } = await this.call("maintenance/status", {});
     const { member_id } = header as { readonly member_id: string };
     return { memberId: member_id, leader: String(leader) };

@@ -215,7 +215,7 @@ export const faultCatalogue: Readonly<Record<string, Catalogued>> = {
       await meanwhile(world);
       await world.untilReplicasBeyond(snapshot.revision);
       await world.restore(snapshot);
-      // Until every replica has found out, nobody writes: so that nobody is told of two histories as one.
+      // No client writes until every replica has detected it, so that no client receives two histories as one.
       await world.untilReplicasFound();
       world.goOn();
       return true;

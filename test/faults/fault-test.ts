@@ -2,7 +2,7 @@ import { test } from "vitest";
 import { seedOr } from "./seeded.ts";
 import { World, type WorldOptions } from "./world.ts";
 
-/** How long one fault test may take, in milliseconds. What it waits for has limits of its own. */
+/** Maximum duration of one fault test, in milliseconds. Its waits have limits of their own. */
 const timeoutMs = 180_000;
 
 /**

@@ -20,19 +20,19 @@ function back({ replicas }: World): void {
 
 describe("compaction past the cache's revision while disconnected", () => {
   faultTest(
-    "ends every EVERY_EVENT stream as HISTORY_LOST, and none is told of a jump",
+    "ends every EVERY_EVENT stream with HISTORY_LOST, without a gap in any",
     21,
     {},
     async (world) => {
       await world.afterWrites(40);
       away(world);
       await world.afterWrites(40);
-      // LATEST_STATE streams go on; of the others, each has to be told.
+      // LATEST_STATE streams continue; each of the others must be notified.
       world.reasons.add("HISTORY_LOST").add("REVISION_TOO_OLD");
       await world.compact();
       await world.afterWrites(10);
       back(world);
-      await world.until("every watcher to have been told that history was lost", () =>
+      await world.until("every watcher to be notified that history was lost", () =>
         world.watchers.every(
           (watcher) =>
             watcher.wish.delivery === latestState ||
@@ -43,10 +43,10 @@ describe("compaction past the cache's revision while disconnected", () => {
     },
   );
 
-  faultTest("while connected costs nobody anything", 22, {}, async (world) => {
+  faultTest("while connected affects no client", 22, {}, async (world) => {
     for (let i = 0; i < 3; i++) {
       await world.afterWrites(20);
-      await untilSeen("the caches to be level", async () => {
+      await untilSeen("the caches to be synced", async () => {
         const revision = await world.cluster.revision();
         return world.inProcess.every(({ cacher }) => cacher.stats().revision >= revision - 20)
           ? true
@@ -61,13 +61,13 @@ describe("compaction past the cache's revision while disconnected", () => {
 describe("etcd restored from an older snapshot", () => {
   const marker = [
     ["with the marker key readable", {}],
-    // What can't be an id is left alone. Whoever then hops to a replica that has found out, while etcd has
-    // grown past them, could not be told: so there is one.
+    // An invalid id is left alone. A client that then switches to a replica that has detected it, while etcd has
+    // grown past the client, could not be notified: so there is one replica.
     ["without a marker key", { replicas: 1, before: { "/watchfanout/history": "not an id" } }],
   ] as const;
 
   describe.each(marker)("%s", (_what, options) => {
-    faultTest("below where the replicas were, ends every stream", 23, options, async (world) => {
+    faultTest("below the replicas' revision, ends every stream", 23, options, async (world) => {
       expectMarker(world, !("before" in options));
       await world.afterWrites(20);
       const snapshot = await world.snapshot();
@@ -79,7 +79,7 @@ describe("etcd restored from an older snapshot", () => {
     });
 
     faultTest(
-      "grown past where the replicas were, ends every stream",
+      "grown past the replicas' revision, ends every stream",
       24,
       options,
       async (world) => {
@@ -98,7 +98,7 @@ describe("etcd restored from an older snapshot", () => {
     );
 
     faultTest(
-      "that the resource was idle since, ends every stream as soon as it is written to",
+      "when the resource was idle since the snapshot, ends every stream at the next write",
       26,
       options,
       async (world) => {
@@ -119,7 +119,7 @@ describe("etcd restored from an older snapshot", () => {
     );
 
     faultTest(
-      "with writes through the service before that has noticed, names each write's history",
+      "with writes through the service before it is detected, names each write's history",
       27,
       { ...options, throughService: 0.9 },
       async (world) => {
@@ -128,7 +128,7 @@ describe("etcd restored from an older snapshot", () => {
         await world.afterWrites(40);
         await world.untilReplicasBeyond(snapshot.revision + 1);
         await world.restore(snapshot);
-        // Nobody waits until the replicas have found out: their answers have to be right all the same.
+        // No client waits until the replicas have detected it: their responses must be correct nevertheless.
         world.goOn();
         await allChanged(world);
         await world.afterWrites(40);
@@ -147,7 +147,7 @@ describe("etcd restored from an older snapshot", () => {
   });
 });
 
-/** Writes what is none of the resource's, until etcd is at `revision`. */
+/** Writes keys outside of the resource, until etcd is at `revision`. */
 async function growElsewhere({ cluster }: World, revision: number): Promise<void> {
   const key = Buffer.from("/elsewhere").toString("base64");
   while ((await cluster.revision()) < revision) await cluster.call("kv/put", { key });
@@ -159,11 +159,11 @@ function expectMarker({ inProcess }: World, isThere: boolean): void {
   expect(ids[0] !== "").toBe(isThere);
 }
 
-/** Who resumes only after a replica has listed anew may come from before its history, too. */
+/** A client that resumes only after a replica has listed again may also come from before its history. */
 async function allChanged(world: World): Promise<void> {
   const isChanged = (watcher: RecordedWatcher): boolean =>
     ends(watcher, "HISTORY_CHANGED") + ends(watcher, "REVISION_TOO_OLD") > 0;
-  await world.until("every watcher to have been told that history has changed", () =>
+  await world.until("every watcher to be notified that history has changed", () =>
     world.watchers.every(isChanged),
   );
 }

@@ -15,7 +15,7 @@ import { World } from "./world.ts";
 const mebibyte = 1024 ** 2;
 /** How long one attack may take, on a busy machine, in milliseconds. */
 const timeoutMs = 180_000;
-/** What may be left of an attack when it is over, in MiB: caches fill up to their bounds. */
+/** Maximum memory that may remain after an attack, in MiB: caches fill up to their bounds. */
 const mayLeave = 40;
 /** Connections that honest clients may have more than they had, each with a socket or two. */
 const moreSockets = 8;
@@ -24,9 +24,9 @@ const moreSockets = 8;
  * machine is makes little difference to it; attacks are made to take three times as much of an unbounded server.
  */
 const longestTurn = 300;
-/** What is level from one look to the next, in MiB. */
+/** The change between two measurements that counts as flat, in MiB. */
 const levelWithin = 2;
-/** What may be taken outside the heap at any moment beyond what was before, garbage included, in MiB. */
+/** Maximum growth outside the heap at any moment, garbage included, in MiB. */
 const highestPeak = 256;
 /** Each look collects the replica's garbage. */
 const betweenLooksMs = 100;
@@ -66,7 +66,7 @@ afterAll(async () => {
   await world?.close();
 });
 
-/** What one attack has broken is not held against the next one. */
+/** Damage by one attack does not count against the next one. */
 afterEach(async ({ task }) => {
   if (replica.hasDied || task.result?.state === "fail") {
     await replica.kill();
@@ -81,7 +81,7 @@ function target(): Target {
   return { grpcPort: replica.grpcPort, adminPort: replica.adminPort, busy: resource, bulk };
 }
 
-/** What the replica takes when it has done with what was before. */
+/** The replica's memory once it has finished earlier work. */
 async function levelReport(): Promise<ProcessReport> {
   let last = await replica.report();
   return untilSeen("the replica to take no less and no more", async () => {
@@ -93,7 +93,7 @@ async function levelReport(): Promise<ProcessReport> {
   });
 }
 
-/** The replica answers a newcomer, and whoever asks whether it lives. */
+/** The replica answers a new client and liveness probes. */
 async function answersOthers(): Promise<void> {
   const connection = world.connectionTo(replica);
   const listed = await connection.list({}, 2, 0).finally(() => connection.close());
@@ -113,7 +113,7 @@ const long = new Set([
   "Lists with selectors of 1,000 requirements",
   "Lists without a window",
   "objects of many labels",
-  "second pages of prefixes that nobody else lists",
+  "second pages of prefixes that no other client lists",
   "slow readers of initial states, every event",
   "slow readers of initial states, latest state",
   "unfinished compressed requests",
@@ -130,10 +130,10 @@ const tried = Object.entries(attacks).filter(
   ([name]) => process.env["HOSTILE"] === "all" || !long.has(name),
 );
 
-describe("A client that does this takes nothing from others, and leaves nothing behind:", () => {
+describe("A client that does this does not affect others, and leaves nothing behind:", () => {
   test.each(tried)("%s", { timeout: timeoutMs }, async (name, { mayHold }) => {
     const before = await levelReport();
-    // What watches begin with is asked of another test.
+    // Another test checks the state that watches begin with.
     const honest = new HonestProbe(`http://127.0.0.1:${replica.grpcPort}`, 50, Infinity);
     honest.start();
     const attack = hostile.begin(name, target());
@@ -161,7 +161,7 @@ describe("A client that does this takes nothing from others, and leaves nothing 
   });
 });
 
-test("A client is told of nothing older than before, whatever it asks next", async () => {
+test("A client never receives an older state than before, whatever it requests next", async () => {
   const probe = new HonestProbe(`http://127.0.0.1:${replica.grpcPort}`, 5, 1);
   probe.start();
   await untilSeen("many watches to have begun", async () => (probe.rounds > 50 ? true : undefined));

@@ -12,7 +12,7 @@ import { Relay } from "./relay.ts";
 import { fields, type Replica, type ReplicaOptions } from "./replica.ts";
 import { resource } from "./wire.ts";
 
-/** What runs between a start and a stop. */
+/** The parts that run between a start and a stop. */
 interface Running {
   readonly client: EtcdClient;
   readonly cacher: Cacher;
@@ -39,7 +39,7 @@ export class InProcessReplica implements Replica {
 
   static async create(options: ReplicaOptions): Promise<InProcessReplica> {
     const upstream = await Promise.all(options.etcd.map((port) => Relay.to(port)));
-    // Where it goes on to is known when the server has a port.
+    // Its target is known when the server has a port.
     return new InProcessReplica(options, await Relay.to(0), upstream);
   }
 

@@ -4,7 +4,7 @@ import { faultTest } from "./fault-test.ts";
 const three = { cluster: { size: 3 } } as const;
 
 describe("one member of etcd killed and restarted", () => {
-  faultTest("of three, each in its turn", 2, three, async (world) => {
+  faultTest("of three, one after the other", 2, three, async (world) => {
     for (const member of world.cluster.members) {
       await world.afterWrites(world.random.between(5, 40));
       await world.cluster.kill(member);
@@ -27,7 +27,7 @@ describe("etcd's leader moved", () => {
 });
 
 describe("a member of etcd cut off from the others", () => {
-  faultTest("is left for one that has a leader", 4, three, async (world) => {
+  faultTest("is abandoned for a member that has a leader", 4, three, async (world) => {
     for (const member of world.cluster.members) {
       await world.afterWrites(world.random.between(5, 30));
       const before = await world.cluster.revision();
@@ -36,7 +36,7 @@ describe("a member of etcd cut off from the others", () => {
       const written = await world.cluster.revision();
       expect(written).toBeGreaterThan(before);
       // While it is still cut off.
-      await world.until("every replica's watches to be told of what was written", () =>
+      await world.until("every replica's watches to deliver the writes", () =>
         world.inProcess.every(({ cacher }) => cacher.stats().revision >= written),
       );
       await world.cluster.heal();
@@ -45,7 +45,7 @@ describe("a member of etcd cut off from the others", () => {
 });
 
 describe("a member that is open and silent", () => {
-  faultTest("is noticed, and the others are gone on with", 6, three, async (world) => {
+  faultTest("is detected, and the other members are used", 6, three, async (world) => {
     await world.afterWrites(20);
     const [replica] = world.inProcess;
     const before = replica?.cacher.stats().reconnects ?? 0;
@@ -53,7 +53,7 @@ describe("a member that is open and silent", () => {
     const [silent, ...others] = world.replicas[0]?.upstream ?? [];
     for (const other of others) other.refuse();
     const reached = await world.cluster.revision();
-    await world.until("the replica to watch the member that is to be silent", () => {
+    await world.until("the replica to watch the member that will be silent", () => {
       return (replica?.cacher.stats().revision ?? 0) > reached;
     });
     silent?.hold();

@@ -4,7 +4,7 @@ import { setTimeout as delay } from "node:timers/promises";
 export const patienceMs = 60_000;
 
 /**
- * Looks again and again until `look` gives something: for the state of other processes, which tell nobody
+ * Polls until `look` returns something: for the state of other processes, which do not notify the test
  * when it changes. A `look` that throws has not seen it yet.
  */
 export async function untilSeen<T>(what: string, look: () => Promise<T | undefined>): Promise<T> {
@@ -19,10 +19,10 @@ export async function untilSeen<T>(what: string, look: () => Promise<T | undefin
     }
     await delay(10);
   }
-  throw new Error(`Waited ${patienceMs} ms in vain for ${what}.`, { cause: failure });
+  throw new Error(`Waited ${patienceMs} ms without result for ${what}.`, { cause: failure });
 }
 
-/** What `promise` becomes, or a rejection that names `what` if it becomes nothing in time. */
+/** Resolves like `promise`, or rejects with an error that names `what` after the time limit. */
 export async function inTime<T>(
   what: () => string,
   promise: Promise<T>,
@@ -31,7 +31,7 @@ export async function inTime<T>(
   const stop = new AbortController();
   const late = delay(limitMs, undefined, { signal: stop.signal, ref: true }).then(
     () => {
-      throw new Error(`Waited ${limitMs} ms in vain for ${what()}.`);
+      throw new Error(`Waited ${limitMs} ms without result for ${what()}.`);
     },
     () => promise,
   );
@@ -42,11 +42,11 @@ export async function inTime<T>(
   }
 }
 
-/** Something that changes, and those who wait for it to become as they want it. */
+/** A changing condition, and those that wait for it. */
 export class Changing {
   readonly #waiting = new Set<() => void>();
 
-  /** Resolves as soon as `reached` says so, which is asked now and at every change. */
+  /** Resolves as soon as `reached` returns true; it is called now and at every change. */
   until(reached: () => boolean): Promise<void> {
     if (reached()) return Promise.resolve();
     return new Promise((resolve) => {

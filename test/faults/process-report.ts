@@ -14,7 +14,7 @@ export interface LoopReport {
   readonly cpu: number;
 }
 
-/** What a process takes. */
+/** The resources that a process uses. */
 export interface ProcessReport {
   /** Bytes of objects that are in use. */
   readonly heapUsed: number;
@@ -27,7 +27,7 @@ export interface ProcessReport {
   /** The most of that since the last report, and of bytes outside the heap, garbage included. */
   readonly peakRss: number;
   readonly peakExternal: number;
-  /** What keeps its event loop busy, by kind. */
+  /** Its active handles, by kind. */
   readonly handles: Readonly<Record<string, number>>;
   readonly loop: LoopReport;
 }
@@ -57,7 +57,7 @@ class LoopWatch {
     this.#timer = setInterval(this.#look, lookMs).unref();
   }
 
-  /** What has been seen since the start. */
+  /** The measurements since the start. */
   stop(): Pick<ProcessReport, "loop" | "peakRss" | "peakExternal"> {
     clearInterval(this.#timer);
     this.#look();

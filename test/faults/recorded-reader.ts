@@ -27,7 +27,7 @@ export interface FailedRead {
 export interface ReaderOptions {
   readonly endpoints: readonly Endpoint[];
   readonly random: Seeded;
-  /** The index of the oldest of etcd's histories that may still be told of, and of the newest. */
+  /** The index of the oldest of etcd's histories that may still be delivered, and of the newest. */
   readonly era: () => number;
   readonly newestEra: () => number;
   /** The newest revision that a write was acknowledged with. */
@@ -72,7 +72,7 @@ export class RecordedReader {
     this.#running = this.#run();
   }
 
-  /** What is under way is given up. */
+  /** Cancels calls in progress. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#connection?.close();

@@ -18,7 +18,7 @@ export interface Manner {
   readonly isImpatient?: boolean;
 }
 
-/** Streams that were resumed from one another, and what is known of them besides what they told. */
+/** Streams that were resumed from one another, and what is known of them besides their deliveries. */
 export interface RecordedSequence {
   /** Those of etcd's histories that it may be of: from when it began to when it ended. */
   fromEra: number;
@@ -40,7 +40,7 @@ export interface StreamEnd {
   readonly reason: string;
   readonly message: string;
   readonly metadata: Readonly<Record<string, string>>;
-  /** The last resume point that the stream had told. */
+  /** The last resume point that the stream had delivered. */
   readonly resumePoint: number | undefined;
 }
 
@@ -50,7 +50,7 @@ export interface WatcherOptions {
   readonly manner: Manner;
   readonly endpoints: readonly Endpoint[];
   readonly random: Seeded;
-  /** The index of the oldest of etcd's histories that may still be told of, and of the newest. */
+  /** The index of the oldest of etcd's histories that may still be delivered, and of the newest. */
   readonly era: () => number;
   readonly newestEra: () => number;
   /** The newest revision that a write was acknowledged with. */
@@ -62,10 +62,10 @@ export interface WatcherOptions {
 /** DELIVERY_LATEST_STATE. */
 export const latestState = 2;
 
-/** Only listing anew helps after these. */
+/** After these the client must relist. */
 const fresh: ReadonlySet<string> = new Set(["REVISION_TOO_OLD", "HISTORY_CHANGED", "HISTORY_LOST"]);
 
-/** A client of watches that writes down all that it is told, and goes on whatever happens. */
+/** A client of watches that records everything it receives, and continues after every failure. */
 export class RecordedWatcher {
   readonly name: string;
   readonly wish: Wish;
@@ -96,23 +96,23 @@ export class RecordedWatcher {
     return `${this.name} on ${this.#endpoint.name}`;
   }
 
-  /** How many events it has been told of. */
+  /** Number of events received. */
   get events(): number {
     return this.#events;
   }
 
-  /** How many streams went on where another had ended. */
+  /** Number of streams that resumed another one. */
   get resumed(): number {
     return this.#resumed;
   }
 
-  /** Everything up to this revision has been told; 0: nothing yet. */
+  /** Everything up to this revision has been delivered; 0: nothing yet. */
   get level(): number {
     const streams = this.sequences.at(-1)?.streams ?? [];
     return resumePointOf(streams.flat()) ?? 0;
   }
 
-  /** Whether it has been told everything up to a revision of this history. */
+  /** Whether it has received everything up to a revision of this history. */
   isAt(revision: number, era: number): boolean {
     return this.level >= revision && this.sequences.at(-1)?.bornEra === era;
   }
@@ -144,7 +144,7 @@ export class RecordedWatcher {
     return { view: this.view, delivery, streams };
   }
 
-  /** Forgets what has been checked: all but the resume point that it goes on from, and what came since. */
+  /** Forgets what has been checked: everything except its resume point and what came since. */
   forget(): void {
     this.ends.splice(0);
     const current = this.sequences.pop();
@@ -176,7 +176,7 @@ export class RecordedWatcher {
       if (end !== undefined && fresh.has(end.reason)) {
         this.#begin();
       } else if (resumePointOf(sequence.streams.flat()) === undefined) {
-        // It has not got anything to go on from.
+        // It has no resume point.
         this.sequences.pop();
         this.#begin();
       }
@@ -186,7 +186,7 @@ export class RecordedWatcher {
     }
   }
 
-  /** The sequence that goes on, or the first. */
+  /** The sequence that is continued, or the first. */
   #sequence(): RecordedSequence {
     return this.sequences.at(-1) ?? this.#begin();
   }
@@ -205,7 +205,7 @@ export class RecordedWatcher {
     return sequence;
   }
 
-  /** Reads one stream to its end. Undefined where it was this client who ended it. */
+  /** Reads one stream to its end. Undefined if this client ended it. */
   async #stream(sequence: RecordedSequence): Promise<StreamEnd | undefined> {
     const { manner, random, endpoints } = this.#options;
     const endpoint = this.#endpoint;
@@ -233,7 +233,7 @@ export class RecordedWatcher {
     } finally {
       unsettle();
       connection.close();
-      // A stream that has said nothing is none that others could be resumed from.
+      // No stream can be resumed from one without a response.
       if (told.length === 0) sequence.streams.splice(sequence.streams.indexOf(told), 1);
     }
   }

@@ -22,16 +22,16 @@ export interface WriterOptions {
   readonly throughService: number;
 }
 
-/** All keys that anyone writes: few, so that each has a history. */
+/** All keys that are written: few, so that each has a history. */
 export const keys = ["a/1", "a/2", "a/3", "b/1", "b/2", "b/🎈", "c", "\u{ffee}"];
 
 export const apps = ["web", "db"];
 export const nodes = ["n1", "n2", "n3"];
 
-/** What became of a write: the revision, or why it was not done, or nobody knows. */
+/** The outcome of a write: its revision, why it was not done, or unknown. */
 type Outcome = Pick<Write, "outcome" | "revision" | "historyId" | "reason">;
 
-/** Writes until it is stopped, and writes down what it was told of each write. */
+/** Writes until it is stopped, and records the outcome of each write. */
 export class RecordedWriter {
   readonly writes: Write[] = [];
   readonly #options: WriterOptions;
@@ -45,7 +45,7 @@ export class RecordedWriter {
     this.#changing = changing;
   }
 
-  /** Harmless while it runs. */
+  /** No effect while it runs. */
   start(): void {
     if (!this.#isStopped) return;
     this.#isStopped = false;
@@ -58,7 +58,7 @@ export class RecordedWriter {
     await this.#running;
   }
 
-  /** One write to every key, so that whoever watches any of them hears of it. Rejects if it fails. */
+  /** One write to every key, so that each watcher of any of them receives it. Rejects if it fails. */
   async writeAll(): Promise<number> {
     const write = this.#begin([...keys], "direct");
     const outcome = await this.#directly(write, []);

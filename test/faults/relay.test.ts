@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Changing } from "./patience.ts";
 import { Relay } from "./relay.ts";
 
-/** Answers each connection with what it was sent, and counts what it was. */
+/** Echoes the data of each connection, and counts it. */
 let echo: Server;
 let relay: Relay;
 let heard: string;
@@ -34,7 +34,7 @@ afterEach(async () => {
   echo.close();
 });
 
-/** A client, what it has been told, and how it ended. */
+/** A client, what it has received, and how it ended. */
 class Dialled {
   readonly socket: Socket;
   text = "";
@@ -68,7 +68,7 @@ class Dialled {
 }
 
 describe("A relay", () => {
-  it("passes everything on, both ways", async () => {
+  it("passes everything on, in both directions", async () => {
     const client = new Dialled();
     await client.echoed("hello");
     await client.echoed("x".repeat(1_000_000));
@@ -76,7 +76,7 @@ describe("A relay", () => {
     await client.closed();
   });
 
-  it("cut: resets what is open and takes what is new", async () => {
+  it("cut: resets open connections and accepts new ones", async () => {
     const before = new Dialled();
     await before.echoed("a");
     relay.cut();
@@ -85,7 +85,7 @@ describe("A relay", () => {
   });
 
   it.each([0, 1, 7, 999_999])(
-    "cutAfter %i: passes just so many bytes of answers, once",
+    "cutAfter %i: passes that many bytes of responses, once",
     async (bytes) => {
       const client = new Dialled();
       relay.cutAfter(bytes);
@@ -96,7 +96,7 @@ describe("A relay", () => {
     },
   );
 
-  it("hold: nothing passes, nothing is closed, and all of it passes once it is healed", async () => {
+  it("hold: nothing passes and nothing is closed; everything passes once it is healed", async () => {
     const client = new Dialled();
     await client.echoed("a");
     relay.hold();
@@ -115,7 +115,7 @@ describe("A relay", () => {
     await late.changing.until(() => late.text === "c");
   });
 
-  it("loseAnswers: what is asked arrives, and who asks learns nothing until it is cut off", async () => {
+  it("loseAnswers: requests arrive, and the client gets no answer until it is cut off", async () => {
     const client = new Dialled();
     relay.loseAnswers();
     client.socket.write("lost");
@@ -126,7 +126,7 @@ describe("A relay", () => {
     await new Dialled().echoed("b");
   });
 
-  it("delay: everything passes in order, also what comes after it has been healed", async () => {
+  it("delay: everything passes in order, also data sent after it was healed", async () => {
     const client = new Dialled();
     relay.delay(20);
     const text = Array.from({ length: 50 }, (_, i) => `${i},`).join("");
@@ -138,7 +138,7 @@ describe("A relay", () => {
     expect(client.text).toBe(`${text}end`);
   });
 
-  it("refuse: resets one dialer's connections, and lets the others be", async () => {
+  it("refuse: resets the connections of one client, and no others", async () => {
     const [one, other] = [new Dialled(), new Dialled()];
     await one.echoed("from a");
     await other.echoed("from b");
@@ -153,7 +153,7 @@ describe("A relay", () => {
     await new Dialled().echoed("from a");
   });
 
-  it("refuse: everyone, where nobody is named", async () => {
+  it("refuse: every client, if none is named", async () => {
     relay.refuse();
     await new Dialled().closed();
     relay.heal();

@@ -4,7 +4,7 @@ import { connect, createServer, type Server, type Socket } from "node:net";
 export interface RelayOptions {
   /** Default: any free one. */
   readonly port?: number;
-  /** Who dials, by the first bytes that it sends. Default: nobody knows. */
+  /** The name of the dialling client, from the first bytes that it sends. Default: unknown. */
   readonly dialerOf?: (firstBytes: Buffer) => string | undefined;
 }
 
@@ -13,7 +13,7 @@ type Dialer = string | undefined;
 
 /**
  * A TCP relay that treats what passes through it as bad networks do. Everything that it does is undone by
- * `heal`, but for what has been lost.
+ * `heal`, except for lost data.
  */
 export class Relay {
   readonly #server: Server;
@@ -94,7 +94,7 @@ export class Relay {
     this.#losesAnswers = true;
   }
 
-  /** What comes from now on passes so much later, in order. */
+  /** Delays all later data by this time, in order. */
   delay(ms: number): void {
     this.#delayMs = ms;
   }
@@ -111,7 +111,7 @@ export class Relay {
     this.#delayMs = 0;
     this.#refused.clear();
     this.#isHeld = false;
-    // What was lost in the middle of a connection can't be made up for.
+    // Data lost in the middle of a connection can't be recovered.
     if (this.#losesAnswers) this.cut();
     this.#losesAnswers = false;
     for (const pair of this.#pairs) pair.release();
@@ -169,7 +169,7 @@ interface PairListeners {
 
 /** A client's connection and the one that continues it. */
 class Pair {
-  /** Who dialled, once that is known. */
+  /** The name of the dialling client, once known. */
   dialer: Dialer;
   readonly #toServer: Way;
   readonly #toClient: Way;
@@ -185,7 +185,7 @@ class Pair {
       one.setNoDelay(true);
       one.on("error", () => other.resetAndDestroy());
       one.on("close", () => {
-        // What has been written to it goes out first.
+        // Data already written is sent first.
         other.end();
         open--;
         if (open === 0) listeners.onClose();
@@ -231,7 +231,7 @@ class Pair {
 class Way {
   readonly from: Socket;
   readonly to: Socket;
-  /** What passes later, in order. */
+  /** Delayed data, in order. */
   readonly #late: Buffer[] = [];
   #isHeld = false;
   #isFull = false;
@@ -245,7 +245,7 @@ class Way {
     });
   }
 
-  /** Takes no more than goes on, so that a reader's back-pressure reaches the source. */
+  /** Reads no more than it can pass on, so that a reader's back-pressure reaches the source. */
   pass(chunk: Buffer, delayMs: number): void {
     if (delayMs === 0 && this.#late.length === 0) {
       this.#isFull = !this.to.write(chunk);

@@ -5,13 +5,13 @@ import type { Relay } from "./relay.ts";
 export interface Replica extends Endpoint {
   /** Through which it reaches etcd: one for each member, in their order. */
   readonly upstream: readonly Relay[];
-  /** Clients would notice: so those who have a keepalive are told. */
+  /** A client with a keepalive would detect it, so its failure listeners are called. */
   disturb(): void;
-  /** Starts it, on its relay's address, and resolves when it is ready. Harmless while it runs. */
+  /** Starts it, on its relay's address, and resolves when it is ready. No effect while it runs. */
   start(): Promise<void>;
-  /** Ends its networks' faults, and lets it run on or starts it anew. */
+  /** Ends its networks' faults, and resumes or restarts it. */
   heal(): Promise<void>;
-  /** Ends it for good. Harmless when called twice. */
+  /** Ends it for good. Idempotent. */
   stop(): Promise<void>;
 }
 
@@ -24,7 +24,7 @@ export interface ReplicaOptions {
   readonly etcd: readonly number[];
   readonly auth?: { readonly username: string; readonly password: string } | undefined;
   readonly historyKey?: string | undefined;
-  /** Events of history that are kept, at the most. Default 100,000. */
+  /** Maximum number of events in the event window. Default 100,000. */
   readonly historyEvents?: number | undefined;
   /** Whether it serves a second resource, `bulk`, for attacks. Of child replicas only. Default: no. */
   readonly hasBulk?: boolean | undefined;

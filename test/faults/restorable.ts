@@ -25,7 +25,7 @@ export interface RestorableOptions {
 let opened = 0;
 
 /**
- * A replica in front of an etcd that is restored, and nobody who writes but the test. The replica takes its pauses
+ * A replica in front of an etcd that is restored, and no writer except the test. The replica takes its pauses
  * from a clock that stands still until `goOn`: so what happens before it has found out happens every time.
  */
 export class Restorable {
@@ -91,7 +91,7 @@ export class Restorable {
     );
   }
 
-  /** Writes what is none of the resource's, until etcd is at `revision`. */
+  /** Writes keys outside of the resource, until etcd is at `revision`. */
   async growTo(revision: number): Promise<void> {
     while ((await this.source.revision()) < revision) {
       await this.source.putBytes(Buffer.from(`/elsewhere-${opened}`), "something");
@@ -122,7 +122,7 @@ export class Restorable {
     await this.#cluster.restore(snapshot);
   }
 
-  /** Lets the replica's clock go on until `reached`. */
+  /** Advances the replica's clock until `reached`. */
   async goOn(reached: () => boolean): Promise<void> {
     while (!reached()) {
       this.clock.advance(50);
@@ -130,7 +130,7 @@ export class Restorable {
     }
   }
 
-  /** Lets it go on until its watch has been taken up again. */
+  /** Advances it until its watch has been resumed. */
   async connected(): Promise<void> {
     await this.goOn(() => this.cacher.upstreamFailure === undefined);
   }

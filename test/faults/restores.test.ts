@@ -12,7 +12,7 @@ afterAll(async () => {
   await cluster.stop();
 });
 
-/** What the new history wrote to a resource that had been idle in the old one since before the backup. */
+/** The new history's writes to a resource that was idle in the old history since before the backup. */
 const written: readonly (readonly [string, readonly [string, string | null][], string[]])[] = [
   ["a new object", [["d", "after"]], ["a", "b", "c", "d"]],
   ["another value of an object", [["a", "after"]], ["a", "b", "c"]],
@@ -29,7 +29,7 @@ const written: readonly (readonly [string, readonly [string, string | null][], s
 
 describe.each(markers)("A restore while the resource is idle, %s", (marker) => {
   test.each(written)(
-    "ends every stream, and is told of %s",
+    "ends every stream, and is detected by %s",
     { timeout: 60_000 },
     async (_what, entries, keys) => {
       const world = await Restorable.open({ cluster, marker });
@@ -53,7 +53,7 @@ describe.each(markers)("A restore while the resource is idle, %s", (marker) => {
     },
   );
 
-  test("is not read over while nothing comes from etcd", { timeout: 60_000 }, async () => {
+  test("is not missed by reads while nothing arrives from etcd", { timeout: 60_000 }, async () => {
     const world = await Restorable.open({ cluster, marker });
     const snapshot = await world.snapshot();
     await world.growTo(snapshot.revision + 5);
@@ -71,7 +71,7 @@ describe.each(markers)("A restore while the resource is idle, %s", (marker) => {
 });
 
 describe("A watch that is resumed", () => {
-  test("goes on where etcd is what it was, also with keys that are not part of the resource", async () => {
+  test("resumes if etcd is the same as before, also with keys that are not part of the resource", async () => {
     const world = await Restorable.open({ cluster, marker: "with the marker key" });
     const notText = Buffer.concat([Buffer.from(world.prefix), Buffer.from([0xff])]);
     await world.source.putBytes(notText, "left out");
@@ -88,7 +88,7 @@ describe("A watch that is resumed", () => {
     expect(world.cacher.stats()).toMatchObject({ relists: 0 });
   });
 
-  test("tells two deletions of one key at one revision apart by what else was written", {
+  test("distinguishes two deletions of one key at one revision by what else was written", {
     timeout: 60_000,
   }, async () => {
     const world = await Restorable.open({ cluster, marker: "without the marker key" });
@@ -108,7 +108,7 @@ describe("A watch that is resumed", () => {
   });
 });
 
-/** What a client may do next with what a write was answered with. */
+/** The next calls that a client may make with the response to a write. */
 async function readAtLeast(world: Restorable, revision: string, history_id: string) {
   const revision_match = "REVISION_MATCH_NOT_OLDER_THAN";
   return world.client.list({ resource, revision_match, revision, history_id });
@@ -135,7 +135,7 @@ const writes: readonly (readonly [
     }),
   ],
   [
-    "a Put of what must not exist",
+    "a Put of an object that must not exist",
     async ({ client }) => ({
       ...(await client.put({ resource, key: "d", expected_mod_revision: 0 })),
       keys: ["a", "b", "c", "d"],
@@ -169,7 +169,7 @@ describe.each(markers)("A write before the restore has been noticed, %s", (marke
         await world.write(["a", "after"]);
         await world.growTo(before + distance);
         world.back();
-        // The replica's next attempt is due when its clock goes on, which it does not.
+        // The replica's next attempt is due when its clock advances, which it does not.
         const { revision, history_id, keys } = await write(world);
         if (marker === "with the marker key") expect(history_id).not.toBe(old);
         const { items } = await readAtLeast(world, revision, history_id);
@@ -178,7 +178,7 @@ describe.each(markers)("A write before the restore has been noticed, %s", (marke
       },
     );
 
-    test("what is refused there has the cache find out as well", { timeout: 60_000 }, async () => {
+    test("a refused write makes the cache detect it as well", { timeout: 60_000 }, async () => {
       const world = await Restorable.open({ cluster, marker });
       const snapshot = await world.snapshot();
       await world.growTo(snapshot.revision + 5);

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { Seeded } from "./seeded.ts";
 
 describe("Seeded chance", () => {
-  it("is the same for the same seed, and another for another", () => {
+  it("is equal for equal seeds, and different for different ones", () => {
     const draws = (seed: number): number[] => {
       const random = new Seeded(seed);
       return Array.from({ length: 20 }, () => random.between(0, 1_000));
@@ -11,7 +11,7 @@ describe("Seeded chance", () => {
     expect(draws(7)).not.toEqual(draws(8));
   });
 
-  it("draws every number between the least and the most, and no other", () => {
+  it("draws every number between minimum and maximum, and no other", () => {
     const random = new Seeded(1);
     const drawn = new Set(Array.from({ length: 500 }, () => random.between(-1, 3)));
     expect([...drawn].sort((a, b) => a - b)).toEqual([-1, 0, 1, 2, 3]);
@@ -28,7 +28,7 @@ describe("Seeded chance", () => {
     expect(counts.seldom).toBeLessThan(200);
   });
 
-  it("is not changed by what a part of it draws that was split off", () => {
+  it("is not changed by draws of a generator that was split off", () => {
     const drawnBeside = (draws: number): number => {
       const random = new Seeded(3);
       const part = random.fork();

@@ -52,7 +52,7 @@ export class Seeded {
   }
 }
 
-/** What FAULTS_SEED says, or `byDefault`: so a failure is repeated by the seed that it printed. */
+/** The seed in FAULTS_SEED, or `byDefault`: a failure is repeated by the seed that it printed. */
 export function seedOr(byDefault: number): number {
   const said = process.env["FAULTS_SEED"];
   return said === undefined || said === "" ? byDefault : Number(said);

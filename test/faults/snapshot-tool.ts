@@ -8,7 +8,7 @@ import { type EtcdMember, initialCluster } from "./etcd-member.ts";
 const run = promisify(execFile);
 const timeout = 30_000;
 
-/** What etcd held once. */
+/** A snapshot of etcd. */
 export interface Snapshot {
   readonly path: string;
   /** etcd's revision then. */

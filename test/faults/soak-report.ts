@@ -1,7 +1,7 @@
 import { type HostileReport, hostileInWords } from "./hostile/hostile-report.ts";
 import type { ProcessReport } from "./process-report.ts";
 
-/** What a soak did and found. */
+/** The activity and the findings of a soak. */
 export interface SoakReport {
   readonly command: string;
   readonly seed: number;
@@ -24,7 +24,7 @@ export interface SoakReport {
 /** How much more a replica may take at the end than when it had warmed up. */
 const grace = { bytes: 8 * 1024 * 1024, share: 0.2, handles: 12 };
 
-/** In sentences, what has grown: none if what the replica takes is flat. */
+/** What has grown, in sentences: empty if the replica's resources are flat. */
 export function growth(reports: readonly ProcessReport[]): string[] {
   const quarter = Math.floor(reports.length / 4);
   if (quarter === 0) return [];

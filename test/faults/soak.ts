@@ -22,14 +22,14 @@ import { Seeded } from "./seeded.ts";
 import { growth, inWords, type SoakReport } from "./soak-report.ts";
 import { World } from "./world.ts";
 
-/** After so many faults all are ended, and the checkers look at what has been told. */
+/** After this number of faults all are ended, and the checkers look at what was delivered. */
 const faultsPerVerdict = 15;
 
 const weights = Object.fromEntries(
   Object.entries(faultCatalogue).map(([name, { weight }]) => [name, weight]),
 );
 
-/** What has been counted of clients that forget. */
+/** The totals of clients that forget their records. */
 interface Counts {
   writes: number;
   readonly faults: Record<string, number>;
@@ -38,7 +38,7 @@ interface Counts {
   verdicts: number;
 }
 
-/** How many events each replica keeps: with phases that last, so many that whoever is slow still finds what it needs. */
+/** How many events each replica keeps: with phases that last, enough for a slow client to be caught up. */
 const historyEvents = { withoutPhases: 2_000, withPhases: 20_000 };
 
 async function soak(minutes: number, seed: number, isHostile: boolean): Promise<SoakReport> {
@@ -56,7 +56,7 @@ async function soak(minutes: number, seed: number, isHostile: boolean): Promise<
     prepare: async (cluster) => {
       if (isHostile) bulk = await fillBulk(cluster);
     },
-    // A replica that is started anew has no more of history than etcd has.
+    // A restarted replica has no more history than etcd has.
     reasons: ["REVISION_TOO_OLD"],
   });
   const [lasting] = world.children;
@@ -133,5 +133,5 @@ const seed = values.seed === undefined ? Math.floor(Math.random() * 2 ** 31) : N
 process.stderr.write(`seed ${seed}\n`);
 const report = await soak(Number(values.minutes), seed, values.hostile);
 if (values.json !== undefined) await writeFile(values.json, JSON.stringify(report, undefined, 2));
-// What killed processes have left of their connections is not waited for.
+// Does not wait for connections that killed processes have left.
 process.stdout.write(inWords(report), () => process.exit(report.violations.length === 0 ? 0 : 1));

@@ -9,7 +9,7 @@ import { Changing, inTime } from "./patience.ts";
 /** How long until the watch is opened again after it broke, in milliseconds. */
 const reopenMs = 20;
 
-/** What happened in one history of etcd. A restore begins another. */
+/** The events of one history of etcd. A restore begins another. */
 export class Era {
   readonly index: number;
   /** In order. */
@@ -31,12 +31,12 @@ export class Era {
     this.#apply(change);
   }
 
-  /** What happened up to a revision, as it was before another history began there. */
+  /** The events up to a revision, before another history began there. */
   upTo(revision: number): readonly Change[] {
     return this.changes.filter((change) => change.revision <= revision);
   }
 
-  /** Forgets how the state at `revision` came about: of what was before, only what still stood is kept. */
+  /** Forgets the events before `revision`, except the state at it. */
   forgetBefore(revision: number): void {
     const state = new Map<string, Change>();
     const later: Change[] = [];
@@ -57,7 +57,7 @@ export class Era {
 }
 
 /**
- * What really happened: etcd's own account, read from its watch directly at its members, by none of the
+ * The true history: etcd's own account, read from its watch directly at its members, by none of the
  * code that is judged by it. The numbers of the fields are those of etcd's rpc.proto and kv.proto.
  */
 export class Truth {
@@ -148,7 +148,7 @@ export class Truth {
       const kv = event.message(2);
       if (kv === undefined) throw new RangeError("etcd left out a key and value.");
       const revision = kv.number(3);
-      if (revision < era.revision) throw new RangeError(`etcd told of ${revision} twice.`);
+      if (revision < era.revision) throw new RangeError(`etcd delivered ${revision} twice.`);
       era.revision = revision;
       const key = kv.text(1);
       if (!key.startsWith(this.#prefix) || key === this.#prefix) continue;

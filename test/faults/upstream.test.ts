@@ -40,7 +40,7 @@ describe("the upstream stream reset at any byte", () => {
 
 describe("etcd away", () => {
   faultTest(
-    "serves what needs no etcd, and says of the rest that it can't",
+    "serves what needs no etcd, and fails the rest with UPSTREAM_UNAVAILABLE",
     7,
     {},
     async (world) => {
@@ -75,7 +75,7 @@ describe("etcd away", () => {
 describe("etcd's space quota reached", () => {
   const small = { cluster: { quotaBytes: 4 * 1024 * 1024 }, filling: 60_000, throughService: 0.5 };
   faultTest(
-    "refuses writes as STORAGE_FULL, and is read and watched on",
+    "refuses writes with STORAGE_FULL, and serves reads and watches",
     8,
     small,
     async (world) => {
@@ -90,7 +90,7 @@ describe("etcd's space quota reached", () => {
       expect((await connection.list({}, 1, 0)).revision).toBeGreaterThanOrEqual(level);
       expect(world.reader.answered).toBeGreaterThan(answered);
       connection.close();
-      await world.until("every watcher to be level with a full etcd", () =>
+      await world.until("every watcher to be synced with a full etcd", () =>
         world.watchers.every((watcher) => watcher.level > 0),
       );
       await world.holdWrites();
@@ -110,7 +110,7 @@ describe("the auth token expired", () => {
     replica: { auth: { username: "root", password } },
   } as const;
 
-  faultTest("is renewed, for the watch too", 9, authenticated, async (world) => {
+  faultTest("is renewed, also for the watch", 9, authenticated, async (world) => {
     await world.afterWrites(20);
     await world.holdWrites();
     await world.reader.stop();

@@ -11,7 +11,7 @@ import { faithful, WritesDone } from "../guarantees/writes.ts";
 import { latestState } from "./recorded-watcher.ts";
 import type { World } from "./world.ts";
 
-/** The checkers of all promises, over all that the clients of a world were told. Empty: all were kept. */
+/** The checkers of all guarantees, over everything that the clients of a world received. Empty: no violation. */
 export function wrongIn(world: World): string[] {
   const eras = world.truth.eras.map(({ changes }) => changes);
   const named: Named[] = [];
@@ -26,7 +26,7 @@ export function wrongIn(world: World): string[] {
 function wrongInWatches(world: World, eras: Eras, named: Named[]): string[] {
   const wrong: string[] = [];
   for (const watcher of world.watchers) {
-    // A LATEST_STATE stream goes on over what its replica has not seen. What that was is each replica's own,
+    // A LATEST_STATE stream continues across events that its replica has missed. Which these are differs by replica,
     // and checked in test/model.
     if (watcher.wish.delivery === latestState && world.reasons.has("HISTORY_LOST")) continue;
     for (const recorded of watcher.sequences) {
@@ -58,13 +58,13 @@ function wrongInReads(world: World, eras: Eras, named: Named[]): string[] {
   for (const { historyId, what, ...told } of world.reader.reads) {
     const explained = explainRead(told, eras);
     wrong.push(...explained.wrong.map((broken) => `${what}: ${broken}`));
-    // A replica that had not come to the snapshot follows the new history under the old id, until whoever had
-    // come further has found out and told it.
+    // A replica that had not come to the snapshot follows the new history under the old id, until a replica that had
+    // come further has detected it and replaced the id.
     if (told.fromEra === told.toEra) named.push({ historyId, eras: explained.eras, what });
   }
   for (const { what, code, reason, message } of world.reader.failed) {
     const end = { code, reason, metadata: {}, resumePoint: undefined };
-    // A call that took too long was told so by gRPC.
+    // A call that took too long was ended by gRPC.
     if (code === 4) continue;
     wrong.push(
       ...honestEnd(end, world.reasons).map((broken) => `${what}, "${message}": ${broken}`),
@@ -77,7 +77,7 @@ function wrongInWrites(world: World, eras: Eras, named: Named[]): string[] {
   const done = eras.map((changes) => new WritesDone(changes));
   return world.writers.flatMap(({ writes }) =>
     writes.flatMap((write) => {
-      // What was under way when etcd was put back may have been done in either history.
+      // A write in progress when etcd was restored may belong to either history.
       const found = done[write.fromEra];
       if (write.fromEra !== write.toEra || found === undefined) return [];
       if (write.outcome === "acknowledged") {

@@ -2,10 +2,10 @@ import { type BareCall, BareGrpc, BareStatus } from "../foreign/bare-grpc.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
 import type { SeenEvent, SeenObject, SeenResponse, View } from "../guarantees/recording.ts";
 
-/** What the resource is called. */
+/** The name of the resource. */
 export const resource = "things";
 
-/** What a watch or a list asks for. */
+/** The request of a watch or a list. */
 export interface Wish {
   readonly key?: string;
   readonly prefix?: string;
@@ -102,13 +102,13 @@ export class Connection {
       const objects = answer.messages(2).map(seenObject);
       return { revision: answer.number(1), objects, historyId: answer.text(3) };
     } catch (error) {
-      // An answer too: at that revision there is none.
+      // An answer too: the object does not exist at that revision.
       if (!(error instanceof BareStatus) || error.reason !== "OBJECT_NOT_FOUND") throw error;
       return { revision: Number(error.metadata["revision"]), objects: [], historyId: "" };
     }
   }
 
-  /** The revision of the write, and its history. `expected`: the mod_revision that it has to find. */
+  /** The revision of the write, and its history. `expected`: the mod_revision that it expects. */
   async put(
     key: string,
     value: string,
@@ -134,7 +134,7 @@ export class Connection {
 
   async #unary(path: string, fields: Parameters<typeof encode>[0]): Promise<Message> {
     const call = this.#grpc.open(path, deadline);
-    // Who does not run can't keep the deadline either.
+    // A paused process can't observe the deadline.
     const late = setTimeout(() => this.close(), deadlineMs + 1_000);
     call.send(encode(fields));
     call.endRequest();
@@ -182,7 +182,7 @@ function seenObject(object: Message): SeenObject {
   };
 }
 
-/** What a wish asks to see, for selectors of the forms `app=VALUE` and `spec.node=VALUE`. */
+/** The selection of a request, for selectors of the forms `app=VALUE` and `spec.node=VALUE`. */
 export function viewOf(wish: Wish): View {
   const { key, prefix = "", labelSelector, fieldSelector } = wish;
   const app = labelSelector?.split("=")[1];
@@ -199,7 +199,7 @@ export function viewOf(wish: Wish): View {
   };
 }
 
-/** What objects hold, in JSON. */
+/** The values of objects, in JSON. */
 export interface Thing {
   readonly metadata: { readonly labels: { readonly app: string } };
   readonly spec: { readonly node: string };

@@ -20,15 +20,15 @@ export interface WorldOptions {
   /** How many are processes of their own. Default 0. */
   readonly children?: number;
   readonly replica?: Pick<ReplicaOptions, "auth" | "historyKey" | "historyEvents" | "hasBulk">;
-  /** What stands in etcd before the replicas start, by absolute key. */
+  /** The content of etcd before the replicas start, by absolute key. */
   readonly before?: Readonly<Record<string, string>>;
-  /** Whatever else is to be done to etcd before the replicas start. */
+  /** Further preparation of etcd before the replicas start. */
   readonly prepare?: (cluster: EtcdCluster) => Promise<void>;
   /** Why streams may end throughout, besides what is usual. */
   readonly reasons?: readonly string[];
   /** How many write at once. Default 2. */
   readonly writers?: number;
-  /** Bytes of filling in a value, at the most. Default 200. */
+  /** Maximum bytes of filling in a value. Default 200. */
   readonly filling?: number;
   /** Pause after each write of a writer, in milliseconds at most. Default 6. */
   readonly writePauseMs?: number;
@@ -44,7 +44,7 @@ export const prefix = "/things/";
 /** RevisionMatch: what the cache holds now. */
 const anyState = 2;
 
-/** Why a stream may end whatever else has happened. */
+/** Reasons for which a stream may end at any time. */
 const usualReasons = ["UPSTREAM_UNAVAILABLE", "NOT_READY", "DRAINING", "REVISION_TOO_NEW"];
 
 /**
@@ -66,11 +66,11 @@ export class World {
   readonly reasons: Set<string>;
   /** Changes with each write that has ended. */
   readonly writes: { count: number; readonly changing: Changing };
-  /** Changes with each response that any watcher is told. */
+  /** Changes with each response that any watcher receives. */
   readonly told: Changing;
-  /** The first of etcd's histories that may still be told of. */
+  /** The first of etcd's histories that may still be delivered. */
   oldestEra = 0;
-  /** Everything up to this revision had been told when it was settled last. */
+  /** Everything up to this revision had been delivered when it was settled last. */
   level = 0;
   #acknowledged = 0;
   readonly #usualReasons: readonly string[];
@@ -120,7 +120,7 @@ export class World {
     });
   }
 
-  /** Everything runs, every watcher has been told something, and writes are under way. */
+  /** Everything runs, every watcher has received something, and writes are in progress. */
   static async open(seed: number, options: WorldOptions = {}): Promise<World> {
     const random = new Seeded(seed);
     const cluster = await EtcdCluster.start(options.cluster);
@@ -156,20 +156,20 @@ export class World {
     return world;
   }
 
-  /** Another client of a replica, who is to close it; `window`: bytes that one call may have on its way. */
+  /** Another client of a replica, closed by the caller; `window`: bytes that one call may have on its way. */
   connectionTo(replica: Replica | undefined, window?: number): Connection {
     if (replica === undefined) throw new Error("There is no such replica.");
     return new Connection(replica.relay.url, window);
   }
 
-  /** Resolves when so many more writes have ended, in whatever way. */
+  /** Resolves when this many more writes have ended, successfully or not. */
   async afterWrites(count: number): Promise<void> {
     const until = this.writes.count + count;
     const reached = this.writes.changing.until(() => this.writes.count >= until);
     await inTime(() => `${count} writes to end`, reached);
   }
 
-  /** Resolves when it is so, which is asked whenever a watcher is told something. */
+  /** Resolves when the condition holds; it is checked whenever a watcher receives something. */
   async until(what: string, reached: () => boolean): Promise<void> {
     await inTime(() => what, this.told.until(reached));
   }
@@ -181,7 +181,7 @@ export class World {
     for (const watcher of this.watchers) watcher.hurry(true);
   }
 
-  /** Writes go on. */
+  /** Writes continue. */
   goOn(): void {
     for (const watcher of this.watchers) watcher.hurry(false);
     for (const writer of this.writers) writer.start();
@@ -195,9 +195,9 @@ export class World {
     return snapshot;
   }
 
-  /** Puts etcd back to a snapshot. Nobody writes then until they `goOn`. */
+  /** Restores etcd from a snapshot. Writers pause until `goOn`. */
   async restore(snapshot: Snapshot): Promise<void> {
-    // Each replica's history begins anew where it has listed.
+    // Each replica's event window begins at its list.
     this.reasons.add("HISTORY_CHANGED").add("REVISION_TOO_OLD");
     await this.holdWrites();
     await this.truth.through(await this.cluster.revision());
@@ -221,8 +221,8 @@ export class World {
   }
 
   /**
-   * After a restore, and while nobody writes: resolves when every replica is within the new history and
-   * names it as etcd does. One that was not beyond the snapshot goes on in the new history, and learns
+   * After a restore, while no client writes: resolves when every replica is within the new history and
+   * names it as etcd does. One that was not beyond the snapshot continues in the new history, and learns
    * that it is one when it connects to etcd again: which it is made to do.
    */
   async untilReplicasFound(): Promise<void> {
@@ -240,7 +240,7 @@ export class World {
     });
   }
 
-  /** As it stands in etcd. */
+  /** The current value in etcd. */
   async #historyId(): Promise<string> {
     const key = Buffer.from("/watchfanout/history").toString("base64");
     const { kvs = [] } = await this.cluster.call("kv/range", { key });
@@ -257,8 +257,8 @@ export class World {
   }
 
   /**
-   * Ends all faults, writes once more to every key, and waits until every watcher has been told of that.
-   * Returns what is wrong: a client that is not told has gone quiet.
+   * Ends all faults, writes to every key again, and waits until every watcher has received that.
+   * Returns what is wrong: a client that does not receive it is silent.
    */
   async settle(): Promise<string[]> {
     await this.cluster.heal();
@@ -271,14 +271,14 @@ export class World {
     const isThere = (watcher: RecordedWatcher): boolean => watcher.isAt(level, era);
     const quiet: string[] = [];
     try {
-      await this.until("every watcher to be told of the last write", () =>
+      await this.until("every watcher to receive the last write", () =>
         this.watchers.every(isThere),
       );
     } catch {
       for (const watcher of this.watchers.filter((one) => !isThere(one))) {
         const last = JSON.stringify(watcher.ends.at(-1) ?? null);
         quiet.push(
-          `Honest: ${watcher.place} is at ${watcher.level} and was not told of ${level} within ` +
+          `Honest: ${watcher.place} is at ${watcher.level} and did not receive ${level} within ` +
             `${patienceMs} ms; its last stream ended with ${last}`,
         );
       }
@@ -295,7 +295,7 @@ export class World {
     return wrong;
   }
 
-  /** After all was right: goes on from here, and keeps nothing of what was. */
+  /** After a clean verdict: continues from here, and forgets the past. */
   forget(): void {
     this.oldestEra = this.truth.era.index;
     for (const watcher of this.watchers) watcher.forget();
@@ -310,7 +310,7 @@ export class World {
 
   async close(): Promise<void> {
     await Promise.all([...this.watchers, this.reader].map((client) => client.stop()));
-    // What they wait for may be held up by a fault, and is let go of by the end of what it waits for.
+    // A fault may delay what they wait for; the end of that fault releases it.
     const writersStopped = this.holdWrites();
     await Promise.all(this.replicas.map((replica) => replica.stop()));
     await writersStopped;
@@ -318,7 +318,7 @@ export class World {
     await this.cluster.stop();
   }
 
-  /** What is acknowledged now is of no use to those who may still be told of an older history. */
+  /** Revisions acknowledged now mean nothing to clients that may still receive an older history. */
   #floor(): number {
     return this.oldestEra === this.truth.era.index ? this.#acknowledged : 0;
   }
@@ -336,7 +336,7 @@ export class World {
 
   async #lastWrite(): Promise<number> {
     const [writer] = this.writers;
-    if (writer === undefined) throw new Error("Nobody writes.");
+    if (writer === undefined) throw new Error("No writer runs.");
     return untilSeen("the last write", () => writer.writeAll());
   }
 }

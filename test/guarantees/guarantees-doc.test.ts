@@ -10,7 +10,7 @@ const named = [...text.matchAll(/\[([^\]]+)\]\((\.\.\/test\/[^)]+)\)/g)].map(
 );
 
 describe("docs/guarantees.md", () => {
-  test("has a row for every promise about a stream", () => {
+  test("has a row for every guarantee of a stream", () => {
     for (const name of Object.keys(guarantees)) expect(text).toContain(`| ${name} |`);
   });
 

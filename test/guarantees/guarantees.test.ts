@@ -11,7 +11,7 @@ function object(
   return { key, value, createRevision, modRevision, version };
 }
 
-/** What happened: a and b come, both change at once, a goes; of b only what says "on" is in view. */
+/** The history: a and b are created, both change at once, a is deleted; b is in view only with the value "on". */
 const a2 = object("a", "on", [2, 2, 1]);
 const b3 = object("b", "off", [3, 3, 1]);
 const a4 = object("a", "on!", [2, 4, 2]);
@@ -63,7 +63,7 @@ function broken(kept: Sequence): string[] {
   return [...new Set(brokenBy(kept, changes).map((wrong) => wrong.split(":")[0] ?? ""))];
 }
 
-describe("What every promise is kept by", () => {
+describe("Every guarantee is kept by", () => {
   const right: readonly (readonly [what: string, Sequence])[] = [
     ["nothing at all", sequence()],
     ["a stream that has said nothing", sequence([])],
@@ -83,7 +83,7 @@ describe("What every promise is kept by", () => {
       sequence([response(1), response(6, addedA, modifiedA, addedB, deletedA, deletedB)]),
     ],
     [
-      "the initial state, and what comes after it",
+      "the initial state, and the events after it",
       sequence([
         response(undefined),
         initial(4, told("ADDED", a4, undefined), told("ADDED", b4, undefined)),
@@ -91,11 +91,11 @@ describe("What every promise is kept by", () => {
       ]),
     ],
     [
-      "a revision in two responses of one unit",
+      "a revision in two responses of one atomic batch",
       sequence([response(3), response(undefined, modifiedA), response(4, addedB)]),
     ],
     [
-      "a stream that is resumed, with what it had left of an open unit",
+      "a resumed stream that repeats the rest of an open atomic batch",
       sequence(
         [response(3), response(undefined, modifiedA)],
         [response(3), response(4, modifiedA, addedB)],
@@ -110,7 +110,7 @@ describe("What every promise is kept by", () => {
   });
 });
 
-describe("Each promise, and it alone, is broken by", () => {
+describe("Each guarantee, and it alone, is broken by", () => {
   const wrong: readonly (readonly [promise: string, what: string, Sequence])[] = [
     [
       "Filter",
@@ -119,7 +119,7 @@ describe("Each promise, and it alone, is broken by", () => {
     ],
     [
       "Filter",
-      "an event that never was",
+      "an event that did not happen",
       sequence([response(6), response(7, told("ADDED", object("c", "on", [7, 7, 1]), undefined))]),
     ],
     [
@@ -134,23 +134,23 @@ describe("Each promise, and it alone, is broken by", () => {
     ],
     [
       "Typed",
-      "ADDED of what was in view",
+      "ADDED of an object that was in view",
       sequence([response(4), response(5, { ...deletedA, type: "ADDED" }), response(6, deletedB)]),
     ],
     [
       "Typed",
-      "MODIFIED of what comes into view",
+      "MODIFIED of an object that enters the view",
       sequence([response(3), response(4, modifiedA, { ...addedB, type: "MODIFIED" })]),
     ],
     [
       "Ordered",
-      "a revision before the one that came first, in one unit",
+      "a revision before the first one, in one atomic batch",
       sequence([response(3), response(5, deletedA, modifiedA, addedB)]),
     ],
     ["Ordered", "a resume point that goes back", sequence([response(3), response(2)])],
     [
       "Unique",
-      "the same change twice in one unit",
+      "the same change twice in one atomic batch",
       sequence([response(1), response(2, addedA, addedA)]),
     ],
     [
@@ -158,15 +158,15 @@ describe("Each promise, and it alone, is broken by", () => {
       "a change left out between two others",
       sequence([response(1), response(2, addedA), response(5, deletedA)]),
     ],
-    ["Reliable", "a bookmark beyond what was told", sequence([response(1), response(2)])],
+    ["Reliable", "a bookmark beyond what was delivered", sequence([response(1), response(2)])],
     [
       "Atomic",
-      "a revision in two units, the first of which leads to the revision before",
+      "a revision in two atomic batches, of which the first ends at the previous revision",
       sequence([response(3), response(3, modifiedA), response(4, addedB)]),
     ],
     [
       "Resumable",
-      "a stream that begins beyond the one before, though nothing is lost",
+      "a stream that begins beyond the previous one, although nothing is lost",
       sequence([response(2)], [response(3)]),
     ],
     [
@@ -176,22 +176,22 @@ describe("Each promise, and it alone, is broken by", () => {
     ],
     [
       "Bookmarkable",
-      "an event that was told of, in an open unit that never closes",
+      "an event that was delivered, in an atomic batch that never closes",
       sequence([response(1), response(2, addedA), response(undefined, addedA)]),
     ],
     [
       "Previous",
-      "another object before",
+      "a wrong previous object",
       sequence([response(3), response(4, told("MODIFIED", a4, a4), addedB)]),
     ],
     [
       "Previous",
-      "no object before",
+      "no previous object",
       sequence([response(3), response(4, told("MODIFIED", a4, undefined), addedB)]),
     ],
     [
       "Previous",
-      "an object before, in the initial state",
+      "a previous object in the initial state",
       sequence([initial(4, told("ADDED", a4, a2), told("ADDED", b4, undefined))]),
     ],
   ];
@@ -200,7 +200,7 @@ describe("Each promise, and it alone, is broken by", () => {
     expect(broken(kept)).toEqual([promise]);
   });
 
-  it("Previous: an object before that nobody asked for", () => {
+  it("Previous: a previous object that was not requested", () => {
     const streams = [[response(3), response(4, modifiedA, addedB)]];
     const incurious = { ...view, includePrevious: false };
     expect(broken({ view: incurious, streams })).toEqual(["Previous"]);
@@ -230,18 +230,18 @@ describe("Linearizable", () => {
 });
 
 describe("Honest", () => {
-  it("is kept by a stream whose resume point is behind only by what it did not ask for", () => {
+  it("is kept by a stream whose resume point is behind only by events that it does not select", () => {
     const behind = sequence([response(2), response(2)]);
     expect(honest(behind, changes, 3)).toEqual([]);
   });
 
-  it("is broken by a stream that has gone quiet", () => {
+  it("is broken by a stream that became silent", () => {
     const quiet = sequence([response(3), response(4, modifiedA, addedB)]);
     expect(brokenBy(quiet, changes)).toEqual([]);
     expect(honest(quiet, changes, 5)).toEqual(['"a"@5 is missing between 3 and 5']);
   });
 
-  it("is broken by a stream that has never said anything", () => {
+  it("is broken by a stream that was never answered", () => {
     expect(honest(sequence([]), changes, 1)).toHaveLength(1);
   });
 });

@@ -16,12 +16,12 @@ import {
 
 /*
  * One checker for each promise about streams that docs/semantics.md makes. A checker reads what a sequence of
- * streams was told and what really happened, knows nothing of how it was served, and returns what is wrong
- * in sentences: none, if the promise was kept. Those that are others for LATEST_STATE are in latest-state.ts.
+ * streams delivered and what really happened, independent of how it was served, and returns the violations
+ * in sentences: none, if the promise was kept. The checkers for LATEST_STATE are in latest-state.ts.
  */
 export type Checker = (sequence: Sequence, changes: readonly Change[]) => string[];
 
-/** An event matches the request, before or after, and tells what really happened. */
+/** An event matches the request, before or after, and describes a real change. */
 export const filter: Checker = (sequence, changes) =>
   liveEvents(sequence).flatMap((event) => {
     const change = changeOf(event, changes);
@@ -114,7 +114,7 @@ export const bookmarkable: Checker = ({ streams }) =>
     return wrong;
   });
 
-/** `previous` is the object just before, where that was asked for; initial events have none. */
+/** `previous` is the object just before, if requested; initial events have no `previous`. */
 export const previous: Checker = (sequence, changes) =>
   sequence.streams.flatMap(unitsOf).flatMap(({ events, initial }) =>
     events.flatMap((event) => {
@@ -139,7 +139,7 @@ export const guarantees: Readonly<Record<string, Checker>> = {
   Previous: previous,
 };
 
-/** The events of a revision need not come together where some of them are folded. */
+/** The events of a revision need not come together if some of them are coalesced. */
 const latestStateGuarantees: Readonly<Record<string, Checker>> = {
   Filter: latest.filter,
   Typed: latest.typed,
@@ -151,7 +151,7 @@ const latestStateGuarantees: Readonly<Record<string, Checker>> = {
   Previous: latest.previous,
 };
 
-/** All that is wrong with a sequence, each with the promise that it breaks. */
+/** All violations of a sequence, each with the promise that it breaks. */
 export function brokenBy(sequence: Sequence, changes: readonly Change[]): string[] {
   const promised = sequence.delivery === "LATEST_STATE" ? latestStateGuarantees : guarantees;
   return Object.entries(promised).flatMap(([name, check]) =>
@@ -180,12 +180,12 @@ export function linearizable(read: SeenRead, changes: readonly Change[]): string
     .sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)));
   if (isDeepStrictEqual(objects, state)) return late;
   const [told, was] = [objects, state].map((all) => JSON.stringify(all.map(shortObject)));
-  return [...late, `the state at ${revision} is told as ${told} and was ${was}`];
+  return [...late, `the state at ${revision} is delivered as ${told} and was ${was}`];
 }
 
 /**
- * Honest: a stream that has not ended has not gone quiet either. `level` is a revision that was written
- * so long ago that whoever lives and reads has been told of it.
+ * Honest: a stream that has not ended has not become silent. `level` is a revision that was written
+ * so long ago that every live client that reads has received it.
  */
 export function honest(sequence: Sequence, changes: readonly Change[], level: number): string[] {
   if (sequence.delivery === "LATEST_STATE") return latest.upTo(sequence, changes, level);
@@ -203,7 +203,7 @@ function liveEvents(sequence: Sequence): SeenEvent[] {
   return closedUnits(sequence).flatMap(({ events, initial }) => (initial ? [] : events));
 }
 
-/** What matches after `from`, up to `upTo`, and was not told. */
+/** The changes after `from` up to `upTo` that match and were not delivered. */
 function missing(
   sequence: Sequence,
   changes: readonly Change[],

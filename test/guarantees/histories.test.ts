@@ -46,7 +46,7 @@ function told(...responses: SeenResponse[]): SequenceInTime {
   return { sequence: { view, streams: [responses] }, fromEra: 0, toEra: 1 };
 }
 
-describe("What streams have told", () => {
+describe("What streams have delivered", () => {
   it.each<readonly [string, SequenceInTime, readonly number[]]>([
     ["of the first history", told(response(2), response(3, modified("old", 3))), [0]],
     ["of the second", told(response(2), response(4, modified("new", 3), modified("new", 4))), [1]],
@@ -59,7 +59,7 @@ describe("What streams have told", () => {
 
   it.each<readonly [string, SequenceInTime]>([
     [
-      "both histories as if they were one",
+      "two histories as if they were one",
       told(response(2), response(3, modified("old", 3)), response(4, modified("new", 4))),
     ],
     ["a jump from one to the other", told(response(2), response(4, modified("new", 4)))],
@@ -82,14 +82,14 @@ describe("What streams have told", () => {
   });
 });
 
-describe("What reads have told", () => {
+describe("What reads have returned", () => {
   const read = { view, notBefore: 0, revision: 3, objects: [object("new", 3)] };
 
-  it("is explained by the history that it is the state of", () => {
+  it("is explained by the history whose state it is", () => {
     expect(explainRead({ read, fromEra: 0, toEra: 1 }, eras).eras).toEqual([1]);
   });
 
-  it("has to be as new as what was acknowledged, in the history that this was acknowledged in", () => {
+  it("must be as new as the acknowledged writes, in the history that acknowledged them", () => {
     const late = { ...read, notBefore: 4 };
     expect(explainRead({ read: late, fromEra: 0, toEra: 1 }, eras).eras).toEqual([1]);
     expect(explainRead({ read: late, fromEra: 1, toEra: 1 }, eras).wrong).toHaveLength(1);
@@ -101,12 +101,12 @@ function named(historyId: string, ...eras: number[]): Named {
 }
 
 describe("The id of a history", () => {
-  it("may be of several, of which one explains all", () => {
+  it("may belong to several, of which one explains everything", () => {
     const all = [named("x", 0, 1), named("x", 1)];
     expect(oneHistoryEach([...all, named("y", 1)])).toEqual([]);
   });
 
-  it("is of no two histories, if it is known", () => {
+  it("belongs to one history only, if it has an id", () => {
     const unknown = [named("", 0), named("", 1)];
     expect(oneHistoryEach(unknown)).toEqual([]);
     const known = [named("x", 0), named("x", 1)];
@@ -122,7 +122,7 @@ describe("The end of a stream", () => {
   };
 
   it.each<readonly [string, Ending]>([
-    ["for a reason that there was, at what it told last", end],
+    ["for a reason that existed, at its last resume point", end],
     ["that names no revision", { ...end, metadata: {} }],
     ["of the connection", { code: -1, reason: "", metadata: {}, resumePoint: undefined }],
   ])("is honest: %s", (_what, honest) => {
@@ -132,9 +132,9 @@ describe("The end of a stream", () => {
   it.each<readonly [string, Ending]>([
     ["without an error", { ...end, code: 0, reason: "" }],
     ["with an error that says nothing", { ...end, reason: "" }],
-    ["for a reason that there was not", { ...end, reason: "HISTORY_LOST" }],
-    ["at what it has not told", { ...end, metadata: { resume_revision: "8" } }],
-    ["at something, having told nothing", { ...end, resumePoint: undefined }],
+    ["for a reason that did not exist", { ...end, reason: "HISTORY_LOST" }],
+    ["at a revision that it has not delivered", { ...end, metadata: { resume_revision: "8" } }],
+    ["at a revision, before it delivered anything", { ...end, resumePoint: undefined }],
   ])("is not: %s", (_what, wrong) => {
     expect(honestEnd(wrong, reasons)).toHaveLength(1);
   });

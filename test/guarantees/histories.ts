@@ -17,11 +17,11 @@ export interface ReadInTime {
   readonly toEra: number;
 }
 
-/** What has been told, and of which histories all of it is. */
+/** Deliveries, and the histories that all of them may belong to. */
 interface Explained {
   /** None: it is of no history, or mixes them. */
   readonly eras: readonly number[];
-  /** What is wrong by the history that explains it best; none if one explains it. */
+  /** The violations by the history that explains it best; empty if one explains it. */
   readonly wrong: readonly string[];
 }
 
@@ -85,7 +85,7 @@ function beginning(
   ];
 }
 
-/** Something that was told under the id of a history. */
+/** A delivery under the id of a history. */
 export interface Named {
   readonly historyId: string;
   /** The histories that explain it. */
@@ -95,7 +95,7 @@ export interface Named {
 }
 
 /**
- * What one id names is one history: all that was told under it is explained by the same one. An empty id
+ * One id names one history: everything delivered under it is explained by the same one. An empty id
  * names none.
  */
 export function oneHistoryEach(told: readonly Named[]): string[] {
@@ -119,16 +119,16 @@ export function oneHistoryEach(told: readonly Named[]): string[] {
 export interface Ending {
   /** gRPC's; -1: the connection was lost. */
   readonly code: number;
-  /** The reason in google.rpc.ErrorInfo; empty where there is none. */
+  /** The reason in google.rpc.ErrorInfo; empty if absent. */
   readonly reason: string;
   readonly metadata: Readonly<Record<string, string>>;
-  /** The last resume point that it told. */
+  /** The last resume point that it delivered. */
   readonly resumePoint: number | undefined;
 }
 
 /**
  * Honest: a stream ends with an error that says why, for one of the reasons that there were; and where it
- * names the revision to resume from, that is the last one that it told.
+ * names the revision to resume from, that is the last one that it delivered.
  */
 export function honestEnd(end: Ending, reasons: ReadonlySet<string>): string[] {
   const { code, reason, metadata, resumePoint } = end;
@@ -141,6 +141,6 @@ export function honestEnd(end: Ending, reasons: ReadonlySet<string>): string[] {
       : [`Honest: it ended as ${reason} for no reason`]),
     ...(named === undefined || Number(named) === resumePoint
       ? []
-      : [`Honest: it ended at ${named}, having told up to ${resumePoint}`]),
+      : [`Honest: it ended at ${named}, having delivered up to ${resumePoint}`]),
   ];
 }

@@ -68,7 +68,7 @@ function broken(kept: Sequence, gaps: readonly Gap[] = []): string[] {
   return [...new Set(brokenBy(kept, known).map((wrong) => wrong.split(":")[0] ?? ""))];
 }
 
-describe("What every promise to LATEST_STATE is kept by", () => {
+describe("Every guarantee for LATEST_STATE is kept by", () => {
   it.each<readonly [what: string, Sequence]>([
     ["nothing at all", sequence()],
     [
@@ -89,18 +89,21 @@ describe("What every promise to LATEST_STATE is kept by", () => {
       "every event, in one response",
       sequence([response(1), response(5, addedA, addedB, told("MODIFIED", a5, a2))]),
     ],
-    ["a fold of all of it", sequence([response(1), response(10, told("ADDED", a7))])],
+    ["a coalesced batch of everything", sequence([response(1), response(10, told("ADDED", a7))])],
     [
-      "a fold from the middle, a re-creation in it",
+      "a coalesced batch from the middle, with a re-creation",
       sequence([response(4), response(10, modifiedA, deletedB)]),
     ],
     [
-      "a fold in pieces",
+      "a coalesced batch in chunks",
       sequence([response(4), response(undefined, modifiedA), response(10, deletedB)]),
     ],
-    ["a fold of what comes and goes, which is a bookmark", sequence([response(7), response(9)])],
     [
-      "a fold after the initial state",
+      "a coalesced batch of an object that was created and deleted, which is a bookmark",
+      sequence([response(7), response(9)]),
+    ],
+    [
+      "a coalesced batch after the initial state",
       sequence([
         response(undefined),
         initial(4, told("ADDED", a2), told("ADDED", b4)),
@@ -108,7 +111,7 @@ describe("What every promise to LATEST_STATE is kept by", () => {
       ]),
     ],
     [
-      "a stream that is resumed, with what it had left of an open unit",
+      "a resumed stream that repeats the rest of an open atomic batch",
       sequence(
         [response(4), response(undefined, modifiedA)],
         [response(4), response(8, modifiedA, told("ADDED", c8))],
@@ -119,7 +122,7 @@ describe("What every promise to LATEST_STATE is kept by", () => {
   });
 });
 
-describe("Each promise to LATEST_STATE, and it alone, is broken by", () => {
+describe("Each guarantee for LATEST_STATE, and it alone, is broken by", () => {
   it.each<readonly [promise: string, what: string, Sequence]>([
     [
       "Filter",
@@ -133,59 +136,59 @@ describe("Each promise to LATEST_STATE, and it alone, is broken by", () => {
     ],
     [
       "Typed",
-      "ADDED of what was in view before",
+      "ADDED of an object that was in view before",
       sequence([response(4), response(7, { ...modifiedA, type: "ADDED" })]),
     ],
     [
       "Typed",
-      "MODIFIED of what was not",
+      "MODIFIED of an object that did not exist",
       sequence([response(1), response(7, { ...addedB, type: "MODIFIED" }, told("ADDED", a7))]),
     ],
     [
       "Typed",
-      "what came and went",
+      "an object that was created and deleted",
       sequence([response(7), response(9, told("DELETED", { ...c8, modRevision: 9 }))]),
     ],
     [
       "Ordered",
-      "a revision before the one that came first",
+      "a revision before the first one",
       sequence([response(1), response(7, told("ADDED", a7), addedB)]),
     ],
     [
       "Unique",
-      "the same change twice in one unit",
+      "the same change twice in one atomic batch",
       sequence([response(1), response(2, addedA, addedA)]),
     ],
     [
       "Reliable",
-      "an older state than the newest",
+      "a state that is not the newest",
       sequence([response(4), response(7, told("MODIFIED", a5, a2))]),
     ],
     ["Reliable", "an object left out", sequence([response(4), response(10, modifiedA)])],
-    ["Reliable", "a bookmark beyond what was told", sequence([response(4), response(10)])],
+    ["Reliable", "a bookmark beyond what was delivered", sequence([response(4), response(10)])],
     [
       "Resumable",
-      "a stream that begins beyond the one before",
+      "a stream that begins beyond the previous one",
       sequence([response(2)], [response(3)]),
     ],
     [
       "Bookmarkable",
-      "an event that was told of, in an open unit",
+      "an event that was delivered, in an open atomic batch",
       sequence([response(1), response(2, addedA), response(undefined, addedA)]),
     ],
     [
       "Previous",
-      "the object just before, and not before the unit",
+      "the object just before the event instead of before the atomic batch",
       sequence([response(4), response(7, told("MODIFIED", a7, a5))]),
     ],
     [
       "Previous",
-      "no object before",
+      "no previous object",
       sequence([response(9), response(10, { ...deletedB, previous: undefined })]),
     ],
     [
       "Previous",
-      "an object before, in the initial state",
+      "a previous object in the initial state",
       sequence([initial(2, told("ADDED", a2, a2))]),
     ],
   ])("%s: %s", (promise, _what, kept) => {
@@ -193,20 +196,20 @@ describe("Each promise to LATEST_STATE, and it alone, is broken by", () => {
   });
 });
 
-describe("A replica that did not see what happened", () => {
+describe("A replica that missed events", () => {
   const gap = [{ after: 4, upTo: 10 }];
   const goneB = told("DELETED", { ...b4, modRevision: 10 }, b4);
 
   it.each<readonly [what: string, Sequence, readonly Gap[], readonly string[]]>([
     [
-      "tells how the states before and after differ",
+      "delivers how the states before and after differ",
       sequence([response(4), response(10, modifiedA, goneB)]),
       gap,
       [],
     ],
     ["leaves nothing out", sequence([response(4), response(10, modifiedA)]), gap, ["Reliable"]],
     [
-      "deletes what is gone when it finds that",
+      "deletes missing objects when it detects that",
       sequence([response(8), response(9, told("DELETED", { ...c8, modRevision: 9 }, c8))]),
       [{ after: 8, upTo: 9 }],
       [],
@@ -222,7 +225,7 @@ describe("A replica that did not see what happened", () => {
   });
 });
 
-describe("Honest, to LATEST_STATE", () => {
+describe("Honest, for LATEST_STATE", () => {
   it.each<readonly [what: string, Sequence, number, number]>([
     ["is kept by a stream that is behind by what has come and gone", sequence([response(7)]), 9, 0],
     ["is broken by one that has gone quiet", sequence([response(4)]), 7, 1],

@@ -11,8 +11,8 @@ import {
 } from "./recording.ts";
 
 /*
- * The promises that are other ones for LATEST_STATE streams, where an event may stand for all changes of an
- * object since it was last told of, or since the unit began.
+ * The promises that differ for LATEST_STATE streams, where an event may stand for all changes of an
+ * object since its last delivery, or since the atomic batch began.
  */
 
 /** An event, and the changes of its object that it stands for, of those that are in view. */
@@ -23,7 +23,7 @@ interface Folded {
   readonly began: number;
 }
 
-/** All events of closed units but those of the initial state, each with what it stands for. */
+/** All events of closed atomic batches except those of the initial state, each with the changes that it stands for. */
 function folded({ streams, view }: Sequence, changes: readonly Change[]): Folded[] {
   return streams.flatMap((responses) => {
     let after = 0;
@@ -35,7 +35,7 @@ function folded({ streams, view }: Sequence, changes: readonly Change[]): Folded
       return events.map((event) => {
         const { key, modRevision } = event.object;
         const before = toldAt.get(key) ?? began;
-        // What is told twice or too late is for others to find.
+        // Other checkers find events that come twice or too late.
         const since = before < modRevision ? before : began;
         toldAt.set(key, modRevision);
         const own = changes.filter((change) => {
@@ -49,7 +49,7 @@ function folded({ streams, view }: Sequence, changes: readonly Change[]): Folded
   });
 }
 
-/** An event tells the newest of the changes that it stands for, of which there is one at least. */
+/** An event describes the newest of the changes that it stands for, of which there is at least one. */
 export function filter(sequence: Sequence, changes: readonly Change[]): string[] {
   return folded(sequence, changes).flatMap(({ event, changes: own }) => {
     const last = own.at(-1);
@@ -75,8 +75,8 @@ export function typed(sequence: Sequence, changes: readonly Change[]): string[] 
 }
 
 /**
- * `previous` is the object before the first change that the event stands for, where that was asked for. What
- * was only made in the course of the unit, out of view, need not be told: it was not there before the unit.
+ * `previous` is the object before the first change that the event stands for, if requested. An object that
+ * was created out of view during the atomic batch need not be delivered: it did not exist before the batch.
  */
 export function previous(sequence: Sequence, changes: readonly Change[]): string[] {
   const live = folded(sequence, changes).flatMap(({ event, changes: [first], began }) => {
@@ -93,7 +93,7 @@ export function previous(sequence: Sequence, changes: readonly Change[]): string
   return [...live, ...initial.map((event) => `${shortEvent(event)} is initial and has a previous`)];
 }
 
-/** At every resume point who has applied all events has the newest revision of every matching object. */
+/** At each resume point a client that has applied all events has the newest revision of each matching object. */
 export function reliable(sequence: Sequence, changes: readonly Change[]): string[] {
   const units = sequence.streams.flatMap(unitsOf);
   let held: Map<string, number> | undefined;
@@ -109,7 +109,7 @@ export function reliable(sequence: Sequence, changes: readonly Change[]): string
   });
 }
 
-/** A stream that has not ended has been told of the newest state at `level`. */
+/** A stream that has not ended has received the newest state at `level`. */
 export function upTo(sequence: Sequence, changes: readonly Change[], level: number): string[] {
   const last = sequence.streams.flatMap(unitsOf).at(-1);
   if (last === undefined) return ["the stream lives and has said nothing"];

@@ -1,6 +1,6 @@
 /*
- * What has happened and what was told of it, written down plainly, so that one can be held against the
- * other whatever served it.
+ * What happened and what was delivered of it, recorded plainly, so that they can be compared
+ * whichever server was used.
  */
 
 export interface SeenObject {
@@ -26,7 +26,7 @@ export interface SeenResponse {
   readonly initialEventsEnd: boolean;
 }
 
-/** What a transaction did to one key. */
+/** The effect of a transaction on one key. */
 export interface Change {
   readonly revision: number;
   readonly key: string;
@@ -35,7 +35,7 @@ export interface Change {
   readonly after: SeenObject | undefined;
 }
 
-/** What a request asks to see. */
+/** The selection of a request. */
 export interface View {
   readonly includes: (key: string) => boolean;
   /** Whether the selectors pick it. */
@@ -46,7 +46,7 @@ export interface View {
 /** Streams that were resumed from one another, each after the last resume point of the one before. */
 export interface Sequence {
   readonly view: View;
-  /** What they were asked for with. Default EVERY_EVENT. */
+  /** Their delivery mode. Default EVERY_EVENT. */
   readonly delivery?: "EVERY_EVENT" | "LATEST_STATE";
   readonly streams: readonly (readonly SeenResponse[])[];
 }
@@ -59,7 +59,7 @@ export interface Unit {
   readonly initial: boolean;
 }
 
-/** The closed units of a stream. What is left of an open one at its end is dropped. */
+/** The closed atomic batches of a stream. An open one at its end is dropped. */
 export function unitsOf(responses: readonly SeenResponse[]): Unit[] {
   const units: Unit[] = [];
   let events: SeenEvent[] = [];
@@ -72,12 +72,12 @@ export function unitsOf(responses: readonly SeenResponse[]): Unit[] {
   return units;
 }
 
-/** The last resume point of a stream; undefined if it had none. */
+/** The last resume point of a stream; undefined before the first. */
 export function resumePointOf(responses: readonly SeenResponse[]): number | undefined {
   return responses.findLast(({ revision }) => revision !== undefined)?.revision;
 }
 
-/** What stands at `revision`, by key. */
+/** The state at `revision`, by key. */
 export function stateAt(changes: readonly Change[], revision: number): Map<string, SeenObject> {
   const state = new Map<string, SeenObject>();
   for (const change of changes) {

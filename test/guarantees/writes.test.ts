@@ -30,7 +30,7 @@ describe("A write", () => {
     ["unknown, and not done", { ...write, id: "other", outcome: "unknown" }],
     ["refused, and not done", { ...write, id: "other", outcome: "refused" }],
     ["acknowledged, that puts nothing", { ...write, id: "other", keys: [], revision: 5 }],
-  ])("is as its writer was told: %s", (_what, told) => {
+  ])("has the outcome that its writer received: %s", (_what, told) => {
     expect(faithful(told, done)).toEqual([]);
   });
 
@@ -38,7 +38,7 @@ describe("A write", () => {
     ["acknowledged, and not done", { ...write, id: "other" }],
     ["acknowledged, and done at another revision", { ...write, revision: 3 }],
     ["refused, and done", { ...write, outcome: "refused" }],
-    ["unknown, and done twice", { ...write, id: "z", outcome: "unknown" }],
+    ["unknown, and applied twice", { ...write, id: "z", outcome: "unknown" }],
     ["acknowledged, and done twice", { ...write, id: "z", revision: 4 }],
   ])("is not: %s", (_what, told) => {
     expect(faithful(told, done)).toHaveLength(1);

@@ -1,28 +1,28 @@
 import type { Change } from "./recording.ts";
 
-/** What a writer knows of one write. */
+/** A writer's record of one write. */
 export interface Write {
   /** Stands in the values that it writes, as `"write":"ID"`, and in no other. */
   readonly id: string;
-  /** What it puts: every key gets the same value. */
+  /** The value that it puts under every key. */
   readonly keys: readonly string[];
   /** Whether it went through the service, or to the store itself. */
   readonly way: "service" | "direct";
   /** The histories of the store when it began and when it ended. */
   readonly fromEra: number;
   toEra: number;
-  /** What the writer was told: done, not done, or nothing that it could rely on. */
+  /** The outcome that the writer received: done, not done, or unknown. */
   outcome: "acknowledged" | "refused" | "unknown";
   /** Of an acknowledged write. */
   revision?: number | undefined;
   /** Of one that was acknowledged by the service: the history that it said its revision is of. */
   historyId?: string | undefined;
-  /** Why it was refused, or nobody knows. */
+  /** Why it was refused, or why the outcome is unknown. */
   reason?: string | undefined;
 }
 
 /**
- * What became of a write is what its writer was told, and it happened once at most: an acknowledged one
+ * The outcome of a write is the one that its writer received, and it happened at most once: an acknowledged one
  * at its revision, a refused one never. `changes` are those of the history that it was written in.
  */
 export function faithful(write: Write, changes: WritesDone): string[] {

@@ -17,7 +17,7 @@ export class Answers {
   }
 
   count(what: string): void {
-    // What ends because the attacker leaves is no answer.
+    // A call that ends because the attacker leaves has no response.
     if (this.#isOver) return;
     this.#counts.set(what, (this.#counts.get(what) ?? 0) + 1);
   }

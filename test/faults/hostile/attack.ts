@@ -28,13 +28,13 @@ export interface Bulk {
 }
 
 /**
- * What a hostile client does. `run` resolves when everything has been sent; whatever is open then stays open until
+ * An attack by a hostile client. `run` resolves when everything has been sent; open calls stay open until
  * the session ends. Counts and bytes are bounded by the attack, time by the session's signal.
  */
 export interface Attack {
   /** How often it comes in a soak, relative to the others. */
   readonly weight: number;
-  /** What a bounded server may hold for it at most, in MiB: below half of what an unbounded one would. */
+  /** Maximum memory that a bounded server holds for it, in MiB: less than half of what an unbounded one would. */
   readonly mayHold: number;
   readonly run: (session: AttackSession) => Promise<void>;
 }
@@ -46,7 +46,7 @@ export type Attacks = Readonly<Record<string, Attack>>;
 export class AttackSession {
   readonly target: Target;
   readonly random: Seeded;
-  /** Aborted when the attack has to end. */
+  /** Aborted when the attack must end. */
   readonly signal: AbortSignal;
   readonly answers: Answers;
   readonly #budget: CpuBudget;
@@ -85,7 +85,7 @@ export class AttackSession {
       outcome = `socket: ${error.code ?? error.message}`;
     });
     socket.once("close", () => this.answers.closed(outcome));
-    // What the server says is read, so that its FIN is seen.
+    // The server's data is read, so that its FIN is seen.
     socket.resume();
     return socket;
   }
@@ -95,7 +95,7 @@ export class AttackSession {
     return this.#budget.pace(this.signal);
   }
 
-  /** Rejects once the attack has to end. */
+  /** Rejects once the attack must end. */
   async pause(ms: number): Promise<void> {
     await delay(ms, undefined, { signal: this.signal });
   }
@@ -108,12 +108,12 @@ export class AttackSession {
     }
   }
 
-  /** Resolves when all of these have come to their end, or the attack has to. */
+  /** Resolves when all of these have ended, or the attack must end. */
   async untilAll(promises: readonly (Promise<unknown> | undefined)[]): Promise<void> {
     await this.orAborted(Promise.all(promises));
   }
 
-  /** What `promise` becomes, or a rejection once the attack has to end. */
+  /** Resolves like `promise`, or rejects once the attack must end. */
   orAborted<T>(promise: Promise<T>): Promise<T> {
     const { signal } = this;
     return new Promise<T>((resolve, reject) => {

@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 import type { AttackSession, Attacks } from "./attack.ts";
 
-/** What a client begins with (RFC 9113, 3.4), and its empty SETTINGS. */
+/** The client's connection preface (RFC 9113, 3.4), with empty SETTINGS. */
 const preface = Buffer.concat([
   Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
   Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]),

@@ -7,9 +7,9 @@ export const bulkResource = "bulk";
 export const bulkPrefix = "/bulk/";
 /** How many of its events a replica keeps: all later changes, and the last that created objects. */
 export const bulkHistoryEvents = 6_000;
-/** What its events may take, in bytes. */
+/** Maximum size of its events, in bytes. */
 export const bulkHistoryBytes = 6 * 1024 ** 2;
-/** Of an attack that writes what is to be forgotten again: so many values, of so many bytes. */
+/** For an attack that writes values to be dropped again: their number and their size in bytes. */
 export const heavyWrites = 64;
 export const heavyBytes = 512 * 1024;
 
@@ -40,7 +40,7 @@ export async function fillBulk(cluster: EtcdCluster): Promise<Bulk> {
     return revisionOf(put);
   });
   await putAll(cluster, changes, objects);
-  // Most of what was created is beyond what replicas keep.
+  // Most of the created objects exceed what replicas keep.
   const stored = created.slice(0, created.length / 2);
   return { resource: bulkResource, key: keyOf(0), past: inOrder(past), stored: inOrder(stored) };
 }

@@ -7,7 +7,7 @@ const longestPauseMs = 50;
 
 /**
  * Bounds the CPU time of this process to a share of one core, so that on a small machine an attack is measured by
- * what it makes the replica do, and not by what it takes from everyone as a neighbour.
+ * what it makes the replica do, and not by its competition for CPU.
  */
 export class CpuBudget {
   readonly #share: number;
@@ -30,7 +30,7 @@ export class CpuBudget {
   #aheadMs(): number {
     const { user, system } = process.cpuUsage(this.#usage);
     const aheadMs = (user + system) / 1_000 - this.#share * (performance.now() - this.#since);
-    // What was not spent is not saved up: otherwise a flood could follow on each pause.
+    // Unused budget is not saved: otherwise a flood could follow each pause.
     if (aheadMs < 0) this.#reset();
     return aheadMs - burstMs;
   }

@@ -35,7 +35,7 @@ export const floods: Attacks = {
       const request = framed(watchRequest({ resource, initial: true }));
       let batch: (HostileCall | undefined)[] = [];
       for (let i = 0; i < 25_000; i++) {
-        // Whoever is shown the door comes back.
+        // A client that was disconnected connects again.
         if (connection.isClosed) connection = session.connect();
         batch.push(connection.send(paths.watch, request)?.drain());
         if (batch.length < 5_000) continue;

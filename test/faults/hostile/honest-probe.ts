@@ -2,17 +2,17 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { BareCall } from "../../foreign/bare-grpc.ts";
 import { Connection, type Thing, toldBy } from "../wire.ts";
 
-/** What an honest client is measured by: calls of it, and how long a write took to come back on its watch. */
+/** Measures of an honest client: its calls, and the time from a write to its delivery on its watch. */
 export const measures = ["delivery", "get", "list"] as const;
 export type Measure = (typeof measures)[number];
 
 /** In milliseconds, one number for each time. */
 export type Latencies = Readonly<Record<Measure, readonly number[]>>;
 
-/** What an honest client saw of one phase. */
+/** An honest client's measurements of one phase. */
 export interface Probed {
   readonly latencies: Latencies;
-  /** What was wrong, in sentences: a call that failed, or a watch that began in the past. */
+  /** Violations, in sentences: a failed call, or a watch that began in the past. */
   readonly wrong: readonly string[];
 }
 
@@ -25,7 +25,7 @@ const deliveryLimitMs = 8_000;
 
 /**
  * An honest client at one replica that measures how it is served: in each round it writes an object and waits until
- * its watch tells it of that, gets an object and lists all. It writes as often whatever happens to others.
+ * its watch delivers that, gets an object and lists all. Its rate of writes does not depend on other clients.
  */
 export class HonestProbe {
   readonly #url: string;
@@ -37,7 +37,7 @@ export class HonestProbe {
   #connection: Connection;
   #running: Promise<void> | undefined;
   #rounds = 0;
-  /** The newest revision that was told of on any of its streams. */
+  /** The newest revision delivered on any of its streams. */
   #told = 0;
   #onTold: ((revision: number) => void) | undefined;
 
@@ -116,7 +116,7 @@ export class HonestProbe {
     const end = await Promise.race([delivered, limit]);
     late.abort();
     if (end === "late")
-      this.#wrong.push(`Probe: a write was not told within ${deliveryLimitMs} ms`);
+      this.#wrong.push(`Probe: a write was not delivered within ${deliveryLimitMs} ms`);
     this.#latencies.delivery.push(performance.now() - began);
   }
 
@@ -130,7 +130,7 @@ export class HonestProbe {
     this.#told = Math.max(this.#told, revision);
   }
 
-  /** A watch of any cached state begins with nothing older than what this client has been told before. */
+  /** A watch of any cached state begins with nothing older than what this client received before. */
   async #beginWatch(): Promise<void> {
     const told = this.#told;
     const watch = this.#connection.watch({ key, sendInitialEvents: true }, { afterRevision: 0 });
@@ -138,7 +138,7 @@ export class HonestProbe {
       const { initialEventsEnd, revision = 0 } = toldBy(bytes);
       if (!initialEventsEnd) continue;
       if (revision < told) {
-        this.#wrong.push(`Probe: a watch began at ${revision} after ${told} had been told`);
+        this.#wrong.push(`Probe: a watch began at ${revision} after ${told} had been delivered`);
       }
       break;
     }

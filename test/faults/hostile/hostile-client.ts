@@ -9,7 +9,7 @@ export interface Attacking {
   readonly name: string;
   /** Resolves when all of it has been sent: what it holds open, it holds from then on. */
   readonly holding: Promise<void>;
-  /** Ends it, at whatever point, and resolves to what it was answered. */
+  /** Ends it at any point, and resolves to the responses that it got. */
   readonly release: () => Promise<AnswerCounts>;
 }
 
@@ -38,7 +38,7 @@ export class HostileClient {
     const id = this.#attacks++;
     const order: AttackOrder = { id, name, target, seed: this.#random.fork().seed };
     const holding = this.#worker.ask<void>("attack", order);
-    // Whoever does not wait for it learns of its failure when it is released.
+    // A caller that does not await it gets its failure when it is released.
     holding.catch(() => {});
     const release = async (): Promise<AnswerCounts> => {
       const answers = await this.#worker.ask<AnswerCounts>("release", id);

@@ -14,7 +14,7 @@ export interface ConnectionOptions {
   readonly window?: number;
 }
 
-/** HTTP/2 without a gRPC library: sends what no library would, and reads only what it is told to. */
+/** HTTP/2 without a gRPC library: sends what no library would, and reads only on request. */
 export class HostileConnection {
   readonly #session: ClientHttp2Session;
   readonly #answers: Answers;
@@ -68,7 +68,7 @@ export class HostileConnection {
     return call;
   }
 
-  /** The answer to a unary call; undefined if it has none. */
+  /** The response to a unary call; undefined without one. */
   async unary(path: string, message: Uint8Array): Promise<Buffer | undefined> {
     const call = this.call(path, message);
     return (await call?.message()) ?? undefined;
@@ -98,7 +98,7 @@ const codes = [
   ...["ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"],
 ];
 
-/** One call, which counts what became of it. */
+/** One call, and the count of its outcome. */
 export class HostileCall {
   readonly stream: ClientHttp2Stream;
   readonly closed: Promise<void>;

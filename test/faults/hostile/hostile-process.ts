@@ -8,10 +8,10 @@ import { answerParent } from "./worker-process.ts";
 
 /** How long an attack may take to get under way before it is given up, in milliseconds. */
 const attackLimitMs = 120_000;
-/** The lowest: whoever else wants to run goes first. */
+/** The lowest: every other process runs first. */
 const niceness = 19;
 
-/** What one attack needs to know. */
+/** The parameters of one attack. */
 export interface AttackOrder {
   readonly id: number;
   readonly name: string;

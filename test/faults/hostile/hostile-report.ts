@@ -3,7 +3,7 @@ import { median, type PhaseReport } from "./phase.ts";
 import { ruleInWords } from "./phase-verdict.ts";
 import type { HostileCounts } from "./phases.ts";
 
-/** What a hostile client did in a soak, and what was measured with and without it. */
+/** The attacks of a soak, and the measurements with and without them. */
 export interface HostileReport extends HostileCounts {
   readonly phases: readonly PhaseReport[];
 }

@@ -7,14 +7,14 @@ import { deliveries, listRequest, match, paths, watchRequest } from "./requests.
 /**
  * Old states are kept up to bounds of 128 and 512 MiB, more than is written here in the time that a test has. That they
  * end there is for the tests of these bounds to show (test/cacher/state/retained-snapshots.test.ts); here they are not to cost more
- * than the 32 MiB that are written, with what is around them, in MiB. That is too little to tell a server without the
- * bounds by: what these attacks show is that honest clients go on, and what a turn takes.
+ * than the 32 MiB that are written, with what is around them, in MiB. That is too little to distinguish a server without the
+ * bounds: these attacks show that honest clients continue, and how long a turn takes.
  */
 const mayHoldStates = 60;
 
 /**
  * Replaces the same few large objects again and again, half a MiB each time: 32 MiB by default, of which 2 MiB are of
- * use to anyone in the end.
+ * use to any client in the end.
  */
 async function replaceHeavyObjects(
   session: AttackSession,
@@ -47,11 +47,11 @@ async function readSlowly(session: AttackSession, delivery: number): Promise<voi
 
 /**
  * Reasons to keep what was. Each costs the client a few small calls, besides writes that may as well be those of
- * honest clients; a server that keeps states, or events from one on, for as long as somebody might want them, keeps
+ * honest clients; a server that keeps states, or events from one on, for as long as a client might request them, keeps
  * all that is written since.
  */
 export const keptPast: Attacks = {
-  /** What is written meanwhile is owed to these streams, so that it is kept up to a cap of each. */
+  /** Events written meanwhile are retained for these streams, up to a cap for each. */
   "slow readers of initial states, every event": {
     ...{ weight: 3, mayHold: 60 },
     run: (session) => readSlowly(session, deliveries.everyEvent),
@@ -78,7 +78,7 @@ export const keptPast: Attacks = {
     },
   },
   /** The second page comes more than a second after the first, with a write before and many after it. */
-  "second pages of prefixes that nobody else lists": {
+  "second pages of prefixes that no other client lists": {
     // Three times as many writes: caches of chunks fill up meanwhile, too, to 32 MiB.
     ...{ weight: 4, mayHold: mayHoldStates },
     run: async (session) => {

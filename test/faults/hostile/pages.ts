@@ -8,7 +8,7 @@ export interface FirstPage {
   readonly pageToken: string;
 }
 
-/** First pages of one object, by prefixes that nobody else lists. */
+/** First pages of one object, by prefixes that no other client lists. */
 export async function firstPages(
   session: AttackSession,
   connection: HostileConnection,

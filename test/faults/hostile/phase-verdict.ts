@@ -22,7 +22,7 @@ export const ruleInWords = [
   `The same holds for the p99 of the event loop's delay.`,
   `No turn of the event loop takes more than ${rule.longestTurnMs} ms of CPU time.`,
   `No hostile phase takes more than ${mib(rule.peakBytes)} MiB more resident memory than a quiet one.`,
-  `/livez answers. No call of an honest client fails, and none is told of the past.`,
+  `/livez answers. No call of an honest client fails, and none receives an older state than before.`,
 ].join("\n");
 
 /** In sentences, what breaks the rule; none if nothing does. */
@@ -60,7 +60,7 @@ function latency(measure: Measure, at: "p50" | "p99"): (phase: PhaseReport) => n
   return ({ latencies }) => latencies[measure][at];
 }
 
-/** What no phase may do, however the others are. */
+/** Limits for each single phase, independent of the others. */
 function brokenIn(phase: PhaseReport, quiet: readonly PhaseReport[]): string[] {
   const { loop, peakRss } = phase.process;
   const beside = `beside ${Object.keys(phase.attacks).join(", ")}`;

@@ -10,7 +10,7 @@ export interface Percentiles {
   readonly max: number;
 }
 
-/** What was measured in one phase of equal honest load: with the hostile client beside it, or without. */
+/** The measurements of one phase of equal honest load, with or without the hostile client. */
 export interface PhaseReport {
   readonly kind: "quiet" | "hostile";
   readonly seconds: number;
@@ -33,7 +33,7 @@ export function percentilesOf(latencies: Latencies): Record<Measure, Percentiles
   ) as Record<Measure, Percentiles>;
 }
 
-/** All 0 if there is none. */
+/** All 0 if absent. */
 export function percentiles(of: readonly number[]): Percentiles {
   const sorted = [...of].sort((a, b) => a - b);
   const at = (share: number): number =>
@@ -41,7 +41,7 @@ export function percentiles(of: readonly number[]): Percentiles {
   return { count: sorted.length, p50: at(0.5), p99: at(0.99), max: at(1) };
 }
 
-/** 0 if there is none. */
+/** 0 if absent. */
 export function median(of: readonly number[]): number {
   return percentiles(of).p50;
 }

@@ -28,11 +28,11 @@ const weights = Object.fromEntries(
   Object.entries(attacks).map(([name, { weight }]) => [name, weight]),
 );
 
-/** What the hostile client has done in all. */
+/** The hostile client's totals. */
 export interface HostileCounts {
   /** How often each attack was begun. */
   readonly attacks: Readonly<Record<string, number>>;
-  /** What each was answered with. */
+  /** The responses to each. */
   readonly answers: Readonly<Record<string, AnswerCounts>>;
 }
 
@@ -47,7 +47,7 @@ export class Phases {
   readonly #probe: WorkerProcess;
   readonly #attacks: Record<string, number> = {};
   readonly #answers: Record<string, Record<string, number>> = {};
-  /** What attacks took of the CPU in the last hostile phase, as a share of one core. */
+  /** CPU time of attacks in the last hostile phase, as a share of one core. */
   #hostileCpu = 0;
   #stop: AbortController | undefined;
   #lanes: Promise<unknown> = Promise.resolve();
@@ -180,7 +180,7 @@ export class Phases {
     return slowest;
   }
 
-  /** -1: nobody knows, as the admin port does not answer. */
+  /** -1: unknown, since the admin port does not answer. */
   async #openCalls(): Promise<number> {
     const metrics = await this.#replica.admin("/metrics").catch(() => undefined);
     if (metrics === undefined) return -1;
@@ -188,7 +188,7 @@ export class Phases {
     return [...counts].reduce((sum, [, count]) => sum + Number(count), 0);
   }
 
-  /** While nobody attacked. */
+  /** Without an attack. */
   #usualSockets(): number {
     const quiet = this.reports.filter(({ kind }) => kind === "quiet");
     return Math.max(16, ...quiet.map(({ process }) => process.handles["TCPSocketWrap"] ?? 0));

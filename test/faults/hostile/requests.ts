@@ -121,7 +121,7 @@ export function longSelector(requirements: number, salt: number): string {
 }
 
 /**
- * A message of one large text field, compressed: 2 MiB for the server, 2 KiB to send. What is before the text tells
+ * A message of one large text field, compressed: 2 MiB for the server, 2 KiB to send. What is before the text shows
  * one message from another; the text itself is compressed once (RFC 1952, 2.2: members may follow one another).
  */
 export class LargeText {

@@ -18,13 +18,13 @@ async function askWithoutReading(
   });
   // A server may let some wait until others have been taken.
   await Promise.race([session.untilAll(begun), session.pause(longestWaitMs)]);
-  // Whatever is built for them has been built when whoever came after them has been answered in full.
+  // All responses for them have been built when a later request has been answered in full.
   const last = session.connect().call(path, requestOf(calls));
   await session.untilAll([last?.messages(path === paths.watch ? 2 : 1)]);
 }
 
 /**
- * Answers that nobody takes. A request costs the client some 20 bytes and a stream; its answer is up to 4 MiB. A
+ * Responses that are not read. A request costs the client some 20 bytes and a stream; its answer is up to 4 MiB. A
  * server that builds the answers and waits for the window to open holds 180 MiB.
  */
 export const shutWindows: Attacks = {

@@ -33,8 +33,8 @@ async function sendUnfinished(
 
 /**
  * Requests that never come whole. Each costs the client the 2 MiB that it sends, once, and nothing to keep. A server
- * that keeps what has come until the rest does holds 160 MiB, and one that refuses whoever comes last when its pool
- * is full refuses everybody else.
+ * that keeps what has come until the rest does holds 160 MiB, and one that refuses the last request when its pool
+ * is full refuses all other clients.
  */
 export const unfinishedRequests: Attacks = {
   "unfinished requests": {

@@ -8,7 +8,7 @@ interface Command {
   readonly argument: unknown;
 }
 
-/** What a worker answers: a result, or why there is none. */
+/** A worker's response: a result or an error. */
 interface Answer {
   readonly id: number;
   readonly result?: unknown;
