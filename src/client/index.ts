@@ -31,7 +31,6 @@ export type {
   SelectorOptions,
   WatchOptions,
 } from "./calls/options.ts";
-export type { ObjectResult, Page } from "./calls/results.ts";
 export { type Client, connect } from "./client.ts";
 export {
   DeletedFinalStateUnknown,
@@ -85,8 +84,13 @@ export type {
   TypedResourceOptions,
 } from "./typed/typed-resource.ts";
 export type { Change, UpdateOptions } from "./typed/update.ts";
-export type { TypedBatch, TypedEvent } from "./values/typed-object.ts";
-export { DecodeFailure, decodeTyped, type TypedObject } from "./values/typed-object.ts";
+export {
+  DecodeFailure,
+  decodeTyped,
+  type TypedBatch,
+  type TypedEvent,
+  type TypedObject,
+} from "./values/typed-object.ts";
 export {
   type BinaryMessageType,
   bytes,
@@ -96,8 +100,8 @@ export {
   type WriterMessageType,
 } from "./values/value-codec.ts";
 export type { AtomicBatch } from "./watch/batch-assembler.ts";
-export type { ClientCalls } from "./watch/client-calls.ts";
-export { requiresRelist } from "./watch/requires-relist.ts";
+export type { ClientCalls, ObjectResult, Page } from "./watch/client-calls.ts";
+export { requiresRelist } from "./watch/resuming-watch.ts";
 export { WorkQueueFullError, type WorkQueueOptions } from "./work-queue/options.ts";
 export {
   type BucketOptions,

@@ -5,7 +5,7 @@ import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
 import { Reflector, type ReflectorFailure } from "../../reflector/reflector.ts";
 import { checkKey } from "../../storage/checks.ts";
 import type { Storage } from "../../storage/storage.ts";
-import { ClosedError } from "../calls/closed-error.ts";
+import { ClosedError } from "../calls/call-failure.ts";
 import type { TypedObject } from "../values/typed-object.ts";
 import { ErrorReporter } from "./error-reports.ts";
 import type {
@@ -13,9 +13,8 @@ import type {
   EventHandlerOptions,
   EventHandlerRegistration,
 } from "./handlers/event-handler.ts";
-import { Notification } from "./handlers/handler-queue.ts";
-import { HandlerRegistration } from "./handlers/handler-registration.ts";
 import { InformerFault, InformerStopped } from "./handlers/informer-errors.ts";
+import { defaultQueueBytes, SharedProcessor } from "./handlers/shared-processor.ts";
 import { Indexer, type ReadonlyIndexer } from "./indexer/indexer.ts";
 import { Lister, type ListerOptions } from "./indexer/lister.ts";
 import { IndexerUpdates } from "./indexer-updates.ts";
@@ -25,8 +24,6 @@ import { InformerPipeline } from "./informer-pipeline.ts";
 import { ObjectDecoder } from "./object-decoder.ts";
 import { WatchWarnings } from "./watch-warnings.ts";
 
-const defaultHandlerQueueSize = 10_000;
-const defaultQueueBytes = 64 * 1024 ** 2;
 const defaultMaxBytes = 1024 ** 3;
 
 /**
@@ -60,7 +57,7 @@ export class SharedInformer<T> {
   readonly #reflector: Reflector;
   readonly #metrics: InformerMetrics;
   readonly #resyncMs: number | undefined;
-  readonly #handlers = new Set<HandlerRegistration<T>>();
+  readonly #processor: SharedProcessor<T>;
   readonly #synced = Promise.withResolvers<void>();
   /** What is closed when the informer stops; undefined: nothing. */
   readonly #ownStorage: Storage | undefined;
@@ -68,12 +65,9 @@ export class SharedInformer<T> {
   /** Why it has stopped, if nobody has stopped it. */
   #endedBy: WatchFanoutError | undefined;
   #resyncTimer: Timer | undefined;
-  /** Resolves when all removed handlers have ended. */
-  #ended: Promise<void> = Promise.resolve();
   /** Resolves when its own storage is closed. */
   #closed: Promise<void> | undefined;
   #rejected = 0;
-  #handlersAdded = 0;
 
   /** Throws INVALID_REQUEST of a scope whose key can't be one, and of numbers that are no bounds. */
   constructor(options: SharedInformerOptions<T>) {
@@ -87,9 +81,15 @@ export class SharedInformer<T> {
     this.#reports = new ErrorReporter(options.onError, logger);
     this.#indexer = new Indexer(options.indexers);
     const maxBytes = wholeNumber("maxBytes", options.maxBytes, 1) ?? defaultMaxBytes;
-    const intake = new ObjectDecoder(codec, name, options.transform);
-    const updates = new IndexerUpdates(this.#indexer, intake, {
-      onChange: (notification, isSync) => this.#distribute(notification, isSync),
+    this.#processor = new SharedProcessor({
+      clock: this.#clock,
+      isInitialListComplete: () => this.#pipeline.hasSynced,
+      onError: (error) => this.#reports.report(error),
+      onCalled: (handler, ms) => this.#metrics.called(handler, ms),
+    });
+    const decoder = new ObjectDecoder(codec, name, options.transform);
+    const updates = new IndexerUpdates(this.#indexer, decoder, {
+      onChange: (notification, isSync) => this.#processor.distribute(notification, isSync),
       onRejected: (error) => {
         this.#rejected++;
         this.#reports.report(error);
@@ -157,7 +157,7 @@ export class SharedInformer<T> {
       relists: this.#reflector.relists,
       reconnects: this.#reflector.reconnects,
       rejected: this.#rejected,
-      handlers: [...this.#handlers],
+      handlers: this.#processor.registrations,
     };
   }
 
@@ -188,28 +188,9 @@ export class SharedInformer<T> {
     options: EventHandlerOptions = {},
   ): EventHandlerRegistration {
     if (this.#state === "stopped") throw this.#stoppedError();
-    const { name = `handler-${++this.#handlersAdded}` } = options;
-    const registration = new HandlerRegistration<T>({
-      handler,
-      name,
-      queueSize: wholeNumber("queueSize", options.queueSize) ?? defaultHandlerQueueSize,
-      queueBytes: wholeNumber("queueBytes", options.queueBytes) ?? defaultQueueBytes,
-      resync: options.resync ?? true,
-      clock: this.#clock,
-      isInitialListComplete: () => this.#pipeline.hasSynced,
-      onError: (error) => this.#reports.report(error),
-      onCalled: (ms) => this.#metrics.called(name, ms),
-      onRemoved: (removed, ended) => {
-        this.#handlers.delete(removed);
-        this.#await(ended);
-      },
-    });
-    this.#handlers.add(registration);
-    registration.notifyState(
-      this.#indexer.list().map((object) => Notification.added(object, true)),
-    );
-    registration.checkSynced();
-    return registration;
+    wholeNumber("queueSize", options.queueSize);
+    wholeNumber("queueBytes", options.queueBytes);
+    return this.#processor.add(handler, options, this.#indexer.list());
   }
 
   /** The objects by namespace and selector. */
@@ -231,7 +212,7 @@ export class SharedInformer<T> {
     } finally {
       this.#removeHandlers();
     }
-    await abortable(Promise.all([this.#ended, this.#closed]), signal);
+    await abortable(Promise.all([this.#processor.ended, this.#closed]), signal);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -259,17 +240,12 @@ export class SharedInformer<T> {
 
   async #drain(): Promise<void> {
     await this.#pipeline.drain();
-    await Promise.all([...this.#handlers].map((handler) => handler.drain()));
+    await this.#processor.drain();
   }
 
   #removeHandlers(): void {
     this.#pipeline.close();
-    for (const handler of [...this.#handlers]) this.#await(handler.remove());
-  }
-
-  /** Handlers may come and go for ever, so nothing of those that have ended is kept. */
-  #await(ended: Promise<void>): void {
-    this.#ended = Promise.all([this.#ended, ended]).then(() => {});
+    this.#processor.removeAll();
   }
 
   /** What can't be gone on after: a fault of ours, or a Storage that fails with what no Storage may. */
@@ -284,13 +260,7 @@ export class SharedInformer<T> {
 
   #onSynced(): void {
     this.#synced.resolve();
-    for (const handler of [...this.#handlers]) handler.checkSynced();
-  }
-
-  #distribute(notification: Notification<T>, isSync: boolean): void {
-    for (const handler of this.#handlers) {
-      if (!isSync || handler.resync) handler.notify(notification);
-    }
+    this.#processor.checkSynced();
   }
 
   #setResyncTimer(): void {

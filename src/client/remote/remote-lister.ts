@@ -4,7 +4,7 @@ import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 import { predicateIdentity } from "../../model/predicate.ts";
 import type { ListRequest, ListResult, RevisionRequirement } from "../../storage/storage.ts";
 import { broken } from "../calls/decode.ts";
-import type { Page } from "../calls/results.ts";
+import type { Page } from "../watch/client-calls.ts";
 import { type Continuation, ListContinuations } from "./list-continuations.ts";
 
 /** Asks for one page. */

@@ -14,13 +14,12 @@ import type {
   WatchStream,
   WriteResult,
 } from "../../storage/storage.ts";
-import { ClosedError } from "../calls/closed-error.ts";
+import { ClosedError } from "../calls/call-failure.ts";
 import { decodeRevision } from "../calls/decode.ts";
 import type { Endpoint } from "../calls/endpoints.ts";
 import type { PageOptions, SelectorOptions, WatchOptions } from "../calls/options.ts";
-import type { Page } from "../calls/results.ts";
 import type { AtomicBatch } from "../watch/batch-assembler.ts";
-import type { ClientCalls } from "../watch/client-calls.ts";
+import type { ClientCalls, Page } from "../watch/client-calls.ts";
 import { HistoryAlias } from "./history-alias.ts";
 import { type FetchPage, RemoteLister } from "./remote-lister.ts";
 import { RemoteWatch } from "./remote-watch.ts";

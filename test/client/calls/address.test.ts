@@ -27,7 +27,7 @@ describe("An address", () => {
     "local host:1",
     "a/b:1",
   ])("is not %j; the message shows one that is.", (text) => {
-    expect(() => parseAddress(text)).toThrow(/is no address\. Write HOST:PORT/);
+    expect(() => parseAddress(text)).toThrow(/is not an address\. Write HOST:PORT/);
   });
 
   test("is given without a scheme; of https the message says what else to do.", () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { historyChanged, revisionTooOld, WatchFanoutError } from "../../../src/base/errors.ts";
-import { ClosedError } from "../../../src/client/calls/closed-error.ts";
+import { ClosedError } from "../../../src/client/calls/call-failure.ts";
 import type { Interruption } from "../../../src/client/calls/options.ts";
 import {
   ObjectCache,

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { Page } from "../../../src/client/calls/results.ts";
 import { type FetchPage, RemoteLister } from "../../../src/client/remote/remote-lister.ts";
+import type { Page } from "../../../src/client/watch/client-calls.ts";
 import { compareKeys } from "../../../src/model/key-order.ts";
 import { StoredObject } from "../../../src/model/object.ts";
 import type { ListRequest, ListResult } from "../../../src/storage/storage.ts";

@@ -8,7 +8,7 @@ import {
 import type { WatchOptions } from "../../../src/client/calls/options.ts";
 import { type FollowOptions, follow } from "../../../src/client/typed/follow.ts";
 import type { TypedBatch, TypedObject } from "../../../src/client/values/typed-object.ts";
-import { requiresRelist } from "../../../src/client/watch/requires-relist.ts";
+import { requiresRelist } from "../../../src/client/watch/resuming-watch.ts";
 import { type Counter, serveCounters, utf8 } from "../counters.ts";
 import { HastyClock } from "../hasty-clock.ts";
 

@@ -36,8 +36,8 @@ describe("jsonValues", () => {
   });
 
   test.each([
-    ["undefined", undefined, "A undefined has no form in JSON."],
-    ["a function", () => 1, "A function has no form in JSON."],
+    ["undefined", undefined, "A undefined can't be encoded as JSON."],
+    ["a function", () => 1, "A function can't be encoded as JSON."],
   ])("has no form of %s.", (_, value, message) => {
     expect(() => jsonValues<unknown>().encode(value)).toThrow(message);
   });

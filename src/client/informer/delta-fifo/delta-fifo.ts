@@ -1,6 +1,12 @@
 import { abortable } from "../../../base/abort.ts";
-import { coalesceDeltas, coalescedLength } from "./coalesce-deltas.ts";
-import { DeletedFinalStateUnknown, type Delta, type Deltas, type Keyed } from "./delta.ts";
+import {
+  coalesceDeltas,
+  coalescedLength,
+  DeletedFinalStateUnknown,
+  type Delta,
+  type Deltas,
+  type Keyed,
+} from "./delta.ts";
 import { KeyedQueue } from "./keyed-queue.ts";
 
 /** What the consumer has made of the deltas that it took: an Indexer, for instance. */
