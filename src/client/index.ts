@@ -1,9 +1,14 @@
 /**
- * The client of a watch-fanout.
+ * The client library of watch-fanout. docs/client-guide.md is an introduction.
  *
  *     const client = connect({ address: "127.0.0.1:50051" });
  *     const pods = client.resource("pods", jsonValues<Pod>());
  *     for await (const { events } of pods.watch({ sendInitialEvents: true })) { … }
+ *
+ * - `connect` returns a Client, with the calls of the service; `Client.resource` has them with decoded values.
+ * - SharedInformer, Indexer, Lister and WorkQueue are what a controller needs, as in client-go.
+ * - ObjectCache watches single objects, as the kubelet does.
+ * - RemoteStorage is a resource as a Storage, for a Cacher on another watch-fanout.
  */
 
 export type { BackoffBounds } from "../base/backoff.ts";
@@ -39,12 +44,12 @@ export {
   type Keyed,
   lastKnown,
 } from "./informer/delta-fifo/delta.ts";
-export {
-  DeltaFIFO,
-  type DeltaFIFOOptions,
-  type KnownObjects,
-  type ProcessDeltas,
-} from "./informer/delta-fifo/delta-fifo.ts";
+export { DeltaFIFO } from "./informer/delta-fifo/delta-fifo.ts";
+export type {
+  DeltaFIFOOptions,
+  KnownObjects,
+  ProcessDeltas,
+} from "./informer/delta-fifo/options.ts";
 export type {
   EventHandler,
   EventHandlerOptions,

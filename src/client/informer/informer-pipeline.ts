@@ -4,7 +4,8 @@ import type { WatchBatch } from "../../model/event.ts";
 import { StoredObject } from "../../model/object.ts";
 import type { ListedState, ReflectorTarget, ReplaceCause } from "../../reflector/reflector.ts";
 import { DeletedFinalStateUnknown } from "./delta-fifo/delta.ts";
-import { DeltaFIFO, type KnownObjects } from "./delta-fifo/delta-fifo.ts";
+import { DeltaFIFO } from "./delta-fifo/delta-fifo.ts";
+import type { KnownObjects } from "./delta-fifo/options.ts";
 import type { Arriving, IndexerUpdates } from "./indexer-updates.ts";
 import { heldBytes, StateSize } from "./state-size.ts";
 

@@ -43,6 +43,6 @@ test("At least one address is needed.", () => {
 test("A client certificate needs its key, and the other way round.", () => {
   const pem = Buffer.from("x");
   for (const tls of [{ cert: pem }, { key: pem }]) {
-    expect(() => connect({ address: "localhost:1", tls })).toThrow(/go together/);
+    expect(() => connect({ address: "localhost:1", tls })).toThrow(/belong together/);
   }
 });

@@ -58,7 +58,7 @@ describe("An object that can't be taken in", () => {
         transform: (object: { value: string; key: string }) =>
           (object.value === "bad" ? { ...object, key: "other" } : object) as never,
       },
-      'TransformFailure: The transform failed at "a", revision 3: it gave an object with the key "other".',
+      'TransformFailure: The transform failed at "a", revision 3: it returned an object with the key "other".',
     ],
     [
       "an index function throws",

@@ -223,7 +223,7 @@ describe("Failures of the watch", () => {
     const informed = new Informed({ storage });
     const synced = informed.informer.waitForSync();
     await informed.start();
-    await expect(synced).rejects.toThrow(`The informer "informer" can't go on: a fault`);
+    await expect(synced).rejects.toThrow(`The informer "informer" can't continue: a fault`);
     expect(informed.errors.map(({ name }) => name)).toEqual(["InformerFault"]);
     expect(informed.informer.isStopped).toBe(true);
   });

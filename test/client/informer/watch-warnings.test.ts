@@ -10,7 +10,9 @@ function saidOf(failures: readonly (readonly [message: string, revision: number 
     const error = upstreamUnavailable(message);
     warnings.failed({ error, revision, next: "resume", pauseMs: 1 });
   }
-  return said.map((message) => message.replace('The informer "pods" waits and tries again: ', ""));
+  return said.map((message) =>
+    message.replace(`The informer "pods" can't list or watch, and keeps trying: `, ""),
+  );
 }
 
 function times(count: number, message: string, revision: number | undefined) {

@@ -54,7 +54,7 @@ test("A unit larger than the bound is refused, with the bound in the message.", 
   const units = assembler(600);
   units.add(wireResponse(undefined, [wireEvent("ADDED", "a", 1)]));
   const second = wireResponse(undefined, [wireEvent("ADDED", "b", 1), wireEvent("ADDED", "c", 1)]);
-  expect(() => units.add(second)).toThrow(/more than 600 bytes.*maxBatchBytes/);
+  expect(() => units.add(second)).toThrow(/exceeds 600 bytes.*maxBatchBytes/);
 });
 
 test("Events that hold next to nothing count for what they take in memory.", () => {

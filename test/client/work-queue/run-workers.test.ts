@@ -142,7 +142,7 @@ describe("A key that fails", () => {
     const running = runWorkers(1, queue, fail);
     await queue.shutDownWithDrain();
     await running;
-    expect(warn.mock.calls).toEqual([[expect.stringMatching(/failed on a.*the disk is full/)]]);
+    expect(warn.mock.calls).toEqual([[expect.stringMatching(/failed at a.*the disk is full/)]]);
   });
 });
 

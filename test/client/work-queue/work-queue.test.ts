@@ -249,7 +249,7 @@ describe("At its bound a queue", () => {
     queue.add("a");
     queue.addAfter("b", 1_000);
     expect(() => queue.add("c")).toThrow(WorkQueueFullError);
-    expect(() => queue.addAfter("c", 1)).toThrow('did not take in "c": it knows 2 keys already');
+    expect(() => queue.addAfter("c", 1)).toThrow('did not accept "c": it already holds 2 keys');
     queue.shutDown();
   });
 

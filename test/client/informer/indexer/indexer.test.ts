@@ -91,12 +91,12 @@ describe("An Indexer", () => {
   it("takes no index twice, and says which there are if one is asked for that is not there", () => {
     const indexer = filled();
     expect(() => indexer.addIndexers({ phase: () => [], node: () => [] })).toThrow(
-      'There is an index "node" already. Use another name.',
+      'The index "node" already exists. Use another name.',
     );
     expect(() => indexer.byIndex("phase", "Running")).toThrow(
       'There is no index "phase", only "node", "owner". Add it with addIndexers.',
     );
-    expect(() => new Indexer().indexValues("node")).toThrow("only none at all");
+    expect(() => new Indexer().indexValues("node")).toThrow("only (none)");
   });
 
   it("replaces all in one step", () => {
@@ -185,7 +185,7 @@ describe("An index function that fails", () => {
   });
 
   it.each([
-    ["a number among others", ["x", 5], "It gave a number, and a value has to be a string."],
+    ["a number among others", ["x", 5], "It returned a number, but a value must be a string."],
     ["a number", 5, "5 is not iterable"],
   ])("is one that gives %s, too", (_what, given, message) => {
     const indexer = new Indexer<Pod>({ wrong: () => given as unknown as string[] });

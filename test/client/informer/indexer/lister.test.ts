@@ -97,8 +97,8 @@ describe("A Lister", () => {
   });
 
   it.each([
-    [{ labelSelector: "a=(" }, "labelSelector", /^labelSelector can't be read\. Found "\("/],
-    [{ fieldSelector: "a" }, "fieldSelector", /^fieldSelector can't be read/],
+    [{ labelSelector: "a=(" }, "labelSelector", /^labelSelector is invalid\. Found "\("/],
+    [{ fieldSelector: "a" }, "fieldSelector", /^fieldSelector is invalid/],
     [{ fieldSelector: "a..b=1" }, "fieldSelector", /^"a\.\.b" is not a path/],
   ])("refuses %o", (query, field, message) => {
     const list = (): unknown => new Lister(some).list(query);
@@ -107,7 +107,7 @@ describe("A Lister", () => {
   });
 
   it("refuses a namespace with a slash", () => {
-    expect(() => new Lister(some).namespace("a/b")).toThrow('"a/b" is no namespace');
+    expect(() => new Lister(some).namespace("a/b")).toThrow('"a/b" is not a namespace');
   });
 
   it("shares the index of namespaces with other Listers, and follows what changes", async () => {
