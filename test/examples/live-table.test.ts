@@ -41,7 +41,7 @@ describe("The live table", { timeout: 70_000 }, () => {
     await service.kill();
     await example.said(/No answer/);
     await service.startAgain();
-    await example.said(/It goes on\./);
+    await example.said(/The watch is current again\./);
     expect(await example.stop()).toBe(0);
   });
 
