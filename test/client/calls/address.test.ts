@@ -26,11 +26,11 @@ describe("An address", () => {
     "[localhost]:50051",
     "local host:1",
     "a/b:1",
-  ])("is not %j; the message shows one that is.", (text) => {
+  ])("is not %j; the message shows a valid one.", (text) => {
     expect(() => parseAddress(text)).toThrow(/is not an address\. Write HOST:PORT/);
   });
 
-  test("is given without a scheme; of https the message says what else to do.", () => {
+  test("is given without a scheme; for https the message names the TLS options.", () => {
     expect(() => parseAddress("http://localhost:1")).toThrow(/has a scheme/);
     expect(() => parseAddress("https://localhost:1")).toThrow(/ask for TLS/);
   });
