@@ -46,6 +46,7 @@ export {
   type RunningServer,
   type ServedResource,
   type ServerOptions,
+  type ServerStats,
   startServer,
 } from "./server/server.ts";
 export { batches } from "./storage/batches.ts";

@@ -182,6 +182,7 @@ export class Client implements ClientCalls {
     this.#connection.close();
   }
 
+  /** The same as `close`, for `using`. */
   [Symbol.dispose](): void {
     this.close();
   }

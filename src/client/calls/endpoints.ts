@@ -54,27 +54,42 @@ export class Endpoint {
     this.#backoff = new Backoff(ejectionBounds, settings.random);
   }
 
+  /**
+   * The connection.
+   * @internal
+   */
   get grpc(): GrpcClient {
     this.#grpc ??= open(this.#target, this.#settings);
     return this.#grpc;
   }
 
-  /** How much longer this server is ejected, in milliseconds; 0 if it is not. */
+  /**
+   * How much longer this server is ejected, in milliseconds; 0 if it is not.
+   * @internal
+   */
   get ejectedForMs(): number {
     return Math.max(0, this.#ejectedUntil - this.#settings.clock.now());
   }
 
-  /** Ejects the server, for at least the delay that it asked for, in milliseconds. */
+  /**
+   * Ejects the server, for at least the delay that it asked for, in milliseconds.
+   * @internal
+   */
   failed(retryDelayMs: number): void {
     const delayMs = Math.max(this.#backoff.next(), retryDelayMs);
     this.#ejectedUntil = this.#settings.clock.now() + delayMs;
   }
 
+  /**
+   * Ends the ejection after a response.
+   * @internal
+   */
   answered(): void {
     this.#ejectedUntil = 0;
     this.#backoff.reset();
   }
 
+  /** @internal */
   close(): void {
     this.#grpc?.close();
   }

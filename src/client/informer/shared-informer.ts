@@ -226,6 +226,7 @@ export class SharedInformer<T> {
     await abortable(Promise.all([this.#processor.ended, this.#closed]), signal);
   }
 
+  /** The same as `stop`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.stop();
   }

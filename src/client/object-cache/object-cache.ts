@@ -169,6 +169,7 @@ export class ObjectCache<T> {
     await Promise.all(this.#running);
   }
 
+  /** The same as `close`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }

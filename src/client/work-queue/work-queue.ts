@@ -208,6 +208,7 @@ export class WorkQueue<K extends NonNullable<unknown>> {
     if (gaveUp) throw signal?.reason;
   }
 
+  /** The same as `shutDown`, for `using`. */
   [Symbol.dispose](): void {
     this.shutDown();
   }
