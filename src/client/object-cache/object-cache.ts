@@ -90,9 +90,9 @@ export class ObjectCache<T> {
         // All watches end with it, and one report is enough.
         if (error instanceof ClosedError && this.#isClientClosed) return;
         this.#isClientClosed ||= error instanceof ClosedError;
-        tell(() => onError(error, key));
+        callListener(() => onError(error, key));
       },
-      onInterruption: (interruption, key) => tell(() => onInterruption(interruption, key)),
+      onInterruption: (interruption, key) => callListener(() => onInterruption(interruption, key)),
     };
     this.#unregisterMetrics = registerObjectCacheMetrics(options.resource, this);
   }
@@ -189,7 +189,7 @@ function closed(): WatchFanoutError {
 }
 
 /** An exception in a listener must not end a watch. */
-function tell(listener: () => void): void {
+function callListener(listener: () => void): void {
   try {
     listener();
   } catch (error) {

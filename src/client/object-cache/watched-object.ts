@@ -98,7 +98,7 @@ export class WatchedObject<T> {
   /** Applies the object's initial state and its changes. Throws if the watch can't be resumed. */
   async #follow(signal: AbortSignal): Promise<void> {
     const { client, resource } = this.#options;
-    const units = client.watch(resource, {
+    const batches = client.watch(resource, {
       scope: { key: this.key },
       sendInitialEvents: true,
       delivery: "LATEST_STATE",
@@ -108,7 +108,7 @@ export class WatchedObject<T> {
         this.#options.onInterruption(interruption, this.key);
       },
     });
-    for await (const batch of units) {
+    for await (const batch of batches) {
       if (signal.aborted) return;
       this.#take(batch);
     }

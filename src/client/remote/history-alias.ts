@@ -17,14 +17,14 @@ export class HistoryAlias {
   }
 
   /** Stores the server's history id, and returns the id for it on this side. */
-  heard(server: string): string {
+  observe(server: string): string {
     this.#server = server;
     return this.#alias?.of === server ? this.#alias.id : server;
   }
 
   /** Returns the id of a history that is not `known`: an alias, if the server's id is still `known`. */
   renew(known: string, server: string): string {
-    const id = this.heard(server);
+    const id = this.observe(server);
     if (id !== known || id === "") return id;
     this.#alias = { of: server, id: randomUUID() };
     return this.#alias.id;
@@ -42,6 +42,6 @@ export class HistoryAlias {
   named(error: unknown): unknown {
     if (!hasReason(error, "HISTORY_CHANGED")) return error;
     const server = error.metadata["history_id"] ?? "";
-    return server === "" ? error : error.with({ history_id: this.heard(server) });
+    return server === "" ? error : error.with({ history_id: this.observe(server) });
   }
 }

@@ -149,7 +149,7 @@ export class RemoteStorage implements Storage {
   async historyId(signal?: AbortSignal): Promise<string> {
     this.#enter(signal);
     const { historyId } = await this.#state({ match: "ANY" }, signal);
-    return this.#history.heard(historyId);
+    return this.#history.observe(historyId);
   }
 
   /** If the server has not detected the change of history, the new id is an alias that only this side uses. */
@@ -184,7 +184,7 @@ export class RemoteStorage implements Storage {
   async #get({ key, at, signal }: GetRequest): Promise<GetResult> {
     try {
       const result = await this.#client.get(this.#resource, key, { at, signal });
-      this.#history.heard(result.historyId);
+      this.#history.observe(result.historyId);
       return { revision: result.revision, object: result.object };
     } catch (error) {
       if (!hasReason(error, "OBJECT_NOT_FOUND")) throw this.#history.named(error);
@@ -215,7 +215,7 @@ export class RemoteStorage implements Storage {
   /** The atomic batches of one stream. */
   async *#batches(options: WatchOptions): AsyncGenerator<AtomicBatch, void, void> {
     try {
-      const units = this.#client.watch(this.#resource, {
+      const batches = this.#client.watch(this.#resource, {
         ...options,
         ...this.#selectors,
         historyId: this.#history.server,
@@ -223,8 +223,8 @@ export class RemoteStorage implements Storage {
         eagerBookmarks: true,
         resume: false,
       });
-      for await (const batch of units) {
-        this.#history.heard(batch.historyId);
+      for await (const batch of batches) {
+        this.#history.observe(batch.historyId);
         yield batch;
       }
     } catch (error) {
@@ -240,10 +240,14 @@ export class RemoteStorage implements Storage {
     try {
       const result = await call(historyId);
       this.#newest = Math.max(this.#newest, result.revision);
-      const { revision, object, historyId: told } = result;
+      const { revision, object, historyId: serverId } = result;
       // An empty id means that the server could not determine its history at the write, and says nothing about its
       // id.
-      return { revision, object, historyId: told === "" ? "" : this.#history.heard(told) };
+      return {
+        revision,
+        object,
+        historyId: serverId === "" ? "" : this.#history.observe(serverId),
+      };
     } catch (error) {
       throw this.#history.named(error);
     }
@@ -257,7 +261,7 @@ export class RemoteStorage implements Storage {
   async #page(options: PageOptions): Promise<Page> {
     try {
       const page = await this.#client.page(this.#resource, options);
-      this.#history.heard(page.historyId);
+      this.#history.observe(page.historyId);
       return page;
     } catch (error) {
       throw this.#history.named(error);

@@ -198,8 +198,8 @@ export class TypedResource<T> {
     const undecodable: DecodeFailure[] = [];
     const decoded: TypedEvent<T>[] = [];
     for (const event of events) {
-      const told = this.#event(event, undecodable);
-      if (told !== undefined) decoded.push(told);
+      const typedEvent = this.#event(event, undecodable);
+      if (typedEvent !== undefined) decoded.push(typedEvent);
     }
     return { revision, events: decoded, undecodable, initial, historyId };
   }

@@ -60,7 +60,7 @@ export async function* resumingWatch(
     };
     for (const end of [signal, closing]) end?.addEventListener("abort", stop);
     try {
-      const units = new BatchAssembler(
+      const assembler = new BatchAssembler(
         options.maxBatchBytes,
         last?.historyId ?? request.history_id ?? "",
       );
@@ -69,9 +69,9 @@ export async function* resumingWatch(
         if (!opened) options.onOpened?.();
         opened = true;
         silence?.cancel();
-        const batch = units.add(response);
+        const batch = assembler.add(response);
         // Silence is normal between batches, but not within one.
-        if (units.isOpen) silence = clock.setTimeout(stall, batchSilenceMs);
+        if (assembler.isOpen) silence = clock.setTimeout(stall, batchSilenceMs);
         if (batch === undefined) continue;
         if (last === undefined || batch.revision > last.revision) backoff.reset();
         last = batch;

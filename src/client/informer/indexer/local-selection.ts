@@ -37,7 +37,7 @@ export class LocalSelection<T> {
     this.#attributesOf =
       attributesOf === undefined
         ? attributesByPath(this.#fields.fields)
-        : (object) => told(attributesOf(object));
+        : (object) => attributesFrom(attributesOf(object));
   }
 
   /** Whether it matches every object. */
@@ -51,7 +51,7 @@ export class LocalSelection<T> {
   }
 }
 
-function told({ labels = {}, fields = {} }: LabelsAndFields): Attributes {
+function attributesFrom({ labels = {}, fields = {} }: LabelsAndFields): Attributes {
   return new Attributes(new Map(Object.entries(labels)), new Map(Object.entries(fields)));
 }
 
