@@ -14,7 +14,7 @@ it("The README has the source of the first steps.", () => {
 
 it("The first steps print what the README shows.", { timeout: 70_000 }, async () => {
   const service = await Service.start();
-  // A user who follows the README in order has an object by then that is not a pod.
+  // After the earlier steps of the README there is an object that is not a pod.
   await service.client.put("default", "ns-1/pod-7", Buffer.from("hello"));
   const program = inReadme.replace("127.0.0.1:50051", service.address);
   const example = new Example([...node, "--input-type=module-typescript", "--eval", program]);
