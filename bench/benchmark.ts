@@ -1,50 +1,50 @@
 /** One of the benchmarks that main.ts runs by name. */
 export interface Benchmark {
   readonly name: string;
-  /** The options that it takes, and what they are unless given. */
+  /** The options and their defaults. */
   readonly options: Readonly<Record<string, string>>;
-  /** Whether it runs only when it is asked for by name. */
+  /** Whether it runs only when it is named on the command line. */
   readonly onlyByName?: true;
-  /** Runs it, and tells people by `say`, line by line, what it sees. */
+  /** Runs it, and prints its progress by `say`. */
   run(settings: Settings, say: Say): Promise<Outcome>;
 }
 
-/** Tells people one line. */
+/** Prints one line. */
 export type Say = (line: string) => void;
 
-/** What a benchmark found. */
+/** The result of a benchmark. */
 export interface Outcome {
-  /** Its part of the table at the end. */
+  /** Its rows of the table at the end. */
   readonly rows: readonly Row[];
   /** All numbers, for scripts. */
   readonly results: unknown;
 }
 
-/** One line of the table at the end: one number of each server, how they compare, and what was aimed at. */
+/** One row of the table at the end: a number for each server, their ratio, and the goal. */
 export interface Row {
   readonly what: string;
   readonly unit: string;
   readonly watchFanout: number;
   readonly etcd?: number | undefined;
   readonly grpcProxy?: number | undefined;
-  /** watch-fanout's number beside others'. */
+  /** The number of watch-fanout beside the others. */
   readonly ratios: readonly Ratio[];
   readonly goal: string;
-  /** undefined: what it would be compared with failed. */
+  /** Undefined if the measurement that it is compared with failed. */
   readonly met: boolean | undefined;
 }
 
 export interface Ratio {
-  /** Beside what. */
+  /** The name of what it is compared with. */
   readonly of: string;
   readonly value: number;
 }
 
-/** The options of one run: whole numbers above 0, of which some options take several. */
+/** The options of one run: whole numbers above 0; some options take several. */
 export class Settings {
   readonly #values: ReadonlyMap<string, readonly number[]>;
 
-  /** Several are separated by commas. Throws a UsageError of anything else. */
+  /** Parses numbers that are separated by commas. Throws a UsageError for anything else. */
   constructor(values: ReadonlyMap<string, string>) {
     this.#values = new Map(
       Array.from(values, ([name, text]) => [
@@ -54,7 +54,7 @@ export class Settings {
     );
   }
 
-  /** The first, where several were given. */
+  /** The first number of an option. */
   number(name: string): number {
     return this.#values.get(name)?.[0] ?? Number.NaN;
   }

@@ -8,17 +8,17 @@ import {
 } from "./process-usage.ts";
 import { Servers, withServers } from "./servers.ts";
 
-/** What a large cache costs, in bytes and seconds. */
+/** The cost of a large cache, in bytes and seconds. */
 interface CacheMemory {
   readonly objects: number;
-  /** What the service takes more than one without an object, for each object. */
+  /** Resident memory per object, above a service without objects. */
   readonly bytesPerObject: number;
-  /** The same at the worst while the cache was filled. */
+  /** The same at its peak while the cache was filled. */
   readonly peakBytesPerObject: number;
   readonly residentEmpty: number;
   readonly resident: number;
   readonly readySeconds: number;
-  /** What of the CPU that took: of the service, and of etcd. */
+  /** CPU of the service and of etcd until then. */
   readonly readyCpuSeconds: number;
   readonly readyEtcdCpuSeconds: number;
   readonly etcdResident: number;
@@ -29,7 +29,7 @@ const settleMs = 20_000;
 const goalBytes = 1_024;
 const goalSeconds = 20;
 
-/** The memory of a large cache, and how long it takes from a cold start until it is ready. */
+/** The memory of a large cache, and the time from a cold start until it is ready. */
 export const cacheMemory: Benchmark = {
   name: "cache-memory",
   options: { "cached-objects": "1000000", "value-bytes": "256" },

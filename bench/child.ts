@@ -2,17 +2,17 @@ import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 
-/** What a process says: an answer, or what it ends of. */
+/** A message of the process: an answer, or the error that it ends with. */
 type Said = { readonly answer: unknown } | { readonly fault: string };
 
-/** No question takes longer, unless something hangs. */
+/** Deadline of one question, in milliseconds, after which the process counts as hanging. */
 const deadlineMs = 5 * 60_000;
 
-/** A script beside this one in a process of its own, which answers every message with one. */
+/** Runs a script of this folder in its own process, which answers each message with one message. */
 export class Child<Question extends string | object> {
   readonly #script: string;
   readonly #child: ChildProcess;
-  /** Why there will be no more answers. */
+  /** Why the process sends no further answers. */
   #lost: Error | undefined;
   #asked: PromiseWithResolvers<unknown> | undefined;
 
@@ -28,10 +28,7 @@ export class Child<Question extends string | object> {
     this.#child.on("exit", () => this.#lose(new Error(`${script} ended before its time.`)));
   }
 
-  /**
-   * One question at a time. Rejects when the process is lost or does not answer, with what it ended of if
-   * it said so.
-   */
+  /** Asks one question at a time. Rejects when the process ends or does not answer, with its error if it sent one. */
   async ask(question: Question): Promise<unknown> {
     if (this.#lost !== undefined) throw this.#lost;
     this.#asked = Promise.withResolvers();
@@ -49,7 +46,7 @@ export class Child<Question extends string | object> {
     this.#asked?.reject(this.#lost);
   }
 
-  /** Has it exit in order, so that what Node.js was asked to profile is written. */
+  /** Lets the process exit normally, so that Node.js writes its profiles. */
   async stop(): Promise<void> {
     if (!this.#child.connected) return;
     const exited = once(this.#child, "exit");
@@ -58,7 +55,7 @@ export class Child<Question extends string | object> {
   }
 }
 
-/** Answers the parent's messages with what `answer` resolves to, and ends with the parent or a fault. */
+/** Answers each message of the parent with the result of `answer`. Ends with the parent or with an error. */
 export function answerParent<Question>(answer: (question: Question) => Promise<unknown>): void {
   const fail = (error: unknown): void => {
     const fault = error instanceof Error ? (error.stack ?? error.message) : String(error);

@@ -1,6 +1,6 @@
 /**
- * One variant of event-cost in a process of its own: a Cacher over the embedded store, watchers that the
- * events do not concern, and one reader whom they do. Started by event-cost.ts and spoken to over IPC.
+ * One variant of event-cost in its own process: a Cacher over the embedded store, watchers that do not match the
+ * events, and one reader that does. Started by event-cost.ts, which sends it messages by IPC.
  */
 import { pino } from "pino";
 import { systemClock } from "../src/base/clock.ts";
@@ -12,18 +12,18 @@ import { JsonCodec } from "../src/codec/json-codec.ts";
 import { MemoryStorage } from "../src/storage/memory/memory-storage.ts";
 import { answerParent } from "./child.ts";
 
-/** What the parent asks for first. */
+/** The first message of the parent. */
 export interface Variant {
-  /** How watchers say what they want: one key, or one value of a field. */
+  /** The scope of the watchers: one key, or one value of a field. */
   readonly by: "key" | "field";
   readonly indexed: boolean;
-  /** Watchers of other keys, or other values. */
+  /** Number of watchers of other keys or values. */
   readonly others: number;
 }
 
 export interface Round {
   readonly events: number;
-  /** How many are written at once, before what they led to is waited for. */
+  /** Number of writes before the resulting events are awaited. */
   readonly burst: number;
 }
 
@@ -68,14 +68,14 @@ class Bed {
     for (let i = 1; i <= this.#variant.others; i++) {
       const request = byField ? this.#on(`node-${i}`) : scoped({ key: `other/${i}` });
       follow(this.#cacher.watch(request), () => {
-        throw new Error("An event came to a watcher that it does not concern.");
+        throw new Error("A watcher received an event that does not match it.");
       });
     }
-    // Until all are live.
+    // Until all watchers are live.
     while (this.#cacher.stats().watchers.live <= this.#variant.others) await immediate();
   }
 
-  /** Microseconds of CPU per event, of all threads of this process. */
+  /** CPU per event, of all threads of this process, in microseconds. */
   async run({ events, burst }: Round): Promise<number> {
     const before = process.cpuUsage();
     for (let done = 0; done < events; done += burst) {

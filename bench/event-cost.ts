@@ -3,24 +3,24 @@ import { Child } from "./child.ts";
 import type { Round, Variant } from "./event-cost-cacher.ts";
 import { tableLine, times } from "./report.ts";
 
-/** What one variant costs, and how that compares with the variant without other watchers. */
+/** The cost of one variant, and its ratio to the variant without other watchers. */
 interface EventCost extends Variant {
-  /** Per event, the lower quartile over rounds. */
+  /** Per event: the lower quartile over all rounds. */
   readonly cpuMicros: number;
-  /** Beside the variant that it is compared with; 1 for that one itself. */
+  /** Ratio to the variant that it is compared with, itself 1. */
   readonly ratio: number;
 }
 
 interface Plan extends Variant {
-  /** Fewer where one costs much, so that rounds are about equally long. */
+  /** Fewer events for expensive variants, so that all rounds take about the same time. */
   readonly events: number;
 }
 
-/** What more watchers than an event concerns add to its cost, at the most, if the index is worth it. */
+/** The goal: the maximum ratio of an event's cost with many watchers that it does not match to its cost with few. */
 const goal = 1.2;
 const widths = [10, 8, 10, 14, 12];
 
-/** What an event costs beside watchers that it does not concern. */
+/** The cost of an event with many watchers that it does not match. */
 export const eventCost: Benchmark = {
   name: "event-cost",
   options: { watchers: "100,10000", rounds: "25", events: "20000", burst: "10" },
@@ -38,7 +38,7 @@ export const eventCost: Benchmark = {
           ...[0, ...others].map(
             (count): Plan => ({ by: "field", indexed: true, others: count, events }),
           ),
-          // Without the index each of them looks at each event.
+          // Without the index, each watcher evaluates each event.
           { by: "field", indexed: false, others: none, events: Math.ceil(events / 200) },
         ],
         settings,
@@ -56,7 +56,7 @@ export const eventCost: Benchmark = {
   },
 };
 
-/** The most watchers beside the fewest, by each of the ways that an index serves. */
+/** The ratio of the most watchers to the fewest, for each kind of indexed watch. */
 function rowsOf(results: readonly EventCost[], others: readonly number[]): Row[] {
   const [fewest, most] = [Math.min(...others), Math.max(...others)];
   return (["key", "field"] as const).map((by) => {
@@ -75,7 +75,7 @@ function rowsOf(results: readonly EventCost[], others: readonly number[]): Row[]
   });
 }
 
-/** Runs all variants by turns, each in a process of its own, beside the first of them. */
+/** Runs all variants round by round, each in its own process, and compares them with the first. */
 async function compare(plans: readonly Plan[], settings: Settings): Promise<EventCost[]> {
   const rounds = settings.number("rounds");
   const burst = settings.number("burst");
@@ -85,10 +85,10 @@ async function compare(plans: readonly Plan[], settings: Settings): Promise<Even
     for (const [i, { by, indexed, others }] of plans.entries()) {
       await beds[i]?.ask({ by, indexed, others });
     }
-    // The first two rounds are for the compiler.
+    // The first two rounds warm up the compiler.
     for (let round = -2; round < rounds; round++) {
       for (let turn = 0; turn < plans.length; turn++) {
-        // Nobody always comes first.
+        // The order rotates.
         const i = (turn + round + 2) % plans.length;
         const { events } = plans[i] as Plan;
         const cost = Number(await beds[i]?.ask({ events, burst }));
@@ -108,7 +108,7 @@ async function compare(plans: readonly Plan[], settings: Settings): Promise<Even
   }
 }
 
-/** What else the machine does makes a round cost more and never less: the cheaper rounds say what it costs. */
+/** Other load on the machine makes a round more expensive and never cheaper, so the cheaper rounds count. */
 function lowerQuartile(costs: readonly number[]): number {
   return costs.toSorted((a, b) => a - b)[Math.floor(costs.length / 4)] ?? Number.NaN;
 }

@@ -4,30 +4,33 @@ import { type Load, withLoad } from "./load.ts";
 import { compare, tableLine } from "./report.ts";
 import { attempt, type Servers, type Target, targets } from "./servers.ts";
 
-/** How many streams over how many connections. */
+/** Number of streams and of connections. */
 interface Shape {
   readonly streams: number;
   readonly connections: number;
 }
 
-/** What one server did with one number of streams. */
+/** The result of one server with one number of streams. */
 interface FanoutResult extends Shape {
   readonly target: Target;
-  /** Events delivered a second, over all streams. */
+  /** Delivered events per second, over all streams. */
   readonly eventsPerSecond: number;
   readonly writesPerSecond: number;
-  /** Microseconds of CPU per delivered event: of etcd, of what stands before it, of both. */
+  /** CPU per delivered event in microseconds: of etcd, of the server before it, of both. */
   readonly etcdCpuMicros: number;
   readonly frontCpuMicros: number;
   readonly cpuMicros: number;
-  /** How much of one core the load took. */
+  /** CPU share of the load, as a fraction of one core. */
   readonly loadCores: number;
 }
 
 const warmUpMs = 1_000;
 const widths = [8, 12, 13, 12, 10, 13, 9, 12, 11];
 
-/** What an event costs, and how many a second reach clients, when a writer writes as fast as they follow. */
+/**
+ * The cost of an event, and the number of events per second that reach clients, when a writer writes as fast as they
+ * can follow.
+ */
 export const fanout: Benchmark = {
   name: "fanout",
   options: { streams: "1,100,1000", connections: "20,1000", "value-bytes": "256", seconds: "5" },
@@ -53,7 +56,7 @@ export const fanout: Benchmark = {
   },
 };
 
-/** No more connections than streams, and each number of streams over the fewest connections at least. */
+/** At most one connection per stream; each number of streams over the smallest number of connections at least. */
 function shapes(settings: Settings): Shape[] {
   const [fewest = 1, ...more] = settings.numbers("connections");
   return settings
@@ -123,7 +126,7 @@ function line(result: FanoutResult): string {
   );
 }
 
-/** Of the most streams: with one there is nothing to fan out. */
+/** Of the largest number of streams: with one stream there is no fan-out. */
 function rowsOf(results: readonly FanoutResult[], settings: Settings): Row[] {
   const streams = Math.max(...settings.numbers("streams"));
   const most = results.filter((result) => result.streams === streams);

@@ -5,12 +5,14 @@ import { Http2Connection } from "./http2-connection.ts";
 import { keyOf } from "./requests.ts";
 
 const transactionsInFlight = 8;
-/** As much as fits a request that leaves in one frame, and etcd's own limit of 128 operations. */
+/**
+ * As many objects as fit one request in one HTTP/2 frame, and etcd's default limit of 128 operations per transaction.
+ */
 const requestBytes = 15_000;
 const overheadBytes = 40;
 const mostOperations = 120;
 
-/** Puts so many objects of random bytes into etcd, many in a transaction. */
+/** Puts objects of random bytes into etcd, many per transaction. */
 export async function fill(etcd: Etcd, objects: number, valueBytes: number): Promise<void> {
   const lost = (error: Error): void => void Promise.reject(error);
   const connection = await Http2Connection.to(etcd.url, lost);

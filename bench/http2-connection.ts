@@ -2,25 +2,25 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { MessageScanner } from "./message-scanner.ts";
 
-/** What one call asks for, and what of its answers is looked at. */
+/** The method and the message of a call, and which parts of its responses are counted. */
 export interface CallRequest {
   /** /package.Service/Method */
   readonly path: string;
   readonly message: Uint8Array;
-  /** Whether nothing follows the message. */
+  /** Whether the request has only one message. */
   readonly ends: boolean;
-  /** The repeated field that is counted in every answer. */
+  /** The repeated field whose elements are counted in each response. */
   readonly counted: number;
 }
 
-/** What becomes of one call. */
+/** The state of a call. */
 interface Call {
   readonly scanner: MessageScanner;
-  /** The call is over: by trailers, or in any other way. */
+  /** The call has ended, by trailers or otherwise. */
   readonly onEnd: (byTrailers: boolean) => void;
-  /** Whether it gives no leave to send more than the first window. */
+  /** Whether it never extends the flow control window. */
   readonly isShut: boolean;
-  /** What came since leave to send more was last given. */
+  /** Bytes received since the flow control window was last extended. */
   received: number;
 }
 
@@ -35,19 +35,19 @@ const frame = {
 } as const;
 const flag = { ack: 1, endStream: 1, endHeaders: 4, padded: 8 } as const;
 const headBytes = 9;
-/** What HTTP/2 lets anyone send before hearing anything (RFC 9113, 6.9.2). */
+/** The initial flow control window of HTTP/2 (RFC 9113, 6.9.2). */
 const initialSendWindow = 65_535;
 const maxSendBytes = 16_000;
-/** What all calls of a connection may have on their way, as in an ordinary client that is not the limit. */
+/** The window of the connection, large enough that it never limits calls, as in a normal client. */
 const connectionWindow = 64 * 1024 ** 2;
 
-/** What sockets are read into. Whatever is read is dealt with before the next read. */
+/** The buffer that sockets are read into. Each read is processed before the next one. */
 const readBuffer = Buffer.allocUnsafeSlow(256 * 1024);
 
 /**
- * gRPC over HTTP/2 over a socket, with just what a load needs of it: it is to take as little of the machine
- * as it can, so that the servers are what is measured (https://httpwg.org/specs/rfc9113.html). Headers of
- * answers are not read: a call is judged by its messages, and by whether it ends.
+ * gRPC over HTTP/2 over a socket, reduced to what a load needs: it must use as little CPU as possible, so that the
+ * servers are what is measured (https://httpwg.org/specs/rfc9113.html). Response headers are ignored: a call is
+ * judged by its messages and its end.
  */
 export class Http2Connection {
   readonly #socket: Socket;
@@ -55,7 +55,7 @@ export class Http2Connection {
   readonly #streamWindow: number;
   readonly #onLost: (error: Error) => void;
   readonly #calls = new Map<number, Call>();
-  /** The beginning of a frame whose end has not come. */
+  /** The beginning of an incomplete frame. */
   #rest: Buffer | undefined;
   #nextId = 1;
   #received = 0;
@@ -86,8 +86,8 @@ export class Http2Connection {
   }
 
   /**
-   * Connects to http://HOST:PORT. Each call may have `streamWindow` bytes on their way. `onLost` is told
-   * when the connection is lost, and not when it is closed.
+   * Connects to http://HOST:PORT. `streamWindow` is the flow control window of each call, in bytes. `onLost` is
+   * called when the connection is lost, but not when it is closed.
    */
   static async to(
     url: string,
@@ -100,7 +100,7 @@ export class Http2Connection {
     return connection;
   }
 
-  /** Opens a call; `onMessage` is told of each answer, in a scanner that holds it only until it returns. */
+  /** Opens a call. `onMessage` is called for each response with a scanner that is valid until it returns. */
   open(
     request: CallRequest,
     onMessage: (scanner: MessageScanner) => void,
@@ -111,7 +111,7 @@ export class Http2Connection {
     this.#start(request, { scanner, onEnd, isShut, received: 0 });
   }
 
-  /** One message there, one back; rejects when the call ends without one. */
+  /** Makes a unary call. Rejects if it ends without a response. */
   unary(request: CallRequest): Promise<MessageScanner> {
     return new Promise((resolve, reject) => {
       let hasAnswer = false;
@@ -120,7 +120,7 @@ export class Http2Connection {
       });
       const onEnd = (byTrailers: boolean): void => {
         if (hasAnswer && byTrailers) resolve(scanner);
-        else reject(new Error(`${this.#authority} gave no answer to ${request.path}.`));
+        else reject(new Error(`${this.#authority} returned no response to ${request.path}.`));
       };
       this.#start(request, { scanner, onEnd, isShut: false, received: 0 });
     });
@@ -151,7 +151,7 @@ export class Http2Connection {
     this.#sendBlocked();
   }
 
-  /** In order: a later call may not overtake (RFC 9113, 5.1.1). */
+  /** Stream ids must be sent in ascending order (RFC 9113, 5.1.1). */
   #sendBlocked(): void {
     for (;;) {
       const next = this.#blocked[0];
@@ -162,7 +162,7 @@ export class Http2Connection {
     }
   }
 
-  /** What is sent in one turn leaves in one write. */
+  /** Everything that is sent in one turn leaves in one write. */
   #send(bytes: Buffer): void {
     this.#out.push(bytes);
     if (this.#out.length > 1) return;
@@ -193,7 +193,7 @@ export class Http2Connection {
       if (this.#isClosed) return;
       at = end;
     }
-    // The buffer will be read into again.
+    // The buffer will be reused for the next read.
     this.#rest = at === bytes.length ? undefined : Buffer.from(bytes.subarray(at));
   }
 
@@ -265,7 +265,10 @@ export class Http2Connection {
   }
 }
 
-/** Header fields without a table: some of HPACK's own, the rest as literals (RFC 7541, 6.1 and 6.2.2). */
+/**
+ * Encodes header fields without a dynamic table: some of HPACK's static ones, the others as literals (RFC 7541, 6.1
+ * and 6.2.2).
+ */
 function requestHeaders(authority: string, path: string): Buffer {
   const literal = (name: readonly number[], value: string): Buffer =>
     Buffer.concat([Buffer.from([...name, value.length]), Buffer.from(value)]);

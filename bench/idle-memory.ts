@@ -4,24 +4,24 @@ import { residentBytes, settledResidentBytes } from "./process-usage.ts";
 import { compare, tableLine } from "./report.ts";
 import { attempt, type Servers, type Target, targets } from "./servers.ts";
 
-/** What streams that wait cost the process that serves them. */
+/** The memory of idle streams in the process that serves them. */
 interface IdleMemory {
   readonly target: Target;
   readonly streams: number;
   readonly connections: number;
   readonly bytesPerStream: number;
-  /** Before these streams were opened, and afterwards. */
+  /** Before these streams were opened, and after. */
   readonly residentBefore: number;
   readonly residentAfter: number;
 }
 
-/** Open before the first look, so that no code is read in for the first time while it is looked. */
+/** Streams that are opened before the first measurement, so that all code is loaded. */
 const warmUp = { streams: 100, connections: 10 };
 const settleMs = 15_000;
 const kibibyte = 1024;
 const widths = [8, 12, 13, 12, 12, 12];
 
-/** Memory of streams on which nothing comes. */
+/** The memory of streams without events. */
 export const idleMemory: Benchmark = {
   name: "idle-memory",
   options: { "idle-streams": "5000,1000", "idle-connections": "20,1000" },
@@ -47,7 +47,7 @@ export const idleMemory: Benchmark = {
 
 type Shape = Pick<IdleMemory, "streams" | "connections">;
 
-/** The first number of streams over the first number of connections, and so on. */
+/** The first number of streams with the first number of connections, and so on. */
 function shapesOf(settings: Settings): Shape[] {
   const connections = settings.numbers("idle-connections");
   return settings

@@ -1,5 +1,5 @@
 /**
- * An informer over a connection in a process of its own. Started by informer.ts and spoken to over IPC. Needs
+ * An informer over a connection, in its own process. Started by informer.ts, which sends it messages by IPC. Needs
  * `--expose-gc`.
  */
 import { connect } from "../src/client/client.ts";
@@ -10,20 +10,20 @@ import { cpuSeconds } from "./process-usage.ts";
 import { resource } from "./requests.ts";
 
 export type InformerQuestion =
-  /** Connects, lists one object, and says who it is: what is loaded by then is not measured. */
+  /** Connects, lists one object, and reports its process id: code that is loaded by then is not measured. */
   | { readonly do: "begin"; readonly address: string }
-  /** Starts the informer and waits until it has synced, and its handler too. */
+  /** Starts the informer and waits until it and its handler have synced. */
   | { readonly do: "sync" }
-  /** Collects garbage, and says how many bytes are held then. */
+  /** Collects garbage and reports the retained bytes. */
   | { readonly do: "held" };
 
-/** What the informer's process says of a sync. */
+/** The result of a sync. */
 export interface Synced {
   readonly objects: number;
-  /** Until all objects were in the Indexer, and the CPU of this process for it. */
+  /** Time until all objects are in the Indexer, and the CPU of this process until then. */
   readonly seconds: number;
   readonly cpuSeconds: number;
-  /** Until a handler had been told of each of them as well. */
+  /** Time until the handler was called for each of them. */
   readonly handlerSeconds: number;
   readonly told: number;
 }
@@ -33,7 +33,7 @@ let informer: SharedInformer<Uint8Array> | undefined;
 answerParent<InformerQuestion>(async (question) => {
   if (question.do === "begin") return begin(question.address);
   if (question.do === "held") return held();
-  if (informer === undefined) throw new Error("It has not begun.");
+  if (informer === undefined) throw new Error("The informer has not been started.");
   return sync(informer);
 });
 

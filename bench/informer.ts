@@ -6,19 +6,19 @@ import { forgetPeak, peakResidentBytes, residentBytes } from "./process-usage.ts
 import { type Servers, withServers } from "./servers.ts";
 import { median } from "./statistics.ts";
 
-/** What it takes an informer to have all objects. */
+/** The cost of an informer's sync. */
 interface Informed extends Synced {
-  /** What is alive in the client's process more than before, for each object, in bytes. */
+  /** Retained bytes per object in the client's process. */
   readonly heldPerObject: number;
-  /** What its resident set grew by at the worst, garbage and all, for each object, in bytes. */
+  /** Peak growth of the resident set per object, garbage included, in bytes. */
   readonly peakBytesPerObject: number;
-  /** The service's CPU meanwhile. */
+  /** CPU of the service until then. */
   readonly serviceCpuSeconds: number;
 }
 
 const goalSeconds = 10;
 
-/** A SharedInformer that begins with many objects, through the service and over a connection. */
+/** The initial sync of a SharedInformer with many objects, through the service. */
 export const informer: Benchmark = {
   name: "informer",
   options: { "informer-objects": "100000", "value-bytes": "256", "informer-rounds": "3" },
@@ -48,7 +48,7 @@ function line(result: Informed): string {
   );
 }
 
-/** With a client of its own, which has nothing left of the one before. */
+/** A new process each time, so that nothing is left from the previous client. */
 async function measure(servers: Servers, objects: number): Promise<Informed> {
   const client = new Child<InformerQuestion>("informer-client.ts", ["--expose-gc"]);
   try {
@@ -62,7 +62,9 @@ async function measure(servers: Servers, objects: number): Promise<Informed> {
     const serviceCpuSeconds = servers.cpu().front - cpuBefore.front;
     const peak = peakResidentBytes(pid);
     if (synced.objects !== objects || synced.told !== objects) {
-      throw new Error(`The informer has ${synced.objects} objects and told of ${synced.told}.`);
+      throw new Error(
+        `The informer has ${synced.objects} objects and called its handler for ${synced.told}.`,
+      );
     }
     const heldAfter = (await client.ask({ do: "held" })) as number;
     return {

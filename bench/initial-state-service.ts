@@ -1,6 +1,6 @@
 /**
- * A service in a process of its own: the gRPC server over a Cacher over the embedded store. Started by
- * initial-state.ts and pages.ts and spoken to over IPC. Needs `--expose-gc`.
+ * A service in its own process: the gRPC server over a Cacher over the embedded store. Started by initial-state.ts
+ * and pages.ts, which send it messages by IPC. Needs `--expose-gc`.
  */
 import { randomFillSync } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -13,25 +13,25 @@ import { startServer } from "../src/server/server.ts";
 import { MemoryStorage } from "../src/storage/memory/memory-storage.ts";
 import { answerParent } from "./child.ts";
 
-/** What the parent asks for. */
+/** The messages of the parent. */
 export type ServiceQuestion =
   | { readonly do: "fill"; readonly objects: number; readonly json: boolean }
-  /** Collects garbage, forgets the peak so far, and says what is held then. */
+  /** Collects garbage, resets the peak, and reports the retained bytes. */
   | { readonly do: "settle" }
   | { readonly do: "look" }
-  /** Writes so many single objects a second until told to stop. */
+  /** Writes this many single objects per second until "stop writing". */
   | { readonly do: "write"; readonly perSecond: number }
   | { readonly do: "stop writing" }
-  /** Writes one object: whoever comes then needs a newer state than those before. */
+  /** Writes one object, so that later clients need a newer state than earlier ones. */
   | { readonly do: "touch" };
 
-/** What the service says of itself, in bytes and microseconds. */
+/** The memory and CPU of the service, in bytes and microseconds. */
 export interface ServiceState {
   readonly port: number;
-  /** What is alive: only right after a collection. */
+  /** Live memory; exact only after a collection. */
   readonly held: number;
   readonly resident: number;
-  /** The largest that `resident` has been since the last `settle`. */
+  /** The peak of `resident` since the last `settle`. */
   readonly peakResident: number;
   readonly cpuMicros: number;
   readonly revision: number;
@@ -78,7 +78,7 @@ async function fill(objects: number): Promise<void> {
       })),
     );
   }
-  // What is measured is not to begin by forgetting how the state came about.
+  // The garbage of filling the cache must not be measured.
   await storage.compact(await storage.currentRevision());
   const codec = new JsonCodec();
   const cacher = new Cacher({
@@ -106,7 +106,7 @@ function write(perSecond: number): void {
   let next = 0;
   writing = setInterval(() => {
     for (let i = 0; i < atOnce; i++) {
-      // All over the state, in no order that a tree would like.
+      // Spread over all keys, in an order that does not favour a tree.
       next = (next + 611_953) % keys;
       void storage.put({ key: keyOf(next), value: newValue() });
     }
@@ -132,7 +132,7 @@ function kilobytes(status: string, name: string): number {
 }
 
 function collect(): void {
-  // The second frees what the first has only found to be unreachable.
+  // The second collection frees what the first one found unreachable.
   for (let i = 0; i < 2; i++) globalThis.gc?.();
 }
 
@@ -140,7 +140,7 @@ function keyOf(i: number): string {
   return `objects/${String(i).padStart(8, "0")}`;
 }
 
-/** Not from the pool of small buffers: each object holds its own. */
+/** Not from the pool of small buffers: each object has its own buffer. */
 function newValue(): Buffer {
   const value = Buffer.allocUnsafeSlow(valueBytes);
   if (!json) return randomFillSync(value);

@@ -7,51 +7,51 @@ import { tableLine } from "./report.ts";
 import { StateStream, withConnections } from "./state-stream.ts";
 import { median } from "./statistics.ts";
 
-/** The memory of the service above its resting state, in bytes. */
+/** Memory of the service above its resting state, in bytes. */
 interface LargeState {
   readonly objects: number;
-  /** The resting state itself. */
+  /** Memory in the resting state. */
   readonly restingResident: number;
   readonly fast: {
-    /** How often the state was taken, one time after another. */
+    /** Number of times that the state was read, one after the other. */
     readonly times: number;
-    /** For the whole state. */
+    /** Duration of reading the whole state. */
     readonly seconds: number;
     readonly peakResident: number;
   };
   readonly slow: {
     readonly streams: number;
     readonly peakResident: number;
-    /** What is alive while the streams are amidst the state, each stream's share. */
+    /** Live memory per stream while the streams are reading the state. */
     readonly heldPerStream: number;
-    /** How far they had come then, all together. */
+    /** Progress of all streams together at that time. */
     readonly objectsTaken: number;
-    /** What the first of them was owed, and got, after its state. */
+    /** Events that the first stream received after its state, which the service had to retain for it. */
     readonly events: number;
   };
-  /** Once all had everything. */
+  /** Live memory after all streams are synced. */
   readonly heldAfter: number;
 }
 
-/** What a crowd that connects at once costs the service. */
+/** The cost of many clients that connect at the same time. */
 interface Crowd {
   readonly clients: number;
   readonly filters: "one" | "each its own";
-  /** Writes all over the state while they take it. */
+  /** Writes across the state while clients read it. */
   readonly writesPerSecond: number;
-  /** Milliseconds of CPU for each client. */
+  /** CPU per client, in milliseconds. */
   readonly cpuMillis: number;
-  /** The same beside a client that comes alone. */
+  /** The same for a client that connects alone. */
   readonly ratio: number;
-  /** Until the last client had its state. */
+  /** Time until the last client has its state. */
   readonly lastReadySeconds: number;
-  /** The memory of the service above what it had before, in bytes. */
+  /** Memory of the service above that before, in bytes. */
   readonly peakResident: number;
 }
 
 const mebibyte = 1024 ** 2;
-/** Slow enough to be in the midst of the state for as long as it is looked at. */
-/** More than once, so that what is left behind each time would be seen. */
+/** Slow enough to be reading the state during the whole measurement. */
+/** Several times, so that memory that is not released would be seen. */
 const fastTimes = 2;
 const slowMessageMs = 100;
 const slowForMs = 6_000;
@@ -59,7 +59,7 @@ const slowStreams = 4;
 const writesPerSecond = 1_000;
 const crowdConnections = 20;
 
-/** What it takes to begin with the state: memory for a large one, CPU for many who come at once. */
+/** The cost of the initial state: memory for a large one, CPU for many clients that connect together. */
 export const initialState: Benchmark = {
   name: "initial-state",
   onlyByName: true,
@@ -145,16 +145,16 @@ async function measureSlow(
     const stream = new StateStream(connection);
     void stream.consumeSlowly(pace);
     streams.push(stream);
-    // So that none shares its state with the one before.
+    // Each client has a state of its own, shared with no other.
     await delay(slowForMs / connections.length);
   }
   const { peakResident } = await ask(service, { do: "look" });
   const amidst = await ask(service, { do: "settle" });
   const objectsTaken = streams.reduce((sum, stream) => sum + stream.objects, 0);
 
-  // That one gets to its end is enough: it has been owed events for longest.
+  // One stream that completes is enough: its events were retained for the longest time.
   const [longest] = streams;
-  if (longest === undefined) throw new Error("There is no slow client.");
+  if (longest === undefined) throw new Error("No slow client was started.");
   for (const connection of connections.slice(1)) connection.close();
   pace.perMessageMs = 0;
   await longest.complete;
@@ -170,7 +170,7 @@ async function measureSlow(
   };
 }
 
-/** Each write made one revision of one event, so that what came can be told by counting. */
+/** Each write is one revision with one event, so counting shows that nothing is missing. */
 function checkComplete(stream: StateStream, objects: number, revision: number): void {
   const expected = revision - stream.stateRevision;
   if (stream.objects === objects && stream.events === expected) return;
@@ -194,7 +194,7 @@ async function measureCrowds(service: Service, settings: Settings, say: Say): Pr
     await ask(service, { do: "touch" });
     singles.push(await crowd(1, same));
   }
-  // The first are for the compiler.
+  // The first clients warm up the compiler.
   const settled = singles.slice(10);
   const alone: Spent = {
     cpuMillis: median(settled.map(({ cpuMillis }) => cpuMillis)),
@@ -213,7 +213,7 @@ async function measureCrowds(service: Service, settings: Settings, say: Say): Pr
     ...spent,
     ratio: spent.cpuMillis / alone.cpuMillis,
   });
-  // Fewer who share nothing, as each costs more, and no less for there being others.
+  // Fewer clients if they share nothing: each one costs more, whatever the number.
   const apart = Math.ceil(clients / 5);
   const crowds = [
     crowdOf(1, "one", alone),
@@ -230,7 +230,7 @@ async function measureCrowds(service: Service, settings: Settings, say: Say): Pr
 function sayCrowds(crowds: readonly Crowd[], objects: number, say: Say): void {
   const widths = [9, 14, 9, 15, 13, 14, 12];
   const headings = ["CPU ms/client", "beside alone", "last ready s", "peak MiB"];
-  say(`\n${objects.toLocaleString("en")} objects of 256 bytes for each who connects`);
+  say(`\n${objects.toLocaleString("en")} objects of 256 bytes for each client`);
   say(tableLine(["clients", "filters", "writes/s", ...headings], widths));
   for (const { clients, filters, writesPerSecond, ...spent } of crowds) {
     const { cpuMillis, ratio, lastReadySeconds, peakResident } = spent;

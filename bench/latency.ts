@@ -4,19 +4,19 @@ import { compare, tableLine } from "./report.ts";
 import { attempt, type Servers, type Target, targets } from "./servers.ts";
 import { type Percentiles, percentilesOf } from "./statistics.ts";
 
-/** Milliseconds from when a put was sent until the last stream had its event. */
+/** Milliseconds from sending a put until the last stream has its event. */
 interface Latency extends Percentiles {
   readonly target: Target;
   readonly connections: number;
   readonly max: number;
-  /** How much of one core the load took. */
+  /** CPU share of the load, as a fraction of one core. */
   readonly loadCores: number;
 }
 
 const warmUpPuts = 60;
 const widths = [12, 13, 9, 9, 9, 12];
 
-/** How long a put takes to reach the last of many streams when there is nothing to batch. */
+/** The time that a put takes to reach the last of many streams, without other events to batch it with. */
 export const latency: Benchmark = {
   name: "latency",
   options: {

@@ -8,7 +8,7 @@ import { keyOf, listPages, putRequest, range } from "./requests.ts";
 import { attempt, type Servers, type Target, targets } from "./servers.ts";
 import { median } from "./statistics.ts";
 
-/** What one list of everything costs, in milliseconds: CPU of all servers, and until it has come. */
+/** The cost of one complete list: CPU of all servers, and duration, in milliseconds. */
 interface ListCost {
   readonly target: Target;
   readonly how: string;
@@ -25,11 +25,11 @@ interface Way {
 }
 
 const warmUpLists = 10;
-/** Long enough for the writes between two lists to have been dealt with. */
+/** Long enough for the writes between two lists to be processed. */
 const restMs = 30;
 const widths = [13, 14, 15, 8, 12, 8];
 
-/** What a list of many objects costs. */
+/** The cost of listing many objects. */
 export const listCost: Benchmark = {
   name: "list-cost",
   options: { objects: "10000", "value-bytes": "1024", lists: "50", "writes-between": "10" },
@@ -84,7 +84,7 @@ async function measure(servers: Servers, way: Way, settings: Settings): Promise<
   const millis: number[] = [];
   for (let i = -warmUpLists; i < settings.number("lists"); i++) {
     for (let write = 0; write < way.writesBetween; write++) {
-      // All over the objects.
+      // Spread over all keys.
       written = (written + 611_953) % objects;
       await writer.unary(putRequest(keyOf(written), value));
     }
@@ -121,7 +121,7 @@ function rowsOf(results: readonly ListCost[], settings: Settings): Row[] {
         `CPU of a list of ${settings.number("objects")} x ${settings.number("value-bytes")} B, ` +
         (writesBetween === 0 ? "cache unchanged" : `${writesBetween} writes between lists`),
       unit: "ms",
-      // The first of each is etcd's default: linearizable.
+      // The first one of each is etcd's default, linearizable.
       of: (target) =>
         results.find((each) => each.target === target && each.writesBetween === writesBetween)
           ?.cpuMillis,

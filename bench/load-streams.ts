@@ -3,38 +3,38 @@ import type { MessageScanner } from "./message-scanner.ts";
 import { isOpening, watchRequest } from "./requests.ts";
 import type { Target } from "./servers.ts";
 
-/** Which streams to open. */
+/** The streams to open. */
 export interface StreamsTask {
   readonly target: Target;
   readonly url: string;
   readonly streams: number;
-  /** The streams are spread evenly over so many. */
+  /** The number of connections that the streams are spread over evenly. */
   readonly connections: number;
-  /** Every second stream takes what fits its window and nothing more. */
+  /** Every second stream receives its flow control window and never extends it. */
   readonly halfShut?: boolean;
   readonly latestState?: boolean;
 }
 
-/** The window of streams where some are shut: what HTTP/2 has as a default. */
+/** The window of streams if some do not read: HTTP/2's default. */
 const smallWindow = 65_535;
-/** How many streams may be about to open. */
+/** Maximum number of streams that are opened at the same time. */
 const openingAtOnce = 1_000;
 
-/** The machine's own clock, in milliseconds: the same for every process. */
+/** The system's monotonic clock, in milliseconds, which all processes share. */
 export function monotonicMs(): number {
   return Number(process.hrtime.bigint()) / 1e6;
 }
 
 /**
- * Watches over all keys, and what came on them. The n-th event of a stream is the n-th that was written
- * since all streams were open: each gets every one, or the load fails.
+ * Watches over all keys, and the events on them. The n-th event of a stream is the n-th write after all streams were
+ * open: each stream must receive every event, or the load fails.
  */
 export class LoadStreams {
   readonly #task: StreamsTask;
-  /** How many events each stream has had. */
+  /** Number of events of each stream. */
   readonly #seen: Uint32Array;
   readonly #readers: number;
-  /** How many reading streams have had the n-th event, and when the last of them did. */
+  /** How many reading streams have received the n-th event, and when the last of them did. */
   #had = new Uint32Array(1_024);
   readonly #completedAt: number[] = [];
   readonly #waiting: { readonly events: number; readonly resolve: () => void }[] = [];
@@ -48,22 +48,22 @@ export class LoadStreams {
     this.#readers = task.halfShut ? Math.ceil(task.streams / 2) : task.streams;
   }
 
-  /** Events that came to streams that read, all together. */
+  /** Events received by reading streams, all together. */
   get delivered(): number {
     return this.#delivered;
   }
 
-  /** How many streams that took nothing were ended by the server. */
+  /** Number of non-reading streams that the server ended. */
   get shutEnded(): number {
     return this.#shutEnded;
   }
 
-  /** How many events every reading stream has had. */
+  /** Number of events that every reading stream has received. */
   get completed(): number {
     return this.#completedAt.length;
   }
 
-  /** When the last reading stream had the events from `from` up to and without `to`. */
+  /** When the last reading stream received each event from `from` up to but not including `to`. */
   async completedBetween(from: number, to: number): Promise<number[]> {
     if (this.completed < to) {
       await new Promise<void>((resolve) => this.#waiting.push({ events: to, resolve }));
@@ -71,7 +71,7 @@ export class LoadStreams {
     return this.#completedAt.slice(from, to);
   }
 
-  /** Resolves when every stream has said that it is open. */
+  /** Resolves when every stream is open. */
   async open(): Promise<void> {
     const { url, streams, connections, halfShut } = this.#task;
     const window = halfShut ? smallWindow : undefined;
@@ -94,7 +94,7 @@ export class LoadStreams {
     const { target, latestState = false, halfShut = false } = this.#task;
     const connection = this.#connections[index % this.#connections.length];
     if (connection === undefined) throw new Error("There is no connection.");
-    // Both kinds are on every connection, however many there are.
+    // Reading and non-reading streams are on every connection, whatever their number.
     const isShut = halfShut && Math.floor(index / this.#connections.length) % 2 === 1;
     const request = watchRequest(target, { latestState });
     return new Promise((resolve) => {
@@ -104,7 +104,7 @@ export class LoadStreams {
       };
       const onEnd = (): void => {
         if (isShut) this.#shutEnded++;
-        // One that is lost in between would make the rest look faster.
+        // A lost stream would make the others look faster.
         else fail(new Error(`${target} ended a stream.`));
       };
       connection.open(request, onMessage, onEnd, isShut);
@@ -137,7 +137,7 @@ export class LoadStreams {
   }
 }
 
-/** Ends the load and with it the benchmark. */
+/** Ends the load, and with it the benchmark. */
 function fail(error: Error): void {
   void Promise.reject(error);
 }

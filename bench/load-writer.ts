@@ -4,25 +4,25 @@ import { Http2Connection } from "./http2-connection.ts";
 import { monotonicMs } from "./load-streams.ts";
 import { keyOf, putRequest } from "./requests.ts";
 
-/** What a writer at a fixed rate did. */
+/** The result of a writer at a fixed rate. */
 export interface PacedWrites {
-  /** How many writes there had been before: the first of these is the event of that number. */
+  /** Number of earlier writes, which is the index of its first event. */
   readonly first: number;
-  /** When each put was sent (monotonicMs), and the milliseconds until its answer. */
+  /** When each put was sent (monotonicMs), and the milliseconds until its response. */
   readonly sentAt: readonly number[];
   readonly putMillis: readonly number[];
 }
 
-/** How far a writer without a rate gets ahead of the slowest stream. */
+/** Maximum number of writes that a writer without a rate is ahead of the slowest stream. */
 const aheadOfSlowest = 1_000;
 const writesInFlight = 64;
 const keyCount = 1_000;
 
-/** Puts 1,000 keys in turn, straight into etcd. */
+/** Puts 1,000 keys in rotation, directly into etcd. */
 export class LoadWriter {
   readonly #connection: Http2Connection;
   readonly #values: Buffer[];
-  /** Puts that were begun, and answered. */
+  /** Puts that were started, and completed. */
   #begun = 0;
   #written = 0;
   #isWriting = false;
@@ -41,7 +41,7 @@ export class LoadWriter {
     return this.#written;
   }
 
-  /** Writes as fast as etcd takes it and the slowest stream follows, whose events `completed` tells. */
+  /** Writes as fast as etcd accepts and the slowest stream follows; `completed` returns the events of the latter. */
   writeSaturated(completed: () => number): void {
     this.#isWriting = true;
     const keepOn = async (): Promise<void> => {
@@ -53,13 +53,13 @@ export class LoadWriter {
     for (let i = 0; i < writesInFlight; i++) void keepOn();
   }
 
-  /** What is under way is still written. */
+  /** Writes in progress are completed. */
   async stop(): Promise<void> {
     this.#isWriting = false;
     while (this.#written < this.#begun) await delay(1);
   }
 
-  /** Writes at a rate that does not wait for answers; resolves when all are answered. */
+  /** Writes at a rate without waiting for responses. Resolves when all responses have arrived. */
   async writePaced(perSecond: number, count: number): Promise<PacedWrites> {
     const first = this.#begun;
     const sentAt: number[] = [];

@@ -1,12 +1,12 @@
 /**
- * A load in a process of its own: opens streams, writes, and counts what comes. Started by the benchmarks
- * and spoken to over IPC. Its client is the same for all servers.
+ * A load in its own process: opens streams, writes, and counts events. Started by the benchmarks, which send it
+ * messages by IPC. It uses the same client for all servers.
  */
 import { answerParent, Child } from "./child.ts";
 import { LoadStreams, type StreamsTask } from "./load-streams.ts";
 import { LoadWriter, type PacedWrites } from "./load-writer.ts";
 
-/** What the parent asks for. */
+/** The messages of the parent. */
 type LoadQuestion =
   | { readonly do: "open"; readonly task: StreamsTask }
   | { readonly do: "connect writer"; readonly etcdUrl: string; readonly valueBytes: number }
@@ -16,23 +16,23 @@ type LoadQuestion =
   | { readonly do: "await events"; readonly from: number; readonly to: number }
   | { readonly do: "count" };
 
-/** What the load has done so far. */
+/** The progress of the load. */
 export interface LoadCounts {
-  /** Events that came to streams that read, all together. */
+  /** Events received by reading streams, all together. */
   readonly delivered: number;
-  /** Events that all those streams have had. */
+  /** Events that all reading streams have received. */
   readonly completed: number;
   readonly written: number;
   readonly shutEnded: number;
-  /** Seconds of CPU of the load itself. */
+  /** CPU of the load itself, in seconds. */
   readonly cpu: number;
 }
 
-/** A load as the parent sees it. */
+/** The parent's side of a load. */
 export class Load {
   readonly #child = new Child<LoadQuestion>("load.ts");
 
-  /** Resolves when every stream has said that it is open. */
+  /** Resolves when every stream is open. */
   async open(task: StreamsTask): Promise<void> {
     await this.#child.ask({ do: "open", task });
   }
@@ -53,7 +53,7 @@ export class Load {
     return (await this.#child.ask({ do: "write paced", perSecond, count })) as PacedWrites;
   }
 
-  /** When the last of the reading streams had each event, as monotonicMs tells it. */
+  /** When the last of the reading streams received each event, in monotonicMs. */
   async completedBetween(from: number, to: number): Promise<number[]> {
     return (await this.#child.ask({ do: "await events", from, to })) as number[];
   }
@@ -67,7 +67,7 @@ export class Load {
   }
 }
 
-/** Has `use` do with a load of its own, and stops it. */
+/** Calls `use` with a new load, and stops the load. */
 export async function withLoad<T>(use: (load: Load) => Promise<T>): Promise<T> {
   const load = new Load();
   try {
@@ -77,7 +77,7 @@ export async function withLoad<T>(use: (load: Load) => Promise<T>): Promise<T> {
   }
 }
 
-/** What runs in the process itself. */
+/** The load in its own process. */
 class LoadProcess {
   #streams: LoadStreams | undefined;
   #writer: LoadWriter | undefined;

@@ -1,6 +1,6 @@
 /**
- * Benchmarks: `npm run bench` runs those of the table, `npm run bench -- NAME...` the ones named. What is
- * measured, and how, is said in docs/benchmarks.md.
+ * Runs benchmarks: `npm run bench` those of the table, `npm run bench -- NAME...` the named ones. docs/benchmarks.md
+ * says what is measured and how.
  */
 import { arch, cpus } from "node:os";
 import { parseArgs } from "node:util";
@@ -50,11 +50,11 @@ async function main(): Promise<void> {
     positionals.length === 0
       ? benchmarks.filter(({ onlyByName }) => !onlyByName)
       : positionals.map(benchmarkNamed);
-  // All at once, so that a mistake shows at the beginning.
+  // All options first, so that a mistake is reported before anything runs.
   const settings = new Map(wanted.map((benchmark) => [benchmark, settingsOf(benchmark, values)]));
   const json = values.json === true;
   const say = (line: string): void => {
-    // A script gets the numbers; whoever looks on still sees that something happens.
+    // The result goes to stdout, for scripts; progress goes to stderr.
     (json ? process.stderr : process.stdout).write(`${line}\n`);
   };
   const machine = `${cpus().length} × ${cpus()[0]?.model ?? arch()}, Node.js ${process.version}`;
@@ -69,7 +69,7 @@ async function main(): Promise<void> {
       rows.push(...outcome.rows);
       results[benchmark.name] = outcome.results;
     } catch (error) {
-      // The others still have something to say.
+      // The other benchmarks still run.
       const failure = error instanceof Error ? (error.stack ?? error.message) : String(error);
       results[benchmark.name] = { failure };
       say(`\n${benchmark.name} failed: ${failure}`);
@@ -85,7 +85,7 @@ function benchmarkNamed(name: string): Benchmark {
   const found = benchmarks.find((benchmark) => benchmark.name === name);
   if (found !== undefined) return found;
   const names = benchmarks.map((benchmark) => benchmark.name).join(", ");
-  throw new UsageError(`There is no benchmark ${name}. There are: ${names}.`);
+  throw new UsageError(`Unknown benchmark ${name}. The benchmarks are: ${names}.`);
 }
 
 function settingsOf({ options }: Benchmark, given: Readonly<Record<string, unknown>>): Settings {

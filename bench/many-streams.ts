@@ -6,12 +6,12 @@ import { digits, tableLine } from "./report.ts";
 import { attempt, type Servers, type Target, targets } from "./servers.ts";
 import { median } from "./statistics.ts";
 
-/** What one server did with very many streams. */
+/** The result of one server with very many streams. */
 interface ManyStreams {
   readonly target: Target;
   readonly openSeconds: number;
   readonly bytesPerStream: number;
-  /** From when a put was sent until the last stream had its event, for each put. */
+  /** Time from sending a put until the last stream has its event, for each put. */
   readonly millis: readonly number[];
 }
 
@@ -83,7 +83,7 @@ async function measure(
     const openSeconds = (performance.now() - started) / 1_000;
     await first.connectWriter(etcd.url, settings.number("value-bytes"));
     const millis: number[] = [];
-    // The first is for the compiler.
+    // The first put warms up the compiler.
     for (let i = -1; i < settings.number("events"); i++) {
       await delay(betweenMs);
       const { first: n, sentAt } = await first.writePaced(1, 1);

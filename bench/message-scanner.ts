@@ -1,20 +1,20 @@
-/** A message has begun, or ends: what is read next. */
+/** The state of the scanner: the part of a message that it reads next. */
 type Reading = "length" | "tag" | "value" | "content";
 
 /**
- * Reads one call's gRPC messages from its bytes as they come, however they are cut, and keeps next to
- * nothing of them: it counts one repeated field, and remembers numbers and, if asked to, short texts.
- * Lists of many megabytes for a thousand clients at once need no memory that way, and what is measured is
- * the server. Of fields below 16 only those are looked at whose tag takes one byte, as all here do.
+ * Scans the gRPC messages of one call as their bytes arrive, in pieces of any size, and keeps almost nothing: it
+ * counts one repeated field, and remembers numbers and, if requested, short texts. So lists of many megabytes for a
+ * thousand clients need no memory in the load, and the server is what is measured. Fields below 16 are read only if
+ * their tag takes one byte, as all here do.
  */
 export class MessageScanner {
-  /** Of the message that is being read, or was just complete. */
+  /** The message that is being read, or was just completed. */
   count = 0;
-  /** The numbers in the fields 1, 3 and 4; 0 where absent. */
+  /** The numbers in fields 1, 3 and 4; 0 if absent. */
   number1 = 0;
   number3 = 0;
   number4 = 0;
-  /** The content of the fields 1 and 3 if they are length-delimited and were to be kept. */
+  /** The content of fields 1 and 3 if they are length-delimited and `keep` requests them. */
   bytes1: Buffer | undefined;
   bytes3: Buffer | undefined;
 
@@ -22,7 +22,7 @@ export class MessageScanner {
   readonly #keeps: boolean;
   readonly #onMessage: (scanner: MessageScanner) => void;
   #reading: Reading = "length";
-  /** Bytes of the prefix that are missing, then of the message, then of the field's content. */
+  /** Missing bytes of the prefix, then of the message, then of the field. */
   #prefixLeft = 5;
   #messageLeft = 0;
   #contentLeft = 0;
@@ -38,7 +38,7 @@ export class MessageScanner {
     this.#onMessage = onMessage;
   }
 
-  /** Reads `bytes` from `start` to `end`, which it does not hold on to. */
+  /** Reads `bytes` from `start` to `end`. Does not retain them. */
   take(bytes: Buffer, start: number, end: number): void {
     let at = start;
     while (at < end) {
@@ -52,7 +52,7 @@ export class MessageScanner {
     let at = start;
     while (at < end && this.#prefixLeft > 0) {
       const byte = bytes[at++] ?? 0;
-      // The first says whether it is compressed, which was not asked for.
+      // The first byte is the compression flag; compression was not requested.
       if (this.#prefixLeft-- < 5) this.#messageLeft = this.#messageLeft * 256 + byte;
     }
     if (this.#prefixLeft === 0) this.#begin();

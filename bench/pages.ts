@@ -7,42 +7,42 @@ import { tableLine } from "./report.ts";
 import { median } from "./statistics.ts";
 
 /**
- * What one way of listing costs, in microseconds, as the median: what is measured runs in one go, so that
- * whatever else the machine does delays but a few.
+ * The cost of one way of listing: the median in microseconds. The measured part runs without interruption, so that
+ * other load on the machine delays only a few values.
  */
 interface PageCost {
-  /** How many listings go on at once, each at a revision of its own. */
+  /** Number of concurrent lists, each at its own revision. */
   readonly listings: number;
-  /** How many objects are written between two pages. */
+  /** Number of writes between two pages. */
   readonly writes: number;
-  /** Of the first page of a listing, and of each that follows. */
+  /** Of the first page of a list, and of each following page. */
   readonly firstMicros: number;
   readonly pageMicros: number;
-  /** Of one write, until the cache has taken it in; undefined where nothing was written. */
+  /** Of one write, until the cache has applied it; undefined without writes. */
   readonly writeMicros: number | undefined;
-  /** `pageMicros` beside that of one listing of an idle cache, as the median of ratios within a round. */
+  /** Ratio of `pageMicros` to that of one list of an idle cache: the median over rounds. */
   readonly ratio: number;
 }
 
 interface Plan {
   readonly listings: number;
   readonly writes: number;
-  /** 0: only writes, for what they cost beside no listing. */
+  /** 0 for writes only, as the reference for their cost. */
   readonly pages: number;
 }
 
-/** The microseconds that everything took in one round of one plan. */
+/** The durations of one round of one plan, in microseconds. */
 class Spent {
   readonly firsts: number[] = [];
   readonly pages: number[] = [];
-  /** Of each write, as its burst's average. */
+  /** Per write, as the average of its burst. */
   readonly writes: number[] = [];
 }
 
 const valueBytes = 256;
 const widths = [10, 22, 14, 10, 10, 12];
 
-/** What a page costs while the cache changes below the listing. */
+/** The cost of a page while the cache changes during the list. */
 export const pages: Benchmark = {
   name: "pages",
   onlyByName: true,
@@ -86,12 +86,12 @@ async function measure(bed: Bed, settings: Settings): Promise<PageCost[]> {
     { listings: 1, writes: 0, pages: all },
     { listings: 0, writes, pages: all },
     { listings: 1, writes, pages: all },
-    // As many pages in all.
+    // The same total number of pages.
     { listings: 20, writes, pages: Math.ceil(all / 20) },
   ];
   const rounds = settings.number("rounds");
   const spent: Spent[][] = plans.map(() => []);
-  // The first round is for the compiler.
+  // The first round warms up the compiler.
   for (let round = -1; round < rounds; round++) {
     for (const [i, plan] of plans.entries()) {
       const one = await bed.run(plan, pageSize);
@@ -149,7 +149,7 @@ class Bed {
     return this.#cacher.close();
   }
 
-  /** Lists, a page of each listing by turns, and writes in between. */
+  /** Reads one page of each list in rotation, and writes in between. */
   async run({ listings, writes, pages: count }: Plan, pageSize: number): Promise<Spent> {
     const spent = new Spent();
     const listed: ParsedList[] = Array.from({ length: listings }, () => new ParsedList());
@@ -188,7 +188,7 @@ class Bed {
     if (count === 0) return;
     const before = performance.now();
     for (let i = 0; i < count; i++) {
-      // All over the state, in no order that a tree would like.
+      // Spread over all keys, in an order that does not favour a tree.
       this.#next = (this.#next + 61_193) % this.objects;
       void this.#put(this.#next);
     }
@@ -202,7 +202,7 @@ class Bed {
   }
 }
 
-/** How far a listing has come. */
+/** The progress of a list. */
 class ParsedList {
   revision = 0;
   startAfter: string | undefined;

@@ -5,9 +5,9 @@ import { setTimeout as delay } from "node:timers/promises";
 const ticksPerSecond = Number(execFileSync("getconf", ["CLK_TCK"], { encoding: "utf8" }));
 
 /**
- * Seconds of CPU that a process has used, in user mode and in the kernel, all its threads together: to
- * the nanosecond from the scheduler where the kernel tells (schedstat), else in ticks of mostly 10 ms
- * (utime and stime of proc(5)'s stat). One measure for every kind of process.
+ * CPU seconds of a process, in user mode and in the kernel, over all threads: with nanosecond precision from the
+ * scheduler if the kernel provides that (schedstat), otherwise in ticks of usually 10 ms (utime and stime in
+ * proc(5)'s stat). The same measure for every kind of process.
  */
 export function cpuSeconds(pid: number): number {
   try {
@@ -17,20 +17,20 @@ export function cpuSeconds(pid: number): number {
     }
     if (nanos > 0) return nanos / 1e9;
   } catch {
-    // A thread that has just ended, or a kernel that keeps no such statistics.
+    // A thread that has just ended, or a kernel without these statistics.
   }
   const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-  // The name in parentheses may hold anything; what follows it begins with the third field.
+  // The name in parentheses may contain anything; the third field follows it.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   return (Number(fields[11]) + Number(fields[12])) / ticksPerSecond;
 }
 
-/** Bytes of memory that a process has in RAM. */
+/** Resident memory of a process, in bytes. */
 export function residentBytes(pid: number): number {
   return statusBytes(pid, "VmRSS");
 }
 
-/** The most that `residentBytes` has been since `forgetPeak`. */
+/** Peak of `residentBytes` since `forgetPeak`. */
 export function peakResidentBytes(pid: number): number {
   return statusBytes(pid, "VmHWM");
 }
@@ -48,8 +48,8 @@ function statusBytes(pid: number, name: string): number {
 const settleStepMs = 500;
 
 /**
- * Resolves to the resident bytes once these stay within 1 % for two seconds, or after `atMostMs`. Nobody is
- * made to collect garbage: what a process keeps of its own accord is what it costs.
+ * Resolves to the resident bytes when they have stayed within 1 % for two seconds, or after `atMostMs`. No process is
+ * made to collect garbage: the memory that it keeps by itself is its cost.
  */
 export async function settledResidentBytes(pid: number, atMostMs: number): Promise<number> {
   const looks: number[] = [];

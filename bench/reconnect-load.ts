@@ -1,6 +1,6 @@
 /**
- * Clients that connect all at once and begin with the state, in a process of their own. Started by
- * reconnect.ts and spoken to over IPC.
+ * Clients that connect at the same time and begin with the state, in their own process. Started by reconnect.ts,
+ * which sends it messages by IPC.
  */
 import { answerParent } from "./child.ts";
 import { Http2Connection } from "./http2-connection.ts";
@@ -8,7 +8,7 @@ import type { MessageScanner } from "./message-scanner.ts";
 import { isOpening, range, watchRequest } from "./requests.ts";
 import type { Target } from "./servers.ts";
 
-/** What the parent asks for: first that they connect, then whether each has had one more event. */
+/** The messages of the parent: first to connect, then to wait until each client has one more event. */
 export type ReconnectQuestion =
   | {
       readonly do: "connect";
@@ -19,11 +19,11 @@ export type ReconnectQuestion =
     }
   | { readonly do: "await event" };
 
-/** Seconds until half of the clients, and until all, had the state and a watch from there on. */
+/** Seconds until half of the clients, and until all, have the state and a watch from its revision. */
 export interface Reconnected {
   readonly halfSeconds: number;
   readonly lastSeconds: number;
-  /** How much of one core the load took meanwhile. */
+  /** CPU share of the load until then, as a fraction of one core. */
   readonly loadCores: number;
 }
 
@@ -62,7 +62,7 @@ async function becomeReady(task: ReconnectQuestion & { do: "connect" }): Promise
   await watchAll(connection, target, 0, { afterRevision: listed.revision });
 }
 
-/** Resolves when the watch is open and has brought the state, if it was asked for. */
+/** Resolves when the watch is open and has delivered the state, if requested. */
 function watchAll(
   connection: Http2Connection,
   target: Target,

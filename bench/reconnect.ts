@@ -9,19 +9,19 @@ import { compare, tableLine } from "./report.ts";
 import { keyOf, putRequest } from "./requests.ts";
 import { attempt, type Servers, type Target, targets } from "./servers.ts";
 
-/** What it takes until all clients have the state and follow what comes after it. */
+/** The cost until all clients have the state and a watch from its revision. */
 interface Reconnect extends Reconnected {
   readonly target: Target;
-  /** Of etcd and what stands before it, all together. */
+  /** CPU of etcd and of the server before it, together. */
   readonly cpuSeconds: number;
-  /** The same, above what they had before, at the worst of each. */
+  /** Peak memory of each above that before, together. */
   readonly peakBytes: number;
 }
 
 const mebibyte = 1024 ** 2;
 const widths = [13, 8, 14, 14, 16, 11];
 
-/** Many clients that come back at once, each over a connection of its own, and want the state first. */
+/** Many clients that reconnect at the same time, each over its own connection, and begin with the state. */
 export const reconnect: Benchmark = {
   name: "reconnect",
   options: { clients: "1000", objects: "10000", "value-bytes": "256" },
@@ -57,7 +57,7 @@ async function measure(servers: Servers, settings: Settings): Promise<Reconnect>
   const load = new Child<ReconnectQuestion>("reconnect-load.ts");
   try {
     const connect = { do: "connect", target, url, objects } as const;
-    // One comes alone first: what is measured is not a start.
+    // One client connects alone first, so that no warm-up is measured.
     await load.ask({ ...connect, clients: 1 });
     const pids = [...new Set([etcd.pid ?? 0, servers.pid])];
     const residentBefore = pids.map(residentBytes);
@@ -78,7 +78,7 @@ async function measure(servers: Servers, settings: Settings): Promise<Reconnect>
   }
 }
 
-/** Everyone who is ready gets what is written next. */
+/** Every synced client receives the next write. */
 async function checkFollowing(
   { etcd }: Servers,
   load: Child<ReconnectQuestion>,

@@ -1,17 +1,17 @@
 import type { Row } from "./benchmark.ts";
 import type { Target } from "./servers.ts";
 
-/** A ratio for people. */
+/** Formats a ratio. */
 export function times(ratio: number): string {
   return `${ratio.toPrecision(ratio >= 100 ? 3 : 2)} ×`;
 }
 
-/** A line of a table: each cell on the right of its column. */
+/** Formats a row of a table: each cell right-aligned in its column. */
 export function tableLine(cells: readonly string[], widths: readonly number[]): string {
   return cells.map((cell, i) => cell.padStart(widths[i] ?? 0)).join("  ");
 }
 
-/** Three digits, or all before the point. */
+/** Three significant digits, or all digits before the point. */
 export function digits(value: number | undefined): string {
   if (value === undefined || Number.isNaN(value)) return "-";
   if (Math.abs(value) >= 1_000) return Math.round(value).toLocaleString("en");
@@ -54,13 +54,13 @@ function cellsOf(row: Row): string[] {
   ];
 }
 
-/** What a row says that compares watch-fanout with the others. */
+/** The text of a row that compares watch-fanout with the others. */
 interface Comparison {
   readonly what: string;
   readonly unit: string;
-  /** The number of each; undefined where there is none. */
+  /** The number of each server; undefined if its measurement failed. */
   readonly of: (target: Target) => number | undefined;
-  /** What multiple of another's number watch-fanout's is to be, at the most. */
+  /** The goal: the maximum ratio of watch-fanout's number to the other's. */
   readonly goals: Partial<Record<"etcd" | "grpc-proxy", number>>;
   readonly goal: string;
 }

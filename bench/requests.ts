@@ -3,23 +3,23 @@ import type { CallRequest, Http2Connection } from "./http2-connection.ts";
 import type { MessageScanner } from "./message-scanner.ts";
 import type { Target } from "./servers.ts";
 
-/** The one resource, and its keys in etcd. */
+/** The resource, and its keys in etcd. */
 export const resource = "bench";
 export const keyPrefix = "/bench/";
 
 const keyPrefixEnd = "/bench0";
 
-/** How a watch begins, and what it is. */
+/** How a watch begins, and its kind. */
 export interface WatchTerms {
-  /** Everything after this revision; undefined: from now on. */
+  /** Deliver everything after this revision; undefined for the current one. */
   readonly afterRevision?: number | undefined;
-  /** The state first. Only watch-fanout has that. */
+  /** Begin with the state. Supported by watch-fanout only. */
   readonly initialState?: boolean;
-  /** Only watch-fanout has that. */
+  /** Supported by watch-fanout only. */
   readonly latestState?: boolean;
 }
 
-/** A watch over all keys of the resource, by etcd's API or by ours. */
+/** A watch over all keys of the resource, in etcd's API or in that of watch-fanout. */
 export function watchRequest(target: Target, terms: WatchTerms = {}): CallRequest {
   const { afterRevision, initialState, latestState } = terms;
   if (target === "watch-fanout") {
@@ -41,7 +41,7 @@ export function watchRequest(target: Target, terms: WatchTerms = {}): CallReques
   };
 }
 
-/** Whether the message says that the watch is open; throws of one that says that it is over. */
+/** Whether the message confirms that the watch is open. Throws if it ends the watch. */
 export function isOpening(target: Target, { count, number3, number4 }: MessageScanner): boolean {
   if (target === "watch-fanout") return count === 0;
   // WatchResponse: created = 3, canceled = 4.
@@ -53,19 +53,19 @@ export function keyOf(i: number): string {
   return `${keyPrefix}${String(i).padStart(7, "0")}`;
 }
 
-/** etcd's Put. */
+/** A put in etcd's API. */
 export function putRequest(key: string, value: Uint8Array): CallRequest {
   const message = encode({ 1: key, 2: value });
   return { path: "/etcdserverpb.KV/Put", message, ends: true, counted: 15 };
 }
 
-/** One listing: how many objects came, and the revision. */
+/** The result of one list: its number of objects and its revision. */
 export interface Listed {
   readonly objects: number;
   readonly revision: number;
 }
 
-/** Everything, in one answer: linearizable, as is the default, or serializable. */
+/** Lists all objects in one response: linearizable, the default, or serializable. */
 export async function range(
   connection: Http2Connection,
   serializable: boolean = false,
@@ -78,7 +78,7 @@ export async function range(
   return { objects: answer.count, revision: header.number(3) };
 }
 
-/** Everything, page by page, each as large as the service makes it. */
+/** Lists all objects page by page, with the page size of the service. */
 export async function listPages(connection: Http2Connection): Promise<Listed & { pages: number }> {
   const path = "/watchfanout.v1.ListWatchService/List";
   let token: Buffer | undefined;

@@ -9,26 +9,26 @@ import type { Say } from "./benchmark.ts";
 import { cpuSeconds } from "./process-usage.ts";
 import { keyPrefix, resource } from "./requests.ts";
 
-/** Whom clients talk to: etcd itself, or one that stands before it. */
+/** The server that clients connect to: etcd, or a server before it. */
 export type Target = "etcd" | "grpc-proxy" | "watch-fanout";
 
 export const targets: readonly Target[] = ["etcd", "grpc-proxy", "watch-fanout"];
 
-/** Seconds of CPU: of etcd, and of what stands before it. */
+/** CPU seconds of etcd, and of the server before it. */
 export interface CpuTimes {
   readonly etcd: number;
   readonly front: number;
 }
 
-/** A process that serves what etcd has. */
+/** A process that serves the data of etcd. */
 interface Front {
   readonly url: string;
-  /** Of watch-fanout: where it serves its health and metrics. */
+  /** For watch-fanout: the address of its health checks and metrics. */
   readonly admin?: string;
   readonly process: ChildProcess;
 }
 
-/** An etcd, and what stands before it: all new, so that nothing is left from what was measured before. */
+/** An etcd and the server before it, both new for each measurement. */
 export class Servers {
   readonly target: Target;
   readonly etcd: Etcd;
@@ -39,7 +39,7 @@ export class Servers {
     this.etcd = etcd;
   }
 
-  /** With `etcdArgs` for etcd. What stands before it is not started yet. */
+  /** Starts etcd with `etcdArgs`. The server before it is started by `start`. */
   static async ofEtcd(target: Target, etcdArgs: readonly string[] = []): Promise<Servers> {
     return new Servers(target, await startEtcd({ args: etcdArgs }));
   }
@@ -55,29 +55,29 @@ export class Servers {
     }
   }
 
-  /** Resolves when it serves. */
+  /** Resolves when the server is ready. */
   async startFront(): Promise<void> {
     if (this.target === "watch-fanout") this.#front = await startService(this.etcd.url);
     if (this.target === "grpc-proxy") this.#front = await startProxy(this.etcd);
   }
 
-  /** Where clients go. */
+  /** The address for clients. */
   get url(): string {
     return this.#front?.url ?? this.etcd.url;
   }
 
-  /** Where watch-fanout serves its health and metrics. */
+  /** The address of watch-fanout's health checks and metrics. */
   get admin(): string {
     return this.#front?.admin ?? "";
   }
 
-  /** Ends what stands before etcd, which stays. */
+  /** Stops the server before etcd; etcd continues. */
   async stopFront(): Promise<void> {
     if (this.#front !== undefined) await killed(this.#front.process);
     this.#front = undefined;
   }
 
-  /** Of the process that clients go to. */
+  /** Of the process that clients connect to. */
   get pid(): number {
     return this.#front?.process.pid ?? this.etcd.pid ?? 0;
   }
@@ -96,7 +96,7 @@ export class Servers {
   }
 }
 
-/** Has `use` do with servers of its own, and stops them. */
+/** Calls `use` with new servers, and stops them. */
 export async function withServers<T>(
   target: Target,
   use: (servers: Servers) => Promise<T>,
@@ -110,13 +110,13 @@ export async function withServers<T>(
   }
 }
 
-/** How often it is tried to measure what is not ours. */
+/** Number of attempts to measure servers other than watch-fanout. */
 const attempts = 2;
 
 /**
- * What `measure` finds with servers of its own, in a list of one. If it fails, as grpc-proxy does when it
- * cuts off streams that it takes for slow, that is said, and the list is empty in the end; but a failure of
- * watch-fanout is one of the benchmark.
+ * Runs `measure` with new servers and returns its result in a list of one. If it fails, as with grpc-proxy when it
+ * cuts streams that it takes for slow, the failure is printed, and after the last attempt the list is empty. A
+ * failure of watch-fanout fails the benchmark.
  */
 export async function attempt<T>(
   target: Target,
@@ -134,7 +134,7 @@ export async function attempt<T>(
   return [];
 }
 
-/** Started as a user does, unbuilt, with one resource; ready once its cache is filled. */
+/** Starts the service as a user does, from the sources, with one resource. Ready when its cache is filled. */
 async function startService(etcdUrl: string): Promise<Front> {
   const main = fileURLToPath(new URL("../src/cli/main.ts", import.meta.url));
   const child = started(process.execPath, [
@@ -163,7 +163,7 @@ async function startProxy(etcd: Etcd): Promise<Front> {
     ...["grpc-proxy", "start", `--endpoints=${new URL(etcd.url).host}`],
     `--listen-addr=${address}`,
   ]);
-  // It writes of everything that it does.
+  // It logs every request.
   child.stdout?.resume();
   for (;;) {
     if (await isOk(`http://${address}/health`)) return { url: `http://${address}`, process: child };

@@ -5,20 +5,20 @@ import { tableLine } from "./report.ts";
 import { attempt, type Servers, type Target } from "./servers.ts";
 import { type Percentiles, percentilesOf } from "./statistics.ts";
 
-/** One way in which clients read, or don't. */
+/** One way in which clients read, or do not. */
 interface Variant {
   readonly name: string;
   readonly target: Target;
-  /** Every second stream takes what fits 64 KiB and nothing more. */
+  /** Every second stream reads 64 KiB and nothing more. */
   readonly halfShut: boolean;
   readonly latestState: boolean;
 }
 
-/** How those fared who read, and what it took: milliseconds from a put to the last of them, and bytes. */
+/** The result for the reading clients: milliseconds from a put to the last of them, and bytes. */
 interface SlowConsumers extends Variant, Percentiles {
-  /** What the server's memory grew by from when the streams were open. */
+  /** Growth of the server's memory since the streams were opened. */
   readonly grownBytes: number;
-  /** How many of those who don't read were ended. */
+  /** Number of non-reading streams that were ended. */
   readonly ended: number;
 }
 
@@ -31,13 +31,13 @@ const variants: readonly Variant[] = [
 ];
 const mebibyte = 1024 ** 2;
 const warmUpSeconds = 1;
-/** Those who read are not to notice, but for what a short measurement strays. */
+/** The goal: reading clients must not be affected, except for the variation of a short measurement. */
 const goalRatio = 1.2;
-/** What history may keep, which those who are behind hold on to. */
+/** Bound of the event window, which slow clients make the service retain. */
 const goalBytes = 64 * mebibyte;
 const widths = [13, 24, 9, 9, 14, 8];
 
-/** Half of the clients do not read at all: what the other half notices, and what is kept for them. */
+/** Half of the clients do not read at all: the effect on the other half, and the memory that is retained for them. */
 export const slowConsumers: Benchmark = {
   name: "slow-consumers",
   options: {
@@ -84,7 +84,7 @@ function measure(servers: Servers, variant: Variant, settings: Settings): Promis
   });
 }
 
-/** Each beside the same server with clients that all read; etcd's column is etcd with half of them shut. */
+/** Each compared with the same server when all clients read; etcd's column is etcd when half of them do not. */
 function rowsOf(results: readonly SlowConsumers[], settings: Settings): Row[] {
   const of = (target: Target, halfShut: boolean): SlowConsumers | undefined =>
     results.find((result) => result.target === target && result.halfShut === halfShut);
@@ -96,7 +96,7 @@ function rowsOf(results: readonly SlowConsumers[], settings: Settings): Row[] {
     const latency = (which: "p50" | "p99"): Row => {
       const value = half[which] / (all?.[which] ?? Number.NaN);
       return {
-        what: `${what}put to the last who reads, ${which}`,
+        what: `${what}put to the last that reads, ${which}`,
         unit: "ms",
         watchFanout: half[which],
         etcd: etcd?.[which],

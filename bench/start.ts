@@ -13,21 +13,21 @@ import { Servers } from "./servers.ts";
 interface Start {
   /** From the start of the process until it is ready. */
   readonly readySeconds: number;
-  /** From then until the event window is filled as far as it gets. */
+  /** From then until the event window is filled as far as possible. */
   readonly filledSeconds: number;
   readonly events: number;
-  /** Of etcd: until ready, and until filled. */
+  /** CPU of etcd: until ready, and until filled. */
   readonly etcdReadySeconds: number;
   readonly etcdSeconds: number;
-  /** Of the service, until filled. */
+  /** CPU of the service, until filled. */
   readonly cpu: number;
-  /** The longest that the service took to answer `/livez` once it was ready, in milliseconds. */
+  /** Longest response time of `/livez` after it was ready, in milliseconds. */
   readonly longestAnswerMs: number;
   readonly resident: number;
   readonly peakResident: number;
 }
 
-/** The same data with its history, and with its history compacted. */
+/** The same data with its history, and after compaction. */
 interface Starts {
   readonly what: string;
   readonly withHistory: Start;
@@ -45,7 +45,7 @@ const probeMs = 10;
 const maxFillMs = 60_000;
 const settleMs = 10_000;
 
-/** What a start costs where etcd has a history, beside a start where it has none. */
+/** The cost of a start with a history in etcd, and of one without. */
 export const start: Benchmark = {
   name: "start",
   options: { "start-objects": "10000", "start-revisions": "100000", "value-bytes": "256" },
@@ -99,7 +99,7 @@ async function putEach(
 }
 
 async function measure({ what, write }: History, say: Say): Promise<Starts> {
-  // What is measured only reads; without waiting for the disk it is written sooner.
+  // Only reads are measured; without fsync the data is written faster.
   const servers = await Servers.ofEtcd("watch-fanout", ["--unsafe-no-fsync"]);
   try {
     await write(servers);
@@ -114,7 +114,7 @@ async function measure({ what, write }: History, say: Say): Promise<Starts> {
   }
 }
 
-/** Lets etcd forget all but what stands, and waits until it has. */
+/** Compacts etcd to the current state, and waits until that is done. */
 async function compact({ etcd }: Servers): Promise<void> {
   const connection = await Http2Connection.to(etcd.url, lost);
   const { revision } = await range(connection);
@@ -152,7 +152,7 @@ async function started(servers: Servers): Promise<Start> {
   return start;
 }
 
-/** Resolves to how many events the window has, once it has all that it gets. */
+/** Resolves to the number of events in the event window when it is filled. */
 async function filled({ admin }: Servers): Promise<number> {
   const until = performance.now() + maxFillMs;
   for (;;) {
@@ -164,7 +164,7 @@ async function filled({ admin }: Servers): Promise<number> {
   }
 }
 
-/** Asks for something that costs nothing, again and again: how long that takes is how long all else waits. */
+/** Requests something cheap repeatedly: its response time is the delay of all other requests. */
 class Probe {
   readonly #url: string;
   readonly #asking: Promise<void>;
@@ -185,7 +185,7 @@ class Probe {
   async #ask(): Promise<void> {
     while (!this.#isOver) {
       const asked = performance.now();
-      // Once the service is gone there is nothing to ask.
+      // The service has stopped.
       await fetch(this.#url).then(
         (answer) => answer.text(),
         () => {

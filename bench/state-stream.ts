@@ -5,21 +5,21 @@ import { encode } from "../test/foreign/protobuf.ts";
 
 const watch = "/watchfanout.v1.ListWatchService/Watch";
 
-/** How a client reads: the time it takes over a message, until it is told to hurry. */
+/** The pace of a client: the time per message, until it is set to full speed. */
 export interface Pace {
   perMessageMs: number;
 }
 
-/** A watch that begins with the state, as a client that is not ours sees it. */
+/** A watch that begins with the state, with a client that shares no code with the service. */
 export class StateStream {
   readonly #call: BareCall;
   readonly #complete = Promise.withResolvers<void>();
   readonly #level: { readonly revision: number; readonly resolve: () => void }[] = [];
   /** Objects of the initial state so far. */
   objects = 0;
-  /** Events that came after it. */
+  /** Events after the initial state. */
   events = 0;
-  /** The initial state's revision, once it is complete. */
+  /** The revision of the initial state, when it is complete. */
   stateRevision = 0;
   #revision = 0;
 
@@ -36,7 +36,7 @@ export class StateStream {
     return this.#complete.promise;
   }
 
-  /** Takes what comes as fast as it can. */
+  /** Reads as fast as messages arrive. */
   consume(): this {
     this.#call.consume(
       (message) => this.#take(message),
@@ -45,7 +45,7 @@ export class StateStream {
     return this;
   }
 
-  /** Takes what comes at a pace; what it does not take stays with the server. */
+  /** Reads at a pace; unread messages stay in the server. */
   async consumeSlowly(pace: Pace): Promise<void> {
     try {
       for await (const message of this.#call) {
@@ -57,7 +57,7 @@ export class StateStream {
     }
   }
 
-  /** Resolves when everything up to `revision` has come. */
+  /** Resolves when everything up to `revision` has arrived. */
   async reaches(revision: number): Promise<void> {
     if (this.#revision >= revision) return;
     await new Promise<void>((resolve) => this.#level.push({ revision, resolve }));
@@ -76,7 +76,7 @@ export class StateStream {
   }
 }
 
-/** What there is to know of a WatchResponse, without a look into its events. */
+/** The fields of a WatchResponse, without its events. */
 function summaryOf(message: Buffer): { events: number; revision: number; isEndOfState: boolean } {
   let events = 0;
   let revision = 0;
@@ -93,7 +93,7 @@ function summaryOf(message: Buffer): { events: number; revision: number; isEndOf
   return { events, revision, isEndOfState };
 }
 
-/** Opens connections to the service on this port, has `use` do with them, and closes them. */
+/** Opens connections to the service on this port, calls `use` with them, and closes them. */
 export async function withConnections<T>(
   port: number,
   count: number,

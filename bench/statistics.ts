@@ -1,4 +1,4 @@
-/** The middle one, or the mean of the two in the middle; of an odd run it is not moved by. */
+/** The median, which single outliers do not affect. */
 export function median(values: readonly number[]): number {
   const sorted = values.toSorted((a, b) => a - b);
   const middle = sorted.length / 2;
@@ -7,13 +7,13 @@ export function median(values: readonly number[]): number {
   return (low + high) / 2;
 }
 
-/** The value that `share` of all (0 to 1) are not above. */
+/** The quantile: the value that `share` of all (0 to 1) do not exceed. */
 export function percentile(values: readonly number[], share: number): number {
   const sorted = values.toSorted((a, b) => a - b);
   return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? Number.NaN;
 }
 
-/** Of one kind of time, in milliseconds. */
+/** The statistics of durations, in milliseconds. */
 export interface Percentiles {
   readonly p50: number;
   readonly p99: number;

@@ -5,17 +5,17 @@ import { tableLine } from "./report.ts";
 import { attempt, type Servers, type Target } from "./servers.ts";
 import { median, type Percentiles, percentilesOf } from "./statistics.ts";
 
-/** Who watches while etcd is written to. */
+/** The watchers while etcd is written to. */
 interface Watched {
   readonly target: Target;
   readonly streams: number;
 }
 
-/** What watching costs etcd and whoever writes. */
+/** The cost of watching for etcd and its writers. */
 interface UpstreamCost extends Percentiles {
-  /** Microseconds of etcd's CPU per put, at the fixed rate. */
+  /** CPU of etcd per put at the fixed rate, in microseconds. */
   readonly cpuMicros: number;
-  /** As fast as etcd takes it and the slowest stream follows. */
+  /** Puts per second, as fast as etcd accepts them and the slowest stream follows. */
   readonly saturatedPerSecond: number;
   readonly saturatedCpuMicros: number;
 }
@@ -27,11 +27,11 @@ interface Result extends Watched {
 }
 
 const warmUpMs = 1_000;
-/** What still counts as the same: a short measurement strays. */
+/** The tolerance of the goal, since short measurements vary. */
 const same = 1.1;
 const widths = [12, 8, 12, 8, 8, 16, 16];
 
-/** What watching costs etcd and whoever writes: a thousand clients behind the service, beside one watch. */
+/** The cost of watching for etcd and its writers: a thousand clients behind the service, compared with one watch. */
 export const upstreamCost: Benchmark = {
   name: "upstream-cost",
   options: {
@@ -128,7 +128,7 @@ function line({ target, streams }: Watched, cost: UpstreamCost): string {
   );
 }
 
-/** In etcd's column is etcd with one watch, which is what is aimed at. */
+/** The etcd column is etcd with one watch, which is the goal. */
 function rowsOf(results: readonly Result[], settings: Settings): Row[] {
   const many = settings.number("streams");
   const rate = settings.number("puts-per-second");

@@ -1,6 +1,6 @@
 /**
- * Makes what is derived from the protos: the descriptor set that server reflection answers from, and
- * the TypeScript types. With `--check` it writes nothing and fails if what is committed differs.
+ * Generates the files that are derived from the protos: the descriptor set for server reflection, and the TypeScript
+ * types. With `--check` it writes nothing and fails if the committed files differ.
  */
 import { spawnSync } from "node:child_process";
 import { globSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -50,7 +50,7 @@ if (argv.includes("--check")) {
     generate(freshTypes, freshDescriptors);
     const stale = differences(freshTypes, freshDescriptors);
     if (stale.length > 0) {
-      stderr.write(`Not what the protos say; run "npm run generate": ${stale.join(", ")}\n`);
+      stderr.write(`Not current with the protos; run "npm run generate": ${stale.join(", ")}\n`);
       exit(1);
     }
   } finally {

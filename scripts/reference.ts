@@ -23,7 +23,7 @@ if (argv.includes("--check")) {
   const stale = contents.filter(({ path, text }) => currentText(path) !== text);
   if (stale.length > 0) {
     const names = stale.map(({ path }) => path).join(", ");
-    stderr.write(`Not what the source says; run "npm run generate": ${names}\n`);
+    stderr.write(`Not current with the source; run "npm run generate": ${names}\n`);
     exit(1);
   }
 } else {
@@ -31,7 +31,7 @@ if (argv.includes("--check")) {
   stderr.write(`Wrote ${contents.map(({ path }) => path).join(" and ")}.\n`);
 }
 
-/** Undefined if there is no such page yet. */
+/** Undefined if the page does not exist yet. */
 function currentText(path: string): string | undefined {
   try {
     return readFileSync(path, "utf8");

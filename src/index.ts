@@ -42,10 +42,12 @@ export {
 } from "./server/admin/admin.ts";
 export { defaultServerLimits, type ServerLimits } from "./server/limits/server-limits.ts";
 export {
+  type PoolStats,
   type RpcObserver,
   type RunningServer,
   type ServedResource,
   type ServerOptions,
+  type ServerStats,
   startServer,
 } from "./server/server.ts";
 export { batches } from "./storage/batches.ts";

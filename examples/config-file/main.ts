@@ -1,6 +1,6 @@
 /**
- * Keeps a file up to date by one key, and runs a command after each change. The file always has a whole content: the
- * newest one that is known, also while the service is away or the key is gone. In three terminals:
+ * Keeps a file equal to the value of one key, and runs a command after each change. The file always has a complete
+ * content: the latest known one, also while the service is unavailable or the key does not exist. In three terminals:
  *
  *     npm start
  *
@@ -25,7 +25,7 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => 
 const client = connect({ address: process.env["WATCH_FANOUT_ADDRESS"] ?? "127.0.0.1:50051" });
 const resource = client.resource("default", bytes);
 try {
-  // If the command takes long, what has been overtaken meanwhile is not written.
+  // Changes that arrive while the command runs are coalesced to the latest one.
   for await (const object of resource.follow(key, {
     signal: stopping.signal,
     onInterruption: ({ error }) => console.error(`${path} stays as it is: ${error.message}`),
@@ -41,8 +41,8 @@ try {
 }
 
 /**
- * Puts a new file in the place of the old one, in one step: whoever opens it has either the old content or the new
- * one. Resolves to whether that was needed.
+ * Replaces the file in one step: a reader gets either the old content or the new one. Resolves to whether the content
+ * has changed.
  */
 async function replace(path: string, content: Uint8Array): Promise<boolean> {
   const file = await realpath(path).catch(absent);
@@ -51,7 +51,7 @@ async function replace(path: string, content: Uint8Array): Promise<boolean> {
   const temporary = `${target}.${process.pid}.tmp`;
   try {
     await writeFile(temporary, content, { mode: 0o600, flush: true });
-    // Who may read it is for whoever made it to say.
+    // An existing file keeps its mode.
     await chmod(temporary, file === undefined ? 0o644 : (await stat(file)).mode & 0o7777);
     await rename(temporary, target);
   } finally {
@@ -64,7 +64,7 @@ function absent(error: NodeJS.ErrnoException): undefined {
   if (error.code !== "ENOENT") throw error;
 }
 
-/** The service keeps the newest content for when the command is done. */
+/** Changes during the command are not lost: the latest one follows. */
 async function run(command: string): Promise<void> {
   const child = spawn(command, { shell: true, stdio: "inherit", timeout: 30_000 });
   const [code, signal] = await once(child, "close");

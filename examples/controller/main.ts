@@ -1,7 +1,7 @@
 /**
- * A controller: for each service it keeps an object of `endpoints`, with the addresses of the pods that the service
- * selects and that are ready. What has happened does not matter to it, only what is: so it may be stopped and started
- * at any time, and puts right what others do to its endpoints. In three terminals:
+ * A controller: for each service it maintains an object of `endpoints`, with the addresses of the ready pods that the
+ * service selects. It compares states and does not depend on events, so it can be stopped and started at any time,
+ * and corrects what other writers do to its endpoints. In three terminals:
  *
  *     npm start -- --resource services=/services/ --resource pods=/pods/ --resource endpoints=/endpoints/
  *
@@ -39,21 +39,21 @@ const pods = client.resource("pods", jsonValues(Pod.parse)).informer();
 const written = endpoints.informer({
   onError(error) {
     console.error(error.message);
-    // What others have written may be no endpoints at all, and is to be put right as well.
+    // A value from another writer may be invalid, and is corrected too.
     if (error instanceof DecodeFailure) queue.add(error.key);
   },
 });
 const informers = [services, pods, written];
 
-/** The keys of services: those of their endpoints are the same. */
+/** The keys of services, which are also the keys of their endpoints. */
 const queue = new WorkQueue<string>({ name: "services" });
 
 services.addEventHandler({ onChange: (key) => queue.add(key) });
-// Finds what was left behind by a service that went while no controller ran, and what others have written.
+// Finds endpoints whose service was deleted while no controller ran, and those that others have changed.
 written.addEventHandler({ onChange: (key) => queue.add(key) });
 pods.addEventHandler({
   onChange(key) {
-    // A pod may have just left a service, so it is not enough to ask which ones select it now.
+    // The services that select the pod now are not enough: it may have left one with this change.
     const around = services.lister().list({ namespace: namespaceOf(key) });
     for (const service of around) queue.add(service.key);
   },
@@ -64,7 +64,7 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => 
 
 try {
   for (const informer of informers) informer.start();
-  // Until everything is known a service would seem to have no pods.
+  // Before all objects are known, a service would seem to have no pods.
   await Promise.all(informers.map((informer) => informer.waitForSync(stopping.signal)));
   console.log("The controller has synced.");
   await runWorkers(2, queue, reconcile, {
@@ -78,7 +78,7 @@ try {
   client.close();
 }
 
-/** Makes the endpoints of this key what they should be, whatever they are. */
+/** Brings the endpoints of a service to their desired state. */
 async function reconcile(key: string, signal: AbortSignal): Promise<void> {
   const service = services.indexer.get(key);
   if (service === undefined) return remove(key, signal);
@@ -88,13 +88,13 @@ async function reconcile(key: string, signal: AbortSignal): Promise<void> {
   const addresses = ready.map(({ value }) => value.address).sort();
   await endpoints.update(
     key,
-    // Undefined: they are right as they are, and nothing is written.
+    // Undefined: they are correct, and nothing is written.
     (current) => (isDeepStrictEqual(current?.addresses, addresses) ? undefined : { addresses }),
     { signal, replaceUndecodable: true },
   );
 }
 
-/** Should the service come back meanwhile, so does its key, and its endpoints are made anew. */
+/** If the service is created again meanwhile, its key is queued again, and so its endpoints are created again. */
 async function remove(key: string, signal: AbortSignal): Promise<void> {
   try {
     await endpoints.delete(key, { signal });

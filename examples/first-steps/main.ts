@@ -1,5 +1,5 @@
 /**
- * The first steps, as the README has them: all objects of a namespace at hand, and two writes. In two terminals:
+ * The first steps, as the README has them: an informer on one namespace, and two writes. In two terminals:
  *
  *     npm start
  *

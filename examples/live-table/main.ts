@@ -1,6 +1,6 @@
 /**
- * Shows a resource as a table that is always up to date, or prints each change as a line where the output is no
- * terminal. In three terminals:
+ * Shows a resource as a table that is updated live, or prints each change as a line if the output is not a terminal.
+ * In three terminals:
  *
  *     npm start
  *
@@ -16,7 +16,7 @@ import {
   type ValueCodec,
 } from "watch-fanout/client";
 
-/** What is not text, or would do something to the terminal, shows as a dot. */
+/** Shows each byte that is not printable text as a dot. */
 const texts: ValueCodec<string> = {
   decode: (value) => new TextDecoder().decode(value).replace(/\p{C}|\p{Zl}|\p{Zp}/gu, "·"),
   encode: (text) => new TextEncoder().encode(text),
@@ -27,20 +27,20 @@ const { stdout } = process;
 const client = connect({ address: process.env["WATCH_FANOUT_ADDRESS"] ?? "127.0.0.1:50051" });
 const informer = client.resource(resource, texts).informer({
   scope: { prefix },
-  // A table has no use for what was in between.
+  // A table does not show intermediate states.
   delivery: "LATEST_STATE",
-  // The table shows by itself why it does not get on, for as long as it does not.
+  // The table shows the current failure by itself.
   onWatchError: ({ error }) => {
     if (!stdout.isTTY) console.error(error.message);
   },
   onRecovered: () => {
-    if (!stdout.isTTY) console.error("It goes on.");
+    if (!stdout.isTTY) console.error("The watch is current again.");
   },
 });
 
 const stopping = Promise.withResolvers<void>();
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => stopping.resolve());
-// Who reads has left, as `head` does.
+// The reader of the output has exited, as `head` does.
 stdout.on("error", () => stopping.resolve());
 
 const hide = stdout.isTTY ? showTable(informer) : printLines(informer);
@@ -62,19 +62,19 @@ function printLines(informer: SharedInformer<string>): () => void {
   return () => {};
 }
 
-/** Draws on the terminal's other screen, and gives it back when it is hidden. */
+/** Draws on the terminal's alternate screen, and restores the main screen when it is hidden. */
 function showTable(informer: SharedInformer<string>): () => void {
-  // Lines that are too long are cut by the terminal, which knows how wide characters are.
+  // The terminal cuts long lines, since it knows the width of characters.
   stdout.write("\x1b[?1049h\x1b[?25l\x1b[?7l");
   let soon: NodeJS.Timeout | undefined;
   const draw = (): void => {
     clearTimeout(soon);
     soon = undefined;
-    // From the top, clearing what is left of each line and then what is below.
+    // From the top: clears the rest of each line, then the lines below.
     const lines = tableOf(informer, stdout.rows).map((line) => `${line}\x1b[K`);
     stdout.write(`\x1b[H${lines.join("\n")}\x1b[J`);
   };
-  // However many changes come, it is drawn a few times a second.
+  // Draws at most a few times per second, at any rate of changes.
   const changed = (): void => {
     soon ??= setTimeout(draw, 50);
   };
@@ -90,7 +90,7 @@ function showTable(informer: SharedInformer<string>): () => void {
   };
 }
 
-/** As many lines as there is room for: what is known, the headings, and objects in key order. */
+/** As many lines as fit: the state of the watch, the headings, and objects in key order. */
 function tableOf({ indexer, failure, revision, hasSynced }: SharedInformer<string>, rows: number) {
   const objects: TypedObject<string>[] = [];
   for (const key of indexer.keys()) {

@@ -1,5 +1,5 @@
 /**
- * A greeter, and who asks whatever greeters there are, found by resolver.ts. In four terminals, or more:
+ * A greeter, and a client that calls all greeters, which resolver.ts finds. In four terminals, or more:
  *
  *     npm start -- --resource endpoints=/endpoints/
  *
@@ -11,7 +11,7 @@
  *     bin/watch-fanout put -r endpoints default/greeter '{"addresses":["127.0.0.1:7001"]}'
  *     bin/watch-fanout put -r endpoints default/greeter '{"addresses":["127.0.0.1:7001","127.0.0.1:7002"]}'
  *
- * The controller beside this writes such endpoints by itself.
+ * examples/controller writes such endpoints by itself.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { parseArgs } from "node:util";
@@ -25,7 +25,7 @@ import {
 import { connect } from "watch-fanout/client";
 import { registerWatchFanoutResolver } from "./resolver.ts";
 
-/** Texts for messages are enough here. */
+/** The messages are plain text. */
 const serialize = (text: string): Buffer => Buffer.from(text);
 const deserialize = (bytes: Buffer): string => bytes.toString();
 const greet: MethodDefinition<string, string> = {
@@ -65,7 +65,7 @@ function serve(name: string, address: string): void {
   }
 }
 
-/** Asks by turns all greeters that there are, until told to stop. */
+/** Calls all greeters round-robin, until it is stopped. */
 async function call(target: string): Promise<void> {
   const watchFanout = connect({
     address: process.env["WATCH_FANOUT_ADDRESS"] ?? "127.0.0.1:50051",
@@ -84,7 +84,7 @@ async function call(target: string): Promise<void> {
   watchFanout.close();
 }
 
-/** What one greeter answers, or why none does. */
+/** Returns the response of a greeter, or its error. */
 function asked(greeters: Client): Promise<string> {
   const { path, requestSerialize, responseDeserialize } = greet;
   return new Promise((resolve) => {

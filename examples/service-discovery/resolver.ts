@@ -1,7 +1,7 @@
 /**
- * A resolver for grpc-js: channels to `watchfanout:///NAMESPACE/NAME` go to the addresses in the object of that key
- * in `endpoints`, and follow it when it changes. While the service is away they keep the addresses that they have.
- * grpc-js calls the interface experimental; this is of 1.14.
+ * A resolver for grpc-js: channels to `watchfanout:///NAMESPACE/NAME` connect to the addresses in the object of that
+ * key in `endpoints`, and follow its changes. While the service is unavailable they keep their addresses. grpc-js
+ * calls the interface experimental; this is for version 1.14.
  */
 import { experimental, status } from "@grpc/grpc-js";
 import { type Client, type Interruption, jsonValues } from "watch-fanout/client";
@@ -9,7 +9,7 @@ import { z } from "zod";
 
 const Endpoints = z.object({ addresses: z.array(z.string()) });
 
-/** Makes `watchfanout:///KEY` a name for channels of this process. The client is to be closed after these. */
+/** Registers `watchfanout:///KEY` for channels of this process. Close the client after these channels. */
 export function registerWatchFanoutResolver(client: Client, resource: string = "endpoints"): void {
   const endpoints = client.resource(resource, jsonValues(Endpoints.parse), {
     onUndecodable: (failure) => process.emitWarning(failure),
@@ -31,14 +31,14 @@ export function registerWatchFanoutResolver(client: Client, resource: string = "
       this.#listener = listener;
     }
 
-    /** Begins to follow the endpoints. While it does, there is nothing newer to be had by asking. */
+    /** Starts to follow the endpoints. While it runs, asking again would not give newer addresses. */
     updateResolution(): void {
       if (this.#following !== undefined) return;
       this.#following = new AbortController();
       void this.#follow(this.#following.signal);
     }
 
-    /** A channel that is idle does this too, and asks again when it is needed. */
+    /** Also called when a channel becomes idle; it asks again when it is used. */
     destroy(): void {
       this.#following?.abort();
       this.#following = undefined;
@@ -51,7 +51,7 @@ export function registerWatchFanoutResolver(client: Client, resource: string = "
         }
       } catch (error) {
         if (signal.aborted) return;
-        // What only another key, another client or more rights can mend. Whoever asks again may have that.
+        // Only another key, another client or more permissions can help. grpc-js may ask again after that.
         this.#following = undefined;
         this.#fail(error instanceof Error ? error.message : String(error));
       }
@@ -61,8 +61,9 @@ export function registerWatchFanoutResolver(client: Client, resource: string = "
       const list = addresses.flatMap(addressOf).map((address) => ({ addresses: [address] }));
       this.#listener(experimental.statusOrFromValue(list), {}, null, "");
       if (list.length > 0) return;
-      // With an empty list alone, calls would wait for their deadline: now they fail, unless they wait for ready.
-      this.#fail(`There are no addresses in ${resource} ${JSON.stringify(this.#key)}.`);
+      // With an empty list alone, calls would wait for their deadline; with an error they fail, unless they wait for
+      // ready.
+      this.#fail(`No addresses in ${resource} ${JSON.stringify(this.#key)}.`);
     }
 
     #fail(details: string): void {
@@ -77,15 +78,15 @@ export function registerWatchFanoutResolver(client: Client, resource: string = "
   experimental.registerResolver("watchfanout", EndpointsResolver);
 }
 
-/** What comes after the namespace. */
+/** The part of the key after its namespace. */
 function nameOf(key: string): string {
   return key.slice(key.indexOf("/") + 1);
 }
 
-/** Passes over what is not HOST:PORT, with a warning: the other addresses are as good as before. */
+/** Skips an address that is not HOST:PORT, with a warning: the other addresses are valid. */
 function addressOf(text: string): { host: string; port: number }[] {
   const { host, port } = experimental.splitHostPort(text) ?? {};
   if (host !== undefined && port !== undefined) return [{ host, port }];
-  process.emitWarning(`${JSON.stringify(text)} is no HOST:PORT.`);
+  process.emitWarning(`${JSON.stringify(text)} is not HOST:PORT.`);
   return [];
 }

@@ -5,7 +5,7 @@ import { promisify } from "node:util";
 
 const run = promisify(execFile);
 
-/** What the tests need of an etcd. All paths are absolute or found on PATH. */
+/** The executables of an etcd that the tests use. All paths are absolute or found on PATH. */
 export interface EtcdBinaries {
   readonly etcd: string;
   /** Undefined where only the server is installed. */
@@ -14,7 +14,7 @@ export interface EtcdBinaries {
   readonly version: string;
 }
 
-/** The oldest etcd whose watch can be relied on (etcd issues 15220 and 17507). */
+/** The oldest etcd whose watch is reliable (etcd issues 15220 and 17507). */
 export const OLDEST_VERSION = "3.5.13";
 
 /**
@@ -36,7 +36,7 @@ export async function binariesIn(folder: string, minor?: string): Promise<EtcdBi
   return { etcd, etcdctl: (await isExecutable(etcdctl)) ? etcdctl : undefined, version };
 }
 
-/** The folder on PATH that has an executable `name`, if any. */
+/** The folder on PATH that has an executable `name`; undefined if no folder has it. */
 export async function folderOnPath(name: string): Promise<string | undefined> {
   for (const folder of (process.env["PATH"] ?? "").split(delimiter)) {
     if (folder !== "" && (await isExecutable(join(folder, name)))) return folder;
@@ -44,7 +44,7 @@ export async function folderOnPath(name: string): Promise<string | undefined> {
   return undefined;
 }
 
-/** The folder that `$ETCD_BIN` means: it may name the binary or the folder that it is in. */
+/** The folder of `$ETCD_BIN`, which may name the binary or its folder. */
 export async function folderOf(path: string): Promise<string> {
   return (await isExecutable(join(path, "etcd"))) ? path : dirname(path);
 }

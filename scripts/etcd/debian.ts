@@ -69,7 +69,7 @@ async function unpackFrom(mirror: string, architecture: string, folder: string):
   }
 }
 
-/** `rename` works only within one file system, and the temporary folder may be on another. */
+/** `rename` works only within one file system, and the temporary folder may be on another one. */
 async function moveFile(from: string, to: string): Promise<void> {
   try {
     await rename(from, to);
@@ -78,7 +78,7 @@ async function moveFile(from: string, to: string): Promise<void> {
   }
 }
 
-/** The signed part of the suite's release file: only what gpgv itself has verified counts. */
+/** The signed part of the suite's release file: only content that gpgv has verified counts. */
 async function signedRelease(url: string, work: string): Promise<string> {
   const keyrings = (await list(KEYRINGS)).filter((name) => /^debian-archive-.*\.gpg$/.test(name));
   const trusted = keyrings.filter((name) => !name.includes("removed"));

@@ -6,10 +6,10 @@ import { promisify } from "node:util";
 const run = promisify(execFile);
 
 /**
- * Fetches the whole of `url`, through the proxy that the environment names (`http_proxy`, `https_proxy`) or, without
- * one, the proxy of apt's configuration.
+ * Downloads `url`, through the proxy of the environment (`http_proxy`, `https_proxy`) or, without one, the proxy of
+ * apt's configuration.
  *
- * @param maxBytes how much is taken before the answer is refused
+ * @param maxBytes maximum size of the response, in bytes
  * @throws Error that names the URL, at most `deadlineMs` after the call
  */
 export async function download(
@@ -34,7 +34,7 @@ export async function download(
   }
 }
 
-/** @throws Error if the content is not the one that was promised */
+/** @throws Error if the content does not have the expected checksum */
 export function verifySha256(name: string, content: Uint8Array, expected: string): void {
   const actual = createHash("sha256").update(content).digest("hex");
   if (actual !== expected) {
@@ -42,7 +42,7 @@ export function verifySha256(name: string, content: Uint8Array, expected: string
   }
 }
 
-/** The message of an error and of what caused it: fetch hides the latter. */
+/** The message of an error and of its cause, which fetch hides. */
 export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const cause = error.cause === undefined ? "" : ` (${reasonOf(error.cause)})`;

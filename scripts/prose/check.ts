@@ -13,7 +13,7 @@ export interface ProseFinding {
   readonly text: string;
 }
 
-/** What the rules find in the prose of a file, by place. `path` says by its end what kind of file it is. */
+/** Returns the matches of all rules in the prose of a file, in order. `path` determines the kind of file by its end. */
 export function findingsIn(path: string, source: string): readonly ProseFinding[] {
   const prose = withoutAllowed(
     path.endsWith(".md") ? proseOfMarkdown(source) : proseOfTypeScript(source),
@@ -32,7 +32,7 @@ function withoutAllowed(prose: string): string {
   return allowedProse.reduce((rest, allowed) => rest.replaceAll(flexible(allowed), hidden), prose);
 }
 
-/** In any case, with any white space where the pattern has a blank. */
+/** Case-insensitive; a blank in the pattern matches any white space. */
 function flexible({ source }: RegExp): RegExp {
   return new RegExp(source.replaceAll(" ", "\\s+"), "gi");
 }

@@ -1,12 +1,12 @@
-/** Stands for what is not prose. No rule matches across it. */
+/** A placeholder for text that is not prose. No rule matches across it. */
 const hiddenCharacter = "\0";
 
-/** As many characters that are not prose, with line breaks and blanks as they are. */
+/** Replaces text by as many placeholders, and keeps line breaks and blanks. */
 export function hidden(text: string): string {
   return text.replaceAll(/\S/g, hiddenCharacter);
 }
 
-/** As many blanks, with line breaks as they are. */
+/** Replaces text by as many blanks, and keeps line breaks. */
 export function blank(text: string): string {
   return text.replaceAll(/\S/g, " ");
 }

@@ -84,7 +84,7 @@ class Lexer {
 
   #regExp(): void {
     const text = this.#taken(/\/(?:[^/\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+\/\w*/y);
-    // One that has no end is a division after all.
+    // Without an end it is a division.
     if (text === "") {
       this.#other("/");
       return;
@@ -109,7 +109,7 @@ class Lexer {
     this.#prose += prose;
   }
 
-  /** What `pattern`, which is sticky, matches here. */
+  /** Returns the match of `pattern`, which is sticky, at the current place. */
   #taken(pattern: RegExp): string {
     pattern.lastIndex = this.#at;
     const [text = ""] = pattern.exec(this.#source) ?? [];

@@ -17,43 +17,44 @@ import type {
   SelectorOptions,
   WatchOptions,
 } from "./calls/options.ts";
-import type { ObjectResult, Page } from "./calls/results.ts";
 import { TypedResource, type TypedResourceOptions } from "./typed/typed-resource.ts";
 import type { ValueCodec } from "./values/value-codec.ts";
 import type { AtomicBatch } from "./watch/batch-assembler.ts";
-import type { ClientCalls } from "./watch/client-calls.ts";
+import type { ClientCalls, ObjectResult, Page } from "./watch/client-calls.ts";
 import { type OpenStream, resumingWatch } from "./watch/resuming-watch.ts";
 
 const defaultMaxBatchBytes = 1024 ** 3;
 
 /**
- * Nothing is sent until the first call. Throws INVALID_REQUEST of an address or TLS files that can't
- * be used.
+ * Creates a client. No connection is opened before the first call. Throws INVALID_REQUEST for an invalid address,
+ * unusable TLS options, or a timeout, limit or number of attempts that is not above 0.
  */
 export function connect(options: ConnectOptions): Client {
   return new Client(options);
 }
 
 /**
- * A watch-fanout service, seen from outside.
+ * A connection to a watch-fanout service: get, list, watch, put and delete on the raw bytes of any resource.
+ * `resource` has the same calls with decoded values.
  *
- * Every call that fails rejects with a WatchFanoutError, whose reason is the one to decide by; a call
- * whose signal is aborted rejects with the signal's reason. A server that can't be reached or gives no
- * answer in time is UPSTREAM_UNAVAILABLE, for a write that was sent OUTCOME_UNKNOWN. What was refused for a
- * reason that passes is tried again within the call's time, a write only where nothing was written.
+ * A call that fails rejects with a WatchFanoutError; decide by its `reason` (see `hasReason`). A call whose signal is
+ * aborted rejects with the signal's reason. If no server can be reached, or none answers in time, the reason is
+ * UPSTREAM_UNAVAILABLE, and OUTCOME_UNKNOWN for a write that was sent. Failures that may pass are retried within the
+ * timeout of the call; a write is retried only if it is certain that nothing was written.
  */
 export class Client implements ClientCalls {
   readonly #connection: Connection;
   readonly #clock: Clock;
   readonly #random: () => number;
 
+  /** The same as `connect`. */
   constructor(options: ConnectOptions) {
     this.#clock = options.clock ?? keepAliveClock;
     this.#random = options.random ?? Math.random;
     this.#connection = new Connection(options, this.#clock, this.#random);
   }
 
-  /** The same calls for one resource, with its values decoded. */
+  /** Returns a handle for one resource, whose values `codec` decodes and encodes. Sends nothing. */
   resource<T>(
     name: string,
     codec: ValueCodec<T>,
@@ -63,13 +64,13 @@ export class Client implements ClientCalls {
     return new TypedResource(this, name, codec, { ...options, clock, random });
   }
 
-  /** Rejects with OBJECT_NOT_FOUND of an absent key. */
+  /** Reads one object. Rejects with OBJECT_NOT_FOUND if the key does not exist. */
   async get(resource: string, key: string, options: ReadOptions = {}): Promise<ObjectResult> {
     const request = { resource, key, ...position(options) };
     return objectResult(await this.#connection.read(listWatchService.Get, request, options));
   }
 
-  /** The pages of one listing, each asked for when the loop comes to it. */
+  /** Lists objects, page by page. Each page is requested when the iteration reaches it, and all are of one revision. */
   async *list(resource: string, options: ListOptions = {}): AsyncGenerator<Page, void, void> {
     let pageToken = "";
     do {
@@ -79,7 +80,7 @@ export class Client implements ClientCalls {
     } while (pageToken !== "");
   }
 
-  /** One page of a listing, for who pages by hand. */
+  /** Requests a single page, for callers that handle page tokens themselves. `list` requests all pages. */
   async page(resource: string, options: PageOptions = {}): Promise<Page> {
     const request: WireListRequest = {
       resource,
@@ -102,9 +103,11 @@ export class Client implements ClientCalls {
   }
 
   /**
-   * Changes in whole units, for ever: a stream that breaks is opened again after the last whole unit.
-   * Finishes when the signal is aborted, throws when only listing anew helps (REVISION_TOO_OLD,
-   * HISTORY_CHANGED, HISTORY_LOST: see `requiresRelist`) or the request is wrong or not allowed.
+   * Watches a resource: yields atomic batches indefinitely. A stream that breaks is resumed after the last complete
+   * batch, without a gap or a repetition.
+   *
+   * Returns when the signal is aborted. Throws REVISION_TOO_OLD, HISTORY_CHANGED or HISTORY_LOST when the state must
+   * be listed again (see `requiresRelist`), and any other reason when the request is invalid or not permitted.
    */
   watch(resource: string, options: WatchOptions = {}): AsyncGenerator<AtomicBatch, void, void> {
     const request: WireWatchRequest = {
@@ -138,7 +141,7 @@ export class Client implements ClientCalls {
     });
   }
 
-  /** Creates or replaces. */
+  /** Creates or replaces an object. Rejects with REVISION_CONFLICT if `expectedModRevision` does not match. */
   async put(
     resource: string,
     key: string,
@@ -157,7 +160,10 @@ export class Client implements ClientCalls {
     return objectResult(await this.#connection.write(writeService.Put, request, options));
   }
 
-  /** Rejects with OBJECT_NOT_FOUND of an absent key. */
+  /**
+   * Deletes an object. Rejects with OBJECT_NOT_FOUND if the key does not exist, and with REVISION_CONFLICT if
+   * `expectedModRevision` does not match.
+   */
   async delete(resource: string, key: string, options: DeleteOptions = {}): Promise<ObjectResult> {
     const request = {
       resource,
@@ -168,11 +174,15 @@ export class Client implements ClientCalls {
     return objectResult(await this.#connection.write(writeService.Delete, request, options));
   }
 
-  /** Ends what is open: calls and watches fail. Harmless when called twice. */
+  /**
+   * Closes all connections. Calls and watches in progress fail with INVALID_REQUEST, and so does every later call; a
+   * write that was sent fails with OUTCOME_UNKNOWN. Idempotent.
+   */
   close(): void {
     this.#connection.close();
   }
 
+  /** The same as `close`, for `using`. */
   [Symbol.dispose](): void {
     this.close();
   }
@@ -190,7 +200,7 @@ function objectResult(response: {
   };
 }
 
-/** How new a read has to be, as the wire says it. */
+/** The revision requirement of a read, in wire form. */
 function position(options: ReadOptions) {
   const at = options.at ?? { match: "LINEARIZABLE" };
   return {
@@ -204,7 +214,7 @@ function selectors({ labelSelector = "", fieldSelector = "" }: SelectorOptions) 
   return { label_selector: labelSelector, field_selector: fieldSelector };
 }
 
-/** Milliseconds as a google.protobuf.Duration; null: left out. */
+/** Converts milliseconds to a google.protobuf.Duration; null if undefined. */
 function wireDuration(ms: number | undefined): { seconds: number; nanos: number } | null {
   if (ms === undefined) return null;
   return { seconds: Math.trunc(ms / 1_000), nanos: Math.trunc((ms % 1_000) * 1e6) };

@@ -1,9 +1,14 @@
 /**
- * The client of a watch-fanout.
+ * The client library of watch-fanout. docs/client-guide.md is an introduction.
  *
  *     const client = connect({ address: "127.0.0.1:50051" });
  *     const pods = client.resource("pods", jsonValues<Pod>());
  *     for await (const { events } of pods.watch({ sendInitialEvents: true })) { … }
+ *
+ * - `connect` returns a Client, with the calls of the service; `Client.resource` has them with decoded values.
+ * - SharedInformer, Indexer, Lister and WorkQueue are what a controller needs, as in client-go.
+ * - ObjectCache watches single objects, as the kubelet does.
+ * - RemoteStorage is a resource as a Storage, for a Cacher on another watch-fanout.
  */
 
 export type { BackoffBounds } from "../base/backoff.ts";
@@ -31,7 +36,6 @@ export type {
   SelectorOptions,
   WatchOptions,
 } from "./calls/options.ts";
-export type { ObjectResult, Page } from "./calls/results.ts";
 export { type Client, connect } from "./client.ts";
 export {
   DeletedFinalStateUnknown,
@@ -40,12 +44,12 @@ export {
   type Keyed,
   lastKnown,
 } from "./informer/delta-fifo/delta.ts";
-export {
-  DeltaFIFO,
-  type DeltaFIFOOptions,
-  type KnownObjects,
-  type ProcessDeltas,
-} from "./informer/delta-fifo/delta-fifo.ts";
+export { DeltaFIFO } from "./informer/delta-fifo/delta-fifo.ts";
+export type {
+  DeltaFIFOOptions,
+  KnownObjects,
+  ProcessDeltas,
+} from "./informer/delta-fifo/options.ts";
 export type {
   EventHandler,
   EventHandlerOptions,
@@ -85,8 +89,13 @@ export type {
   TypedResourceOptions,
 } from "./typed/typed-resource.ts";
 export type { Change, UpdateOptions } from "./typed/update.ts";
-export type { TypedBatch, TypedEvent } from "./values/typed-object.ts";
-export { DecodeFailure, decodeTyped, type TypedObject } from "./values/typed-object.ts";
+export {
+  DecodeFailure,
+  decodeTyped,
+  type TypedBatch,
+  type TypedEvent,
+  type TypedObject,
+} from "./values/typed-object.ts";
 export {
   type BinaryMessageType,
   bytes,
@@ -96,8 +105,8 @@ export {
   type WriterMessageType,
 } from "./values/value-codec.ts";
 export type { AtomicBatch } from "./watch/batch-assembler.ts";
-export type { ClientCalls } from "./watch/client-calls.ts";
-export { requiresRelist } from "./watch/requires-relist.ts";
+export type { ClientCalls, ObjectResult, Page } from "./watch/client-calls.ts";
+export { requiresRelist } from "./watch/resuming-watch.ts";
 export { WorkQueueFullError, type WorkQueueOptions } from "./work-queue/options.ts";
 export {
   type BucketOptions,

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { MessageScanner } from "../../bench/message-scanner.ts";
 import { encode } from "../foreign/protobuf.ts";
 
-/** What a message may hold: the repeated field 2 is counted, the others are remembered. */
+/** The fields of the messages: the repeated field 2 is counted, the others are remembered. */
 interface Content {
   readonly revision: number;
   readonly items: readonly Uint8Array[];
@@ -25,7 +25,7 @@ function framed(message: Uint8Array): Buffer {
 }
 
 describe("a scanner of messages", () => {
-  it("finds the same however the bytes are cut", () => {
+  it("finds the same fields however the bytes are split", () => {
     fc.assert(
       fc.property(fc.array(content), fc.infiniteStream(fc.nat({ max: 300 })), (sent, cuts) => {
         const bytes = Buffer.concat(
@@ -54,7 +54,7 @@ describe("a scanner of messages", () => {
     );
   });
 
-  it("keeps short texts where it is to, also if they are cut", () => {
+  it("keeps short texts if requested, also if they are split", () => {
     const bytes = framed(encode({ 1: "header", 2: ["counted"], 3: "token" }));
     for (let cut = 0; cut <= bytes.length; cut++) {
       const seen: unknown[] = [];
@@ -67,13 +67,13 @@ describe("a scanner of messages", () => {
     }
   });
 
-  it("tells a message without content", () => {
+  it("detects a message without content", () => {
     let messages = 0;
     new MessageScanner(2, false, () => messages++).take(framed(Buffer.of()), 0, 5);
     expect(messages).toBe(1);
   });
 
-  it("throws of a field that is longer than its message", () => {
+  it("throws for a field that is longer than its message", () => {
     const scanner = new MessageScanner(2, false, () => {});
     const bytes = Buffer.from([0, 0, 0, 0, 3, 0x12, 9, 1]);
     expect(() => scanner.take(bytes, 0, bytes.length)).toThrow(RangeError);

@@ -8,7 +8,7 @@ import { startReady } from "../cacher/ready.ts";
 
 const logger = pino({ level: "silent" });
 
-/** A storage, cached and served as the resource `things` on a port of its own. */
+/** A storage, cached and served as the resource `things` on its own port. */
 export class CachedServer {
   readonly cacher: Cacher;
   readonly #server: RunningServer;

@@ -35,7 +35,7 @@ export async function serveCounters(options: Partial<ConnectOptions> = {}) {
   return { store, client, things, failures };
 }
 
-/** All that comes of an iteration that ends. */
+/** Returns all items of an iteration that ends. */
 export async function all<T>(iterable: AsyncIterable<T>): Promise<T[]> {
   const items: T[] = [];
   for await (const item of iterable) items.push(item);

@@ -1,6 +1,6 @@
 import type { Clock, Timer } from "../../src/base/clock.ts";
 
-/** A clock on which every wait is over at once: time passes by what is waited for, and that is written down. */
+/** A clock on which every wait ends immediately: time advances by its length, and it is recorded. */
 export class HastyClock implements Clock {
   readonly waits: number[] = [];
   #now = 0;

@@ -1,7 +1,7 @@
 import type { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import type { Storage } from "../../src/storage/storage.ts";
 
-/** The store, but closing leaves it open, so that others can stand on it at the same time or later. */
+/** A storage whose close has no effect, so that others can use it at the same time or later. */
 export function keptOpen(store: MemoryStorage): Storage {
   return {
     get: (request) => store.get(request),

@@ -5,7 +5,7 @@ import type { ConnectOptions } from "../../src/client/calls/options.ts";
 import { type Client, connect } from "../../src/client/client.ts";
 import { type Script, startScriptedServer } from "./scripted-server.ts";
 
-/** A scripted server that is there for as long as the test. */
+/** A scripted server that is closed after the test. */
 export function server(script: Script): Promise<string> {
   return serverWith({}, script);
 }
@@ -18,7 +18,7 @@ export async function serverWith(options: ServerOptions, script: Script): Promis
   return address;
 }
 
-/** A client that is there for as long as the test. Its jitter is the least there is. */
+/** A client that is closed after the test. Its jitter is the minimum. */
 export function client(
   address: string | readonly string[],
   options: Partial<ConnectOptions> = {},
@@ -28,14 +28,14 @@ export function client(
   return opened;
 }
 
-/** A port on which nothing listens: one that a server had until now. */
+/** A port that no server listens on: one that a server has just closed. */
 export async function deadAddress(): Promise<string> {
   const { address, stop } = await startScriptedServer({});
   stop();
   return address;
 }
 
-/** Something that takes connections, and says nothing on them. */
+/** A server that accepts connections, and sends nothing on them. */
 export async function muteAddress(): Promise<string> {
   const mute: Server = createServer((socket) => {
     onTestFinished(() => {

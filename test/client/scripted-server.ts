@@ -19,7 +19,7 @@ import type { WatchRequest__Output } from "../../src/wire/generated/watchfanout/
 import type { WatchResponse } from "../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
 import { listWatchService, writeService } from "../../src/wire/services.ts";
 
-/** What a server on which nothing is real says. What is not scripted is INVALID_REQUEST. */
+/** A server with scripted responses. An unscripted call is INVALID_REQUEST. */
 export interface Script {
   readonly get?: handleUnaryCall<GetRequest__Output, GetResponse>;
   readonly list?: handleUnaryCall<ListRequest__Output, ListResponse>;
@@ -57,7 +57,7 @@ export async function startScriptedServer(
   return { address: `127.0.0.1:${port}`, stop: () => server.forceShutdown() };
 }
 
-/** Ends a stream with `error`, as a watch-fanout does. */
+/** Ends a stream with `error`, as watch-fanout does. */
 export function endWith(
   call: Parameters<handleServerStreamingCall<WatchRequest__Output, WatchResponse>>[0],
   error: WatchFanoutError,

@@ -2,7 +2,7 @@ import type { Event__Output } from "../../src/wire/generated/watchfanout/v1/Even
 import type { StoredObject__Output } from "../../src/wire/generated/watchfanout/v1/StoredObject.ts";
 import type { WatchResponse__Output } from "../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
 
-/** Messages as they come off the wire. */
+/** Messages in the form that the decoder returns. */
 export function wireObject(key: string, modRevision: number, value = "v"): StoredObject__Output {
   return {
     key,
@@ -22,7 +22,7 @@ export function wireEvent(
   return { type: `EVENT_TYPE_${type}`, object: wireObject(key, modRevision), previous: null };
 }
 
-/** Without a revision it leaves its unit open. */
+/** Without a revision its batch remains open. */
 export function wireResponse(
   revision: number | undefined,
   events: Event__Output[] = [],

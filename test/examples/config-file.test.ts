@@ -9,7 +9,7 @@ import { Service } from "./service.ts";
 
 const key = "web/config";
 
-/** A folder for the file, a service that has the key, and the example between them. */
+/** A folder for the file, a service with the key, and the example between them. */
 class Following {
   readonly file: string;
   readonly service: Service;
@@ -34,7 +34,7 @@ class Following {
   readonly content = (): Promise<string> => readFile(this.file, "utf8");
 }
 
-describe("A config file that is kept up to date", { timeout: 70_000 }, () => {
+describe("A config file that is kept equal to a key", { timeout: 70_000 }, () => {
   it("is written at the start and at each change", async () => {
     const following = await Following.open();
     await following.values.put(key, { workers: 1 });
@@ -46,7 +46,7 @@ describe("A config file that is kept up to date", { timeout: 70_000 }, () => {
     expect(await example.stop()).toBe(0);
   });
 
-  it("is replaced in one step, with the mode that it has", async () => {
+  it("is replaced in one step, with its existing mode", async () => {
     const following = await Following.open();
     await writeFile(following.file, "what was there before");
     await chmod(following.file, 0o640);
@@ -58,7 +58,7 @@ describe("A config file that is kept up to date", { timeout: 70_000 }, () => {
     expect((await stat(following.file)).mode & 0o777).toBe(0o640);
   });
 
-  it("has a command run after each change, and not where nothing has changed", async () => {
+  it("has a command run after each change, and not without a change", async () => {
     const following = await Following.open();
     await following.values.put(key, 1);
     const seen = `${following.file}.seen`;
@@ -75,7 +75,7 @@ describe("A config file that is kept up to date", { timeout: 70_000 }, () => {
     expect(await readFile(seen, "utf8")).toBe("123");
   });
 
-  it("stays as it was last while the key is gone or the service away", async () => {
+  it("keeps its last content while the key does not exist or the service is away", async () => {
     const following = await Following.open();
     await following.values.put(key, 1);
     const example = following.start();
@@ -99,7 +99,7 @@ describe("A config file that is kept up to date", { timeout: 70_000 }, () => {
     await eventually(following.content, "3");
   });
 
-  it("is nothing without a key and a file", async () => {
+  it("requires a key and a file", async () => {
     const example = Example.start("config-file/main.ts", [key]);
     expect(await example.ended()).toBe(2);
     expect(example.output).toMatch(/^Usage: /);

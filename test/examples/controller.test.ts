@@ -27,7 +27,7 @@ async function putPod(key: string, app: string, address: string, ready = true): 
   await pods.put(key, { metadata: { labels: { app } }, address, ready });
 }
 
-/** The addresses in the endpoints of this key; undefined: there are none. */
+/** The addresses in the endpoints of this key; undefined if the endpoints do not exist. */
 async function addressesOf(key: string): Promise<readonly string[] | undefined> {
   try {
     return (await endpoints.get(key)).value.addresses;
@@ -38,7 +38,7 @@ async function addressesOf(key: string): Promise<readonly string[] | undefined> 
 }
 
 describe("The controller", { timeout: 70_000 }, () => {
-  it("keeps the endpoints of each service: the pods of its namespace that it selects and that are ready", async () => {
+  it("keeps the endpoints of each service: the ready pods of its namespace that it selects", async () => {
     await services.put("ns-1/web", { selector: "app=web" });
     await putPod("ns-1/a", "web", "10.0.0.1:80");
     await putPod("ns-2/b", "web", "10.0.0.2:80");
@@ -60,7 +60,7 @@ describe("The controller", { timeout: 70_000 }, () => {
     await eventually(() => addressesOf("ns-1/web"), undefined);
   });
 
-  it("puts right what others do to its endpoints", async () => {
+  it("corrects changes that others make to its endpoints", async () => {
     await services.put("ns-1/web", { selector: "app=web" });
     await putPod("ns-1/a", "web", "10.0.0.1:80");
     await startController();
@@ -75,7 +75,7 @@ describe("The controller", { timeout: 70_000 }, () => {
     await eventually(() => addressesOf("ns-1/nobodys"), undefined);
   });
 
-  it("makes up for what happened while none ran, and writes nothing that is right already", async () => {
+  it("compensates for changes while none ran, and writes nothing that is already correct", async () => {
     for (const name of ["gone", "changed", "same"]) {
       await services.put(`ns-1/${name}`, { selector: `app=${name}` });
       await putPod(`ns-1/${name}`, name, "10.0.0.1:80");
@@ -92,13 +92,13 @@ describe("The controller", { timeout: 70_000 }, () => {
     await startController();
     await eventually(() => addressesOf("ns-1/gone"), undefined);
     await eventually(() => addressesOf("ns-1/changed"), ["10.0.0.2:80"]);
-    // Work on a key that comes later begins when all of the first has been begun.
+    // The work on a later key begins after all of the first was begun.
     await services.put("ns-1/later", { selector: "app=later" });
     await eventually(() => addressesOf("ns-1/later"), []);
     expect(await endpoints.get("ns-1/same")).toEqual(before);
   });
 
-  it("tries a service again that has gone wrong, and goes on with the others", async () => {
+  it("retries a service that has failed, and continues with the others", async () => {
     const controller = await startController();
     await services.put("ns-1/wrong", { selector: "app in (" });
     await controller.said(/ns-1\/wrong is tried again.*selector/is);
@@ -108,12 +108,12 @@ describe("The controller", { timeout: 70_000 }, () => {
     await eventually(() => addressesOf("ns-1/wrong"), []);
   });
 
-  it("waits for a service that is away, begins anew with one whose store is another, and ends when told", async () => {
+  it("waits for a service that is away, relists one with another store, and ends on SIGTERM", async () => {
     await services.put("ns-1/web", { selector: "app=web" });
     const controller = await startController();
     await eventually(() => addressesOf("ns-1/web"), []);
     await service.kill();
-    await controller.said(/"services" waits and tries again: No answer/);
+    await controller.said(/"services" can't list or watch, and keeps trying: No answer/);
     await service.startAgain();
     await putPod("ns-1/a", "web", "10.0.0.1:80");
     await services.put("ns-1/web", { selector: "app=web" });

@@ -8,10 +8,10 @@ import { untilSeen } from "../faults/patience.ts";
 
 const checkout = fileURLToPath(new URL("../..", import.meta.url));
 const manifest = JSON.parse(readFileSync(`${checkout}/package.json`, "utf8"));
-/** As `npm run example` has it. */
+/** The flags of `npm run example`. */
 const [, ...flags] = manifest.scripts.example.split(" ");
 
-/** How examples are run, but for npm. */
+/** The command that runs examples, without npm. */
 export const node: readonly string[] = [process.execPath, ...flags];
 
 /** The command line of an example. */
@@ -19,14 +19,14 @@ export function exampleCommand(script: string, args: readonly string[]): readonl
   return [...node, `examples/${script}`, ...args];
 }
 
-/** Any program as a process of its own that ends with the test. */
+/** A program in its own process, which is killed after the test. */
 export class Example {
   readonly #child: ChildProcess;
   readonly #closed: Promise<number | null>;
   #output = "";
   #closedWith: string | undefined;
 
-  /** `service`: the address of the one that it is a client of. */
+  /** `service` is the address of the service that it connects to. */
   constructor(command: readonly string[], service: string = "") {
     const [program = "", ...args] = command;
     this.#child = spawn(program, args, {
@@ -50,7 +50,7 @@ export class Example {
     return new Example(exampleCommand(script, args), service);
   }
 
-  /** What it has written, to both of its streams. */
+  /** Everything that it has written to stdout and stderr. */
   get output(): string {
     return this.#output;
   }
@@ -59,12 +59,12 @@ export class Example {
     return this.#output.split("\n").slice(0, -1);
   }
 
-  /** Resolves once its output has this in it. */
+  /** Resolves when its output matches. */
   said(what: RegExp): Promise<RegExpExecArray> {
     return this.until(`it to say ${what}`, () => what.exec(this.#output) ?? undefined);
   }
 
-  /** Resolves once `look` gives something; rejects if it ends before. */
+  /** Resolves when `look` returns a value; rejects if the program ends first. */
   async until<T>(what: string, look: () => T | undefined): Promise<T> {
     try {
       const seen = await untilSeen(what, async () => {
@@ -73,22 +73,24 @@ export class Example {
       });
       if (seen.found !== undefined) return seen.found;
     } catch (error) {
-      throw new Error(`Waited in vain for ${what}. It said: ${this.#output}`, { cause: error });
+      throw new Error(`Did not see ${what}. Its output: ${this.#output}`, { cause: error });
     }
-    throw new Error(`It ended with ${this.#closedWith} before ${what}. It said: ${this.#output}`);
+    throw new Error(
+      `It ended with ${this.#closedWith} before ${what}. Its output: ${this.#output}`,
+    );
   }
 
   type(keys: string): void {
     this.#child.stdin?.write(keys);
   }
 
-  /** Tells it to end as a supervisor does, and resolves to its exit code. */
+  /** Sends SIGTERM, and resolves to its exit code. */
   stop(): Promise<number | null> {
     this.#child.kill("SIGTERM");
     return this.#closed;
   }
 
-  /** Resolves to its exit code once it has ended of its own accord. */
+  /** Resolves to its exit code when it has ended by itself. */
   ended(): Promise<number | null> {
     return this.#closed;
   }
@@ -99,7 +101,7 @@ export class Example {
   }
 }
 
-/** Resolves once `look` gives what is expected, as it is sure to in the end. */
+/** Resolves when `look` returns the expected value. */
 export async function eventually<T>(look: () => T | Promise<T>, expected: T): Promise<void> {
   let seen: T | undefined;
   try {

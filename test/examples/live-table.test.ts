@@ -14,7 +14,7 @@ async function start(): Promise<{ service: Service; values: TypedResource<unknow
 }
 
 describe("The live table", { timeout: 70_000 }, () => {
-  it("prints each change as a line where there is no terminal", async () => {
+  it("prints each change as a line without a terminal", async () => {
     const { service, values } = await start();
     await values.put("ns-1/a", "\x1b[31mred\u2028");
     await values.put("ns-2/b", 1);
@@ -33,7 +33,7 @@ describe("The live table", { timeout: 70_000 }, () => {
     expect(await example.stop()).toBe(0);
   });
 
-  it("says that the service is away, and that it goes on when that is back", async () => {
+  it("reports that the service is away, and that it is back", async () => {
     const { service, values } = await start();
     await values.put("a", 1);
     const example = Example.start(script, ["default"], service.address);
@@ -41,13 +41,13 @@ describe("The live table", { timeout: 70_000 }, () => {
     await service.kill();
     await example.said(/No answer/);
     await service.startAgain();
-    await example.said(/It goes on\./);
+    await example.said(/The watch is current again\./);
     expect(await example.stop()).toBe(0);
   });
 
-  // `script` is util-linux's, which makes the terminal.
+  // `script` of util-linux provides the terminal.
   it.runIf(process.platform === "linux")(
-    "is drawn on a terminal, fits it when that is resized, and gives it back",
+    "is drawn on a terminal, fits it when that is resized, and restores it",
     async () => {
       const { service, values } = await start();
       for (const name of ["a", "b", "c", "d", "e"]) await values.put(`ns-1/${name}`, name);
@@ -88,7 +88,7 @@ describe("The live table", { timeout: 70_000 }, () => {
   );
 });
 
-/** What was drawn last, line by line. */
+/** The lines of the last drawing. */
 function screenOf(table: Example): string[] {
   const frames = table.output.split("\x1b[H");
   const drawn = frames.findLast((frame, at) => at > 0 && frame.includes("\x1b[J")) ?? "";

@@ -6,10 +6,10 @@ import { Service } from "./service.ts";
 
 const script = "service-discovery/greeter.ts";
 
-/** The last so many answers show who is asked now: two greeters answer by turns. */
+/** The last answers show which greeters are called now: two greeters are called round-robin. */
 const onEnd = 5;
 
-/** A greeter, and where it is. */
+/** A greeter and its address. */
 async function startGreeter(name: string): Promise<{ example: Example; address: string }> {
   const example = Example.start(script, ["serve", name, "127.0.0.1:0"]);
   const [, port] = await example.said(/greets on port (\d+)/);
@@ -24,7 +24,7 @@ class Caller {
     this.#example = Example.start(script, call, service.address);
   }
 
-  /** Resolves once the last answers are each from one of these, and all of these are among them. */
+  /** Resolves when the last answers come from exactly these greeters. */
   async hears(...names: readonly string[]): Promise<void> {
     await this.#example.until(`answers of ${names}`, () => {
       const answers = this.#example.lines.filter((line) => /^\w+ greets you$/.test(line));
@@ -32,7 +32,7 @@ class Caller {
     });
   }
 
-  /** Resolves once so many more greetings have come. */
+  /** Resolves after this many more greetings. */
   async greeted(times: number): Promise<void> {
     const count = () => this.#example.output.split(" greets you\n").length;
     const before = count();
@@ -60,7 +60,7 @@ describe("Channels of grpc-js that are resolved by the service", { timeout: 70_0
     const ada = await startGreeter("Ada");
     const ben = await startGreeter("Ben");
     await endpoints.put("default/greeter", { addresses: [ada.address] });
-    // Not the one that is asked for, though it begins in the same way.
+    // Another key that begins with the same name.
     await endpoints.put("default/greeters", { addresses: [ben.address] });
 
     const caller = new Caller(service);
@@ -71,9 +71,9 @@ describe("Channels of grpc-js that are resolved by the service", { timeout: 70_0
     await caller.hears("Ben");
     expect(await ada.example.stop()).toBe(0);
     await endpoints.delete("default/greeter");
-    await caller.said(/No greeter: .*There are no addresses/);
+    await caller.said(/No greeter: .*No addresses in/);
     await endpoints.put("default/greeter", { addresses: ["nowhere", ben.address] });
-    await caller.said(/"nowhere" is no HOST:PORT/);
+    await caller.said(/"nowhere" is not HOST:PORT/);
     await caller.hears("Ben");
     expect(await caller.stop()).toBe(0);
   });
@@ -95,8 +95,8 @@ describe("Channels of grpc-js that are resolved by the service", { timeout: 70_0
     await caller.hears("Ben");
   });
 
-  it("say so where there are no endpoints", async () => {
+  it("report that there are no endpoints", async () => {
     const caller = new Caller(await Service.start("endpoints"));
-    await caller.said(/No greeter: .*There are no addresses in endpoints "default\/greeter"/);
+    await caller.said(/No greeter: .*No addresses in endpoints "default\/greeter"/);
   });
 });

@@ -2,7 +2,7 @@ import { onTestFinished } from "vitest";
 import { type Client, connect } from "../../src/client/client.ts";
 import { CommandProcess } from "../cli/serve/serve-process.ts";
 
-/** A service as `npm start` starts it, in a process of its own and with its store in memory. */
+/** A service as `npm start` starts it, in its own process, with its store in memory. */
 export class Service {
   readonly client: Client;
   readonly #resources: readonly string[];
@@ -21,7 +21,7 @@ export class Service {
     });
   }
 
-  /** With these resources; without any, the one that is called "default". */
+  /** With these resources; by default, with the resource "default". */
   static async start(...resources: readonly string[]): Promise<Service> {
     const started = serve(resources, "127.0.0.1:0");
     return new Service(resources, started, await addressOf(started));
@@ -31,7 +31,7 @@ export class Service {
     await this.#process[Symbol.asyncDispose]();
   }
 
-  /** Starts it again after a kill, with nothing in its store. */
+  /** Starts it again after a kill, with an empty store. */
   async startAgain(): Promise<void> {
     this.#process = serve(this.#resources, this.address);
     await addressOf(this.#process);

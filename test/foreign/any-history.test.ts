@@ -9,7 +9,7 @@ import { type RunningService, serveOver } from "./service-over-etcd.ts";
 
 const resourcePrefix = "/p/";
 
-/** Keys in and out of the resource and its prefixes; the last ones sort differently as UTF-16. */
+/** Keys in and out of the resource and its prefixes; the last ones have another order as UTF-16. */
 const keys = [
   "/p/a/1",
   "/p/a/2",
@@ -22,7 +22,7 @@ const keys = [
   "/o/a/1",
 ];
 
-/** Every stream is to see the end of a history, which is therefore a write to this one. */
+/** Every stream must reach the end of a history, which is therefore a write to this key. */
 const commonKey = "/p/a/1";
 
 type Write =
@@ -51,7 +51,7 @@ const writeArbitrary: fc.Arbitrary<Write> = fc.oneof(
   },
   {
     weight: 3,
-    // etcd takes a key once in a transaction.
+    // etcd accepts a key once per transaction.
     arbitrary: fc
       .tuple(fc.shuffledSubarray(keys, { minLength: 1 }), fc.nat(keys.length))
       .map(([chosen, puts]) => ({
@@ -78,7 +78,7 @@ afterAll(async () => {
   await etcd?.stop();
 });
 
-/** Does it in etcd, by messages written by hand. Returns etcd's revision after it. */
+/** Applies the step in etcd, by hand-written messages. Returns etcd's revision after it. */
 async function write(write: Write): Promise<number> {
   const answer = await store.unary(...callOf(write));
   return answer.message(1)?.number(3) ?? 0;
@@ -106,7 +106,7 @@ function callOf(write: Write): [path: string, message: Buffer] {
   }
 }
 
-/** A stream that is open, and everything it has told. */
+/** An open stream, and everything that it has received. */
 class Recorded {
   readonly watch: ForeignWatch;
   readonly units: ForeignUnit[] = [];
@@ -117,7 +117,7 @@ class Recorded {
     this.#stream = client.watch("objects", watch);
   }
 
-  /** Resolves when the stream has said where it begins, or all of its initial state. */
+  /** Resolves when the stream has sent its first revision, or all of its initial state. */
   static async open(client: ForeignClient, watch: ForeignWatch): Promise<Recorded> {
     const recorded = new Recorded(client, watch);
     await recorded.#readOne();
@@ -157,14 +157,14 @@ async function currentRevision(): Promise<number> {
   return answer.message(1)?.number(3) ?? 0;
 }
 
-test("For any history, every stream equals etcd's own account event for event.", async () => {
+test("For any history, every stream equals etcd's own history, event for event.", async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(writeArbitrary, { maxLength: 8 }),
       fc.array(writeArbitrary, { maxLength: 8 }),
       async (before, after) => {
-        // A connection of its own: Node's HTTP/2 closes one on which a thousand streams were cancelled
-        // in short order, as a guard against CVE-2023-44487.
+        // Its own connection: Node's HTTP/2 closes one on which a thousand streams were cancelled in a short time, as
+        // a guard against CVE-2023-44487.
         const client = new ForeignClient(service.url);
         const start = await currentRevision();
         const streams = await openAll(client, [start]);
@@ -193,7 +193,7 @@ test("For any history, every stream equals etcd's own account event for event.",
           expect(initial).toEqual(state ? account.stateAt(from, resourcePrefix, watch) : []);
           if (watch.afterRevision !== undefined) expect(from).toBe(watch.afterRevision);
 
-          // A revision is never split between units, nor above the one that its unit leads to.
+          // Revisions are neither split between batches, nor above the revision of their batch.
           let done = from;
           for (const unit of rest) {
             for (const { object } of unit.events) {

@@ -7,27 +7,24 @@ import {
 } from "node:http2";
 import { Message } from "./protobuf.ts";
 
-/** How much one call may have on its way by default; a connection may have four times as much. */
+/** Default flow control window of one call, in bytes; that of a connection is four times as large. */
 const windowBytes = 4 * 1024 * 1024;
 
-/**
- * gRPC over Node's own HTTP/2 and nothing else
- * (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md).
- */
+/** gRPC over Node's HTTP/2 without a library (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md). */
 export class BareGrpc {
   readonly #session: ClientHttp2Session;
 
-  /** `url` is http://HOST:PORT; `window` is how many bytes one call may have on its way. */
+  /** `url` is http://HOST:PORT; `window` is the flow control window of one call, in bytes. */
   constructor(url: string, window: number = windowBytes) {
     this.#session = connect(url, {
       settings: { initialWindowSize: window },
-      // In MB. What flow control lets in has to fit.
+      // In MB. It must exceed the flow control windows.
       maxSessionMemory: 64,
     });
     this.#session.once("connect", () => {
       if (!this.#session.destroyed) this.#session.setLocalWindowSize(4 * window);
     });
-    // Each call says itself what became of it.
+    // Each call reports its own outcome.
     this.#session.on("error", () => {});
   }
 
@@ -39,7 +36,7 @@ export class BareGrpc {
     return call;
   }
 
-  /** A call that has sent nothing yet. */
+  /** Opens a call without sending anything. */
   open(path: string, metadata: IncomingHttpHeaders = {}): BareCall {
     const stream = this.#session.request({
       ":method": "POST",
@@ -51,7 +48,7 @@ export class BareGrpc {
     return new BareCall(stream);
   }
 
-  /** One message there, one back; rejects with a BareStatus where there is none. */
+  /** Makes a unary call. Rejects with a BareStatus if there is no response. */
   async unary(path: string, message: Uint8Array): Promise<Message> {
     const call = this.call(path, message);
     let answer: Buffer | undefined;
@@ -60,20 +57,20 @@ export class BareGrpc {
     return new Message(answer);
   }
 
-  /** Ends all calls at once. */
+  /** Ends all calls immediately. */
   close(): void {
     this.#session.destroy();
   }
 }
 
-/** The end of a call that was not OK. */
+/** The status of a call that was not OK. */
 export class BareStatus extends Error {
   override readonly name = "BareStatus";
-  /** gRPC's number; -1: the stream ended without one. */
+  /** The status code of gRPC; -1 if the stream ended without one. */
   readonly code: number;
-  /** The reason in google.rpc.ErrorInfo; empty where there is none. */
+  /** The reason in google.rpc.ErrorInfo; empty if absent. */
   readonly reason: string;
-  /** The metadata in there. */
+  /** The metadata of the ErrorInfo. */
   readonly metadata: Readonly<Record<string, string>>;
 
   constructor(code: number, message: string, info: Message = new Message(Buffer.of())) {
@@ -86,7 +83,7 @@ export class BareStatus extends Error {
   }
 }
 
-/** The messages of one call. Iterating throws a BareStatus when it ends with anything but OK. */
+/** The messages of one call. The iteration throws a BareStatus when the call ends with any status but OK. */
 export class BareCall implements AsyncIterable<Buffer> {
   readonly #stream: ClientHttp2Stream;
   #headers: IncomingHttpHeaders = {};
@@ -117,7 +114,7 @@ export class BareCall implements AsyncIterable<Buffer> {
     this.#stream.close(constants.NGHTTP2_CANCEL);
   }
 
-  /** Calls `onMessage` with each message as it comes: for load, where iterating costs too much. */
+  /** Calls `onMessage` for each message: for loads, in which an iteration is too expensive. */
   consume(onMessage: (message: Buffer) => void, onEnd: (failure: Error | undefined) => void): void {
     const framer = new Framer();
     this.#stream.on("data", (chunk: Buffer) => framer.add(chunk, onMessage));
@@ -162,11 +159,11 @@ export function errorInfoOf(headers: IncomingHttpHeaders): Message | undefined {
     ?.message(2);
 }
 
-/** Cuts what comes in into messages: a byte for compression, four for the length, the message. */
+/** Splits the stream into messages: one byte for compression, four for the length, the message. */
 class Framer {
   #rest: Buffer[] = [];
   #length = 0;
-  /** How much is needed before there is anything to cut. */
+  /** The number of bytes that are needed before a message can be split off. */
   #needed = 5;
 
   add(chunk: Buffer, onMessage: (message: Buffer) => void): void {

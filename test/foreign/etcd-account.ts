@@ -3,13 +3,13 @@ import type { ForeignEvent, ForeignObject, ForeignWatch } from "./foreign-client
 import { encode, Message } from "./protobuf.ts";
 
 /**
- * What etcd itself says has happened: every event from its first revision on, read from its own watch.
- * The numbers of the fields are those of etcd's rpc.proto and kv.proto.
+ * Etcd's own history: every event from its first revision on, read by etcd's watch. The field numbers are those of
+ * etcd's rpc.proto and kv.proto.
  */
 export async function etcdAccount(url: string, upTo: number): Promise<EtcdAccount> {
   const grpc = new BareGrpc(url);
   const call = grpc.open("/etcdserverpb.Watch/Watch");
-  // All keys, from revision 1, with what was there before.
+  // All keys, from revision 1, with their previous values.
   const create = encode({ 1: "\0", 2: "\0", 3: 1, 6: true });
   call.send(encode({ 1: create }));
   const events: ForeignEvent[] = [];
@@ -33,12 +33,12 @@ export class EtcdAccount {
     this.#events = events;
   }
 
-  /** What a stream is owed after a revision, of the keys below `resourcePrefix`. */
+  /** The expected events of a stream after a revision, for the keys below `resourcePrefix`. */
   after(revision: number, resourcePrefix: string, watch: ForeignWatch): ForeignEvent[] {
     return this.#below(resourcePrefix, watch).filter(({ object }) => object.modRevision > revision);
   }
 
-  /** What stands at a revision, in the order of the keys' bytes. */
+  /** The state at a revision, in the order of the keys' bytes. */
   stateAt(revision: number, resourcePrefix: string, watch: ForeignWatch): ForeignObject[] {
     const state = new Map<string, ForeignObject>();
     for (const { type, object } of this.#below(resourcePrefix, watch)) {

@@ -1,10 +1,10 @@
 import { BareGrpc } from "./bare-grpc.ts";
 import { encode, type FieldValue, Message } from "./protobuf.ts";
 
-/** One object as watch-fanout tells of it. The numbers of the fields are those of the contract. */
+/** An object in watch-fanout's responses. The field numbers are those of the contract. */
 export interface ForeignObject {
   readonly key: string;
-  /** As base64, so that it can be compared and shown. */
+  /** In base64, so that it can be compared and printed. */
   readonly value: string;
   readonly createRevision: number;
   readonly modRevision: number;
@@ -33,7 +33,7 @@ export interface ForeignWatch {
 
 const service = "/watchfanout.v1.ListWatchService";
 
-/** A client of watch-fanout that shares none of its code. */
+/** A client of watch-fanout that shares no code with it. */
 export class ForeignClient {
   readonly #grpc: BareGrpc;
 
@@ -47,7 +47,7 @@ export class ForeignClient {
     return objectOf(answer.message(2));
   }
 
-  /** All pages, and the revision that they are at. */
+  /** Requests all pages. Returns the objects and their revision. */
   async list(
     resource: string,
     options: { readonly prefix?: string; readonly pageSize?: number } = {},
@@ -62,7 +62,7 @@ export class ForeignClient {
     }
   }
 
-  /** Whole units until the loop is left or the stream ends; then it throws a BareStatus. */
+  /** Yields atomic batches until the loop is left or the stream ends; then it throws a BareStatus. */
   async *watch(resource: string, watch: ForeignWatch): AsyncGenerator<ForeignUnit, void, void> {
     const request = encode({
       1: resource,

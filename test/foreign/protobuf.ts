@@ -1,6 +1,6 @@
 /**
- * Protobuf's wire format by hand, so that what tests and benchmarks send and read does not come from
- * the code that they judge (https://protobuf.dev/programming-guides/encoding/).
+ * Protobuf's wire format, written by hand, so that tests and benchmarks do not use the code that they check
+ * (https://protobuf.dev/programming-guides/encoding/).
  */
 export type FieldValue = string | number | bigint | boolean | Uint8Array;
 
@@ -36,11 +36,11 @@ function varint(value: bigint): Uint8Array {
   return Uint8Array.from(bytes);
 }
 
-/** A message taken apart: what each field number holds, in the order in which it came. */
+/** A parsed message: the values of each field number, in the order in which they arrived. */
 export class Message {
   readonly #fields = new Map<number, (bigint | Buffer)[]>();
 
-  /** Throws of bytes that end in the middle, and of types that no message here uses. */
+  /** Throws for bytes that end within a field, and for wire types that no message here uses. */
   constructor(bytes: Buffer) {
     let at = 0;
     const readVarint = (): bigint => {
@@ -73,7 +73,7 @@ export class Message {
   /** An int64, 0 where absent. */
   integer(number: number): bigint {
     const value = this.#fields.get(number)?.at(-1) ?? 0n;
-    if (typeof value !== "bigint") throw new TypeError(`Field ${number} is no number.`);
+    if (typeof value !== "bigint") throw new TypeError(`Field ${number} is not a number.`);
     return BigInt.asIntN(64, value);
   }
 

@@ -4,10 +4,10 @@ import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { ForeignClient, type ForeignUnit } from "./foreign-client.ts";
 import { type RunningService, serveOver } from "./service-over-etcd.ts";
 
-/** Where etcd's resolver for gRPC keeps the endpoints of one service: SERVICE/ADDRESS. */
+/** The keys of etcd's resolver for gRPC: SERVICE/ADDRESS. */
 const target = "services/users";
 
-/** What its endpoint manager stores (go.etcd.io/etcd/client/v3/naming/endpoints). */
+/** The value that its endpoint manager stores (go.etcd.io/etcd/client/v3/naming/endpoints). */
 function endpoint(address: string, weight: number): string {
   return JSON.stringify({ Op: 0, Addr: address, Metadata: { weight } });
 }
@@ -36,7 +36,7 @@ afterAll(async () => {
   await etcd?.stop();
 });
 
-/** Units until one is at or beyond the revision. */
+/** Atomic batches up to one at or above the revision. */
 async function unitsUpTo(
   units: AsyncIterator<ForeignUnit>,
   revision: number,
@@ -53,7 +53,7 @@ async function unitsUpTo(
 describe("Endpoints as etcd's naming resolver writes them, a thousand of them", () => {
   const count = 1_000;
 
-  test("are watched live and listed, byte for byte, by a client that is not ours.", async () => {
+  test("are watched live and listed, byte for byte, by a client that shares no code with the service.", async () => {
     const live = client.watch("services", { prefix: "users/" });
     await live.next();
 
@@ -77,7 +77,7 @@ describe("Endpoints as etcd's naming resolver writes them, a thousand of them", 
     expect(items.find((object) => object.key === `users/${address(7)}`)?.value).toBe(stored(7, 7));
   });
 
-  test("come as the initial state to a client that joins, then as they change.", async () => {
+  test("are the initial state of a client that joins, followed by changes.", async () => {
     const joined = client.watch("services", { prefix: "users/", sendInitialEvents: true });
     const { value: initial } = await joined.next();
     expect(initial?.initial).toBe(true);
@@ -95,7 +95,7 @@ describe("Endpoints as etcd's naming resolver writes them, a thousand of them", 
     await joined.return();
   });
 
-  test("that one transaction changes arrive whole, in one unit.", async () => {
+  test("that one transaction changes arrive in one atomic batch.", async () => {
     const live = client.watch("services", { prefix: "users/" });
     await live.next();
     const moved = Array.from({ length: 50 }, (_, i) => 2 * i + 10);

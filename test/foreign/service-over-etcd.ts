@@ -9,7 +9,7 @@ export interface RunningService {
   stop(): Promise<void>;
 }
 
-/** The whole service on a free port, over the etcd at `etcdUrl`, with resources as NAME=PREFIX. */
+/** Starts the whole service on a free port, over the etcd at `etcdUrl`, with resources as NAME=PREFIX. */
 export async function serveOver(
   etcdUrl: string,
   ...resources: readonly string[]
@@ -35,7 +35,7 @@ export async function serveOver(
   };
 }
 
-/** Asks /readyz until it says yes. */
+/** Requests /readyz until it succeeds. */
 async function ready(service: Service): Promise<void> {
   const url = `http://127.0.0.1:${service.admin.port}/readyz`;
   while (!(await fetch(url)).ok) await new Promise(setImmediate);

@@ -10,7 +10,7 @@ import { binariesIn } from "../../scripts/etcd/binaries.ts";
 const run = promisify(execFile);
 const script = fileURLToPath(new URL("../../scripts/etcd.ts", import.meta.url));
 
-/** A folder with an etcd that can do no more than to print this version. */
+/** A folder with an executable that only prints this version of etcd. */
 async function folderWith(version: string): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "watch-fanout-etcd-"));
   onTestFinished(() => rm(folder, { recursive: true }));
@@ -29,7 +29,7 @@ describe("An etcd for the tests", () => {
     );
   });
 
-  test("has the minor version that ETCD_RELEASE names", async () => {
+  test("has the minor version of ETCD_RELEASE", async () => {
     expect(await binariesIn(await folderWith("3.6.6"), "3.6")).toMatchObject({ version: "3.6.6" });
     await expect(binariesIn(await folderWith("3.60.1"), "3.6")).rejects.toThrow(
       "is version 3.60.1, and ETCD_RELEASE is 3.6",
@@ -39,7 +39,7 @@ describe("An etcd for the tests", () => {
   const find = (env: Readonly<Record<string, string>>): Promise<{ readonly stdout: string }> =>
     run(process.execPath, [script], { env: { PATH: process.env["PATH"], ...env } });
 
-  test("is the one that ETCD_BIN names, and no other", async () => {
+  test("is the one of ETCD_BIN, and no other", async () => {
     const folder = await folderWith("3.6.6");
     expect(await find({ ETCD_BIN: folder, ETCD_RELEASE: "3.6" })).toMatchObject({
       stdout: `${folder}/etcd\n`,
@@ -49,7 +49,7 @@ describe("An etcd for the tests", () => {
     });
   });
 
-  test("is not looked for with an ETCD_RELEASE that is no minor version", async () => {
+  test("is not looked for if ETCD_RELEASE is not a minor version", async () => {
     await expect(find({ ETCD_RELEASE: "v3.6.6" })).rejects.toMatchObject({
       stderr: 'ETCD_RELEASE is "v3.6.6", not a minor version such as 3.6\n',
     });

@@ -117,7 +117,7 @@ test("The check names a page that is not current, and writes nothing", async () 
   await writeFile(join(folder, "docs/metrics.md"), "# Other metrics\n");
   await expect(check()).rejects.toMatchObject({
     code: 1,
-    stderr: 'Not what the source says; run "npm run generate": docs/metrics.md\n',
+    stderr: 'Not current with the source; run "npm run generate": docs/metrics.md\n',
   });
   expect(readFileSync(join(folder, "docs/metrics.md"), "utf8")).toBe("# Other metrics\n");
 });

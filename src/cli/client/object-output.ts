@@ -1,4 +1,4 @@
-import type { ObjectResult, Page } from "../../client/calls/results.ts";
+import type { ObjectResult, Page } from "../../client/watch/client-calls.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { printableBytes, printableText } from "../output/printable.ts";
 import { objectResultJson, pageJson } from "../output/proto-json.ts";

@@ -1,19 +1,19 @@
 import { isIP } from "node:net";
 import { invalidRequest } from "../../base/errors.ts";
 
-/** Where a server is. */
+/** A parsed server address. */
 export interface Address {
-  /** As it was written. */
+  /** The address as it was configured. */
   readonly text: string;
-  /** As grpc-js takes it. */
+  /** The address in grpc-js's form. */
   readonly target: string;
-  /** Whether it is on this machine. */
+  /** Whether the server is on this machine. */
   readonly loopback: boolean;
 }
 
 /**
- * Parses `HOST:PORT`, `[IPV6]:PORT` and `unix:/path`. Throws INVALID_REQUEST, with a message that says
- * what to write instead.
+ * Parses `HOST:PORT`, `[IPV6]:PORT` and `unix:/path`. Throws INVALID_REQUEST with a message that says what to write
+ * instead.
  */
 export function parseAddress(text: string): Address {
   if (/^unix:.+/.test(text)) return { text, target: text, loopback: true };
@@ -32,7 +32,7 @@ export function parseAddress(text: string): Address {
   if (parts === null || port < 1 || port > 65_535 || (bracketed && isIP(host) !== 6)) {
     throw invalidRequest(
       "address",
-      `${JSON.stringify(text)} is no address. Write HOST:PORT, for example 127.0.0.1:50051 or [::1]:50051.`,
+      `${JSON.stringify(text)} is not an address. Write HOST:PORT, for example 127.0.0.1:50051 or [::1]:50051.`,
     );
   }
   const loopback = host === "localhost" || host === "::1" || /^127\./.test(host);

@@ -1,17 +1,22 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
 import { type Reason, upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
 import { errorOf, retryDelayMs, saysReason } from "../../wire/errors.ts";
-import { ClosedError } from "./closed-error.ts";
 
-/** Whatever a server asks for, nobody waits longer than this. */
+/** Upper bound for the retry delay that a server may ask for, in milliseconds. */
 const longestRetryDelayMs = 300_000;
 
-/** What a failed call means, and what can be done about it. */
+/**
+ * The client or storage was closed by its owner. Other failures with the same reason may pass; this one does not, so
+ * retry loops end.
+ */
+export class ClosedError extends WatchFanoutError {}
+
+/** A failed call and how to proceed. */
 export class CallFailure extends Error {
   override readonly name = "CallFailure";
-  /** What the caller is told. */
+  /** The error for the caller. */
   readonly error: WatchFanoutError;
-  /** How long the server asks to wait before trying again, in milliseconds. */
+  /** The retry delay that the server asked for, in milliseconds. */
   readonly retryDelayMs: number;
 
   constructor(error: WatchFanoutError, retryDelayMs: number = 0) {
@@ -20,56 +25,56 @@ export class CallFailure extends Error {
     this.retryDelayMs = Math.min(retryDelayMs, longestRetryDelayMs);
   }
 
-  /** Whether a new stream can go on where this one ended. */
+  /** Whether a new stream can resume where this one ended. */
   get resumable(): boolean {
     return afterFailure[this.error.reason] !== "never";
   }
 
-  /** Whether to try a read again, here or elsewhere, can give another answer. */
+  /** Whether a retried read may succeed. */
   get readAgain(): boolean {
     const retry = afterFailure[this.error.reason];
     return retry === "any call" || retry === "reads";
   }
 
-  /** Whether it is known that nothing was written, and to try again can end otherwise. */
+  /** Whether it is certain that nothing was written, and a retry may succeed. */
   get writeAgain(): boolean {
     return afterFailure[this.error.reason] === "any call";
   }
 
-  /** Whether calls had better go to another server for a while. */
+  /** Whether calls should avoid this server for a while. */
   get elsewhere(): boolean {
     return this.writeAgain;
   }
 
-  /** The same where there is another server to turn to, which has not asked for any delay. */
+  /** The same failure without a delay, for another server. */
   withoutDelay(): CallFailure {
     return new CallFailure(this.error);
   }
 }
 
 /**
- * What is tried again by itself after a failure.
+ * What is retried automatically after a failure.
  *
- * - `any call`: the server has refused before it did anything, or the call has not reached one: writes too.
- * - `reads`: the answer may be another soon. Reads and streams.
- * - `streams`: what broke is the stream. A new one goes on where it ended.
- * - `never`: it would fail in the same way, or only who called knows what is right now.
+ * - `any call`: the server refused before it did anything, or the call did not reach one: reads and writes.
+ * - `reads`: the result may soon be another. Reads and streams.
+ * - `streams`: only the stream broke. A new one resumes where it ended.
+ * - `never`: it would fail in the same way, or only the caller can decide what to do.
  */
 type Retry = "any call" | "reads" | "streams" | "never";
 
 const afterFailure: Readonly<Record<Reason, Retry>> = {
-  // Of etcd, the service says so only of what it has not sent; this client, only without a connection.
+  // For etcd, the service uses it only for requests that it has not sent; this client, only without a connection.
   UPSTREAM_UNAVAILABLE: "any call",
   NOT_READY: "any call",
   DRAINING: "any call",
   TOO_MANY_STREAMS: "any call",
   REVISION_TOO_NEW: "reads",
   SLOW_CONSUMER: "streams",
-  // A fault in the server may be gone with a new stream, and is reported each time.
+  // A bug in the server may not affect a new stream, and is reported each time.
   INTERNAL: "streams",
-  // The write may have been applied. Of a stream it is something between that says so.
+  // The write may have been applied. On a stream, the error comes from a proxy in between.
   OUTCOME_UNKNOWN: "streams",
-  // Nothing was written, but somebody has to make room first.
+  // Nothing was written, but an operator must make room first.
   STORAGE_FULL: "never",
   REVISION_CONFLICT: "never",
   INVALID_REQUEST: "never",
@@ -89,11 +94,11 @@ const afterFailure: Readonly<Record<Reason, Retry>> = {
 interface Call {
   readonly address: string;
   readonly write: boolean;
-  /** The largest message that is taken, in bytes. */
+  /** Maximum size of a received message, in bytes. */
   readonly maxMessageBytes: number;
 }
 
-/** Throws whatever is neither gRPC's nor ours, which is a fault of ours. */
+/** Maps an error of gRPC or of this client to a CallFailure. Throws any other error, which indicates a bug. */
 export function failureOf(error: unknown, call: Call): CallFailure {
   if (error instanceof CallFailure) return error;
   if (!isServiceError(error)) throw error;
@@ -103,12 +108,12 @@ export function failureOf(error: unknown, call: Call): CallFailure {
     : new CallFailure(bareError(error, said.reason, call));
 }
 
-/** A server that gave no connection in time, and no refusal either. */
+/** No connection in time, and no refusal either. */
 export function notConnected(address: string, waitedMs: number): CallFailure {
   return new CallFailure(unavailable(address, `no connection within ${Math.ceil(waitedMs)} ms`));
 }
 
-/** A call that its own client was closed under; `isLost`: a write that had been sent. */
+/** The client was closed during the call. `isLost`: a write had been sent. */
 export function closedMeanwhile(address: string, isLost: boolean): CallFailure {
   if (!isLost) return new CallFailure(new ClosedError("INVALID_REQUEST", "This client is closed."));
   return new CallFailure(
@@ -119,21 +124,21 @@ export function closedMeanwhile(address: string, isLost: boolean): CallFailure {
   );
 }
 
-/** A stream that has begun what belongs together, and then said nothing for so long. */
+/** A stream that left a batch open and then sent nothing for `silentMs` milliseconds. */
 export function batchStalled(silentMs: number): CallFailure {
   return new CallFailure(
     upstreamUnavailable(
-      `The server left a unit open and sent nothing for ${silentMs / 1_000} s. What had come of it is dropped.`,
+      `The server left an atomic batch open and sent nothing for ${silentMs / 1_000} s. The incomplete batch was dropped.`,
     ),
   );
 }
 
-/** A stream that the server ended as if all were said, which a watch never is. */
+/** The server ended a stream without an error, which is not valid for a watch. */
 export function streamEndedEarly(address: string): CallFailure {
   return new CallFailure(unavailable(address, "it ended the stream without an error"));
 }
 
-/** What gRPC itself, a proxy or something that is not watch-fanout answers. */
+/** Maps an error without a reason: from gRPC itself, a proxy, or a server that is not watch-fanout. */
 function bareError(error: ServiceError, closest: Reason, call: Call): WatchFanoutError {
   const { address, write, maxMessageBytes } = call;
   const { details } = error;
@@ -148,7 +153,7 @@ function bareError(error: ServiceError, closest: Reason, call: Call): WatchFanou
   if (isRefusedHere) {
     return new WatchFanoutError(
       "VALUE_TOO_LARGE",
-      `${address} sent a message of more than ${maxMessageBytes} bytes, all that this client takes. Raise maxMessageBytes if its objects are so large.`,
+      `${address} sent a message of more than ${maxMessageBytes} bytes, the most that this client accepts. Raise maxMessageBytes if its objects are that large.`,
       { cause: error },
     );
   }
@@ -156,7 +161,7 @@ function bareError(error: ServiceError, closest: Reason, call: Call): WatchFanou
   if (error.code === status.UNIMPLEMENTED) {
     return new WatchFanoutError(
       "INVALID_REQUEST",
-      `What answers at ${address} does not know the method (${details}). Is it watch-fanout?`,
+      `The server at ${address} does not know the method (${details}). Is it watch-fanout?`,
       { cause: error },
     );
   }
@@ -174,15 +179,14 @@ function unavailable(address: string, details: string, cause?: unknown): WatchFa
   );
 }
 
-/** What grpc-js says of a connection that can't be made, without what it wraps around it. */
+/** The cause of a failed connection in grpc-js's message, without the text around it. */
 function brief(details: string): string {
   return /Last error: (?:Error: )?(.+?)\. Resolution note/.exec(details)?.[1] ?? details;
 }
 
 /**
- * Whether the server may have done what it was asked although it has not said so. grpc-js says in
- * words only that a call never left: no connection, no name, or a deadline that passed while it waited
- * for one.
+ * Whether the server may have applied the write although its response was lost. Only the text of grpc-js's message
+ * reports that a call was never sent: no connection, no name, or a deadline that passed while it waited for one.
  */
 function mayHaveBeenApplied({ code, details }: ServiceError): boolean {
   switch (code) {
@@ -200,8 +204,8 @@ function mayHaveBeenApplied({ code, details }: ServiceError): boolean {
 }
 
 /**
- * Whether it is this client that did not take the answer, for its size. Where a server has the same bound its own
- * refusal reads alike; of a write that makes more of it than there is, and never less.
+ * Whether this client refused the response for its size. A server with the same bound words its own refusal in the
+ * same way; a write is then reported as OUTCOME_UNKNOWN although it was refused, and never the reverse.
  */
 function isRefusedAnswer({ code, details }: ServiceError, maxBytes: number): boolean {
   if (code !== status.RESOURCE_EXHAUSTED) return false;

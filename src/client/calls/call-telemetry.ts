@@ -7,7 +7,7 @@ import { counter, metered } from "./metering.ts";
 const durations = metered((meter) =>
   meter.createHistogram("watch_fanout_client_call_duration_seconds", {
     unit: "s",
-    description: "How long calls took, with all attempts, by method and what came of them.",
+    description: "Duration of calls with all attempts, by method and outcome.",
     advice: {
       explicitBucketBoundaries: [
         0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
@@ -18,29 +18,30 @@ const durations = metered((meter) =>
 
 const retries = counter("watch_fanout_client_retries", {
   unit: "{attempt}",
-  description: "Attempts after the first, by method and what the one before failed with.",
+  description:
+    "Attempts after the first, by method and the reason that the previous attempt failed with.",
 });
 
 const interruptions = counter("watch_fanout_client_watch_interruptions", {
   unit: "{stream}",
-  description: "Streams of watches that ended by themselves, by what they ended with.",
+  description: "Watch streams that the server or the network ended, by reason.",
 });
 
 const openWatches = metered((meter) =>
   meter.createUpDownCounter("watch_fanout_client_open_watches", {
     unit: "{stream}",
-    description: "Streams of watches that are open, by the server's address.",
+    description: "Open watch streams, by server address.",
   }),
 );
 
-/** One call with an answer, as OpenTelemetry is told of it: a span, and how long it took. */
+/** The span and the duration metric of one unary call. */
 export class CallTelemetry {
   readonly #clock: Clock;
   readonly #method: string;
   readonly #span: Span;
   readonly #start: number;
 
-  /** `path` as gRPC has it: `/package.Service/Method`. */
+  /** `path` as in gRPC: `/package.Service/Method`. */
   constructor(clock: Clock, path: string) {
     const [, service = "", method = ""] = path.split("/");
     this.#clock = clock;
@@ -52,7 +53,7 @@ export class CallTelemetry {
     });
   }
 
-  /** It is sent, for the first time or again. */
+  /** Records an attempt. `before` is the failure of the previous one; undefined for the first. */
   attempt(address: string, before: CallFailure | undefined): void {
     this.#span.setAttribute("server.address", address);
     if (before === undefined) return;
@@ -81,7 +82,7 @@ export class CallTelemetry {
   }
 }
 
-/** A stream is open from now on, until what this gives is called with why it ended; undefined: it was left. */
+/** Counts an open stream. The returned function ends it, with the reason; undefined if the client left it. */
 export function watchOpened(address: string): (failure: CallFailure | undefined) => void {
   openWatches().add(1, { address });
   return (failure) => {

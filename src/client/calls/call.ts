@@ -1,18 +1,19 @@
 import { type CallOptions, connectivityState, type Client as GrpcClient } from "@grpc/grpc-js";
 import type { MethodDefinition } from "@grpc/proto-loader";
 
-/** A method as the service definitions describe it: what goes in, what comes out. */
+/** A method of a service definition, with its request and response types. */
 export type Method<Request, Response> = MethodDefinition<Request, object, object, Response>;
 
 /**
- * From here on a call has no deadline, in milliseconds. Timers overflow at 2^31, and gRPC rounds up on its way
- * there.
+ * Timeouts from here on, in milliseconds, mean no deadline. Timers overflow at 2^31 ms, and gRPC rounds up before it
+ * sets them.
  */
 const endlessMs = 20 * 86_400_000;
 
 /**
- * Resolves to whether it is decided within `timeoutMs` if there is a connection: a call then goes out, or fails
- * at once. Calls wait for that as long as they have time, however many other servers would answer.
+ * Resolves to true when the channel is connected or has failed to connect, so that a call is sent or fails
+ * immediately; to false after `timeoutMs`. A call on a channel that connects waits for its whole timeout, even if
+ * other servers would answer.
  */
 export async function isDecided(client: GrpcClient, timeoutMs: number): Promise<boolean> {
   const channel = client.getChannel();
@@ -29,8 +30,8 @@ export async function isDecided(client: GrpcClient, timeoutMs: number): Promise<
 }
 
 /**
- * One call with one answer. Rejects with gRPC's own ServiceError, or with the signal's reason once it
- * is aborted. The server is told of the deadline.
+ * Makes one unary call. Rejects with a ServiceError of gRPC, or with the signal's reason when it is aborted. The
+ * deadline is sent to the server.
  */
 export function callUnary<Request, Response>(
   client: GrpcClient,
@@ -53,7 +54,7 @@ export function callUnary<Request, Response>(
         signal?.removeEventListener("abort", cancel);
         if (signal?.aborted === true) reject(signal.reason);
         else if (error !== null) reject(error);
-        else if (response === undefined) reject(new Error(`${method.path} gave no answer.`));
+        else if (response === undefined) reject(new Error(`${method.path} returned no response.`));
         else resolve(response);
       },
     );
@@ -63,9 +64,9 @@ export function callUnary<Request, Response>(
 }
 
 /**
- * One call with a stream of answers, read as fast as the loop over it goes: what is not read holds the
- * server back. Throws gRPC's own ServiceError. Leaving the loop or aborting the signal cancels the
- * call; after that it finishes without an error.
+ * Makes one call with a stream of responses. They are read as fast as the loop consumes them: unread responses block
+ * the server by flow control. Throws a ServiceError of gRPC. Leaving the loop or aborting the signal cancels the
+ * call; it then ends without an error.
  */
 export async function* callStreaming<Request, Response>(
   client: GrpcClient,
@@ -82,7 +83,7 @@ export async function* callStreaming<Request, Response>(
   );
   const cancel = (): void => call.cancel();
   signal.addEventListener("abort", cancel);
-  // Cancelling makes an error of it also after the loop has been left, when nobody listens any more.
+  // Cancelling emits an error, even after the loop was left and no listener remains.
   call.on("error", () => {});
   try {
     for await (const response of call) yield response as Response;

@@ -14,7 +14,7 @@ import { CallTelemetry, watchOpened } from "./call-telemetry.ts";
 import { type Endpoint, Endpoints } from "./endpoints.ts";
 import type { ConnectOptions } from "./options.ts";
 
-/** What one call is given besides its request. */
+/** The settings of one call. */
 interface CallSettings {
   readonly signal?: AbortSignal | undefined;
   readonly timeoutMs?: number | undefined;
@@ -28,10 +28,13 @@ const defaultConnectTimeoutMs = 3_000;
 const defaultKeepaliveMs = 30_000;
 const defaultMaxAttempts = 4;
 
-/** An object and the one before it, each as large as etcd can be told to take, which should not be above 10 MiB. */
+/**
+ * Room for an object and its previous state, each as large as etcd can be configured to accept. etcd recommends at
+ * most 10 MiB.
+ */
 export const defaultMaxMessageBytes = 32 * 1024 ** 2;
 
-/** Makes calls, at whichever server is good for it, and again where that is right and can help. */
+/** Makes calls: selects a server, and retries where that is safe and can help. */
 export class Connection {
   readonly #endpoints: Endpoints;
   readonly #timeoutMs: number;
@@ -84,8 +87,8 @@ export class Connection {
   }
 
   /**
-   * One stream, at the server with the fewest. Throws a CallFailure when it ends, unless the signal is
-   * aborted. `onServer` is called before anything comes.
+   * Opens one stream, at the server with the fewest watches. Throws a CallFailure when it ends, unless the signal is
+   * aborted. `onServer` is called before the first response.
    */
   async *stream<Request, Response>(
     method: Method<Request, Response>,
@@ -117,7 +120,7 @@ export class Connection {
     }
   }
 
-  /** Aborted when it is closed: whoever waits to try again need not. */
+  /** Aborted when the connection is closed, so that pauses between retries end. */
   get closing(): AbortSignal {
     return this.#closing.signal;
   }
@@ -145,8 +148,8 @@ export class Connection {
   }
 
   /**
-   * Asks each server once, and after a pause again, until there is an answer, or what no other attempt
-   * mends, or no more time or attempts are left: then it fails as the last attempt did.
+   * Tries each server once, then again after a pause, until one answers, a failure is not retryable, or the time or
+   * the attempts are used up. Then it throws the last failure.
    */
   async #persist<Request, Response>(
     method: Method<Request, Response>,
@@ -221,7 +224,7 @@ export class Connection {
     return { address, write, maxMessageBytes: this.#maxMessageBytes };
   }
 
-  /** Rejects with a CallFailure if there is neither a connection in time nor a reason why not. */
+  /** Rejects with a CallFailure if there is no connection in time and no error either. */
   async #connect(
     { grpc, address }: Endpoint,
     timeoutMs: number,
@@ -234,5 +237,5 @@ export class Connection {
 
 function positive(field: string, value: number): number {
   if (value > 0) return value;
-  throw invalidRequest(field, `${field} is ${value}: it has to be above 0.`);
+  throw invalidRequest(field, `${field} is ${value}: it must be above 0.`);
 }

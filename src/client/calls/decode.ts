@@ -6,14 +6,14 @@ import type { Event__Output as WireEvent } from "../../wire/generated/watchfanou
 import type { StoredObject__Output as WireObject } from "../../wire/generated/watchfanout/v1/StoredObject.ts";
 
 /**
- * The typed form of what comes off the wire. Throws INTERNAL where a server sends what the contract
- * rules out, so that nothing wrong is handed on as if it were right.
+ * Decodes an object of a response. Throws INTERNAL if the server violates the contract, so that invalid data is never
+ * passed on.
  *
- * The content is copied into `slabs`: a view would keep the whole message in memory for as long as one of its
- * objects lives, and nothing that counts bytes would see it.
+ * The content is copied to `slabs`: a view would keep the whole message in memory as long as one of its objects, and
+ * no bound on bytes would count it.
  */
 export function decodeObject(wire: WireObject | null, slabs: Slabs): StoredObject {
-  if (wire === null) throw broken("an answer without its object");
+  if (wire === null) throw broken("a response without its object");
   const { key, value } = wire;
   if (key === "") throw broken("an object without a key");
   return slabs.store(
@@ -37,12 +37,12 @@ const eventTypes: Readonly<Record<string, EventType>> = {
 
 export function decodeEvent(wire: WireEvent, slabs: Slabs): WatchEvent {
   const type = eventTypes[wire.type];
-  if (type === undefined) throw broken(`an event of the type ${wire.type}`);
+  if (type === undefined) throw broken(`an event of type ${wire.type}`);
   const previous = wire.previous === null ? undefined : decodeObject(wire.previous, slabs);
   return new WatchEvent(type, decodeObject(wire.object, slabs), previous);
 }
 
-/** An int64 as a `number`, which holds every revision below 2^53. */
+/** Converts an int64 to a `number`, which is exact for every revision below 2^53. Throws INTERNAL beyond. */
 export function decodeRevision(wire: string): number {
   const revision = Number(wire);
   if (!Number.isSafeInteger(revision) || revision < 0) throw broken(`the revision ${wire}`);
@@ -55,10 +55,10 @@ function decodeLease(wire: string): bigint {
   return lease;
 }
 
-/** INTERNAL: the server has sent this, which ours never does. */
+/** INTERNAL: the server sent a message that violates the contract. */
 export function broken(what: string): WatchFanoutError {
   return new WatchFanoutError(
     "INTERNAL",
-    `The server sent ${what}, which its contract rules out. Is what answers there watch-fanout, and of a version that goes with this client?`,
+    `The server sent ${what}, which violates its contract. Is the server watch-fanout, in a version that is compatible with this client?`,
   );
 }

@@ -3,42 +3,43 @@ import { Backoff } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { type Address, parseAddress } from "./address.ts";
-import { ClosedError } from "./closed-error.ts";
+import { ClosedError } from "./call-failure.ts";
 
-/** How to prove who one is and whom one talks to. All are PEM. */
+/** TLS options of a client. All values are PEM. */
 export interface ClientTls {
-  /** Whom to trust; undefined: the certificate authorities that come with Node. */
+  /** The certificate authorities to trust. Default: those that come with Node.js. */
   readonly ca?: Buffer | undefined;
-  /** One's own certificate and its key, for servers that ask for one: both or neither. */
+  /** The client certificate, for servers that require one. Only together with `key`. */
   readonly cert?: Buffer | undefined;
+  /** The private key of `cert`. */
   readonly key?: Buffer | undefined;
-  /** The name that the server's certificate has to be for, where it is not the address's host. */
+  /** The name that the server's certificate must have, if it is not the host of the address. */
   readonly serverName?: string | undefined;
 }
 
-/** How long a server that has failed is passed over, where there are others. */
+/** How long a failed server is ejected, if there are others. */
 const ejectionBounds = { initialMs: 200, maxMs: 10_000 };
 
-/** How servers are connected to. */
+/** The connection settings of all servers. */
 export interface EndpointSettings {
   readonly tls: ClientTls | undefined;
-  /** How often a connection that is in use is asked for a sign of life, in milliseconds. */
+  /** Interval of keepalive pings on a connection in use, in milliseconds. */
   readonly keepaliveMs: number;
-  /** The largest message that is taken, in bytes. */
+  /** Maximum size of a received message, in bytes. */
   readonly maxMessageBytes: number;
   readonly clock: Clock;
   /** Numbers from 0 to below 1, for jitter. */
   readonly random: () => number;
 }
 
-/** The longest that a sign of life may take, in milliseconds. */
+/** Maximum time that a keepalive ping may take, in milliseconds. */
 const maxKeepaliveTimeoutMs = 10_000;
 
-/** One server that a client may turn to, and the connection to it, which is opened when first needed. */
+/** One server, and the connection to it, which is opened at first use. */
 export class Endpoint {
-  /** As it was written. */
+  /** The address as it was configured. */
   readonly address: string;
-  /** How many calls wait for its answer, and how many watches are open on it. */
+  /** Number of calls in progress and of open watches. */
   readonly open = { calls: 0, watches: 0 };
   readonly #target: Address;
   readonly #settings: EndpointSettings;
@@ -53,51 +54,66 @@ export class Endpoint {
     this.#backoff = new Backoff(ejectionBounds, settings.random);
   }
 
+  /**
+   * The connection.
+   * @internal
+   */
   get grpc(): GrpcClient {
     this.#grpc ??= open(this.#target, this.#settings);
     return this.#grpc;
   }
 
-  /** How much longer to turn to others, in milliseconds; 0: it is as good as any. */
+  /**
+   * How much longer this server is ejected, in milliseconds; 0 if it is not.
+   * @internal
+   */
   get ejectedForMs(): number {
     return Math.max(0, this.#ejectedUntil - this.#settings.clock.now());
   }
 
-  /** It can't answer now, and has asked to be left alone for so long. */
+  /**
+   * Ejects the server, for at least the delay that it asked for, in milliseconds.
+   * @internal
+   */
   failed(retryDelayMs: number): void {
     const delayMs = Math.max(this.#backoff.next(), retryDelayMs);
     this.#ejectedUntil = this.#settings.clock.now() + delayMs;
   }
 
+  /**
+   * Ends the ejection after a response.
+   * @internal
+   */
   answered(): void {
     this.#ejectedUntil = 0;
     this.#backoff.reset();
   }
 
+  /** @internal */
   close(): void {
     this.#grpc?.close();
   }
 }
 
 /**
- * The servers that a client may turn to, all replicas of one service, with one connection each. Calls and
- * watches are spread: each goes to the one that has the fewest of its kind open, and of these to the next in
- * turn. One that has failed is passed over for a while, unless all have.
+ * The servers of a client, all replicas of one service, with one connection each. A call or watch goes to the server
+ * with the fewest open ones of its kind, and among these in round-robin order. A server that has failed is ejected
+ * for a while, unless all have failed.
  */
 export class Endpoints {
   readonly #all: readonly Endpoint[];
   #next: number;
   #isClosed = false;
 
-  /** Throws INVALID_REQUEST of addresses that are none, and of a certificate without its key. */
+  /** Throws INVALID_REQUEST for invalid addresses, and for a certificate without its key. */
   constructor(addresses: readonly string[], settings: EndpointSettings) {
     const { tls, random } = settings;
-    if (addresses.length === 0) throw parseError("No address is given.");
+    if (addresses.length === 0) throw parseError("No address was given.");
     if (tls !== undefined && (tls.cert === undefined) !== (tls.key === undefined)) {
-      throw parseError("A client certificate and its key go together: give both or neither.");
+      throw parseError("A client certificate and its key belong together: set both or neither.");
     }
     this.#all = addresses.map((text) => new Endpoint(parseAddress(text), settings));
-    // Many clients that were given the same list are not to begin at the same server.
+    // Clients with the same list of addresses must not all start at the same server.
     this.#next = Math.floor(random() * addresses.length);
   }
 
@@ -105,13 +121,13 @@ export class Endpoints {
     return this.#all.length;
   }
 
-  /** The server to turn to now, other than those in `tried` while there are others. Throws when closed. */
+  /** Picks the server for the next call or watch, if possible not one in `tried`. Throws when closed. */
   pick(kind: "calls" | "watches", tried: ReadonlySet<Endpoint> = new Set()): Endpoint {
     this.#checkOpen();
     const inTurn = [...this.#all.slice(this.#next), ...this.#all.slice(0, this.#next)];
     const left = inTurn.filter((endpoint) => !tried.has(endpoint));
     const [first, ...others] = left.length > 0 ? left : inTurn;
-    if (first === undefined) throw parseError("No address is given.");
+    if (first === undefined) throw parseError("No address was given.");
     let best = first;
     for (const other of others) {
       const before = other.ejectedForMs - best.ejectedForMs || other.open[kind] - best.open[kind];
@@ -121,7 +137,7 @@ export class Endpoints {
     return best;
   }
 
-  /** Whether there is another server than this one that has not failed lately. */
+  /** Whether there is another server that is not ejected. */
   hasOther(than: Endpoint): boolean {
     return this.#all.some((endpoint) => endpoint !== than && endpoint.ejectedForMs === 0);
   }
@@ -145,21 +161,21 @@ function open(
       ? credentials.createInsecure()
       : credentials.createSsl(tls.ca ?? null, tls.key ?? null, tls.cert ?? null);
   return new GrpcClient(address.target, channelCredentials, {
-    // Above gRPC's 4 MiB: a response may hold one event that is larger than that.
+    // Above gRPC's default of 4 MiB, since a response may hold one event that is larger.
     "grpc.max_receive_message_length": maxMessageBytes,
     "grpc.max_send_message_length": -1,
-    // A connection that died without a word is noticed while a watch is open on it.
+    // Detects a dead connection while a watch is open on it.
     "grpc.keepalive_time_ms": keepaliveMs,
     "grpc.keepalive_timeout_ms": Math.min(keepaliveMs, maxKeepaliveTimeoutMs),
-    // What is retried is for this client to say, not for a TXT record.
+    // This client decides what is retried, not a TXT record.
     "grpc.service_config_disable_resolution": 1,
-    // Of the addresses behind one name each client takes another.
+    // If a name has several addresses, clients spread over them.
     "grpc.service_config": JSON.stringify({
       loadBalancingConfig: [{ pick_first: { shuffleAddressList: true } }],
     }),
     "grpc.initial_reconnect_backoff_ms": 200,
     "grpc.max_reconnect_backoff_ms": 10_000,
-    // A proxy for the outside is no way to this machine.
+    // A proxy for outgoing connections can't reach this machine.
     "grpc.enable_http_proxy": address.loopback ? 0 : 1,
     ...(tls?.serverName === undefined
       ? {}

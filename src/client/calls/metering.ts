@@ -1,8 +1,8 @@
 import { type Attributes, type Meter, type MeterProvider, metrics } from "@opentelemetry/api";
 
 /**
- * An instrument of the client's at whichever meter provider is the global one when it is used: users set
- * theirs up before or after they import this. Without one it does nothing.
+ * Creates an instrument at the global meter provider that is current when it is used, since applications may set up
+ * theirs before or after they import this module. Without a meter provider it does nothing.
  */
 export function metered<Instrument>(create: (meter: Meter) => Instrument): () => Instrument {
   let made: { readonly provider: MeterProvider; readonly instrument: Instrument } | undefined;
@@ -15,7 +15,7 @@ export function metered<Instrument>(create: (meter: Meter) => Instrument): () =>
   };
 }
 
-/** A counter as `metered`. */
+/** A counter that is created in the same way. */
 export function counter(
   name: string,
   options: { readonly unit: string; readonly description: string },

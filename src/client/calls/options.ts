@@ -3,142 +3,160 @@ import type { WatchFanoutError } from "../../base/errors.ts";
 import type { RevisionRequirement, Scope } from "../../storage/storage.ts";
 import type { ClientTls, Endpoint } from "./endpoints.ts";
 
+/** Options of `connect`. */
 export interface ConnectOptions {
   /**
-   * Where the service is: HOST:PORT. Of several, all replicas of one service: calls and watches are spread
-   * over them, and those of one that fails go to the others.
+   * The address of the service, HOST:PORT, or of several replicas of it. Calls and watches are spread over the
+   * replicas; if one fails, its calls and watches move to the others.
    */
   readonly address: string | readonly string[];
-  /** Undefined: without TLS. */
+  /** Default: without TLS. */
   readonly tls?: ClientTls | undefined;
-  /**
-   * How long one call may take, in milliseconds, with all that is tried anew for it; a watch has no such
-   * bound. Default 10,000.
-   */
+  /** Timeout of one call with all its retries, in milliseconds. A watch has no timeout. Default 10,000. */
   readonly timeoutMs?: number | undefined;
   /**
-   * How long to wait for a connection, in milliseconds, until another server is turned to, or a watch says that
-   * it can't go on. Default 3,000.
+   * How long to wait for a connection, in milliseconds, before another server is tried, or a watch reports an
+   * interruption. Default 3,000.
    */
   readonly connectTimeoutMs?: number | undefined;
   /**
-   * How often a connection with calls or watches on it is asked for a sign of life, in milliseconds; one that
-   * gives none within 10 s, or within this time if it is shorter, is given up. Default 30,000.
+   * Interval of keepalive pings on a connection with calls or watches, in milliseconds. The connection is closed if a
+   * ping is not answered within 10 s, or within this interval if that is shorter. Default 30,000.
    */
   readonly keepaliveIntervalMs?: number | undefined;
   /**
-   * How often one call is tried at the most, over all servers. A write is tried again only where it is
-   * certain that nothing was written. Default 4; 1: never again.
+   * Maximum number of attempts of one call, over all servers. A write is retried only if it is certain that nothing
+   * was written. Default 4; 1 disables retries.
    */
   readonly maxAttempts?: number | undefined;
   /**
-   * The largest message that is taken from a server, in bytes, also after it is inflated. A server keeps all below
-   * 4 MiB but those of one object or event that is larger itself, so this has to be above twice what its store takes.
-   * Beyond it the call is VALUE_TOO_LARGE, of a write OUTCOME_UNKNOWN. Default 32 MiB.
+   * Maximum size of a message from a server, in bytes, also after decompression. A server keeps messages below 4 MiB,
+   * except for a single object or event that is larger, so this must be above twice the largest value of the store. A
+   * larger message fails the call with VALUE_TOO_LARGE, and a write with OUTCOME_UNKNOWN. Default 32 MiB.
    */
   readonly maxMessageBytes?: number | undefined;
+  /** Default: the system time, with timers that keep the process alive. */
   readonly clock?: Clock | undefined;
   /** Numbers from 0 to below 1, for jitter. Default `Math.random`. */
   readonly random?: (() => number) | undefined;
 }
 
-/** What every call takes, and a watch. */
+/** Options of every call and watch. */
 interface CommonOptions {
   /**
-   * The history that the revisions come from, as an earlier answer named it: if it is another now, the
-   * call is HISTORY_CHANGED and nothing is done. Default: not checked.
+   * The history that the revisions belong to, from an earlier response. If the store has another history now, the
+   * call fails with HISTORY_CHANGED and has no effect. Default: not checked.
    */
   readonly historyId?: string | undefined;
   /** Aborting it ends the call. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What every call takes that has one answer. */
+/** Options of every unary call. */
 interface CallOptions extends CommonOptions {
-  /** How long this call may take, in milliseconds; of a listing, each of its pages. Default: the client's. */
+  /** Timeout of this call, in milliseconds; of a list, for each page. Default: the timeout of the client. */
   readonly timeoutMs?: number | undefined;
 }
 
+/** Options of reads. */
 export interface ReadOptions extends CallOptions {
-  /** How new the answer has to be. Default: LINEARIZABLE. */
+  /** The minimum or exact revision of the result. Default: LINEARIZABLE. */
   readonly at?: RevisionRequirement | undefined;
-  /** Asks this server and no other: one that `onOpened` of a watch was called with. Default: any. */
+  /** The only server to ask: one that `onOpened` of a watch was called with. Default: any. */
   readonly server?: Endpoint | undefined;
 }
 
-/** Which objects are picked by what is in them; both selectors have to match. */
+/** Selects objects by their content. If both selectors are given, both must match. */
 export interface SelectorOptions {
-  /** By labels, in Kubernetes' grammar: `app=web,tier in (a, b),!canary`. Default: all. */
+  /** A label selector in Kubernetes' grammar: `app=web,tier in (a, b),!canary`. Default: all objects. */
   readonly labelSelector?: string | undefined;
-  /** By fields that the resource declares: `spec.node=n1,phase!=Failed`. Default: all. */
+  /** A selector on fields that the resource declares: `spec.node=n1,phase!=Failed`. Default: all objects. */
   readonly fieldSelector?: string | undefined;
 }
 
+/** Options of lists. */
 export interface ListOptions extends ReadOptions, SelectorOptions {
-  /** Only keys that begin with this. Default: all. */
+  /** Only keys with this prefix. Default: all keys. */
   readonly prefix?: string | undefined;
-  /** How many objects a page holds at the most; 0, the default: as many as fit one message. */
+  /** Maximum number of objects per page. Default 0: as many as fit in one message. */
   readonly pageSize?: number | undefined;
 }
 
+/** Options of a single page. */
 export interface PageOptions extends ListOptions {
-  /** The `nextPageToken` of the page before, whose other options have to be the same. Default: the first. */
+  /**
+   * The `nextPageToken` of the previous page, which must have been requested with the same other options. Default:
+   * the first page.
+   */
   readonly pageToken?: string | undefined;
 }
 
+/** Options of watches. */
 export interface WatchOptions extends CommonOptions, SelectorOptions {
-  /** Which keys to follow. Default: all. */
+  /** The keys to watch. Default: all. */
   readonly scope?: Scope | undefined;
-  /** Delivers what came after this revision. Default: what comes from now on. */
+  /** Delivers the changes after this revision. Default: the changes after the watch begins. */
   readonly afterRevision?: number | undefined;
-  /** The current state first; `afterRevision` then says how new it has to be at least, 0: any. */
+  /**
+   * Whether the watch begins with the current state. `afterRevision` is then the minimum revision of that state; 0
+   * for any. Default false.
+   */
   readonly sendInitialEvents?: boolean | undefined;
   /**
-   * What a watch that does not keep up gets: every event, or it is cut off; or the latest state of each
-   * object, where what is between may be skipped. Default EVERY_EVENT.
+   * What a watch receives that can't keep up. EVERY_EVENT: every event, or SLOW_CONSUMER when the server no longer
+   * has them. LATEST_STATE: the latest state of each object, without intermediate states. Default EVERY_EVENT.
    */
   readonly delivery?: "EVERY_EVENT" | "LATEST_STATE" | undefined;
-  /** Whether events carry the object as it stood just before. */
+  /** Whether events include the state of the object before the change. Default false. */
   readonly includePrevious?: boolean | undefined;
   /**
-   * How long the resume point may stand still before a unit without events moves it, in milliseconds,
-   * at least 1,000. Default: the server's, 60 s.
+   * Maximum time without a new resume point, in milliseconds, at least 1,000: after it the server sends a bookmark.
+   * Default: the server's, 60 s.
    */
   readonly bookmarkIntervalMs?: number | undefined;
-  /** Such a unit also whenever the server learns of a newer revision. */
+  /** Whether the server also sends a bookmark whenever it learns of a newer revision. Default false. */
   readonly eagerBookmarks?: boolean | undefined;
-  /** How many bytes are held back until a unit is whole. Default 1 GiB; more ends the watch. */
+  /**
+   * Maximum bytes of an incomplete batch that are held back. Beyond it the watch throws INVALID_REQUEST. Default 1
+   * GiB.
+   */
   readonly maxBatchBytes?: number | undefined;
-  /** Whether the watch goes on by itself when it is cut off; otherwise it throws why. Default true. */
+  /** Whether the watch is resumed after an interruption; otherwise it throws the error. Default true. */
   readonly resume?: boolean | undefined;
-  /** Called when a stream has begun to answer: the first one, and each that continues it. */
+  /**
+   * Called with the server when a stream has sent its first response: for the first stream, and for each that resumes
+   * it.
+   */
   readonly onOpened?: ((server: Endpoint) => void) | undefined;
-  /** Called when the watch was cut off and before it goes on. */
+  /** Called when the watch was interrupted, before it is resumed. */
   readonly onInterruption?: ((interruption: Interruption) => void) | undefined;
 }
 
+/** Options of puts. */
 export interface PutOptions extends CallOptions {
-  /** What must hold: 0: the object does not exist; N: it stands at N. Default: nothing. */
+  /** The mod revision that the object must have; 0: the object must not exist. Default: not checked. */
   readonly expectedModRevision?: number | undefined;
-  /** An existing lease to attach the object to. Default: none. */
+  /** An existing lease to attach the object to. Default: no lease. */
   readonly lease?: bigint | undefined;
   /**
-   * How long the object lives unless it is put anew, in milliseconds: under a lease that the service
-   * grants, which is of whole seconds, rounded up. Not with `lease`. Default: until it is deleted.
+   * Lifetime of the object unless it is put again, in milliseconds. The service grants a lease of whole seconds,
+   * rounded up. Not together with `lease`. Default: unlimited.
    */
   readonly ttlMs?: number | undefined;
 }
 
+/** Options of deletes. */
 export interface DeleteOptions extends CallOptions {
-  /** The revision that the object must stand at, at least 1. Default: any. */
+  /** The mod revision that the object must have, at least 1. Default: not checked. */
   readonly expectedModRevision?: number | undefined;
 }
 
-/** A watch was cut off and goes on by itself. */
+/** A watch that was interrupted and will be resumed. */
 export interface Interruption {
+  /** Why the stream ended. */
   readonly error: WatchFanoutError;
-  /** Milliseconds until the watch is opened again. */
+  /** Time until the watch is opened again, in milliseconds. */
   readonly delayMs: number;
-  /** Where it goes on from; undefined where nothing was delivered yet, and it begins anew. */
+  /** The revision that the watch resumes after; undefined if nothing was delivered yet and it starts again. */
   readonly resumeRevision: number | undefined;
 }

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { InformerError, InformerFault } from "./handlers/informer-errors.ts";
 
-/** Hands errors to whom the user has named for it, and never throws. */
+/** Passes errors to the application's listener, logger or process warnings. Never throws. */
 export class ErrorReporter {
   readonly #onError: ((error: InformerError) => void) | undefined;
   readonly #logger: Logger | undefined;
@@ -11,7 +11,7 @@ export class ErrorReporter {
     this.#logger = logger;
   }
 
-  /** Calls what the user has given to be told of something. */
+  /** Calls a listener of the application. */
   call(listener: () => void): void {
     try {
       listener();
@@ -26,7 +26,7 @@ export class ErrorReporter {
     else this.call(() => onError(error));
   }
 
-  /** Whether there is someone who wants to be told. */
+  /** Returns whether there is a listener for errors. */
   reportFault(fault: InformerFault): boolean {
     const onError = this.#onError;
     if (onError !== undefined) this.call(() => onError(fault));

@@ -7,24 +7,24 @@ import type { Indexer } from "./indexer/indexer.ts";
 import { IndexError } from "./indexer/object-index.ts";
 import type { ObjectDecoder } from "./object-decoder.ts";
 
-/** An object on its way into the Indexer: as it came, or as it is there already. */
+/** An object that will be applied to the Indexer: stored, or from the Indexer itself (a resync). */
 export type Arriving<T> = StoredObject | TypedObject<T>;
 
 export interface UpdateListener<T> {
-  /** What the Indexer has become. `isSync`: nothing has changed, someone wants to look at all there is. */
+  /** Called after a change of the Indexer. `isSync`: the object has not changed (a resync). */
   onChange(notification: Notification<T>, isSync: boolean): void;
-  /** An object could not be taken in, and what was there before stays. Must not throw. */
+  /** Called when an object was rejected; its previous state remains in the Indexer. Must not throw. */
   onRejected(error: RejectedObjectError): void;
 }
 
-/** Makes deltas into changes of an Indexer, and says what changed. */
+/** Applies deltas to an Indexer and reports the changes. */
 export class IndexerUpdates<T> {
   readonly #indexer: Indexer<TypedObject<T>>;
   readonly #decoder: ObjectDecoder<T>;
   readonly #listener: UpdateListener<T>;
-  /** The keys of listed objects which may have changed although their revisions have not. */
+  /** The keys of listed objects that may have changed although their revision is the same. */
   readonly #keysToRecheck = new Set<string>();
-  /** The sizes of the objects in the Indexer, as they are stored, in bytes: what a notification of them keeps. */
+  /** The stored size of each object in the Indexer, in bytes, for the bounds of handler queues. */
   readonly #sizes = new Map<string, number>();
 
   constructor(
@@ -37,12 +37,12 @@ export class IndexerUpdates<T> {
     this.#listener = listener;
   }
 
-  /** Says that these come from another history, where the same revision does not mean the same object. */
+  /** Marks objects of another history, in which the same revision does not mean the same object. */
   recheck(objects: Iterable<StoredObject>): void {
     for (const { key } of objects) this.#keysToRecheck.add(key);
   }
 
-  /** All of one key. */
+  /** Applies all deltas of one key. */
   apply(deltas: Deltas<Arriving<T>>, isInInitialList: boolean): void {
     for (const delta of deltas) {
       if (delta.type === "Deleted") this.#delete(delta.object);
@@ -55,7 +55,7 @@ export class IndexerUpdates<T> {
   #put({ type, object }: Delta<Arriving<T>> & { object: Arriving<T> }, isInitial: boolean): void {
     const before = this.#indexer.get(object.key);
     if (!(object instanceof StoredObject)) {
-      // It is from the Indexer itself, and in there still unless something else became of it.
+      // A resync. The object is no longer in the Indexer if it was deleted since.
       if (before === undefined) return;
       const bytes = this.#sizes.get(before.key) ?? 0;
       this.#listener.onChange(Notification.updated(before, before, bytes), true);
@@ -73,7 +73,7 @@ export class IndexerUpdates<T> {
     );
   }
 
-  /** The object as it is in the Indexer from now on; undefined if it can't be. */
+  /** Decodes an object and stores it in the Indexer; undefined if it is rejected. */
   #take(stored: StoredObject): TypedObject<T> | undefined {
     const taken = this.#decoder.decode(stored);
     if (taken instanceof Error) {
@@ -85,7 +85,7 @@ export class IndexerUpdates<T> {
       this.#sizes.set(taken.key, estimatedBytes(stored));
       return taken;
     } catch (error) {
-      // Whatever else it throws is a fault of ours.
+      // Any other error indicates a bug.
       if (!(error instanceof IndexError)) throw error;
       this.#listener.onRejected(error);
       return undefined;
@@ -94,7 +94,7 @@ export class IndexerUpdates<T> {
 
   #delete(deleted: Arriving<T> | DeletedFinalStateUnknown<Arriving<T>>): void {
     const before = this.#indexer.get(deleted.key);
-    // One that never could be taken in.
+    // The object was rejected when it was created.
     if (before === undefined) return;
     const bytes = this.#sizes.get(deleted.key) ?? 0;
     this.#indexer.delete(deleted.key);
@@ -112,8 +112,8 @@ export class IndexerUpdates<T> {
   }
 
   /**
-   * `last` for the user's eyes; undefined if it can't be had. It is a later state than `before` only where those
-   * between were folded away.
+   * Decodes the final state of a deleted object; undefined if it is rejected. It differs from `before` only if states
+   * in between were coalesced.
    */
   #lastState(before: TypedObject<T>, last: Arriving<T>): TypedObject<T> | undefined {
     if (!(last instanceof StoredObject)) return last;
@@ -127,7 +127,7 @@ export class IndexerUpdates<T> {
     return undefined;
   }
 
-  /** Whether a listed object is the one that is there already. */
+  /** Whether a listed object equals the one in the Indexer. */
   #isSame(before: TypedObject<T>, listed: StoredObject): boolean {
     return before.modRevision === listed.modRevision && !this.#keysToRecheck.has(listed.key);
   }

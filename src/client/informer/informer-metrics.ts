@@ -1,12 +1,18 @@
 import { type Attributes, type Histogram, metrics, type Observable } from "@opentelemetry/api";
 
-/** What an informer tells of itself when metrics are collected. */
+/** The current numbers of an informer. */
 export interface InformerStats {
+  /** Number of objects in the Indexer. */
   readonly objects: number;
+  /** Number of keys whose changes are not in the Indexer yet. */
   readonly pendingKeys: number;
+  /** Number of lists after the first one. */
   readonly relists: number;
+  /** Number of watches after the first one. */
   readonly reconnects: number;
+  /** Number of objects that could not be added to the Indexer. */
   readonly rejected: number;
+  /** The queue of each handler: its length, and how many notifications were coalesced. */
   readonly handlers: Iterable<{
     readonly name: string;
     readonly pending: number;
@@ -18,24 +24,29 @@ type Reading = Exclude<keyof InformerStats, "handlers">;
 
 const gauges: readonly (readonly [name: string, unit: string, description: string, Reading])[] = [
   ["objects", "{object}", "Objects in the informer's Indexer.", "objects"],
-  ["queue", "{key}", "Keys whose changes wait to be taken into the Indexer.", "pendingKeys"],
+  ["queue", "{key}", "Keys whose changes are not in the Indexer yet.", "pendingKeys"],
 ];
 
 const counters: typeof gauges = [
-  ["relists", "{relist}", "Times that the state had to be listed anew.", "relists"],
-  ["reconnects", "{reconnect}", "Times that the watch broke and was taken up again.", "reconnects"],
+  ["relists", "{relist}", "Lists after the first one, as events were lost.", "relists"],
+  [
+    "reconnects",
+    "{reconnect}",
+    "Watches after the first one, as the watch was interrupted.",
+    "reconnects",
+  ],
   [
     "rejected",
     "{object}",
-    "Objects that could not be taken in: the codec, transform or an index function failed.",
+    "Objects that were rejected: the codec, the transform or an index function failed.",
     "rejected",
   ],
 ];
 
 /**
- * An informer's metrics, at the meter provider that is the global one when the informer starts. Where none
- * has been set up, they cost nothing. All are numbers that are kept anyway and read at each collection, but
- * for how long handlers take.
+ * The metrics of an informer, at the global meter provider at the time of its start. Without a meter provider they
+ * cost nothing. All are numbers that exist anyway and are read at each collection, except for the duration of handler
+ * calls.
  */
 export class InformerMetrics {
   readonly #name: string;
@@ -59,15 +70,19 @@ export class InformerMetrics {
       ...gauges.map(([name, unit, text, key]) => [gauge(name, unit, text), key] as const),
       ...counters.map(([name, unit, text, key]) => [counter(name, unit, text), key] as const),
     ];
-    const pending = gauge("handler_queue", "{notification}", "Notifications that wait.");
+    const pending = gauge(
+      "handler_queue",
+      "{notification}",
+      "Notifications that are queued for a handler.",
+    );
     const coalescedCount = counter(
       "handler_coalesced",
       "{notification}",
-      "Notifications that a handler which did not keep up was spared.",
+      "Notifications that were coalesced because the handler did not keep up.",
     );
     this.#duration = meter.createHistogram(named("handler_duration"), {
       unit: "s",
-      description: "How long a call of a handler took.",
+      description: "Duration of a handler call.",
     });
     const observed = [...readings.map(([instrument]) => instrument), pending, coalescedCount];
     const attributes = { informer: this.#name };
@@ -86,7 +101,7 @@ export class InformerMetrics {
     this.#unregister = () => meter.removeBatchObservableCallback(observe, observed);
   }
 
-  /** A call of a handler took so many milliseconds. */
+  /** Records the duration of a handler call, in milliseconds. */
   called(handler: string, ms: number): void {
     this.#duration?.record(ms / 1_000, this.#attributesOf(handler));
   }

@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import type { BackoffBounds } from "../../base/backoff.ts";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, maxTimerMs } from "../../base/clock.ts";
+import { invalidRequest } from "../../base/errors.ts";
 import type { ReflectorFailure } from "../../reflector/reflector.ts";
 import type { Scope, Storage } from "../../storage/storage.ts";
 import type { TypedObject } from "../values/typed-object.ts";
@@ -8,70 +9,98 @@ import type { ValueCodec } from "../values/value-codec.ts";
 import type { InformerError } from "./handlers/informer-errors.ts";
 import type { Indexers } from "./indexer/indexer.ts";
 
+/** Options of a SharedInformer. */
 export interface SharedInformerOptions<T> {
-  /** Where the objects are: a RemoteStorage, as a rule. It is the user's to close, after the informer, unless: */
+  /**
+   * The storage with the objects, normally a RemoteStorage. The application closes it after the informer, unless
+   * `closesStorage` is set.
+   */
   readonly storage: Storage;
-  /** Whether the informer closes the storage when it stops. Default: no. */
+  /** Whether the informer closes the storage when it stops. Default false. */
   readonly closesStorage?: boolean | undefined;
+  /** Decodes the values. */
   readonly codec: ValueCodec<T>;
-  /** What it is called in errors and metrics: the resource, for instance. Default: "informer". */
+  /** The name in errors and metrics, for example that of the resource. Default: "informer". */
   readonly name?: string | undefined;
-  /** Which keys to follow: those that begin with a prefix, or a single one. Default: all. */
+  /** The keys to watch: a prefix or a single key. Default: all. */
   readonly scope?: Scope | undefined;
   /**
-   * Changes an object before it is stored and told of: leaves out what nobody needs, for instance. May return
-   * another object, of the same key.
+   * Changes an object before it is stored and handlers are called: to drop unused fields, for example. May return
+   * another object with the same key.
    */
   readonly transform?: ((object: TypedObject<T>) => TypedObject<T>) | undefined;
-  /** Index functions of the informer's Indexer, by name. More can be added later. */
+  /** Index functions of the Indexer, by name. More can be added later. */
   readonly indexers?: Indexers<TypedObject<T>> | undefined;
-  /** How often handlers are told of all objects again, in milliseconds. Default, and 0: never. */
+  /** Resync period: how often handlers are called for all objects again, in milliseconds. Default 0: never. */
   readonly resyncMs?: number | undefined;
   /**
-   * How many changes wait one by one for the Indexer; beyond that they fold by key. The Indexer is made
-   * to wait only by what its index functions, the transform and the codec take. Default 10,000.
+   * Maximum number of changes that are queued one by one for the Indexer; beyond it they are coalesced by key. The
+   * queue grows only while the codec, the transform and the index functions are busy. Default 10,000.
    */
   readonly queueSize?: number | undefined;
-  /** How many bytes of objects, as they are stored, these may keep; beyond that they fold too. Default 64 MiB. */
+  /** Maximum bytes of objects, as stored, in this queue; beyond it they are coalesced too. Default 64 MiB. */
   readonly queueBytes?: number | undefined;
   /**
-   * How many bytes of objects it may hold, as they are stored. What does not fit is not taken in: the informer keeps
-   * what it has, tells of INVALID_REQUEST as of any other failure to list, and lists again until it fits. So a server
-   * that never comes to an end does not fill the process. Default 1 GiB.
+   * Maximum bytes of all objects, as stored. A state that exceeds it is not applied: the informer keeps its current
+   * state, reports INVALID_REQUEST as a list failure, and keeps listing until the state fits. So a faulty server
+   * can't exhaust the memory. Default 1 GiB.
    */
   readonly maxBytes?: number | undefined;
   /**
-   * Told of what went wrong in the codec, transform, index functions and handlers. Default: it is logged, and
-   * without a logger it becomes a warning of the process (`process.emitWarning`); an InformerFault is thrown
-   * where nobody catches it.
+   * Called with errors of the codec, the transform, index functions and handlers. Default: they are logged, or,
+   * without a logger, emitted as process warnings (`process.emitWarning`); an InformerFault is thrown as an uncaught
+   * exception.
    */
   readonly onError?: ((error: InformerError) => void) | undefined;
   /**
-   * Told of each failure of listing and watching, and of what is done about it. The informer tries again for
-   * ever: whoever wants to give up at a reason (PERMISSION_DENIED, UNKNOWN_RESOURCE) stops it here. Only where the
-   * client or the storage was closed before the informer has it stopped by itself (`isStopped`), and this is the last
-   * call. Default: they are logged, and without a logger it becomes a warning of the process that the informer does
-   * not get on.
+   * Called with each failure to list or watch, and with the next step. The informer retries indefinitely: to give up
+   * at a reason (PERMISSION_DENIED, UNKNOWN_RESOURCE), call `stop` here. The informer stops by itself only if its
+   * client or storage is closed first (`isStopped`); this is then the last call. Default: failures are logged, or,
+   * without a logger, repeated failures are emitted as a process warning.
    */
   readonly onWatchError?: ((failure: ReflectorFailure) => void) | undefined;
   /**
-   * Told when the informer gets on again after one or more failures: something has come, be it only that nothing has
-   * changed meanwhile. The Indexer may have yet to take it in. Default: nobody is.
+   * Called when the watch works again after failures: something was received, if only that nothing has changed. The
+   * Indexer may not have applied it yet. Default: ignored.
    */
   readonly onRecovered?: (() => void) | undefined;
-  /** How long to wait before listing or watching is tried again. Default 100 ms, growing to 5 s. */
+  /** Pauses before a list or watch is retried. Default: from 100 ms, doubling up to 5 s. */
   readonly backoff?: BackoffBounds | undefined;
-  /** Default: the machine's own time, which keeps the process alive until the informer is stopped. */
+  /** Default: the system time, with timers that keep the process alive until the informer is stopped. */
   readonly clock?: Clock | undefined;
-  /** Default: nothing is logged. */
+  /** Default: no logging. */
   readonly logger?: Logger | undefined;
-  /** Numbers from 0 up to 1, for jitter. Default: Math.random. */
+  /** Numbers from 0 to below 1, for jitter. Default: Math.random. */
   readonly random?: (() => number) | undefined;
 }
 
+/** Options of `SharedInformer.stop`. */
 export interface StopOptions {
-  /** Whether handlers are still told of what has arrived. Default: no; only calls that are being made end. */
+  /** Whether handlers are first called for everything that has arrived. Default false: only calls in progress end. */
   readonly drain?: boolean | undefined;
-  /** For how long to wait for handlers: `AbortSignal.timeout(5_000)`, for instance. Default: without end. */
+  /** Limits the wait for handlers: `AbortSignal.timeout(5_000)`, for example. Default: unlimited. */
   readonly signal?: AbortSignal | undefined;
+}
+
+/** The resync period in milliseconds; undefined for never, which 0 means as in client-go. */
+export function resyncPeriod(ms: number | undefined): number | undefined {
+  if (ms === undefined || ms === 0) return undefined;
+  if (ms >= 1 && ms <= maxTimerMs) return ms;
+  throw invalidRequest(
+    "resyncMs",
+    `resyncMs is ${ms}: it must be from 1 to ${maxTimerMs}, or 0 for never.`,
+  );
+}
+
+/** Checks a bound. Throws INVALID_REQUEST unless it is undefined or a whole number of at least `least`. */
+export function wholeNumber(
+  option: string,
+  size: number | undefined,
+  least = 0,
+): number | undefined {
+  if (size === undefined || (Number.isInteger(size) && size >= least)) return size;
+  throw invalidRequest(
+    option,
+    `${option} is ${size}: it must be a whole number, at least ${least}.`,
+  );
 }

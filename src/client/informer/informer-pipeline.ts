@@ -1,14 +1,13 @@
-import type { Clock, Timer } from "../../base/clock.ts";
+import type { Clock } from "../../base/clock.ts";
+import { EventLoopTurns, type TurnWorker } from "../../base/event-loop-turns.ts";
 import type { WatchBatch } from "../../model/event.ts";
 import { StoredObject } from "../../model/object.ts";
 import type { ListedState, ReflectorTarget, ReplaceCause } from "../../reflector/reflector.ts";
 import { DeletedFinalStateUnknown } from "./delta-fifo/delta.ts";
-import { DeltaFIFO, type KnownObjects } from "./delta-fifo/delta-fifo.ts";
+import { DeltaFIFO } from "./delta-fifo/delta-fifo.ts";
+import type { KnownObjects } from "./delta-fifo/options.ts";
 import type { Arriving, IndexerUpdates } from "./indexer-updates.ts";
 import { heldBytes, StateSize } from "./state-size.ts";
-
-/** For how long changes are taken in until the event loop gets its turn, in milliseconds. */
-const sliceMs = 5;
 
 export interface InformerPipelineOptions<T> {
   readonly known: KnownObjects<Arriving<T>>;
@@ -16,33 +15,36 @@ export interface InformerPipelineOptions<T> {
   readonly clock: Clock;
   readonly queueSize: number | undefined;
   readonly queueBytes: number;
-  /** How many bytes of objects may arrive in all. */
+  /** Maximum estimated bytes of the state. */
   readonly maxBytes: number;
-  /** Called when more than that would have: it was not taken in, and the state has to be listed anew. */
+  /** Called when a batch would exceed `maxBytes`. The batch was dropped, so the state must be listed again. */
   readonly onTooLarge: () => void;
-  /** Called once, when all of the first state is in the Indexer. */
+  /** Called once, when the whole initial list is in the Indexer. */
   readonly onSynced: () => void;
-  /** Called with a fault of ours, which nothing can go on after. */
+  /** Called with an error that indicates a bug. The pipeline has stopped. */
   readonly onFault: (error: unknown) => void;
 }
 
 /**
- * From a Reflector to an Indexer, by way of a DeltaFIFO: what arrives waits there, and is taken in slices, so
- * that 100,000 objects to decode hold nobody up for longer than a slice.
+ * Passes changes from a Reflector through a DeltaFIFO to an Indexer. Changes are decoded and applied in time
+ * slices, so that a list of 100,000 objects does not block the event loop for longer than a slice.
  */
-export class InformerPipeline<T> implements ReflectorTarget {
+export class InformerPipeline<T> implements ReflectorTarget, TurnWorker {
   readonly #options: InformerPipelineOptions<T>;
   readonly #fifo: DeltaFIFO<Arriving<T>>;
+  readonly #turns: EventLoopTurns;
   readonly #size = new StateSize();
-  #slice: Timer | undefined;
+  /** Whether there is anything to apply, even if it is only a newer revision. */
+  #isPending = false;
   #hasSynced = false;
-  /** Everything up to here has arrived. */
+  /** Everything up to and including this revision has arrived. */
   #arrived = 0;
   #revision: number | undefined;
   readonly #drained: (() => void)[] = [];
 
   constructor(options: InformerPipelineOptions<T>) {
     this.#options = options;
+    this.#turns = EventLoopTurns.of(options.clock);
     this.#fifo = new DeltaFIFO({
       known: options.known,
       capacity: options.queueSize,
@@ -51,17 +53,17 @@ export class InformerPipeline<T> implements ReflectorTarget {
     });
   }
 
-  /** How many keys wait. */
+  /** Number of keys whose changes are not in the Indexer yet. */
   get pendingKeys(): number {
     return this.#fifo.length;
   }
 
-  /** Whether all of the first state is in the Indexer. */
+  /** Whether the whole initial list is in the Indexer. */
   get hasSynced(): boolean {
     return this.#hasSynced;
   }
 
-  /** Everything up to this revision is in the Indexer; undefined before the first state is. */
+  /** Everything up to this revision is in the Indexer; undefined before it has synced. */
   get revision(): number | undefined {
     return this.#revision;
   }
@@ -87,27 +89,26 @@ export class InformerPipeline<T> implements ReflectorTarget {
     this.#arrive(revision ?? this.#arrived);
   }
 
-  /** Hands out all that is in the Indexer again. */
+  /** Notifies handlers of every object in the Indexer again. */
   resync(): void {
     this.#fifo.resync();
     this.#wake();
   }
 
-  /** Resolves when nothing waits any more. */
+  /** Resolves when everything that has arrived is in the Indexer. */
   drain(): Promise<void> {
-    if (this.#slice === undefined) return Promise.resolve();
+    if (!this.#isPending) return Promise.resolve();
     return new Promise((resolve) => this.#drained.push(resolve));
   }
 
-  /** Drops what waits. */
+  /** Drops everything that is not in the Indexer yet. */
   close(): void {
-    this.#slice?.cancel();
-    this.#slice = undefined;
+    this.#isPending = false;
     this.#fifo.clear();
     for (const resolve of this.#drained.splice(0)) resolve();
   }
 
-  /** A watch for who keeps the state tells only the key and the revision of what is deleted. */
+  /** A DELETED event may carry only the key and the revision, so the last known value is taken from here. */
   #delete({ key, modRevision }: StoredObject): void {
     const last = this.#fifo.get(key);
     if (last === undefined) return;
@@ -122,35 +123,36 @@ export class InformerPipeline<T> implements ReflectorTarget {
   }
 
   #wake(): void {
-    this.#slice ??= this.#options.clock.setImmediate(() => this.#takeSlice());
+    this.#isPending = true;
+    this.#turns.schedule(this);
   }
 
-  #takeSlice(): void {
+  /** For `EventLoopTurns`. */
+  work(until: number): boolean {
+    if (!this.#isPending) return false;
     const { clock, updates, onFault } = this.#options;
-    this.#slice = undefined;
-    const until = clock.now() + sliceMs;
     try {
       while (this.#fifo.popNow((deltas, isInitial) => updates.apply(deltas, isInitial))) {
         if (clock.now() >= until) break;
       }
     } catch (error) {
+      this.#isPending = false;
       onFault(error);
-      return;
+      return false;
     }
     if (!this.#hasSynced && this.#fifo.hasSynced) {
       this.#hasSynced = true;
       this.#options.onSynced();
     }
-    if (this.#fifo.length > 0) {
-      this.#wake();
-      return;
-    }
+    if (this.#fifo.length > 0) return true;
+    this.#isPending = false;
     this.#revision = this.#arrived;
     for (const resolve of this.#drained.splice(0)) resolve();
+    return false;
   }
 }
 
-/** What is from the Indexer is there anyway. */
+/** An object of the Indexer costs nothing more while it is queued. */
 function ownBytes<T>(object: Arriving<T> | DeletedFinalStateUnknown<Arriving<T>>): number {
   const last = object instanceof DeletedFinalStateUnknown ? object.object : object;
   return last instanceof StoredObject ? heldBytes(last) : 0;

@@ -3,7 +3,7 @@ import { DecodeFailure, decodeTyped, type TypedObject } from "../values/typed-ob
 import type { ValueCodec } from "../values/value-codec.ts";
 import { type RejectedObjectError, TransformFailure } from "./handlers/informer-errors.ts";
 
-/** Makes an informer's objects of stored ones: decodes, and lets the user's transform have its way. */
+/** Decodes stored objects and applies the transform of the application. */
 export class ObjectDecoder<T> {
   readonly #codec: ValueCodec<T>;
   readonly #resource: string;
@@ -19,14 +19,14 @@ export class ObjectDecoder<T> {
     this.#transform = transform;
   }
 
-  /** The object, or why there is none. Never throws. */
+  /** Returns the object, or the reason why it is rejected. Never throws. */
   decode(stored: StoredObject): TypedObject<T> | RejectedObjectError {
     const object = decodeTyped(stored, this.#codec, this.#resource);
     if (object instanceof DecodeFailure || this.#transform === undefined) return object;
     try {
       const transformed = this.#transform(object);
       if (transformed.key === object.key) return transformed;
-      throw new TypeError(`it gave an object with the key ${JSON.stringify(transformed.key)}.`);
+      throw new TypeError(`it returned an object with the key ${JSON.stringify(transformed.key)}.`);
     } catch (error) {
       return new TransformFailure(stored.key, stored.modRevision, error);
     }

@@ -1,11 +1,11 @@
-import { type Logger, pino } from "pino";
+import { pino } from "pino";
 import { abortable } from "../../base/abort.ts";
-import { type Clock, keepAliveClock, maxTimerMs, type Timer } from "../../base/clock.ts";
-import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
-import { Reflector, type ReflectorFailure } from "../../reflector/reflector.ts";
+import { type Clock, keepAliveClock, type Timer } from "../../base/clock.ts";
+import type { WatchFanoutError } from "../../base/errors.ts";
+import { Reflector } from "../../reflector/reflector.ts";
 import { checkKey } from "../../storage/checks.ts";
 import type { Storage } from "../../storage/storage.ts";
-import { ClosedError } from "../calls/closed-error.ts";
+import { ClosedError } from "../calls/call-failure.ts";
 import type { TypedObject } from "../values/typed-object.ts";
 import { ErrorReporter } from "./error-reports.ts";
 import type {
@@ -13,45 +13,48 @@ import type {
   EventHandlerOptions,
   EventHandlerRegistration,
 } from "./handlers/event-handler.ts";
-import { Notification } from "./handlers/handler-queue.ts";
-import { HandlerRegistration } from "./handlers/handler-registration.ts";
 import { InformerFault, InformerStopped } from "./handlers/informer-errors.ts";
+import { defaultQueueBytes, SharedProcessor } from "./handlers/shared-processor.ts";
 import { Indexer, type ReadonlyIndexer } from "./indexer/indexer.ts";
 import { Lister, type ListerOptions } from "./indexer/lister.ts";
 import { IndexerUpdates } from "./indexer-updates.ts";
 import { InformerMetrics, type InformerStats } from "./informer-metrics.ts";
-import type { SharedInformerOptions, StopOptions } from "./informer-options.ts";
+import {
+  resyncPeriod,
+  type SharedInformerOptions,
+  type StopOptions,
+  wholeNumber,
+} from "./informer-options.ts";
 import { InformerPipeline } from "./informer-pipeline.ts";
 import { ObjectDecoder } from "./object-decoder.ts";
-import { WatchWarnings } from "./watch-warnings.ts";
+import { defaultWatchErrors } from "./watch-warnings.ts";
 
-const defaultHandlerQueueSize = 10_000;
-const defaultQueueBytes = 64 * 1024 ** 2;
 const defaultMaxBytes = 1024 ** 3;
 
 /**
- * Keeps all objects of a storage at hand, and tells handlers of every change. One list and one watch serve
- * any number of handlers and readers.
+ * A local cache of all objects of a storage, which calls handlers for every change. One list and one watch serve any
+ * number of handlers and readers.
  *
  *     const informer = new SharedInformer({ storage, codec: jsonValues<Pod>() });
  *     informer.addEventHandler({ onAdd: (pod) => …, onUpdate: (before, pod) => …, onDelete: (pod) => … });
  *     informer.start();
  *     await informer.waitForSync(signal);
  *
- * It goes on through whatever happens to the server and to the network: a watch that breaks is resumed, and
- * only when what came meanwhile is lost is the state listed again, and handlers are told the difference. It ends when
- * it is stopped, or when what it stands on is closed. What handlers are told:
+ * It survives failures of the server and of the network: an interrupted watch is resumed. If events were lost, the
+ * state is listed again and handlers are called for the differences. It ends when it is stopped, or when its client
+ * or storage is closed. What handlers can rely on:
  *
- * - of each object, that it is there, then its changes, then that it is gone; never a state older than one
- *   before, and in the end the newest one;
- * - every change, as long as the handler keeps up. Changes fold by key where it does not, and where the server
- *   folds them (a LATEST_STATE watch that is slow, a relist);
- * - only what the Indexer holds already, or a newer state.
+ * - for each object, the calls are: it exists, then its changes, then its deletion; no state is older than the one
+ *   before, and the last one is the latest state;
+ * - a handler that keeps up is called for every change. Changes are coalesced by key if it does not keep up, and
+ *   where the server coalesces them (a slow LATEST_STATE watch, a relist);
+ * - when a handler is called, the Indexer has that state or a newer one.
  *
- * The Indexer is brought up to date one key at a time: of a revision that wrote several, some may be there
- * before the others.
+ * The Indexer is updated one key at a time: if one revision changed several objects, readers may see some of them
+ * first.
  */
 export class SharedInformer<T> {
+  /** The name in errors and metrics. */
   readonly name: string;
   readonly #indexer: Indexer<TypedObject<T>>;
   readonly #clock: Clock;
@@ -60,26 +63,26 @@ export class SharedInformer<T> {
   readonly #reflector: Reflector;
   readonly #metrics: InformerMetrics;
   readonly #resyncMs: number | undefined;
-  readonly #handlers = new Set<HandlerRegistration<T>>();
+  readonly #processor: SharedProcessor<T>;
   readonly #synced = Promise.withResolvers<void>();
-  /** What is closed when the informer stops; undefined: nothing. */
+  /** The storage to close when the informer stops; undefined if the application closes it. */
   readonly #ownStorage: Storage | undefined;
   #state: "new" | "running" | "stopped" = "new";
-  /** Why it has stopped, if nobody has stopped it. */
+  /** Why it has stopped, if it stopped by itself. */
   #endedBy: WatchFanoutError | undefined;
   #resyncTimer: Timer | undefined;
-  /** Resolves when all removed handlers have ended. */
-  #ended: Promise<void> = Promise.resolve();
   /** Resolves when its own storage is closed. */
   #closed: Promise<void> | undefined;
   #rejected = 0;
-  #handlersAdded = 0;
 
-  /** Throws INVALID_REQUEST of a scope whose key can't be one, and of numbers that are no bounds. */
+  /**
+   * Lists nothing before `start`. Throws INVALID_REQUEST for a scope with an invalid key, and for bounds out of
+   * range.
+   */
   constructor(options: SharedInformerOptions<T>) {
     const { name = "informer", codec, logger, scope } = options;
     if (scope !== undefined && "key" in scope) checkKey(scope.key);
-    const { onWatchError = watchErrors(name, logger) } = options;
+    const { onWatchError = defaultWatchErrors(name, logger) } = options;
     this.name = name;
     this.#clock = options.clock ?? keepAliveClock;
     this.#resyncMs = resyncPeriod(options.resyncMs);
@@ -87,9 +90,15 @@ export class SharedInformer<T> {
     this.#reports = new ErrorReporter(options.onError, logger);
     this.#indexer = new Indexer(options.indexers);
     const maxBytes = wholeNumber("maxBytes", options.maxBytes, 1) ?? defaultMaxBytes;
-    const intake = new ObjectDecoder(codec, name, options.transform);
-    const updates = new IndexerUpdates(this.#indexer, intake, {
-      onChange: (notification, isSync) => this.#distribute(notification, isSync),
+    this.#processor = new SharedProcessor({
+      clock: this.#clock,
+      isInitialListComplete: () => this.#pipeline.hasSynced,
+      onError: (error) => this.#reports.report(error),
+      onCalled: (handler, ms) => this.#metrics.called(handler, ms),
+    });
+    const decoder = new ObjectDecoder(codec, name, options.transform);
+    const updates = new IndexerUpdates(this.#indexer, decoder, {
+      onChange: (notification, isSync) => this.#processor.distribute(notification, isSync),
       onRejected: (error) => {
         this.#rejected++;
         this.#reports.report(error);
@@ -122,16 +131,16 @@ export class SharedInformer<T> {
       },
       onRecovered: () => this.#reports.call(() => options.onRecovered?.()),
     });
-    // Not everyone waits for it.
+    // A rejection is not unhandled if no caller waits for it.
     this.#synced.promise.catch(() => {});
   }
 
-  /** The objects, for reading. Who looks up by something else than the key adds an index, at any time. */
+  /** The objects, for reading. Indexes can be added at any time, for lookups by anything but the key. */
   get indexer(): ReadonlyIndexer<TypedObject<T>> {
     return this.#indexer;
   }
 
-  /** Whether the first state is in the Indexer, wholly. */
+  /** Whether the whole initial list is in the Indexer. */
   get hasSynced(): boolean {
     return this.#pipeline.hasSynced;
   }
@@ -141,15 +150,17 @@ export class SharedInformer<T> {
     return this.#pipeline.revision;
   }
 
-  /** Why listing or watching failed the last time; undefined once anything has come since. */
+  /** The last failure to list or watch; undefined if something was received since. */
   get failure(): WatchFanoutError | undefined {
     return this.#reflector.failure;
   }
 
+  /** Whether it was stopped, or has stopped by itself. */
   get isStopped(): boolean {
     return this.#state === "stopped";
   }
 
+  /** The current numbers of the informer, as in its metrics. */
   stats(): InformerStats {
     return {
       objects: this.#indexer.size,
@@ -157,11 +168,11 @@ export class SharedInformer<T> {
       relists: this.#reflector.relists,
       reconnects: this.#reflector.reconnects,
       rejected: this.#rejected,
-      handlers: [...this.#handlers],
+      handlers: this.#processor.registrations,
     };
   }
 
-  /** Begins to list and to watch. Harmless when called twice; throws an InformerStopped after `stop`. */
+  /** Starts to list and watch. Idempotent. Throws an InformerStopped after `stop`. */
   start(): void {
     if (this.#state === "stopped") throw this.#stoppedError();
     if (this.#state === "running") return;
@@ -172,57 +183,38 @@ export class SharedInformer<T> {
   }
 
   /**
-   * Resolves once it has synced. Rejects with the signal's reason, or with an InformerStopped if it is stopped
-   * before. As long as the server can't be reached it waits: `onWatchError` and `failure` tell why.
+   * Resolves when it has synced. Rejects with the signal's reason, or with an InformerStopped if it is stopped first.
+   * While the server can't be reached it waits: see `onWatchError` and `failure`.
    */
   waitForSync(signal?: AbortSignal): Promise<void> {
     return abortable(this.#synced.promise, signal);
   }
 
   /**
-   * Adds a handler, at any time: it is told of the objects that are there now, then of what comes. No call is
-   * made before this returns. Throws an InformerStopped after `stop`.
+   * Adds a handler, at any time. It is called for the current objects, then for changes. No call is made before this
+   * returns. Throws an InformerStopped after `stop`, and INVALID_REQUEST for bounds out of range.
    */
   addEventHandler(
     handler: EventHandler<T>,
     options: EventHandlerOptions = {},
   ): EventHandlerRegistration {
     if (this.#state === "stopped") throw this.#stoppedError();
-    const { name = `handler-${++this.#handlersAdded}` } = options;
-    const registration = new HandlerRegistration<T>({
-      handler,
-      name,
-      queueSize: wholeNumber("queueSize", options.queueSize) ?? defaultHandlerQueueSize,
-      queueBytes: wholeNumber("queueBytes", options.queueBytes) ?? defaultQueueBytes,
-      resync: options.resync ?? true,
-      clock: this.#clock,
-      isInitialListComplete: () => this.#pipeline.hasSynced,
-      onError: (error) => this.#reports.report(error),
-      onCalled: (ms) => this.#metrics.called(name, ms),
-      onRemoved: (removed, ended) => {
-        this.#handlers.delete(removed);
-        this.#await(ended);
-      },
-    });
-    this.#handlers.add(registration);
-    registration.notifyState(
-      this.#indexer.list().map((object) => Notification.added(object, true)),
-    );
-    registration.checkSynced();
-    return registration;
+    wholeNumber("queueSize", options.queueSize);
+    wholeNumber("queueBytes", options.queueBytes);
+    return this.#processor.add(handler, options, this.#indexer.list());
   }
 
-  /** The objects by namespace and selector. */
+  /** Returns a Lister of the objects, for lookups by namespace and selector. */
   lister(options?: ListerOptions<T>): Lister<T> {
     return new Lister(this.#indexer, options);
   }
 
   /**
-   * Ends listing and watching, removes all handlers, and waits for the calls of them that are being made. With
-   * `drain`, they are first told of what has arrived. Rejects with the signal's reason if that comes first, and
-   * is stopped then all the same. The objects stay to be read. Harmless when called twice.
+   * Stops listing and watching, removes all handlers, and waits for their calls in progress. With `drain`, handlers
+   * are first called for everything that has arrived. Rejects with the signal's reason if that is aborted first; the
+   * informer is stopped nevertheless. The objects remain readable. Idempotent.
    *
-   * A handler that calls this must not wait for it: that would be to wait for itself.
+   * A handler that calls this must not await it, since that would wait for itself.
    */
   async stop({ drain = false, signal }: StopOptions = {}): Promise<void> {
     this.#halt();
@@ -231,14 +223,15 @@ export class SharedInformer<T> {
     } finally {
       this.#removeHandlers();
     }
-    await abortable(Promise.all([this.#ended, this.#closed]), signal);
+    await abortable(Promise.all([this.#processor.ended, this.#closed]), signal);
   }
 
+  /** The same as `stop`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.stop();
   }
 
-  /** Nothing arrives any more. */
+  /** Stops receiving. */
   #halt(): void {
     if (this.#state === "running") this.#metrics.unregister();
     this.#state = "stopped";
@@ -246,11 +239,11 @@ export class SharedInformer<T> {
     this.#resyncTimer?.cancel();
     this.#synced.reject(this.#stoppedError());
     this.#closed ??= this.#ownStorage?.close();
-    // Whoever stops it is told; it may have stopped by itself.
+    // The caller of `stop` gets the error; the informer may have stopped by itself.
     this.#closed?.catch(() => {});
   }
 
-  /** What it stands on is closed, so that nothing will ever come. */
+  /** Stops since the client or storage is closed. */
   #end(why: WatchFanoutError): void {
     this.#endedBy = why;
     this.#halt();
@@ -259,38 +252,27 @@ export class SharedInformer<T> {
 
   async #drain(): Promise<void> {
     await this.#pipeline.drain();
-    await Promise.all([...this.#handlers].map((handler) => handler.drain()));
+    await this.#processor.drain();
   }
 
   #removeHandlers(): void {
     this.#pipeline.close();
-    for (const handler of [...this.#handlers]) this.#await(handler.remove());
+    this.#processor.removeAll();
   }
 
-  /** Handlers may come and go for ever, so nothing of those that have ended is kept. */
-  #await(ended: Promise<void>): void {
-    this.#ended = Promise.all([this.#ended, ended]).then(() => {});
-  }
-
-  /** What can't be gone on after: a fault of ours, or a Storage that fails with what no Storage may. */
+  /** Stops at an error that indicates a bug in this library or in the Storage. */
   #fail(cause: unknown): void {
     const fault = new InformerFault(this.name, cause);
     this.#synced.reject(fault);
     this.#halt();
     this.#removeHandlers();
-    // Objects that nobody brings up to date any more are not to go unnoticed.
+    // Objects that are no longer updated must not go unnoticed.
     if (!this.#reports.reportFault(fault)) throw fault;
   }
 
   #onSynced(): void {
     this.#synced.resolve();
-    for (const handler of [...this.#handlers]) handler.checkSynced();
-  }
-
-  #distribute(notification: Notification<T>, isSync: boolean): void {
-    for (const handler of this.#handlers) {
-      if (!isSync || handler.resync) handler.notify(notification);
-    }
+    this.#processor.checkSynced();
   }
 
   #setResyncTimer(): void {
@@ -308,32 +290,4 @@ export class SharedInformer<T> {
       ? new InformerStopped(`The informer ${name} was stopped.`)
       : new InformerStopped(`The informer ${name} has stopped: ${why.message}`, { cause: why });
   }
-}
-
-/** Who is told of failures to list and watch where the user has named nobody: the logger knows of them anyway. */
-function watchErrors(name: string, logger: Logger | undefined) {
-  const warnings = new WatchWarnings(name);
-  return (failure: ReflectorFailure): void => {
-    if (logger !== undefined) return;
-    if (failure.error instanceof ClosedError) warnings.stopped(failure.error.message);
-    else warnings.failed(failure);
-  };
-}
-
-/** In milliseconds, as a timer takes it; 0 is never, as in client-go. */
-function resyncPeriod(ms: number | undefined): number | undefined {
-  if (ms === undefined || ms === 0) return undefined;
-  if (ms >= 1 && ms <= maxTimerMs) return ms;
-  throw invalidRequest(
-    "resyncMs",
-    `resyncMs is ${ms}: it has to be from 1 to ${maxTimerMs}, or 0 for never.`,
-  );
-}
-
-function wholeNumber(option: string, size: number | undefined, least = 0): number | undefined {
-  if (size === undefined || (Number.isInteger(size) && size >= least)) return size;
-  throw invalidRequest(
-    option,
-    `${option} is ${size}: it has to be a whole number, from ${least} on.`,
-  );
 }

@@ -1,7 +1,7 @@
 import { memoryOverheadBytes, type WatchEvent } from "../../model/event.ts";
 import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 
-/** How large the state is that has arrived, whether or not it has been taken in: the newest of each object. */
+/** Counts the bytes of the latest state of all objects that have arrived, whether or not they are in the Indexer. */
 export class StateSize {
   readonly #sizes = new Map<string, number>();
   #bytes = 0;
@@ -23,7 +23,7 @@ export class StateSize {
     }
   }
 
-  /** How large it may become by these at most, in bytes: deletions do not count. */
+  /** Maximum size after these events, in bytes: deletions are not counted. */
   mostAfter(events: readonly WatchEvent[]): number {
     let bytes = this.#bytes;
     for (const { type, object } of events) {
@@ -45,7 +45,7 @@ export class StateSize {
   }
 }
 
-/** What an object takes in memory, in bytes. */
+/** The memory of an object, in bytes. */
 export function heldBytes(object: StoredObject): number {
   return estimatedBytes(object) + memoryOverheadBytes;
 }

@@ -1,21 +1,23 @@
+import type { Logger } from "pino";
 import type { ReflectorFailure } from "../../reflector/reflector.ts";
+import { ClosedError } from "../calls/call-failure.ts";
 
-/** So many in a row: a watch that breaks may well find that it has to begin anew, which is two. */
+/** Number of failures in a row before a warning: an interruption that requires a relist already counts two. */
 const worthSaying = 3;
 
 /**
- * Says that an informer can't list or watch where nobody has asked to be told, as it would else wait in silence, for
- * ever if need be. That a watch breaks is nothing special, and is not worth a warning: that it can't go on is.
+ * Warns when an informer can't list or watch and the application has neither a logger nor a listener: it would
+ * otherwise wait without any sign. A single interruption is normal and gives no warning.
  */
 export class WatchWarnings {
   readonly #informer: string;
   readonly #warn: (message: string) => void;
   #revision: number | undefined;
-  /** How many failures have come since anything else did. */
+  /** Number of failures since the last progress. */
   #inARow = 0;
   #said: string | undefined;
 
-  /** `warn` is a warning of the process, unless given. */
+  /** `warn` is `process.emitWarning` by default. */
   constructor(
     informer: string,
     warn: (message: string) => void = (message) => process.emitWarning(message, "InformerWarning"),
@@ -24,10 +26,10 @@ export class WatchWarnings {
     this.#warn = warn;
   }
 
-  /** Warns of the third failure in a row, and of later ones only where they say something else. */
+  /** Warns at the third failure in a row, and at later ones only if their message differs. */
   failed(failure: ReflectorFailure): void {
     const { message, reason } = failure.error;
-    // In order, and every now and then by design.
+    // A normal shutdown of a replica.
     if (reason === "DRAINING") return;
     if (failure.revision !== this.#revision) {
       this.#inARow = 0;
@@ -37,11 +39,23 @@ export class WatchWarnings {
     this.#inARow++;
     if (this.#inARow < worthSaying || this.#said === message) return;
     this.#said = message;
-    this.#warn(`The informer ${JSON.stringify(this.#informer)} waits and tries again: ${message}`);
+    this.#warn(
+      `The informer ${JSON.stringify(this.#informer)} can't list or watch, and keeps trying: ${message}`,
+    );
   }
 
-  /** Warns at once: nobody has stopped it, and it does not go on. */
+  /** Warns that the informer has stopped although the application has not stopped it. */
   stopped(message: string): void {
     this.#warn(`The informer ${JSON.stringify(this.#informer)} has stopped: ${message}`);
   }
+}
+
+/** The default listener for watch failures: warnings, unless a logger reports them anyway. */
+export function defaultWatchErrors(name: string, logger: Logger | undefined) {
+  const warnings = new WatchWarnings(name);
+  return (failure: ReflectorFailure): void => {
+    if (logger !== undefined) return;
+    if (failure.error instanceof ClosedError) warnings.stopped(failure.error.message);
+    else warnings.failed(failure);
+  };
 }

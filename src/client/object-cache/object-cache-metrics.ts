@@ -1,23 +1,23 @@
 import { type BatchObservableCallback, metrics } from "@opentelemetry/api";
 
-/** What a cache tells of itself when metrics are collected. */
+/** The numbers that are read when metrics are collected. */
 interface CacheNumbers {
   readonly size: number;
   readonly watching: number;
 }
 
 /**
- * Registers the metrics of a cache at the meter provider that is the global one now, and returns what removes
- * them. A collector holds on to the cache until then.
+ * Registers the metrics of a cache at the current global meter provider. Returns a function that removes them; until
+ * it is called, the meter provider references the cache.
  */
 export function registerObjectCacheMetrics(resource: string, cache: CacheNumbers): () => void {
   const meter = metrics.getMeter("watch-fanout");
   const objects = meter.createObservableGauge("watch_fanout_client_object_cache_objects", {
-    description: "Objects that something refers to, those that do not exist included.",
+    description: "Keys that have a reference, including those of objects that do not exist.",
     unit: "{object}",
   });
   const watches = meter.createObservableGauge("watch_fanout_client_object_cache_watches", {
-    description: "Objects that are watched: all but those that are immutable.",
+    description: "Objects that are watched: all except immutable ones.",
     unit: "{watch}",
   });
   const observables = [objects, watches];

@@ -1,7 +1,7 @@
 import { type Clock, keepAliveClock, maxTimerMs } from "../../base/clock.ts";
 import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
 import { checkKey } from "../../storage/checks.ts";
-import { ClosedError } from "../calls/closed-error.ts";
+import { ClosedError } from "../calls/call-failure.ts";
 import type { Interruption } from "../calls/options.ts";
 import { DecodeFailure, type TypedObject } from "../values/typed-object.ts";
 import type { ValueCodec } from "../values/value-codec.ts";
@@ -9,67 +9,72 @@ import type { ClientCalls } from "../watch/client-calls.ts";
 import { registerObjectCacheMetrics } from "./object-cache-metrics.ts";
 import { WatchedObject, type WatchedObjectOptions } from "./watched-object.ts";
 
+/** Options of an ObjectCache. */
 export interface ObjectCacheOptions<T> {
+  /** The client whose connections the watches share. Close the cache before it. */
   readonly client: Pick<ClientCalls, "watch">;
+  /** The name of the resource in the service. */
   readonly resource: string;
+  /** Decodes the values. */
   readonly codec: ValueCodec<T>;
   /**
-   * Whether an object will never change again. Its watch is then ended, and it is served until the last
-   * reference to it goes: neither a change nor its deletion is seen any more. Default: none is.
+   * Returns whether an object will never change again. Its watch then ends, and the object is served until its last
+   * reference is deleted; later changes and its deletion are not noticed. Default: no object is immutable.
    */
   readonly isImmutable?: ((object: TypedObject<T>) => boolean) | undefined;
   /**
-   * How long `get` waits for an object of which nothing is known yet, in milliseconds. Default 1,000; 0: not
-   * at all.
+   * How long `get` waits for the first state of an object, in milliseconds, from 0 (no wait) to 2^31 - 1. Default
+   * 1,000.
    */
   readonly syncTimeoutMs?: number | undefined;
   /**
-   * Told of what keeps an object from being current: a value that can't be decoded (a DecodeFailure), a watch
-   * that has to begin anew or is refused, and what `isImmutable` throws. What was known goes on being served,
-   * and watches are tried again for ever, unless the client was closed before the cache: all then end, which is told
-   * once. Default: a warning of the process.
+   * Called with an error that keeps an object from being current: a value that can't be decoded (a DecodeFailure), a
+   * watch that must be started again or is refused, and what `isImmutable` throws. The last known state is still
+   * served, and the watch is retried indefinitely. If the client is closed before the cache, all watches end, which
+   * is reported once. Default: a process warning.
    */
   readonly onError?: ((error: Error, key: string) => void) | undefined;
-  /** Told of watches that were cut off and go on where they were. Default: nobody is. */
+  /** Called when a watch was interrupted and will be resumed. Default: ignored. */
   readonly onInterruption?: ((interruption: Interruption, key: string) => void) | undefined;
+  /** Default: the system time, with timers that keep the process alive. */
   readonly clock?: Clock | undefined;
   /** Numbers from 0 to below 1, for jitter. Default `Math.random`. */
   readonly random?: (() => number) | undefined;
 }
 
 /**
- * Single objects of a resource, each kept current by a watch of its own for as long as anything refers to it:
- * what one needs that uses a few objects out of very many. All watches share the client's connections. Who
- * needs most of a resource, or to be told of changes, is better off with a SharedInformer.
+ * Caches single objects of a resource. Each object has a watch of its own while it has references, as in the
+ * kubelet's watch-based object cache. It suits a consumer that needs a few objects of very many; use a SharedInformer
+ * for most objects of a resource, or to be called on changes. All watches share the client's connections.
  *
  *     await using cache = new ObjectCache({ client, resource: "configs", codec: jsonValues<Config>() });
  *     cache.addReference("ns-1/web");
  *     const { value } = await cache.get("ns-1/web");
  *
- * The first reference to a key begins its watch, and the last one that is deleted ends it. What is served is
- * some state that the object has had: the first is as new as any write that completed before the first
- * reference, and none is older than one before. While a watch is broken what is served grows old, however long
- * that takes. Only another history (an etcd that was restored) may take an object back.
+ * The first reference to a key starts its watch; deleting the last one ends it. The first state that is served
+ * includes every write that completed before the first reference, and later states are never older than earlier ones.
+ * While a watch is interrupted, the state becomes stale without a bound. Only a change of history (a restored etcd)
+ * can bring back an older state.
  *
- * What was cut off goes on by itself, after pauses that grow and are never in step. Close it before its client.
+ * An interrupted watch is retried with exponential backoff and jitter. Close the cache before its client.
  */
 export class ObjectCache<T> {
   readonly #options: WatchedObjectOptions<T>;
   readonly #objects = new Map<string, WatchedObject<T>>();
-  /** The watches that have not ended, those of objects included that nothing refers to any more. */
+  /** The watches that have not ended, including those of objects without references. */
   readonly #running = new Set<Promise<void>>();
   readonly #unregisterMetrics: () => void;
   #undecodable = 0;
   #closed = false;
   #isClientClosed = false;
 
-  /** Nothing is sent until the first reference. Throws INVALID_REQUEST of a time that is none. */
+  /** Sends nothing before the first reference. Throws INVALID_REQUEST for a `syncTimeoutMs` that is out of range. */
   constructor(options: ObjectCacheOptions<T>) {
     const { syncTimeoutMs = 1_000, onError = warn, onInterruption = () => {} } = options;
     if (!(syncTimeoutMs >= 0 && syncTimeoutMs <= maxTimerMs)) {
       throw invalidRequest(
         "syncTimeoutMs",
-        `syncTimeoutMs is ${syncTimeoutMs}: it has to be from 0 up to ${maxTimerMs}.`,
+        `syncTimeoutMs is ${syncTimeoutMs}: it must be from 0 to ${maxTimerMs}.`,
       );
     }
     this.#options = {
@@ -82,36 +87,36 @@ export class ObjectCache<T> {
       random: options.random ?? Math.random,
       onError: (error, key) => {
         if (error instanceof DecodeFailure) this.#undecodable++;
-        // All watches end of it, and nobody needs to be told more than once.
+        // All watches end with it, and one report is enough.
         if (error instanceof ClosedError && this.#isClientClosed) return;
         this.#isClientClosed ||= error instanceof ClosedError;
-        tell(() => onError(error, key));
+        callListener(() => onError(error, key));
       },
-      onInterruption: (interruption, key) => tell(() => onInterruption(interruption, key)),
+      onInterruption: (interruption, key) => callListener(() => onInterruption(interruption, key)),
     };
     this.#unregisterMetrics = registerObjectCacheMetrics(options.resource, this);
   }
 
-  /** How many keys there are references to. */
+  /** Number of keys with references. */
   get size(): number {
     return this.#objects.size;
   }
 
-  /** How many objects are watched: all that there are references to but those that are immutable. */
+  /** Number of watched objects: all with references, except immutable ones. */
   get watching(): number {
     let watching = 0;
     for (const object of this.#objects.values()) if (object.watching) watching++;
     return watching;
   }
 
-  /** How many values came that could not be decoded. */
+  /** Number of received values that could not be decoded. */
   get undecodable(): number {
     return this.#undecodable;
   }
 
   /**
-   * Refers to `key` once more. Waits for nothing: `get` does. Throws INVALID_REQUEST of what can't be a key, and
-   * once the cache is closed.
+   * Adds a reference to `key`, and starts its watch if it is the first. Does not wait for the state. Throws
+   * INVALID_REQUEST if `key` is not a valid key or the cache is closed.
    */
   addReference(key: string): void {
     if (this.#closed) throw closed();
@@ -120,7 +125,7 @@ export class ObjectCache<T> {
     object.references++;
   }
 
-  /** Takes one reference to `key` back. Harmless where there is none. */
+  /** Deletes one reference to `key`, and ends its watch if it was the last. No effect if there is no reference. */
   deleteReference(key: string): void {
     const object = this.#objects.get(key);
     if (object === undefined) return;
@@ -131,15 +136,14 @@ export class ObjectCache<T> {
   }
 
   /**
-   * The object as it was last known to be. Where nothing is known yet, waits for that as long as
-   * `syncTimeoutMs` says. Rejects with
+   * Returns the last known state of the object. Waits up to `syncTimeoutMs` for the first state. Rejects with
    *
-   * - OBJECT_NOT_FOUND: there is no such object;
-   * - NOT_READY: it is not known yet whether there is; or there is, and none of its values so far could be
-   *   decoded. `cause` has the reason, if there is one;
-   * - INVALID_REQUEST: nothing refers to `key`, or no longer does, or the cache is closed, or the client was before
-   *   anything was known;
-   * - the signal's reason, once that is aborted.
+   * - OBJECT_NOT_FOUND: the object does not exist;
+   * - NOT_READY: the first state is not known yet; or the object exists, and no value so far could be decoded.
+   *   `cause` is the reason, if known;
+   * - INVALID_REQUEST: `key` has no reference (any more), the cache is closed, or the client was closed before the
+   *   first state was known;
+   * - the signal's reason, when it is aborted.
    */
   async get(
     key: string,
@@ -156,7 +160,7 @@ export class ObjectCache<T> {
     return object.get(options.signal);
   }
 
-  /** Ends all watches, whatever refers to them, and resolves once nothing is left of them. */
+  /** Ends all watches, regardless of references. Resolves when they have ended. Idempotent. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#unregisterMetrics();
@@ -165,6 +169,7 @@ export class ObjectCache<T> {
     await Promise.all(this.#running);
   }
 
+  /** The same as `close`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
@@ -183,8 +188,8 @@ function closed(): WatchFanoutError {
   return invalidRequest("key", "This object cache is closed.");
 }
 
-/** What a listener throws is no reason to end a watch. */
-function tell(listener: () => void): void {
+/** An exception in a listener must not end a watch. */
+function callListener(listener: () => void): void {
   try {
     listener();
   } catch (error) {

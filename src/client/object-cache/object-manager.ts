@@ -2,38 +2,39 @@ import { checkKey } from "../../storage/checks.ts";
 import type { TypedObject } from "../values/typed-object.ts";
 import type { ObjectCache } from "./object-cache.ts";
 
+/** Options of an ObjectManager, for consumers of type `C` and objects with values of type `T`. */
 export interface ObjectManagerOptions<C, T> {
-  /** Which objects are taken from. Others may refer to objects in it too. */
+  /** The cache that holds the objects. It may have other references. */
   readonly cache: ObjectCache<T>;
-  /** What tells consumers apart, and stays the same when one changes: a name, for example. */
+  /** Returns the identity of a consumer, which must stay the same when the consumer changes: its name, for example. */
   readonly consumerId: (consumer: C) => string;
-  /** The keys of all objects that a consumer needs, as it is now. One may come more than once. */
+  /** Returns the keys of all objects that a consumer needs. Duplicates are ignored. */
   readonly referencedKeys: (consumer: C) => Iterable<string>;
 }
 
 /**
- * Keeps the objects current that consumers refer to, whatever a consumer is: of a pod, for example, its
- * ConfigMaps. Each consumer holds one reference to each object that it needs, from when it is registered until
- * it is unregistered.
+ * Keeps the objects current that a set of consumers refers to: for pods, for example, their ConfigMaps. From its
+ * registration to its unregistration, a consumer holds one reference to each object that it needs. It corresponds to
+ * the kubelet's cache-based object manager.
  */
 export class ObjectManager<C, T> {
   readonly #options: ObjectManagerOptions<C, T>;
-  /** What each consumer refers to, by its id. Kept apart from the consumer, who may change meanwhile. */
+  /** The referenced keys by consumer id. Stored here, since the consumer may change after its registration. */
   readonly #keys = new Map<string, ReadonlySet<string>>();
 
   constructor(options: ObjectManagerOptions<C, T>) {
     this.#options = options;
   }
 
-  /** How many consumers are registered. */
+  /** Number of registered consumers. */
   get consumers(): number {
     return this.#keys.size;
   }
 
   /**
-   * Refers to all objects that `consumer` needs now. If it was registered before, then what it no longer needs
-   * is let go after that, so that the watch of what it still needs goes on. Throws INVALID_REQUEST of what can't
-   * be a key, and whatever `referencedKeys` throws; nothing has changed then.
+   * Adds references to all objects that `consumer` needs. If it is already registered, its former references are
+   * deleted afterwards, so that the watches of objects that it still needs continue. Throws INVALID_REQUEST for an
+   * invalid key, and what `referencedKeys` throws; no reference has changed then.
    */
   registerConsumer(consumer: C): void {
     const { cache, consumerId, referencedKeys } = this.#options;
@@ -45,14 +46,14 @@ export class ObjectManager<C, T> {
     this.#keys.set(id, keys);
   }
 
-  /** Lets go of all that `consumer` was registered with. Harmless if it is not registered. */
+  /** Deletes all references of `consumer`. No effect if it is not registered. */
   unregisterConsumer(consumer: C): void {
     const id = this.#options.consumerId(consumer);
     this.#releaseReferences(id);
     this.#keys.delete(id);
   }
 
-  /** As ObjectCache.get does. */
+  /** The same as ObjectCache.get. */
   get(
     key: string,
     options: { readonly signal?: AbortSignal | undefined } = {},

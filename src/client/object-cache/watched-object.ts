@@ -2,14 +2,14 @@ import { Backoff } from "../../base/backoff.ts";
 import { type Clock, pause } from "../../base/clock.ts";
 import { invalidRequest, objectNotFound, WatchFanoutError } from "../../base/errors.ts";
 import type { WatchEvent } from "../../model/event.ts";
-import { ClosedError } from "../calls/closed-error.ts";
+import { ClosedError } from "../calls/call-failure.ts";
 import type { Interruption } from "../calls/options.ts";
 import { DecodeFailure, decodeTyped, type TypedObject } from "../values/typed-object.ts";
 import type { ValueCodec } from "../values/value-codec.ts";
 import type { AtomicBatch } from "../watch/batch-assembler.ts";
 import type { ClientCalls } from "../watch/client-calls.ts";
 
-/** What all objects of a cache have in common. */
+/** The options that all objects of a cache share. */
 export interface WatchedObjectOptions<T> {
   readonly client: Pick<ClientCalls, "watch">;
   readonly resource: string;
@@ -18,7 +18,7 @@ export interface WatchedObjectOptions<T> {
   readonly syncTimeoutMs: number;
   readonly clock: Clock;
   readonly random: () => number;
-  /** Neither throws. */
+  /** `onError` and `onInterruption` must not throw. */
   readonly onError: (error: Error, key: string) => void;
   readonly onInterruption: (interruption: Interruption, key: string) => void;
 }
@@ -26,26 +26,29 @@ export interface WatchedObjectOptions<T> {
 const backoffBounds = { initialMs: 200, maxMs: 30_000 };
 
 /**
- * One object and the watch that keeps it current. A watch that can't go on where it was cut off begins anew,
- * and until its initial state has come the last known one is served.
+ * One object and the watch that keeps it current. A watch that can't be resumed is started again. The last known
+ * state is served until the new initial state arrives.
  */
 export class WatchedObject<T> {
   readonly key: string;
   readonly #options: WatchedObjectOptions<T>;
   readonly #stopping = new AbortController();
   readonly #backoff: Backoff;
-  /** How many references there are to it. */
+  /** Number of references. */
   references = 0;
-  /** Resolves once the watch has ended and nothing is left of it. */
+  /** Resolves when the watch has ended. */
   readonly ended: Promise<void>;
-  /** What is served: the object; undefined: there is none; a DecodeFailure: none that could be decoded. */
+  /**
+   * The state that is served: the object; undefined if it does not exist; a DecodeFailure if no value could be
+   * decoded.
+   */
   #state: TypedObject<T> | DecodeFailure | undefined;
-  /** Up to where that is true; undefined: nothing is known yet. */
+  /** The revision of `#state`; undefined while nothing is known. */
   #revision: number | undefined;
-  /** Why the watch broke last: what whoever has waited in vain for a first state is told. */
+  /** The last failure of the watch, for the error message of a `get` that times out. */
   #failure: WatchFanoutError | undefined;
   #immutable = false;
-  /** Whoever waits for something to be known. Called once it is, or nothing will be any more. */
+  /** The calls of `get` that wait for the first state. Called when it is known, or when the object is released. */
   readonly #waiting = new Set<() => void>();
 
   constructor(key: string, settings: WatchedObjectOptions<T>) {
@@ -55,12 +58,12 @@ export class WatchedObject<T> {
     this.ended = this.#run();
   }
 
-  /** Whether the object is still followed, rather than immutable or given up. */
+  /** Whether the object is watched; false if it is immutable or was released. */
   get watching(): boolean {
     return !this.#stopping.signal.aborted;
   }
 
-  /** Gives the object up, and fails whoever waits for it. Harmless when called twice. */
+  /** Ends the watch, and fails every `get` that waits. Idempotent. */
   release(): void {
     this.#stopping.abort();
     this.#wake();
@@ -85,17 +88,17 @@ export class WatchedObject<T> {
       } catch (error) {
         if (signal.aborted) return;
         this.#report(error);
-        // It would be so for ever.
+        // A closed client stays closed.
         if (error instanceof ClosedError) this.release();
       }
       await pause(clock, this.#backoff.next(), signal);
     }
   }
 
-  /** Takes in the object as it is and what becomes of it. Throws why only a new watch helps. */
+  /** Applies the object's initial state and its changes. Throws if the watch can't be resumed. */
   async #follow(signal: AbortSignal): Promise<void> {
     const { client, resource } = this.#options;
-    const units = client.watch(resource, {
+    const batches = client.watch(resource, {
       scope: { key: this.key },
       sendInitialEvents: true,
       delivery: "LATEST_STATE",
@@ -105,16 +108,16 @@ export class WatchedObject<T> {
         this.#options.onInterruption(interruption, this.key);
       },
     });
-    for await (const batch of units) {
+    for await (const batch of batches) {
       if (signal.aborted) return;
       this.#take(batch);
     }
   }
 
   #take({ revision, events, initial }: AtomicBatch): void {
-    // Without an initial state nothing is said about what stands.
+    // Before the initial state, a batch says nothing about whether the object exists.
     if (this.#revision === undefined && !initial) return;
-    // It says all there is, so that what it does not have is gone.
+    // An initial state is complete: an object that is not in it does not exist.
     if (initial && events.length === 0) this.#state = undefined;
     for (const event of events) this.#apply(event);
     this.#backoff.reset();
@@ -154,7 +157,7 @@ export class WatchedObject<T> {
     this.#options.onError(error instanceof Error ? error : new Error(String(error)), this.key);
   }
 
-  /** Resolves once something is known, or nothing will be in time. */
+  /** Resolves when the first state is known, after `syncTimeoutMs`, or when the object is released. */
   #untilKnown(signal: AbortSignal | undefined): Promise<void> {
     if (!this.watching) return Promise.resolve();
     return new Promise((resolve, reject) => {
@@ -180,10 +183,10 @@ export class WatchedObject<T> {
 
   #notSynced(): WatchFanoutError {
     const { resource, syncTimeoutMs } = this.#options;
-    const why = this.#failure?.message ?? "The server has not told of it yet.";
+    const why = this.#failure?.message ?? "The server has not sent its initial state yet.";
     return new WatchFanoutError(
       "NOT_READY",
-      `Whether there is a ${JSON.stringify(this.key)} in ${resource} was not known within ${syncTimeoutMs} ms. ${why} It goes on being tried: ask again.`,
+      `Whether there is a ${JSON.stringify(this.key)} in ${resource} was not known within ${syncTimeoutMs} ms. ${why} The cache keeps trying: call get again.`,
       { cause: this.#failure },
     );
   }
@@ -191,7 +194,7 @@ export class WatchedObject<T> {
   #undecodable(failure: DecodeFailure): WatchFanoutError {
     return new WatchFanoutError(
       "NOT_READY",
-      `${failure.message} There was no earlier value that could be. Write one that can, or mend the codec.`,
+      `${failure.message} No earlier value could be decoded either. Write a valid value, or fix the codec.`,
       { cause: failure },
     );
   }
@@ -200,7 +203,7 @@ export class WatchedObject<T> {
     if (this.#failure instanceof ClosedError) return this.#failure;
     return invalidRequest(
       "key",
-      `${JSON.stringify(this.key)} is not watched any more: while it was waited for, its last reference was deleted or the cache was closed.`,
+      `${JSON.stringify(this.key)} is no longer watched: its last reference was deleted, or the cache was closed, during this get.`,
     );
   }
 }

@@ -2,25 +2,25 @@ import { type Clock, systemClock, type Timer } from "../../base/clock.ts";
 import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 
-/** How many listings may go on where they stopped, and how many bytes are kept for that. */
+/** Maximum number of continuations, and their maximum size in bytes. */
 const maxPlaces = 256;
 const maxBytes = 16 * 1024 ** 2;
 
-/** For how long a listing may go on where it stopped, in milliseconds. Stores keep their revisions about as long. */
+/** How long a continuation is kept, in milliseconds: about as long as stores keep revisions. */
 const retentionMs = 5 * 60_000;
 
-/** What a place takes in memory beside its texts and objects, in bytes. */
+/** Estimated memory of a continuation besides its strings and objects, in bytes. */
 const overheadBytes = 256;
 
-/** Where a listing goes on. */
+/** Where a list continues. */
 export interface Continuation {
-  /** What the first page was asked for with: a token goes with the request that it is from. */
+  /** The revision requirement of the first page, which a page token belongs to. */
   readonly at: RevisionRequirement;
-  /** What has come and was too much for the page before. */
+  /** Objects that have arrived and exceeded the previous page. */
   readonly rest: readonly StoredObject[];
-  /** Of what follows on the rest; empty: nothing does. */
+  /** The page token after `rest`; empty if nothing follows. */
   readonly token: string;
-  /** How many objects follow on the rest, where the server knows. */
+  /** Number of objects after `rest`; undefined if the server does not know it. */
   readonly following: number | undefined;
 }
 
@@ -31,8 +31,8 @@ interface CachedContinuation {
 }
 
 /**
- * Where listings go on, by name. Bounded in count, bytes and time: the oldest are dropped first, and whoever comes
- * for one that was dropped has to list from the beginning.
+ * Continuations by name. Bounded in number, bytes and time: the oldest are dropped first. A list whose continuation
+ * was dropped starts again from the beginning.
  */
 export class ListContinuations {
   readonly #clock: Clock;
@@ -76,7 +76,7 @@ export class ListContinuations {
     this.#bytes -= kept.bytes;
   }
 
-  /** One timer, for the oldest that there was when it was set. */
+  /** One timer, for the oldest continuation at the time it is set. */
   #setTimer(): void {
     if (this.#timer !== undefined) return;
     const [oldest] = this.#continuations.values();

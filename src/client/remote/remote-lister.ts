@@ -4,10 +4,10 @@ import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 import { predicateIdentity } from "../../model/predicate.ts";
 import type { ListRequest, ListResult, RevisionRequirement } from "../../storage/storage.ts";
 import { broken } from "../calls/decode.ts";
-import type { Page } from "../calls/results.ts";
+import type { Page } from "../watch/client-calls.ts";
 import { type Continuation, ListContinuations } from "./list-continuations.ts";
 
-/** Asks for one page. */
+/** Requests one page. */
 export type FetchPage = (request: {
   readonly prefix: string;
   readonly pageSize: number;
@@ -16,16 +16,16 @@ export type FetchPage = (request: {
   readonly signal: AbortSignal | undefined;
 }) => Promise<Page>;
 
-/** The most that a page size on the wire can be. */
+/** Maximum page size on the wire. */
 const maxPageSize = 2 ** 31 - 1;
 
-/** How many pages in a row may have no object. An honest server looks at tens of thousands of objects for each. */
+/** Maximum number of consecutive pages without an object. A server examines tens of thousands of objects per page. */
 const maxEmptyPages = 1_000;
 
 /**
- * Lists over a connection. On the wire a listing is continued by a token, here by the last key: so it is kept
- * which token (and which objects, where a page was cut here) go with which key. Who continues after a key that
- * is not known, or no longer, is answered from the beginning on, of which what comes before is dropped.
+ * Lists over a connection. On the wire a list is continued by a page token, in a Storage by the last key. So the
+ * token (and the remaining objects, if a page was split here) is kept for each key. If a continuation is not known,
+ * the list is read from the beginning, and objects up to the key are skipped.
  */
 export class RemoteLister {
   readonly #ask: FetchPage;
@@ -36,7 +36,7 @@ export class RemoteLister {
     this.#continuations = new ListContinuations(clock);
   }
 
-  /** Drops what is kept for listings that go on. */
+  /** Drops all continuations. */
   close(): void {
     this.#continuations.clear();
   }
@@ -98,19 +98,19 @@ export class RemoteLister {
 }
 
 /**
- * Sees to it that a listing gets on: a server that gives the same page for ever, or nothing but empty ones, would
- * otherwise be listed without end, and what it gives kept.
+ * Checks that a list makes progress: a server that repeats a page, or sends only empty ones, would otherwise be
+ * listed without end and its objects kept.
  */
 class PageOrder {
   #last: string;
   #emptyPages = 0;
 
-  /** All that comes has to sort after `last`. */
+  /** All later keys must sort after `last`. */
   constructor(last: string) {
     this.#last = last;
   }
 
-  /** Throws INTERNAL of what no watch-fanout sends. */
+  /** Throws INTERNAL if the server violates the contract. */
   check(items: readonly StoredObject[]): void {
     if (items.length > 0) this.#emptyPages = 0;
     else if (++this.#emptyPages > maxEmptyPages) {
@@ -129,7 +129,7 @@ class PageOrder {
 
 const unread = { rest: [], token: "", following: undefined } as const;
 
-/** What a predicate has passed over is not kept: only who asks with the same one can go on there. */
+/** Objects that a predicate rejected are not kept, so only a request with the same predicate can continue there. */
 function continuationName(
   { prefix, startAfter, predicate }: ListRequest,
   revision: number,

@@ -14,42 +14,43 @@ import type {
   WatchStream,
   WriteResult,
 } from "../../storage/storage.ts";
-import { ClosedError } from "../calls/closed-error.ts";
+import { ClosedError } from "../calls/call-failure.ts";
 import { decodeRevision } from "../calls/decode.ts";
 import type { Endpoint } from "../calls/endpoints.ts";
 import type { PageOptions, SelectorOptions, WatchOptions } from "../calls/options.ts";
-import type { Page } from "../calls/results.ts";
 import type { AtomicBatch } from "../watch/batch-assembler.ts";
-import type { ClientCalls } from "../watch/client-calls.ts";
+import type { ClientCalls, Page } from "../watch/client-calls.ts";
 import { HistoryAlias } from "./history-alias.ts";
 import { type FetchPage, RemoteLister } from "./remote-lister.ts";
 import { RemoteWatch } from "./remote-watch.ts";
 
+/** Options of a RemoteStorage. With selectors, it contains only the matching objects. */
 export interface RemoteStorageOptions extends SelectorOptions {
+  /** The client to use. Several storages may share it; it must be closed after them. */
   readonly client: ClientCalls;
-  /** The resource that it is of. */
+  /** The name of the resource in the service. */
   readonly resource: string;
   /**
-   * What a watch that does not keep up gets. Default EVERY_EVENT, which a Cacher needs. With LATEST_STATE what
-   * was between may be missing, and is not part of any promise: for who wants to know what stands.
+   * What a watch receives that can't keep up. A Cacher requires EVERY_EVENT, the default. LATEST_STATE omits
+   * intermediate states, and suits consumers that need only the current state.
    */
   readonly delivery?: "EVERY_EVENT" | "LATEST_STATE" | undefined;
-  /** Default: the machine's own time. Its timers do not keep the process alive. */
+  /** Default: the system time, with timers that do not keep the process alive. */
   readonly clock?: Clock | undefined;
 }
 
-/** A prefix that hardly any key has: what is asked for by it is the revision. */
+/** A prefix that practically no key has, to request only the revision. */
 const hardlyAny = "\0";
 
 const linearizable: RevisionRequirement = { match: "LINEARIZABLE" };
 
 /**
- * A resource of another watch-fanout as a Storage, so that what stands on one can stand on that: a Reflector,
- * or a Cacher that serves it on. With selectors it is of what they pick. Many may share one client; closing
- * one does not close that.
+ * A resource of another watch-fanout as a Storage, as the source of a Reflector or of a Cacher that serves it on.
+ * With selectors it contains only the matching objects. Several may share one client; closing one does not close the
+ * client.
  *
- * A watch ends when its stream does, and is then opened anew by whoever reads it, at whichever server is good
- * for it. A history can't be renewed over a connection: see HistoryAlias for what is done instead.
+ * A watch ends with its stream; its reader opens another one, which may go to another server. A history can't be
+ * renewed over a connection; an alias replaces that (HistoryAlias).
  */
 export class RemoteStorage implements Storage {
   readonly #client: ClientCalls;
@@ -59,12 +60,13 @@ export class RemoteStorage implements Storage {
   readonly #lister: RemoteLister;
   readonly #history = new HistoryAlias();
   readonly #watches = new Set<RemoteWatch>();
-  /** The servers that are being asked how far they are, and whether to ask again afterwards. */
+  /** The servers with a progress request in flight, and whether to repeat it afterwards. */
   readonly #asking = new Map<Endpoint, { again: boolean }>();
   readonly #closing = new AbortController();
-  /** The newest revision read, which a read of ANY does not go behind. */
+  /** The latest revision that was read: a read of ANY is never older. */
   #newest = 0;
 
+  /** Sends nothing. */
   constructor(options: RemoteStorageOptions) {
     const { client, resource, labelSelector, fieldSelector } = options;
     this.#client = client;
@@ -75,11 +77,12 @@ export class RemoteStorage implements Storage {
     this.#lister = new RemoteLister(ask, options.clock);
   }
 
-  /** The name of the resource that it is of. */
+  /** The name of the resource. */
   get resource(): string {
     return this.#resource;
   }
 
+  /** Reads one object. See Storage. */
   async get(request: GetRequest): Promise<GetResult> {
     this.#enter(request.signal);
     checkGet(request);
@@ -88,6 +91,7 @@ export class RemoteStorage implements Storage {
     );
   }
 
+  /** Lists objects. See Storage. */
   async list(request: ListRequest): Promise<ListResult> {
     this.#enter(request.signal);
     checkList(request);
@@ -141,14 +145,14 @@ export class RemoteStorage implements Storage {
     return (await this.#state(linearizable, signal)).revision;
   }
 
-  /** As the server that answers has it. Where that finds out by a read that it is another, it has done so. */
+  /** The history id of the server that answers, after any check of its history by that server. */
   async historyId(signal?: AbortSignal): Promise<string> {
     this.#enter(signal);
     const { historyId } = await this.#state({ match: "ANY" }, signal);
-    return this.#history.heard(historyId);
+    return this.#history.observe(historyId);
   }
 
-  /** If the server does not know yet that it is another one, it is called by another name on this side only. */
+  /** If the server has not detected the change of history, the new id is an alias that only this side uses. */
   async renewHistory(known: string, signal?: AbortSignal): Promise<string> {
     this.#enter(signal);
     const { historyId } = await this.#state(linearizable, signal);
@@ -159,7 +163,7 @@ export class RemoteStorage implements Storage {
     for (const watch of this.#watches) watch.requestProgress();
   }
 
-  /** Every stream ends, and every later call rejects, with UPSTREAM_UNAVAILABLE. */
+  /** Ends every stream with UPSTREAM_UNAVAILABLE; every later call rejects with it. Does not close the client. */
   async close(): Promise<void> {
     this.#closing.abort(closed());
     for (const watch of this.#watches) watch.end(closed());
@@ -171,7 +175,7 @@ export class RemoteStorage implements Storage {
     return labelSelector !== "" || fieldSelector !== "";
   }
 
-  /** Throws unless calls are taken. */
+  /** Throws if the storage is closed or the signal is aborted. */
   #enter(signal: AbortSignal | undefined): void {
     signal?.throwIfAborted();
     if (this.#closing.signal.aborted) throw closed();
@@ -180,7 +184,7 @@ export class RemoteStorage implements Storage {
   async #get({ key, at, signal }: GetRequest): Promise<GetResult> {
     try {
       const result = await this.#client.get(this.#resource, key, { at, signal });
-      this.#history.heard(result.historyId);
+      this.#history.observe(result.historyId);
       return { revision: result.revision, object: result.object };
     } catch (error) {
       if (!hasReason(error, "OBJECT_NOT_FOUND")) throw this.#history.named(error);
@@ -188,14 +192,16 @@ export class RemoteStorage implements Storage {
     }
   }
 
-  /** What a get does not pick by, a list does; the key itself comes first of all that begin with it. */
+  /** A get has no selectors, so it is a list: the key itself is the first of all keys that it is a prefix of. */
   async #getSelected({ key, at, signal }: GetRequest): Promise<GetResult> {
     const { revision, items } = await this.#lister.list({ prefix: key, limit: 1, at, signal });
     const [first] = items;
     return { revision, object: first?.key === key ? first : undefined };
   }
 
-  /** As `read` answers; ANY is asked for anew where it is behind what was read before, at another server. */
+  /**
+   * Repeats a read of ANY as LINEARIZABLE if its result is older than an earlier one, which came from another server.
+   */
   async #notBehind<T extends { readonly revision: number }>(
     at: RevisionRequirement,
     read: (at: RevisionRequirement) => Promise<T>,
@@ -206,10 +212,10 @@ export class RemoteStorage implements Storage {
     return result;
   }
 
-  /** The units of one stream. */
+  /** The atomic batches of one stream. */
   async *#batches(options: WatchOptions): AsyncGenerator<AtomicBatch, void, void> {
     try {
-      const units = this.#client.watch(this.#resource, {
+      const batches = this.#client.watch(this.#resource, {
         ...options,
         ...this.#selectors,
         historyId: this.#history.server,
@@ -217,8 +223,8 @@ export class RemoteStorage implements Storage {
         eagerBookmarks: true,
         resume: false,
       });
-      for await (const batch of units) {
-        this.#history.heard(batch.historyId);
+      for await (const batch of batches) {
+        this.#history.observe(batch.historyId);
         yield batch;
       }
     } catch (error) {
@@ -234,15 +240,20 @@ export class RemoteStorage implements Storage {
     try {
       const result = await call(historyId);
       this.#newest = Math.max(this.#newest, result.revision);
-      const { revision, object, historyId: told } = result;
-      // Empty is no name: the server could not tell which history it was, which says nothing of the one that it has.
-      return { revision, object, historyId: told === "" ? "" : this.#history.heard(told) };
+      const { revision, object, historyId: serverId } = result;
+      // An empty id means that the server could not determine its history at the write, and says nothing about its
+      // id.
+      return {
+        revision,
+        object,
+        historyId: serverId === "" ? "" : this.#history.observe(serverId),
+      };
     } catch (error) {
       throw this.#history.named(error);
     }
   }
 
-  /** A page that tells the revision and the history, and next to nothing else. */
+  /** Requests a page with the revision, the history id, and almost nothing else. */
   #state(at: RevisionRequirement, signal?: AbortSignal, server?: Endpoint): Promise<Page> {
     return this.#page({ prefix: hardlyAny, pageSize: 1, at, signal, server });
   }
@@ -250,7 +261,7 @@ export class RemoteStorage implements Storage {
   async #page(options: PageOptions): Promise<Page> {
     try {
       const page = await this.#client.page(this.#resource, options);
-      this.#history.heard(page.historyId);
+      this.#history.observe(page.historyId);
       return page;
     } catch (error) {
       throw this.#history.named(error);
@@ -258,8 +269,8 @@ export class RemoteStorage implements Storage {
   }
 
   /**
-   * Has a server find out how far the source is, which it then tells its streams, and tells those that are
-   * there already. One question at a time: an answer counts only for who asked before it was put.
+   * Makes a server look up the current revision, which it then sends to its streams, and notifies those that have
+   * reached it. One request at a time, since a response covers only requests from before it was sent.
    */
   #requestServerProgress(server: Endpoint): void {
     const asking = this.#asking.get(server);
@@ -276,7 +287,7 @@ export class RemoteStorage implements Storage {
             if (watch.server === server) watch.reached(revision);
           }
         },
-        // A server that does not answer loses its streams, and whoever waits for them is told by that.
+        // If the server does not answer, its streams end, which notifies the requesters.
         () => {},
       )
       .finally(() => {

@@ -7,27 +7,27 @@ import type { WatchStream } from "../../storage/storage.ts";
 import type { Endpoint } from "../calls/endpoints.ts";
 import type { AtomicBatch } from "../watch/batch-assembler.ts";
 
-/** How a watch of a RemoteStorage comes to its units, and what it makes of them. */
+/** The stream of a remote watch and how its batches are converted. */
 export interface RemoteWatchSource {
-  /** Opens the one stream. `onOpened` is called before the first unit. */
+  /** Opens the stream. `onOpened` is called before the first batch. */
   readonly open: (
     signal: AbortSignal,
     onOpened: (server: Endpoint) => void,
   ) => AsyncIterable<AtomicBatch>;
   readonly predicate: Predicate | undefined;
-  /** Whether units leave out what was between, so that nobody may stop within one. */
+  /** Whether batches omit intermediate states, so that a reader must not stop within one. */
   readonly coalesces: boolean;
-  /** Called once it is known which server the stream is on, if progress was asked for before. */
+  /** Called when the server of the stream is known, if progress was requested before. */
   readonly requestServerProgress: (server: Endpoint) => void;
   /** Called once, when the stream has ended. */
   readonly onEnd: (watch: RemoteWatch) => void;
 }
 
 /**
- * One stream of another watch-fanout as a WatchStream: a batch for each whole unit, so each has a revision.
- * What is not read yet is bounded; beyond that the stream is left unread, and the server sees that.
+ * One watch stream of another watch-fanout as a WatchStream: one batch, with a revision, per atomic batch. The queue
+ * of unread batches is bounded; beyond it the stream is not read, which slows the server down by flow control.
  *
- * It breaks with the stream below it. Whoever reads it knows how far it came, and watches anew.
+ * It ends with its stream. The reader knows the last revision, and opens another watch.
  */
 export class RemoteWatch implements WatchStream {
   readonly #source: RemoteWatchSource;
@@ -35,27 +35,27 @@ export class RemoteWatch implements WatchStream {
   readonly #stopping = new AbortController();
   #server: Endpoint | undefined;
   #isProgressWanted = false;
-  /** Everything up to and including this revision has come. */
+  /** Everything up to and including this revision has arrived. */
   #position = 0;
-  /** Why it ends, once all that came before has been read. */
+  /** Why it has ended. Visible to the reader after all batches that arrived before. */
   #end: Error | null | undefined;
   #listener: () => void = () => {};
-  /** Whether the listener is to be called when there is something to read. */
+  /** Whether to call the listener when there is something to read. */
   #isWaiting = true;
   #isWaking = false;
-  /** Lets the stream go on being read. */
+  /** Continues to read the stream. */
   #resume: (() => void) | undefined;
 
   constructor(source: RemoteWatchSource) {
     this.#source = source;
   }
 
-  /** Begins, unless it has been ended before. */
+  /** Opens the stream, unless the watch has already ended. */
   start(): void {
     if (this.#end === undefined) void this.#pump();
   }
 
-  /** The server that answers; undefined until it does. */
+  /** The server of the stream; undefined before its first response. */
   get server(): Endpoint | undefined {
     return this.#server;
   }
@@ -79,22 +79,22 @@ export class RemoteWatch implements WatchStream {
     this.end(null);
   }
 
-  /** Ends at once: what waits is dropped. Only the first end counts. */
+  /** Ends immediately and drops unread batches. Only the first call has an effect. */
   end(why: Error | null): void {
     if (this.ended !== undefined) return;
     this.#queue.clear();
     this.#finish(why);
   }
 
-  /** Asks for progress where its server is known; otherwise as soon as it is. */
+  /** Requests progress, as soon as the server is known. */
   requestProgress(): void {
     if (this.#server === undefined) this.#isProgressWanted = true;
     else this.#source.requestServerProgress(this.#server);
   }
 
   /**
-   * The server is known to be at `revision`. It tells a stream that is not so far by itself; one that is gets
-   * its own position again, as whoever asked waits for an answer.
+   * The server has reached `revision`. A stream that has not reached it receives it from the server; one that has
+   * delivers its own position again, since the requester waits for an answer.
    */
   reached(revision: number): void {
     if (this.#end !== undefined || !this.#queue.isEmpty || this.#position < revision) return;
@@ -151,7 +151,7 @@ export class RemoteWatch implements WatchStream {
     });
   }
 
-  /** What has come may still be read. */
+  /** Batches that have arrived can still be read. */
   #fail(error: unknown): void {
     if (this.#end !== undefined) return;
     this.#finish(error instanceof Error ? error : fault(error));
@@ -165,7 +165,7 @@ export class RemoteWatch implements WatchStream {
     this.#wake();
   }
 
-  /** Later, so that the listener is never called from within what its reader calls. */
+  /** Asynchronous, so that the listener is never called from within a call of its reader. */
   #wake(): void {
     if (!this.#isWaiting || this.#isWaking) return;
     this.#isWaking = true;

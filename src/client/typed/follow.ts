@@ -2,19 +2,20 @@ import { Backoff } from "../../base/backoff.ts";
 import { type Clock, pause } from "../../base/clock.ts";
 import type { Interruption, WatchOptions } from "../calls/options.ts";
 import type { TypedBatch, TypedObject } from "../values/typed-object.ts";
-import { requiresRelist } from "../watch/requires-relist.ts";
+import { requiresRelist } from "../watch/resuming-watch.ts";
 
+/** Options of `TypedResource.follow`. */
 export interface FollowOptions {
   /** Aborting it ends the iteration. */
   readonly signal?: AbortSignal | undefined;
   /**
-   * Called when the watch was cut off and before it goes on; without a `resumeRevision` where it begins anew.
-   * What was given last may be out of date until then.
+   * Called when the watch was interrupted, before it continues; without a `resumeRevision` if it is started again.
+   * The state that was yielded last may be outdated until then.
    */
   readonly onInterruption?: ((interruption: Interruption) => void) | undefined;
 }
 
-/** Where an object is followed. */
+/** The watch and the clock of a followed object. */
 interface FollowSite<T> {
   readonly watch: (options: WatchOptions) => AsyncIterable<TypedBatch<T>>;
   readonly clock: Clock;
@@ -42,7 +43,7 @@ export async function* follow<T>(
         backoff.reset();
         const last = batch.events.at(-1);
         if (last !== undefined) yield last.type === "DELETED" ? undefined : last.object;
-        // There is one, which can't be decoded: what was given before stands.
+        // The object exists but can't be decoded: the last yielded state remains.
         else if (batch.initial && batch.undecodable.length === 0) yield undefined;
       }
       return;

@@ -19,46 +19,51 @@ import type { ClientCalls } from "../watch/client-calls.ts";
 import { type FollowOptions, follow } from "./follow.ts";
 import { type Change, type UpdateOptions, update } from "./update.ts";
 
+/** Options of `Client.resource`. */
 export interface TypedResourceOptions {
   /**
-   * Called of each object in a list or a watch whose value can't be decoded. They are counted in any case,
-   * and in `undecodable` of the page or batch.
+   * Called for each object of a list or watch whose value can't be decoded. These are also in `undecodable` of the
+   * page or batch, and counted in a metric. Default: ignored.
    */
   readonly onUndecodable?: ((failure: DecodeFailure) => void) | undefined;
-  /** Default: the client's. */
+  /** Default: the clock of the client. */
   readonly clock?: Clock | undefined;
-  /** Numbers from 0 to below 1, for jitter. Default: the client's. */
+  /** Numbers from 0 to below 1, for jitter. Default: those of the client. */
   readonly random?: (() => number) | undefined;
 }
 
-/** Which objects an informer is of, and the rest of its options. */
+/** The options of an informer, and the selectors of its objects. */
 export interface ResourceInformerOptions<T>
   extends Pick<RemoteStorageOptions, "labelSelector" | "fieldSelector" | "delivery">,
     Omit<SharedInformerOptions<T>, "storage" | "closesStorage" | "codec"> {}
 
+/** One page of a list, decoded. */
 export interface TypedPage<T> {
-  /** The same on every page of one listing. A watch after it continues the listing without a gap. */
+  /** The same on every page of one list. A watch with it as `afterRevision` continues the list without a gap. */
   readonly revision: number;
-  /** In key order. */
+  /** In key order, without the objects that can't be decoded. */
   readonly items: readonly TypedObject<T>[];
-  /** What else is on the page. */
+  /** The other objects of the page, with the reason. */
   readonly undecodable: readonly DecodeFailure[];
-  /** How many objects follow this page, where the server knows. */
+  /** Number of objects after this page; undefined if the server does not know it. */
   readonly remainingItemCount: number | undefined;
+  /** The history that the revisions belong to; empty if the server does not know it. */
   readonly historyId: string;
 }
 
-/** What a delete has deleted. */
+/** The result of a delete. */
 export interface Deleted<T> {
   /** The revision of the deletion. */
   readonly revision: number;
-  /** As it stood; undefined if that can't be decoded. */
+  /** The object before it was deleted; undefined if it can't be decoded. */
   readonly object: TypedObject<T> | undefined;
 }
 
-/** One resource, with its values as objects of the user's own. */
+/** One resource with decoded values: the calls of a Client, and update, follow and informer. */
 export class TypedResource<T> {
+  /** The name of the resource in the service. */
   readonly name: string;
+  /** Decodes and encodes the values. */
   readonly codec: ValueCodec<T>;
   readonly #client: ClientCalls;
   readonly #onUndecodable: (failure: DecodeFailure) => void;
@@ -80,8 +85,8 @@ export class TypedResource<T> {
   }
 
   /**
-   * Rejects with OBJECT_NOT_FOUND of an absent key, and with a DecodeFailure of a value that can't be
-   * decoded.
+   * Reads one object. Rejects with OBJECT_NOT_FOUND if the key does not exist, and with a DecodeFailure if its value
+   * can't be decoded.
    */
   async get(key: string, options: ReadOptions = {}): Promise<TypedObject<T>> {
     const { object } = await this.#client.get(this.name, key, options);
@@ -90,7 +95,7 @@ export class TypedResource<T> {
     return decoded;
   }
 
-  /** The pages of one listing, each asked for when the loop comes to it. */
+  /** Lists objects, page by page. Each page is requested when the iteration reaches it, and all are of one revision. */
   async *list(options: ListOptions = {}): AsyncGenerator<TypedPage<T>, void, void> {
     for await (const page of this.#client.list(this.name, options)) {
       const { revision, remainingItemCount, historyId } = page;
@@ -104,28 +109,28 @@ export class TypedResource<T> {
     }
   }
 
-  /** The objects of one listing, in key order, without those that can't be decoded. */
+  /** Lists objects one by one, in key order, without those that can't be decoded. */
   async *objects(options: ListOptions = {}): AsyncGenerator<TypedObject<T>, void, void> {
     for await (const page of this.list(options)) yield* page.items;
   }
 
   /**
-   * Changes in whole batches, for ever: a stream that breaks is opened again where the last batch ended.
-   * Finishes when the signal is aborted, throws when only listing anew helps (see `requiresRelist`; an informer and
-   * `follow` do so by themselves) or the request is wrong or not allowed.
+   * Watches the resource: yields atomic batches indefinitely. A stream that breaks is resumed after the last complete
+   * batch. Returns when the signal is aborted. Throws when the state must be listed again (see `requiresRelist`; an
+   * informer and `follow` relist by themselves), and when the request is invalid or not permitted.
    */
   async *watch(options: WatchOptions = {}): AsyncGenerator<TypedBatch<T>, void, void> {
     for await (const batch of this.#client.watch(this.name, options)) yield this.#batch(batch);
   }
 
   /**
-   * One object, for ever: as it stands, then as it stands after each change; undefined: there is none. Who is slow
-   * hears of the newest state only. Where a watch must begin anew this does so by itself, and gives again what stands
-   * then. A value that can't be decoded is handed to `onUndecodable`, and what was given before stays.
+   * Follows one object: yields its current state, and its state after each change; undefined while it does not exist.
+   * A slow consumer gets only the latest state. If the watch can't be resumed, it is started again and yields the
+   * current state. A value that can't be decoded is passed to `onUndecodable` and yields nothing.
    *
    *     for await (const config of configs.follow("web/config", { signal })) apply(config?.value);
    *
-   * Finishes when the signal is aborted, throws when the request is wrong or not allowed, or the client is closed.
+   * Returns when the signal is aborted. Throws when the request is invalid or not permitted, or the client is closed.
    */
   follow(
     key: string,
@@ -135,23 +140,33 @@ export class TypedResource<T> {
     return follow({ watch, clock: this.#clock, random: this.#random }, key, options);
   }
 
-  /** Creates or replaces, and resolves to the object as it then stands. Throws what the codec throws. */
+  /**
+   * Creates or replaces an object, and resolves to its new state. Rejects with what the codec throws, and with
+   * REVISION_CONFLICT if `expectedModRevision` does not match.
+   */
   async put(key: string, value: T, options: PutOptions = {}): Promise<TypedObject<T>> {
     const encoded = this.codec.encode(value);
     const { object } = await this.#client.put(this.name, key, encoded, options);
     return typed(object, value);
   }
 
-  /** Rejects with OBJECT_NOT_FOUND of an absent key. */
+  /**
+   * Deletes an object. Rejects with OBJECT_NOT_FOUND if the key does not exist, and with REVISION_CONFLICT if
+   * `expectedModRevision` does not match.
+   */
   async delete(key: string, options: DeleteOptions = {}): Promise<Deleted<T>> {
     const { revision, object } = await this.#client.delete(this.name, key, options);
     return { revision, object: this.#decode(object, []) };
   }
 
   /**
-   * Reads the object, has `change` make its new value of it, and writes that if nobody else has written
-   * meanwhile: otherwise all over again. See `update` for what becomes of absent objects, leases and
-   * failures.
+   * Reads an object, calls `change` to make its new value, and writes that unless another writer has changed the
+   * object since; then it tries again.
+   *
+   * Resolves to the object after the update; undefined if it did not exist and was not created. Rejects with what
+   * `change` throws; with a DecodeFailure if the current value can't be decoded (unless `replaceUndecodable`); with
+   * REVISION_CONFLICT after `maxAttempts` conflicts; and with OUTCOME_UNKNOWN immediately, since a change that is
+   * applied twice may be wrong.
    */
   update(
     key: string,
@@ -163,9 +178,9 @@ export class TypedResource<T> {
   }
 
   /**
-   * Keeps all objects at hand, or those that selectors pick, and tells handlers of their changes. It has not
-   * begun yet: add handlers to it, then `start`. By LATEST_STATE it need not list anew when the service has lost
-   * history, but hears less of what was between states whenever it was cut off for a moment.
+   * Creates an informer: a local cache of all objects, or of those that the selectors match, which calls handlers for
+   * every change. Add handlers, then call `start`. With delivery LATEST_STATE it need not relist when the service has
+   * lost its event window, but each interruption may skip intermediate states.
    */
   informer(options: ResourceInformerOptions<T> = {}): SharedInformer<T> {
     const { labelSelector, fieldSelector, delivery, ...others } = options;
@@ -183,8 +198,8 @@ export class TypedResource<T> {
     const undecodable: DecodeFailure[] = [];
     const decoded: TypedEvent<T>[] = [];
     for (const event of events) {
-      const told = this.#event(event, undecodable);
-      if (told !== undefined) decoded.push(told);
+      const typedEvent = this.#event(event, undecodable);
+      if (typedEvent !== undefined) decoded.push(typedEvent);
     }
     return { revision, events: decoded, undecodable, initial, historyId };
   }
@@ -193,7 +208,7 @@ export class TypedResource<T> {
     const { type, revision } = event;
     const { key } = event.object;
     const previous = this.#quietly(event.previous);
-    // That it is gone matters more than how it was, which was told before.
+    // The deletion must be delivered even if the last value can't be decoded.
     if (type === "DELETED") {
       return { type, key, revision, object: this.#quietly(event.object), previous };
     }
@@ -209,7 +224,7 @@ export class TypedResource<T> {
     return undefined;
   }
 
-  /** Decodes what has been told of before, and was counted then if it can't be decoded. */
+  /** Decodes a state that was delivered before; if it can't be decoded, it was counted then. */
   #quietly(object: StoredObject | undefined): TypedObject<T> | undefined {
     if (object === undefined) return undefined;
     try {

@@ -1,45 +1,48 @@
 import { Backoff } from "../../base/backoff.ts";
 import { type Clock, pause } from "../../base/clock.ts";
 import { hasReason, invalidRequest, type Reason, WatchFanoutError } from "../../base/errors.ts";
-import type { ObjectResult } from "../calls/results.ts";
 import { DecodeFailure, decodeTyped, type TypedObject, typed } from "../values/typed-object.ts";
 import type { ValueCodec } from "../values/value-codec.ts";
-import type { ClientCalls } from "../watch/client-calls.ts";
+import type { ClientCalls, ObjectResult } from "../watch/client-calls.ts";
 
 /**
- * Makes the new value of an object from the one that it has, both undefined where there is none (or none that can be
- * decoded, with `replaceUndecodable`). Undefined:
- * the object stays as it is. May be called several times, each time with what then stands, and must not change
- * what it is given.
+ * Makes the new value of an object from its current one. Both arguments are undefined if the object does not exist
+ * (or, with `replaceUndecodable`, can't be decoded). A result of undefined leaves the object unchanged. May be called
+ * several times, each time with the current value, and must not modify its arguments.
  */
 export type Change<T> = (
   value: T | undefined,
   object: TypedObject<T> | undefined,
 ) => T | undefined | Promise<T | undefined>;
 
+/** Options of `TypedResource.update`. */
 export interface UpdateOptions {
-  /** How often to begin anew when another writer comes between, until it rejects. Default 10 attempts. */
+  /**
+   * Maximum number of attempts, at least 1. Another attempt is made when another writer has changed the object
+   * between the read and the write. Default 10.
+   */
   readonly maxAttempts?: number | undefined;
   /**
-   * The lease of the object from then on; 0n: none. Default: the one that it has, so that an update does not
-   * take what expires away from its lease.
+   * The lease of the object after the update; 0n for no lease. Default: the current lease, so that an object that
+   * expires still expires.
    */
   readonly lease?: bigint | undefined;
-  /** As of a put: a new lease of this many milliseconds. Not with `lease`. */
+  /** Attaches the object to a new lease of this many milliseconds, as for a put. Not together with `lease`. */
   readonly ttlMs?: number | undefined;
   /**
-   * Whether a value that can't be decoded is as none to `change`, which may then make one to take its place: written
-   * only if the object still stands where it was read, and on its lease, as ever. For who is the only one to say what
-   * the object is, and would else be stopped for ever by what somebody has put there by mistake. Default: the update
-   * rejects with a DecodeFailure.
+   * Whether `change` is called with undefined for a value that can't be decoded, and its result replaces that value.
+   * The write still requires the revision that was read, and keeps the lease. For a writer that alone decides what
+   * the object is, and that an invalid value would otherwise block indefinitely. Default false: the update rejects
+   * with a DecodeFailure.
    */
   readonly replaceUndecodable?: boolean | undefined;
-  /** How long each read and each write may take, in milliseconds. Default: the client's. */
+  /** Timeout of each read and each write, in milliseconds. Default: the timeout of the client. */
   readonly timeoutMs?: number | undefined;
+  /** Aborting it rejects the update with the signal's reason. A write that was sent may still be applied. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Where an update is done. */
+/** The resource and the client of an update. */
 interface UpdateSite<T> {
   readonly client: ClientCalls;
   readonly resource: string;
@@ -51,17 +54,18 @@ interface UpdateSite<T> {
 const backoffBounds = { initialMs: 10, maxMs: 1_000 };
 const defaultMaxAttempts = 10;
 
-/** Somebody has come between the read and the write: what stands now has to be read. */
+/** Another writer has changed the object between the read and the write, so it must be read again. */
 const overtaken: readonly Reason[] = ["REVISION_CONFLICT", "HISTORY_CHANGED"];
 
 /**
- * Reads, changes, and writes what was made if the object still stands where it was read, in the same history;
- * otherwise begins anew after a pause that grows and varies, at most `maxAttempts` times. An object that is
- * not there is created if `change` makes a value of nothing.
+ * Reads an object, calls `change`, and writes the result if the object still has the revision that was read, in the
+ * same history. Otherwise it tries again after a pause with exponential backoff and jitter, up to `maxAttempts`
+ * times. An object that does not exist is created if `change` returns a value.
  *
- * Resolves to the object as it then stands; undefined: `change` has found none and made none. Rejects with what `change` throws; with a
- * DecodeFailure, without calling it, where what stands can't be decoded (unless `replaceUndecodable`); with REVISION_CONFLICT when all
- * attempts were overtaken; and with OUTCOME_UNKNOWN at once, as a change that is made twice may be wrong.
+ * Resolves to the object after the update; undefined if it did not exist and was not created. Rejects with what
+ * `change` throws; with a DecodeFailure, without calling `change`, if the current value can't be decoded (unless
+ * `replaceUndecodable`); with REVISION_CONFLICT when all attempts conflicted; and with OUTCOME_UNKNOWN immediately,
+ * since a change that is applied twice may be wrong.
  */
 export async function update<T>(
   site: UpdateSite<T>,
@@ -71,7 +75,7 @@ export async function update<T>(
 ): Promise<TypedObject<T> | undefined> {
   const { maxAttempts = defaultMaxAttempts, signal } = options;
   if (!(maxAttempts >= 1)) {
-    throw invalidRequest("maxAttempts", `maxAttempts is ${maxAttempts}: it has to be at least 1.`);
+    throw invalidRequest("maxAttempts", `maxAttempts is ${maxAttempts}: it must be at least 1.`);
   }
   const backoff = new Backoff(backoffBounds, site.random);
   for (let attempt = 1; ; attempt++) {
@@ -139,7 +143,7 @@ function isOvertaken(
 ): boolean {
   if (!(error instanceof WatchFanoutError)) return false;
   if (overtaken.includes(error.reason)) return true;
-  // The lease that the object had has ended meanwhile, and the object with it.
+  // The object's lease has expired since the read, and the object with it.
   const inherits = lease === undefined && ttlMs === undefined;
   return error.reason === "LEASE_NOT_FOUND" && inherits && (found?.object.lease ?? 0n) !== 0n;
 }

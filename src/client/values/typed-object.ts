@@ -2,26 +2,29 @@ import type { StoredObject } from "../../model/object.ts";
 import { counter } from "../calls/metering.ts";
 import type { ValueCodec } from "./value-codec.ts";
 
-/** One object with its decoded value. Immutable, shared. */
+/** An object with its decoded value. Immutable: it is shared by all readers. */
 export interface TypedObject<T> {
+  /** Unique within the resource. */
   readonly key: string;
+  /** Must not be modified. */
   readonly value: T;
+  /** The revision that created it. */
   readonly createRevision: number;
-  /** The revision that last changed it; of a deleted object, the one that removed it. */
+  /** The revision that last changed it; for a deleted object, the revision of the deletion. */
   readonly modRevision: number;
-  /** How often it was written since it was created, from 1. */
+  /** Number of writes since it was created, from 1. */
   readonly version: number;
-  /** 0n: none. */
+  /** The lease that it is attached to; 0n if none. */
   readonly lease: bigint;
 }
 
 /**
- * A value that its codec can't decode. The object is there all the same: whoever keeps state keeps the last
- * that could be decoded, or none.
+ * An object whose value can't be decoded. The object exists: a consumer that keeps state keeps the last value that
+ * could be decoded, if any. `cause` is what the codec threw.
  */
 export class DecodeFailure extends Error {
   override readonly name = "DecodeFailure";
-  /** As it is stored. */
+  /** The object with its encoded value. */
   readonly object: StoredObject;
 
   constructor(object: StoredObject, cause: unknown) {
@@ -33,10 +36,12 @@ export class DecodeFailure extends Error {
     this.object = object;
   }
 
+  /** The key of the object. */
   get key(): string {
     return this.object.key;
   }
 
+  /** The revision of the value that can't be decoded. */
   get modRevision(): number {
     return this.object.modRevision;
   }
@@ -48,7 +53,8 @@ const failures = counter("watch_fanout_client_undecodable_values", {
 });
 
 /**
- * The object with its value decoded, or why that can't be, which is counted under `resource`. Never throws.
+ * Decodes the value of an object. Returns a DecodeFailure if the codec throws, and counts it in a metric for
+ * `resource`. Never throws.
  */
 export function decodeTyped<T>(
   object: StoredObject,
@@ -63,43 +69,55 @@ export function decodeTyped<T>(
   }
 }
 
-/** The object with its value, decoded already. */
+/** The object with a value that is already decoded. */
 export function typed<T>(object: StoredObject, value: T): TypedObject<T> {
   const { key, createRevision, modRevision, version, lease } = object;
   return { key, value, createRevision, modRevision, version, lease };
 }
 
-/** A change of one object. Where nothing else could be decoded, of a DELETED one the key is all there is. */
+/**
+ * A change of one object. A DELETED event is delivered even if no state of the object can be decoded; then only its
+ * key is known.
+ */
 export type TypedEvent<T> =
   | {
+      /** ADDED: it came into view of the watch. MODIFIED: it was in view and still is. */
       readonly type: "ADDED" | "MODIFIED";
+      /** The key of the object. */
       readonly key: string;
+      /** The revision of the change. */
       readonly revision: number;
+      /** The state after the change. */
       readonly object: TypedObject<T>;
-      /** As it stood just before, with `includePrevious`, if that can be decoded. */
+      /** The state before the change, with `includePrevious`; undefined if it can't be decoded. */
       readonly previous: TypedObject<T> | undefined;
     }
   | {
+      /** It was deleted, or went out of view of the watch. */
       readonly type: "DELETED";
+      /** The key of the object. */
       readonly key: string;
+      /** The revision of the change. */
       readonly revision: number;
-      /** As it last was. */
+      /** The last known state; undefined if it can't be decoded. */
       readonly object: TypedObject<T> | undefined;
+      /** The state before the change, with `includePrevious`; undefined if it can't be decoded. */
       readonly previous: TypedObject<T> | undefined;
     };
 
-/** Changes that belong together, and the resume point that they lead to. */
+/** Changes that belong together, and the resume point after them. */
 export interface TypedBatch<T> {
-  /** Everything the watch asks for, up to and including this revision, has been delivered. */
+  /** Everything that the watch asks for has been delivered, up to and including this revision: the resume point. */
   readonly revision: number;
   /**
-   * In the order of their revisions; the initial state in key order. Empty in a bookmark. An object may be
-   * MODIFIED without having been ADDED, if its first value was undecodable.
+   * In revision order; an initial state is in key order. Empty in a bookmark. An object may be MODIFIED without
+   * having been ADDED, if its first value could not be decoded.
    */
   readonly events: readonly TypedEvent<T>[];
-  /** The objects that were added or modified to what can't be decoded. Who keeps state keeps the old ones. */
+  /** The objects whose new value can't be decoded. A consumer that keeps state keeps their last value. */
   readonly undecodable: readonly DecodeFailure[];
-  /** Whether these events are the initial state. */
+  /** Whether the events are the initial state. */
   readonly initial: boolean;
+  /** The history that the revisions belong to; empty if the server does not know it. */
   readonly historyId: string;
 }

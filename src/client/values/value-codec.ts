@@ -1,10 +1,11 @@
 /**
- * Turns values into objects of the user's own and back. What `decode` throws is handled where it is called:
- * the value counts as one that can't be decoded. What `encode` throws, the call that writes throws.
+ * Decodes and encodes the values of a resource. If `decode` throws, the value counts as undecodable (see
+ * DecodeFailure). What `encode` throws, the write rejects with.
  */
 export interface ValueCodec<T> {
-  /** `value` is shared with others and must not be changed. `key` is the key of the object. */
+  /** Decodes a value. `value` is shared and must not be modified. `key` is the key of the object. */
   decode(value: Uint8Array, key: string): T;
+  /** Encodes a value. */
   encode(object: T): Uint8Array;
 }
 
@@ -12,8 +13,8 @@ const decoder = new TextDecoder("utf-8", { fatal: true });
 const encoder = new TextEncoder();
 
 /**
- * Values that are JSON in UTF-8. `check` makes a T of what was parsed, or throws: any validator's parse
- * function does. Without it, a value is taken for a T unseen.
+ * A codec for JSON in UTF-8. `check` validates the parsed value and returns it as a `T`, or throws; the parse
+ * function of any validator will do. Without it, values are not validated.
  */
 export function jsonValues<T>(check?: (parsed: unknown) => T): ValueCodec<T> {
   const accept = check ?? ((parsed: unknown) => parsed as T);
@@ -21,27 +22,31 @@ export function jsonValues<T>(check?: (parsed: unknown) => T): ValueCodec<T> {
     decode: (value) => accept(JSON.parse(decoder.decode(value))),
     encode: (object) => {
       const text: string | undefined = JSON.stringify(object);
-      if (text === undefined) throw new TypeError(`A ${typeof object} has no form in JSON.`);
+      if (text === undefined) throw new TypeError(`A ${typeof object} can't be encoded as JSON.`);
       return encoder.encode(text);
     },
   };
 }
 
-/** A message type as protobufjs and ts-proto make them. */
+/** A message type of protobufjs or ts-proto. */
 export interface WriterMessageType<T> {
+  /** Decodes a message. */
   decode(bytes: Uint8Array): T;
+  /** Returns a writer, whose `finish` encodes the message. */
   encode(message: T): { finish(): Uint8Array };
 }
 
-/** A message type as protobuf-ts makes them, and as the two functions of protobuf-es are put together to. */
+/** A message type of protobuf-ts, or the two functions of protobuf-es as an object. */
 export interface BinaryMessageType<T> {
+  /** Decodes a message. */
   fromBinary(bytes: Uint8Array): T;
+  /** Encodes a message. */
   toBinary(message: T): Uint8Array;
 }
 
 /**
- * Values that are protobuf messages of one type. Takes the types of protobufjs, ts-proto and protobuf-ts as
- * they are; of protobuf-es its two functions:
+ * A codec for protobuf messages of one type. Takes the types of protobufjs, ts-proto and protobuf-ts as they are, and
+ * the two functions of protobuf-es:
  *
  *     protobufValues({
  *       fromBinary: (bytes) => fromBinary(PodSchema, bytes),
@@ -63,7 +68,7 @@ export function protobufValues<T>(
   };
 }
 
-/** Values as they are. What `decode` gives is shared and must not be changed. */
+/** A codec that passes values through. A decoded value is shared and must not be modified. */
 export const bytes: ValueCodec<Uint8Array> = {
   decode: (value) => value,
   encode: (value) => value,

@@ -4,22 +4,22 @@ import { Slabs, smallestSlab } from "../../model/slabs.ts";
 import type { WatchResponse__Output as WireResponse } from "../../wire/generated/watchfanout/v1/WatchResponse.ts";
 import { decodeEvent, decodeRevision } from "../calls/decode.ts";
 
-/** Changes that belong together, whole, and the resume point that they lead to. */
+/** Events that belong together, complete, and the resume point after them. */
 export interface AtomicBatch {
-  /** Everything the watch asks for, up to and including this revision, has been delivered. */
+  /** Everything that the watch asks for has been delivered, up to and including this revision: the resume point. */
   readonly revision: number;
-  /** In the order of their revisions; the initial state in key order. Empty in a bookmark. */
+  /** In revision order; an initial state is in key order. Empty in a bookmark. */
   readonly events: readonly WatchEvent[];
-  /** Whether these events are the initial state. */
+  /** Whether the events are the initial state. */
   readonly initial: boolean;
-  /** The history that the revisions belong to; empty where the server knows none. */
+  /** The history that the revisions belong to; empty if the server does not know it. */
   readonly historyId: string;
 }
 
 /**
- * Puts the responses of one stream together to whole units. A response without a revision leaves its
- * unit open: its events are held back until one with a revision closes it. A stream that ends first
- * takes the open unit with it, so one assembler serves one stream.
+ * Assembles the responses of one stream to atomic batches. A response without a revision leaves the batch open: its
+ * events are held back until a response with a revision closes it. When a stream ends, its open batch is dropped, so
+ * one assembler serves one stream.
  */
 export class BatchAssembler {
   readonly #maxBatchBytes: number;
@@ -29,18 +29,21 @@ export class BatchAssembler {
   #isOpen = false;
   #historyId: string;
 
-  /** `historyId` is the one that is known so far, for streams that do not name theirs. */
+  /** `historyId` is the last known one, for streams that do not send theirs. */
   constructor(maxBatchBytes: number, historyId: string) {
     this.#maxBatchBytes = maxBatchBytes;
     this.#historyId = historyId;
   }
 
-  /** Whether what came last belongs to a unit that is not whole. */
+  /** Whether the last response belongs to a batch that is not complete. */
   get isOpen(): boolean {
     return this.#isOpen;
   }
 
-  /** The unit that this response closes, if it closes one. Throws INVALID_REQUEST of one that is too large. */
+  /**
+   * Returns the batch that this response completes; undefined if it completes none. Throws INVALID_REQUEST if the
+   * batch exceeds `maxBatchBytes`.
+   */
   add(response: WireResponse): AtomicBatch | undefined {
     if (response.history_id !== "") this.#historyId = response.history_id;
     for (const wire of response.events) this.#hold(decodeEvent(wire, this.#slabs));
@@ -63,7 +66,7 @@ export class BatchAssembler {
     if (this.#openBytes <= this.#maxBatchBytes) return;
     throw invalidRequest(
       "maxBatchBytes",
-      `What belongs together here takes more than ${this.#maxBatchBytes} bytes, more than this client holds back for one unit. Watch a prefix of it, or raise maxBatchBytes.`,
+      `An atomic batch exceeds ${this.#maxBatchBytes} bytes, the most that this client holds back. Watch a smaller prefix, or raise maxBatchBytes.`,
     );
   }
 }

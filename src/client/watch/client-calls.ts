@@ -1,3 +1,4 @@
+import type { StoredObject } from "../../model/object.ts";
 import type {
   DeleteOptions,
   ListOptions,
@@ -6,20 +7,49 @@ import type {
   ReadOptions,
   WatchOptions,
 } from "../calls/options.ts";
-import type { ObjectResult, Page } from "../calls/results.ts";
 import type { AtomicBatch } from "./batch-assembler.ts";
 
-/** The calls of a Client: see there. */
+/** The result of a call on one object. */
+export interface ObjectResult {
+  /** Of a get: the revision at which the result is valid. Of a put or delete: the revision of the write. */
+  readonly revision: number;
+  /** Of a get or put: the current object. Of a delete: the object before it was deleted. */
+  readonly object: StoredObject;
+  /** The history that the revisions belong to; empty if the server does not know it. */
+  readonly historyId: string;
+}
+
+/** One page of a list. */
+export interface Page {
+  /** The same on every page of one list. A watch with it as `afterRevision` continues the list without a gap. */
+  readonly revision: number;
+  /** In key order. */
+  readonly items: readonly StoredObject[];
+  /** Number of objects after this page; undefined if the server does not know it. */
+  readonly remainingItemCount: number | undefined;
+  /** Empty on the last page. */
+  readonly nextPageToken: string;
+  /** The history that the revisions belong to; empty if the server does not know it. */
+  readonly historyId: string;
+}
+
+/** The calls of a Client. A test or a wrapper can implement it in place of one. */
 export interface ClientCalls {
+  /** See `Client.get`. */
   get(resource: string, key: string, options?: ReadOptions): Promise<ObjectResult>;
+  /** See `Client.list`. */
   list(resource: string, options?: ListOptions): AsyncGenerator<Page, void, void>;
+  /** See `Client.page`. */
   page(resource: string, options?: PageOptions): Promise<Page>;
+  /** See `Client.watch`. */
   watch(resource: string, options?: WatchOptions): AsyncGenerator<AtomicBatch, void, void>;
+  /** See `Client.put`. */
   put(
     resource: string,
     key: string,
     value: Uint8Array,
     options?: PutOptions,
   ): Promise<ObjectResult>;
+  /** See `Client.delete`. */
   delete(resource: string, key: string, options?: DeleteOptions): Promise<ObjectResult>;
 }

@@ -1,5 +1,6 @@
 import { Backoff } from "../../base/backoff.ts";
 import { type Clock, pause, type Timer } from "../../base/clock.ts";
+import { type Reason, WatchFanoutError } from "../../base/errors.ts";
 import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output as WireResponse } from "../../wire/generated/watchfanout/v1/WatchResponse.ts";
 import { batchStalled, CallFailure } from "../calls/call-failure.ts";
@@ -11,30 +12,32 @@ export interface ResumingWatchOptions {
   /** Numbers from 0 to below 1, for jitter. */
   readonly random: () => number;
   readonly signal?: AbortSignal | undefined;
-  /** Ends the stream and pauses, once it is aborted: what opens streams then says what there is to say. */
+  /** Ends the stream and the pauses when it is aborted. The next `open` then throws the reason. */
   readonly closing?: AbortSignal | undefined;
-  /** Whether another stream follows on one that breaks. Default true. */
+  /** Whether to open another stream when one breaks. Default true. */
   readonly resume?: boolean | undefined;
-  /** How many bytes of one unit are held back at the most until it is whole. */
+  /** Maximum bytes of an incomplete batch that are held back. */
   readonly maxBatchBytes: number;
   readonly onOpened?: (() => void) | undefined;
   readonly onInterruption?: ((interruption: Interruption) => void) | undefined;
 }
 
-/** Opens one stream, which never finishes but with a CallFailure, or because the signal is aborted. */
+/** Opens one stream. It ends only with a CallFailure, or when the signal is aborted. */
 export type OpenStream = (request: WireRequest, signal: AbortSignal) => AsyncIterable<WireResponse>;
 
 const backoffBounds = { initialMs: 200, maxMs: 30_000 };
 
-/** How long a server may say nothing while a unit is open, in milliseconds: what has come of it is held meanwhile. */
+/**
+ * Maximum time between two responses while a batch is open, in milliseconds. The incomplete batch is held in memory.
+ */
 const batchSilenceMs = 60_000;
 
 /**
- * A watch as one endless sequence of whole units, over as many streams as it takes: each new stream
- * goes on after the last unit that was whole, so nothing is missed and nothing comes twice.
+ * Yields the atomic batches of a watch indefinitely, over as many streams as necessary. Each stream resumes after the
+ * last complete batch, so no event is missed or repeated.
  *
- * Finishes when the signal is aborted. Throws what a new stream can't mend: REVISION_TOO_OLD,
- * HISTORY_CHANGED and HISTORY_LOST (list anew), and requests that are wrong or not allowed.
+ * Returns when the signal is aborted. Throws if a new stream can't help: REVISION_TOO_OLD, HISTORY_CHANGED and
+ * HISTORY_LOST (relist), and requests that are invalid or not permitted.
  */
 export async function* resumingWatch(
   open: OpenStream,
@@ -57,7 +60,7 @@ export async function* resumingWatch(
     };
     for (const end of [signal, closing]) end?.addEventListener("abort", stop);
     try {
-      const units = new BatchAssembler(
+      const assembler = new BatchAssembler(
         options.maxBatchBytes,
         last?.historyId ?? request.history_id ?? "",
       );
@@ -66,9 +69,9 @@ export async function* resumingWatch(
         if (!opened) options.onOpened?.();
         opened = true;
         silence?.cancel();
-        const batch = units.add(response);
-        // A watch that has nothing to say may be silent; one that is amidst something may not.
-        if (units.isOpen) silence = clock.setTimeout(stall, batchSilenceMs);
+        const batch = assembler.add(response);
+        // Silence is normal between batches, but not within one.
+        if (assembler.isOpen) silence = clock.setTimeout(stall, batchSilenceMs);
         if (batch === undefined) continue;
         if (last === undefined || batch.revision > last.revision) backoff.reset();
         last = batch;
@@ -93,7 +96,7 @@ export async function* resumingWatch(
   }
 }
 
-/** The request that continues where `batch` ended. */
+/** The request that resumes after `batch`. */
 function resumeAfter(request: WireRequest, batch: AtomicBatch): WireRequest {
   return {
     ...request,
@@ -101,4 +104,16 @@ function resumeAfter(request: WireRequest, batch: AtomicBatch): WireRequest {
     after_revision: batch.revision,
     history_id: batch.historyId,
   };
+}
+
+/** Events in between are lost, or earlier revisions belong to another history. */
+const gone: readonly Reason[] = ["REVISION_TOO_OLD", "HISTORY_CHANGED", "HISTORY_LOST"];
+
+/**
+ * Whether a watch that failed with `error` can't be resumed, but can be started again from the current state: by
+ * `sendInitialEvents` without a revision and a history, or by a new list. Any other error of a watch would also end a
+ * new one.
+ */
+export function requiresRelist(error: unknown): error is WatchFanoutError {
+  return error instanceof WatchFanoutError && gone.includes(error.reason);
 }

@@ -1,14 +1,14 @@
-/** What can wait in a DelayHeap, one at a time. The heap keeps its own account of it in these fields. */
+/** An item of a DelayHeap. The heap maintains these fields; an item can be in one heap only. */
 export abstract class Delayed {
-  /** When its time comes, in milliseconds on the clock. Of what is not in the heap, it says nothing. */
+  /** When it is due, in milliseconds by the clock. Undefined meaning if it is not in a heap. */
   due = 0;
-  /** Of those that are due at once, the one that was put in first comes first. */
+  /** Order of insertion, which decides between items that are due at the same time. */
   order = 0;
-  /** Where in the heap it is; -1: it is not. */
+  /** Position in the heap; -1 if it is not in a heap. */
   position = -1;
 }
 
-/** Things by when they are due, the first at hand: a binary heap, in which each knows its place. */
+/** A binary heap of items by due time, in which each item knows its position. */
 export class DelayHeap<T extends Delayed> {
   #items: T[] = [];
   #puts = 0;
@@ -17,12 +17,12 @@ export class DelayHeap<T extends Delayed> {
     return this.#items.length;
   }
 
-  /** What is due first. */
+  /** The item that is due first. */
   get first(): T | undefined {
     return this.#items[0];
   }
 
-  /** Puts `item` in. If it is in already, the earlier of both times holds. */
+  /** Adds `item`. If it is already in the heap, the earlier of both times applies. */
   put(item: T, due: number): void {
     if (item.position !== -1 && item.due <= due) return;
     item.due = due;
@@ -34,7 +34,7 @@ export class DelayHeap<T extends Delayed> {
     this.#rise(item);
   }
 
-  /** Takes out what is due first. */
+  /** Removes the item that is due first. */
   shift(): T | undefined {
     const first = this.#items[0];
     const last = this.#items.pop();
@@ -47,7 +47,7 @@ export class DelayHeap<T extends Delayed> {
     return first;
   }
 
-  /** Takes out everything, in no order. */
+  /** Removes all items, in no particular order. */
   clear(): readonly T[] {
     const items = this.#items;
     this.#items = [];
@@ -74,7 +74,7 @@ export class DelayHeap<T extends Delayed> {
     }
   }
 
-  /** `above` is the parent of `below`, and they change places. */
+  /** Swaps `above`, the parent, with `below`. */
   #swap(above: T, below: T): void {
     const top = above.position;
     this.#place(above, below.position);

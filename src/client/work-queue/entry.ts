@@ -1,14 +1,14 @@
 import { Delayed } from "./delay-heap.ts";
 
-/** All that a work queue knows of one key. */
+/** The state of one key in a work queue. */
 export class Entry<K> extends Delayed {
   readonly item: unknown;
-  /** Of keys that are the same, the one that was added last. */
+  /** Of equal keys, the one that was added last. */
   key: K;
-  /** To be worked on, or once more after what is going on now. */
+  /** Must be processed, or processed again after the run in progress. */
   dirty = false;
   processing = false;
-  /** When it became dirty and when it was handed out, on the clock. */
+  /** When it became dirty and when it was handed out, by the clock in milliseconds. */
   addedAt = 0;
   takenAt = 0;
 

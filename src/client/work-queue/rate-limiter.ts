@@ -2,36 +2,36 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { invalidRequest } from "../../base/errors.ts";
 
 /**
- * Says how long something that failed waits for its next try. An `item` is what tells the queue's keys apart:
- * the key itself, or what the queue's `keyOf` makes of it.
+ * Determines how long a failed item waits for its next attempt. An `item` is a key of the queue, or what the queue's
+ * `keyOf` returns for it.
  */
 export interface RateLimiter {
-  /** Counts one more failure of `item`, and gives the delay before it is tried again, in milliseconds. */
+  /** Counts a failure of `item` and returns the delay before its next attempt, in milliseconds. */
   when(item: unknown): number;
-  /** `item` went well, or is given up: its failures count no more. */
+  /** Resets the failures of `item`: it succeeded or is given up. */
   forget(item: unknown): void;
-  /** How often `item` has failed since it was last forgotten, where that is known; else 0. */
+  /** Number of failures of `item` since it was last forgotten; 0 if the limiter does not count them. */
   numRequeues(item: unknown): number;
 }
 
-/** As many items as a work queue may know keys. */
+/** The same as the default bound of a work queue. */
 const defaultMaxItems = 1_000_000;
 
 /**
- * A delay for each item that doubles with each of its failures. Holds a number for each item that has failed
- * and was not forgotten since: who gives an item up has to say so. Whoever does not is bounded by `maxItems`:
- * beyond that, the item that has not failed for longest is forgotten.
+ * A delay per item that doubles with each failure. It stores a number for each item that has failed and was not
+ * forgotten, so a caller that gives an item up must call `forget`. Beyond `maxItems`, the item whose last failure is
+ * the oldest is forgotten.
  */
 export class ItemExponentialFailureRateLimiter implements RateLimiter {
   readonly #baseDelayMs: number;
   readonly #maxDelayMs: number;
   readonly #maxItems: number;
-  /** The one that has not failed for longest comes first. */
+  /** In the order of their last failure. */
   readonly #failures = new Map<unknown, number>();
 
   /**
-   * The delay after the first failure, and the longest one, both in milliseconds, and how many items are known at
-   * most. Throws INVALID_REQUEST.
+   * `baseDelayMs` is the delay after the first failure, `maxDelayMs` the longest one, and `maxItems` the maximum
+   * number of items. Throws INVALID_REQUEST if one of them is not above 0.
    */
   constructor(baseDelayMs: number, maxDelayMs: number, maxItems: number = defaultMaxItems) {
     checkAbove0("baseDelayMs", baseDelayMs);
@@ -66,30 +66,32 @@ export class ItemExponentialFailureRateLimiter implements RateLimiter {
   }
 }
 
+/** Options of a BucketRateLimiter. */
 export interface BucketOptions {
-  /** How many items go through in a second, in the long run. */
+  /** Sustained rate, in items per second. */
   readonly perSecond: number;
-  /** How many may go through at once after a while without any. At least 1. */
+  /** Maximum number of items without a delay after an idle time, at least 1. */
   readonly burst: number;
+  /** Default: the system time. */
   readonly clock?: Clock | undefined;
 }
 
-/** One token bucket for all items together. It does not know them apart, so there is nothing to forget. */
+/** One token bucket for all items. It does not distinguish items, so `forget` has no effect and `numRequeues` is 0. */
 export class BucketRateLimiter implements RateLimiter {
   readonly #clock: Clock;
   readonly #intervalMs: number;
   readonly #burstMs: number;
   /**
-   * When the bucket will be full again, on the clock: one number says how full it is, and whoever takes a
-   * token moves it by the time that a token takes to come (the generic cell rate algorithm, ITU-T I.371).
+   * When the bucket is full again, by the clock, in milliseconds. This one number holds its whole state: each token
+   * that is taken adds the time in which one token is refilled (the generic cell rate algorithm, ITU-T I.371).
    */
   #fullAt = Number.NEGATIVE_INFINITY;
 
-  /** Throws INVALID_REQUEST of a rate that lets nothing through. */
+  /** Throws INVALID_REQUEST if `perSecond` is not above 0 or `burst` is below 1. */
   constructor(options: BucketOptions) {
     checkAbove0("perSecond", options.perSecond);
     if (!(options.burst >= 1)) {
-      throw invalidRequest("burst", `burst is ${options.burst}: at least 1 has to go through.`);
+      throw invalidRequest("burst", `burst is ${options.burst}: it must be at least 1.`);
     }
     this.#clock = options.clock ?? systemClock;
     this.#intervalMs = 1_000 / options.perSecond;
@@ -109,7 +111,7 @@ export class BucketRateLimiter implements RateLimiter {
   }
 }
 
-/** Several limiters as one: each is asked each time, and the longest delay holds. */
+/** Combines rate limiters: all count each failure, and the longest delay applies. */
 export class MaxOfRateLimiter implements RateLimiter {
   readonly #limiters: readonly RateLimiter[];
 
@@ -131,8 +133,8 @@ export class MaxOfRateLimiter implements RateLimiter {
 }
 
 /**
- * What a controller needs where nothing else is known, with the numbers that client-go has for it: 5 ms after
- * an item's first failure, doubling up to 1,000 s; and all items together 10 a second, 100 at once.
+ * The rate limiter for controllers, with the numbers of client-go: per item 5 ms after the first failure, doubling up
+ * to 1,000 s; for all items together 10 per second, with bursts of 100.
  */
 export function defaultControllerRateLimiter(clock: Clock = systemClock): RateLimiter {
   return new MaxOfRateLimiter(
@@ -143,5 +145,5 @@ export function defaultControllerRateLimiter(clock: Clock = systemClock): RateLi
 
 function checkAbove0(field: string, value: number): void {
   if (value > 0 && Number.isFinite(value)) return;
-  throw invalidRequest(field, `${field} is ${value}: it has to be a number above 0.`);
+  throw invalidRequest(field, `${field} is ${value}: it must be a number above 0.`);
 }

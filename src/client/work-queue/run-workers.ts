@@ -3,31 +3,32 @@ import { invalidRequest } from "../../base/errors.ts";
 import type { RateLimiter } from "./rate-limiter.ts";
 import type { WorkQueue } from "./work-queue.ts";
 
+/** Options of `runWorkers`. */
 export interface RunWorkersOptions<K> {
   /**
-   * Aborting it stops the workers: they take no more keys, and what they are at is theirs to finish. Default:
-   * they work until the queue is shut down.
+   * Aborting it stops the workers: they take no further keys and finish those in progress. Default: they run until
+   * the queue is shut down.
    */
   readonly signal?: AbortSignal | undefined;
   /**
-   * Told of what `work` throws, other than for being stopped, once the key is on its way into the queue again. What it throws
-   * itself stops all workers, and `runWorkers` rejects with it. Default: a warning of the process.
+   * Called with what `work` throws, unless it only reports the stop, after the key was added again. If it throws, all
+   * workers stop and `runWorkers` rejects with that. Default: a process warning.
    */
   readonly onError?: ((error: unknown, key: K) => void) | undefined;
-  /** Says when keys that failed come again. Default: the queue's own. */
+  /** Determines when a failed key is added again. Default: that of the queue. */
   readonly rateLimiter?: RateLimiter | undefined;
 }
 
 /**
- * Works on the queue's keys, `count` of them at a time. A key for which `work` throws comes again when the rate
- * limiter lets it; one for which it does not is forgotten by the limiter. Whatever happens, the queue is told
- * that the key is done.
+ * Processes the keys of the queue with `count` workers. If `work` throws, the key is added again after the delay of
+ * the rate limiter; otherwise its failures are forgotten. `done` is called in any case.
  *
- * Resolves once the queue is shut down or the signal is aborted, and all that had been begun has ended. The
- * signal that `work` gets is aborted when the workers are to stop, so that it may end early: to throw then is no
- * failure of the key, which stays in the queue, as far as that is open.
+ * Resolves when the queue is shut down or the signal is aborted, and all work in progress has ended. The signal that
+ * `work` receives is aborted when the workers stop, so that it can end early: to throw then is not a failure of the
+ * key, which remains in the queue unless that is shut down.
  *
- * Each key is worked on in a span of its own. Throws INVALID_REQUEST of a count that is not at least 1.
+ * Each key is processed in its own OpenTelemetry span. Throws INVALID_REQUEST for a count that is not a whole number
+ * of at least 1.
  */
 export async function runWorkers<K extends NonNullable<unknown>>(
   count: number,
@@ -36,7 +37,7 @@ export async function runWorkers<K extends NonNullable<unknown>>(
   options: RunWorkersOptions<K> = {},
 ): Promise<void> {
   if (!Number.isSafeInteger(count) || count < 1) {
-    throw invalidRequest("count", `${count} is no number of workers: 1 is the least.`);
+    throw invalidRequest("count", `count is ${count}: it must be a whole number, at least 1.`);
   }
   const { signal } = options;
   const stopping = new AbortController();
@@ -66,7 +67,7 @@ async function runWorker<K extends NonNullable<unknown>>(
     const key = await nextKey(queue, stopping);
     if (key === undefined) return;
     try {
-      // The workers may have been told to stop between the key's coming and now.
+      // The workers may have been stopped after the key was taken.
       if (stopping.aborted) queue.add(key);
       else await workOn(key, queue, work, options, stopping);
     } finally {
@@ -75,7 +76,7 @@ async function runWorker<K extends NonNullable<unknown>>(
   }
 }
 
-/** Undefined when the worker is to stop. */
+/** Undefined when the worker must stop. */
 async function nextKey<K extends NonNullable<unknown>>(
   queue: WorkQueue<K>,
   signal: AbortSignal,
@@ -127,7 +128,7 @@ function inSpan(name: string, key: unknown, work: () => unknown): Promise<unknow
   });
 }
 
-/** Whether `error` says no more than that `signal` was aborted. */
+/** Whether `error` only reports that `signal` was aborted. */
 function isAbort(error: unknown, signal: AbortSignal): boolean {
   if (!signal.aborted) return false;
   return error === signal.reason || (error instanceof Error && error.name === "AbortError");
@@ -135,5 +136,5 @@ function isAbort(error: unknown, signal: AbortSignal): boolean {
 
 function warn(error: unknown, key: unknown): void {
   const why = error instanceof Error ? (error.stack ?? error.message) : String(error);
-  process.emitWarning(`A worker failed on ${String(key)}, which will come again: ${why}`);
+  process.emitWarning(`A worker failed at ${String(key)}, which will be retried: ${why}`);
 }

@@ -8,22 +8,22 @@ import {
   type Observable,
 } from "@opentelemetry/api";
 
-/** What is read of a queue when metrics are collected. */
+/** The numbers of a queue that are read when metrics are collected. */
 interface QueueState {
-  /** How many keys wait to be handed out. */
+  /** Number of keys that can be handed out. */
   readonly length: number;
-  /** For how long the keys that are being worked on have been, in milliseconds, the longest first. */
+  /** Time since each key in progress was handed out, in milliseconds, the longest first. */
   runningMs(): Iterable<number>;
 }
 
-/** In seconds: from what takes no time to what takes a quarter of an hour. */
+/** Bucket boundaries in seconds, from 1 ms to 15 minutes. */
 const boundaries = [
   0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900,
 ];
 
 /**
- * The metrics of one queue, at the meter provider that is the global one when the queue is made. Without one
- * they cost nothing and go nowhere. A collector holds on to the queue until `close`.
+ * The metrics of one queue, at the global meter provider at the time the queue is created. Without a meter provider
+ * they cost nothing. The meter provider references the queue until `close`.
  */
 export class WorkQueueMetrics {
   readonly #meter: Meter;
@@ -41,34 +41,33 @@ export class WorkQueueMetrics {
     this.#meter = meter;
     this.#attributes = { queue: name };
     this.#adds = meter.createCounter(`${prefix}_adds`, {
-      description: "Keys that were added and did not wait in the queue already.",
+      description: "Keys that were added, without those that were already queued.",
       unit: "{key}",
     });
     this.#retries = meter.createCounter(`${prefix}_retries`, {
-      description: "Keys that were added again by the rate limiter, mostly after a failure.",
+      description: "Keys that were added through the rate limiter, normally after a failure.",
       unit: "{key}",
     });
     this.#queueDuration = meter.createHistogram(`${prefix}_queue_duration_seconds`, {
-      description: "How long a key waited until a worker took it.",
+      description: "Time from adding a key until a worker took it.",
       unit: "s",
       advice: { explicitBucketBoundaries: boundaries },
     });
     this.#workDuration = meter.createHistogram(`${prefix}_work_duration_seconds`, {
-      description: "How long a worker had a key until it was done.",
+      description: "Time from handing out a key until it was done.",
       unit: "s",
       advice: { explicitBucketBoundaries: boundaries },
     });
     const depth = meter.createObservableGauge(`${prefix}_depth`, {
-      description: "Keys that wait for a worker.",
+      description: "Keys that can be handed out.",
       unit: "{key}",
     });
     const longest = meter.createObservableGauge(`${prefix}_longest_running_seconds`, {
-      description:
-        "How long the worker that has had its key longest has had it; 0 if none has one.",
+      description: "Age of the longest-running work item; 0 if no worker is busy.",
       unit: "s",
     });
     const unfinished = meter.createObservableGauge(`${prefix}_unfinished_work_seconds`, {
-      description: "How long all workers together have had the keys that they have.",
+      description: "Sum of the ages of all work items in progress.",
       unit: "s",
     });
     this.#observables = [depth, longest, unfinished];

@@ -8,42 +8,43 @@ import { defaultControllerRateLimiter, type RateLimiter } from "./rate-limiter.t
 import { WorkQueueMetrics } from "./work-queue-metrics.ts";
 
 /**
- * Keys of what there is to do, for workers that bring things into the state that they should be in. It holds
- * keys, not tasks: however often one is added before a worker takes it, it comes once.
+ * A queue of keys for the workers of a controller, as in client-go. It holds keys, not tasks: a key that is added
+ * several times before a worker takes it is handed out once.
  *
- * - A key is with one worker at a time. Added meanwhile, it comes again once that one says `done`.
- * - First come, first served; a key that is added again keeps its place.
- * - `addAfter` is an `add` at a later time. Of two for one key the earlier holds; an `add` in between stands
- *   beside it.
+ * - A key is processed by one worker at a time. If it is added meanwhile, it is handed out again after `done`.
+ * - Keys are handed out in the order of their first `add`; adding a queued key again does not move it.
+ * - `addAfter` is a delayed `add`. The earlier of two delays for one key applies; an immediate `add` in between is
+ *   independent of them.
  *
- * `runWorkers` is the loop over it that most need:
+ * `runWorkers` is the usual loop over it:
  *
  *     const queue = new WorkQueue<string>({ name: "pods" });
  *     informer.addEventHandler({ onChange: (key) => queue.add(key) });
  *     await runWorkers(4, queue, (key, signal) => reconcile(key, signal), { signal });
  */
 export class WorkQueue<K extends NonNullable<unknown>> {
+  /** The name in metrics and spans; empty without one. */
   readonly name: string;
   readonly #keyOf: ((key: K) => unknown) | undefined;
   readonly #rateLimiter: RateLimiter;
   readonly #maxKeys: number;
   readonly #clock: Clock;
   readonly #metrics: WorkQueueMetrics | undefined;
-  /** All known keys: each is dirty, being processed or delayed, or more than one of these. */
+  /** All known keys. Each is dirty, being processed or delayed, or several of these. */
   readonly #entries = new Map<unknown, Entry<K>>();
-  /** The dirty ones that no worker has, in the order in which they are handed out. */
+  /** The dirty entries that are not being processed, in the order in which they are handed out. */
   #ready = new Fifo<Entry<K>>();
-  /** Those that workers have, the one that was handed out first in front. */
+  /** The entries that are being processed, in the order in which they were handed out. */
   readonly #processing = new Set<Entry<K>>();
   readonly #delayed = new DelayHeap<Entry<K>>();
   #timer: { readonly due: number; readonly timer: Timer } | undefined;
-  /** Who waits for a key, first come first served. Not empty only while `#ready` is. */
+  /** The calls of `get` that wait for a key, in order. Empty unless `#ready` is. */
   readonly #waiting = new Set<(entry: Entry<K> | undefined) => void>();
-  /** Draining: what is dirty is still handed out. */
+  /** Draining: dirty keys are still handed out. */
   #state: "open" | "draining" | "shut down" = "open";
   readonly #drained = Promise.withResolvers<void>();
 
-  /** Throws INVALID_REQUEST of a bound that is none. */
+  /** Throws INVALID_REQUEST for a `maxKeys` below 1. */
   constructor(options: WorkQueueOptions<K> = {}) {
     this.name = options.name ?? "";
     this.#keyOf = options.keyOf;
@@ -51,41 +52,38 @@ export class WorkQueue<K extends NonNullable<unknown>> {
     this.#rateLimiter = options.rateLimiter ?? defaultControllerRateLimiter(this.#clock);
     this.#maxKeys = options.maxKeys ?? 1_000_000;
     if (!(this.#maxKeys >= 1)) {
-      throw invalidRequest(
-        "maxKeys",
-        `maxKeys is ${this.#maxKeys}: a queue needs room for 1 at least.`,
-      );
+      throw invalidRequest("maxKeys", `maxKeys is ${this.#maxKeys}: it must be at least 1.`);
     }
     this.#metrics = this.name === "" ? undefined : new WorkQueueMetrics(this.name, this);
   }
 
-  /** How many keys wait to be handed out now. */
+  /** Number of keys that can be handed out now. */
   get length(): number {
     return this.#ready.length;
   }
 
-  /** How many keys wait for their time. */
+  /** Number of delayed keys. */
   get delayed(): number {
     return this.#delayed.length;
   }
 
-  /** How many keys workers have. */
+  /** Number of keys that workers process. */
   get processing(): number {
     return this.#processing.size;
   }
 
-  /** Whether nothing is taken in any more. */
+  /** Whether it has been shut down or is draining: added keys are ignored. */
   get shuttingDown(): boolean {
     return this.#state !== "open";
   }
 
-  /** For how long keys have been with their workers, in milliseconds, the longest first. */
+  /** Time since each key in progress was handed out, in milliseconds, the longest first. */
   *runningMs(): Generator<number, void, void> {
     const now = this.#clock.now();
     for (const entry of this.#processing) yield now - entry.takenAt;
   }
 
-  /** There is something to do about `key`. Throws a WorkQueueFullError. A queue that shuts down ignores it. */
+  /** Adds `key`, unless it is queued already. Throws a WorkQueueFullError. Ignored after a shutdown. */
   add(key: K): void {
     if (this.shuttingDown) return;
     const entry = this.#know(key);
@@ -97,12 +95,12 @@ export class WorkQueue<K extends NonNullable<unknown>> {
   }
 
   /**
-   * Adds `key` once `delayMs` milliseconds have passed. Throws INVALID_REQUEST of a delay that is not a number,
-   * and a WorkQueueFullError. A queue that shuts down ignores it.
+   * Adds `key` after `delayMs` milliseconds. Throws INVALID_REQUEST if that is not a finite number, and a
+   * WorkQueueFullError. Ignored after a shutdown.
    */
   addAfter(key: K, delayMs: number): void {
     if (!Number.isFinite(delayMs)) {
-      throw invalidRequest("delayMs", `delayMs is ${delayMs}: it has to be a finite number.`);
+      throw invalidRequest("delayMs", `delayMs is ${delayMs}: it must be a finite number.`);
     }
     if (this.shuttingDown) return;
     if (delayMs <= 0) {
@@ -113,29 +111,26 @@ export class WorkQueue<K extends NonNullable<unknown>> {
     this.#setTimer();
   }
 
-  /** Adds `key` again when its rate limiter, which counts this as a failure, lets it. Throws as `addAfter`. */
+  /** Adds `key` after the delay that the rate limiter returns, which counts it as a failure. Throws as `addAfter`. */
   addRateLimited(key: K, rateLimiter: RateLimiter = this.#rateLimiter): void {
     if (this.shuttingDown) return;
     this.#metrics?.retried();
     this.addAfter(key, rateLimiter.when(this.#itemOf(key)));
   }
 
-  /**
-   * Tells the rate limiter that `key` went well or is given up: its next failure is a first one. Changes
-   * nothing about when the key comes.
-   */
+  /** Resets the failures of `key` in the rate limiter: it succeeded or is given up. Does not affect the queue. */
   forget(key: K, rateLimiter: RateLimiter = this.#rateLimiter): void {
     rateLimiter.forget(this.#itemOf(key));
   }
 
-  /** How often `key` has failed since it was last forgotten. */
+  /** Number of failures of `key` since it was last forgotten. */
   numRequeues(key: K): number {
     return this.#rateLimiter.numRequeues(this.#itemOf(key));
   }
 
   /**
-   * The next key, for the caller alone until it says `done`; undefined once the queue is shut down. Rejects
-   * with the signal's reason once that is aborted, and then has taken none.
+   * Takes the next key, which no other worker gets until `done`; waits for one if necessary. Resolves to undefined
+   * after the queue is shut down. Rejects with the signal's reason when that is aborted; no key is taken then.
    */
   get(options: { readonly signal?: AbortSignal | undefined } = {}): Promise<K | undefined> {
     const { signal } = options;
@@ -158,14 +153,17 @@ export class WorkQueue<K extends NonNullable<unknown>> {
   }
 
   /**
-   * The worker that has `key` is through with it, whatever came of it. Throws INVALID_REQUEST if no worker has
-   * it: said twice, it would take the key away from another.
+   * Ends the processing of `key`, whatever its outcome. Throws INVALID_REQUEST if no worker processes it: a second
+   * call would otherwise take the key away from another worker.
    */
   done(key: K): void {
     const item = this.#itemOf(key);
     const entry = this.#entries.get(item);
     if (entry === undefined || !entry.processing) {
-      throw invalidRequest("key", `No worker has ${named(item)}: done is said once for each get.`);
+      throw invalidRequest(
+        "key",
+        `No worker has ${named(item)}: call done exactly once for each get.`,
+      );
     }
     entry.processing = false;
     this.#processing.delete(entry);
@@ -176,8 +174,8 @@ export class WorkQueue<K extends NonNullable<unknown>> {
   }
 
   /**
-   * Takes nothing in from now on and hands nothing out: what waits is dropped, what workers have is theirs to
-   * finish. Harmless when called twice; ends a drain.
+   * Shuts the queue down: added keys are ignored, queued keys are dropped, and keys in progress may still be
+   * finished. Idempotent; ends a drain.
    */
   shutDown(): void {
     this.#dropDelayed();
@@ -190,9 +188,9 @@ export class WorkQueue<K extends NonNullable<unknown>> {
   }
 
   /**
-   * Takes nothing in from now on, drops what waits for its time, and resolves once workers have got and done
-   * all the rest. Somebody has to go on getting meanwhile. Once the signal is aborted, what is left is dropped as
-   * by `shutDown`, and this rejects with the signal's reason. After `shutDown` it resolves at once.
+   * Shuts the queue down after its workers have processed all queued keys; delayed keys are dropped, and added keys
+   * ignored. Workers must continue to call `get`. When the signal is aborted, the remaining keys are dropped as by
+   * `shutDown`, and this rejects with the signal's reason. After `shutDown` it resolves immediately.
    */
   async shutDownWithDrain(signal?: AbortSignal): Promise<void> {
     if (this.#state === "open") this.#state = "draining";
@@ -210,11 +208,12 @@ export class WorkQueue<K extends NonNullable<unknown>> {
     if (gaveUp) throw signal?.reason;
   }
 
+  /** The same as `shutDown`, for `using`. */
   [Symbol.dispose](): void {
     this.shutDown();
   }
 
-  /** The entry of `key`, a new one if it is not known yet. */
+  /** Returns the entry of `key`, a new one if it is not known. */
   #know(key: K): Entry<K> {
     const item = this.#itemOf(key);
     const known = this.#entries.get(item);
@@ -233,8 +232,7 @@ export class WorkQueue<K extends NonNullable<unknown>> {
     if (typeof key !== "object") return key;
     throw invalidRequest(
       "keyOf",
-      "Keys that are objects need keyOf, which makes of each what tells it apart from others: a string " +
-        "of its fields, for example.",
+      "Keys that are objects require keyOf, which returns the identity of a key: for example a string of its fields.",
     );
   }
 
@@ -257,26 +255,26 @@ export class WorkQueue<K extends NonNullable<unknown>> {
     return entry.key;
   }
 
-  /** Forgets an entry that nothing is to be done about. */
+  /** Removes an entry that is neither dirty, nor processed, nor delayed. */
   #forgetIdle(entry: Entry<K>): void {
     if (entry.dirty || entry.processing || entry.position !== -1) return;
     this.#entries.delete(entry.item);
   }
 
-  /** Sees to it that the timer goes off when the first of the delayed is due. */
+  /** Sets the timer to when the first delayed key is due. */
   #setTimer(): void {
     const first = this.#delayed.first;
     if (first?.due === this.#timer?.due) return;
     this.#timer?.timer.cancel();
     this.#timer = undefined;
     if (first === undefined) return;
-    // What is due later than a timer can be set to waits in stages.
+    // A delay above the maximum of a timer is waited for in several steps.
     const delayMs = Math.min(Math.max(first.due - this.#clock.now(), 0), maxTimerMs);
     const timer = this.#clock.setTimeout(() => this.#addDue(), delayMs);
     this.#timer = { due: first.due, timer };
   }
 
-  /** Timers may go off a little early, so nothing may be due yet. */
+  /** A timer may fire slightly early, so possibly no key is due yet. */
   #addDue(): void {
     this.#timer = undefined;
     const now = this.#clock.now();

@@ -26,11 +26,11 @@ describe("An address", () => {
     "[localhost]:50051",
     "local host:1",
     "a/b:1",
-  ])("is not %j; the message shows one that is.", (text) => {
-    expect(() => parseAddress(text)).toThrow(/is no address\. Write HOST:PORT/);
+  ])("is not %j; the message shows a valid one.", (text) => {
+    expect(() => parseAddress(text)).toThrow(/is not an address\. Write HOST:PORT/);
   });
 
-  test("is given without a scheme; of https the message says what else to do.", () => {
+  test("is given without a scheme; for https the message names the TLS options.", () => {
     expect(() => parseAddress("http://localhost:1")).toThrow(/has a scheme/);
     expect(() => parseAddress("https://localhost:1")).toThrow(/ask for TLS/);
   });
@@ -43,6 +43,6 @@ test("At least one address is needed.", () => {
 test("A client certificate needs its key, and the other way round.", () => {
   const pem = Buffer.from("x");
   for (const tls of [{ cert: pem }, { key: pem }]) {
-    expect(() => connect({ address: "localhost:1", tls })).toThrow(/go together/);
+    expect(() => connect({ address: "localhost:1", tls })).toThrow(/belong together/);
   }
 });

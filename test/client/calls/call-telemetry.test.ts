@@ -10,7 +10,7 @@ import { setUpMetrics } from "../work-queue/metered.ts";
 
 const found = { revision: "9", object: wireObject("k", 5), history_id: "h" };
 
-/** Sets up tracing as a user would, for one test, and gives what the spans were told, as lines. */
+/** Sets up tracing for one test, as a user would. Returns the spans as lines. */
 function setUpTracing(): string[] {
   const told: string[] = [];
   const say = (text: string) => {
@@ -67,7 +67,7 @@ describe("Where OpenTelemetry is set up", () => {
     });
   });
 
-  test("streams are counted while they are open, and when they end by themselves.", async () => {
+  test("streams are counted while they are open, and when the server or the network ends them.", async () => {
     const readMetrics = setUpMetrics();
     const address = await server({
       watch: (call) => {

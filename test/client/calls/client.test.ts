@@ -16,7 +16,7 @@ async function serving(script: Script, options?: Partial<ConnectOptions>): Promi
 const found = { revision: "9", object: wireObject("k", 5, "hello"), history_id: "h" };
 
 describe("get", () => {
-  test("gives the object, its revision and the history.", async () => {
+  test("returns the object, its revision and the history.", async () => {
     const db = await serving({ get: (_, callback) => callback(null, found) });
     const result = await db.get("r", "k");
     expect(result).toMatchObject({ revision: 9, historyId: "h" });
@@ -89,7 +89,7 @@ describe("list", () => {
     expect(asked).toMatchObject([same, same, same]);
   });
 
-  test("asks for no page that nobody wants.", async () => {
+  test("requests no page that is not read.", async () => {
     let asked = 0;
     const db = await serving({
       list: ({ request }, callback) => {
@@ -235,7 +235,7 @@ describe("A call whose signal is aborted", () => {
     await cancelled.promise;
   });
 
-  test("is not sent where it was aborted before.", async () => {
+  test("is not sent if the signal was aborted before.", async () => {
     const db = client(await deadAddress());
     const signal = AbortSignal.abort(new Error("enough"));
     await expect(db.get("r", "k", { signal })).rejects.toThrow("enough");
@@ -287,7 +287,7 @@ describe("watch", () => {
     expect(asked[0]).not.toHaveProperty("scope");
   });
 
-  test("goes on over a reset connection, on another server, without gap or repetition.", async () => {
+  test("resumes after a reset connection, on another server, without gap or repetition.", async () => {
     const first = await startScriptedServer({
       watch: (call) => {
         call.write(wireResponse(1));
@@ -311,7 +311,7 @@ describe("watch", () => {
     expect(seen).toEqual(["a@2", "b@3", "c@3"]);
   });
 
-  test("ends with what only listing anew mends.", async () => {
+  test("ends with a reason that requires a relist.", async () => {
     const db = await serving({ watch: (call) => endWith(call, revisionTooOld(3, 10)) });
     await expect(db.watch("r", { afterRevision: 3 }).next()).rejects.toMatchObject({
       reason: "REVISION_TOO_OLD",
@@ -335,7 +335,7 @@ describe("watch", () => {
   });
 });
 
-test("Closing the client ends what is open, and says so.", async () => {
+test("Closing the client ends calls and watches in progress, with that reason.", async () => {
   const cancelled = Promise.withResolvers<void>();
   const db = await serving({
     watch: (call) => {
@@ -351,7 +351,7 @@ test("Closing the client ends what is open, and says so.", async () => {
   await cancelled.promise;
 });
 
-test("A closed client says so.", async () => {
+test("A closed client reports that it is closed.", async () => {
   const db = client(await deadAddress());
   db.close();
   db.close();

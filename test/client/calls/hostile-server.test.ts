@@ -10,7 +10,7 @@ import { wireEvent, wireObject, wireResponse } from "../wire-messages.ts";
 const kib = 1024;
 const mib = 1024 ** 2;
 
-/** A server whose every answer holds one value of so many bytes, all of them zero. */
+/** A server whose responses each hold one value of this many zero bytes. */
 function answering(bytes: number): Script {
   const object = { ...wireObject("k", 5), value: Buffer.alloc(bytes) };
   const found = { revision: "9", object, history_id: "h" };
@@ -26,7 +26,7 @@ function answering(bytes: number): Script {
 
 const compressed = {
   "grpc.default_compression_algorithm": compressionAlgorithms.gzip,
-  // Of the zeros it sends little, all that bounds it is what comes out.
+  // It compresses the zeros to a few bytes, so only the decompressed size bounds them.
   "grpc.max_send_message_length": -1,
 };
 
@@ -62,7 +62,7 @@ describe("One message", () => {
     await expect(write(db)).rejects.toMatchObject({ reason: "OUTCOME_UNKNOWN" });
   });
 
-  test("may be of 32 MiB unless told otherwise, and not of more", async () => {
+  test("may be of 32 MiB by default, and not larger", async () => {
     const within = client(await server(answering(31 * mib)));
     expect((await within.get("r", "k")).object.valueBytes).toBe(31 * mib);
     const beyond = client(await server(answering(defaultMaxMessageBytes)));
@@ -71,7 +71,7 @@ describe("One message", () => {
 });
 
 describe("An object that came in a large message", () => {
-  /** Beside the object: 1 MiB that the client has no use for. */
+  /** Beside the object: 1 MiB that the client does not use. */
   const padding = { ...wireObject("padding", 6), value: Buffer.alloc(mib) };
   const object = wireObject("k", 5, "v");
   const held = ({ content }: StoredObject): number => content.buffer.byteLength;
@@ -105,7 +105,7 @@ describe("An object that came in a large message", () => {
 });
 
 describe("A stream", () => {
-  test("that nobody reads holds its server back", async () => {
+  test("that is not read holds its server back", async () => {
     const messages = 400;
     let written = 0;
     const value = Buffer.alloc(64 * kib);
@@ -125,7 +125,7 @@ describe("A stream", () => {
     const db = client(address);
     const units = db.watch("r");
     await units.next();
-    // However often the client is served otherwise meanwhile.
+    // Whatever else the client requests meanwhile.
     for (let i = 0; i < 100; i++) await db.get("r", "k");
     expect(written).toBeLessThan(40);
     let last = 0;

@@ -26,7 +26,7 @@ async function replicas() {
   return { store, servers, relays, client };
 }
 
-/** The keys that a watch is told of, up to the one called "last". */
+/** The keys in the events of a watch, up to the one called "last". */
 async function watched(client: Client, interruptions: string[]): Promise<string[]> {
   const keys: string[] = [];
   const units = client.watch("things", {
@@ -40,14 +40,14 @@ async function watched(client: Client, interruptions: string[]): Promise<string[
   return keys;
 }
 
-describe("A client of two replicas misses nothing, and is told nothing twice, when one of them", () => {
+describe("A client of two replicas misses nothing, and receives nothing twice, when one of them", () => {
   const ways: readonly (readonly [
     string,
     (parts: Awaited<ReturnType<typeof replicas>>) => unknown,
   ])[] = [
     ["is drained", ({ servers }) => servers[0].close()],
     ["is cut off", ({ relays }) => relays[0].refuse()],
-    ["goes silent", ({ relays }) => relays[0].hold()],
+    ["stops responding", ({ relays }) => relays[0].hold()],
   ];
 
   test.each(ways)("%s.", async (_, happen) => {

@@ -13,12 +13,12 @@ import { wireObject, wireResponse } from "../wire-messages.ts";
 
 const found = { revision: "9", object: wireObject("k", 5), history_id: "h" };
 
-/** How a server fails. The delay in its RetryInfo, where it has one, is in the middle of what it may be. */
+/** How a server fails. A delay in RetryInfo is in the middle of the possible range. */
 function failing(reason: Reason): WireStatus {
   return statusOf(new WatchFanoutError(reason, "scripted"), () => 0.5);
 }
 
-/** A server that counts the gets and puts it was asked for, and fails the first so many with `fails`. */
+/** A server that counts gets and puts, and fails the first ones with `fails`. */
 class Counting {
   readonly script: Script;
   asked = 0;
@@ -43,8 +43,8 @@ const get = (db: Client) => db.get("r", "k");
 const put = (db: Client) => db.put("r", "k", Buffer.of());
 const remove = (db: Client) => db.delete("r", "k");
 
-describe("A call that fails for ever is tried, of at most 3 times", () => {
-  /** How often a read and a write are sent that end with each reason. */
+describe("A call that always fails is tried, of at most 3 times", () => {
+  /** How often a read and a write that end with each reason are sent. */
   const table: Readonly<Record<Reason, readonly [reads: number, writes: number]>> = {
     UPSTREAM_UNAVAILABLE: [3, 3],
     NOT_READY: [3, 3],
@@ -88,7 +88,7 @@ describe("A call that fails for ever is tried, of at most 3 times", () => {
   });
 });
 
-describe("Before a call is tried again", () => {
+describe("Before a call is retried", () => {
   test("it waits as long as the server asks, and longer each time.", async () => {
     const clock = new HastyClock();
     const fails = [
@@ -101,7 +101,7 @@ describe("Before a call is tried again", () => {
     expect(clock.waits).toEqual([1_000, 500, 200]);
   });
 
-  test("it does not wait for what is beyond its time, but fails.", async () => {
+  test("it fails without waiting if the delay exceeds its timeout.", async () => {
     const clock = new HastyClock();
     const counting = new Counting(always(failing("NOT_READY")));
     const db = client(await server(counting.script), { clock, maxAttempts: 100, timeoutMs: 2_500 });
@@ -113,7 +113,7 @@ describe("Before a call is tried again", () => {
     expect(clock.waits).toHaveLength(2);
   });
 
-  test("it asks the other servers, without any wait.", async () => {
+  test("it tries the other servers, without any pause.", async () => {
     for (const call of [get, put, remove]) {
       const clock = new HastyClock();
       const busy = new Counting(always(failing("NOT_READY")));
@@ -127,7 +127,7 @@ describe("Before a call is tried again", () => {
     }
   });
 
-  test("it has asked every server once, and then asks all again.", async () => {
+  test("it has tried every server once, and then tries all again.", async () => {
     const clock = new HastyClock();
     const one = new Counting([failing("NOT_READY")]);
     const other = new Counting([failing("DRAINING")]);
@@ -158,7 +158,7 @@ test("A write whose answer is lost is not sent to any other server.", async () =
   expect(well.asked).toBe(0);
 });
 
-describe("A server that takes connections and says nothing", () => {
+describe("A server that accepts connections and sends nothing", () => {
   test("is passed over after connectTimeoutMs, by reads and writes.", async () => {
     for (const call of [get, put, remove]) {
       const well = new Counting();
@@ -169,7 +169,7 @@ describe("A server that takes connections and says nothing", () => {
     }
   });
 
-  test("is passed over by watches, which say so.", async () => {
+  test("is passed over by watches, which report it.", async () => {
     const watch: Script["watch"] = (call) => call.write(wireResponse(7));
     const addresses = [await muteAddress(), await server({ watch })];
     const db = client(addresses, { connectTimeoutMs: 20, clock: new HastyClock() });
@@ -184,7 +184,7 @@ describe("A server that takes connections and says nothing", () => {
     await units.return();
   });
 
-  test("alone is waited for as long as there is time: then it is unavailable, and a write known not to have been made.", async () => {
+  test("alone is waited for until the timeout: then it is unavailable, and a write is known not to have been made.", async () => {
     const db = client(await muteAddress(), { timeoutMs: 20, connectTimeoutMs: 1 });
     for (const call of [get, put, remove]) {
       await expect(call(db)).rejects.toMatchObject({
@@ -204,7 +204,7 @@ describe("Of several servers", () => {
     expect(servers.map(({ asked }) => asked)).toEqual([3, 3, 3]);
   });
 
-  test("one that is slow to answer gets none while it owes one.", async () => {
+  test("one with an unanswered call gets no other.", async () => {
     const well = new Counting();
     let owed = 0;
     let answer = (): void => {};
@@ -236,7 +236,7 @@ describe("Of several servers", () => {
     const watches = Array.from({ length: 6 }, () => db.watch("r"));
     for (const watch of watches) await watch.next();
     expect(open).toEqual([2, 2, 2]);
-    // The fifth is on the second server.
+    // The fifth watch is on the second server.
     await watches[4]?.return();
     const another = db.watch("r");
     await another.next();
@@ -245,7 +245,7 @@ describe("Of several servers", () => {
     for (const watch of watches) await watch.return();
   });
 
-  test("clients begin anywhere, so that the first of the list is not everyone's.", async () => {
+  test("clients start at a random one, so that they do not all start at the first of the list.", async () => {
     const servers = [new Counting(), new Counting(), new Counting(), new Counting()];
     const addresses = await Promise.all(servers.map(({ script }) => server(script)));
     for (const random of [0, 0.3, 0.6, 0.99]) {
@@ -254,7 +254,7 @@ describe("Of several servers", () => {
     expect(servers.map(({ asked }) => asked)).toEqual([1, 1, 1, 1]);
   });
 
-  test("one that has failed is left alone as long as it asks, and then asked again.", async () => {
+  test("one that has failed is passed over for the delay that it asks for, and then tried again.", async () => {
     const clock = new HastyClock();
     const one = new Counting([failing("NOT_READY")]);
     const other = new Counting();
@@ -266,7 +266,7 @@ describe("Of several servers", () => {
     expect([one.asked, other.asked]).toEqual([3, 7]);
   });
 
-  test("a watch that is turned away goes to another without the wait it was asked for.", async () => {
+  test("a watch that is refused goes to another without the delay that was asked for.", async () => {
     const clock = new HastyClock();
     const full: Script = {
       watch: (call) => endWith(call, new WatchFanoutError("TOO_MANY_STREAMS", "full")),
@@ -278,7 +278,7 @@ describe("Of several servers", () => {
     await units.return();
   });
 
-  test("a read may be kept to the one that a watch is on.", async () => {
+  test("a read can be sent to the server of a watch.", async () => {
     const scripts = [1, 2, 3].map((revision): Script => {
       const answer = { ...found, revision: String(revision) };
       return {
@@ -304,7 +304,7 @@ describe("Of several servers", () => {
 test.each<[string, (db: Client) => Promise<unknown>]>([
   ["a call", get],
   ["a watch", (db) => db.watch("r").next()],
-])("Closing the client ends %s that waits to be tried again.", async (_, begin) => {
+])("Closing the client ends %s that waits to be retried.", async (_, begin) => {
   const busy = new WatchFanoutError("NOT_READY", "scripted");
   const refusing: Script = {
     get: (_call, callback) => callback(statusOf(busy)),
@@ -342,7 +342,7 @@ test.each([2 ** 31, 1e12, Infinity])("A call may take %d ms.", async (timeoutMs)
   expect((await db.get("r", "k", { timeoutMs })).revision).toBe(9);
 });
 
-describe("A write that fails with UNAVAILABLE is sent once where the details are not ours to rely on", () => {
+describe("A write that fails with UNAVAILABLE is sent once if the details are not grpc-js's own", () => {
   const foreign = { domain: "googleapis.com", reason: "UPSTREAM_UNAVAILABLE" };
   const newer = { domain: "watchfanout", reason: "A_REASON_OF_A_NEWER_SERVER" };
 
@@ -360,7 +360,7 @@ describe("A write that fails with UNAVAILABLE is sent once where the details are
 });
 
 describe("A client that is closed ends", () => {
-  test("a read that is under way, at once", async () => {
+  test("a read in progress, immediately", async () => {
     const asked = Promise.withResolvers<void>();
     const db = client(await server({ get: () => asked.resolve() }));
     const reading = get(db);
@@ -369,7 +369,7 @@ describe("A client that is closed ends", () => {
     await expect(reading).rejects.toThrow("This client is closed.");
   });
 
-  test("a write that is under way, whose outcome nobody knows then", async () => {
+  test("a write in progress, whose outcome is then unknown", async () => {
     const asked = Promise.withResolvers<void>();
     const db = client(await server({ put: () => asked.resolve() }));
     const writing = put(db);

@@ -6,7 +6,7 @@ import { deadAddress } from "../opened.ts";
 
 const client = fileURLToPath(new URL("../../../src/client/index.ts", import.meta.url));
 
-/** Programs that end themselves once they have been told of three failures, and do nothing else meanwhile. */
+/** Programs that exit after three failures, and do nothing else until then. */
 const programs = {
   watch: `for await (const _ of things.watch({ onInterruption: failed })) {}`,
   informer: `
@@ -21,7 +21,7 @@ const programs = {
     const cache = new ObjectCache(options);
     cache.addReference("a");
     await new Promise(() => {});`,
-  "key that waits for its time": `
+  "delayed key": `
     const queue = new WorkQueue();
     queue.addAfter("a", 100);
     await queue.get();
@@ -29,7 +29,7 @@ const programs = {
 };
 
 it.each(Object.entries(programs))(
-  "A program that has nothing but one %s does not end while the server is away.",
+  "A program with nothing but one %s does not exit while the server is away.",
   async (_what, program) => {
     const source = `
       import { connect, jsonValues, ObjectCache, WorkQueue } from ${JSON.stringify(client)};

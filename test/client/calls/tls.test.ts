@@ -13,7 +13,7 @@ const keyFile = new URL("../../config/certificates/key.pem", import.meta.url).pa
 const cert = readFileSync(certFile);
 const key = readFileSync(keyFile);
 
-/** Asks its clients for a certificate too. */
+/** Requires client certificates. */
 let server: ScriptedServer;
 beforeAll(async () => {
   const pair = [{ cert_chain: cert, private_key: key }];
@@ -33,11 +33,11 @@ async function get(tls: ClientTls | undefined): Promise<number> {
   }
 }
 
-describe("A server with TLS that asks for a certificate", () => {
+describe("A server with TLS that requires a client certificate", () => {
   test.each([
     ["by its address", { ca: cert, cert, key }],
-    ["by another name that its certificate has", { ca: cert, cert, key, serverName: "localhost" }],
-  ])("answers a client that trusts it and has one, %s.", async (_, tls) => {
+    ["by another name of its certificate", { ca: cert, cert, key, serverName: "localhost" }],
+  ])("answers a client that trusts it and has a certificate, %s.", async (_, tls) => {
     expect(await get(tls)).toBe(1);
   });
 

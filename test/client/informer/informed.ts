@@ -23,7 +23,7 @@ export const texts: ValueCodec<string> = {
   encode: (text) => Buffer.from(text),
 };
 
-/** What a handler has been told, one line for each call. */
+/** The calls of a handler, one line each. */
 export class Told implements EventHandler<string> {
   readonly lines: string[] = [];
 
@@ -45,7 +45,7 @@ export class Told implements EventHandler<string> {
     );
   }
 
-  /** What came since this was called the last time. */
+  /** The calls since this was called last. */
   take(): string[] {
     return this.lines.splice(0);
   }
@@ -55,7 +55,7 @@ function short({ key, value, modRevision }: TypedObject<string>): string {
   return `${key}=${value}@${modRevision}`;
 }
 
-/** An informer over an embedded store whose streams can be broken, on a clock that stands still unless told. */
+/** An informer over an embedded store whose streams can be broken, on a clock that the test advances. */
 export class Informed {
   readonly clock = new FakeClock();
   readonly store = new BreakingStorage({ clock: this.clock });
@@ -73,7 +73,7 @@ export class Informed {
     });
   }
 
-  /** Started, and as far as it gets. */
+  /** Started, and synced if possible. */
   static async start(options: Partial<SharedInformerOptions<string>> = {}): Promise<Informed> {
     const informed = new Informed(options);
     await informed.start();
@@ -85,7 +85,7 @@ export class Informed {
     await this.clock.settle();
   }
 
-  /** Adds a handler that writes down what it is told. */
+  /** Adds a handler that records its calls. */
   listen(
     options?: EventHandlerOptions,
   ): Told & { readonly registration: EventHandlerRegistration } {
@@ -93,14 +93,14 @@ export class Informed {
     return Object.assign(told, { registration: this.informer.addEventHandler(told, options) });
   }
 
-  /** Writes in one revision; null deletes. Goes on until nothing is left to be told. */
+  /** Writes in one revision; null deletes. Resolves when all handlers have been called. */
   async write(entries: Readonly<Record<string, string | null>>): Promise<number> {
     const revision = await writeTo(this.store, entries);
     await this.clock.settle();
     return revision;
   }
 
-  /** Breaks the watch, writes, and compacts what was written, so that the state has to be listed anew. */
+  /** Breaks the watch, writes, and compacts the writes, so that the state must be listed again. */
   async gap(...writes: readonly Readonly<Record<string, string | null>>[]): Promise<void> {
     this.store.break();
     for (const entries of writes) await writeTo(this.store, entries);
@@ -108,7 +108,7 @@ export class Informed {
     await this.clock.elapse(1_000);
   }
 
-  /** What the Indexer holds. */
+  /** The objects in the Indexer. */
   get state(): Record<string, string> {
     return Object.fromEntries(this.informer.indexer.list().map(({ key, value }) => [key, value]));
   }
@@ -127,7 +127,7 @@ function writeTo(
   );
 }
 
-/** All that a storage holds, by key. */
+/** All objects of a storage, by key. */
 export async function stateOf(storage: Storage): Promise<Record<string, string>> {
   const at = { match: "LINEARIZABLE" } as const;
   const { items } = await storage.list({ prefix: "", limit: 0, at });

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { SharedInformer } from "../../../src/client/informer/shared-informer.ts";
 import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { FakeClock } from "../../fake-clock.ts";
@@ -6,8 +7,8 @@ import { object } from "../../reflector/reflected.ts";
 import { ScriptedStorage } from "../../reflector/scripted-storage.ts";
 import { Informed } from "./informed.ts";
 
-describe("An object that can't be taken in", () => {
-  it("is counted and reported, and the old one stays", async () => {
+describe("An object that is rejected", () => {
+  it("is counted and reported, and the old one remains", async () => {
     const informed = await Informed.start();
     const told = informed.listen();
     await informed.write({ a: "one" });
@@ -30,7 +31,7 @@ describe("An object that can't be taken in", () => {
     ]);
   });
 
-  it("and never was is not told of when it goes", async () => {
+  it("and never was in the Indexer has no notification of its deletion", async () => {
     const informed = await Informed.start();
     const told = informed.listen();
     await informed.write({ a: "?" });
@@ -57,7 +58,7 @@ describe("An object that can't be taken in", () => {
         transform: (object: { value: string; key: string }) =>
           (object.value === "bad" ? { ...object, key: "other" } : object) as never,
       },
-      'TransformFailure: The transform failed at "a", revision 3: it gave an object with the key "other".',
+      'TransformFailure: The transform failed at "a", revision 3: it returned an object with the key "other".',
     ],
     [
       "an index function throws",
@@ -71,7 +72,7 @@ describe("An object that can't be taken in", () => {
       },
       'IndexError: The index function "good" failed at "a": it is bad. Nothing was changed.',
     ],
-  ])("is one where %s", async (_what, options, message) => {
+  ])("is rejected if %s", async (_what, options, message) => {
     const informed = await Informed.start(options);
     await informed.write({ a: "one" });
     await informed.write({ a: "bad" });
@@ -82,7 +83,7 @@ describe("An object that can't be taken in", () => {
 });
 
 describe("An informer that does not keep up", () => {
-  it("tells what it folds to the newest state, and what went as it last was", async () => {
+  it("delivers coalesced changes as the latest state, and deletions with the last one", async () => {
     const informed = await Informed.start({ queueSize: 0 });
     await informed.write({ a: "0", b: "0" });
     const told = informed.listen();
@@ -103,7 +104,7 @@ describe("An informer that does not keep up", () => {
     ]);
   });
 
-  it("tells of what went as it was known, where its last state can't be decoded", async () => {
+  it("delivers a deletion with the known state, if the last state can't be decoded", async () => {
     const informed = await Informed.start({ queueSize: 0 });
     const told = informed.listen();
     await informed.write({ a: "0" });
@@ -116,7 +117,7 @@ describe("An informer that does not keep up", () => {
     expect(informed.errors).toHaveLength(1);
   });
 
-  it("gives the event loop its turn, and has synced when it is through", async () => {
+  it("applies a long list over several turns of the event loop, and has synced at its end", async () => {
     const storage = new ScriptedStorage();
     storage.objects = ["a", "b", "c", "d"].map((key) => object(key, 5));
     const turns: string[] = [];
@@ -127,7 +128,7 @@ describe("An informer that does not keep up", () => {
       codec: {
         decode: (_value, key) => {
           turns.push(`${key}, ${informer.hasSynced}`);
-          now += 2;
+          now += turnMs / 2;
           return key;
         },
         encode: (text: string) => Buffer.from(text),
@@ -135,21 +136,26 @@ describe("An informer that does not keep up", () => {
       clock: {
         now: () => now,
         setTimeout: (callback, ms) => fake.setTimeout(callback, ms),
-        setImmediate: (callback) => {
-          turns.push("turn");
-          return fake.setImmediate(callback);
-        },
+        setImmediate: (callback) =>
+          fake.setImmediate(() => {
+            turns.push("turn");
+            callback();
+          }),
       },
     });
     informer.start();
     await fake.settle();
-    expect(turns).toEqual(["turn", "a, false", "b, false", "c, false", "turn", "d, false"]);
+    expect(turns).toEqual([
+      ...["turn", "a, false", "b, false"],
+      ...["turn", "c, false", "d, false"],
+      "turn",
+    ]);
     expect([informer.hasSynced, informer.revision]).toEqual([true, 5]);
   });
 });
 
 describe("A gap in history", () => {
-  it("is made up for by what changed, what is new and what vanished, and by nothing else", async () => {
+  it("is compensated by exactly the changed, new and deleted objects", async () => {
     const informed = await Informed.start();
     await informed.write({ changed: "one", same: "one", gone: "one", again: "one" });
     const told = informed.listen();
@@ -163,13 +169,13 @@ describe("A gap in history", () => {
       "again=one@2 is again=three@4",
       "changed=one@2 is changed=two@3",
       "added new=two@3",
-      // Nobody saw what it was when it went.
+      // Its final state was not observed.
       "vanished gone=one@2",
     ]);
     expect(informed.informer.stats()).toMatchObject({ relists: 1, objects: 4 });
   });
 
-  it("does not have what did not change decoded again", async () => {
+  it("does not decode unchanged objects again", async () => {
     let decoded = 0;
     const codec = jsonValues<number>((parsed) => {
       decoded++;
@@ -181,7 +187,7 @@ describe("A gap in history", () => {
     expect(decoded).toBe(3);
   });
 
-  it("is not there where the watch can be resumed", async () => {
+  it("does not occur if the watch can be resumed", async () => {
     const informed = await Informed.start();
     await informed.write({ a: "one" });
     const told = informed.listen();
@@ -195,7 +201,7 @@ describe("A gap in history", () => {
     expect(informed.informer.stats()).toMatchObject({ relists: 0, reconnects: 1 });
   });
 
-  it("in another history makes all of it new, whatever the revisions are", async () => {
+  it("to another history makes every object new, whatever its revision", async () => {
     const informed = await Informed.start();
     await informed.write({ a: "one", b: "one" });
     const told = informed.listen();
@@ -205,7 +211,7 @@ describe("A gap in history", () => {
     informed.store.break();
     await informed.clock.elapse(1_000);
     expect(told.take()).toEqual(["a=one@2 is a=one@2", "b=one@2 is b=one@2"]);
-    // From then on revisions mean again what they say.
+    // From then on revisions are comparable again.
     await informed.gap({ b: "two" });
     expect(told.take()).toEqual(["b=one@2 is b=two@3"]);
   });

@@ -8,15 +8,15 @@ import { Informed } from "./informed.ts";
 const kib = 1024;
 const large = "x".repeat(10 * kib);
 
-/** What listing and watching failed with, in the words that tell it. */
+/** The failures of listing and watching, by the words that identify them. */
 function failing() {
   const failures: ReflectorFailure[] = [];
   const onWatchError = (failure: ReflectorFailure): void => void failures.push(failure);
   return { failures, onWatchError };
 }
 
-describe("An informer of more than it may hold", () => {
-  it("has none of it, says so, and tries again", async () => {
+describe("An informer of a state that exceeds maxBytes", () => {
+  it("holds none of it, reports that, and tries again", async () => {
     const { failures, onWatchError } = failing();
     const informed = new Informed({ maxBytes: 25 * kib, onWatchError });
     await informed.write({ a: large, b: large, c: large });
@@ -37,7 +37,7 @@ describe("An informer of more than it may hold", () => {
     await informed.informer.stop();
   });
 
-  it("keeps what it had while it has become too much, and goes on when it is less", async () => {
+  it("keeps its state while it exceeds the bound, and continues when it fits", async () => {
     const { failures, onWatchError } = failing();
     const informed = await Informed.start({ maxBytes: 25 * kib, onWatchError });
     await informed.write({ a: large, b: large });
@@ -51,7 +51,7 @@ describe("An informer of more than it may hold", () => {
     await informed.informer.stop();
   });
 
-  it("counts what stands, and not what was: objects may come and go, and change, for ever", async () => {
+  it("counts the current state, not earlier ones: objects may be created, changed and deleted indefinitely", async () => {
     const { failures, onWatchError } = failing();
     const informed = await Informed.start({ maxBytes: 25 * kib, onWatchError });
     for (let i = 0; i < 10; i++) {
@@ -62,7 +62,7 @@ describe("An informer of more than it may hold", () => {
     await informed.informer.stop();
   });
 
-  it("reads no listing to its end that has none", async () => {
+  it("does not read a list to the end if it has no end", async () => {
     const { failures, onWatchError } = failing();
     const clock = new FakeClock();
     const storage = new Endless({ clock });
@@ -79,13 +79,13 @@ test.each([
   ["maxBytes", 0],
   ["maxBytes", Number.NaN],
   ["queueBytes", -1],
-])("An informer whose %s is %d can't be made.", (option, value) => {
+])("An informer whose %s is %d can't be created.", (option, value) => {
   expect(() => new Informed({ [option]: value })).toThrow(
     expect.objectContaining({ reason: "INVALID_REQUEST", field: option }),
   );
 });
 
-/** However often the next page is asked for, there is one. */
+/** Each page has a next page. */
 class Endless extends BreakingStorage {
   listed = 0;
 

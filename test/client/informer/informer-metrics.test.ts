@@ -4,7 +4,7 @@ import { Informed } from "./informed.ts";
 
 const prefix = "watch_fanout_client_informer_";
 
-/** Of an informer's metrics alone, under the short names. */
+/** The metrics of an informer, by their short names. */
 function ofInformer(values: Record<string, unknown>): Record<string, unknown> {
   const own = Object.entries(values).filter(([name]) => name.startsWith(prefix));
   return Object.fromEntries(own.map(([name, value]) => [name.slice(prefix.length), value]));
@@ -26,7 +26,7 @@ describe("An informer's metrics", () => {
       queue: [["pods", 0]],
       relists: [["pods", 1]],
       reconnects: [["pods", 2]],
-      // Once more when it was listed.
+      // Again when it was listed.
       rejected: [["pods", 2]],
       handler_queue: [
         ["pods", "quick", 0],
@@ -42,7 +42,7 @@ describe("An informer's metrics", () => {
     expect(ofInformer(await read())).not.toHaveProperty("objects");
   });
 
-  it("are nowhere where none has been set up", async () => {
+  it("do not exist without a meter provider", async () => {
     const informed = await Informed.start();
     const told = informed.listen();
     await informed.write({ a: "one" });

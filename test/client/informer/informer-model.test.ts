@@ -20,7 +20,7 @@ type Step =
 const key = fc.constantFrom("a", "b", "c", "d");
 const write = fc.record({
   do: fc.constant("write" as const),
-  // One that can't be decoded is among them.
+  // Includes a value that can't be decoded.
   put: fc.dictionary(key, fc.constantFrom("x", "y", "z", "?"), { maxKeys: 3 }),
   remove: key,
 });
@@ -45,12 +45,12 @@ const anyStep = fc.oneof(
   { weight: 40, arbitrary: step },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("renew" as const) }) },
 );
-/** Without what loses history, and without values that are passed over. */
+/** Without steps that lose events, and without values that can't be decoded. */
 const gentleStep: fc.Arbitrary<Step> = step.filter(
   (one) => one.do !== "compact" && (one.do !== "write" || !Object.values(one.put).includes("?")),
 );
 
-/** An informer over a store, its handlers, and the same store without anything that disturbs it. */
+/** An informer over a store, its handlers, and the same store without faults. */
 class World {
   readonly informed: Informed;
   readonly account: MemoryStorage;
@@ -109,7 +109,7 @@ class World {
     }
   }
 
-  /** Everything has been told, and every call has ended. */
+  /** Every notification was delivered, and every call has ended. */
   async end(): Promise<void> {
     const { clock } = this.informed;
     await clock.elapse(10_000);
@@ -124,7 +124,7 @@ class World {
   }
 }
 
-/** What of a store can be decoded, and the keys of the rest. */
+/** The decodable objects of a store, and the keys of the others. */
 async function decodable(store: Storage) {
   const entries = Object.entries(await stateOf(store));
   return {
@@ -133,8 +133,8 @@ async function decodable(store: Storage) {
   };
 }
 
-describe("Whatever is written, broken and lost, and whoever listens in what manner", () => {
-  it("the Indexer and every handler end with what there is, and nothing is out of turn", async () => {
+describe("For any writes, faults and gaps, and handlers of any pace", () => {
+  it("the Indexer and every handler end with the current state, and all calls are in order", async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(anyStep, { maxLength: 15 }),
@@ -150,7 +150,7 @@ describe("Whatever is written, broken and lost, and whoever listens in what mann
 
           const { good, bad } = await decodable(informed.store);
           const { informer, state } = informed;
-          // What is there of those that can't be decoded is an older state, or nothing.
+          // Objects that can't be decoded have an older state, or none.
           for (const key of bad) delete state[key];
           expect(state).toEqual(good);
           for (const handler of handlers) {
@@ -171,7 +171,7 @@ describe("Whatever is written, broken and lost, and whoever listens in what mann
     );
   });
 
-  it("a handler that keeps up hears of every change once, as long as history is there", async () => {
+  it("a handler that keeps up is called for every change once, while no events are lost", async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(gentleStep, { maxLength: 60, size: "max" }), async (steps) => {
         const world = new World(1_000);
@@ -189,7 +189,7 @@ describe("Whatever is written, broken and lost, and whoever listens in what mann
   });
 });
 
-/** The whole history, as the store itself tells it. */
+/** The whole history, read from the store. */
 function historyOf(store: Storage): string[] {
   const stream = store.watch({ scope: { prefix: "" }, afterRevision: 1, withPrevious: false });
   const all: string[] = [];
@@ -202,7 +202,7 @@ function historyOf(store: Storage): string[] {
   return all;
 }
 
-/** In their order for each key. That between keys is not promised. */
+/** In order for each key; between keys no order is promised. */
 function byKey(lines: readonly string[]): string[] {
   const keyOf = (line: string): string => line.split(/[ @]/)[1] ?? "";
   return lines.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : keyOf(a) > keyOf(b) ? 1 : 0));

@@ -9,14 +9,14 @@ const etcdOf = etcdOfFile();
 const both = [{ delivery: "EVERY_EVENT" }, { delivery: "LATEST_STATE" }] as const;
 
 describe.each(both)("An informer over the service, by $delivery,", ({ delivery }) => {
-  it("has what etcd has, and tells of each change", async () => {
+  it("has the same state as etcd, and delivers each change", async () => {
     const informing = await Informing.open(await etcdOf(), { seed: 1, delivery });
     await informing.write(50);
     await informing.check();
     await informing.checkNoGap();
   });
 
-  it("goes on when etcd has been killed and is back, without listing anew", async () => {
+  it("continues without a relist when etcd was killed and is back", async () => {
     const etcd = await etcdOf();
     const informing = await Informing.open(await etcdOf(), { seed: 2, delivery });
     for (let i = 0; i < 2; i++) {
@@ -29,7 +29,7 @@ describe.each(both)("An informer over the service, by $delivery,", ({ delivery }
     await informing.checkNoGap();
   });
 
-  it("goes on when the service has been restarted, without listing anew", async () => {
+  it("continues without a relist when the service was restarted", async () => {
     const informing = await Informing.open(await etcdOf(), { seed: 3, delivery });
     for (let i = 0; i < 3; i++) {
       await informing.write(10);
@@ -43,7 +43,7 @@ describe.each(both)("An informer over the service, by $delivery,", ({ delivery }
     await informing.checkNoGap();
   });
 
-  it("goes on when its connection is cut at any byte, without listing anew", async () => {
+  it("continues without a relist when its connection is cut at any byte", async () => {
     const informing = await Informing.open(await etcdOf(), { seed: 4, delivery });
     const { relay } = informing.replica;
     for (let i = 0; i < 15; i++) {
@@ -56,7 +56,7 @@ describe.each(both)("An informer over the service, by $delivery,", ({ delivery }
     await informing.checkNoGap();
   });
 
-  it("makes up for history that the service no longer keeps when it comes back", async () => {
+  it("compensates for events that the service no longer has when it returns", async () => {
     const informing = await Informing.open(await etcdOf(), { seed: 6, historyEvents: 5, delivery });
     const { relay } = informing.replica;
     for (let i = 1; i <= 3; i++) {
@@ -71,7 +71,7 @@ describe.each(both)("An informer over the service, by $delivery,", ({ delivery }
     await informing.check();
   });
 
-  it("survives all of it at once", async () => {
+  it("survives all faults at the same time", async () => {
     const etcd = await etcdOf();
     const informing = await Informing.open(await etcdOf(), {
       seed: 7,
@@ -98,9 +98,9 @@ describe.each(both)("An informer over the service, by $delivery,", ({ delivery }
 
 describe("History that is compacted while the service is cut off from etcd", () => {
   it.each([
-    ["has an informer by EVERY_EVENT list anew", "EVERY_EVENT", 1],
+    ["makes an informer by EVERY_EVENT relist", "EVERY_EVENT", 1],
     [
-      "does not have one by LATEST_STATE do so: the service tells it the difference",
+      "does not make one by LATEST_STATE relist: the service sends it the difference",
       "LATEST_STATE",
       0,
     ],
@@ -121,7 +121,7 @@ describe("History that is compacted while the service is cut off from etcd", () 
 });
 
 describe("An informer of what a selector picks", () => {
-  it("tells what enters and leaves it as added and deleted", async () => {
+  it("delivers objects that enter and leave the selection as added and deleted", async () => {
     const informing = await Informing.open(await etcdOf(), { seed: 8 });
     const things = informing.client.resource("things", jsonValues<{ spec: { node: string } }>());
     const on = (node: string) => ({ spec: { node } });

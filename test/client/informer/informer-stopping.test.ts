@@ -1,12 +1,12 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { ClosedError } from "../../../src/client/calls/closed-error.ts";
+import { ClosedError } from "../../../src/client/calls/call-failure.ts";
 import { batch } from "../../reflector/reflected.ts";
 import { ScriptedStorage } from "../../reflector/scripted-storage.ts";
 import { Informed, Told } from "./informed.ts";
 import { outcome } from "./outcome.ts";
 
 describe("An informer that is stopped", () => {
-  it("tells nothing more, takes no handlers, and keeps its objects", async () => {
+  it("calls no handler, accepts no handlers, and keeps its objects", async () => {
     const informed = await Informed.start();
     const told = informed.listen();
     await informed.write({ a: "one" });
@@ -20,15 +20,15 @@ describe("An informer that is stopped", () => {
     expect([informed.clock.pendingTimers, informed.clock.pendingImmediates]).toEqual([0, 0]);
   });
 
-  it("takes in nothing that has arrived but is not in yet", async () => {
+  it("does not apply changes that have arrived", async () => {
     const storage = new ScriptedStorage();
     const informed = await Informed.start({ storage });
     storage.stream.push(batch(6, ["ADDED", "a", 6]));
     expect(informed.informer.stats().pendingKeys).toBe(1);
     await informed.informer.stop();
     expect(informed.informer.stats().pendingKeys).toBe(0);
-    expect(informed.clock.pendingImmediates).toBe(0);
-    expect(informed.informer.revision).toBe(5);
+    informed.clock.runImmediates();
+    expect([informed.informer.revision, informed.state]).toEqual([5, {}]);
   });
 
   it("before it was started, never begins", async () => {
@@ -37,7 +37,7 @@ describe("An informer that is stopped", () => {
     expect(() => informed.informer.start()).toThrow("was stopped");
   });
 
-  it("waits for calls that are being made, however often it is stopped", async () => {
+  it("waits for calls in progress, however often it is stopped", async () => {
     const informed = await Informed.start();
     const call = Promise.withResolvers<void>();
     const calls: string[] = [];
@@ -57,7 +57,7 @@ describe("An informer that is stopped", () => {
   });
 
   it.each(["stop of the informer", "removal of the handler"])(
-    "waits for a call that has itself asked for the %s",
+    "waits for a call that has itself requested the %s",
     async (asked) => {
       const informed = await Informed.start();
       const call = Promise.withResolvers<void>();
@@ -88,7 +88,7 @@ describe("An informer that is stopped", () => {
     await stopped;
   });
 
-  it("does not wait for a handler that hangs for longer than it is told", async () => {
+  it("does not wait for a handler longer than the signal", async () => {
     const informed = await Informed.start();
     informed.informer.addEventHandler({ onAdd: () => new Promise(() => {}) });
     await informed.write({ a: "one" });
@@ -102,7 +102,7 @@ describe("An informer that is stopped", () => {
     expect(informed.informer.isStopped).toBe(true);
   });
 
-  it("takes in and tells first what has arrived, if it is to drain", async () => {
+  it("first applies and delivers what has arrived, with `drain`", async () => {
     const storage = new ScriptedStorage();
     const informed = await Informed.start({ storage });
     const told = informed.listen();
@@ -113,7 +113,7 @@ describe("An informer that is stopped", () => {
     expect(told.lines).toEqual(["added a=@6"]);
   });
 
-  it("drains no longer once it is stopped without", async () => {
+  it("stops draining when it is stopped without `drain`", async () => {
     const storage = new ScriptedStorage();
     const informed = await Informed.start({ storage });
     const told = informed.listen();
@@ -122,7 +122,7 @@ describe("An informer that is stopped", () => {
     expect(told.lines).toEqual([]);
   });
 
-  it("tells first what its handlers have not been told yet, if it is to drain", async () => {
+  it("first delivers the queued notifications of its handlers, with `drain`", async () => {
     const informed = await Informed.start();
     const told = informed.listen();
     for (const value of ["one", "two"]) {
@@ -141,7 +141,7 @@ describe("The storage of an informer", () => {
   it.each([
     [true, ["closed"]],
     [undefined, []],
-  ])("is closed with it once, if it is to: %s", async (closesStorage, expected) => {
+  ])("is closed with it once, if closesStorage is set: %s", async (closesStorage, expected) => {
     const storage = new ScriptedStorage();
     const closed = vi.spyOn(storage, "close");
     const informed = await Informed.start({ storage, closesStorage });
@@ -150,7 +150,7 @@ describe("The storage of an informer", () => {
     expect(closed.mock.calls.map(() => "closed")).toEqual(expected);
   });
 
-  it("may fail to close, of which whoever stops the informer is told", async () => {
+  it("may fail to close, which rejects the stop of the informer", async () => {
     const storage = new ScriptedStorage();
     vi.spyOn(storage, "close").mockRejectedValue(new Error("It can't be closed."));
     const informed = await Informed.start({ storage, closesStorage: true });
@@ -158,7 +158,7 @@ describe("The storage of an informer", () => {
     expect(informed.informer.isStopped).toBe(true);
   });
 
-  it("ends the informer for good if it is closed before, and that is told once", async () => {
+  it("ends the informer if it is closed before, which is reported once", async () => {
     const storage = new ScriptedStorage();
     const failures: [string, boolean][] = [];
     const { clock, informer } = await Informed.start({
@@ -178,7 +178,7 @@ describe("The storage of an informer", () => {
     await informer.stop();
   });
 
-  it("if it is closed already, lets nobody wait for the informer to sync", async () => {
+  it("if it is closed already, rejects waits for the informer to sync", async () => {
     const storage = new ScriptedStorage();
     storage.onCurrentRevision = () => {
       throw new ClosedError("INVALID_REQUEST", "It is closed.");

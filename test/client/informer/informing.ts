@@ -14,7 +14,7 @@ import { clientOf, eventually, newPrefix, Source } from "../../storage/etcd/sour
 import { CheckedHandler } from "./handlers/checked-handler.ts";
 import { stateOf, texts } from "./informed.ts";
 
-/** A handler that tells when it has been called. */
+/** A handler that signals each of its calls. */
 class Watching extends CheckedHandler {
   readonly changing = new Changing();
 
@@ -33,7 +33,7 @@ class Watching extends CheckedHandler {
     return this.#called();
   }
 
-  /** The slow one takes a few turns of the event loop for each call. */
+  /** The slow one takes a few turns of the event loop per call. */
   async #called(): Promise<void> {
     if (this.manner === "slow") for (let i = 0; i < 3; i++) await nextTurn();
     this.release();
@@ -43,12 +43,12 @@ class Watching extends CheckedHandler {
 
 interface Options {
   readonly seed: number;
-  /** How much the service keeps. */
+  /** The size of the service's event window, in events. */
   readonly historyEvents?: number;
   readonly delivery?: ResourceInformerOptions<string>["delivery"];
 }
 
-/** A real etcd, a service in front of it, an informer over a connection to that, and who writes to etcd. */
+/** A real etcd, a service before it, an informer over a connection to that, and a writer to etcd. */
 export class Informing {
   readonly replica: InProcessReplica;
   readonly client: Client;
@@ -56,12 +56,12 @@ export class Informing {
   readonly quick = new Watching("quick");
   readonly slow = new Watching("slow");
   readonly random: Seeded;
-  /** Etcd as it is, by a connection of its own. */
+  /** The state of etcd, over its own connection. */
   readonly account: Storage;
   readonly #source: Source;
   readonly #prefix: string;
   readonly #delivery: Options["delivery"];
-  /** Etcd's revision when the informer had synced, of nothing. */
+  /** Etcd's revision when the informer had synced, with no objects. */
   #from = 0;
   #written = 0;
 
@@ -107,7 +107,7 @@ export class Informing {
     return informing;
   }
 
-  /** Transactions of a few writes each. Returns etcd's revision after them. */
+  /** Makes transactions of a few writes each. Returns etcd's revision after them. */
   async write(transactions: number): Promise<number> {
     let revision = 0;
     for (let i = 0; i < transactions; i++) {
@@ -128,7 +128,7 @@ export class Informing {
     return this.#source.compact(revision);
   }
 
-  /** Writes something, and resolves when the quick handler has been told of it. */
+  /** Writes a marker, and resolves when the quick handler was called for it. */
   async arrived(): Promise<void> {
     const value = Buffer.from(`${++this.#written}`);
     const put = { type: "put" as const, key: "marker", value };
@@ -140,7 +140,7 @@ export class Informing {
     );
   }
 
-  /** That everything is as etcd has it, and nothing is left that waits. */
+  /** Checks that the state equals that of etcd, and that nothing is queued. */
   async check(): Promise<void> {
     await this.arrived();
     const { informer, quick, slow } = this;
@@ -155,14 +155,14 @@ export class Informing {
     expect(informer.stats()).toMatchObject({ pendingKeys: 0, rejected: 0, handlers: [] });
   }
 
-  /** That there was never a gap: by EVERY_EVENT the quick handler was told of each change once. */
+  /** Checks that there was no gap: by EVERY_EVENT the quick handler was called for each change once. */
   async checkNoGap(): Promise<void> {
     expect(this.informer.stats().relists).toBe(0);
     if (this.#delivery === "LATEST_STATE") return;
     expect(byKey(this.quick.told)).toEqual(byKey(await this.#history()));
   }
 
-  /** Every change, as etcd has it. */
+  /** Every change, read from etcd. */
   async #history(): Promise<string[]> {
     const current = await this.account.currentRevision();
     const scope = { prefix: "" };
@@ -183,7 +183,7 @@ export class Informing {
   }
 }
 
-/** In their order for each key. */
+/** In order for each key. */
 function byKey(lines: readonly string[]): string[] {
   const keyOf = (line: string): string => line.split(/[ @]/)[1] ?? "";
   return lines.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : keyOf(a) > keyOf(b) ? 1 : 0));

@@ -1,4 +1,4 @@
-/** A promise that has not come to anything yet, and how it does. */
+/** The state of a promise: pending, resolved or rejected. */
 export async function outcome(promise: Promise<unknown>): Promise<unknown> {
   const pending = Symbol("pending");
   const first = await Promise.race([promise.catch((error: unknown) => error), turns(pending)]);

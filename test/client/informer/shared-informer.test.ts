@@ -5,7 +5,7 @@ import { Informed } from "./informed.ts";
 import { outcome } from "./outcome.ts";
 
 describe("An informer", () => {
-  it("tells what is there, then what happens, and has it all at hand", async () => {
+  it("delivers the existing objects, then changes, and has all objects in memory", async () => {
     const informed = new Informed();
     await informed.write({ a: "one", b: "two" });
     const told = informed.listen();
@@ -24,7 +24,7 @@ describe("An informer", () => {
     expect(informed.informer.revision).toBe(5);
   });
 
-  it("calls nothing before it has returned to who wrote, added or started", async () => {
+  it("makes no call before the write, addEventHandler or start has returned", async () => {
     const informed = new Informed();
     await informed.store.put({ key: "a", value: Buffer.from("one") });
     const told = informed.listen();
@@ -38,13 +38,13 @@ describe("An informer", () => {
     ]);
   });
 
-  it("follows one prefix if it is told to", async () => {
+  it("follows one prefix if configured", async () => {
     const informed = await Informed.start({ scope: { prefix: "x/" } });
     await informed.write({ "x/1": "in", "y/1": "out" });
     expect(informed.state).toEqual({ "x/1": "in" });
   });
 
-  it("follows one key to wherever that goes, and nothing that only begins with it", async () => {
+  it("follows one key through all its states, and no other key that begins with it", async () => {
     const informed = new Informed({ scope: { key: "a" } });
     await informed.write({ a: "one", "a/1": "out" });
     const told = informed.listen();
@@ -63,13 +63,13 @@ describe("An informer", () => {
     ]);
   });
 
-  it("is none of a key that can't be one", () => {
+  it("is refused for an invalid key", () => {
     expect(() => new Informed({ scope: { key: "" } })).toThrow(
       "The key is empty: name the object.",
     );
   });
 
-  it("does not pass over what came and went in one go", async () => {
+  it("delivers an object that was created and deleted in one step", async () => {
     const informed = await Informed.start();
     const told = informed.listen();
     await informed.store.put({ key: "a", value: Buffer.from("one") });
@@ -78,7 +78,7 @@ describe("An informer", () => {
     expect(told.lines).toEqual(["added a=one@2", "deleted a=one@3"]);
   });
 
-  it("finds objects by indexes, those added later too", async () => {
+  it("finds objects by indexes, also by those added later", async () => {
     const informed = await Informed.start({ indexers: { value: ({ value }) => value } });
     await informed.write({ a: "x", b: "y", c: "x" });
     informed.informer.indexer.addIndexers({ first: ({ key }) => key.charAt(0) });
@@ -87,7 +87,7 @@ describe("An informer", () => {
     expect(informed.informer.indexer.indexKeys("first", "b")).toEqual(["b"]);
   });
 
-  it("stores and tells of what its transform makes of objects", async () => {
+  it("stores and delivers the results of its transform", async () => {
     const informed = await Informed.start({
       transform: (object) => ({ ...object, value: object.value.toUpperCase() }),
     });
@@ -100,7 +100,7 @@ describe("An informer", () => {
 });
 
 describe("An informer has synced", () => {
-  it("once all of the first state is in its Indexer", async () => {
+  it("after the whole initial list is in its Indexer", async () => {
     const informed = new Informed();
     await informed.write({ a: "one" });
     const synced = informed.informer.waitForSync();
@@ -112,7 +112,7 @@ describe("An informer has synced", () => {
     expect(informed.state).toEqual({ a: "one" });
   });
 
-  it("at once where there is nothing, and so have its handlers", async () => {
+  it("immediately if there are no objects, and so have its handlers", async () => {
     const informed = new Informed();
     const { registration } = informed.listen();
     expect(registration.hasSynced).toBe(false);
@@ -125,7 +125,7 @@ describe("An informer has synced", () => {
     ]);
   });
 
-  it("or is not waited for any longer: by a signal, or as it is stopped", async () => {
+  it("or the wait ends: by a signal, or as it is stopped", async () => {
     const informed = new Informed();
     const leaving = new AbortController();
     const { registration } = informed.listen();
@@ -138,7 +138,7 @@ describe("An informer has synced", () => {
     await expect(informed.informer.waitForSync()).rejects.toThrow('"informer" was stopped');
   });
 
-  it("for a handler once its call for the last initial object is over", async () => {
+  it("for a handler after its call for the last initial object has ended", async () => {
     const informed = await Informed.start();
     await informed.write({ a: "one", b: "two" });
     const calls: PromiseWithResolvers<void>[] = [];
@@ -157,7 +157,7 @@ describe("An informer has synced", () => {
     await registration.waitForSync();
   });
 
-  it("with what can be decoded, where not all can", async () => {
+  it("with the objects that can be decoded, if some can't", async () => {
     const informed = new Informed();
     await informed.write({ a: "?", b: "two" });
     await informed.start();
@@ -167,7 +167,7 @@ describe("An informer has synced", () => {
 });
 
 describe("A resync", () => {
-  it("tells handlers of all objects again, each time that the period is over", async () => {
+  it("calls handlers for all objects again, after each resync period", async () => {
     const informed = await Informed.start({ resyncMs: 60_000 });
     informed.informer.start();
     await informed.write({ a: "one", b: "two" });
@@ -184,7 +184,7 @@ describe("A resync", () => {
     expect(coalescedCount.take()).toEqual([]);
   });
 
-  it("waits for the first state, and ends with the informer", async () => {
+  it("waits for the initial list, and ends with the informer", async () => {
     const storage = new ScriptedStorage();
     storage.onCurrentRevision = () => Promise.reject(new WatchFanoutError("NOT_READY", "Not yet."));
     const informed = await Informed.start({ storage, resyncMs: 10 });
@@ -195,7 +195,7 @@ describe("A resync", () => {
 });
 
 describe("Failures of the watch", () => {
-  it("are told, with what is done about them, and do not end the informer", async () => {
+  it("are reported with the next step, and do not end the informer", async () => {
     const failures: string[] = [];
     const informed = await Informed.start({
       onWatchError: ({ error, next, pauseMs, revision }) => {
@@ -217,20 +217,20 @@ describe("Failures of the watch", () => {
     expect(informed.state).toEqual({ a: "two" });
   });
 
-  it("that no storage may have end it, and are told", async () => {
+  it("that the contract of Storage excludes end it, and are reported", async () => {
     const storage = new ScriptedStorage();
     storage.onCurrentRevision = () => Promise.reject(new TypeError("a fault"));
     const informed = new Informed({ storage });
     const synced = informed.informer.waitForSync();
     await informed.start();
-    await expect(synced).rejects.toThrow(`The informer "informer" can't go on: a fault`);
+    await expect(synced).rejects.toThrow(`The informer "informer" can't continue: a fault`);
     expect(informed.errors.map(({ name }) => name)).toEqual(["InformerFault"]);
     expect(informed.informer.isStopped).toBe(true);
   });
 });
 
-describe("That an informer gets on again", () => {
-  /** What it says of its watch: of failures, what is done about them. */
+describe("The recovery of an informer", () => {
+  /** The reports of its watch: failures, and the next step. */
   async function saying() {
     const said: string[] = [];
     const informed = new Informed({
@@ -241,7 +241,7 @@ describe("That an informer gets on again", () => {
     return { informed, said };
   }
 
-  it("is told once something has come, be it nothing but progress", async () => {
+  it("is reported when anything was received, if only a bookmark", async () => {
     const { informed, said } = await saying();
     await informed.write({ a: "one" });
     informed.store.break();
@@ -252,13 +252,13 @@ describe("That an informer gets on again", () => {
     expect(said).toEqual(["resume", "recovered"]);
   });
 
-  it("is told once the state has been listed anew", async () => {
+  it("is reported after a relist", async () => {
     const { informed, said } = await saying();
     await informed.gap({ a: "one" }, { a: "two" });
     expect(said).toEqual(["resume", "list", "recovered"]);
   });
 
-  it("is told after a beginning that failed, and not after one that did not", async () => {
+  it("is reported after a start that failed, and not after one that did not", async () => {
     const storage = new ScriptedStorage();
     const said: string[] = [];
     let away = 2;
@@ -277,7 +277,7 @@ describe("That an informer gets on again", () => {
   });
 });
 
-describe("An informer is not made with", () => {
+describe("An informer is not created with", () => {
   it.each([
     ["resyncMs", Number.NaN],
     ["resyncMs", -1],
@@ -289,7 +289,7 @@ describe("An informer is not made with", () => {
     expect(() => new Informed({ [name]: value })).toThrow(`${name} is ${value}`);
   });
 
-  it("resyncs where the period is 0, which is never", async () => {
+  it("a resync timer if the period is 0", async () => {
     const informed = await Informed.start({ resyncMs: 0 });
     const told = informed.listen();
     await informed.write({ a: "one" });

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { upstreamUnavailable, WatchFanoutError } from "../../../src/base/errors.ts";
 import { WatchWarnings } from "../../../src/client/informer/watch-warnings.ts";
 
-/** What is said when these come one after the other: the message, and where the watch was. */
+/** The warnings for a sequence of failures: the message, and the revision of the watch. */
 function saidOf(failures: readonly (readonly [message: string, revision: number | undefined])[]) {
   const said: string[] = [];
   const warnings = new WatchWarnings("pods", (message) => said.push(message));
@@ -10,18 +10,20 @@ function saidOf(failures: readonly (readonly [message: string, revision: number 
     const error = upstreamUnavailable(message);
     warnings.failed({ error, revision, next: "resume", pauseMs: 1 });
   }
-  return said.map((message) => message.replace('The informer "pods" waits and tries again: ', ""));
+  return said.map((message) =>
+    message.replace(`The informer "pods" can't list or watch, and keeps trying: `, ""),
+  );
 }
 
 function times(count: number, message: string, revision: number | undefined) {
   return Array.from({ length: count }, (): [string, number | undefined] => [message, revision]);
 }
 
-describe("What an informer warns of where nobody has asked to be told", () => {
+describe("An informer without a listener for failures warns", () => {
   it.each<[string, Parameters<typeof saidOf>[0], readonly string[]]>([
-    ["is not that a watch breaks, if it goes on", [["Gone.", 5]], []],
+    ["not of an interruption, if the watch continues", [["Gone.", 5]], []],
     [
-      "is not that, however often",
+      "not of interruptions, at any number",
       [
         ["Gone.", 5],
         ["Gone.", 6],
@@ -30,7 +32,7 @@ describe("What an informer warns of where nobody has asked to be told", () => {
       [],
     ],
     [
-      "is not that it has to begin anew",
+      "not of a relist",
       [
         ["Gone.", 5],
         ["Too old.", 5],
@@ -39,22 +41,18 @@ describe("What an informer warns of where nobody has asked to be told", () => {
       [],
     ],
     [
-      "is that a watch does not go on, once",
+      "once of a watch that does not continue",
       [["Gone.", 5], ...times(9, "No answer.", 5)],
       ["No answer."],
     ],
+    ["once of a list that fails", times(9, "No such resource.", undefined), ["No such resource."]],
     [
-      "is that nothing can be listed, once",
-      times(9, "No such resource.", undefined),
-      ["No such resource."],
-    ],
-    [
-      "is another reason for that",
+      "of another reason for that",
       [...times(3, "No answer.", undefined), ...times(3, "No such resource.", undefined)],
       ["No answer.", "No such resource."],
     ],
     [
-      "is the same again after it went well",
+      "of the same reason again after success",
       [...times(3, "No answer.", 5), ...times(3, "No answer.", 7)],
       ["No answer.", "No answer."],
     ],
@@ -62,7 +60,7 @@ describe("What an informer warns of where nobody has asked to be told", () => {
     expect(saidOf(failures)).toEqual(said);
   });
 
-  it("is not that a server goes away in order, which each does by its stream's maximum age", () => {
+  it("not of a server that drains, as each does at the maximum age of its streams", () => {
     const warnings = new WatchWarnings("pods", (message) => expect.fail(message));
     const error = new WatchFanoutError("DRAINING", "The stream has reached its maximum age.");
     for (let i = 0; i < 9; i++) {

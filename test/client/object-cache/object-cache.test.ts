@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { historyChanged, revisionTooOld, WatchFanoutError } from "../../../src/base/errors.ts";
-import { ClosedError } from "../../../src/client/calls/closed-error.ts";
+import { ClosedError } from "../../../src/client/calls/call-failure.ts";
 import type { Interruption } from "../../../src/client/calls/options.ts";
 import {
   ObjectCache,
@@ -54,7 +54,7 @@ describe("The watch of an object", () => {
     expect([client.open, client.watches.length, cache.size]).toEqual([[], 1, 0]);
   });
 
-  it("asks for the current state of that one key and for the latest of what follows", async () => {
+  it("requests the current state of that key and the latest state afterwards", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("ns/a");
     await clock.settle();
@@ -63,11 +63,11 @@ describe("The watch of an object", () => {
       sendInitialEvents: true,
       delivery: "LATEST_STATE",
     });
-    // With a revision, and be it 0, the state would not have to be linearizable.
+    // With a revision, even 0, the state would not have to be linearizable.
     expect(client.of("ns/a").options.afterRevision).toBe(undefined);
   });
 
-  it("begins again with a reference that comes after the last was deleted", async () => {
+  it("begins again with a reference after the last was deleted", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("a");
     cache.deleteReference("a");
@@ -78,13 +78,13 @@ describe("The watch of an object", () => {
     expect(await nameOf(cache, "a")).toBe("new");
   });
 
-  it.each(["", "\ud800"])("does not begin for %j, which can't be a key", (key) => {
+  it.each(["", "\ud800"])("does not begin for %j, which is not a valid key", (key) => {
     const { cache, client } = cached();
     expect(() => cache.addReference(key)).toThrow(reason("INVALID_REQUEST"));
     expect([cache.size, client.watches.length]).toEqual([0, 0]);
   });
 
-  it("is not ended by taking back a reference that there is not", () => {
+  it("is not ended by deleting a reference that does not exist", () => {
     const { cache } = cached();
     cache.deleteReference("a");
     cache.addReference("a");
@@ -93,7 +93,7 @@ describe("The watch of an object", () => {
 });
 
 describe("get", () => {
-  it("gives the object as it was last known to be", async () => {
+  it("returns the last known object", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("a");
     await clock.settle();
@@ -122,7 +122,7 @@ describe("get", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it("is NOT_READY after a second without one, and goes well once it comes", async () => {
+  it("is NOT_READY after a second without one, and succeeds when it arrives", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("a");
     const outcome = expect(cache.get("a")).rejects.toEqual(reason("NOT_READY"));
@@ -133,7 +133,7 @@ describe("get", () => {
     expect(await nameOf(cache, "a")).toBe("one");
   });
 
-  it.each([0, 30, 5_000])("waits for %i ms where it is told so", async (syncTimeoutMs) => {
+  it.each([0, 30, 5_000])("waits for %i ms if configured", async (syncTimeoutMs) => {
     const { clock, cache } = cached({ syncTimeoutMs });
     cache.addReference("a");
     let at: number | undefined;
@@ -145,7 +145,7 @@ describe("get", () => {
     expect(at).toBe(syncTimeoutMs);
   });
 
-  it("that is not ready says why the watch has failed", async () => {
+  it("that is not ready reports why the watch has failed", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("a");
     const denied = new WatchFanoutError("PERMISSION_DENIED", "You may not read this.");
@@ -160,7 +160,7 @@ describe("get", () => {
     await outcome;
   });
 
-  it("that is not ready says why the watch was cut off", async () => {
+  it("that is not ready reports why the watch was interrupted", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("a");
     const outcome = expect(cache.get("a")).rejects.toThrow("No answer from there.");
@@ -171,7 +171,7 @@ describe("get", () => {
     await outcome;
   });
 
-  it("waits on where a watch says something before its first state, which says nothing of that", async () => {
+  it("continues to wait if the watch sends a bookmark before its first state", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("a");
     const found = nameOf(cache, "a");
@@ -182,7 +182,7 @@ describe("get", () => {
     expect(await found).toBe("one");
   });
 
-  it("is OBJECT_NOT_FOUND of an object that there is not", async () => {
+  it("is OBJECT_NOT_FOUND for an object that does not exist", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("a");
     await clock.settle();
@@ -193,7 +193,7 @@ describe("get", () => {
     });
   });
 
-  it("is OBJECT_NOT_FOUND once the object is deleted, until it is created again", async () => {
+  it("is OBJECT_NOT_FOUND after the object is deleted, until it is created again", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("a");
     await clock.settle();
@@ -206,7 +206,7 @@ describe("get", () => {
     expect(await nameOf(cache, "a")).toBe("two");
   });
 
-  it("is INVALID_REQUEST of a key that nothing refers to", async () => {
+  it("is INVALID_REQUEST for a key without a reference", async () => {
     const { cache } = cached();
     await expect(cache.get("a")).rejects.toEqual(reason("INVALID_REQUEST"));
     cache.addReference("a");
@@ -214,7 +214,7 @@ describe("get", () => {
     await expect(cache.get("a")).rejects.toEqual(reason("INVALID_REQUEST"));
   });
 
-  it("is INVALID_REQUEST once the last reference goes while it waits", async () => {
+  it("is INVALID_REQUEST if the last reference is deleted while it waits", async () => {
     const { clock, cache } = cached();
     cache.addReference("a");
     const outcome = expect(cache.get("a")).rejects.toEqual(reason("INVALID_REQUEST"));
@@ -223,7 +223,7 @@ describe("get", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it("leaves nothing on the signal when the wait is over", async () => {
+  it("leaves no listener on the signal after the wait", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("a");
     const { signal } = new AbortController();
@@ -239,7 +239,7 @@ describe("get", () => {
     );
   });
 
-  it("ends with the signal's reason, and leaves nothing behind", async () => {
+  it("ends with the signal's reason, and leaves no listener", async () => {
     const { clock, cache } = cached();
     cache.addReference("a");
     await clock.settle();
@@ -252,12 +252,12 @@ describe("get", () => {
   });
 });
 
-describe("A watch that can't go on", () => {
+describe("A watch that can't be resumed", () => {
   it.each([
     ["REVISION_TOO_OLD", revisionTooOld(5, 90)],
     ["HISTORY_CHANGED", historyChanged(5, 2)],
     ["HISTORY_LOST", new WatchFanoutError("HISTORY_LOST", "Lost.")],
-  ])("for %s begins anew, while the last known object is served", async (_reason, error) => {
+  ])("for %s is started again, while the last known object is served", async (_reason, error) => {
     const { clock, client, cache, errors } = cached();
     cache.addReference("a");
     await clock.settle();
@@ -275,7 +275,7 @@ describe("A watch that can't go on", () => {
     expect(await nameOf(cache, "a")).toBe("two");
   });
 
-  it("and begins anew shows that the object has gone meanwhile", async () => {
+  it("shows after its restart that the object was deleted meanwhile", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("a");
     await clock.settle();
@@ -287,7 +287,7 @@ describe("A watch that can't go on", () => {
     await expect(cache.get("a")).rejects.toEqual(reason("OBJECT_NOT_FOUND"));
   });
 
-  it("is tried again after pauses that double up to 30 s, and are short again after success", async () => {
+  it("is retried after pauses that double up to 30 s, and are short again after success", async () => {
     const { clock, client, cache } = cached();
     const pauses: number[] = [];
     let failedAt = 0;
@@ -311,7 +311,7 @@ describe("A watch that can't go on", () => {
     expect(client.watches.length).toBe(before + 1);
   });
 
-  it("is tried again by each object at its own time", async () => {
+  it("is retried by each object at its own time", async () => {
     const draws = [0, 0.5].values();
     const { clock, client, cache } = cached({ random: () => draws.next().value ?? 0 });
     for (const key of "ab") cache.addReference(key);
@@ -323,7 +323,7 @@ describe("A watch that can't go on", () => {
     expect(client.open).toEqual(["a", "b"]);
   });
 
-  it("tells of interruptions that it gets over by itself, apart from errors", async () => {
+  it("reports interruptions that it recovers from by itself, apart from errors", async () => {
     const told: [string, Interruption][] = [];
     const { clock, client, cache, errors } = cached({
       onInterruption: (interruption, key) => told.push([key, interruption]),
@@ -336,7 +336,7 @@ describe("A watch that can't go on", () => {
     expect([told, errors]).toEqual([[["a", interruption]], []]);
   });
 
-  it("is begun anew also where it just finishes", async () => {
+  it("is also started again after an end without an error", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("a");
     await clock.settle();
@@ -363,7 +363,7 @@ describe("A value that can't be decoded", () => {
     expect(await nameOf(cache, "a")).toBe("three");
   });
 
-  it("leaves the old object also where a watch begins anew with it", async () => {
+  it("leaves the old object if a watch is started again with it", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("a");
     await clock.settle();
@@ -375,7 +375,7 @@ describe("A value that can't be decoded", () => {
     expect(await nameOf(cache, "a")).toBe("one");
   });
 
-  it("is NOT_READY at once where there was none before that could be", async () => {
+  it("is NOT_READY immediately if no earlier value could be decoded", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("a");
     await clock.settle();
@@ -395,7 +395,7 @@ describe("A value that can't be decoded", () => {
 });
 
 describe("An immutable object", () => {
-  it("ends its watch and is served until its last reference goes", async () => {
+  it("ends its watch and is served until its last reference is deleted", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("a");
     cache.addReference("a");
@@ -412,7 +412,7 @@ describe("An immutable object", () => {
     expect([client.watches.length, clock.pendingTimers]).toEqual([1, 0]);
   });
 
-  it("may become so later", async () => {
+  it("may become immutable later", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("a");
     await clock.settle();
@@ -424,7 +424,7 @@ describe("An immutable object", () => {
     expect([client.open, await nameOf(cache, "a")]).toEqual([[], "two"]);
   });
 
-  it("that was deleted in the same moment is watched on, and is not served", async () => {
+  it("that was deleted in the same batch is still watched, and is not served", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("a");
     await clock.settle();
@@ -447,7 +447,7 @@ describe("An immutable object", () => {
     expect(client.open).toEqual(["a"]);
   });
 
-  it("is one that may change where the predicate throws, which is reported", async () => {
+  it("is one that may change if the predicate throws, which is reported", async () => {
     const { clock, client, cache, errors } = cached({
       isImmutable: () => {
         throw new TypeError("undefined is not a function");
@@ -463,7 +463,7 @@ describe("An immutable object", () => {
 });
 
 describe("An error", () => {
-  it("is a warning of the process where nobody wants to be told", async () => {
+  it("is a process warning without a listener", async () => {
     const warn = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
     onTestFinished(() => warn.mockRestore());
     const { clock, client, cache } = cached({ onError: undefined });
@@ -474,7 +474,7 @@ describe("An error", () => {
     expect(warn.mock.calls).toEqual([[expect.any(DecodeFailure)]]);
   });
 
-  it("of whoever is told of errors ends nothing", async () => {
+  it("of a listener for errors ends nothing", async () => {
     const warn = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
     onTestFinished(() => warn.mockRestore());
     const thrown = new Error("the log is full");
@@ -496,7 +496,7 @@ describe("An error", () => {
 describe("A cache whose client is closed", () => {
   const clientClosed = new ClosedError("INVALID_REQUEST", "This client is closed.");
 
-  it("ends its watches, says so once, and serves what was known", async () => {
+  it("ends its watches, reports that once, and serves what was known", async () => {
     const { clock, client, cache, errors } = cached();
     for (const key of ["a", "b", "c"]) cache.addReference(key);
     await clock.settle();
@@ -511,7 +511,7 @@ describe("A cache whose client is closed", () => {
     await expect(cache.get("b")).rejects.toBe(clientClosed);
   });
 
-  it("fails who waits for what is not known yet", async () => {
+  it("fails each get that waits for the first state", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("a");
     await clock.settle();
@@ -523,7 +523,7 @@ describe("A cache whose client is closed", () => {
 });
 
 describe("A cache that is closed", () => {
-  it("leaves no watch, no timer and nobody who waits", async () => {
+  it("leaves no watch, no timer and no waiting get", async () => {
     const { clock, client, cache } = cached();
     for (const key of "abcd") cache.addReference(key);
     await clock.settle();
@@ -538,7 +538,7 @@ describe("A cache that is closed", () => {
     expect(client.watches.length).toBe(4);
   });
 
-  it("waits for the end of all watches, those that were told to end before included", async () => {
+  it("waits for the end of all watches, including those that were ended before", async () => {
     const { clock, client, cache } = cached();
     for (const key of "ab") cache.addReference(key);
     await clock.settle();
@@ -558,7 +558,7 @@ describe("A cache that is closed", () => {
     await closing;
   });
 
-  it("takes no more references, and answers nothing", async () => {
+  it("accepts no more references, and answers nothing", async () => {
     const { cache } = cached();
     cache.addReference("a");
     await cache.close();
@@ -568,7 +568,7 @@ describe("A cache that is closed", () => {
     await expect(cache.get("a")).rejects.toThrow("closed");
   });
 
-  it("is what `await using` leaves behind", async () => {
+  it("is closed by `await using`", async () => {
     const { clock, client, cache } = cached();
     {
       await using used = cache;
@@ -579,6 +579,6 @@ describe("A cache that is closed", () => {
   });
 });
 
-it.each([-1, Number.NaN, 2 ** 31])("A time to wait of %d ms is refused", (syncTimeoutMs) => {
+it.each([-1, Number.NaN, 2 ** 31])("A syncTimeoutMs of %d is refused", (syncTimeoutMs) => {
   expect(() => cached({ syncTimeoutMs })).toThrow(reason("INVALID_REQUEST"));
 });

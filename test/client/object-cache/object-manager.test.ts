@@ -32,7 +32,7 @@ function managed() {
 const pod = (name: string, ...configs: string[]): Pod => ({ name, configs });
 
 describe("A consumer", () => {
-  it("has all that it refers to watched until it is unregistered", async () => {
+  it("has all its objects watched until it is unregistered", async () => {
     const { clock, client, manager } = managed();
     manager.registerConsumer(pod("p", "a", "b", "a"));
     await clock.settle();
@@ -42,7 +42,7 @@ describe("A consumer", () => {
     expect([client.open, manager.consumers]).toEqual([[], 0]);
   });
 
-  it("shares what others refer to as well", async () => {
+  it("shares objects with other references", async () => {
     const { clock, client, manager } = managed();
     manager.registerConsumer(pod("p", "a", "b"));
     manager.registerConsumer(pod("q", "b", "c"));
@@ -65,7 +65,7 @@ describe("A consumer", () => {
     expect((await manager.get("b")).value).toBe(7);
   });
 
-  it("that says the same again changes nothing, and has to be unregistered but once", async () => {
+  it("that is registered again unchanged changes nothing, and is unregistered once", async () => {
     const { clock, client, manager } = managed();
     for (let times = 0; times < 3; times++) manager.registerConsumer(pod("p", "a"));
     await clock.settle();
@@ -75,7 +75,7 @@ describe("A consumer", () => {
     expect(client.open).toEqual([]);
   });
 
-  it("that has been changed in place since is let go of as it was registered", async () => {
+  it("that was modified since is released as it was registered", async () => {
     const { clock, client, manager } = managed();
     const configs = ["a", "b"];
     const changing = { name: "p", configs };
@@ -86,13 +86,13 @@ describe("A consumer", () => {
     expect(client.open).toEqual([]);
   });
 
-  it("that is not registered is unregistered without harm", () => {
+  it("that is not registered can be unregistered without effect", () => {
     const { manager, cache } = managed();
     manager.unregisterConsumer(pod("p", "a"));
     expect(cache.size).toBe(0);
   });
 
-  it("with a key that is none is refused, and keeps what it had", async () => {
+  it("with an invalid key is refused, and keeps its references", async () => {
     const { clock, client, manager } = managed();
     manager.registerConsumer(pod("p", "a"));
     expect(() => manager.registerConsumer(pod("p", "b", ""))).toThrow(
@@ -103,7 +103,7 @@ describe("A consumer", () => {
   });
 });
 
-it("A cache has metrics: how many objects are referred to, and how many are watched.", async () => {
+it("A cache has metrics: the number of keys with references, and of watched objects.", async () => {
   const read = setUpMetrics();
   const { clock, client, cache, manager } = managed();
   manager.registerConsumer(pod("p", "a", "b"));

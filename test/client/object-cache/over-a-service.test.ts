@@ -28,7 +28,7 @@ function cacheAt(port: number) {
     resource: "things",
     codec: jsonValues<Thing>(),
     isImmutable: ({ value }) => value.frozen === true,
-    // How busy the machine is, is not what is tested.
+    // The speed of the machine is not what is tested.
     syncTimeoutMs: 20_000,
     random: () => 0,
     onError: (error) => errors.push("reason" in error ? String(error.reason) : error.name),
@@ -40,7 +40,7 @@ function cacheAt(port: number) {
   return { cache, observed, errors };
 }
 
-/** How many connections have been made to this port since. */
+/** The number of connections to this port since. */
 function countConnections(port: number): () => number {
   let connections = 0;
   const onSocket = (message: unknown): void => {
@@ -54,7 +54,7 @@ function countConnections(port: number): () => number {
   return () => connections;
 }
 
-it("A thousand objects are watched on a thousand streams of one connection, and none is left.", async () => {
+it("A thousand objects are watched on a thousand streams of one connection, which all end.", async () => {
   const { storage, server, recorder } = await serveThings();
   const keys = Array.from({ length: 1_000 }, (_, n) => `ns-${n % 10}/thing-${n}`);
   for (const [n, key] of keys.entries()) await storage.put({ key, value: json({ n }) });
@@ -73,7 +73,7 @@ it("A thousand objects are watched on a thousand streams of one connection, and 
   expect([recorder.open, cache.size, connections()]).toEqual([0, 0, 1]);
 });
 
-it("An immutable object's stream is ended, and nothing of it is asked for again.", async () => {
+it("An immutable object's stream ends, and the object is not requested again.", async () => {
   const { storage, server, recorder } = await serveThings();
   await storage.put({ key: "a", value: json({ n: 1, frozen: true }) });
   const { cache } = cacheAt(server.port);
@@ -85,7 +85,7 @@ it("An immutable object's stream is ended, and nothing of it is asked for again.
   expect(recorder.calls.length).toBe(1);
 });
 
-it("What was written, deleted and created is seen, each once it is taken in.", async () => {
+it("Writes, deletions and creations arrive, each after it is applied.", async () => {
   const { storage, server } = await serveThings();
   const { cache, observed } = cacheAt(server.port);
   cache.addReference("a");
@@ -100,7 +100,7 @@ it("What was written, deleted and created is seen, each once it is taken in.", a
   await expect(cache.get("a")).rejects.toEqual(absent);
 });
 
-it("A service that comes back with another history is gone on with, and until then the old is served.", async () => {
+it("A service that returns with another history is watched again, and until then the old state is served.", async () => {
   const first = new MemoryStorage({ clock: systemClock });
   for (const n of [1, 2, 3]) await first.put({ key: "a", value: json({ n }) });
   await first.put({ key: "gone", value: json({ n: 4 }) });

@@ -11,7 +11,7 @@ import { ObservedClient } from "./observed-client.ts";
 const etcdOf = etcdOfFile();
 const absent = expect.objectContaining({ reason: "OBJECT_NOT_FOUND" });
 
-/** A service over etcd that can be ended and started again, and a cache that refers to `keys`. */
+/** A service over etcd that can be stopped and started again, and a cache with references to `keys`. */
 async function restartable(...keys: readonly string[]) {
   const etcd = await etcdOf();
   const etcdClient = clientOf(etcd);
@@ -55,7 +55,7 @@ async function restartable(...keys: readonly string[]) {
   };
 }
 
-it("A service that is restarted is gone on with, and what changed meanwhile is not missed.", async () => {
+it("After a restart of the service the watches continue, and changes in between are not missed.", async () => {
   const { put, remove, cache, observed, errors, interruptions, stop, start } = await restartable(
     "changed",
     "removed",
@@ -76,7 +76,7 @@ it("A service that is restarted is gone on with, and what changed meanwhile is n
   expect(new Set(interruptions)).toEqual(new Set(["changed", "removed", "same"]));
 });
 
-it("What was compacted while the service was away is begun anew by itself.", async () => {
+it("A watch whose events were compacted while the service was away is started again.", async () => {
   const { put, remove, source, cache, observed, errors, stop, start } = await restartable(
     "changed",
     "removed",

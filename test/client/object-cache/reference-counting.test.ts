@@ -36,13 +36,13 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 2, arbitrary: fc.record({ do: fc.constant("unregister"), id }) },
 );
 
-/** What has to be true of one key that is referred to. */
+/** The expected state of one key with references. */
 interface Known {
   references: number;
   served: Value | undefined;
 }
 
-/** Counts references in the plainest way there is. */
+/** The naive model: counts references. */
 class Model {
   readonly known = new Map<string, Known>();
   readonly consumers = new Map<string, Set<string>>();
@@ -114,7 +114,7 @@ function take(next: Step, n: number, { client, cache, manager, model }: Twins): 
       model.add(next.key);
       break;
     case "delete":
-      // What consumers hold is theirs to take back.
+      // Only the consumers delete their own references.
       if (![...model.consumers.values()].some((keys) => keys.has(next.key))) {
         cache.deleteReference(next.key);
         model.delete(next.key);
@@ -143,19 +143,19 @@ function take(next: Step, n: number, { client, cache, manager, model }: Twins): 
   }
 }
 
-it("Open are exactly the watches of what is referred to and not immutable, each once.", async () => {
+it("Exactly the keys with references that are not immutable are watched, once each.", async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 50 }), async (todo) => {
       const both = twins();
       const { clock, client, cache, manager, model } = both;
       for (const [n, next] of todo.entries()) {
         take(next, n + 1, both);
-        // Longer than any pause before a watch that has failed is begun anew.
+        // Longer than any pause before a failed watch is started again.
         await clock.elapse(30_000);
         expect(client.open).toEqual(model.open);
         expect([cache.size, cache.watching]).toEqual([model.known.size, model.open.length]);
         expect(manager.consumers).toBe(model.consumers.size);
-        // None was ended and begun again that was needed throughout.
+        // No watch that was needed throughout was ended and started again.
         expect(client.watches.length).toBe(model.watches);
         for (const [known, { served }] of model.known) {
           if (served !== undefined) expect((await cache.get(known)).value).toEqual(served);

@@ -7,13 +7,13 @@ export function objectAt(key: string, modRevision: number, value: string): Store
   return new StoredObject(key, Buffer.from(value), 1, modRevision, 1, 0n);
 }
 
-/** One watch as a test tells it what to deliver. */
+/** One watch whose batches a test scripts. */
 export class ScriptedWatch {
   readonly key: string;
   readonly options: WatchOptions;
-  /** Whether it has neither failed nor been ended by who watches. */
+  /** Whether it has neither failed nor been cancelled by its reader. */
   open = true;
-  /** What has to happen before its end is over. */
+  /** The promise that delays its end. */
   lastRites: Promise<void> | undefined;
   readonly #units: AtomicBatch[] = [];
   #failure: Error | undefined;
@@ -29,7 +29,7 @@ export class ScriptedWatch {
     });
   }
 
-  /** The whole state at a revision: the object with this value, or none. */
+  /** The whole state at a revision: the object with this value, or no object. */
   initial(revision: number, value?: string): void {
     const object = value === undefined ? [] : [objectAt(this.key, revision, value)];
     const events = object.map((each) => new WatchEvent("ADDED", each, undefined));
@@ -41,7 +41,7 @@ export class ScriptedWatch {
     this.#push({ revision, events, initial: false, historyId: "h" });
   }
 
-  /** Several changes in one unit: what the object becomes each time; undefined: deleted. */
+  /** Several changes in one batch: the value after each; undefined for a deletion. */
   changes(revision: number, ...values: readonly (string | undefined)[]): void {
     const events = values.map((value, n) => {
       const type = value === undefined ? "DELETED" : "MODIFIED";
@@ -60,7 +60,7 @@ export class ScriptedWatch {
     this.#wake();
   }
 
-  /** Ends as if all were said, which no watch should. */
+  /** Ends without an error, which a watch must not do. */
   finish(): void {
     this.open = false;
     this.#wake();
@@ -91,10 +91,10 @@ export class ScriptedWatch {
   }
 }
 
-/** A client whose watches deliver what the test says. */
+/** A client with scripted watches. */
 export class ScriptedClient {
   readonly watches: ScriptedWatch[] = [];
-  /** Called of each watch that is opened. */
+  /** Called for each watch that is opened. */
   onWatch: (watch: ScriptedWatch) => void = () => {};
 
   readonly watch = (
@@ -107,14 +107,14 @@ export class ScriptedClient {
     return watch.units();
   };
 
-  /** The newest watch of `key`. */
+  /** The latest watch of `key`. */
   of(key: string): ScriptedWatch {
     const watch = this.watches.findLast((each) => each.key === key);
-    if (watch === undefined) throw new Error(`Nobody watches ${key}.`);
+    if (watch === undefined) throw new Error(`No watch of ${key}.`);
     return watch;
   }
 
-  /** The keys of the open watches, in order; one that is watched twice is there twice. */
+  /** The keys of the open watches, in order; one that is watched twice is listed twice. */
   get open(): string[] {
     return this.watches
       .filter(({ open }) => open)

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { Page } from "../../../src/client/calls/results.ts";
 import { type FetchPage, RemoteLister } from "../../../src/client/remote/remote-lister.ts";
+import type { Page } from "../../../src/client/watch/client-calls.ts";
 import { compareKeys } from "../../../src/model/key-order.ts";
 import { StoredObject } from "../../../src/model/object.ts";
 import type { ListRequest, ListResult } from "../../../src/storage/storage.ts";
@@ -11,7 +11,7 @@ const revision = 9;
 const exact = { match: "EXACT", revision } as const;
 const linearizable = { match: "LINEARIZABLE" } as const;
 
-/** A service whose pages hold at most `most` objects, and which is strict about its tokens. */
+/** A service whose pages hold at most `most` objects, and which checks its tokens strictly. */
 class Service {
   readonly asked: { readonly pageSize: number; readonly pageToken: string }[] = [];
   readonly ask: FetchPage;
@@ -50,7 +50,7 @@ async function pages(lister: RemoteLister, request: ListRequest): Promise<ListRe
 
 const letters = [..."abcdefghij"];
 
-describe("Listings that stop after the same key", () => {
+describe("Lists that stop after the same key", () => {
   const notB = ({ key }: StoredObject): boolean => key !== "b";
   const notC = ({ key }: StoredObject): boolean => key !== "c";
 
@@ -58,7 +58,7 @@ describe("Listings that stop after the same key", () => {
     ["all", undefined, ["b", "c", "d"]],
     ["by another predicate", notC, ["b", "d"]],
     ["by the same predicate", notB, ["c", "d"]],
-  ])("go on with what is theirs: %s", async (_name, predicate, expected) => {
+  ])("continue with their own continuation: %s", async (_name, predicate, expected) => {
     const lister = new RemoteLister(new Service([..."abcd"], 10).ask);
     const first = { prefix: "", limit: 1, at: linearizable, predicate: notB };
     expect(keysOf(await lister.list(first))).toEqual(["a"]);
@@ -67,8 +67,8 @@ describe("Listings that stop after the same key", () => {
   });
 });
 
-describe("A listing over a connection", () => {
-  test("has all that is asked for, in order, whatever the bounds on either side.", async () => {
+describe("A list over a connection", () => {
+  test("has all requested objects, in order, for any bounds on either side.", async () => {
     const key = fc.string({ unit: fc.constantFrom("a", "b", "\uffff", "\u{1f600}"), minLength: 1 });
     await fc.assert(
       fc.asyncProperty(
@@ -102,7 +102,7 @@ describe("A listing over a connection", () => {
     );
   });
 
-  test("goes on where it stopped, and asks for nothing twice.", async () => {
+  test("continues where it stopped, and requests nothing twice.", async () => {
     const service = new Service(letters, 3);
     const request = { prefix: "", limit: 4, at: linearizable };
     const listed = await pages(new RemoteLister(service.ask), request);
@@ -116,7 +116,7 @@ describe("A listing over a connection", () => {
     ]);
   });
 
-  test("keeps what came with a page that it had to cut.", async () => {
+  test("keeps the rest of a page that it had to split.", async () => {
     const service = new Service(letters, 10, 100);
     const request = { prefix: "", limit: 0, maxBytes: 400, at: linearizable };
     const listed = await pages(new RemoteLister(service.ask), request);
@@ -125,7 +125,7 @@ describe("A listing over a connection", () => {
     expect(service.asked).toHaveLength(1);
   });
 
-  test("asks for a page anew as often as its reader does.", async () => {
+  test("requests a page again as often as its reader does.", async () => {
     const lister = new RemoteLister(new Service(letters, 3).ask);
     const request = { prefix: "", limit: 4, at: linearizable };
     const { next } = await lister.list(request);
@@ -135,7 +135,7 @@ describe("A listing over a connection", () => {
     }
   });
 
-  test("begins anew after a key that it does not know.", async () => {
+  test("starts again for a key without a continuation.", async () => {
     const service = new Service(letters, 3);
     const lister = new RemoteLister(service.ask);
     for (const at of [exact, linearizable]) {
@@ -146,7 +146,7 @@ describe("A listing over a connection", () => {
     }
   });
 
-  test("begins anew after a key that it has forgotten, of 256 that came after it.", async () => {
+  test("starts again for a key whose continuation was dropped, of 256 later ones.", async () => {
     const keys = Array.from({ length: 300 }, (_, i) => `${100 + i}`);
     const service = new Service(keys, 1_000);
     const lister = new RemoteLister(service.ask);
@@ -163,12 +163,12 @@ describe("A listing over a connection", () => {
     expect(service.asked).toEqual([{ pageSize: 0, pageToken: "" }]);
   });
 
-  test("keeps no more than 16 MiB of pages that it had to cut.", async () => {
+  test("keeps at most 16 MiB of split pages.", async () => {
     const service = new Service(letters, 10, 1024 ** 2);
     const lister = new RemoteLister(service.ask);
     const request = { prefix: "", limit: 0, maxBytes: 1, at: exact };
     expect(keysOf(await lister.list(request))).toEqual(["a"]);
-    // What follows on both, 9 MiB and 8, is too much: the first is dropped.
+    // The rests of both, 9 MiB and 8, exceed the bound: the first is dropped.
     expect(keysOf(await lister.list({ ...request, startAfter: "a" }))).toEqual(["b"]);
     expect(keysOf(await lister.list({ ...request, startAfter: "b" }))).toEqual(["c"]);
     expect(service.asked).toHaveLength(1);
@@ -176,7 +176,7 @@ describe("A listing over a connection", () => {
     expect(service.asked).toHaveLength(2);
   });
 
-  test("counts a place's token, however long the server makes it.", async () => {
+  test("counts the bytes of a continuation's token, however long the server makes it.", async () => {
     const asked: string[] = [];
     const ask: FetchPage = async ({ pageToken }) => {
       asked.push(pageToken.slice(0, 1));
@@ -189,11 +189,11 @@ describe("A listing over a connection", () => {
     const request = { prefix: "", limit: 1, at: exact };
     await lister.list(request);
     await lister.list({ ...request, startAfter: "a" });
-    // Its place took more than all may, so it was not kept.
+    // It alone exceeds the bound, so it was not kept.
     expect(asked).toEqual(["", "", "t"]);
   });
 
-  test("keeps a place for five minutes.", async () => {
+  test("keeps a continuation for five minutes.", async () => {
     const clock = new FakeClock();
     const service = new Service(letters, 3);
     const lister = new RemoteLister(service.ask, clock);
@@ -222,7 +222,7 @@ describe("A listing over a connection", () => {
   });
 });
 
-describe("A listing that never ends is given up:", () => {
+describe("A list without an end is given up:", () => {
   const page = (items: readonly StoredObject[]): Page => {
     const nextPageToken = "more";
     return { revision, items, remainingItemCount: undefined, nextPageToken, historyId: "h" };
@@ -230,7 +230,7 @@ describe("A listing that never ends is given up:", () => {
   const object = (key: string) => new StoredObject(key, new Uint8Array(1), 1, 1, 1, 0n);
   const request = { prefix: "", limit: 0, at: linearizable };
 
-  test("of pages without objects there are 1,000 in a row at the most.", async () => {
+  test("after 1,000 consecutive pages without objects.", async () => {
     let asked = 0;
     const lister = new RemoteLister(async () => page(++asked % 900 === 0 ? [object("a")] : []));
     await expect(lister.list({ ...request, limit: 1 })).resolves.toMatchObject({ next: "a" });
@@ -247,8 +247,8 @@ describe("A listing that never ends is given up:", () => {
   });
 
   test.each([
-    ["the same page again and again", ["a", "b"]],
-    ["objects that are not in key order", ["b", "a"]],
+    ["when a page is repeated", ["a", "b"]],
+    ["when objects are not in key order", ["b", "a"]],
   ])("%s.", async (_name, keys) => {
     const lister = new RemoteLister(async () => page(keys.map(object)));
     await expect(lister.list(request)).rejects.toMatchObject({

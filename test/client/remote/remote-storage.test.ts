@@ -23,7 +23,7 @@ import { wireObject, wireResponse } from "../wire-messages.ts";
 const linearizable = { match: "LINEARIZABLE" } as const;
 const everything = { scope: { prefix: "" }, withPrevious: false, afterRevision: undefined };
 
-/** A RemoteStorage over servers that follow a script. */
+/** A RemoteStorage over scripted servers. */
 async function over(...scripts: readonly Script[]): Promise<RemoteStorage> {
   const addresses = await Promise.all(scripts.map(server));
   const storage = new RemoteStorage({ client: client(addresses), resource: "r" });
@@ -52,7 +52,7 @@ async function selective(options: Partial<RemoteStorageOptions>) {
 describe("A RemoteStorage with a selector", () => {
   const selector = { fieldSelector: "node=n1" };
 
-  test("has what it picks and nothing else, in gets and lists.", async () => {
+  test("contains exactly the matching objects, in gets and lists.", async () => {
     const { storage, put } = await selective(selector);
     await put("a", "n1");
     await put("a/1", "n2");
@@ -70,7 +70,7 @@ describe("A RemoteStorage with a selector", () => {
     ]);
   });
 
-  test("is told of what enters, changes within and leaves.", async () => {
+  test("delivers objects that enter, change within and leave the selection.", async () => {
     const { storage, put } = await selective(selector);
     const afterRevision = await storage.currentRevision();
     const reader = new StreamReader(storage, { ...everything, withPrevious: true, afterRevision });
@@ -86,11 +86,11 @@ describe("A RemoteStorage with a selector", () => {
 });
 
 describe("requestProgress", () => {
-  /** A server with a stream at 5, that counts how often it is asked how far it is. */
+  /** A server with a stream at revision 5, that counts the progress requests. */
   class Replica {
     asked = 0;
     readonly script: Script;
-    /** Lets the answer go that is held back next. */
+    /** Releases the next response that is held back. */
     #held = Promise.withResolvers<() => void>();
 
     constructor(holdsBack = false) {
@@ -112,7 +112,7 @@ describe("requestProgress", () => {
     }
   }
 
-  test("asks the servers that streams are on, each once, however many are.", async () => {
+  test("requests progress from the servers that streams are on, once each, however many there are.", async () => {
     const replicas = [new Replica(), new Replica(), new Replica()];
     const storage = await over(...replicas.map(({ script }) => script));
     const readers = Array.from({ length: 5 }, () => new StreamReader(storage, everything));
@@ -125,7 +125,7 @@ describe("requestProgress", () => {
     expect(replicas.map(({ asked }) => asked)).toEqual([1, 1, 0]);
   });
 
-  test("asks again for who asks while an answer is on its way, once for all.", async () => {
+  test("requests it again for requests that arrive while a response is on its way, once for all.", async () => {
     const replica = new Replica(true);
     const storage = await over(replica.script);
     const reader = new StreamReader(storage, everything);
@@ -140,7 +140,7 @@ describe("requestProgress", () => {
 });
 
 describe("A read of ANY", () => {
-  test("does not go back behind what another server has answered.", async () => {
+  test("is never older than a read from another server before.", async () => {
     const at = (revision: number): Script => ({
       get: ({ request }, callback) => {
         const own = request.revision_match === "REVISION_MATCH_ANY" ? revision : 9;
@@ -156,7 +156,7 @@ describe("A read of ANY", () => {
 });
 
 describe("The history of a RemoteStorage", () => {
-  /** A server whose history is the last in `ids`, and which refuses a write of another. */
+  /** A server whose history is the last in `ids`, and which refuses a write with another. */
   function inHistory(ids: readonly string[]): Script {
     return {
       list: (_, callback) => callback(null, { revision: "5", history_id: ids.at(-1) ?? "" }),
@@ -176,7 +176,7 @@ describe("The history of a RemoteStorage", () => {
 
   const put = { key: "k", value: Buffer.of() };
 
-  test("is called as the server calls it.", async () => {
+  test("has the id that the server gives it.", async () => {
     const ids = ["h1"];
     const storage = await over(inHistory(ids));
     expect(await storage.historyId()).toBe("h1");
@@ -186,7 +186,7 @@ describe("The history of a RemoteStorage", () => {
     expect((await storage.put({ ...put, historyId: "h2" })).revision).toBe(6);
   });
 
-  test("has another name where only this side knows that it is another.", async () => {
+  test("has an alias while only this side knows that it has changed.", async () => {
     const ids = ["h1"];
     const storage = await over(inHistory(ids));
     const alias = await storage.renewHistory("h1");
@@ -197,7 +197,7 @@ describe("The history of a RemoteStorage", () => {
       reason: "HISTORY_CHANGED",
       metadata: { history_id: alias },
     });
-    // Found out once more.
+    // The change is detected again.
     const second = await storage.renewHistory(alias);
     expect(["h1", alias]).not.toContain(second);
     ids.push("h2");
@@ -205,23 +205,23 @@ describe("The history of a RemoteStorage", () => {
     expect((await storage.put({ ...put, historyId: "h2" })).revision).toBe(6);
   });
 
-  test("is not forgotten for a write whose history the server can't tell.", async () => {
+  test("is not reset by a write whose history the server can't determine.", async () => {
     const storage = await over(inHistory(["h1"]));
     expect(await storage.historyId()).toBe("h1");
-    // The script answers without a history what came without one.
+    // The script returns no history for a request without one.
     expect(await storage.put(put)).toMatchObject({ revision: 6, historyId: "" });
     const reader = new StreamReader(storage, { ...everything, afterRevision: 5 });
     expect(await reader.next()).toMatchObject({ revision: 5 });
     expect(await storage.put({ ...put, historyId: "h1" })).toMatchObject({ historyId: "h1" });
   });
 
-  test("is unknown, and stays so, where the server knows none.", async () => {
+  test("is unknown, and remains so, if the server does not know it.", async () => {
     const storage = await over(inHistory([""]));
     expect(await storage.historyId()).toBe("");
     expect(await storage.renewHistory("")).toBe("");
   });
 
-  test("is what a watch asks to be of, and the server's new one is not taken for it.", async () => {
+  test("is the one that a watch requests, and is not confused with the server's new one.", async () => {
     const ids = ["h1"];
     const storage = await over(inHistory(ids));
     await storage.currentRevision();
@@ -236,7 +236,7 @@ describe("The history of a RemoteStorage", () => {
   });
 });
 
-test("A watch ends when its stream breaks, and another goes on at another server.", async () => {
+test("A watch ends when its stream breaks, and another one continues at another server.", async () => {
   const breaking: Script = {
     watch: (call) => {
       call.write(wireResponse(5));
@@ -251,7 +251,7 @@ test("A watch ends when its stream breaks, and another goes on at another server
   expect(await second.next()).toMatchObject({ revision: 6 });
 });
 
-test("Closing it leaves the client to others.", async () => {
+test("Closing it does not close the client.", async () => {
   const address = await server({
     list: (_, callback) => callback(null, { revision: "5", history_id: "h" }),
   });

@@ -14,7 +14,7 @@ function unit(revision: number, bytes?: number, initial = false): AtomicBatch {
 
 const server = { address: "here" } as Endpoint;
 
-/** A watch over units that are given by hand. */
+/** A watch over scripted batches. */
 function watchOver(
   units: (signal: AbortSignal) => AsyncIterable<AtomicBatch>,
   more: Partial<RemoteWatchSource> = {},
@@ -37,7 +37,7 @@ function watchOver(
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 describe("A watch of a RemoteStorage", () => {
-  test("that is not read takes no more than 256 units, and goes on when half are read.", async () => {
+  test("that is not read buffers at most 256 batches, and continues when half are read.", async () => {
     let taken = 0;
     const { watch } = watchOver(async function* () {
       for (;;) yield unit(++taken);
@@ -54,7 +54,7 @@ describe("A watch of a RemoteStorage", () => {
     watch.close();
   });
 
-  test("that is not read takes no more than 16 MiB and one unit.", async () => {
+  test("that is not read buffers at most 16 MiB and one batch.", async () => {
     let taken = 0;
     const { watch } = watchOver(async function* () {
       for (;;) yield unit(++taken, 1024 ** 2);
@@ -65,7 +65,7 @@ describe("A watch of a RemoteStorage", () => {
     watch.close();
   });
 
-  test("gives what came before its end, and then why it ended.", async () => {
+  test("returns the batches before its end, and then why it ended.", async () => {
     const why = upstreamUnavailable("It broke.");
     const { watch, ended } = watchOver(async function* () {
       yield unit(1);
@@ -80,7 +80,7 @@ describe("A watch of a RemoteStorage", () => {
     expect(watch.ended).toBe(why);
   });
 
-  test("ends its stream when it is closed, also while that waits to be read.", async () => {
+  test("ends its stream when it is closed, also while that waits for the reader.", async () => {
     const signals: AbortSignal[] = [];
     let isLeft = false;
     const { watch, ended } = watchOver(async function* (signal) {
@@ -115,22 +115,25 @@ describe("A watch of a RemoteStorage", () => {
   test.each([
     [false, [false, true]],
     [true, [true, true]],
-  ])("says whether a batch may be stopped within: %s if it folds.", async (coalesces, isUnit) => {
-    const { watch } = watchOver(
-      async function* () {
-        yield unit(1, 1);
-        yield unit(2, 1, true);
-      },
-      { coalesces },
-    );
-    watch.start();
-    await settled();
-    const batches = [watch.read(), watch.read()];
-    expect(batches.map((batch) => batch?.isAtomic)).toEqual(isUnit);
-    expect(batches.map((batch) => batch?.initialEventsEnd)).toEqual([false, true]);
-  });
+  ])(
+    "reports whether a reader may stop within a batch: %s if it coalesces.",
+    async (coalesces, isUnit) => {
+      const { watch } = watchOver(
+        async function* () {
+          yield unit(1, 1);
+          yield unit(2, 1, true);
+        },
+        { coalesces },
+      );
+      watch.start();
+      await settled();
+      const batches = [watch.read(), watch.read()];
+      expect(batches.map((batch) => batch?.isAtomic)).toEqual(isUnit);
+      expect(batches.map((batch) => batch?.initialEventsEnd)).toEqual([false, true]);
+    },
+  );
 
-  test("asks for progress as soon as it knows whom.", async () => {
+  test("requests progress when its server is known.", async () => {
     const asked: Endpoint[] = [];
     const requestServerProgress = (endpoint: Endpoint): void => void asked.push(endpoint);
     const { watch } = watchOver(
@@ -149,10 +152,10 @@ describe("A watch of a RemoteStorage", () => {
   });
 
   test.each([
-    ["it has come, and all of it was read", 5, 5, 1],
-    ["it has come, and there is something to read", 5, 0, 0],
-    ["it has yet to come", 6, 5, 0],
-  ])("tells of a revision at once where %s.", async (_, revision, reads, told) => {
+    ["delivers its position if it has arrived and everything was read", 5, 5, 1],
+    ["delivers nothing more if there is something to read", 5, 0, 0],
+    ["delivers nothing if it has not arrived", 6, 5, 0],
+  ])("when its server has reached a revision, %s.", async (_, revision, reads, told) => {
     const { watch } = watchOver(async function* (signal) {
       for (let i = 1; i <= 5; i++) yield unit(i);
       await new Promise((resolve) => signal.addEventListener("abort", resolve));

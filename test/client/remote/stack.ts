@@ -35,7 +35,7 @@ function attributes(): { readonly attributes: AttributeReader } {
   };
 }
 
-/** etcd, a service over it, and a service over that, each behind a relay that a test may cut. */
+/** Etcd, a service over it, and a service over that, each behind a relay that a test can cut. */
 export class Stack {
   readonly toEtcd: Relay;
   readonly toMiddle: Relay;
@@ -65,7 +65,7 @@ export class Stack {
     return stack;
   }
 
-  /** Everything that was written, in the words of who wrote it. */
+  /** Everything that was written, as the writer recorded it. */
   get changes(): readonly Change[] {
     return this.#changes;
   }
@@ -87,7 +87,7 @@ export class Stack {
     return revision;
   }
 
-  /** So many transactions of one to three keys each, which are the same in every run. */
+  /** Makes transactions of one to three keys each, the same in every run. */
   async writes(count: number): Promise<number> {
     let revision = 0;
     for (let i = 0; i < count; i++) {
@@ -118,7 +118,7 @@ export class Stack {
     this.toMiddle.aimAt(this.#middle.port);
   }
 
-  /** Ends it as SIGTERM does, or as a crash as far as others see: without a word. */
+  /** Stops it as SIGTERM does, or as a crash appears to others: without a message. */
   async stopMiddle(how: "drain" | "crash"): Promise<void> {
     if (how === "crash") this.toMiddle.refuse();
     await this.#middle?.close();
@@ -164,7 +164,7 @@ export class Stack {
   }
 }
 
-/** What a watch of the leaf asks for. */
+/** The requests of the watches of the leaf. */
 export interface Wish {
   readonly name: string;
   readonly options: WatchOptions;
@@ -196,10 +196,10 @@ export const wishes: readonly Wish[] = [
   },
 ];
 
-/** A watch by the client library, which resumes by itself, and all that it was told. */
+/** A watch by the client library, which resumes by itself, and everything that it received. */
 export class RecordedWatch {
   readonly wish: Wish;
-  /** Why its streams were cut off. */
+  /** Why its streams were interrupted. */
   readonly interruptions: WatchFanoutError[] = [];
   readonly #streams: SeenResponse[][] = [];
   readonly #changing = new Changing();
@@ -220,7 +220,7 @@ export class RecordedWatch {
     return { view: this.wish.view, delivery, streams: this.#streams };
   }
 
-  /** Resolves when all up to this revision has been told. Rejects if the watch has failed. */
+  /** Resolves when everything up to this revision was received. Rejects if the watch has failed. */
   async through(revision: number): Promise<void> {
     const level = (): number => resumePointOf(this.#streams.flat()) ?? 0;
     await this.#changing.until(() => this.#failure !== undefined || level() >= revision);

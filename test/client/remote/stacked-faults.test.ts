@@ -9,10 +9,10 @@ import { RecordedWatch, Stack, wishes } from "./stack.ts";
 
 const etcdOf = etcdOfFile();
 
-/** A write that every watch is told of. */
+/** A write that every watch receives. */
 const ofAll: Operation = { type: "put", key: "a/1", value: utf8('{"color":"red"}') };
 
-/** What happens while everyone watches. */
+/** The fault while all clients watch. */
 const faults: readonly (readonly [string, (stack: Stack, etcd: Etcd) => Promise<unknown>])[] = [
   ["nothing happens", async () => {}],
   [
@@ -24,7 +24,7 @@ const faults: readonly (readonly [string, (stack: Stack, etcd: Etcd) => Promise<
     },
   ],
   [
-    "the middle crashes, and another takes its place",
+    "the middle crashes, and another replaces it",
     async (stack) => {
       await stack.stopMiddle("crash");
       await stack.writes(20);
@@ -55,7 +55,7 @@ const faults: readonly (readonly [string, (stack: Stack, etcd: Etcd) => Promise<
       for (const relay of [stack.toMiddle, stack.toEtcd, stack.toLeaf, stack.toMiddle]) {
         relay.cut();
         const revision = await stack.writes(10);
-        // Once it is level nobody needs what is compacted.
+        // After it has synced, no watch needs the compacted events.
         await stack.leaf.cacher.get(newest(revision));
         await stack.compact(revision);
       }
@@ -95,7 +95,7 @@ function newest(revision: number) {
   return { key: "a/1", at: { match: "NOT_OLDER_THAN", revision } } as const;
 }
 
-describe("Behind a watch-fanout that stands on another, every promise is kept while", () => {
+describe("Behind a watch-fanout over another one, every promise is kept while", () => {
   test.each(faults)("%s.", async (_, happen) => {
     const etcd = await etcdOf();
     const stack = await Stack.over(etcd, newPrefix());
@@ -103,7 +103,7 @@ describe("Behind a watch-fanout that stands on another, every promise is kept wh
     const before = await stack.writes(30);
     const watches = wishes.map((wish) => new RecordedWatch(client, wish));
     try {
-      // Each knows where it begins.
+      // Each watch knows its first revision.
       for (const watch of watches) await watch.through(before);
       await stack.writes(20);
       await happen(stack, etcd);

@@ -11,7 +11,7 @@ import { put, remove } from "../../storage/conformance/opened.ts";
 import { CachedServer } from "../cached-server.ts";
 import { keptOpen } from "../kept-open.ts";
 
-/** A service over a store, and a service over that, of which the first can be put in another's place. */
+/** A service over a store, and a service over that one, of which the first can be replaced. */
 class Two {
   middle: CachedServer;
   readonly leaf: CachedServer;
@@ -38,7 +38,7 @@ class Two {
     return two;
   }
 
-  /** Restarts the first, over this store; what happens meanwhile nobody sees. */
+  /** Restarts the first service over this store; the watch sees nothing in between. */
   async restart(store: MemoryStorage, meanwhile: () => Promise<unknown>): Promise<void> {
     const { port } = this.middle;
     await this.middle.close();
@@ -46,7 +46,7 @@ class Two {
     this.middle = await CachedServer.over(keptOpen(store), {}, port);
   }
 
-  /** A watch of the leaf that is under way, as lines of what it is told, and how it ends. */
+  /** A watch of the leaf, as lines of what it receives, and its end. */
   async watch(options: WatchOptions) {
     const told: string[] = [];
     const units = this.client.watch("things", options);
@@ -58,7 +58,7 @@ class Two {
       }
       return undefined;
     })();
-    // Whoever waits for it sees how it failed.
+    // The waiting test gets the failure.
     ended.catch(() => {});
     return { told, ended };
   }
@@ -68,8 +68,8 @@ function newStore(): MemoryStorage {
   return new MemoryStorage({ clock: systemClock });
 }
 
-describe("When the service below comes back with another history", () => {
-  test("every stream is told so, and where the store's revisions are of another meaning.", async () => {
+describe("When the service below returns with another history", () => {
+  test("every stream is notified, also if the store's revisions have another meaning.", async () => {
     const store = newStore();
     for (const key of ["a", "b", "c"]) await store.txn([put(key)]);
     const two = await Two.over(store);
@@ -92,8 +92,8 @@ describe("When the service below comes back with another history", () => {
   });
 });
 
-describe("When the service below has lost what came meanwhile", () => {
-  test("EVERY_EVENT is told so, and LATEST_STATE what has changed.", async () => {
+describe("When the service below has lost the events in between", () => {
+  test("EVERY_EVENT gets the error, and LATEST_STATE the changes.", async () => {
     const store = newStore();
     for (const key of ["a", "b"]) await store.txn([put(key)]);
     const two = await Two.over(store);
@@ -111,7 +111,7 @@ describe("When the service below has lost what came meanwhile", () => {
     expect(two.leaf.cacher.stats().relists).toBe(1);
   });
 
-  test("an informer by LATEST_STATE does not list anew for it, then or later.", async () => {
+  test("an informer by LATEST_STATE does not relist for it, then or later.", async () => {
     const store = newStore();
     for (const key of ["a", "b"]) await store.txn([put(key)]);
     const two = await Two.over(store);
@@ -133,7 +133,7 @@ describe("When the service below has lost what came meanwhile", () => {
     await two.restart(store, async () => {
       await store.txn([remove("b")]);
       store.compact(await store.currentRevision());
-      // So that the revision before the one at which it is found gone can be asked for.
+      // So that the revision before the one at which the deletion is found can be read.
       for (let i = 0; i < 3; i++) await store.txn([put("other"), remove("b")]);
       await store.txn([remove("other")]);
     });

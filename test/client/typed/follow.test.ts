@@ -8,11 +8,11 @@ import {
 import type { WatchOptions } from "../../../src/client/calls/options.ts";
 import { type FollowOptions, follow } from "../../../src/client/typed/follow.ts";
 import type { TypedBatch, TypedObject } from "../../../src/client/values/typed-object.ts";
-import { requiresRelist } from "../../../src/client/watch/requires-relist.ts";
+import { requiresRelist } from "../../../src/client/watch/resuming-watch.ts";
 import { type Counter, serveCounters, utf8 } from "../counters.ts";
 import { HastyClock } from "../hasty-clock.ts";
 
-/** What a watch gives, one after the other, and what each was asked for with. */
+/** The scripted batches of a watch, and the options of each watch. */
 function watches(...all: readonly (readonly (TypedBatch<Counter> | Error)[])[]) {
   const asked: WatchOptions[] = [];
   async function* watch(options: WatchOptions) {
@@ -35,7 +35,7 @@ function state(revision: number, n?: number): TypedBatch<Counter> {
   return { revision, events, undecodable: [], initial: true, historyId: "h" };
 }
 
-/** All that is given of `a`; the last may be why it ended. */
+/** Everything that is yielded for `a`; the last item may be why it ended. */
 async function given(
   { watch }: ReturnType<typeof watches>,
   options: FollowOptions = {},
@@ -53,7 +53,7 @@ async function given(
 }
 
 describe("Following one key", () => {
-  test("gives what stands, then what stands after each change, as long as it is wanted.", async () => {
+  test("yields the current state, then the state after each change, until the loop ends.", async () => {
     const { store, things } = await serveCounters();
     await things.put("a/1", { n: 100 });
     const ended = new AbortController();
@@ -71,7 +71,7 @@ describe("Following one key", () => {
     expect(told).toEqual([undefined, 1, 2, undefined]);
   });
 
-  test("says nothing of a bookmark, nor that what can't be decoded is not there.", async () => {
+  test("yields nothing for a bookmark, or for a value that can't be decoded.", async () => {
     const bookmark: TypedBatch<Counter> = { ...state(6), initial: false };
     const { things, store } = await serveCounters();
     await store.put({ key: "a", value: utf8("{}") });
@@ -81,9 +81,9 @@ describe("Following one key", () => {
   });
 
   test.each([
-    ["history that came meanwhile is gone", revisionTooOld(1, 5)],
-    ["there is another history", historyChanged(9, 3)],
-  ])("begins anew with what stands where %s.", async (_, error) => {
+    ["events in between are lost", revisionTooOld(1, 5)],
+    ["the history has changed", historyChanged(9, 3)],
+  ])("starts again with the current state if %s.", async (_, error) => {
     const site = watches([state(5, 1), error], [error], [state(3)]);
     const interruptions: unknown[] = [];
     const clock = new HastyClock();
@@ -104,12 +104,12 @@ describe("Following one key", () => {
     expect(site.asked).toEqual([anew, anew, anew]);
   });
 
-  test("throws what to begin anew does not mend.", async () => {
+  test("throws errors that a relist does not help against.", async () => {
     const error = invalidRequest("key", "No.");
     expect(await given(watches([state(5, 1), error]))).toEqual([1, error]);
   });
 
-  test("ends while it waits to begin anew.", async () => {
+  test("ends during the pause before it starts again.", async () => {
     const ended = new AbortController();
     onTestFinished(() => ended.abort());
     const site = watches([revisionTooOld(1, 5)], [state(5, 1)]);
@@ -125,6 +125,6 @@ test.each([
   [false, upstreamUnavailable("Gone.")],
   [false, new Error("HISTORY_LOST")],
   [false, undefined],
-])("That a watch must begin anew is %s of %s.", (expected, error) => {
+])("That a relist is required is %s for %s.", (expected, error) => {
   expect(requiresRelist(error)).toBe(expected);
 });

@@ -5,7 +5,7 @@ import { DecodeFailure } from "../../../src/client/values/typed-object.ts";
 import { type Counter, serveCounters, utf8 } from "../counters.ts";
 
 test.each(["EVERY_EVENT", "LATEST_STATE"] as const)(
-  "An informer of one key has that one, and no other that begins with it, by %s.",
+  "An informer of one key has that key, and no other that begins with it, by %s.",
   async (delivery) => {
     const { things } = await serveCounters();
     for (const key of ["a", "a/1", "b"]) await things.put(key, { n: 1 });
@@ -34,7 +34,7 @@ test.each(["EVERY_EVENT", "LATEST_STATE"] as const)(
   },
 );
 
-test("An informer closes the storage that it was made with, once.", async () => {
+test("An informer closes the storage that it was created with, once.", async () => {
   const closed = vi.spyOn(RemoteStorage.prototype, "close");
   onTestFinished(() => closed.mockRestore());
   const { things } = await serveCounters();
@@ -48,7 +48,7 @@ test("An informer closes the storage that it was made with, once.", async () => 
 });
 
 test.each(["is watching", "is only about to begin"])(
-  "An informer whose client is closed while it %s stops, and says so once.",
+  "An informer whose client is closed while it %s stops, and reports that once.",
   async (when) => {
     const { things, client } = await serveCounters();
     const failures: string[] = [];
@@ -72,7 +72,7 @@ test.each(["is watching", "is only about to begin"])(
   },
 );
 
-test("Who is told of errors learns which key can't be decoded, and can see to it.", async () => {
+test("A listener for errors gets the key that can't be decoded, and can correct it.", async () => {
   const { store, things } = await serveCounters();
   const wrong = Promise.withResolvers<InformerError>();
   await using informer = things.informer({ onError: wrong.resolve });

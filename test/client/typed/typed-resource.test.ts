@@ -5,7 +5,7 @@ import { all, type Counter, serveCounters, utf8 } from "../counters.ts";
 import { setUpMetrics } from "../work-queue/metered.ts";
 
 describe("A typed resource", () => {
-  test("gives what was put, decoded, with its revisions.", async () => {
+  test("returns a put object, decoded, with its revisions.", async () => {
     const { things } = await serveCounters();
     const first = await things.put("a", { n: 1 });
     const second = await things.put("a", { n: 2 }, { ttlMs: 60_000 });
@@ -21,7 +21,7 @@ describe("A typed resource", () => {
     expect(await things.get("a", { at })).toEqual(first);
   });
 
-  test("rejects with the reasons of the wire.", async () => {
+  test("rejects with the reasons of the service.", async () => {
     const { things } = await serveCounters();
     const { modRevision } = await things.put("a", { n: 1 });
     await expect(things.get("b")).rejects.toMatchObject({ reason: "OBJECT_NOT_FOUND" });
@@ -47,7 +47,7 @@ describe("A typed resource", () => {
     expect(objects.map(({ key }) => key)).toEqual(["a/1", "a/2", "a/3", "b/1"]);
   });
 
-  test("watches the current state and what comes, and ends with its signal.", async () => {
+  test("watches the current state and its changes, and ends with its signal.", async () => {
     const { things } = await serveCounters();
     await things.put("a", { n: 1 });
     const abort = new AbortController();
@@ -70,7 +70,7 @@ describe("A typed resource", () => {
 });
 
 describe("A value that can't be decoded", () => {
-  test("is a rejection of a get, which names the object and says why.", async () => {
+  test("is a rejection of a get, which names the object and the cause.", async () => {
     const { store, things, failures } = await serveCounters();
     const { revision } = await store.put({ key: "a", value: utf8("{}") });
     const failure: unknown = await things.get("a").catch((error: unknown) => error);
@@ -84,7 +84,7 @@ describe("A value that can't be decoded", () => {
     expect(failures).toEqual([]);
   });
 
-  test("is left out of a list, and handed to the handler and with its page.", async () => {
+  test("is omitted from a list, and passed to the handler and in its page.", async () => {
     const { store, things, failures } = await serveCounters();
     await things.put("a", { n: 1 });
     await store.put({ key: "b", value: utf8("not JSON") });
@@ -95,7 +95,7 @@ describe("A value that can't be decoded", () => {
     expect(failures).toEqual(page?.undecodable);
   });
 
-  test("is left out of a watch, but for its deletion, and handed over.", async () => {
+  test("is omitted from a watch, except for its deletion, and passed to the handler.", async () => {
     const { store, things, failures } = await serveCounters();
     const afterRevision = await store.currentRevision();
     const value = utf8("{}");
@@ -121,7 +121,7 @@ describe("A value that can't be decoded", () => {
     expect(batches.flatMap((batch) => batch.undecodable)).toEqual(failures);
   });
 
-  test("is deleted all the same.", async () => {
+  test("can be deleted.", async () => {
     const { store, things, failures } = await serveCounters();
     await store.put({ key: "a", value: utf8("{}") });
     const { object, revision } = await things.delete("a");
@@ -129,7 +129,7 @@ describe("A value that can't be decoded", () => {
     expect(await store.currentRevision()).toBe(revision);
   });
 
-  test("is counted, once each time that it is met.", async () => {
+  test("is counted each time that it is decoded.", async () => {
     const readMetrics = setUpMetrics();
     const { store, things } = await serveCounters();
     await things.put("a", { n: 1 });

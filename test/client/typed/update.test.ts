@@ -13,7 +13,7 @@ import { wireObject } from "../wire-messages.ts";
 describe("update", () => {
   const increment = (value: Counter | undefined): Counter => ({ n: (value?.n ?? 0) + 1 });
 
-  test("writes what is made of what stands, and resolves to the object.", async () => {
+  test("writes the result of the change to the current value, and resolves to the object.", async () => {
     const { things } = await serveCounters();
     const before = await things.put("a", { n: 1 });
     const after = await things.update("a", (value, object) => {
@@ -24,12 +24,12 @@ describe("update", () => {
     expect(await things.get("a")).toEqual(after);
   });
 
-  test("creates what is not there.", async () => {
+  test("creates an object that does not exist.", async () => {
     const { things } = await serveCounters();
     expect(await things.update("a", increment)).toMatchObject({ value: { n: 1 }, version: 1 });
   });
 
-  test("leaves all as it is where nothing is made of it.", async () => {
+  test("leaves the object unchanged if the change returns undefined.", async () => {
     const { store, things } = await serveCounters();
     const before = await things.put("a", { n: 1 });
     expect(await things.update("a", () => undefined)).toEqual(before);
@@ -37,7 +37,7 @@ describe("update", () => {
     expect(await store.currentRevision()).toBe(before.modRevision);
   });
 
-  test("of many at once loses none.", async () => {
+  test("loses none of many concurrent updates.", async () => {
     const { things } = await serveCounters({ clock: new HastyClock() });
     const all = Array.from({ length: 20 }, () =>
       things.update("a", increment, { maxAttempts: 1_000 }),
@@ -47,7 +47,7 @@ describe("update", () => {
     expect(new Set(made.map((object) => object?.value.n)).size).toBe(20);
   });
 
-  /** Someone who writes each time that an update is under way. */
+  /** Another writer that writes during each update. */
   function rival(things: TypedResource<Counter>) {
     return async (value: Counter | undefined): Promise<Counter> => {
       await things.put("a", { n: (value?.n ?? 0) + 100 });
@@ -55,7 +55,7 @@ describe("update", () => {
     };
   }
 
-  test("begins anew after pauses that grow and vary, and gives up in the end.", async () => {
+  test("tries again after pauses with backoff and jitter, and finally gives up.", async () => {
     const clock = new HastyClock();
     const { things } = await serveCounters({ clock, random: () => 0 });
     const attempt = things.update("a", rival(things), { maxAttempts: 10 });
@@ -64,7 +64,7 @@ describe("update", () => {
     expect(clock.waits).toEqual([5, 10, 20, 40, 80, 160, 320, 500, 500]);
   });
 
-  test("begins anew where the object came or went meanwhile.", async () => {
+  test("tries again if the object was created or deleted meanwhile.", async () => {
     const { things } = await serveCounters({ clock: new HastyClock() });
     let calls = 0;
     const came = await things.update("a", async (value) => {
@@ -80,7 +80,7 @@ describe("update", () => {
     expect(went).toMatchObject({ value: { n: 1 }, version: 1 });
   });
 
-  /** A server whose object is as each get says, and whose puts fail as they say. */
+  /** A server with a scripted object for each get, and scripted failures of puts. */
   async function scripted(gets: readonly GetResponse[], puts: readonly (Reason | undefined)[]) {
     const asked: unknown[] = [];
     const address = await server({
@@ -102,7 +102,7 @@ describe("update", () => {
     history_id,
   });
 
-  test("begins anew where the store was put back meanwhile, which only its history tells.", async () => {
+  test("tries again if the store was restored meanwhile, which only its history shows.", async () => {
     const { things, asked } = await scripted([at(5, "h1"), at(5, "h2")], ["HISTORY_CHANGED"]);
     expect((await things.update("a", increment))?.value).toEqual({ n: 2 });
     expect(asked).toEqual([
@@ -111,7 +111,7 @@ describe("update", () => {
     ]);
   });
 
-  test("begins anew where the lease that it keeps has ended meanwhile.", async () => {
+  test("tries again if the lease that it keeps has expired meanwhile.", async () => {
     const { things, asked } = await scripted([at(5, "h", "7"), at(6, "h")], ["LEASE_NOT_FOUND"]);
     await things.update("a", increment);
     expect(asked).toEqual([
@@ -125,13 +125,13 @@ describe("update", () => {
     ["STORAGE_FULL", {}],
     ["LEASE_NOT_FOUND", { lease: 7n }],
     ["LEASE_NOT_FOUND", {}],
-  ])("rejects at once with %s, given %o.", async (reason, options) => {
+  ])("rejects immediately with %s, given %o.", async (reason, options) => {
     const { things, asked } = await scripted([at(5, "h")], [reason]);
     await expect(things.update("a", increment, options)).rejects.toMatchObject({ reason });
     expect(asked).toHaveLength(1);
   });
 
-  test("keeps the object's lease, unless it is given another or none.", async () => {
+  test("keeps the object's lease, unless another or 0n is given.", async () => {
     const { things } = await serveCounters();
     const { lease } = await things.put("a", { n: 1 }, { ttlMs: 600_000 });
     expect((await things.update("a", increment))?.lease).toBe(lease);
@@ -151,14 +151,14 @@ describe("update", () => {
     expect(await store.currentRevision()).toBe(modRevision);
   });
 
-  test("does not touch what can't be decoded.", async () => {
+  test("does not write if the current value can't be decoded.", async () => {
     const { store, things } = await serveCounters();
     const { revision } = await store.put({ key: "a", value: utf8("{}") });
     await expect(things.update("a", increment)).rejects.toBeInstanceOf(DecodeFailure);
     expect(await store.currentRevision()).toBe(revision);
   });
 
-  test("has a new value take the place of what can't be decoded, if it is told to.", async () => {
+  test("replaces a value that can't be decoded, if replaceUndecodable is set.", async () => {
     const { store, things } = await serveCounters();
     const { revision } = await store.put({ key: "a", value: utf8("{}"), ttlSeconds: 600 });
     const options = { replaceUndecodable: true };
@@ -171,7 +171,7 @@ describe("update", () => {
     expect(after?.lease).toBeGreaterThan(0n);
   });
 
-  test("does not have a value take the place of another than it has found undecodable.", async () => {
+  test("does not replace another value than the undecodable one that it has read.", async () => {
     const { store, things } = await serveCounters({ clock: new HastyClock() });
     await store.put({ key: "a", value: utf8("{}") });
     let calls = 0;
@@ -183,7 +183,7 @@ describe("update", () => {
     expect([after?.value, calls]).toEqual([{ n: 11 }, 2]);
   });
 
-  test("writes nothing once its signal is aborted.", async () => {
+  test("writes nothing after its signal is aborted.", async () => {
     const { store, things } = await serveCounters();
     const before = await store.currentRevision();
     const abort = new AbortController();

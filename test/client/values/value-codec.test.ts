@@ -6,7 +6,7 @@ import { bytes, jsonValues, protobufValues } from "../../../src/client/values/va
 const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
 
 describe("jsonValues", () => {
-  test("gives back whatever JSON can hold.", () => {
+  test("returns every value that JSON can represent.", () => {
     const codec = jsonValues<unknown>();
     fc.assert(
       fc.property(fc.jsonValue(), (value) => {
@@ -21,11 +21,11 @@ describe("jsonValues", () => {
     ["half of an object", utf8('{"a":')],
     ["two values", utf8("1 2")],
     ["what is not UTF-8", Buffer.from('"\xff"', "latin1")],
-  ])("throws of %s.", (_, value) => {
+  ])("throws for %s.", (_, value) => {
     expect(() => jsonValues().decode(value, "k")).toThrow(Error);
   });
 
-  test("throws what the check throws, and gives what the check gives.", () => {
+  test("throws what the check throws, and returns what the check returns.", () => {
     const codec = jsonValues<{ readonly port: number }>((parsed) => {
       const { port } = parsed as { readonly port?: unknown };
       if (typeof port !== "number") throw new TypeError("The port is no number.");
@@ -36,15 +36,15 @@ describe("jsonValues", () => {
   });
 
   test.each([
-    ["undefined", undefined, "A undefined has no form in JSON."],
-    ["a function", () => 1, "A function has no form in JSON."],
+    ["undefined", undefined, "A undefined can't be encoded as JSON."],
+    ["a function", () => 1, "A function can't be encoded as JSON."],
   ])("has no form of %s.", (_, value, message) => {
     expect(() => jsonValues<unknown>().encode(value)).toThrow(message);
   });
 });
 
 describe("protobufValues", () => {
-  /** The protobufjs that proto-loader brings. */
+  /** The protobufjs that proto-loader depends on. */
   const protobuf = createRequire(createRequire(import.meta.url).resolve("@grpc/proto-loader"))(
     "protobufjs",
   ) as {

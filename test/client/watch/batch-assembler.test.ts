@@ -5,7 +5,7 @@ import { wireEvent, wireObject, wireResponse } from "../wire-messages.ts";
 const assembler = (maxBatchBytes = 10_000) => new BatchAssembler(maxBatchBytes, "");
 
 describe("a response with a revision", () => {
-  test("is a unit of its own where none is open", () => {
+  test("is a batch of its own if none is open", () => {
     const unit = assembler().add(
       wireResponse(7, [wireEvent("ADDED", "a", 6), wireEvent("DELETED", "b", 7)]),
     );
@@ -20,7 +20,7 @@ describe("a response with a revision", () => {
     expect(assembler().add(wireResponse(7))).toMatchObject({ revision: 7, events: [] });
   });
 
-  test("closes the open unit: all its events come at once and in order", () => {
+  test("closes the open batch: all its events are returned at once and in order", () => {
     const units = assembler();
     expect(units.add(wireResponse(undefined))).toBeUndefined();
     expect(units.add(wireResponse(undefined, [wireEvent("ADDED", "a", 1)]))).toBeUndefined();
@@ -32,7 +32,7 @@ describe("a response with a revision", () => {
     expect(unit?.events.map(({ object }) => object.key)).toEqual(["a", "b", "c"]);
   });
 
-  test("leaves nothing behind for the next unit", () => {
+  test("leaves nothing behind for the next batch", () => {
     const units = assembler();
     units.add(wireResponse(undefined, [wireEvent("ADDED", "a", 5)]));
     units.add(wireResponse(5));
@@ -40,24 +40,24 @@ describe("a response with a revision", () => {
   });
 });
 
-test("The history that a stream names once is that of all its units.", () => {
+test("A history that a stream names once applies to all its batches.", () => {
   const units = assembler();
   expect(units.add(wireResponse(1, [], { history_id: "h" }))?.historyId).toBe("h");
   expect(units.add(wireResponse(2))?.historyId).toBe("h");
 });
 
-test("A stream that names no history has the one that is known already.", () => {
+test("A stream that names no history has the known one.", () => {
   expect(new BatchAssembler(1, "known").add(wireResponse(1))?.historyId).toBe("known");
 });
 
-test("A unit larger than the bound is refused, with the bound in the message.", () => {
+test("A batch larger than the bound is refused, with the bound in the message.", () => {
   const units = assembler(600);
   units.add(wireResponse(undefined, [wireEvent("ADDED", "a", 1)]));
   const second = wireResponse(undefined, [wireEvent("ADDED", "b", 1), wireEvent("ADDED", "c", 1)]);
-  expect(() => units.add(second)).toThrow(/more than 600 bytes.*maxBatchBytes/);
+  expect(() => units.add(second)).toThrow(/exceeds 600 bytes.*maxBatchBytes/);
 });
 
-test("Events that hold next to nothing count for what they take in memory.", () => {
+test("Almost empty events count with the memory that they take.", () => {
   const units = assembler(1024 ** 2);
   const event = wireEvent("DELETED", "k", 1);
   const add = (): void => {
@@ -66,7 +66,7 @@ test("Events that hold next to nothing count for what they take in memory.", () 
   expect(add).toThrow(/maxBatchBytes/);
 });
 
-test("A unit is open until a response has its revision.", () => {
+test("A batch is open until a response has its revision.", () => {
   const units = assembler();
   expect(units.isOpen).toBe(false);
   units.add(wireResponse(undefined));
@@ -75,14 +75,14 @@ test("A unit is open until a response has its revision.", () => {
   expect(units.isOpen).toBe(false);
 });
 
-test("The bound is of one unit, not of all.", () => {
+test("The bound is per batch, not for all.", () => {
   const units = assembler(300);
   for (let revision = 1; revision < 50; revision++) {
     expect(units.add(wireResponse(revision, [wireEvent("ADDED", "a", revision)]))).toBeDefined();
   }
 });
 
-describe("what the contract rules out is INTERNAL:", () => {
+describe("A violation of the contract is INTERNAL:", () => {
   const event = wireEvent("ADDED", "a", 1);
   const object = wireObject("a", 1);
   test.each([

@@ -10,16 +10,16 @@ import type { WatchResponse__Output } from "../../../src/wire/generated/watchfan
 import { FakeClock } from "../../fake-clock.ts";
 import { wireEvent, wireResponse } from "../wire-messages.ts";
 
-/** What one stream says, and how it ends; without an end it stays open. */
+/** The responses of one stream, and its end; without an end it stays open. */
 interface StreamScript {
   readonly responses?: readonly WatchResponse__Output[];
-  /** What it says when the test has it. */
+  /** Sends a response when the test provides it. */
   readonly follows?: Parts;
   readonly ends?: Reason;
   readonly retryDelayMs?: number;
 }
 
-/** Responses that are said by hand. */
+/** Scripted responses. */
 class Parts {
   readonly #said: WatchResponse__Output[] = [];
   #wake = (): void => {};
@@ -40,7 +40,7 @@ class Parts {
 
 const request: WatchRequest = { resource: "r", prefix: "p/" };
 
-/** A watch over scripted streams. Each pause passes at once, and is recorded. */
+/** A watch over scripted streams. Each pause ends immediately and is recorded. */
 function watchOver(scripts: readonly StreamScript[], from: WatchRequest = request) {
   const clock = new FakeClock();
   const requests: WatchRequest[] = [];
@@ -89,7 +89,7 @@ const open = (key: string, revision: number) =>
   wireResponse(undefined, [wireEvent("ADDED", key, revision)]);
 
 describe("A stream that is cut off", () => {
-  test("is opened again after the last whole unit, and asks for the rest as before.", async () => {
+  test("is opened again after the last complete batch, with the other options unchanged.", async () => {
     const { units, requests } = watchOver([
       { responses: [wireResponse(3), event("a", 5)], ends: "UPSTREAM_UNAVAILABLE" },
       { responses: [wireResponse(5), event("b", 6)] },
@@ -101,7 +101,7 @@ describe("A stream that is cut off", () => {
     ]);
   });
 
-  test("takes its open unit with it, which then comes whole.", async () => {
+  test("drops its open batch, which is then delivered completely.", async () => {
     const { units, requests } = watchOver([
       { responses: [wireResponse(3), open("a", 4)], ends: "UPSTREAM_UNAVAILABLE" },
       { responses: [open("a", 4), event("b", 4)] },
@@ -110,7 +110,7 @@ describe("A stream that is cut off", () => {
     expect(requests[1]?.after_revision).toBe(3);
   });
 
-  test("before its initial state is whole begins with the initial state again.", async () => {
+  test("before its initial state is complete begins with the initial state again.", async () => {
     const from = { ...request, send_initial_events: true };
     const whole = wireResponse(9, [], { initial_events_end: true });
     const { units, requests } = watchOver(
@@ -138,7 +138,7 @@ describe("A stream that is cut off", () => {
     expect(requests[1]?.history_id).toBe("h1");
   });
 
-  test("is reported with its error, the pause, and where the watch goes on.", async () => {
+  test("is reported with its error, the pause, and the revision that the watch resumes from.", async () => {
     const { units, interruptions } = watchOver([
       { ends: "NOT_READY" },
       { responses: [wireResponse(3)], ends: "SLOW_CONSUMER" },
@@ -164,7 +164,7 @@ describe("The pause before a new stream", () => {
     ]);
   });
 
-  test("is a first one again after the resume point has moved, and only then.", async () => {
+  test("is the first one again after the resume point has moved, and only then.", async () => {
     const { units, interruptions } = watchOver([
       { responses: [wireResponse(1)], ends: "DRAINING" },
       { responses: [wireResponse(1)], ends: "DRAINING" },
@@ -199,7 +199,7 @@ describe("A stream that ends with", () => {
     "UPSTREAM_DENIED",
     "UNAUTHENTICATED",
     "PERMISSION_DENIED",
-  ])("%s ends the watch with it, after all that came before.", async (reason) => {
+  ])("%s ends the watch with it, after all batches before.", async (reason) => {
     const { units, requests } = watchOver([{ responses: [event("a", 1)], ends: reason }]);
     expect(keys(await take(units, 1))).toEqual(["a@1"]);
     await expect(units.next()).rejects.toMatchObject({ name: "WatchFanoutError", reason });
@@ -220,8 +220,8 @@ describe("A stream that ends with", () => {
   });
 });
 
-describe("A stream that leaves a unit open", () => {
-  test("and says nothing for a minute is cut off, and another follows.", async () => {
+describe("A stream that leaves a batch open", () => {
+  test("and sends nothing for a minute is cancelled, and another follows.", async () => {
     const { clock, units, interruptions } = watchOver([
       { responses: [wireResponse(3), open("a", 4)] },
       { responses: [event("a", 4)] },
@@ -237,7 +237,7 @@ describe("A stream that leaves a unit open", () => {
     ]);
   });
 
-  test("has a minute more with each part of it.", async () => {
+  test("has another minute after each part of it.", async () => {
     const parts = new Parts();
     const { clock, interruptions, units } = watchOver([{ follows: parts }]);
     const whole = take(units, 1);
@@ -250,7 +250,7 @@ describe("A stream that leaves a unit open", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("has no such bound once the unit is closed, as then there may be nothing to say.", async () => {
+  test("has no such bound after the batch, when there may be nothing to send.", async () => {
     const { clock, units, abort } = watchOver([{ responses: [open("a", 4), wireResponse(4)] }]);
     await take(units, 1);
     const next = units.next();
@@ -272,7 +272,7 @@ describe("A watch whose signal is aborted finishes without an error", () => {
   test("while it pauses, and leaves no timer.", async () => {
     const clock = new FakeClock();
     const abort = new AbortController();
-    // biome-ignore lint/correctness/useYield: this stream fails before it says anything.
+    // biome-ignore lint/correctness/useYield: this stream fails before its first response.
     const failing: OpenStream = async function* () {
       throw new CallFailure(new WatchFanoutError("NOT_READY", "scripted"));
     };

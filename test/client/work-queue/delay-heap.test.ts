@@ -11,7 +11,7 @@ class Thing extends Delayed {
   }
 }
 
-it("A DelayHeap gives what is due first, first come first served, at the earliest of its times.", () => {
+it("A DelayHeap returns the item that is due first, in order of insertion, at the earlier of two times.", () => {
   const put = fc.record({ name: fc.nat(15), due: fc.nat(30) });
   const steps = fc.array(
     fc.oneof(

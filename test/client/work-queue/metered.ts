@@ -8,7 +8,7 @@ import {
 import { onTestFinished } from "vitest";
 
 /**
- * Sets up metrics as a user would, for one test, and gives what reads them: what has come since the last
+ * Sets up metrics for one test, as a user would. Returns a function that reads them: the changes since the last
  * reading, by metric name.
  */
 export function setUpMetrics(): () => Promise<Record<string, unknown>> {

@@ -1,14 +1,14 @@
-/** The naive twin of a WorkQueue: lists and sets, searched through each time. Keys are strings. */
+/** The naive model of a WorkQueue: lists and sets, searched each time. Keys are strings. */
 export class QueueModel {
   readonly ready: string[] = [];
-  /** Being worked on, and to be worked on once more after that. */
+  /** Being processed, and to be processed again afterwards. */
   readonly again = new Set<string>();
   readonly processing = new Set<string>();
   readonly delayed: { readonly key: string; readonly due: number }[] = [];
   readonly failures = new Map<string, number>();
-  /** Who waits for a key, by number. */
+  /** The waiting getters, by number. */
   readonly getters: number[] = [];
-  /** What each getter has got; undefined: that the queue is shut down. */
+  /** The result of each getter; undefined: the queue is shut down. */
   readonly got = new Map<number, string | undefined>();
   readonly maxKeys: number;
   state: "open" | "draining" | "shut down" = "open";
@@ -18,7 +18,7 @@ export class QueueModel {
     this.maxKeys = maxKeys;
   }
 
-  /** Whether the key was let in, be it that it is there already. */
+  /** Whether the key was accepted, including a key that is already known. */
   add(key: string): boolean {
     if (this.state !== "open") return true;
     if (!this.#letIn(key)) return false;

@@ -19,13 +19,13 @@ describe("The exponential limiter", () => {
     expect(delays(limiter, "a", 7)).toEqual([5, 10, 20, 40, 80, 100, 100]);
   });
 
-  it("keeps to the longest however often an item fails", () => {
+  it("stays at the longest however often an item fails", () => {
     const limiter = new ItemExponentialFailureRateLimiter(5, 100);
     expect(delays(limiter, "a", 2_000).at(-1)).toBe(100);
     expect(limiter.numRequeues("a")).toBe(2_000);
   });
 
-  it("counts each item's failures apart, from when it was last forgotten", () => {
+  it("counts each item's failures separately, from when it was last forgotten", () => {
     const limiter = new ItemExponentialFailureRateLimiter(1, 1_000);
     delays(limiter, "a", 3);
     delays(limiter, "b", 2);
@@ -36,7 +36,7 @@ describe("The exponential limiter", () => {
 });
 
 describe("The exponential limiter's table", () => {
-  it("holds so many items and no more: of the one that has not failed for longest it knows nothing", () => {
+  it("is bounded: the item whose last failure is the oldest is forgotten", () => {
     const limiter = new ItemExponentialFailureRateLimiter(5, 1_000, 3);
     for (const item of ["a", "b", "c", "a"]) limiter.when(item);
     limiter.when("d");
@@ -44,26 +44,26 @@ describe("The exponential limiter's table", () => {
     expect(limiter.when("b")).toBe(5);
   });
 
-  it("has room for as many items as a work queue for keys unless told otherwise", () => {
+  it("has by default the capacity of a work queue", () => {
     const limiter = new ItemExponentialFailureRateLimiter(5, 1_000);
     for (let item = 0; item <= 1_000_000; item++) limiter.when(item);
     expect([0, 1, 1_000_000].map((item) => limiter.numRequeues(item))).toEqual([0, 1, 1]);
   });
 
-  it.each([0, -1, Number.NaN])("can't be of %s items", (maxItems) => {
+  it.each([0, -1, Number.NaN])("can't have %s items", (maxItems) => {
     expect(() => new ItemExponentialFailureRateLimiter(5, 1_000, maxItems)).toThrow(/maxItems/);
   });
 });
 
 describe("The token bucket", () => {
-  it("lets a burst through at once, and then one each interval, whichever item it is", () => {
+  it("lets a burst through without a delay, and then one item per interval, whichever it is", () => {
     const limiter = new BucketRateLimiter({ perSecond: 10, burst: 3, clock: new FakeClock() });
     expect(["a", "b", "a", "a", "b"].map((item) => limiter.when(item))).toEqual([
       0, 0, 0, 100, 200,
     ]);
   });
 
-  it("fills while nothing comes, up to the burst", () => {
+  it("fills while idle, up to the burst", () => {
     const clock = new FakeClock();
     const limiter = new BucketRateLimiter({ perSecond: 10, burst: 3, clock });
     delays(limiter, "a", 4);
@@ -73,7 +73,7 @@ describe("The token bucket", () => {
     expect(delays(limiter, "a", 4)).toEqual([0, 0, 0, 100]);
   });
 
-  it("holds what the arithmetic of tokens says", () => {
+  it("equals a model that counts tokens", () => {
     const bucket = fc.record({
       intervalMs: fc.constantFrom(1, 2, 5, 50, 250),
       burst: fc.integer({ min: 1, max: 9 }),
@@ -83,7 +83,7 @@ describe("The token bucket", () => {
       fc.property(bucket, pauses, ({ intervalMs, burst }, waits) => {
         const clock = new FakeClock();
         const limiter = new BucketRateLimiter({ perSecond: 1_000 / intervalMs, burst, clock });
-        // In thousandths of what one token needs of time: whole numbers. Below 0 is owed.
+        // In thousandths of the time that one token takes: whole numbers. Below 0 is a debt.
         let tokens = burst * intervalMs;
         for (const wait of waits) {
           clock.advance(wait);
@@ -94,7 +94,7 @@ describe("The token bucket", () => {
     );
   });
 
-  it("knows no items", () => {
+  it("does not distinguish items", () => {
     const limiter = new BucketRateLimiter({ perSecond: 1, burst: 1, clock: new FakeClock() });
     delays(limiter, "a", 3);
     limiter.forget("a");
@@ -104,7 +104,7 @@ describe("The token bucket", () => {
 });
 
 describe("Several limiters as one", () => {
-  it("delay by the longest, count by the most, and forget together", () => {
+  it("delay by the longest, count by the largest, and forget together", () => {
     const clock = new FakeClock();
     const limiter = new MaxOfRateLimiter(
       new ItemExponentialFailureRateLimiter(30, 1_000),
@@ -118,7 +118,7 @@ describe("Several limiters as one", () => {
     expect(limiter.when("a")).toBe(400);
   });
 
-  it("that are none delay nothing", () => {
+  it("without any have no delay", () => {
     const limiter = new MaxOfRateLimiter();
     expect([limiter.when("a"), limiter.numRequeues("a")]).toEqual([0, 0]);
   });

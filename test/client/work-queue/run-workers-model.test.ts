@@ -5,16 +5,16 @@ import { runWorkers } from "../../../src/client/work-queue/run-workers.ts";
 import { WorkQueue } from "../../../src/client/work-queue/work-queue.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
-/** A change of something, which work on its key has to see. */
+/** A change that the work on its key must see. */
 const change = fc.record({
   afterMs: fc.nat(20),
   key: fc.constantFrom("a", "b", "c"),
   delayMs: fc.oneof(fc.constant(0), fc.nat(30)),
 });
-/** What happens in one run of work. */
+/** The result of one run of work. */
 const run = fc.record({ ms: fc.nat(25), fails: fc.boolean() });
 
-it("Whatever is added and fails, each key is worked on after its last change, by one worker at a time.", async () => {
+it("For any adds and failures, each key is processed after its last change, by one worker at a time.", async () => {
   const changes = fc.array(change, { maxLength: 40 });
   const runs = fc.array(run, { maxLength: 40 });
   await fc.assert(
@@ -23,7 +23,7 @@ it("Whatever is added and fails, each key is worked on after its last change, by
       const rateLimiter = new ItemExponentialFailureRateLimiter(1, 50);
       const queue = new WorkQueue<string>({ clock, rateLimiter });
       const version = new Map<string, number>();
-      /** The version that a run of work that went well had seen when it began. */
+      /** The version that a successful run had seen when it began. */
       const seen = new Map<string, number>();
       const working = new Set<string>();
       const overlaps: string[] = [];

@@ -5,7 +5,7 @@ import { runWorkers } from "../../../src/client/work-queue/run-workers.ts";
 import { WorkQueue } from "../../../src/client/work-queue/work-queue.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
-/** Work that goes on until it is told how it ends. */
+/** Work that lasts until the test ends it. */
 class Bench {
   readonly began: string[] = [];
   readonly signals: AbortSignal[] = [];
@@ -49,7 +49,7 @@ const settled = (promise: Promise<unknown>) => {
 };
 
 describe("Workers", () => {
-  it("are as many as asked for, and each takes the next key when it is through", async () => {
+  it("are as many as requested, and each takes the next key when it is done", async () => {
     const { clock, queue, bench, running } = begin({ workers: 2, keys: "abcd" });
     await clock.settle();
     expect(bench.began).toEqual(["a", "b"]);
@@ -67,7 +67,7 @@ describe("Workers", () => {
     await expect(running).rejects.toMatchObject({ reason: "INVALID_REQUEST", field: "count" });
   });
 
-  it("may work without waiting for anything", async () => {
+  it("may work synchronously", async () => {
     const queue = new WorkQueue<string>();
     const worked: string[] = [];
     for (const key of "abc") queue.add(key);
@@ -79,7 +79,7 @@ describe("Workers", () => {
 });
 
 describe("A key that fails", () => {
-  it("is reported, and comes again when the limiter lets it, later each time", async () => {
+  it("is reported, and retried after the delay of the limiter, later each time", async () => {
     const { clock, queue, bench, errors, running } = begin({ keys: "a" });
     const error = new Error("no");
     for (const [failures, delayMs] of [5, 10, 20].entries()) {
@@ -98,7 +98,7 @@ describe("A key that fails", () => {
     await running;
   });
 
-  it("is forgotten by the limiter once it goes well", async () => {
+  it("is forgotten by the limiter when it succeeds", async () => {
     const { clock, queue, bench, running } = begin({ keys: "a" });
     await clock.settle();
     bench.fail("a", "no");
@@ -111,7 +111,7 @@ describe("A key that fails", () => {
     await running;
   });
 
-  it("comes by the limiter of the workers, if they have one", async () => {
+  it("uses the limiter of the workers, if they have one", async () => {
     const clock = new FakeClock();
     const queue = new WorkQueue<string>({ clock });
     const rateLimiter = new ItemExponentialFailureRateLimiter(70, 1_000);
@@ -133,7 +133,7 @@ describe("A key that fails", () => {
     await running;
   });
 
-  it("is a warning of the process where nobody wants to be told", async () => {
+  it("is a process warning without a listener", async () => {
     const warn = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
     onTestFinished(() => warn.mockRestore());
     const queue = new WorkQueue<string>({ clock: new FakeClock() });
@@ -142,12 +142,12 @@ describe("A key that fails", () => {
     const running = runWorkers(1, queue, fail);
     await queue.shutDownWithDrain();
     await running;
-    expect(warn.mock.calls).toEqual([[expect.stringMatching(/failed on a.*the disk is full/)]]);
+    expect(warn.mock.calls).toEqual([[expect.stringMatching(/failed at a.*the disk is full/)]]);
   });
 });
 
-describe("Workers that are to stop", () => {
-  it("take no more keys, tell their work, and wait for it", async () => {
+describe("Workers that are stopped", () => {
+  it("take no more keys, abort the signal of their work, and wait for it", async () => {
     const { clock, queue, bench, stop, running } = begin({ workers: 1, keys: "ab" });
     const ended = settled(running);
     await clock.settle();
@@ -170,7 +170,7 @@ describe("Workers that are to stop", () => {
     expect([queue.length, queue.numRequeues("a"), errors]).toEqual([2, 0, []]);
   });
 
-  it("report another failure all the same, and leave its key in the queue", async () => {
+  it("report another failure, and leave its key in the queue", async () => {
     const { clock, queue, bench, stop, errors, running } = begin({ keys: "a" });
     await clock.settle();
     stop.abort();
@@ -179,7 +179,7 @@ describe("Workers that are to stop", () => {
     expect([queue.length, errors]).toEqual([1, [["a", "no"]]]);
   });
 
-  it("put back a key that came in the same moment", async () => {
+  it("put back a key that they have just taken", async () => {
     const { clock, queue, bench, stop, running } = begin({ workers: 1 });
     await clock.settle();
     queue.add("a");
@@ -196,7 +196,7 @@ describe("Workers that are to stop", () => {
     expect([worked, queue.length]).toEqual([[], 1]);
   });
 
-  it("because the queue is shut down end what they are at, without being told", async () => {
+  it("by a shutdown of the queue finish their work, without an aborted signal", async () => {
     const { clock, queue, bench, running } = begin({ keys: "abc" });
     await clock.settle();
     queue.shutDown();
@@ -206,7 +206,7 @@ describe("Workers that are to stop", () => {
     expect(bench.began).toEqual(["a", "b"]);
   });
 
-  it("because the queue drains work on all that is left", async () => {
+  it("by a drain process all queued keys", async () => {
     const { clock, queue, bench, running } = begin({ workers: 1, keys: "abc" });
     const drained = queue.shutDownWithDrain();
     for (const key of "abc") {
@@ -217,7 +217,7 @@ describe("Workers that are to stop", () => {
     expect(bench.began).toEqual(["a", "b", "c"]);
   });
 
-  it("because onError throws stop all, and reject with it", async () => {
+  it("by an exception of onError all stop, and reject with it", async () => {
     const clock = new FakeClock();
     const queue = new WorkQueue<string>({ clock });
     const bench = new Bench();
@@ -241,7 +241,7 @@ describe("Workers that are to stop", () => {
 });
 
 describe("Spans", () => {
-  it("are one for each key that is worked on, around the work, with what became of it", async () => {
+  it("are one for each processed key, around the work, with its outcome", async () => {
     const spans: unknown[] = [];
     const tracer = {
       startActiveSpan: (name: string, options: object, run: (span: Span) => unknown) => {

@@ -5,7 +5,7 @@ import { setUpMetrics } from "./metered.ts";
 
 const prefix = "watch_fanout_client_work_queue";
 
-it("A named queue has metrics: what came, what waits, for how long, and how long it takes.", async () => {
+it("A named queue has metrics: adds, depth, waiting time and processing time.", async () => {
   const read = setUpMetrics();
   const clock = new FakeClock();
   const queue = new WorkQueue<string>({ name: "pods", clock });
@@ -29,7 +29,7 @@ it("A named queue has metrics: what came, what waits, for how long, and how long
   queue.shutDown();
 });
 
-it("The longest running work is that of the worker that has had its key longest.", async () => {
+it("The longest-running work is that of the key that was handed out first.", async () => {
   const read = setUpMetrics();
   const clock = new FakeClock();
   const queue = new WorkQueue<string>({ name: "pods", clock });
@@ -48,7 +48,7 @@ it("The longest running work is that of the worker that has had its key longest.
   queue.shutDown();
 });
 
-it("A queue that is shut down is observed until its last key is done, and then let go.", async () => {
+it("A queue that is shut down is observed until its last key is done.", async () => {
   const read = setUpMetrics();
   const queue = new WorkQueue<string>({ name: "pods", clock: new FakeClock() });
   const observed = async () => `${prefix}_depth` in (await read());
@@ -60,7 +60,7 @@ it("A queue that is shut down is observed until its last key is done, and then l
   expect(await observed()).toBe(false);
 });
 
-it("A queue without a name has none.", async () => {
+it("A queue without a name has no metrics.", async () => {
   const read = setUpMetrics();
   const queue = new WorkQueue<string>();
   queue.add("a");

@@ -41,14 +41,14 @@ const steps = fc
     ending === undefined ? before : [...before, ending, ...after],
   );
 
-/** A queue and its model, which are told the same. */
+/** A queue and its model, with the same calls. */
 class Twins {
   readonly clock = new FakeClock();
   readonly model: QueueModel;
   readonly queue: WorkQueue<string>;
   readonly got = new Map<number, string | undefined>();
   readonly aborts = new Map<number, AbortController>();
-  /** How many promises of a drain are pending. */
+  /** The number of pending drains. */
   drains = 0;
   #getters = 0;
 
@@ -153,7 +153,7 @@ class Twins {
   }
 }
 
-it("A WorkQueue does as its model does, whatever comes in whatever order.", async () => {
+it("A WorkQueue behaves as its model, for any sequence of calls.", async () => {
   await fc.assert(
     fc.asyncProperty(steps, fc.constantFrom(2, 3, 100), async (todo, maxKeys) => {
       const twins = new Twins(maxKeys);

@@ -3,7 +3,7 @@ import { WorkQueueFullError } from "../../../src/client/work-queue/options.ts";
 import { WorkQueue } from "../../../src/client/work-queue/work-queue.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
-/** The keys that are ready now, each taken and done. */
+/** Takes and completes each key that is ready. */
 async function takeAll<K extends NonNullable<unknown>>(queue: WorkQueue<K>): Promise<K[]> {
   const taken: K[] = [];
   while (queue.length > 0) {
@@ -23,12 +23,12 @@ function queueOf(...keys: readonly string[]) {
 }
 
 describe("A key", () => {
-  it("comes once however often it was added, in its first place", async () => {
+  it("is handed out once however often it was added, at its first position", async () => {
     const { queue } = queueOf("a", "b", "a", "c", "b");
     expect(await takeAll(queue)).toEqual(["a", "b", "c"]);
   });
 
-  it("is with one worker at a time, and comes again if it was added meanwhile", async () => {
+  it("is with one worker at a time, and is handed out again if it was added meanwhile", async () => {
     const { queue } = queueOf("a");
     const first = await queue.get();
     queue.add("a");
@@ -39,7 +39,7 @@ describe("A key", () => {
     expect(await queue.get()).toBe("a");
   });
 
-  it("goes to whoever has waited longest", async () => {
+  it("goes to the get that has waited longest", async () => {
     const { queue } = queueOf();
     const waiting = [queue.get(), queue.get()];
     queue.add("a");
@@ -47,7 +47,7 @@ describe("A key", () => {
     expect(await Promise.all(waiting)).toEqual(["a", "b"]);
   });
 
-  it("that is an object is told apart by keyOf, and comes as it was added last", async () => {
+  it("that is an object is identified by keyOf, and handed out as it was added last", async () => {
     const queue = new WorkQueue<{ namespace: string; name: string; seen: number }>({
       keyOf: ({ namespace, name }) => `${namespace}/${name}`,
     });
@@ -66,7 +66,7 @@ describe("A key", () => {
     );
   });
 
-  it("that nobody has can't be done", async () => {
+  it("that no worker has can't be done", async () => {
     const { queue } = queueOf("a");
     expect(() => queue.done("a")).toThrow('No worker has "a"');
     await queue.get();
@@ -76,7 +76,7 @@ describe("A key", () => {
 });
 
 describe("A delayed key", () => {
-  it("comes when its time has come, and those of one time as they were added", async () => {
+  it("is handed out when it is due, and those due at one time in the order of their add", async () => {
     const { queue, clock } = queueOf();
     queue.addAfter("late", 30);
     queue.addAfter("b", 10);
@@ -93,7 +93,7 @@ describe("A delayed key", () => {
     ["first", [10, 50]],
     ["last", [50, 10]],
   ])(
-    "comes at the earlier of two times, be it given %s, and not at the other",
+    "is handed out at the earlier of two times, be it given %s, and not at the other",
     async (_, delays) => {
       const { queue, clock } = queueOf();
       for (const delay of delays) queue.addAfter("a", delay);
@@ -104,7 +104,7 @@ describe("A delayed key", () => {
     },
   );
 
-  it("comes beside an add that came before its time", async () => {
+  it("is independent of an add before it is due", async () => {
     const { queue, clock } = queueOf();
     queue.addAfter("a", 10);
     queue.add("a");
@@ -113,14 +113,14 @@ describe("A delayed key", () => {
     expect(await takeAll(queue)).toEqual(["a"]);
   });
 
-  it.each([0, -5])("of %i ms comes at once", async (delayMs) => {
+  it.each([0, -5])("of %i ms is handed out immediately", async (delayMs) => {
     const { queue, clock } = queueOf();
     queue.addAfter("a", delayMs);
     expect(await takeAll(queue)).toEqual(["a"]);
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it("of a year comes after a year, though no timer takes that", async () => {
+  it("of a year is handed out after a year, which exceeds the maximum of a timer", async () => {
     const { queue, clock } = queueOf();
     const year = 365 * 86_400_000;
     queue.addAfter("a", year);
@@ -138,7 +138,7 @@ describe("A delayed key", () => {
     expect(queue.delayed).toBe(0);
   });
 
-  it("waits again where the timer went off early", async () => {
+  it("waits again if the timer fired early", async () => {
     let now = 0;
     const fired: (() => void)[] = [];
     const queue = new WorkQueue<string>({
@@ -162,7 +162,7 @@ describe("A delayed key", () => {
 });
 
 describe("A key that failed", () => {
-  it("comes again later each time, until it is forgotten", async () => {
+  it("is handed out later each time, until it is forgotten", async () => {
     const { queue, clock } = queueOf();
     const waits: number[] = [];
     const fail = async (): Promise<void> => {
@@ -180,7 +180,7 @@ describe("A key that failed", () => {
     expect(waits).toEqual([5, 10, 20, 40, 5]);
   });
 
-  it("is told to the limiter by what keyOf makes of it", () => {
+  it("is identified to the limiter by keyOf", () => {
     const told: unknown[] = [];
     const queue = new WorkQueue<{ id: number }>({
       keyOf: ({ id }) => id,
@@ -203,7 +203,7 @@ describe("A key that failed", () => {
 });
 
 describe("A wait for a key", () => {
-  it("that is given up rejects with the signal's reason and takes none", async () => {
+  it("that is cancelled rejects with the signal's reason and takes no key", async () => {
     const { queue } = queueOf();
     const abort = new AbortController();
     const given = queue.get({ signal: abort.signal });
@@ -214,13 +214,13 @@ describe("A wait for a key", () => {
     expect(await waiting).toBe("a");
   });
 
-  it("that was given up before it began takes none either", async () => {
+  it("that was cancelled before it began takes no key", async () => {
     const { queue } = queueOf("a");
     await expect(queue.get({ signal: AbortSignal.abort(new Error("no")) })).rejects.toThrow("no");
     expect(queue.length).toBe(1);
   });
 
-  it("leaves no listener on the signal behind", async () => {
+  it("leaves no listener on the signal", async () => {
     const { queue } = queueOf();
     const { signal } = new AbortController();
     let listeners = 0;
@@ -244,16 +244,16 @@ describe("A wait for a key", () => {
 });
 
 describe("At its bound a queue", () => {
-  it("refuses another key, however it comes, and says so", async () => {
+  it("refuses another key, however it is added, with an error", async () => {
     const queue = new WorkQueue<string>({ maxKeys: 2, clock: new FakeClock() });
     queue.add("a");
     queue.addAfter("b", 1_000);
     expect(() => queue.add("c")).toThrow(WorkQueueFullError);
-    expect(() => queue.addAfter("c", 1)).toThrow('did not take in "c": it knows 2 keys already');
+    expect(() => queue.addAfter("c", 1)).toThrow('did not accept "c": it already holds 2 keys');
     queue.shutDown();
   });
 
-  it("takes in what it knows, so that a worker can always put its own back", async () => {
+  it("accepts known keys, so that a worker can always add its own key again", async () => {
     const queue = new WorkQueue<string>({ maxKeys: 1, clock: new FakeClock() });
     queue.add("a");
     await queue.get();
@@ -263,7 +263,7 @@ describe("At its bound a queue", () => {
     expect([queue.length, queue.delayed]).toEqual([1, 1]);
   });
 
-  it("has room again once a key is done", async () => {
+  it("has capacity again after a key is done", async () => {
     const queue = new WorkQueue<string>({ maxKeys: 1 });
     queue.add("a");
     await queue.get();
@@ -273,7 +273,7 @@ describe("At its bound a queue", () => {
     expect(queue.length).toBe(1);
   });
 
-  it.each([0, Number.NaN])("of %d keys can't be made", (maxKeys) => {
+  it.each([0, Number.NaN])("of %d keys can't be created", (maxKeys) => {
     expect(() => new WorkQueue({ maxKeys })).toThrow(
       expect.objectContaining({ reason: "INVALID_REQUEST", field: "maxKeys" }),
     );
@@ -281,7 +281,7 @@ describe("At its bound a queue", () => {
 });
 
 describe("A queue that is shut down", () => {
-  it("hands nothing out any more, and drops what waits", async () => {
+  it("hands out no keys, and drops queued ones", async () => {
     const { queue, clock } = queueOf("a");
     queue.addAfter("b", 10);
     queue.shutDown();
@@ -289,7 +289,7 @@ describe("A queue that is shut down", () => {
     expect(await queue.get()).toBe(undefined);
   });
 
-  it("says so to all who wait", async () => {
+  it("ends all waiting gets", async () => {
     const { queue } = queueOf();
     const waiting = [queue.get(), queue.get()];
     queue.shutDown();
@@ -297,7 +297,7 @@ describe("A queue that is shut down", () => {
     expect(await Promise.all(waiting)).toEqual([undefined, undefined]);
   });
 
-  it("leaves the workers what they have, and does not take it back in", async () => {
+  it("leaves workers their keys, and does not accept them again", async () => {
     const { queue, clock } = queueOf("a");
     await queue.get();
     queue.add("a");
@@ -310,7 +310,7 @@ describe("A queue that is shut down", () => {
     expect(queue.numRequeues("a")).toBe(0);
   });
 
-  it("is what `using` leaves behind", async () => {
+  it("is shut down by `using`", async () => {
     const { queue } = queueOf("a");
     {
       using used = queue;
@@ -321,7 +321,7 @@ describe("A queue that is shut down", () => {
 });
 
 describe("A drain", () => {
-  it("resolves once what was there has been taken and done, and takes nothing in", async () => {
+  it("resolves after the queued keys were taken and done, and accepts none", async () => {
     const { queue, clock } = queueOf("a", "b");
     queue.addAfter("late", 10);
     const order: string[] = [];
@@ -339,7 +339,7 @@ describe("A drain", () => {
     expect(await queue.get()).toBe(undefined);
   });
 
-  it("hands out once more what was added while it was worked on", async () => {
+  it("hands out again a key that was added while it was processed", async () => {
     const { queue } = queueOf("a");
     await queue.get();
     queue.add("a");
@@ -351,14 +351,14 @@ describe("A drain", () => {
     await drained;
   });
 
-  it("of an empty queue is over at once", async () => {
+  it("of an empty queue ends immediately", async () => {
     const { queue } = queueOf();
     const waiting = queue.get();
     await queue.shutDownWithDrain();
     expect(await waiting).toBe(undefined);
   });
 
-  it("that is given up drops the rest and rejects with the signal's reason", async () => {
+  it("that is cancelled drops the rest and rejects with the signal's reason", async () => {
     const { queue } = queueOf("a", "b");
     await queue.get();
     const abort = new AbortController();
@@ -372,7 +372,7 @@ describe("A drain", () => {
     expect(queue.processing).toBe(0);
   });
 
-  it("that was given up before it began is a shut down", async () => {
+  it("that was cancelled before it began is a shutdown", async () => {
     const { queue } = queueOf("a");
     const signal = AbortSignal.abort(new Error("no"));
     await expect(queue.shutDownWithDrain(signal)).rejects.toThrow("no");

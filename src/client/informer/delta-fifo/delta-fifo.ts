@@ -1,43 +1,25 @@
 import { abortable } from "../../../base/abort.ts";
-import { coalesceDeltas, coalescedLength } from "./coalesce-deltas.ts";
-import { DeletedFinalStateUnknown, type Delta, type Deltas, type Keyed } from "./delta.ts";
+import {
+  coalesceDeltas,
+  coalescedLength,
+  DeletedFinalStateUnknown,
+  type Delta,
+  type Deltas,
+  type Keyed,
+} from "./delta.ts";
 import { KeyedQueue } from "./keyed-queue.ts";
+import type { DeltaFIFOOptions, KnownObjects, ProcessDeltas } from "./options.ts";
 
-/** What the consumer has made of the deltas that it took: an Indexer, for instance. */
-export interface KnownObjects<T extends Keyed> {
-  get(key: string): T | undefined;
-  keys(): Iterable<string>;
-}
-
-export interface DeltaFIFOOptions<T extends Keyed> {
-  readonly known: KnownObjects<T>;
-  /** How many deltas are kept one by one; beyond that they fold, key by key. Default 10,000. */
-  readonly capacity?: number | undefined;
-  /** How many bytes of deltas are kept one by one, by `bytesOf`; beyond that they fold too. Default: any number. */
-  readonly capacityBytes?: number | undefined;
-  /** What an object of a delta takes in memory. Default: nothing. */
-  readonly bytesOf?: ((object: T | DeletedFinalStateUnknown<T>) => number) | undefined;
-}
-
-/**
- * Takes the deltas of one key. `isInInitialList` tells whether the key was part of the first state. What it
- * throws, or rejects with, puts the deltas back.
- */
-export type ProcessDeltas<T extends Keyed, Result> = (
-  deltas: Deltas<T>,
-  isInInitialList: boolean,
-) => Result;
-
-/** What has gathered of one key. */
+/** The deltas of one key that are queued. */
 interface PendingDeltas<T extends Keyed> {
   readonly key: string;
   /** Never empty. */
   deltas: Delta<T>[];
-  /** Whether it is part of the first state. */
+  /** Whether the key is part of the first list. */
   isInitial: boolean;
 }
 
-/** What a consumer has taken, and what has gathered of that key since. */
+/** The deltas that a consumer has taken, and those that arrived since. */
 interface InFlight<T extends Keyed> {
   readonly gathered: PendingDeltas<T>;
   since: PendingDeltas<T> | undefined;
@@ -46,16 +28,16 @@ interface InFlight<T extends Keyed> {
 const defaultCapacity = 10_000;
 
 /**
- * Between who hears of changes and who makes something of them: per key all that happened, in order.
+ * A queue of changes between a producer and a consumer, as in client-go: per key, every change in order.
  *
- * A key has one place in the queue, which it takes with its first delta. It is handed out with everything
- * that has gathered, to one consumer: what comes of it meanwhile waits until that one is done. If that one
- * fails, the deltas go back, before what came since, and the key to the end of the queue.
+ * A key enters the queue with its first delta and keeps its position. It is handed out with all its deltas to one
+ * consumer; deltas that arrive meanwhile are queued until that consumer is done. If the consumer fails, the deltas
+ * are put back before the newer ones, and the key goes to the end of the queue.
  *
- * What is gone is not deleted twice. Above `capacity` deltas, or `capacityBytes`, each further one folds what waits of
- * its key: to four at the most, and to nothing if the consumer never knew the object and it is gone again. So what is
- * held is no more than that, and four deltas for each object that is there or that the consumer knows,
- * however many changes come and however slow the consumer is. What is lost by that is states in between.
+ * A deletion is not queued twice. Above `capacity` deltas, or `capacityBytes`, each further delta coalesces those of
+ * its key: to at most four, and to none if the consumer never knew the object and it is deleted again. So the queue
+ * holds at most that many deltas plus four per object that exists or that the consumer knows, at any rate of change
+ * and for any consumer. Coalescing loses intermediate states.
  */
 export class DeltaFIFO<T extends Keyed> {
   readonly #known: KnownObjects<T>;
@@ -63,17 +45,18 @@ export class DeltaFIFO<T extends Keyed> {
   readonly #capacityBytes: number;
   readonly #bytesOf: (object: T | DeletedFinalStateUnknown<T>) => number;
   readonly #queue = new KeyedQueue<PendingDeltas<T>>();
-  /** By key. */
+  /** Deltas that consumers process, by key. */
   readonly #taken = new Map<string, InFlight<T>>();
   #pendingDeltas = 0;
   #pendingBytes = 0;
   #coalescedDeltas = 0;
   #isPopulated = false;
-  /** How many keys of the first state have not been dealt with. */
+  /** Number of keys of the first list that have not been processed. */
   #initial = 0;
-  /** Resolves when the next key comes. */
+  /** Resolves when the next key arrives. */
   #arrival: PromiseWithResolvers<void> | undefined;
 
+  /** Creates an empty queue. */
   constructor(options: DeltaFIFOOptions<T>) {
     this.#known = options.known;
     this.#capacity = options.capacity ?? defaultCapacity;
@@ -81,32 +64,32 @@ export class DeltaFIFO<T extends Keyed> {
     this.#bytesOf = options.bytesOf ?? (() => 0);
   }
 
-  /** How many keys wait to be taken. */
+  /** Number of queued keys. */
   get length(): number {
     return this.#queue.length;
   }
 
-  /** How many deltas wait, of all keys, those taken not counted. */
+  /** Number of queued deltas of all keys, without those that are being processed. */
   get pendingDeltas(): number {
     return this.#pendingDeltas;
   }
 
-  /** What these take, by `bytesOf`. */
+  /** Size of the queued deltas, as `bytesOf` counts, in bytes. */
   get pendingBytes(): number {
     return this.#pendingBytes;
   }
 
-  /** How many deltas were folded away for lack of room, so far. */
+  /** Number of deltas that were removed by coalescing since the start. */
   get coalescedDeltas(): number {
     return this.#coalescedDeltas;
   }
 
-  /** Whether the first state has come and all of it has been dealt with. */
+  /** Whether the first list has arrived and all of it has been processed. */
   get hasSynced(): boolean {
     return this.#isPopulated && this.#initial === 0;
   }
 
-  /** Drops all that waits, for good: what it was is not handed out, and it does not become synced by that. */
+  /** Drops all queued deltas. They are not handed out, and `hasSynced` does not become true by this. */
   clear(): void {
     this.#queue.clear();
     for (const taken of this.#taken.values()) taken.since = undefined;
@@ -114,7 +97,7 @@ export class DeltaFIFO<T extends Keyed> {
     this.#pendingBytes = 0;
   }
 
-  /** The object as it is by all that has been heard of it, here and by the consumer; undefined if it is gone. */
+  /** Returns the latest state of an object, queued or known; undefined if it does not exist. */
   get(key: string): T | undefined {
     const taken = this.#taken.get(key);
     const gathered = this.#queue.get(key) ?? taken?.since ?? taken?.gathered;
@@ -123,22 +106,26 @@ export class DeltaFIFO<T extends Keyed> {
     return newest.type === "Deleted" ? undefined : newest.object;
   }
 
+  /** Enqueues that the object was created. */
   add(object: T): void {
     this.#append(object.key, { type: "Added", object });
   }
 
+  /** Enqueues that the object was changed. */
   update(object: T): void {
     this.#append(object.key, { type: "Updated", object });
   }
 
-  /** `object` as it last was. Nothing happens if no such object is there, by all that has been heard of it. */
+  /**
+   * Enqueues a deletion; `object` is the last state. No effect if the latest state of the object is already deleted.
+   */
   delete(object: T): void {
     if (this.get(object.key) !== undefined) this.#append(object.key, { type: "Deleted", object });
   }
 
   /**
-   * The whole state: each of these objects, and the deletion of whatever was there before and is not among
-   * them, of which nobody knows in which state it went.
+   * Enqueues the whole state: each of these objects, and the deletion, with an unknown final state, of every other
+   * object that is queued or known.
    */
   replace(objects: readonly T[]): void {
     const isFirst = !this.#isPopulated;
@@ -161,7 +148,7 @@ export class DeltaFIFO<T extends Keyed> {
     }
   }
 
-  /** Hands out every known object again, but those of which something is under way anyway. */
+  /** Enqueues every known object again (`Sync`), except those that have other deltas. */
   resync(): void {
     for (const key of this.#known.keys()) {
       if (this.#queue.get(key) !== undefined || this.#taken.has(key)) continue;
@@ -171,8 +158,8 @@ export class DeltaFIFO<T extends Keyed> {
   }
 
   /**
-   * Hands the key at the front to `process` and returns what that does; undefined if no key waits. Throws
-   * what it throws, and then the deltas are back.
+   * Calls `process` with the first key, and returns its result; undefined if the queue is empty. Throws what it
+   * throws, after putting the deltas back.
    */
   popNow<Result>(process: ProcessDeltas<T, Result>): { readonly result: Result } | undefined {
     const taken = this.#take();
@@ -189,8 +176,8 @@ export class DeltaFIFO<T extends Keyed> {
   }
 
   /**
-   * Waits for a key and hands it to `process`. Resolves to what that does. Rejects with what that throws,
-   * and then the deltas are back; or with the signal's reason if it is aborted while no key waits.
+   * Waits for a key, calls `process` with it, and resolves to its result. Rejects with what it throws, after putting
+   * the deltas back; or with the signal's reason if that is aborted before a key arrives.
    */
   async pop<Result>(
     process: ProcessDeltas<T, Result | Promise<Result>>,
@@ -226,7 +213,7 @@ export class DeltaFIFO<T extends Keyed> {
     this.#makeRoom(gathered);
   }
 
-  /** Where deltas of this key gather now. */
+  /** Where the next delta of this key is queued. */
   #gathered(key: string): PendingDeltas<T> {
     const taken = this.#taken.get(key);
     const there = taken === undefined ? this.#queue.get(key) : taken.since;
@@ -290,7 +277,7 @@ export class DeltaFIFO<T extends Keyed> {
     this.#taken.delete(key);
     this.#pendingDeltas += gathered.deltas.length;
     this.#pendingBytes += this.#bytesIn(gathered.deltas);
-    // Whoever failed may have kept what it was handed.
+    // A copy, since the consumer that failed may have kept the array.
     gathered.deltas = [...gathered.deltas, ...(since?.deltas ?? [])];
     if (since?.isInitial === true) gathered.isInitial = true;
     this.#enqueue(gathered);

@@ -1,17 +1,14 @@
-/**
- * A queue of keys, each of which has one place in it and one entry. Whatever happens to a key that waits
- * happens to its entry; its place stays.
- */
+/** A queue of keys with one entry each. A key keeps its position when its entry changes. */
 export class KeyedQueue<Entry> {
-  /** In order, since a Map keeps the order in which its keys came. */
+  /** In queue order, since a Map keeps insertion order. */
   readonly #entries = new Map<string, Entry>();
   /**
-   * Where the front is. Taking one iterator further costs nothing for the places that were given up; a new
-   * iterator would go over all of them.
+   * The front of the queue. Advancing an iterator skips deleted positions at no cost; a new iterator would visit all
+   * of them.
    */
   #cursor: Iterator<string> = this.#entries.keys();
 
-  /** How many keys wait. */
+  /** Number of queued keys. */
   get length(): number {
     return this.#entries.size;
   }
@@ -20,7 +17,7 @@ export class KeyedQueue<Entry> {
     return this.#entries.get(key);
   }
 
-  /** The keys that wait, from the front. */
+  /** The queued keys, from the front. */
   keys(): Iterable<string> {
     return this.#entries.keys();
   }
@@ -29,7 +26,7 @@ export class KeyedQueue<Entry> {
     return this.#entries.values();
   }
 
-  /** Puts the key at the back, or changes the entry that it has. */
+  /** Adds the key at the end, or replaces its entry. */
   set(key: string, entry: Entry): void {
     this.#entries.set(key, entry);
   }
@@ -38,11 +35,11 @@ export class KeyedQueue<Entry> {
     this.#entries.delete(key);
   }
 
-  /** Takes the entry at the front. */
+  /** Removes the first key and returns its entry; undefined if the queue is empty. */
   shift(): Entry | undefined {
     let next = this.#cursor.next();
     if (next.done === true) {
-      // An iterator that has come to the end once stays there.
+      // An iterator that has reached the end once stays there.
       this.#cursor = this.#entries.keys();
       next = this.#cursor.next();
       if (next.done === true) return undefined;

@@ -2,66 +2,73 @@ import type { TypedObject } from "../../values/typed-object.ts";
 import type { DeletedFinalStateUnknown } from "../delta-fifo/delta.ts";
 
 /**
- * What is told of an informer's objects. Of each object: that it is there, then each change, then that it is
- * gone, never out of turn. A call that returns a promise is waited for before the next one is made; one that
- * throws or rejects is reported, and counts as made.
+ * Callbacks for the changes of an informer's objects. For each object the calls are in order: it exists, then its
+ * changes, then its deletion. A call that returns a promise is awaited before the next one. A call that throws or
+ * rejects is reported and not repeated.
  *
- * Objects are shared with everyone else and must not be changed.
+ * Objects are shared with other readers and must not be modified.
  */
 export interface EventHandler<T> {
-  /** `isInInitialList`: it was there already when the handler or the informer began. */
+  /**
+   * Called for an object that is new to this handler. `isInInitialList`: it existed when the handler was added or the
+   * informer synced.
+   */
   onAdd?(object: TypedObject<T>, isInInitialList: boolean): unknown;
   /**
-   * `before` is what this handler was told last. It is `object` itself when nothing has changed (a resync). An
-   * object that was deleted and made anew in between has another `createRevision`.
+   * Called for a change. `before` is the state of the previous call of this handler; it is `object` itself if nothing
+   * has changed (a resync). An object that was deleted and created again in between has another `createRevision`.
    */
   onUpdate?(before: TypedObject<T>, object: TypedObject<T>): unknown;
   /**
-   * With the object as it last was, or as it was last seen if it went while nobody was looking: `lastKnown(object)` is
-   * the object in both cases.
+   * Called for a deletion, with the last state of the object, or with the last known one if the deletion was detected
+   * by a relist. `lastKnown(object)` returns the object in both cases.
    */
   onDelete?(object: TypedObject<T> | DeletedFinalStateUnknown<TypedObject<T>>): unknown;
   /**
-   * Takes the place of each of the others that is not there, with the key: for who looks only at what is, as a
-   * controller does.
+   * Fallback for any callback that is not defined; receives only the key, which is what a controller needs.
    *
    *     informer.addEventHandler({ onChange: (key) => queue.add(key) });
    */
   onChange?(key: string): unknown;
 }
 
+/** Options of `SharedInformer.addEventHandler`. */
 export interface EventHandlerOptions {
-  /** What it is called in errors and metrics. Default: "handler-1" and so on. */
+  /** The name in errors and metrics. Default: "handler-1" and so on. */
   readonly name?: string | undefined;
   /**
-   * How many notifications wait one by one for the handler. If more come, then what waits beyond that is
-   * folded by key: the handler then hears of an object's newest state, and not of those before. Default 10,000.
+   * Maximum number of notifications that are queued one by one. Beyond it, notifications are coalesced by key: the
+   * handler is called with the latest state of an object and skips intermediate ones. Default 10,000.
    */
   readonly queueSize?: number | undefined;
-  /** How many bytes of objects, as they are stored, these may keep; beyond that they are folded too. Default 64 MiB. */
+  /**
+   * Maximum bytes of objects, as stored, that these notifications retain; beyond it they are coalesced too. Default
+   * 64 MiB.
+   */
   readonly queueBytes?: number | undefined;
-  /** Whether it takes part in resyncs. Default true. */
+  /** Whether the handler is called in resyncs. Default true. */
   readonly resync?: boolean | undefined;
 }
 
 /** A handler that was added to an informer. */
 export interface EventHandlerRegistration {
+  /** The name in errors and metrics. */
   readonly name: string;
-  /** Whether it has been told of every object of the first state, and each of these calls is over. */
+  /** Whether the handler has been called for every object of the initial list, and all these calls have ended. */
   readonly hasSynced: boolean;
-  /** How many notifications wait for it. */
+  /** Number of queued notifications. */
   readonly pending: number;
-  /** How many notifications it was spared, as newer ones took their place, since it did not keep up. */
+  /** Number of notifications that were coalesced because the handler did not keep up. */
   readonly coalescedCount: number;
   /**
-   * Resolves once it has synced. Rejects with the signal's reason, or with an InformerStopped if the handler
+   * Resolves when the handler has synced. Rejects with the signal's reason, or with an InformerStopped if the handler
    * is removed or the informer stopped before.
    */
   waitForSync(signal?: AbortSignal): Promise<void>;
   /**
-   * Removes the handler: no call is made any more. Resolves when the one that is being made, if any, is over;
-   * rejects with the signal's reason if that comes first. Harmless when called twice. A handler that calls this
-   * must not wait for it: that would be to wait for itself.
+   * Removes the handler: no further call is made. Resolves when the call in progress has ended; rejects with the
+   * signal's reason if that is aborted first. Idempotent. A handler that calls this must not await it, since that
+   * would wait for itself.
    */
   remove(signal?: AbortSignal): Promise<void>;
 }

@@ -3,17 +3,17 @@ import type { TypedObject } from "../../values/typed-object.ts";
 import type { DeletedFinalStateUnknown } from "../delta-fifo/delta.ts";
 import { KeyedQueue } from "../delta-fifo/keyed-queue.ts";
 
-/** What one handler is to be told of one object. */
+/** A change of one object that one handler will be called for. */
 export class Notification<T> {
   readonly key: string;
-  /** What the handler knows of the object; undefined: nothing. */
+  /** The state that the handler knows; undefined if it does not know the object. */
   readonly before: TypedObject<T> | undefined;
-  /** What it is now; undefined if it is gone. */
+  /** The new state; undefined if the object was deleted. */
   readonly after: TypedObject<T> | undefined;
-  /** How it last was, of one that is gone. */
+  /** For a deleted object, its last state. */
   readonly deleted: TypedObject<T> | DeletedFinalStateUnknown<TypedObject<T>> | undefined;
   readonly isInInitialList: boolean;
-  /** About what it keeps in memory, as the size of the object as it was stored. */
+  /** Estimated memory that it retains: the size of the stored object, in bytes. */
   readonly bytes: number;
 
   private constructor(
@@ -48,7 +48,7 @@ export class Notification<T> {
     return new Notification(before.key, before, undefined, deleted, false, bytes);
   }
 
-  /** Both, this one and the one that follows it, in one; undefined if they come to nothing. */
+  /** Merges this notification with the next one of its object; undefined if they cancel out. */
   coalescedWith(next: Notification<T>): Notification<T> | undefined {
     if (this.before === undefined && next.after === undefined) return undefined;
     const { key, before, isInInitialList } = this;
@@ -57,20 +57,20 @@ export class Notification<T> {
 }
 
 /**
- * What waits for one handler. Up to `size` notifications of `maxBytes` together wait one by one; beyond that one waits
- * for each object, which becomes what all that come of that object come to. So what waits is never more than `size`
- * and the number of objects that are there or that the handler knows, and the newest state is always part of it.
+ * The queue of one handler. Up to `size` notifications with together `maxBytes` bytes are queued one by one. Beyond
+ * that, each object has one entry, which its further notifications are coalesced with. So the length is at most
+ * `size` plus the number of objects that exist or that the handler knows, and the latest state is always queued.
  */
 export class HandlerQueue<T> {
   readonly #size: number;
   readonly #maxBytes: number;
-  /** What came first. */
+  /** The older part of the queue. */
   #single = new Fifo<Notification<T>>();
   #singleBytes = 0;
-  /** What came when the others were too many, until none of it is left. */
+  /** The newer part: used when the older part is full, until it is empty again. */
   readonly #coalesced = new KeyedQueue<Notification<T>>();
   #coalescedCount = 0;
-  /** How many waiting notifications are of the first state. */
+  /** Number of queued notifications of the initial list. */
   #initial = 0;
 
   constructor(size: number, maxBytes: number) {
@@ -78,17 +78,17 @@ export class HandlerQueue<T> {
     this.#maxBytes = maxBytes;
   }
 
-  /** How many notifications wait. */
+  /** Number of queued notifications. */
   get length(): number {
     return this.#single.length + this.#coalesced.length;
   }
 
-  /** How many notifications have become part of another, or of nothing, so far. */
+  /** Number of notifications that were merged with another, or cancelled out, since the start. */
   get coalescedCount(): number {
     return this.#coalescedCount;
   }
 
-  /** How many of those that wait are of the first state. */
+  /** Number of queued notifications of the initial list. */
   get initial(): number {
     return this.#initial;
   }
@@ -99,7 +99,7 @@ export class HandlerQueue<T> {
     else this.#coalesce(notification);
   }
 
-  /** As if there were no room: for all that there is of objects, of which each has one notification. */
+  /** Enqueues as if the older part were full: for a list of all objects, with one notification each. */
   pushCoalesced(notification: Notification<T>): void {
     this.#coalesce(notification);
   }
@@ -123,7 +123,7 @@ export class HandlerQueue<T> {
     this.#singleBytes += notification.bytes;
   }
 
-  /** A single one is always taken, however large. */
+  /** A single notification always fits, however large. */
   #hasRoomFor({ bytes }: Notification<T>): boolean {
     const { length } = this.#single;
     if (length >= this.#size) return false;

@@ -1,52 +1,55 @@
 import { abortable } from "../../../base/abort.ts";
-import type { Clock, Timer } from "../../../base/clock.ts";
+import type { Clock } from "../../../base/clock.ts";
+import { EventLoopTurns, type TurnWorker } from "../../../base/event-loop-turns.ts";
 import type { EventHandler, EventHandlerRegistration } from "./event-handler.ts";
 import { HandlerQueue, type Notification } from "./handler-queue.ts";
 import { HandlerError, InformerStopped } from "./informer-errors.ts";
 
-/** For how long handlers are called until the event loop gets its turn, in milliseconds. */
-const sliceMs = 5;
-
 export interface RegistrationOptions<T> {
   readonly handler: EventHandler<T>;
   readonly name: string;
+  /** See EventHandlerOptions. */
   readonly queueSize: number;
   readonly queueBytes: number;
   readonly resync: boolean;
   readonly clock: Clock;
-  /** Whether all of the first state has been told to `notify`. */
+  /** Whether all objects of the initial list have been passed to `notify`. */
   readonly isInitialListComplete: () => boolean;
   /** Must not throw. */
   readonly onError: (error: HandlerError) => void;
-  /** Told how long each call took, in milliseconds. */
+  /** Called with the duration of each call, in milliseconds. */
   readonly onCalled: (ms: number) => void;
-  /** `ended` resolves when the call that is being made is over. */
+  /** `ended` resolves when the call in progress has ended. */
   readonly onRemoved: (registration: HandlerRegistration<T>, ended: Promise<void>) => void;
 }
 
-/** A handler with its queue, and who calls it: one call at a time, each in a turn of its own choosing. */
-export class HandlerRegistration<T> implements EventHandlerRegistration {
+/**
+ * A handler and its queue. The handler is called for one notification at a time, in the time slices that all
+ * handlers on the event loop share.
+ */
+export class HandlerRegistration<T> implements EventHandlerRegistration, TurnWorker {
   readonly name: string;
   readonly resync: boolean;
   readonly #options: RegistrationOptions<T>;
+  readonly #turns: EventLoopTurns;
   readonly #queue: HandlerQueue<T>;
-  /** What begins the next round of calls. */
-  #round: Timer | undefined;
-  /** Resolves when the round that is under way is over; undefined: there is none. */
-  #running: Promise<void> | undefined;
+  #isCalling = false;
   #isCallingInitial = false;
   #isRemoved = false;
   #hasSynced = false;
   readonly #synced = Promise.withResolvers<void>();
-  /** Resolves when nothing waits and nothing is called. */
+  /** Resolves when the call in progress has ended; undefined unless the handler is removed during a call. */
+  #ended: PromiseWithResolvers<void> | undefined;
+  /** Resolves when the queue is empty and no call is in progress. */
   #drained: PromiseWithResolvers<void> | undefined;
 
   constructor(options: RegistrationOptions<T>) {
     this.#options = options;
     this.name = options.name;
     this.resync = options.resync;
+    this.#turns = EventLoopTurns.of(options.clock);
     this.#queue = new HandlerQueue(options.queueSize, options.queueBytes);
-    // Not everyone waits for it.
+    // A rejection is not unhandled if no caller waits for it.
     this.#synced.promise.catch(() => {});
   }
 
@@ -72,14 +75,14 @@ export class HandlerRegistration<T> implements EventHandlerRegistration {
     this.#wake();
   }
 
-  /** All that there is now, each with what comes of it until it is told. */
+  /** Enqueues the current state. Each object has one entry, with which its later changes are coalesced. */
   notifyState(notifications: Iterable<Notification<T>>): void {
     if (this.#isRemoved) return;
     for (const notification of notifications) this.#queue.pushCoalesced(notification);
     this.#wake();
   }
 
-  /** Looks whether it has synced. To be called when the first state is complete. */
+  /** Updates `hasSynced`. Must be called when the initial list becomes complete. */
   checkSynced(): void {
     if (this.#hasSynced || this.#isRemoved) return;
     if (this.#isCallingInitial || this.#queue.initial > 0) return;
@@ -92,71 +95,91 @@ export class HandlerRegistration<T> implements EventHandlerRegistration {
     if (!this.#isRemoved) {
       this.#isRemoved = true;
       this.#queue.clear();
-      this.#round?.cancel();
-      this.#round = undefined;
+      if (this.#isCalling) this.#ended = Promise.withResolvers();
       this.#synced.reject(new InformerStopped(`The handler ${this.name} was removed.`));
-      this.#options.onRemoved(this, this.#running ?? Promise.resolve());
-      this.#settle();
+      this.#options.onRemoved(this, this.#ended?.promise ?? Promise.resolve());
+      this.#resolveDrained();
     }
-    return abortable(this.#running ?? Promise.resolve(), signal);
+    return abortable(this.#ended?.promise ?? Promise.resolve(), signal);
   }
 
-  /** Resolves when all that waits has been told. */
+  /** Resolves when the handler has been called for every queued notification. */
   drain(): Promise<void> {
     if (this.#isIdle) return Promise.resolve();
     this.#drained ??= Promise.withResolvers();
     return this.#drained.promise;
   }
 
-  get #isIdle(): boolean {
-    return this.#running === undefined && this.#queue.length === 0;
+  /** For `EventLoopTurns`. After a call that returned a promise, its end continues the queue. */
+  work(until: number): boolean {
+    return !this.#isCalling && this.#callUntil(until);
   }
 
-  #settle(): void {
+  get #isIdle(): boolean {
+    return !this.#isCalling && this.#queue.length === 0;
+  }
+
+  #resolveDrained(): void {
     if (!this.#isIdle) return;
     this.#drained?.resolve();
     this.#drained = undefined;
   }
 
   #wake(): void {
-    if (this.#round !== undefined || this.#running !== undefined) return;
-    this.#round = this.#options.clock.setImmediate(() => {
-      this.#round = undefined;
-      // Set before the first call, which may itself ask for the end of all calls.
-      const { promise, resolve } = Promise.withResolvers<void>();
-      this.#running = promise;
-      void this.#run().finally(() => {
-        this.#running = undefined;
-        resolve();
-        if (this.#queue.length > 0) this.#wake();
-        this.#settle();
-      });
-    });
+    if (!this.#isCalling && this.#queue.length > 0) this.#turns.schedule(this);
   }
 
-  /** Calls until nothing waits or the time of this round is up. Never rejects. */
-  async #run(): Promise<void> {
-    const { clock, onCalled } = this.#options;
-    const until = clock.now() + sliceMs;
+  /**
+   * Calls the handler until `until`, until the queue is empty, or until a call returns a promise. Returns whether
+   * to continue in another turn.
+   */
+  #callUntil(until: number): boolean {
+    const { clock } = this.#options;
     let now = clock.now();
-    while (now < until) {
+    do {
       const notification = this.#queue.shift();
-      // The last one of the first state may have come to nothing while it waited.
-      if (notification === undefined) return this.checkSynced();
-      this.#isCallingInitial = notification.isInInitialList;
+      if (notification === undefined) break;
       const begun = now;
+      this.#isCalling = true;
+      this.#isCallingInitial = notification.isInInitialList;
       try {
         const answer = this.#call(notification);
-        if (isThenable(answer)) await answer;
+        if (isThenable(answer)) {
+          void this.#awaitCall(answer, notification.key, begun);
+          return false;
+        }
       } catch (error) {
         this.#options.onError(new HandlerError(this.name, notification.key, error));
       }
       now = clock.now();
-      onCalled(now - begun);
-      this.#isCallingInitial = false;
-      // Also where it was no initial one: the last of these may have come to nothing while this was called.
-      this.checkSynced();
+      this.#endCall(now - begun);
+    } while (now < until);
+    if (this.#queue.length > 0) return true;
+    // The last initial notification may have been coalesced to nothing while it was queued.
+    this.checkSynced();
+    this.#resolveDrained();
+    return false;
+  }
+
+  /** Waits for a call, then continues in what is left of the turn's slice. Never rejects. */
+  async #awaitCall(answer: PromiseLike<unknown>, key: string, begun: number): Promise<void> {
+    try {
+      await answer;
+    } catch (error) {
+      this.#options.onError(new HandlerError(this.name, key, error));
     }
+    this.#endCall(this.#options.clock.now() - begun);
+    if (this.#queue.length === 0) this.#resolveDrained();
+    else if (this.#turns.isOver || this.#callUntil(this.#turns.sliceEnd)) this.#wake();
+  }
+
+  #endCall(ms: number): void {
+    this.#isCalling = false;
+    this.#isCallingInitial = false;
+    this.#options.onCalled(ms);
+    // Also after a later change: the last initial notification may have been coalesced to nothing during the call.
+    this.checkSynced();
+    this.#ended?.resolve();
   }
 
   #call({ key, before, after, deleted, isInInitialList }: Notification<T>): unknown {

@@ -1,15 +1,16 @@
 import type { DecodeFailure } from "../../values/typed-object.ts";
 import type { IndexError } from "../indexer/object-index.ts";
 
-/** An object could not be taken in. If the informer had it before, it keeps it as it was. */
+/** An object could not be added to the Indexer. If it has an earlier state of the object, that remains. */
 export type RejectedObjectError = DecodeFailure | TransformFailure | IndexError;
 
-/** What went wrong in an informer. It goes on, but after an InformerFault. */
+/** An error in an informer. The informer continues, except after an InformerFault. */
 export type InformerError = RejectedObjectError | HandlerError | InformerFault;
 
-/** A transform failed. */
+/** A transform threw. `cause` is what it threw. */
 export class TransformFailure extends Error {
   override readonly name = "TransformFailure";
+  /** The key of the object. */
   readonly key: string;
 
   constructor(key: string, modRevision: number, cause: unknown) {
@@ -20,10 +21,12 @@ export class TransformFailure extends Error {
   }
 }
 
-/** A call of a handler threw or rejected. It is not made again. */
+/** A handler threw or rejected. The call is not repeated. `cause` is what it threw. */
 export class HandlerError extends Error {
   override readonly name = "HandlerError";
+  /** The name of the handler. */
   readonly handler: string;
+  /** The key of the object. */
   readonly key: string;
 
   constructor(handler: string, key: string, cause: unknown) {
@@ -34,18 +37,18 @@ export class HandlerError extends Error {
 }
 
 /**
- * A fault in watch-fanout, or a Storage that failed with what no Storage may fail with. The informer has stopped
- * at it.
+ * A bug in watch-fanout, or an error of a Storage that the contract of Storage does not allow. The informer has
+ * stopped.
  */
 export class InformerFault extends Error {
   override readonly name = "InformerFault";
 
   constructor(informer: string, cause: unknown) {
-    super(`The informer ${quoted(informer)} can't go on: ${textOf(cause)}`, { cause });
+    super(`The informer ${quoted(informer)} can't continue: ${textOf(cause)}`, { cause });
   }
 }
 
-/** Something can't be had any more, as the informer was stopped or the handler removed. */
+/** The informer was stopped, or the handler removed, before the condition that was waited for. */
 export class InformerStopped extends Error {
   override readonly name = "InformerStopped";
 }

@@ -2,50 +2,54 @@ import type { Keyed } from "../delta-fifo/delta.ts";
 import { KeySet } from "./key-set.ts";
 import { type IndexFunction, ObjectIndex } from "./object-index.ts";
 
-/** Index functions by the names of their indexes. */
+/** Index functions by the name of their index. */
 export type Indexers<T extends Keyed> = Readonly<Record<string, IndexFunction<T>>>;
 
-/** An Indexer for those who look things up: others keep its objects. */
+/** The read-only side of an Indexer, whose objects an informer maintains. */
 export type ReadonlyIndexer<T extends Keyed> = Omit<Indexer<T>, "set" | "delete" | "replace">;
 
 /**
- * Objects by key, and by whatever else its index functions say. What is looked up is found, not searched for:
- * a lookup costs as much as it answers. Answers are in key order (see `compareKeys`).
+ * Objects by key, and by the values of any number of indexes. The cost of a lookup is in proportion to its result.
+ * Results are in key order (by the bytes of the keys in UTF-8).
  *
- * Every change is made wholly or, where an index function throws, not at all.
+ * If an index function throws, a change has no effect.
  */
 export class Indexer<T extends Keyed> {
   #objects = new Map<string, T>();
   #keys = new KeySet();
   #indexes = new Map<string, ObjectIndex<T>>();
 
+  /** Creates an empty indexer. `indexers` are the index functions by name. */
   constructor(indexers: Indexers<T> = {}) {
     this.addIndexers(indexers);
   }
 
+  /** Number of objects. */
   get size(): number {
     return this.#objects.size;
   }
 
+  /** Returns the object; undefined if it does not exist. */
   get(key: string): T | undefined {
     return this.#objects.get(key);
   }
 
+  /** Whether the object exists. */
   has(key: string): boolean {
     return this.#objects.has(key);
   }
 
-  /** In key order. The iterator is not to be used any more after a change. */
+  /** Iterates over all keys, in key order. The iterator is valid until the next change. */
   keys(): Iterable<string> {
     return this.#keys.inOrder();
   }
 
-  /** All objects, in key order. */
+  /** Returns all objects, in key order. */
   list(): T[] {
     return this.#objectsOf(this.#keys);
   }
 
-  /** Adds the object, or puts it in the place of the one with its key. Throws an IndexError. */
+  /** Adds or replaces an object. Throws an IndexError. */
   set(object: T): void {
     const { key } = object;
     const indexes = [...this.#indexes.values()];
@@ -55,14 +59,14 @@ export class Indexer<T extends Keyed> {
     this.#keys.add(key);
   }
 
-  /** Whether there was such an object. */
+  /** Deletes an object. Returns whether it existed. */
   delete(key: string): boolean {
     for (const index of this.#indexes.values()) index.delete(key);
     this.#keys.delete(key);
     return this.#objects.delete(key);
   }
 
-  /** These objects in the place of all that are there, in one step. Throws an IndexError. */
+  /** Replaces all objects in one step. Throws an IndexError. */
   replace(objects: Iterable<T>): void {
     const others = new Indexer<T>();
     for (const [name, index] of this.#indexes) others.#indexes.set(name, index.emptied());
@@ -73,13 +77,13 @@ export class Indexer<T extends Keyed> {
   }
 
   /**
-   * Adds indexes, over the objects that are there and those that will be. Throws a TypeError if there is an
-   * index of such a name already, or an IndexError; none is added then.
+   * Adds indexes over the current and all later objects. Throws a TypeError if an index of the same name exists, or
+   * an IndexError; then none is added.
    */
   addIndexers(indexers: Indexers<T>): void {
     const added = Object.entries(indexers).map(([name, valuesOf]) => {
       if (this.#indexes.has(name)) {
-        throw new TypeError(`There is an index ${JSON.stringify(name)} already. Use another name.`);
+        throw new TypeError(`The index ${JSON.stringify(name)} already exists. Use another name.`);
       }
       return new ObjectIndex(name, valuesOf);
     });
@@ -92,29 +96,32 @@ export class Indexer<T extends Keyed> {
     for (const index of added) this.#indexes.set(index.name, index);
   }
 
-  /** The names of the indexes. */
+  /** The names of all indexes. */
   get indexNames(): string[] {
     return [...this.#indexes.keys()];
   }
 
-  /** The objects that have this value in an index, in key order. Throws a TypeError if there is no such index. */
+  /**
+   * Returns the objects that have this value in an index, in key order. Throws a TypeError if the index does not
+   * exist.
+   */
   byIndex(name: string, value: string): T[] {
     return this.#objectsOf(this.#index(name).keysOf(value));
   }
 
-  /** The keys of the objects that have this value in an index, in key order. Throws as `byIndex`. */
+  /** Returns the keys of the objects that have this value in an index, in key order. Throws as `byIndex`. */
   indexKeys(name: string, value: string): string[] {
     return [...this.#index(name).keysOf(value).inOrder()];
   }
 
-  /** The values that objects have in an index, each once and in no particular order. Throws as `byIndex`. */
+  /** Returns all values of an index, without duplicates and in no particular order. Throws as `byIndex`. */
   indexValues(name: string): string[] {
     return this.#index(name).values();
   }
 
   /**
-   * The objects that have a value in common with `object` in an index, each once and in key order. It need not
-   * be one that is here. Throws as `byIndex`, or an IndexError.
+   * Returns the objects that share a value in an index with `object`, without duplicates and in key order. `object`
+   * need not be in the indexer. Throws as `byIndex`, or an IndexError.
    */
   index(name: string, object: T): T[] {
     const index = this.#index(name);
@@ -130,7 +137,7 @@ export class Indexer<T extends Keyed> {
     if (index !== undefined) return index;
     const known = [...this.#indexes.keys()].map((other) => JSON.stringify(other)).join(", ");
     throw new TypeError(
-      `There is no index ${JSON.stringify(name)}, only ${known || "none at all"}. Add it with addIndexers.`,
+      `There is no index ${JSON.stringify(name)}, only ${known || "(none)"}. Add it with addIndexers.`,
     );
   }
 

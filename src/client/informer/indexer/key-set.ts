@@ -1,13 +1,12 @@
 import { compareKeys } from "../../../model/key-order.ts";
 
 /**
- * A set of keys that can be listed in key order. Order is made when it is asked for, at a cost in
- * proportion to the listing itself: what has been put in order once stays so, and sorting what is nearly in
- * order takes one pass.
+ * A set of keys that can be listed in key order. It is sorted on demand, at a cost in proportion to the list: the
+ * sorted order is kept, and sorting an almost sorted set takes one pass.
  */
 export class KeySet {
   #keys = new Set<string>();
-  /** No key sorts after this one, as long as `#isOrdered`. */
+  /** The last key in key order, while `#isOrdered`. */
   #last: string | undefined;
   #isOrdered = true;
 
@@ -31,7 +30,7 @@ export class KeySet {
     this.#keys.delete(key);
   }
 
-  /** In key order. Not to be held over a change. */
+  /** Returns the keys in key order. Valid until the next change. */
   inOrder(): ReadonlySet<string> {
     if (this.#isOrdered) return this.#keys;
     const sorted = [...this.#keys].sort(compareKeys);

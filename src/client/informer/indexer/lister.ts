@@ -5,38 +5,45 @@ import type { ReadonlyIndexer } from "./indexer.ts";
 import { type LabelsAndFields, LocalSelection } from "./local-selection.ts";
 
 /**
- * The name of the index that a Lister finds namespaces by. It adds it unless there is one of that name, which
- * is then taken for it.
+ * The name of the namespace index of a Lister. The Lister adds it, unless the indexer already has an index of this
+ * name, which is then used.
  */
 export const namespaceIndex = "namespace";
 
-/** The namespace that a key is in, or an object by its key: the part up to the first `/`; empty where there is none. */
+/**
+ * Returns the namespace of a key, or of an object by its key: the part before the first `/`; empty if there is no
+ * `/`.
+ */
 export function namespaceOf(of: string | { readonly key: string }): string {
   const key = typeof of === "string" ? of : of.key;
   return key.slice(0, Math.max(0, key.indexOf("/")));
 }
 
+/** Options of a Lister. */
 export interface ListerOptions<T> {
   /**
-   * What selectors see of an object. Default: labels are the string members of `metadata.labels` in the value,
-   * and the name of a field is its path there, as the JSON codec has it.
+   * Returns the labels and fields that selectors match. Default: the labels are the string members of
+   * `metadata.labels` in the value, and the name of a field is its path in the value, as for the service's JSON
+   * codec.
    */
   readonly attributesOf?: ((object: TypedObject<T>) => LabelsAndFields) | undefined;
 }
 
+/** What to list: a namespace, selectors, or both. */
 export interface ListerQuery extends SelectorOptions {
-  /** Only objects of this namespace; empty: those without one. Default: all. */
+  /** Only objects of this namespace; empty for objects without one. Default: all namespaces. */
   readonly namespace?: string | undefined;
 }
 
 /**
- * Lists what an informer has at hand, by namespace and selector, without asking any server. The objects of
- * one namespace are found by an index; selectors look at each of them.
+ * Lists the objects of an informer by namespace and selector, from memory. A namespace is looked up in an index;
+ * selectors are evaluated for each object of it.
  */
 export class Lister<T> {
   readonly #indexer: ReadonlyIndexer<TypedObject<T>>;
   readonly #attributesOf: ((object: TypedObject<T>) => LabelsAndFields) | undefined;
 
+  /** Adds the namespace index to `indexer`, unless it has one. */
   constructor(indexer: ReadonlyIndexer<TypedObject<T>>, options: ListerOptions<T> = {}) {
     this.#indexer = indexer;
     this.#attributesOf = options.attributesOf;
@@ -45,11 +52,12 @@ export class Lister<T> {
     }
   }
 
+  /** Returns the object; undefined if it does not exist. */
   get(key: string): TypedObject<T> | undefined {
     return this.#indexer.get(key);
   }
 
-  /** In key order. Throws INVALID_REQUEST of a selector that can't be read. */
+  /** Returns the matching objects, in key order. Throws INVALID_REQUEST for an invalid selector. */
   list(query: ListerQuery = {}): TypedObject<T>[] {
     const { namespace } = query;
     const selection = new LocalSelection(query, this.#attributesOf);
@@ -60,17 +68,17 @@ export class Lister<T> {
     return selection.empty ? objects : objects.filter((object) => selection.matches(object));
   }
 
-  /** The namespaces that have objects, in no particular order. */
+  /** Returns the namespaces that have objects, in no particular order. */
   namespaces(): string[] {
     return this.#indexer.indexValues(namespaceIndex);
   }
 
-  /** The same for one namespace. Throws INVALID_REQUEST of a name with a `/`, which no namespace has. */
+  /** Returns a lister for one namespace. Throws INVALID_REQUEST for a name with a `/`, which no namespace has. */
   namespace(namespace: string): NamespaceLister<T> {
     if (namespace.includes("/")) {
       throw invalidRequest(
         "namespace",
-        `${JSON.stringify(namespace)} is no namespace: that is the part of a key up to its first slash.`,
+        `${JSON.stringify(namespace)} is not a namespace: a namespace is the part of a key before its first slash.`,
       );
     }
     return {
@@ -82,8 +90,8 @@ export class Lister<T> {
 
 /** The objects of one namespace. */
 export interface NamespaceLister<T> {
-  /** `name` is what follows the namespace and its `/` in the key. */
+  /** Returns an object by the part of its key after the namespace and its `/`; undefined if it does not exist. */
   get(name: string): TypedObject<T> | undefined;
-  /** In key order. Throws INVALID_REQUEST of a selector that can't be read. */
+  /** Returns the matching objects, in key order. Throws INVALID_REQUEST for an invalid selector. */
   list(query?: SelectorOptions): TypedObject<T>[];
 }

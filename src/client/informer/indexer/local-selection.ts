@@ -11,22 +11,23 @@ import { SelectorError } from "../../../selector/selector-error.ts";
 import type { SelectorOptions } from "../../calls/options.ts";
 import type { TypedObject } from "../../values/typed-object.ts";
 
-/** What selectors see of an object. */
+/** The labels and fields of an object that selectors match. */
 export interface LabelsAndFields {
+  /** Labels by name. */
   readonly labels?: Readonly<Record<string, string>> | undefined;
-  /** One that is not in here is the empty string. */
+  /** Fields by name. A field that is absent is matched as the empty string. */
   readonly fields?: Readonly<Record<string, string>> | undefined;
 }
 
 const labelsPath = defaultLabelsPath.split(".");
 
-/** Picks decoded objects by selectors, as the service picks stored ones. */
+/** Matches decoded objects against selectors, with the same result as the service has for stored ones. */
 export class LocalSelection<T> {
   readonly #labels: LabelSelector;
   readonly #fields: FieldSelector;
   readonly #attributesOf: (object: TypedObject<T>) => Attributes;
 
-  /** Throws INVALID_REQUEST of a selector that can't be read, or names a field that is no path. */
+  /** Throws INVALID_REQUEST for an invalid selector, or a field name that is not a path. */
   constructor(
     { labelSelector = "", fieldSelector = "" }: SelectorOptions,
     attributesOf: ((object: TypedObject<T>) => LabelsAndFields) | undefined,
@@ -36,10 +37,10 @@ export class LocalSelection<T> {
     this.#attributesOf =
       attributesOf === undefined
         ? attributesByPath(this.#fields.fields)
-        : (object) => told(attributesOf(object));
+        : (object) => attributesFrom(attributesOf(object));
   }
 
-  /** Whether it picks everything. */
+  /** Whether it matches every object. */
   get empty(): boolean {
     return this.#labels.empty && this.#fields.empty;
   }
@@ -50,11 +51,11 @@ export class LocalSelection<T> {
   }
 }
 
-function told({ labels = {}, fields = {} }: LabelsAndFields): Attributes {
+function attributesFrom({ labels = {}, fields = {} }: LabelsAndFields): Attributes {
   return new Attributes(new Map(Object.entries(labels)), new Map(Object.entries(fields)));
 }
 
-/** Reads what a selector asks for where its name says. */
+/** Reads the labels and the selected fields by their paths. */
 function attributesByPath(
   fields: readonly string[],
 ): (object: { readonly value: unknown }) => Attributes {
@@ -70,7 +71,7 @@ function attributesByPath(
     );
 }
 
-/** Empty for what is no scalar. */
+/** Empty if the value is not a scalar. */
 function scalarText(value: unknown): string {
   switch (typeof value) {
     case "string":
@@ -92,6 +93,6 @@ function parse<Selector>(
     return parser(text);
   } catch (error) {
     if (!(error instanceof SelectorError)) throw error;
-    throw invalidRequest(field, `${field} can't be read. ${error.message}`);
+    throw invalidRequest(field, `${field} is invalid. ${error.message}`);
   }
 }

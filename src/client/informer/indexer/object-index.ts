@@ -2,19 +2,19 @@ import type { Keyed } from "../delta-fifo/delta.ts";
 import { KeySet } from "./key-set.ts";
 
 /**
- * The values that an object is found by in one index: one, several, or none. Depends on nothing but the object,
- * and changes nothing of it.
+ * Returns the values of an object in one index: one, several, or none. The result must depend on the object alone,
+ * and the object must not be modified.
  */
 export type IndexFunction<T extends Keyed> = (object: T) => string | Iterable<string> | undefined;
 
 const noKeys = new KeySet();
 
-/** One index: which objects have which value. */
+/** One index: the keys of the objects that have each value. */
 export class ObjectIndex<T extends Keyed> {
   readonly name: string;
   readonly #valuesOf: IndexFunction<T>;
   readonly #keysByValue = new Map<string, KeySet>();
-  /** What each object was filed under, so that it is found there again whatever has become of it. */
+  /** The values of each object when it was indexed, by key, so that a later delete finds them. */
   readonly #valuesByKey = new Map<string, readonly string[]>();
 
   constructor(name: string, valuesOf: IndexFunction<T>) {
@@ -22,27 +22,30 @@ export class ObjectIndex<T extends Keyed> {
     this.#valuesOf = valuesOf;
   }
 
-  /** An index of the same kind without anything in it. */
+  /** Creates an empty index with the same name and function. */
   emptied(): ObjectIndex<T> {
     return new ObjectIndex(this.name, this.#valuesOf);
   }
 
-  /** Each value once. Throws an IndexError if the function throws, or gives what is no text. */
+  /**
+   * Returns the values without duplicates. Throws an IndexError if the function throws or returns anything but
+   * strings.
+   */
   valuesOf(object: T): readonly string[] {
     try {
       const given = this.#valuesOf(object);
-      // A text is an iterable of its characters, too, which is never what is meant.
+      // A string is also an iterable, of its characters, which is never intended.
       if (typeof given === "string") return [given];
       const values = [...new Set(given)];
       const wrong = values.find((value) => typeof value !== "string");
       if (wrong === undefined) return values;
-      throw new TypeError(`It gave a ${typeof wrong}, and a value has to be a string.`);
+      throw new TypeError(`It returned a ${typeof wrong}, but a value must be a string.`);
     } catch (error) {
       throw new IndexError(this.name, object.key, error);
     }
   }
 
-  /** The values that are in use, in no particular order. */
+  /** The values that objects have, in no particular order. */
   values(): string[] {
     return [...this.#keysByValue.keys()];
   }
@@ -83,10 +86,12 @@ function isSame(one: readonly string[], other: readonly string[]): boolean {
   return one.length === other.length && one.every((value, i) => value === other[i]);
 }
 
-/** An index function failed: it is to be mended, and nothing was changed. */
+/** An index function failed, so a change of the Indexer had no effect. `cause` is what the function threw. */
 export class IndexError extends Error {
   override readonly name = "IndexError";
+  /** The name of the index. */
   readonly index: string;
+  /** The key of the object. */
   readonly key: string;
 
   constructor(index: string, key: string, cause: unknown) {

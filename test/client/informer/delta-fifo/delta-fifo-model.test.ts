@@ -20,7 +20,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ do: fc.constantFrom("resync", "fail") }) },
 );
 
-/** A DeltaFIFO with consumers that hold what they take until they are told to finish or to fail. */
+/** A DeltaFIFO with consumers that hold their deltas until the test ends or fails them. */
 class Driven {
   readonly known = new Indexer<Thing>();
   readonly fifo: DeltaFIFO<Thing>;
@@ -35,7 +35,7 @@ class Driven {
     return this.#held.length;
   }
 
-  /** Does one step, and the same with a model, if there is one. Returns what was taken. */
+  /** Does one step, also with a model if there is one. Returns what was taken. */
   async do(step: Step, model?: DeltaModel): Promise<string | undefined> {
     switch (step.do) {
       case "add":
@@ -94,8 +94,8 @@ class Driven {
   }
 }
 
-describe("Whatever happens, and however consumers take, finish and fail", () => {
-  it("a DeltaFIFO does what lists that are searched would do", async () => {
+describe("For any changes, and any consumers that take, finish and fail", () => {
+  it("a DeltaFIFO behaves as its naive model", async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
         const driven = new Driven(Number.POSITIVE_INFINITY);
@@ -112,7 +112,7 @@ describe("Whatever happens, and however consumers take, finish and fail", () => 
     );
   });
 
-  it("a DeltaFIFO with little room leads to the same state, within its bound", async () => {
+  it("a DeltaFIFO with little capacity leads to the same state, within its bound", async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(step, { maxLength: 80 }),

@@ -4,7 +4,7 @@ import { DeltaFIFO } from "../../../../src/client/informer/delta-fifo/delta-fifo
 import { Indexer } from "../../../../src/client/informer/indexer/indexer.ts";
 import { type Thing, thing, wordsOf } from "./delta-model.ts";
 
-/** A DeltaFIFO whose consumer keeps what it takes in an Indexer, as long as `take` is its only consumer. */
+/** A DeltaFIFO whose consumer stores what it takes in an Indexer, if `take` is its only consumer. */
 function open(capacity?: number) {
   const known = new Indexer<Thing>();
   const fifo = new DeltaFIFO<Thing>({ known, capacity });
@@ -22,7 +22,7 @@ function open(capacity?: number) {
 }
 
 describe("A DeltaFIFO", () => {
-  it("hands out all that happened to a key at once, in order, and keys in the order they came", () => {
+  it("hands out all deltas of a key at once, in order, and keys in the order of their first delta", () => {
     const { fifo, take } = open();
     fifo.add(thing("a", 1));
     fifo.add(thing("b", 2));
@@ -36,7 +36,7 @@ describe("A DeltaFIFO", () => {
     ]);
   });
 
-  it("has what is gone go once, however often that is said", () => {
+  it("delivers a deletion once, however often it is reported", () => {
     const { fifo, take } = open();
     fifo.add(thing("seen", 1));
     fifo.add(thing("unseen", 2));
@@ -52,13 +52,13 @@ describe("A DeltaFIFO", () => {
     ]);
   });
 
-  it("passes over the deletion of what nobody knows", () => {
+  it("ignores the deletion of an unknown object", () => {
     const { fifo } = open();
     fifo.delete(thing("a", 1));
     expect(fifo.length).toBe(0);
   });
 
-  it("finds out what vanished in a gap, whether the consumer has it, holds it, or it waits", async () => {
+  it("detects deletions in a relist, for objects that are known, in progress, or queued", async () => {
     const { fifo, take } = open();
     fifo.add(thing("known", 1));
     take();
@@ -78,7 +78,7 @@ describe("A DeltaFIFO", () => {
     ]);
   });
 
-  it("hands out all there is on a resync, but what is under way anyway", () => {
+  it("hands out all objects on a resync, except those with other deltas", () => {
     const { fifo, take } = open();
     fifo.replace([thing("a", 1), thing("b", 2)]);
     take();
@@ -90,8 +90,8 @@ describe("A DeltaFIFO", () => {
   });
 
   it.each([
-    ["once the last object of the first state has been dealt with", [1, 2]],
-    ["at once, where that is empty", []],
+    ["after the last object of the first list was processed", [1, 2]],
+    ["immediately, if that is empty", []],
   ])("has synced %s", (_what, states) => {
     const { fifo, take } = open();
     fifo.add(thing("before", 9));
@@ -108,7 +108,7 @@ describe("A DeltaFIFO", () => {
     expect(fifo.hasSynced).toBe(true);
   });
 
-  it("has not synced while an object of the first state is back, as its consumer failed", async () => {
+  it("has not synced while an object of the first list is put back after a failure", async () => {
     const { fifo, take } = open();
     fifo.add(thing("a", 1));
     const consumer = Promise.withResolvers<void>();
@@ -138,7 +138,7 @@ describe("A DeltaFIFO", () => {
     expect(seen).toEqual(["Added 1", "Updated 2"]);
   });
 
-  it("takes back what its consumer fails at, before what came since and behind all others", async () => {
+  it("puts back the deltas of a failed consumer, before newer ones and behind all other keys", async () => {
     const { fifo, take } = open();
     fifo.add(thing("a", 1));
     const consumer = Promise.withResolvers<void>();
@@ -155,7 +155,7 @@ describe("A DeltaFIFO", () => {
     expect(wordsOf(kept)).toBe("Added 1");
   });
 
-  it("takes back what its consumer throws at, too", () => {
+  it("puts back the deltas of a consumer that throws, too", () => {
     const { fifo, take } = open();
     fifo.replace([thing("a", 1)]);
     const fail = (): never => {
@@ -167,7 +167,7 @@ describe("A DeltaFIFO", () => {
     expect(fifo.hasSynced).toBe(true);
   });
 
-  it("has consumers wait for a key, and lets them go when they are told to", async () => {
+  it("lets consumers wait for a key, until their signal is aborted", async () => {
     const { fifo } = open();
     const leaving = new AbortController();
     const left = fifo.pop(() => "left", leaving.signal);
@@ -181,7 +181,7 @@ describe("A DeltaFIFO", () => {
     await expect(fifo.pop(wordsOf, leaving.signal)).rejects.toThrow("enough");
   });
 
-  it("holds nothing any more once it is cleared", async () => {
+  it("is empty after clear", async () => {
     const { fifo, take } = open();
     fifo.add(thing("a", 1));
     const consumer = Promise.withResolvers<void>();
@@ -195,8 +195,8 @@ describe("A DeltaFIFO", () => {
   });
 });
 
-describe("A DeltaFIFO without room", () => {
-  it("keeps of a key how it began, its last deletion and what followed, and the newest", () => {
+describe("A DeltaFIFO without capacity", () => {
+  it("keeps the first delta of a key, its last deletion and the one after it, and the latest", () => {
     const { fifo, take } = open(0);
     fifo.add(thing("a", 0));
     take();
@@ -210,7 +210,7 @@ describe("A DeltaFIFO without room", () => {
     expect(fifo.coalescedDeltas).toBe(5);
   });
 
-  it("keeps no deletion before another", () => {
+  it("keeps no two deletions in sequence", () => {
     const { fifo, take } = open(0);
     fifo.add(thing("a", 1));
     take();
@@ -222,7 +222,7 @@ describe("A DeltaFIFO without room", () => {
     expect(take()).toBe("a: Deleted 6");
   });
 
-  it("keeps nothing of what came and went unseen", () => {
+  it("keeps nothing of an object that was created and deleted unseen", () => {
     const { fifo, take } = open(0);
     for (let i = 0; i < 1_000; i++) {
       fifo.add(thing(`a${i}`, i));
@@ -231,7 +231,7 @@ describe("A DeltaFIFO without room", () => {
     expect([fifo.length, fifo.pendingDeltas, take()]).toEqual([0, 0, undefined]);
   });
 
-  it("has synced when all of the first state has gone unseen", () => {
+  it("has synced when all of the first list was deleted unseen", () => {
     const { fifo } = open(0);
     fifo.replace([thing("a", 1)]);
     fifo.delete(thing("a", 2));
@@ -239,8 +239,8 @@ describe("A DeltaFIFO without room", () => {
   });
 });
 
-describe("A DeltaFIFO whose room is counted in bytes", () => {
-  it("folds what comes beyond it, as beyond its capacity", () => {
+describe("A DeltaFIFO whose capacity is in bytes", () => {
+  it("coalesces deltas beyond it, as beyond its capacity", () => {
     const known = new Indexer<Thing>();
     const fifo = new DeltaFIFO<Thing>({ known, capacityBytes: 25, bytesOf: () => 5 });
     for (let state = 1; state <= 5; state++) fifo.update(thing("a", state));
@@ -252,7 +252,7 @@ describe("A DeltaFIFO whose room is counted in bytes", () => {
     expect(fifo.pendingBytes).toBe(0);
   });
 
-  it("has as much of it again when its consumer fails, or all is dropped", () => {
+  it("frees the bytes again when its consumer fails, or all is dropped", () => {
     const known = new Indexer<Thing>();
     const fifo = new DeltaFIFO<Thing>({ known, capacityBytes: 25, bytesOf: () => 5 });
     fifo.add(thing("a", 1));

@@ -17,12 +17,12 @@ export function thing(key: string, state: number): Thing {
 interface Entry {
   readonly key: string;
   deltas: string[];
-  /** The newest object; undefined if it was deleted. */
+  /** The latest object; undefined if it was deleted. */
   newest: Thing | undefined;
   isInitial: boolean;
 }
 
-/** A delta in a word: `Updated 4`, `Deleted 4`, `Deleted ?4` where the final state is not known. */
+/** A delta as text: `Updated 4`, `Deleted 4`, `Deleted ?4` if the final state is not known. */
 export function wordOf({ type, object }: Delta<Thing>): string {
   return object instanceof DeletedFinalStateUnknown
     ? `${type} ?${object.object.state}`
@@ -33,11 +33,11 @@ export function wordsOf(deltas: Deltas<Thing>): string {
   return deltas.map(wordOf).join(", ");
 }
 
-/** What a DeltaFIFO without bounds is to do, said with lists that are searched from end to end. */
+/** The naive model of a DeltaFIFO without bounds: lists that are searched from end to end. */
 export class DeltaModel {
   readonly known: Map<string, Thing>;
   queue: Entry[] = [];
-  /** What consumers hold; what comes of it since is in `since`. */
+  /** The deltas that consumers hold; newer ones are in `since`. */
   taken: { readonly entry: Entry; since: Entry | undefined }[] = [];
   isPopulated = false;
 
@@ -97,7 +97,7 @@ export class DeltaModel {
     return `${entry.key}: ${entry.deltas.join(", ")}${entry.isInitial ? " (initial)" : ""}`;
   }
 
-  /** The consumer that took first is done, or has failed. */
+  /** The consumer that took first has finished, or has failed. */
   finish(fails: boolean): void {
     const taken = this.taken.shift();
     if (taken === undefined) return;

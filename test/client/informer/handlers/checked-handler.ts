@@ -8,13 +8,13 @@ import type { TypedObject } from "../../../../src/client/values/typed-object.ts"
 
 export type Manner = "quick" | "slow" | "failing";
 
-/** A handler that keeps what it is told, and finds fault with whatever does not follow from that. */
+/** A handler that records its calls, and checks that each follows from those before. */
 export class CheckedHandler implements EventHandler<string> {
   readonly manner: Manner;
-  /** What it has been told of what is there. */
+  /** The objects that it knows. */
   readonly knows = new Map<string, TypedObject<string>>();
   readonly faults: string[] = [];
-  /** What it was told, but resyncs. */
+  /** Its calls, without resyncs. */
   readonly told: string[] = [];
   registration: EventHandlerRegistration | undefined;
   #call: PromiseWithResolvers<void> | undefined;
@@ -59,7 +59,7 @@ export class CheckedHandler implements EventHandler<string> {
     return this.#begin(`deleted ${key}`);
   }
 
-  /** Ends the call that is being made. */
+  /** Ends the call in progress. */
   release(): void {
     this.#call?.resolve();
     this.#call = undefined;
@@ -70,7 +70,7 @@ export class CheckedHandler implements EventHandler<string> {
     this.#isRemoved = true;
   }
 
-  /** How what it knows differs from what there is. */
+  /** The differences between the objects that it knows and the existing ones. */
   differences(indexer: ReadonlyIndexer<TypedObject<string>>): string[] {
     const keys = new Set([...this.knows.keys(), ...indexer.keys()]);
     return [...keys].filter((key) => this.knows.get(key) !== indexer.get(key));

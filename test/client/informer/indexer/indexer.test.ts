@@ -34,7 +34,7 @@ describe("An Indexer", () => {
     ]);
   });
 
-  it("finds objects by what index functions say of them, in key order", () => {
+  it("finds objects by the values of index functions, in key order", () => {
     const indexer = filled();
     expect(keysOf(indexer.byIndex("node", "n1"))).toEqual(["a", "b"]);
     expect(indexer.indexKeys("owner", "y")).toEqual(["a", "c"]);
@@ -42,7 +42,7 @@ describe("An Indexer", () => {
     expect(indexer.indexKeys("node", "n9")).toEqual([]);
   });
 
-  it("knows the values that are in use, and forgets those that are not any more", () => {
+  it("returns the values that objects have, and none that they no longer have", () => {
     const indexer = filled();
     expect(indexer.indexValues("node").sort()).toEqual(["n1", "n2"]);
     indexer.delete("c");
@@ -50,7 +50,7 @@ describe("An Indexer", () => {
     expect(indexer.indexNames).toEqual(["node", "owner"]);
   });
 
-  it("finds what has a value in common with an object, each once", () => {
+  it("finds objects that share a value with an object, each once", () => {
     const indexer = filled();
     expect(keysOf(indexer.index("owner", { key: "?", owners: ["y", "x"] }))).toEqual([
       "a",
@@ -60,7 +60,7 @@ describe("An Indexer", () => {
     expect(indexer.index("owner", { key: "?" })).toEqual([]);
   });
 
-  it("moves an object when it changes, and takes it out when it goes", () => {
+  it("moves an object when it changes, and removes it when it is deleted", () => {
     const indexer = filled();
     indexer.set({ key: "a", node: "n2", owners: ["z"] });
     expect(keysOf(indexer.byIndex("node", "n1"))).toEqual(["b"]);
@@ -71,7 +71,7 @@ describe("An Indexer", () => {
     expect(indexer.size).toBe(2);
   });
 
-  it("finds an object where it was filed, even if it has been changed since", () => {
+  it("finds an object by its indexed values, even if it was modified since", () => {
     const indexer = new Indexer(byNode);
     const pod = { key: "a", node: "n1" };
     indexer.set(pod);
@@ -80,7 +80,7 @@ describe("An Indexer", () => {
     expect(indexer.indexValues("node")).toEqual([]);
   });
 
-  it("takes indexes later, over what is there", () => {
+  it("adds indexes later, over the existing objects", () => {
     const indexer = filled({});
     indexer.addIndexers(byNode);
     expect(keysOf(indexer.byIndex("node", "n1"))).toEqual(["a", "b"]);
@@ -88,18 +88,18 @@ describe("An Indexer", () => {
     expect(indexer.indexKeys("node", "n1")).toEqual(["a", "b", "d"]);
   });
 
-  it("takes no index twice, and says which there are if one is asked for that is not there", () => {
+  it("adds no index twice, and lists the existing ones if another is requested", () => {
     const indexer = filled();
     expect(() => indexer.addIndexers({ phase: () => [], node: () => [] })).toThrow(
-      'There is an index "node" already. Use another name.',
+      'The index "node" already exists. Use another name.',
     );
     expect(() => indexer.byIndex("phase", "Running")).toThrow(
       'There is no index "phase", only "node", "owner". Add it with addIndexers.',
     );
-    expect(() => new Indexer().indexValues("node")).toThrow("only none at all");
+    expect(() => new Indexer().indexValues("node")).toThrow("only (none)");
   });
 
-  it("replaces all in one step", () => {
+  it("replaces all objects in one step", () => {
     const indexer = filled();
     indexer.replace([{ key: "z", node: "n3" }]);
     expect(keysOf(indexer.list())).toEqual(["z"]);
@@ -109,7 +109,7 @@ describe("An Indexer", () => {
 
   it("lists in the order of the keys' UTF-8 bytes", () => {
     const indexer = new Indexer<Pod>();
-    // In UTF-16 units the last two are the other way round.
+    // In UTF-16 units the last two are in reverse order.
     const keys = ["a", "b", "\uff5e", "\u{1f600}"];
     for (const key of keys.toReversed()) indexer.set({ key });
     expect(keysOf(indexer.list())).toEqual(keys);
@@ -118,7 +118,7 @@ describe("An Indexer", () => {
 });
 
 describe("A lookup", () => {
-  it("looks at no object: index functions are called once for each change", () => {
+  it("calls index functions once for each change, and never in a lookup", () => {
     let calls = 0;
     const indexer = new Indexer<Pod>({
       node: ({ node = "" }) => {
@@ -136,7 +136,7 @@ describe("A lookup", () => {
     expect(calls).toBe(1_000);
   });
 
-  it("reads no more objects than it answers", () => {
+  it("reads no more objects than it returns", () => {
     let reads = 0;
     const indexer = new Indexer<Pod>(byNode);
     for (let i = 0; i < 1_000; i++) {
@@ -170,7 +170,7 @@ describe("An index function that fails", () => {
     ["set", (indexer: Indexer<Pod>) => indexer.set({ key: "bad", node: "n9" })],
     ["replace", (indexer: Indexer<Pod>) => indexer.replace([{ key: "x" }, { key: "bad" }])],
     ["addIndexers", (indexer: Indexer<Pod>) => indexer.addIndexers(brokenAtA)],
-  ])("is told by %s, which changes nothing", (_what, change) => {
+  ])("is reported by %s, which changes nothing", (_what, change) => {
     const indexer = filled(failing);
     expect(() => change(indexer)).toThrow(IndexError);
     expect(keysOf(indexer.list())).toEqual(["a", "b", "c"]);
@@ -178,16 +178,16 @@ describe("An index function that fails", () => {
     expect(indexer.indexNames).toEqual(["node", "broken"]);
   });
 
-  it("is named, with the object that it failed at", () => {
+  it("is named, with the key of the object", () => {
     expect(() => filled(failing).set({ key: "bad" })).toThrow(
       'The index function "broken" failed at "bad": no such field. Nothing was changed.',
     );
   });
 
   it.each([
-    ["a number among others", ["x", 5], "It gave a number, and a value has to be a string."],
+    ["a number among others", ["x", 5], "It returned a number, but a value must be a string."],
     ["a number", 5, "5 is not iterable"],
-  ])("is one that gives %s, too", (_what, given, message) => {
+  ])("includes one that returns %s", (_what, given, message) => {
     const indexer = new Indexer<Pod>({ wrong: () => given as unknown as string[] });
     expect(() => indexer.set({ key: "a" })).toThrow(message);
   });
@@ -244,8 +244,8 @@ function apply(next: Step, indexer: Indexer<Pod>, model: Map<string, Pod>): void
   }
 }
 
-describe("Whatever is set, deleted and replaced", () => {
-  it("an Indexer answers what a scan of all objects would", () => {
+describe("After any sequence of set, delete and replace", () => {
+  it("an Indexer returns what a scan of all objects returns", () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
         const indexer = new Indexer<Pod>(byNode);

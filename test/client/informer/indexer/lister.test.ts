@@ -42,21 +42,21 @@ describe("A Lister", () => {
   it.each([
     ["all, in key order", {}, ["alone", "ns-1/a", "ns-1/b", "ns-1/deep/c", "ns-2/a"]],
     ["a namespace", { namespace: "ns-1" }, ["ns-1/a", "ns-1/b", "ns-1/deep/c"]],
-    ["what has no namespace", { namespace: "" }, ["alone"]],
-    ["nothing of a namespace that is not there", { namespace: "ns-9" }, []],
+    ["objects without a namespace", { namespace: "" }, ["alone"]],
+    ["nothing of a namespace that does not exist", { namespace: "ns-9" }, []],
     ["by a label", { labelSelector: "app=web" }, ["alone", "ns-1/b", "ns-2/a"]],
-    ["by a label that is to be absent", { labelSelector: "!app" }, ["ns-1/deep/c"]],
+    ["by the absence of a label", { labelSelector: "!app" }, ["ns-1/deep/c"]],
     ["by a field's path", { fieldSelector: "spec.node=n1" }, ["ns-1/a", "ns-2/a"]],
     ["by a number", { fieldSelector: "spec.count=3" }, ["ns-2/a"]],
     ["by a boolean", { fieldSelector: "spec.ready=true" }, ["ns-2/a"]],
-    ["by what is no scalar, as if it were absent", { fieldSelector: "spec=" }, "all"],
+    ["by a field that is not a scalar, as if it were absent", { fieldSelector: "spec=" }, "all"],
     [
       "by both",
       { labelSelector: "app in (web)", fieldSelector: "spec.node!=n1" },
       ["alone", "ns-1/b"],
     ],
     [
-      "by all of it",
+      "by all of these",
       { namespace: "ns-1", labelSelector: "app", fieldSelector: "spec.node=n1" },
       ["ns-1/a"],
     ],
@@ -84,7 +84,7 @@ describe("A Lister", () => {
     expect(new Lister(some).namespace("").get("alone")).toBe(some.get("alone"));
   });
 
-  it("sees of objects what it is told to", () => {
+  it("matches labels and fields that it is configured to read", () => {
     const indexer = new Indexer<TypedObject<string>>();
     for (const key of ["a", "bb"]) indexer.set(object(key, key));
     const lister = new Lister(indexer, {
@@ -97,8 +97,8 @@ describe("A Lister", () => {
   });
 
   it.each([
-    [{ labelSelector: "a=(" }, "labelSelector", /^labelSelector can't be read\. Found "\("/],
-    [{ fieldSelector: "a" }, "fieldSelector", /^fieldSelector can't be read/],
+    [{ labelSelector: "a=(" }, "labelSelector", /^labelSelector is invalid\. Found "\("/],
+    [{ fieldSelector: "a" }, "fieldSelector", /^fieldSelector is invalid/],
     [{ fieldSelector: "a..b=1" }, "fieldSelector", /^"a\.\.b" is not a path/],
   ])("refuses %o", (query, field, message) => {
     const list = (): unknown => new Lister(some).list(query);
@@ -107,10 +107,10 @@ describe("A Lister", () => {
   });
 
   it("refuses a namespace with a slash", () => {
-    expect(() => new Lister(some).namespace("a/b")).toThrow('"a/b" is no namespace');
+    expect(() => new Lister(some).namespace("a/b")).toThrow('"a/b" is not a namespace');
   });
 
-  it("shares the index of namespaces with other Listers, and follows what changes", async () => {
+  it("shares the index of namespaces with other Listers, and follows changes", async () => {
     const informed = await Informed.start();
     const listers = [informed.informer.lister(), informed.informer.lister()];
     await informed.write({ "x/1": "one", "y/1": "one" });
@@ -120,7 +120,7 @@ describe("A Lister", () => {
     expect(informed.informer.indexer.indexNames).toEqual([namespaceIndex]);
   });
 
-  it("looks at no object outside the namespace", () => {
+  it("evaluates no object outside the namespace", () => {
     const indexer = new Indexer<TypedObject<string>>();
     for (let i = 0; i < 100; i++) indexer.set(object(`ns-${i}/a`, ""));
     let looked = 0;
@@ -135,8 +135,8 @@ describe("A Lister", () => {
   });
 });
 
-describe("Whatever the keys are", () => {
-  it("a namespace has the objects whose keys begin with it and a slash, and no others", () => {
+describe("For any keys", () => {
+  it("a namespace has exactly the objects whose keys begin with it and a slash", () => {
     const key = fc.string({
       unit: fc.constantFrom("a", "b", "/", "."),
       minLength: 1,
