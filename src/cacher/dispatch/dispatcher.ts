@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import { runInTimeSlices } from "../../base/time-slice-queue.ts";
 import { WatchBatch } from "../../model/event.ts";
 import type { EventNode } from "../state/event-node.ts";
+import type { Filter } from "../state/filter.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import { type BufferBounds, BufferSizing } from "./buffer-sizing.ts";
 import type { DispatchTarget } from "./dispatch-target.ts";
@@ -42,9 +43,8 @@ export class Dispatcher {
   #position: EventNode;
   #revision: number;
   #round: Generator<void, void, void> | undefined;
-  #rounds = 0;
-  /** Whether anyone has joined since the round that is under way began to take up the last revision. */
-  #hasJoined = false;
+  /** Watchers that joined during the current round. They have had all of its events. Empty between rounds. */
+  readonly #joinedInRound = new Set<DispatchTarget>();
   #scheduled = false;
   /** Whether eager watchers are being told: one such walk at a time, however long it takes. */
   #bookmarking = false;
@@ -101,16 +101,25 @@ export class Dispatcher {
     return this.#bookmark;
   }
 
-  /** How much the input of a live watcher may hold now; without one: of any that no index narrows. */
-  bufferBounds(watcher?: DispatchTarget): BufferBounds {
-    return watcher?.isIndexed === true ? this.#bufferSizing.indexed : this.#bufferSizing.unindexed;
+  /** Current capacity of the buffer of a live watcher with this filter; without one, of an unindexed watcher. */
+  bufferBounds(filter?: Filter): BufferBounds {
+    const isIndexed = filter !== undefined && this.#index.isIndexed(filter);
+    return isIndexed ? this.#bufferSizing.indexed : this.#bufferSizing.unindexed;
+  }
+
+  /** Sends the watcher a bookmark at `settledRevision`. Returns false if it is unsynced, ahead of it, or full. */
+  sendBookmark(watcher: DispatchTarget): boolean {
+    return watcher.bookmark(this.bookmark, this.bufferBounds(watcher.filter));
+  }
+
+  /** As `sendBookmark`, or as soon as the watcher is synced and its buffer has room. */
+  requestBookmark(watcher: DispatchTarget): void {
+    watcher.requestBookmark(this.bookmark, this.bufferBounds(watcher.filter));
   }
 
   /** From now on the watcher, which has had everything up to `position`, is offered what comes. */
   join(watcher: DispatchTarget): void {
-    watcher.joinedRound = this.#rounds;
-    this.#hasJoined = true;
-    watcher.isIndexed = this.#index.isIndexed(watcher.filter);
+    if (this.#round !== undefined) this.#joinedInRound.add(watcher);
     this.#index.add(watcher);
     if (watcher.options.eagerBookmarks) this.#eager.add(watcher);
   }
@@ -158,7 +167,7 @@ export class Dispatcher {
 
   /** History begins anew, and no watcher is live that was before. */
   reset(): void {
-    this.#round = undefined;
+    this.#endRound();
     this.#index = newIndex(this.#cache);
     this.#eager.clear();
     this.#awaiting.clear();
@@ -184,8 +193,12 @@ export class Dispatcher {
 
   #begin(): void {
     if (this.#round !== undefined) return;
-    this.#rounds++;
     this.#round = this.#offerAll();
+  }
+
+  #endRound(): void {
+    this.#round = undefined;
+    if (this.#joinedInRound.size > 0) this.#joinedInRound.clear();
   }
 
   #step(): void {
@@ -193,26 +206,28 @@ export class Dispatcher {
     const done = this.#round?.next().done;
     this.#stepping = false;
     if (done !== true) return;
-    this.#round = undefined;
+    this.#endRound();
     this.#settle();
   }
 
   /** One round. Yields now and then, so that whoever runs it may give the event loop back. */
   *#offerAll(): Generator<void, void, void> {
     const from = this.#position;
-    const round = this.#rounds;
+    const joined = this.#joinedInRound;
     const touched: WatcherGroup[] = [];
     yield* this.#collect(touched);
     if (this.#position !== from) {
       this.#bufferSizing.record(this.#position.bytes - from.bytes, this.#clock.now());
     }
     const revision = this.#revision;
+    const { indexed, unindexed } = this.#bufferSizing;
     let offers = 0;
     for (const group of touched) {
       const batches = group.takeBatches(revision, this.#bounds.batchBytes);
+      const bounds = group.isIndexed ? indexed : unindexed;
       for (const watcher of group.watchers) {
-        if (watcher.joinedRound === round) continue;
-        this.#offerTo(watcher, batches, from);
+        if (joined.size > 0 && joined.has(watcher)) continue;
+        this.#offerTo(watcher, batches, bounds, from);
         if (++offers % offersPerClockCheck === 0) yield;
       }
     }
@@ -228,10 +243,9 @@ export class Dispatcher {
     const places: Groups[] = [];
     let evaluations = 0;
     let nextClockCheck = evaluationsPerClockCheck;
-    this.#hasJoined = false;
     for (let next = this.#position.next; next !== undefined; next = next.next) {
       if (next.sequence > this.#position.sequence) {
-        if (this.#hasJoined || evaluations >= maxEvaluationsPerRound) break;
+        if (this.#joinedInRound.size > 0 || evaluations >= maxEvaluationsPerRound) break;
         // Before the first offer too much is not to be gathered, however often it is yielded.
         if (evaluations >= nextClockCheck) {
           if (this.#clock.now() >= until) break;
@@ -259,10 +273,15 @@ export class Dispatcher {
     this.#revision = node.next === undefined ? this.#cache.revision : node.revision;
   }
 
-  #offerTo(watcher: DispatchTarget, batches: readonly WatchBatch[], from: EventNode): void {
+  #offerTo(
+    watcher: DispatchTarget,
+    batches: readonly WatchBatch[],
+    bounds: BufferBounds,
+    from: EventNode,
+  ): void {
     let before: WatchBatch | undefined;
     for (const batch of batches) {
-      if (!watcher.offer(batch)) {
+      if (!watcher.offer(batch, bounds)) {
         this.leave(watcher);
         watcher.stall(lastUpTo(before?.revision ?? 0, from));
         return;
@@ -300,7 +319,7 @@ export class Dispatcher {
       announced = this.#settledRevision;
       for (const watcher of this.#eager) {
         if (watcher.position >= this.#settledRevision) continue;
-        watcher.requestBookmark(this.bookmark);
+        this.requestBookmark(watcher);
         yield;
       }
     } while (announced !== this.#settledRevision);

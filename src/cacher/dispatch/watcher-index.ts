@@ -4,6 +4,9 @@ import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
 import type { DispatchTarget } from "./dispatch-target.ts";
 
+/** What finds the watchers of a filter: its key, the value of an indexed field, or its prefix. */
+type FoundBy = "key" | "field" | "prefix";
+
 /**
  * The live watchers that see the same events: matching, batching and encoding is done once for all of
  * them.
@@ -12,18 +15,24 @@ export class WatcherGroup {
   readonly filter: Filter;
   /** In a Set, whose iteration goes on soundly while watchers come and go. */
   readonly watchers = new Set<DispatchTarget>();
-  readonly #isFoundByField: boolean;
+  readonly #foundBy: FoundBy;
   #pending: WatchEvent[] = [];
 
-  /** One that is found by a field is asked about keys that its filter may not include. */
-  constructor(filter: Filter, isFoundByField: boolean = false) {
+  constructor(filter: Filter, foundBy: FoundBy = "prefix") {
     this.filter = filter;
-    this.#isFoundByField = isFoundByField;
+    this.#foundBy = foundBy;
+  }
+
+  /** Whether its watchers are indexed: found by key or field value. */
+  get isIndexed(): boolean {
+    return this.#foundBy !== "prefix";
   }
 
   /** Whether there was nothing pending before and now is. `node` has an event. */
   add(node: EventNode): boolean {
-    if (this.#isFoundByField && !this.filter.includes(node.event?.object.key ?? "")) return false;
+    // A field value also finds events of keys that the filter does not include.
+    if (this.#foundBy === "field" && !this.filter.includes(node.event?.object.key ?? ""))
+      return false;
     const event = this.filter.select(node);
     if (event === undefined) return false;
     return this.#pending.push(event) === 1;
@@ -60,6 +69,13 @@ export class WatcherGroup {
  */
 export type Groups = Map<string, WatcherGroup>;
 
+/** Where the groups of a filter are: in `places`, under the key, field value or prefix `at`. */
+interface Place {
+  readonly places: Map<string, Groups>;
+  readonly at: string;
+  readonly foundBy: FoundBy;
+}
+
 /**
  * Finds the live watchers that an event concerns, so that what an event costs does not grow with those
  * that it does not concern: by exact key, by the value of an indexed field where the filter demands one,
@@ -81,7 +97,7 @@ export class WatcherIndex {
 
   add(watcher: DispatchTarget): void {
     const { filter } = watcher;
-    const { places, at } = this.#placeOf(filter);
+    const { places, at, foundBy } = this.#placeOf(filter);
     let groups = places.get(at);
     if (groups === undefined) {
       groups = new Map();
@@ -90,7 +106,7 @@ export class WatcherIndex {
     }
     let group = groups.get(filter.identity);
     if (group === undefined) {
-      group = new WatcherGroup(filter, places !== this.#byKey && places !== this.#byPrefix);
+      group = new WatcherGroup(filter, foundBy);
       groups.set(filter.identity, group);
     }
     group.watchers.add(watcher);
@@ -132,19 +148,19 @@ export class WatcherIndex {
     return 1 + this.#prefixLengths.size + this.#byField.size;
   }
 
-  /** Whether watchers with this filter are asked about less than all that happens below a prefix. */
+  /** Whether watchers with this filter are found by key or field value, not by prefix alone. */
   isIndexed(filter: Filter): boolean {
-    return this.#placeOf(filter).places !== this.#byPrefix;
+    return this.#placeOf(filter).foundBy !== "prefix";
   }
 
   /** Where the watchers of this filter are, and are looked for. */
-  #placeOf(filter: Filter): { readonly places: Map<string, Groups>; readonly at: string } {
-    if (filter.key !== undefined) return { places: this.#byKey, at: filter.key };
+  #placeOf(filter: Filter): Place {
+    if (filter.key !== undefined) return { places: this.#byKey, at: filter.key, foundBy: "key" };
     for (const [field, places] of this.#byField) {
       const at = filter.selection?.exactField(field);
-      if (at !== undefined) return { places, at };
+      if (at !== undefined) return { places, at, foundBy: "field" };
     }
-    return { places: this.#byPrefix, at: filter.prefix };
+    return { places: this.#byPrefix, at: filter.prefix, foundBy: "prefix" };
   }
 
   #countLength(length: number, change: 1 | -1): void {

@@ -5,6 +5,7 @@ import type { CatchUpReader, CatchUpSource } from "../catch-up/catch-up-source.t
 import { CoalescedCursor } from "../catch-up/coalesced-cursor.ts";
 import { EventWindowCursor } from "../catch-up/event-window-cursor.ts";
 import type { InitialState } from "../catch-up/initial-state.ts";
+import type { BufferBounds } from "../dispatch/buffer-sizing.ts";
 import { WatcherBuffer } from "../dispatch/watcher-buffer.ts";
 import type { WatcherState } from "../dispatch/watcher-state.ts";
 import type { EventNode } from "../state/event-node.ts";
@@ -40,28 +41,11 @@ export class CacheWatcher implements WatchStream, CatchUpReader {
   position = 0;
   /** Grows with what the reader takes and passes on. */
   consumed = 0;
-  /** The round of the dispatcher in which it became live, of which it has had everything. */
-  joinedRound = 0;
-  /** Whether an index narrows what it is offered; the dispatcher knows. */
-  isIndexed = false;
-  /** What the patrol saw on its last walk; see there. */
-  seenPosition = 0;
-  seenConsumed = 0;
-  movedAt: number;
-  consumedAt: number;
-  deadlineBookmarked = false;
 
-  constructor(
-    filter: Filter,
-    options: WatcherOptions,
-    context: WatcherContext<CacheWatcher>,
-    now: number,
-  ) {
+  constructor(filter: Filter, options: WatcherOptions, context: WatcherContext<CacheWatcher>) {
     this.filter = filter;
     this.options = options;
     this.#context = context;
-    this.movedAt = now;
-    this.consumedAt = now;
   }
 
   get state(): WatcherState {
@@ -168,10 +152,10 @@ export class CacheWatcher implements WatchStream, CatchUpReader {
   }
 
   /** Takes a batch, unless the input is full. Only when live. */
-  offer(batch: WatchBatch): boolean {
+  offer(batch: WatchBatch, bounds: BufferBounds): boolean {
     // Its reader may have closed it when it was told of the batch before.
     if (this.#state !== "live") return false;
-    if (!this.#buffer.hasRoom(batch, this.#context.dispatcher.bufferBounds(this))) return false;
+    if (!this.#buffer.hasRoom(batch, bounds)) return false;
     this.#put(batch);
     return true;
   }
@@ -187,17 +171,17 @@ export class CacheWatcher implements WatchStream, CatchUpReader {
    * Moves the resume point to that of `bookmark`. Only what is live and has room gets one: whoever is
    * behind will have its resume point moved by what it is behind with.
    */
-  bookmark(bookmark: WatchBatch): boolean {
+  bookmark(bookmark: WatchBatch, bounds: BufferBounds): boolean {
     const { revision } = bookmark;
     if (this.#state !== "live" || revision === undefined || revision < this.position) return false;
-    if (!this.#buffer.replaceBookmark(bookmark)) return this.offer(bookmark);
+    if (!this.#buffer.replaceBookmark(bookmark)) return this.offer(bookmark, bounds);
     this.position = revision;
     return true;
   }
 
   /** As `bookmark`; where the watcher is behind or its input full, once it no longer is. */
-  requestBookmark(bookmark: WatchBatch): void {
-    if (!this.bookmark(bookmark)) this.#bookmarkWanted = true;
+  requestBookmark(bookmark: WatchBatch, bounds: BufferBounds): void {
+    if (!this.bookmark(bookmark, bounds)) this.#bookmarkWanted = true;
   }
 
   /**

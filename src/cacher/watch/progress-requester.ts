@@ -57,7 +57,7 @@ export class ProgressRequester {
   *#bookmarkEach(): Generator<void, void, void> {
     const { dispatcher, watchers } = this.#deps;
     for (const watcher of watchers) {
-      watcher.requestBookmark(dispatcher.bookmark);
+      dispatcher.requestBookmark(watcher);
       yield;
     }
   }

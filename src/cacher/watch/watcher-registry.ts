@@ -84,6 +84,7 @@ export class WatcherRegistry {
       timeSlices,
       forget: (watcher, end) => {
         this.#watchers.delete(watcher);
+        this.#maintenance.remove(watcher);
         dispatcher.leave(watcher);
         this.#filters.release(watcher.filter);
         if (hasReason(end, "SLOW_CONSUMER")) this.#slowConsumers++;
@@ -99,7 +100,6 @@ export class WatcherRegistry {
     const requestProgress = (): void => storage.requestProgress();
     const maintenanceDeps = {
       ...deps,
-      watchers: this.#watchers,
       coalescedBacklogs: this.coalescedBacklogs,
       requestProgress,
     };
@@ -142,7 +142,6 @@ export class WatcherRegistry {
         eagerBookmarks: request.eagerBookmarks ?? false,
       },
       this.#context,
-      this.#deps.clock.now(),
     );
     try {
       if (this.#draining) throw draining();
@@ -152,6 +151,7 @@ export class WatcherRegistry {
       return watcher;
     }
     this.#watchers.add(watcher);
+    this.#maintenance.add(watcher);
     // What the filter has in common with others is not to be kept a second time.
     this.#opener.begin(watcher, { ...request, selection: filter.selection });
     return watcher;
@@ -168,9 +168,8 @@ export class WatcherRegistry {
     this.#draining = true;
     const { dispatcher } = this.#deps;
     dispatcher.flush();
-    const { bookmark } = dispatcher;
     for (const watcher of [...this.#watchers]) {
-      watcher.bookmark(bookmark);
+      dispatcher.sendBookmark(watcher);
       watcher.fail(draining());
     }
   }

@@ -63,7 +63,7 @@ function watcher(
     expiresAt: undefined,
     eagerBookmarks: false,
   };
-  return new CacheWatcher(new Filter({ scope, withPrevious, predicate }), wishes, host, 0);
+  return new CacheWatcher(new Filter({ scope, withPrevious, predicate }), wishes, host);
 }
 
 /** A change of `key` in history, from `before` if that is given. */
