@@ -1,14 +1,11 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
-import {
-  type InitialState,
-  PagedInitialState,
-} from "../../../src/cacher/catch-up/initial-state.ts";
-import {
-  SnapshotInitialState,
-  StateSnapshot,
-} from "../../../src/cacher/catch-up/state-snapshot.ts";
+import { PagedInitialState } from "../../../src/cacher/catch-up/initial-state.ts";
+import { PendingSource } from "../../../src/cacher/catch-up/pending-source.ts";
+import { SnapshotInitialState } from "../../../src/cacher/catch-up/snapshot-initial-state.ts";
+import { StateSnapshot } from "../../../src/cacher/catch-up/state-snapshot.ts";
+import type { WatchSource } from "../../../src/cacher/catch-up/watch-source.ts";
 import { ListCache } from "../../../src/cacher/list/list-cache.ts";
 import { ChunkCache } from "../../../src/cacher/state/chunk-cache.ts";
 import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
@@ -63,13 +60,21 @@ class World {
       owner: {},
       signal: new AbortController().signal,
       onReady: (failure) => this.told.push(failure),
+      successor: new PendingSource(),
     });
   }
 }
 
+/** The next batch, after which the state is done if it closes it. */
+function read(state: WatchSource): WatchBatch | undefined {
+  const result = state.next();
+  if (result !== undefined) expect(result.isDone).toBe(result.batch?.initialEventsEnd);
+  return result?.batch;
+}
+
 /** The next piece, written short: `"a b …"` while more follows, `"c →9"` at the end. */
-function piece(state: InitialState): string | undefined {
-  const batch = state.next();
+function piece(state: WatchSource): string | undefined {
+  const batch = read(state);
   if (batch === undefined) return undefined;
   for (const event of batch.events) {
     expect(event).toMatchObject({ type: "ADDED", previous: undefined });
@@ -79,7 +84,7 @@ function piece(state: InitialState): string | undefined {
   return [...keys, batch.revision === undefined ? "…" : `→${batch.revision}`].join(" ");
 }
 
-function pieces(state: InitialState): string[] {
+function pieces(state: WatchSource): string[] {
   const all: string[] = [];
   for (let next = piece(state); next !== undefined; next = piece(state)) all.push(next);
   return all;
@@ -128,24 +133,24 @@ describe("A state from a snapshot", () => {
     const world = new World(objects("a", "b", "c"), one);
     const shared = world.snapshot();
     const [first, second] = [world.begin(shared), world.begin(shared)];
-    for (let next = first.next(); next !== undefined; next = first.next()) {
-      expect(second.next()).toBe(next);
+    for (let next = read(first); next !== undefined; next = read(first)) {
+      expect(read(second)).toBe(next);
     }
-    expect(second.next()).toBeUndefined();
+    expect(read(second)).toBeUndefined();
   });
 
   it("shares with a newer one all pieces in which nothing has changed", () => {
     const world = new World(objects("a", "b", "c", "d", "e", "f"), 2 * one);
     const older = world.begin();
-    const before = [older.next(), older.next()];
+    const before = [read(older), read(older)];
     world.cache.apply(new WatchBatch(10, [event("MODIFIED", "a", 10)]));
     const newer = world.begin();
-    expect(newer.next()?.events.map(short)).toEqual(["ADDED a=@10", "ADDED b=@2"]);
-    expect(newer.next()).toBe(before[1]);
+    expect(read(newer)?.events.map(short)).toEqual(["ADDED a=@10", "ADDED b=@2"]);
+    expect(read(newer)).toBe(before[1]);
     // Also where the newer one is the first to take it.
-    const next = newer.next();
+    const next = read(newer);
     expect(next?.events.map(short)).toEqual(["ADDED e=@5", "ADDED f=@6"]);
-    const last = older.next();
+    const last = read(older);
     expect(last?.events).toEqual(next?.events);
     expect([last?.revision, next?.revision]).toEqual([9, 10]);
   });
@@ -154,14 +159,14 @@ describe("A state from a snapshot", () => {
     const large = "x".repeat(20_000);
     const world = new World([object("a", 1, large)], 100_000);
     const older = world.begin();
-    const piece = older.next();
+    const piece = read(older);
     expect([piece?.events.length, piece?.revision]).toEqual([1, undefined]);
-    expect(older.next()).toMatchObject({ revision: 9, events: [], initialEventsEnd: true });
-    expect(older.next()).toBeUndefined();
+    expect(read(older)).toMatchObject({ revision: 9, events: [], initialEventsEnd: true });
+    expect(read(older)).toBeUndefined();
     world.cache.apply(new WatchBatch(10, []));
     const newer = world.begin();
-    expect(newer.next()).toBe(piece);
-    expect(newer.next()).toMatchObject({ revision: 10 });
+    expect(read(newer)).toBe(piece);
+    expect(read(newer)).toMatchObject({ revision: 10 });
   });
 
   it("that takes long to make gives the event loop back, and tells when a piece is there", () => {
@@ -175,10 +180,11 @@ describe("A state from a snapshot", () => {
         reader: { fail: (error) => told.push(error) },
         ...{ scheduler, owner, signal },
         onReady: (failure) => told.push(failure),
+        successor: new PendingSource(),
       });
     const state = begin({});
-    expect(state.next()).toBeUndefined();
-    expect(state.next()).toBeUndefined();
+    expect(read(state)).toBeUndefined();
+    expect(read(state)).toBeUndefined();
     expect(told).toEqual([]);
     clock.runImmediates();
     expect(told).toEqual([undefined]);
@@ -193,12 +199,13 @@ describe("A state from a snapshot", () => {
     const state = new SnapshotInitialState(shared, {
       ...{ reader: { fail: () => {} }, owner: {}, signal: new AbortController().signal },
       ...{ scheduler: new TimeSliceScheduler(clock), onReady: () => {} },
+      successor: new PendingSource(),
     });
-    expect(state.next()).toBeUndefined();
+    expect(read(state)).toBeUndefined();
     finish(shared.chunk(undefined));
     const seen: WatchEvent[] = [];
     const take = (): void => {
-      for (let batch = state.next(); batch !== undefined; batch = state.next()) {
+      for (let batch = read(state); batch !== undefined; batch = read(state)) {
         seen.push(...batch.events);
       }
     };
@@ -219,9 +226,9 @@ describe("A state from a snapshot", () => {
     );
     const shared = world.snapshot();
     const [quick, slow] = [world.begin(shared), world.begin(shared)];
-    const first = quick.next();
+    const first = read(quick);
     expect(pieces(quick)).toHaveLength(keys.length);
-    expect(slow.next()).not.toBe(first);
+    expect(read(slow)).not.toBe(first);
     expect(pieces(slow)).toHaveLength(keys.length);
   });
 
@@ -232,7 +239,7 @@ describe("A state from a snapshot", () => {
         const all = values.map((value, i) => object(`k${i}`, i + 1, value));
         const state = new World(all, maxBytes).begin();
         const seen: string[] = [];
-        for (let batch = state.next(); batch !== undefined; batch = state.next()) {
+        for (let batch = read(state); batch !== undefined; batch = read(state)) {
           seen.push(...batch.events.map(short));
           const last = batch.events.at(-1);
           const withoutLast = batch.estimatedBytes - (last?.estimatedBytes ?? 0);
@@ -264,6 +271,7 @@ function paged(first: ListResult) {
       return answer.promise;
     },
     (...failure) => heard.push(failure),
+    new PendingSource(),
   );
   const heardOf = async (settle: () => void): Promise<void> => {
     settle();

@@ -204,7 +204,7 @@ describe("A LATEST_STATE watch that falls behind", () => {
     for (const stream of large) {
       expect(readAll(stream)).toEqual(["ADDED:large/0=@2 ADDED:small/0=0@2 →2"]);
       expect(reasonOf(stream)).toBe("SLOW_CONSUMER");
-      expect(String(stream.ended)).toContain("more than the 3000 bytes");
+      expect(String(stream.ended)).toContain("exceeded 3000 bytes");
     }
     expect(cached.cacher.stats()).toMatchObject({
       slowConsumers: 2,

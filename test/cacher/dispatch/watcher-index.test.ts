@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { WatchFanoutError } from "../../../src/base/errors.ts";
 import { TimeSliceQueue } from "../../../src/base/time-slice-queue.ts";
 import { CoalescedBacklogs } from "../../../src/cacher/catch-up/coalesced-backlogs.ts";
+import { PendingSource } from "../../../src/cacher/catch-up/pending-source.ts";
 import type { DispatchTarget } from "../../../src/cacher/dispatch/dispatch-target.ts";
 import { Dispatcher } from "../../../src/cacher/dispatch/dispatcher.ts";
 import { defaultWatcherBounds } from "../../../src/cacher/dispatch/watcher-bounds.ts";
@@ -63,7 +64,12 @@ function watcher(
     expiresAt: undefined,
     eagerBookmarks: false,
   };
-  return new CacheWatcher(new Filter({ scope, withPrevious, predicate }), wishes, host);
+  return new CacheWatcher(
+    new Filter({ scope, withPrevious, predicate }),
+    wishes,
+    host,
+    new PendingSource(),
+  );
 }
 
 /** A change of `key` in history, from `before` if that is given. */
