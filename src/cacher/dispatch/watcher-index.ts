@@ -7,40 +7,34 @@ import type { DispatchTarget } from "./dispatch-target.ts";
 /** What finds the watchers of a filter: its key, the value of an indexed field, or its prefix. */
 type FoundBy = "key" | "field" | "prefix";
 
-/**
- * The live watchers that see the same events: matching, batching and encoding is done once for all of
- * them.
- */
+/** The live watchers with the same filter. Events are matched, batched and encoded once for all of them. */
 export class WatcherGroup {
   readonly filter: Filter;
-  /** In a Set, whose iteration goes on soundly while watchers come and go. */
+  /** A Set, since it can be changed while it is iterated over. */
   readonly watchers = new Set<DispatchTarget>();
-  readonly #foundBy: FoundBy;
+  /** Whether its watchers are indexed: found by key or field value. */
+  readonly isIndexed: boolean;
+  readonly #checksKey: boolean;
   #pending: WatchEvent[] = [];
 
   constructor(filter: Filter, foundBy: FoundBy = "prefix") {
     this.filter = filter;
-    this.#foundBy = foundBy;
-  }
-
-  /** Whether its watchers are indexed: found by key or field value. */
-  get isIndexed(): boolean {
-    return this.#foundBy !== "prefix";
-  }
-
-  /** Whether there was nothing pending before and now is. `node` has an event. */
-  add(node: EventNode): boolean {
+    this.isIndexed = foundBy !== "prefix";
     // A field value also finds events of keys that the filter does not include.
-    if (this.#foundBy === "field" && !this.filter.includes(node.event?.object.key ?? ""))
-      return false;
+    this.#checksKey = foundBy === "field";
+  }
+
+  /** Adds the event of `node` if it matches. Returns whether it is the first pending one. */
+  add(node: EventNode): boolean {
+    if (this.#checksKey && !this.filter.includes(node.event?.object.key ?? "")) return false;
     const event = this.filter.select(node);
     if (event === undefined) return false;
     return this.#pending.push(event) === 1;
   }
 
   /**
-   * What is pending, cut between revisions into batches of about `maxBytes`, of which the last closes
-   * with `revision`.
+   * Removes the pending events, and returns them in batches of about `maxBytes`, split between revisions. The last batch
+   * has the resume point `revision`.
    */
   takeBatches(revision: number, maxBytes: number): WatchBatch[] {
     const events = this.#pending;
@@ -64,8 +58,8 @@ export class WatcherGroup {
 }
 
 /**
- * The groups that are found at one place of the index, by the identity of their filter. In a Map, whose iteration
- * goes on soundly while groups come and go.
+ * The groups at one place of the index, by the identity of their filter. A Map, since it can be changed while it is
+ * iterated over.
  */
 export type Groups = Map<string, WatcherGroup>;
 
@@ -77,19 +71,18 @@ interface Place {
 }
 
 /**
- * Finds the live watchers that an event concerns, so that what an event costs does not grow with those
- * that it does not concern: by exact key, by the value of an indexed field where the filter demands one,
- * and otherwise by key prefix.
+ * Finds the live watchers that an event may concern: by exact key, by the value of an indexed field if the filter
+ * requires one, and otherwise by key prefix. So the cost of an event does not grow with the number of other watchers.
  */
 export class WatcherIndex {
   readonly #read: FieldReader;
   readonly #byKey = new Map<string, Groups>();
   readonly #byField: ReadonlyMap<string, Map<string, Groups>>;
   readonly #byPrefix = new Map<string, Groups>();
-  /** How many prefixes there are of each length: these are the beginnings of a key to look up. */
+  /** Number of prefixes by length. A key is looked up by its beginnings of these lengths. */
   readonly #prefixLengths = new Map<number, number>();
 
-  /** `fields` are those that are indexed, `read` gets one out of an object. */
+  /** `fields` are the indexed fields; `read` returns the value of one for an object. */
   constructor(fields: readonly string[] = [], read: FieldReader = () => "") {
     this.#byField = new Map(fields.map((field) => [field, new Map<string, Groups>()]));
     this.#read = read;
@@ -112,7 +105,7 @@ export class WatcherIndex {
     group.watchers.add(watcher);
   }
 
-  /** Harmless if the watcher is not in here. */
+  /** Idempotent. */
   remove(watcher: DispatchTarget): void {
     const { filter } = watcher;
     const { places, at } = this.#placeOf(filter);
@@ -127,8 +120,8 @@ export class WatcherIndex {
   }
 
   /**
-   * Adds to `found` the places whose groups are to be asked about the event, each once. Returns how many places
-   * were looked at.
+   * Appends the places whose groups the event may concern to `found`, each once. Returns the number of look-ups, which
+   * counts against the bound of a round.
    */
   find({ event, previous }: EventNode, found: Groups[]): number {
     if (event === undefined) return 0;
@@ -140,7 +133,7 @@ export class WatcherIndex {
     for (const [field, byValue] of this.#byField) {
       if (byValue.size === 0) continue;
       const before = previous === undefined ? undefined : this.#read(previous, field);
-      // What is deleted has the fields that it had before.
+      // The object of a DELETED event has its last field values.
       const after = this.#read(event.object, field);
       push(byValue.get(after), found);
       if (before !== undefined && before !== after) push(byValue.get(before), found);
@@ -153,7 +146,7 @@ export class WatcherIndex {
     return this.#placeOf(filter).foundBy !== "prefix";
   }
 
-  /** Where the watchers of this filter are, and are looked for. */
+  /** The place of the watchers with this filter. */
   #placeOf(filter: Filter): Place {
     if (filter.key !== undefined) return { places: this.#byKey, at: filter.key, foundBy: "key" };
     for (const [field, places] of this.#byField) {

@@ -8,25 +8,24 @@ interface Shared<T> {
 }
 
 /**
- * The filters of all watches that are open. Watches that ask for the same have one filter, and filters that pick
- * by the same requirements have one selection: a hundred thousand watches by one selector keep it once. A filter
- * is in here for as long as a watch holds it.
+ * The filters of all open watches. Equal requests share one filter, and filters with equal requirements share one
+ * selection, so that 100,000 watches with one selector keep it once. A filter is kept until its last watch ends.
  */
 export class SharedFilters {
   readonly #filters = new Map<string, Shared<Filter>>();
   readonly #selections = new Map<string, Shared<Selection>>();
 
-  /** How many different filters there are. */
+  /** Number of different filters. */
   get filters(): number {
     return this.#filters.size;
   }
 
-  /** How many different selections there are. */
+  /** Number of different selections. */
   get selections(): number {
     return this.#selections.size;
   }
 
-  /** The filter of the request, to be held until `release` is called as many times. */
+  /** Returns the filter of the request, and holds it until `release`, once per call. */
   acquire(request: CacheWatchRequest): Filter {
     const selection = this.#selectionOf(request);
     const asked = new Filter({ ...request, selection });
@@ -40,7 +39,7 @@ export class SharedFilters {
     return asked;
   }
 
-  /** One of those who acquired the filter no longer needs it. */
+  /** Releases one hold on the filter. */
   release({ identity, selection }: Filter): void {
     if (!releaseShared(this.#filters, identity) || selection === undefined) return;
     releaseShared(this.#selections, selection.canonical);

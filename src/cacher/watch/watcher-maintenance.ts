@@ -16,7 +16,7 @@ export const maintenanceIntervalMs = 500;
 /** How long before the deadline of a call its last bookmark is sent, in milliseconds. */
 const beforeDeadlineMs = 2_000;
 
-/** How long an expired stream may go on until it can take a last bookmark, in milliseconds. */
+/** How long after expiry a stream waits until it can take a last bookmark, in milliseconds. */
 const expiryGraceMs = 5_000;
 
 export interface WatcherMaintenanceDeps {
@@ -88,7 +88,7 @@ export class WatcherMaintenance {
     this.#records.delete(watcher);
   }
 
-  /** Starts the periodic passes, which go on until `stop`. Idempotent. */
+  /** Starts the periodic passes. Idempotent. */
   start(): void {
     this.#timer ??= this.#clock.setTimeout(() => {
       this.#timer = undefined;
@@ -146,7 +146,7 @@ export class WatcherMaintenance {
 
   /**
    * Ends a stream that is past `expiresAt`, so that its client connects elsewhere. A last bookmark precedes the
-   * end: the stream goes on until it can take one, for up to `expiryGraceMs`.
+   * end: if the stream cannot take one now, it has up to `expiryGraceMs` more.
    */
   #checkAge({ watcher }: MaintenanceRecord, now: number): void {
     const { expiresAt = Infinity } = watcher.options;

@@ -123,7 +123,7 @@ export class WatcherRegistry {
     return this.#slowConsumers;
   }
 
-  /** Starts the maintenance, which goes on until `stop`. */
+  /** Starts the watcher maintenance. Idempotent. */
   start(): void {
     this.#maintenance.start();
   }
