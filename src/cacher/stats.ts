@@ -81,7 +81,7 @@ export function watcherStats(
     if (watcher.state !== "ended") watchers[watcher.state]++;
     buffers.batches += watcher.buffer.length;
     buffers.bytes += watcher.buffer.bytes;
-    const bounds = dispatcher.bufferBounds(watcher.filter);
+    const bounds = dispatcher.bufferBounds(watcher);
     const fullness = Math.max(
       watcher.buffer.length / bounds.batches,
       watcher.buffer.bytes / bounds.bytes,

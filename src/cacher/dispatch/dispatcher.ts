@@ -97,20 +97,20 @@ export class Dispatcher {
     return this.#bookmark;
   }
 
-  /** Current capacity of the buffer of a live watcher with this filter; without one, of an unindexed watcher. */
-  bufferBounds(filter?: Filter): BufferBounds {
-    const isIndexed = filter !== undefined && this.#index.isIndexed(filter);
+  /** Current capacity of the buffer of a live watcher; without an argument, of an unindexed one. */
+  bufferBounds(watcher?: { readonly filter: Filter }): BufferBounds {
+    const isIndexed = watcher !== undefined && this.#index.isIndexed(watcher.filter);
     return isIndexed ? this.#bufferSizing.indexed : this.#bufferSizing.unindexed;
   }
 
   /** Sends the watcher a bookmark at `settledRevision`. Returns false if it is unsynced, ahead of it, or full. */
   sendBookmark(watcher: DispatchTarget): boolean {
-    return watcher.bookmark(this.bookmark, this.bufferBounds(watcher.filter));
+    return watcher.bookmark(this.bookmark, this.bufferBounds(watcher));
   }
 
   /** As `sendBookmark`, or as soon as the watcher is synced and its buffer has room. */
   requestBookmark(watcher: DispatchTarget): void {
-    watcher.requestBookmark(this.bookmark, this.bufferBounds(watcher.filter));
+    watcher.requestBookmark(this.bookmark, this.bufferBounds(watcher));
   }
 
   /** Offers the watcher every event after `position`. It has received everything up to there. */
