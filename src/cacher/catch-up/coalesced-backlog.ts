@@ -101,14 +101,14 @@ export class CoalescedBacklog {
     return this.#holders.size === 0 && !this.#isCoalescing && !this.#isFresh;
   }
 
-  addHolder(by: BacklogReader): void {
-    this.#holders.add(by);
+  addHolder(holder: BacklogReader): void {
+    this.#holders.add(holder);
   }
 
   /** Removes the holder and cancels its wait. Idempotent. */
-  removeHolder(by: BacklogReader): void {
-    this.#holders.delete(by);
-    this.#awaiting.delete(by);
+  removeHolder(holder: BacklogReader): void {
+    this.#holders.delete(holder);
+    this.#awaiting.delete(holder);
   }
 
   /**

@@ -52,32 +52,32 @@ export class CoalescedBacklogs {
   }
 
   /** Returns the backlog of everything after `node`. The watcher has to release it. */
-  hold(filter: Filter, node: EventNode, by: BacklogReader): CoalescedBacklog {
-    let there = this.#backlogs.get(node.sequence);
-    if (there === undefined) {
-      there = new Map();
-      this.#backlogs.set(node.sequence, there);
+  hold(filter: Filter, node: EventNode, holder: BacklogReader): CoalescedBacklog {
+    let byFilter = this.#backlogs.get(node.sequence);
+    if (byFilter === undefined) {
+      byFilter = new Map();
+      this.#backlogs.set(node.sequence, byFilter);
     }
-    let backlog = there.get(filter.identity);
+    let backlog = byFilter.get(filter.identity);
     if (backlog === undefined) {
       backlog = new CoalescedBacklog(filter, node, this.#deps);
-      there.set(filter.identity, backlog);
+      byFilter.set(filter.identity, backlog);
     }
-    backlog.addHolder(by);
+    backlog.addHolder(holder);
     return backlog;
   }
 
   /** Counts the batch as held by the watcher, until `endDelivery`. */
-  startDelivery(coalesced: CoalescedBatch, by: BacklogReader): void {
+  startDelivery(coalesced: CoalescedBatch, holder: BacklogReader): void {
     const holders = this.#batches.get(coalesced);
-    if (holders === undefined) this.#batches.set(coalesced, new Set([by]));
-    else holders.add(by);
+    if (holders === undefined) this.#batches.set(coalesced, new Set([holder]));
+    else holders.add(holder);
     this.#delivered++;
   }
 
-  endDelivery(coalesced: CoalescedBatch, by: BacklogReader): void {
+  endDelivery(coalesced: CoalescedBatch, holder: BacklogReader): void {
     const holders = this.#batches.get(coalesced);
-    holders?.delete(by);
+    holders?.delete(holder);
     if (holders?.size === 0) this.#batches.delete(coalesced);
   }
 
@@ -104,7 +104,7 @@ export class CoalescedBacklogs {
   }
 
   *#all(): Generator<CoalescedBacklog, void, void> {
-    for (const there of this.#backlogs.values()) yield* there.values();
+    for (const byFilter of this.#backlogs.values()) yield* byFilter.values();
   }
 
   get #bytes(): number {
@@ -155,10 +155,11 @@ export class CoalescedBacklogs {
     return largest;
   }
 
-  #drop(isNeedless: (backlog: CoalescedBacklog) => boolean): void {
-    for (const [after, there] of this.#backlogs) {
-      for (const [identity, backlog] of there) if (isNeedless(backlog)) there.delete(identity);
-      if (there.size === 0) this.#backlogs.delete(after);
+  #drop(isUnneeded: (backlog: CoalescedBacklog) => boolean): void {
+    for (const [after, byFilter] of this.#backlogs) {
+      for (const [identity, backlog] of byFilter)
+        if (isUnneeded(backlog)) byFilter.delete(identity);
+      if (byFilter.size === 0) this.#backlogs.delete(after);
     }
   }
 }

@@ -58,12 +58,12 @@ export class CoalescedBatch {
   /** Returns the chunk of this number, counted from 0. There is at least one; the last has the revision. */
   chunk(number: number): WatchBatch {
     const at = String(number);
-    const chunk = this.#chunks.get(at) ?? this.#make(number, at);
+    const chunk = this.#chunks.get(at) ?? this.#build(number, at);
     this.#chunkCache.touch(chunk);
     return chunk.batch;
   }
 
-  #make(number: number, at: string): BatchChunk {
+  #build(number: number, at: string): BatchChunk {
     const end = this.#starts[number + 1];
     const events = this.#events.slice(this.#starts[number], end);
     const revision = end === undefined ? this.revision : undefined;

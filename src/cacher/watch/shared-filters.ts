@@ -28,15 +28,15 @@ export class SharedFilters {
   /** Returns the filter of the request, and holds it until `release`, once per call. */
   acquire(request: CacheWatchRequest): Filter {
     const selection = this.#selectionOf(request);
-    const asked = new Filter({ ...request, selection });
-    const shared = this.#filters.get(asked.identity);
+    const requested = new Filter({ ...request, selection });
+    const shared = this.#filters.get(requested.identity);
     if (shared !== undefined) {
       shared.holders++;
       return shared.value;
     }
-    this.#filters.set(asked.identity, { value: asked, holders: 1 });
+    this.#filters.set(requested.identity, { value: requested, holders: 1 });
     if (selection !== undefined) hold(this.#selections, selection.canonical, selection);
-    return asked;
+    return requested;
   }
 
   /** Releases one hold on the filter. */
@@ -52,15 +52,15 @@ export class SharedFilters {
 }
 
 function hold<T>(shared: Map<string, Shared<T>>, name: string, value: T): void {
-  const known = shared.get(name);
-  if (known === undefined) shared.set(name, { value, holders: 1 });
-  else known.holders++;
+  const entry = shared.get(name);
+  if (entry === undefined) shared.set(name, { value, holders: 1 });
+  else entry.holders++;
 }
 
-/** Whether nobody holds it any more. */
+/** Releases one hold. Returns whether it was the last. */
 function releaseShared<T>(shared: Map<string, Shared<T>>, name: string): boolean {
-  const known = shared.get(name);
-  if (known === undefined) return false;
-  known.holders--;
-  return known.holders === 0 && shared.delete(name);
+  const entry = shared.get(name);
+  if (entry === undefined) return false;
+  entry.holders--;
+  return entry.holders === 0 && shared.delete(name);
 }

@@ -98,9 +98,9 @@ export class WatchOpener {
     const { afterRevision: after } = request;
     if (after !== undefined) await cacheReader.checkExists(after);
     if (after !== undefined && backfill.isMissing(after)) {
-      const giveUp = new AbortController();
-      watcher.whenEnded(() => giveUp.abort());
-      await backfill.waitFor(after, giveUp.signal);
+      const ended = new AbortController();
+      watcher.whenEnded(() => ended.abort());
+      await backfill.waitFor(after, ended.signal);
     }
     const revision = after ?? (await this.#now());
     if (revision < cache.eventWindow.floor.revision) throw this.#tooOld(revision);
@@ -126,17 +126,17 @@ export class WatchOpener {
     const { afterRevision: newerThan, owner = watcher } = request;
     const since = clock.now();
     // The state is at least this new, whatever the request: the client may have seen all of the cache before.
-    const held = cache.lastChangeRevision;
-    const giveUp = new AbortController();
-    const { signal } = giveUp;
-    watcher.whenEnded(() => giveUp.abort());
+    const cachedRevision = cache.lastChangeRevision;
+    const ended = new AbortController();
+    const { signal } = ended;
+    watcher.whenEnded(() => ended.abort());
     if (newerThan !== undefined) await cacheReader.checkExists(newerThan, signal);
     watcher.open(new WatchBatch(undefined, []));
     const at = revisionRequirement(newerThan);
     const required = await cacheReader.reach(at, signal);
     if (required === undefined)
       return this.#withUpstreamState(opening, at, { owner, signal, since });
-    const { state, node } = await snapshots.get(watcher.filter, Math.max(required, held));
+    const { state, node } = await snapshots.get(watcher.filter, Math.max(required, cachedRevision));
     if (watcher.state === "ended") return;
     const onReady = this.#onChunk(watcher);
     const successor = cursorAfter(node, watcher, context, "initial");
