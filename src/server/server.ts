@@ -131,12 +131,10 @@ export class RunningServer {
       maxBytesPerOwner: limits.maxUnreadBytesPerConnection,
     });
     const tooMuchRetained = () => tooManyRequestBytes(limits.maxRetainedRequestBytesPerConnection);
-    // Two tasks for each connection at the most: none is ever refused.
+    // One task for each connection at the most: none is ever refused.
     const turns = new TimeSliceScheduler(clock, Infinity);
     const streamOpenings = new StreamOpenings(turns, this.#kept, tooMuchRetained);
-    this.#arrivals = new CallArrivals(clock, turns, (stream, headers) =>
-      this.#take(stream, headers),
-    );
+    this.#arrivals = new CallArrivals(clock, (stream, headers) => this.#take(stream, headers));
     this.#pacing = new StreamPacing(
       clock,
       (session) => this.#arrivals.waiting(session) + streamOpenings.waiting(session),

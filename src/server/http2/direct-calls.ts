@@ -1,12 +1,13 @@
-import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
+import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
-import type { Timer } from "../../base/clock.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { CallContext } from "../calls/call-context.ts";
 import { drainingUnread, outOfRequestRoom, refused, tookTooLong } from "../calls/refusals.ts";
 import type { BidiMethod, ServedMethod } from "../calls/server-call.ts";
 import type { Reservation } from "../limits/byte-pool.ts";
 import { Http2Call } from "./http2-call.ts";
+import { closeAfterResponse } from "./http2-stream.ts";
 import { Inflater, type Inflation } from "./inflater.ts";
 import { encodingOf, isGrpc, timeoutOf } from "./request-headers.ts";
 import { RequestReader } from "./request-reader.ts";
@@ -51,7 +52,7 @@ export class DirectCalls {
   /** Serves or refuses the call of a new stream. */
   take(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
     if (!isGrpc(headers)) {
-      refuseAsHttp(stream);
+      refuseAsHttp(stream, this.#context.clock);
       return;
     }
     const timeoutMs = timeoutOf(headers);
@@ -208,9 +209,9 @@ export class DirectCalls {
 }
 
 /** What is not gRPC is refused as HTTP has it, and nothing of it is kept. */
-function refuseAsHttp(stream: ServerHttp2Stream): void {
+function refuseAsHttp(stream: ServerHttp2Stream, clock: Clock): void {
   stream.on("error", () => {});
   if (stream.destroyed || stream.closed) return;
   stream.respond({ ":status": 415 }, { endStream: true });
-  stream.close(constants.NGHTTP2_NO_ERROR);
+  closeAfterResponse(stream, clock);
 }

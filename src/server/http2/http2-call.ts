@@ -1,11 +1,11 @@
-import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from "node:http2";
+import type { OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { Metadata, status } from "@grpc/grpc-js";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { CallContext } from "../calls/call-context.ts";
 import { CallLifecycle } from "../calls/call-lifecycle.ts";
 import type { ServerCall } from "../calls/server-call.ts";
-import { resetStream, resetUnlessClosed } from "./http2-stream.ts";
+import { closeAfterResponse, resetStream, resetUnlessClosed } from "./http2-stream.ts";
 
 /*
  * What gRPC is over HTTP/2 is said in
@@ -153,7 +153,7 @@ export class Http2Call implements ServerCall {
 
   /** All is said, and what the client may still send is not wanted (RFC 9113, 8.1). */
   #refuseRest(): void {
-    if (!this.#stream.readableEnded) this.#stream.close(constants.NGHTTP2_NO_ERROR);
+    if (!this.#stream.readableEnded) closeAfterResponse(this.#stream, this.#context.clock);
   }
 
   #respond(): void {

@@ -130,6 +130,16 @@ export function refuseStream(stream: ServerHttp2Stream): void {
 }
 
 /**
+ * Closes a stream whose response has ended, and with it what the client still sends (RFC 9113, 8.1). In the next turn of
+ * the event loop: in the same turn, Node.js 22 sends RST_STREAM ahead of the response, which the client then never gets.
+ */
+export function closeAfterResponse(stream: ServerHttp2Stream, clock: Clock): void {
+  clock.setImmediate(() => {
+    if (!stream.destroyed) stream.close(constants.NGHTTP2_NO_ERROR);
+  });
+}
+
+/**
  * Ends a stream at once and drops what has not been sent. gRPC clients see ENHANCE_YOUR_CALM as the
  * status RESOURCE_EXHAUSTED.
  */

@@ -29,6 +29,8 @@ export type ScriptedRange = Partial<Omit<IRangeResponse, "header">> & {
 /** What the scripted etcd is to say; whatever is left out it answers as an empty one at revision 1. */
 export interface Script {
   readonly version?: string;
+  /** Fails each request for its status so. */
+  readonly status?: () => Partial<ServiceError>;
   /** The answer to each range: one at a revision that has nothing, a whole one, or an error. */
   readonly range?: (request: RangeRequest) => number | ScriptedRange | Partial<ServiceError>;
   /** Fails each transaction so, sooner or later. */
@@ -81,7 +83,7 @@ export async function startScriptedEtcd(script: Script): Promise<ScriptedEtcd> {
     };
   };
   server.addService(serviceOf("Maintenance"), {
-    status: unary("status", () => ({ version: script.version ?? "3.5.16" })),
+    status: unary("status", () => script.status?.() ?? { version: script.version ?? "3.5.16" }),
   });
   server.addService(serviceOf("KV"), {
     range: unary("range", (request) => {

@@ -45,6 +45,11 @@ export function says(message: string, ...phrases: readonly string[]): boolean {
   return phrases.some((phrase) => message.includes(phrase));
 }
 
+/** Whether etcd refused the call for what its user may do, or for having no user. */
+export function isDenied(error: unknown): boolean {
+  return isServiceError(error) && says(error.details, ...denied);
+}
+
 /** Of a call, or of a watch that was cancelled for it. */
 export function isStaleToken(error: unknown): boolean {
   if (isServiceError(error)) return says(error.details, ...staleToken);

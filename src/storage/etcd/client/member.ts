@@ -7,9 +7,9 @@ import {
 } from "@grpc/grpc-js";
 import { type ICallable, MaintenanceClient } from "etcd3";
 import { abortable } from "../../../base/abort.ts";
-import { methodOf, rangeMethod, watchMethod } from "../methods.ts";
-import { oldestVersion, UnsupportedEtcdError } from "./errors.ts";
+import { isDenied, oldestVersion, UnsupportedEtcdError } from "./errors.ts";
 import type { RangeRequest, WatchCall } from "./messages.ts";
+import { methodOf, rangeMethod, watchMethod } from "./methods.ts";
 import { type DecodedRange, decodePastWatch, decodeRange, decodeWatch } from "./responses.ts";
 
 /** PEM. */
@@ -55,6 +55,7 @@ export class Member {
   /** For watches from the past, on a connection of their own: only there an answer is bounded. */
   readonly #past: Client;
   #supported: Promise<void> | undefined;
+  #reportsFromStart = false;
 
   /** `pastAnswerBytes`: how large an answer to a watch from the past may be; a larger one ends it before it is held. */
   constructor(endpoint: string, tls: EtcdTls | undefined, pastAnswerBytes: number) {
@@ -161,15 +162,37 @@ export class Member {
     return abortable(this.#supported, signal);
   }
 
+  /**
+   * Whether this member reports the progress of a watch only from the watch's start revision on, as etcd does since
+   * 3.6 (`progressIfSync` in its mvcc package). On an idle store, a watch from the next revision then reports nothing.
+   * Known once `supported` has resolved.
+   */
+  get reportsProgressFromStart(): boolean {
+    return this.#reportsFromStart;
+  }
+
   close(): void {
     this.#client.close();
     this.#past.close();
   }
 
   async #checkVersion(limits: CallLimits): Promise<void> {
+    const version = await this.#version(limits);
+    if (version !== undefined && isBefore(version, oldestVersion)) {
+      throw new UnsupportedEtcdError(this.endpoint, version);
+    }
+    this.#reportsFromStart = version === undefined || !isBefore(version, "3.6.0-alpha");
+  }
+
+  /** Undefined: this member does not tell, as etcd since 3.6 tells only root where authentication is enabled. */
+  async #version(limits: CallLimits): Promise<string | undefined> {
     const maintenance = new MaintenanceClient(this.callable(new Metadata(), limits));
-    const { version } = await maintenance.status();
-    if (!isSupported(version)) throw new UnsupportedEtcdError(this.endpoint, version);
+    try {
+      return (await maintenance.status()).version;
+    } catch (error) {
+      if (isDenied(error)) return undefined;
+      throw error;
+    }
   }
 }
 
@@ -180,13 +203,14 @@ interface SentMethod<Request, Response> {
   readonly decode: (bytes: Buffer) => Response;
 }
 
-/** Release candidates of the oldest version are older than it. */
-function isSupported(version: string): boolean {
-  const numbers = /^(\d+)\.(\d+)\.(\d+)(-rc|-alpha|-beta)?/.exec(version);
-  if (numbers === null) return false;
-  const [, major, minor, patch, pre] = numbers;
-  const order = `${major}.${minor}.${patch}`.localeCompare(oldestVersion, "en", { numeric: true });
-  return order > 0 || (order === 0 && pre === undefined);
+/** Whether a version is older than another one. Pre-releases are older than their release; what is no version is old. */
+function isBefore(version: string, other: string): boolean {
+  const numbers = /^(\d+\.\d+\.\d+)(-rc|-alpha|-beta)?/.exec(version);
+  const [, release = "", pre] = /^(\d+\.\d+\.\d+)(-rc|-alpha|-beta)?/.exec(other) ?? [];
+  if (numbers === null) return true;
+  const [, own = "", ownPre] = numbers;
+  const order = own.localeCompare(release, "en", { numeric: true });
+  return order < 0 || (order === 0 && ownPre !== undefined && pre === undefined);
 }
 
 function channelCredentials(endpoint: string, tls: EtcdTls | undefined): ChannelCredentials {

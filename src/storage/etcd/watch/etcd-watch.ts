@@ -93,6 +93,8 @@ export class EtcdWatch implements WatchStream {
   /** Whether the listener is to be called when there is something to read. */
   #isWaiting = true;
   #isWaking = false;
+  /** The position, if the watch of etcd starts there and not after it: its events are repeated and dropped. */
+  #repeated: number | undefined;
 
   constructor(source: EtcdWatchSource, request: WatchRequest) {
     this.#source = source;
@@ -166,6 +168,9 @@ export class EtcdWatch implements WatchStream {
       throw historyChanged(afterRevision, current);
     }
     this.#position = afterRevision ?? current;
+    // Nothing may follow for long, and progress is to be reported meanwhile.
+    const isIdle = this.#position === current && member.reportsProgressFromStart;
+    this.#repeated = isIdle ? current : undefined;
     const isPast = this.#request.upTo !== undefined;
     const call = await client.openWatch(member, limits, isPast);
     this.#call = call;
@@ -174,7 +179,7 @@ export class EtcdWatch implements WatchStream {
     call.write({
       create_request: {
         ...this.#source.range,
-        start_revision: this.#position + 1,
+        start_revision: this.#repeated ?? this.#position + 1,
         progress_notify: true,
         prev_kv: this.#request.withPrevious,
         // To cut an answer, etcd adds up all events of the part so far for each event: the square of a large one.
@@ -267,6 +272,7 @@ export class EtcdWatch implements WatchStream {
     if (event === undefined) return;
     const revision = event.kv.modRevision;
     if (revision <= this.#position) {
+      if (revision === this.#repeated) return;
       throw this.#silent(`sent revision ${revision} again, after ${this.#position}, on a watch`);
     }
     const key = this.#source.keyOf(event.kv);

@@ -2,7 +2,7 @@ import { createRequire } from "node:module";
 import type { MethodDefinition, ServiceDefinition } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 import type { Services } from "etcd3";
-import type { RangeRequest, WatchRequest } from "./client/messages.ts";
+import type { RangeRequest, WatchRequest } from "./messages.ts";
 
 /** What etcd3's package says that etcd speaks, loaded in the way that etcd3's types describe. */
 const definitions = loadSync(createRequire(import.meta.url).resolve("etcd3/proto/rpc.proto"), {
