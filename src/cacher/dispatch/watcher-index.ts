@@ -4,9 +4,6 @@ import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
 import type { DispatchTarget } from "./dispatch-target.ts";
 
-/** What finds the watchers of a filter: its key, the value of an indexed field, or its prefix. */
-type FoundBy = "key" | "field" | "prefix";
-
 /** The live watchers with the same filter. Events are matched, batched and encoded once for all of them. */
 export class WatcherGroup {
   readonly filter: Filter;
@@ -14,20 +11,21 @@ export class WatcherGroup {
   readonly watchers = new Set<DispatchTarget>();
   /** Whether its watchers are indexed: found by key or field value. */
   readonly isIndexed: boolean;
-  readonly #checksKey: boolean;
   #pending: WatchEvent[] = [];
 
-  constructor(filter: Filter, foundBy: FoundBy = "prefix") {
+  constructor(filter: Filter, isIndexed: boolean = false) {
     this.filter = filter;
-    this.isIndexed = foundBy !== "prefix";
-    // A field value also finds events of keys that the filter does not include.
-    this.#checksKey = foundBy === "field";
+    this.isIndexed = isIndexed;
   }
 
   /** Adds the event of `node` if it matches. Returns whether it is the first pending one. */
   add(node: EventNode): boolean {
-    if (this.#checksKey && !this.filter.includes(node.event?.object.key ?? "")) return false;
-    const event = this.filter.select(node);
+    const { filter } = this;
+    // A field value also finds events of keys that the filter does not include.
+    if (this.isIndexed && filter.key === undefined) {
+      if (!filter.includes(node.event?.object.key ?? "")) return false;
+    }
+    const event = filter.select(node);
     if (event === undefined) return false;
     return this.#pending.push(event) === 1;
   }
@@ -67,7 +65,6 @@ export type Groups = Map<string, WatcherGroup>;
 interface Place {
   readonly places: Map<string, Groups>;
   readonly at: string;
-  readonly foundBy: FoundBy;
 }
 
 /**
@@ -90,7 +87,7 @@ export class WatcherIndex {
 
   add(watcher: DispatchTarget): void {
     const { filter } = watcher;
-    const { places, at, foundBy } = this.#placeOf(filter);
+    const { places, at } = this.#placeOf(filter);
     let groups = places.get(at);
     if (groups === undefined) {
       groups = new Map();
@@ -99,7 +96,7 @@ export class WatcherIndex {
     }
     let group = groups.get(filter.identity);
     if (group === undefined) {
-      group = new WatcherGroup(filter, foundBy);
+      group = new WatcherGroup(filter, places !== this.#byPrefix);
       groups.set(filter.identity, group);
     }
     group.watchers.add(watcher);
@@ -143,17 +140,17 @@ export class WatcherIndex {
 
   /** Whether watchers with this filter are found by key or field value, not by prefix alone. */
   isIndexed(filter: Filter): boolean {
-    return this.#placeOf(filter).foundBy !== "prefix";
+    return this.#placeOf(filter).places !== this.#byPrefix;
   }
 
   /** The place of the watchers with this filter. */
   #placeOf(filter: Filter): Place {
-    if (filter.key !== undefined) return { places: this.#byKey, at: filter.key, foundBy: "key" };
+    if (filter.key !== undefined) return { places: this.#byKey, at: filter.key };
     for (const [field, places] of this.#byField) {
       const at = filter.selection?.exactField(field);
-      if (at !== undefined) return { places, at, foundBy: "field" };
+      if (at !== undefined) return { places, at };
     }
-    return { places: this.#byPrefix, at: filter.prefix, foundBy: "prefix" };
+    return { places: this.#byPrefix, at: filter.prefix };
   }
 
   #countLength(length: number, change: 1 | -1): void {
