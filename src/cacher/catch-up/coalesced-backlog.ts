@@ -9,20 +9,20 @@ import type { WatchCache } from "../state/watch-cache.ts";
 import { CoalescedBatch } from "./coalesced-batch.ts";
 import { Coalescer } from "./coalescer.ts";
 
-/** How many requirements events are held against between two looks at the clock: one for an event without. */
+/** Number of requirements evaluated between two reads of the clock. An event without a selector counts as one. */
 const costPerStep = 256;
-/** For how long a finished unit is handed to those who come later, in milliseconds. */
+/** How long a finished batch is shared with watchers that come later, in milliseconds. */
 const sharedForMs = 1_000;
 
-/** A unit, and the node of history that it leads to. */
+/** A finished batch, and the newest event node that it includes. */
 export interface FinishedBacklog {
   readonly batch: CoalescedBatch;
   readonly target: EventNode;
 }
 
-/** Whoever a backlog is held for, and who waits for it to be folded. */
+/** A watcher that holds a backlog, and may wait for it to be coalesced. */
 export interface BacklogReader extends Notifiable {
-  /** More is kept for all who are behind than may be. */
+  /** Ends the watcher, as all backlogs together exceed their bound. */
   fail(error: WatchFanoutError): void;
 }
 
@@ -31,40 +31,40 @@ export interface CoalescedBacklogsDeps {
   readonly cache: WatchCache;
   readonly dispatcher: Dispatcher;
   readonly chunkCache: ChunkCache;
-  /** Where it is folded, one backlog at a time. */
+  /** Coalesces one backlog at a time. */
   readonly timeSlices: TimeSliceQueue;
-  /** About how large a piece of a unit is, in bytes. */
+  /** Approximate size of a chunk of a finished batch, in bytes. */
   readonly chunkBytes: number;
-  /** How many bytes may be held, all folds together. */
+  /** Maximum size of all backlogs together, in bytes. */
   readonly maxBytes: number;
 }
 
 export interface CoalescedBacklogDeps extends CoalescedBacklogsDeps {
-  /** Is called when more has been folded. */
+  /** Called after events have been coalesced. */
   readonly onCoalesced: () => void;
 }
 
 /**
- * What LATEST_STATE watchers with the same filter have not been sent since they stopped at the same node of
- * history. They share it: its fold is made once, and so is the unit that it is told as.
+ * What LATEST_STATE watchers with the same filter missed since they stopped at the same event node. The watchers share
+ * it: its events are coalesced once, and its batch is built once.
  *
- * It does not hold the node that it begins after, but the one up to which everything is in its fold. So
- * what lies between is garbage, and folding more of history is what lets go of it.
+ * It does not hold the node that it begins after, only the last one that it has coalesced. So coalescing makes the
+ * events before that garbage.
  */
 export class CoalescedBacklog {
   readonly filter: Filter;
-  /** The sequence of the node that it begins after. */
+  /** Sequence of the node that it begins after. */
   readonly after: number;
   readonly #deps: CoalescedBacklogDeps;
   readonly #coalescer: Coalescer;
   readonly #holders = new Set<BacklogReader>();
   readonly #awaiting = new Set<BacklogReader>();
   #reached: EventNode;
-  /** Whether anything has happened that those who are behind have to be told of. */
+  /** Whether its watchers have to receive a batch: events matched, or the cache was filled from a new list. */
   #hasChanges = false;
-  /** Whether something is being folded, or is to be as soon as it is its turn. */
+  /** Whether it is being coalesced, or waits for its time slice. */
   #isCoalescing = false;
-  /** Whether a reader has come for it, since that began. */
+  /** Whether a watcher has requested the batch since then. */
   #isRequested = false;
   #finished: (FinishedBacklog & { readonly at: number }) | undefined;
 
@@ -76,44 +76,44 @@ export class CoalescedBacklog {
     this.#deps = deps;
   }
 
-  /** Everything up to this node is folded. */
+  /** The last event node that is coalesced. */
   get reached(): EventNode {
     return this.#reached;
   }
 
-  /** How many objects the fold holds something of. */
+  /** Number of objects with an entry. */
   get objects(): number {
     return this.#coalescer.size;
   }
 
-  /** By weight. */
+  /** Estimated. */
   get bytes(): number {
     return this.#coalescer.bytes;
   }
 
-  /** Those who are behind with it. */
+  /** The watchers that need it. */
   get holders(): ReadonlySet<BacklogReader> {
     return this.#holders;
   }
 
-  /** Whether there is no use in keeping it any longer for those who may come. */
+  /** Whether it can be dropped: it has no holder, and its batch is no longer shared. */
   get isStale(): boolean {
     return this.#holders.size === 0 && !this.#isCoalescing && !this.#isFresh;
   }
 
-  addHolder(by: BacklogReader): void {
-    this.#holders.add(by);
+  addHolder(holder: BacklogReader): void {
+    this.#holders.add(holder);
   }
 
-  /** Who held it does so no longer, and does not wait either. Harmless if it did not. */
-  removeHolder(by: BacklogReader): void {
-    this.#holders.delete(by);
-    this.#awaiting.delete(by);
+  /** Removes the holder and cancels its wait. Idempotent. */
+  removeHolder(holder: BacklogReader): void {
+    this.#holders.delete(holder);
+    this.#awaiting.delete(holder);
   }
 
   /**
-   * Everything up to where the dispatcher is, or was a moment ago. Undefined if that takes a while, as it is
-   * much or others come first: then `reader` is poked when it is done.
+   * Returns everything up to the dispatcher's position as of now, or of `sharedForMs` ago at most. Undefined if that
+   * needs more than this time slice, or other backlogs come first; `reader` is notified when it is done.
    */
   finish(reader: BacklogReader): FinishedBacklog | undefined {
     if (this.#isFresh) return this.#finished;
@@ -124,7 +124,7 @@ export class CoalescedBacklog {
     return undefined;
   }
 
-  /** Has everything up to where the dispatcher is folded, so that nothing before that is held any longer. */
+  /** Starts to coalesce everything up to the dispatcher's position, so that no event before it is kept. */
   catchUp(): void {
     this.#startCoalescing();
   }
@@ -142,7 +142,7 @@ export class CoalescedBacklog {
   }
 
   *#coalesceAll(): Steps {
-    // Taken together: nothing at or below the revision comes after the position.
+    // Read together: no event at or below the revision comes after the position.
     const { position: target, revision } = this.#deps.dispatcher;
     yield* this.#coalesceUpTo(target);
     if (this.#isRequested) yield* this.#makeBatch(revision, target);
@@ -154,10 +154,10 @@ export class CoalescedBacklog {
   *#coalesceUpTo(target: EventNode): Steps {
     let sinceYield = 0;
     while (this.#reached.sequence < target.sequence) {
-      // Whoever needed it may have gone since.
+      // The holders may have ended since the last step.
       if (this.#holders.size === 0) return;
       const { next } = this.#reached;
-      if (next === undefined) throw new Error("History ends before where the dispatcher is.");
+      if (next === undefined) throw new Error("The events end before the dispatcher's position.");
       this.#take(next);
       this.#reached = next;
       sinceYield += this.filter.cost;
@@ -178,7 +178,7 @@ export class CoalescedBacklog {
 
   #take(node: EventNode): void {
     if (node.event === undefined) {
-      // Here the cache was filled anew, and resume points from before are no longer taken.
+      // The cache was filled from a new list here, and earlier resume points are no longer accepted.
       this.#hasChanges = true;
       return;
     }
@@ -186,7 +186,7 @@ export class CoalescedBacklog {
     if (!this.filter.includes(object.key)) return;
     const event = this.filter.select(node);
     if (event !== undefined) {
-      // Also if nothing comes of it: what comes next is then after the revision that is told.
+      // Set even if the event cancels out: the resume point still has to move past it.
       this.#hasChanges = true;
       this.#coalescer.add(event);
     }
@@ -194,7 +194,7 @@ export class CoalescedBacklog {
   }
 
   *#notifyAll(): Steps {
-    // They may come to wait again when they are told.
+    // Copied first, since a notified watcher may wait again at once.
     const readers = [...this.#awaiting];
     this.#awaiting.clear();
     for (const reader of readers) {

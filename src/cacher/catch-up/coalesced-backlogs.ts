@@ -9,40 +9,40 @@ import {
 } from "./coalesced-backlog.ts";
 import type { CoalescedBatch } from "./coalesced-batch.ts";
 
-/** What folds take, and how many there have been. */
+/** Size and number of coalesced backlogs. */
 export interface CoalescingStats {
-  /** Backlogs and the units that are being told, each counted once for all watchers that share it. */
+  /** Backlogs and batches in delivery. One that several watchers share counts once. */
   readonly held: number;
-  /** The objects that they hold something of. */
+  /** Objects with an entry in them. */
   readonly objects: number;
-  /** By weight, with what is kept of history until it is folded. */
+  /** Estimated, with the events that are kept beyond the event window until they are coalesced. */
   readonly bytes: number;
-  /** Units that were begun, counted once for each watcher. */
+  /** Batches whose delivery began, counted once per watcher. */
   readonly delivered: number;
-  /** Streams that were ended, as all folds together took more than they may. */
+  /** Streams ended because all backlogs together exceeded their bound. */
   readonly ended: number;
 }
 
-/** What a fold takes, and whose it is. */
+/** The size of a backlog or batch, in bytes, and the watchers that share it. */
 interface BacklogShare {
   readonly bytes: number;
   readonly holders: ReadonlySet<BacklogReader>;
 }
 
 /**
- * The backlogs of all LATEST_STATE watchers that are behind. Those with the same filter who stopped at the
- * same node find the same one.
+ * The backlogs of all unsynced LATEST_STATE watchers. Watchers with the same filter that stopped at the same event
+ * node share one.
  *
- * Each holds at the most one entry for every object that stood when it began or stands now. There are no
- * more of them than watchers that are behind, and those are ended when they take nothing for the stall
- * timeout. Still that can be many times what the cache itself holds, so all together are bounded: above
- * that, those end whose fold takes the most.
+ * A backlog has at most one entry per object that existed when it began or exists now. There are at most as many
+ * backlogs as unsynced watchers, and a watcher that takes nothing ends after the stall timeout. That can still be many
+ * times the size of the cache, so all backlogs together are bounded by `maxBytes`: above it, the watchers of the
+ * largest backlog end with SLOW_CONSUMER.
  */
 export class CoalescedBacklogs {
   readonly #deps: CoalescedBacklogDeps;
-  /** By the node that they begin after, then by their filters' identity. */
+  /** By the sequence of the node that they begin after, then by the identity of their filter. */
   readonly #backlogs = new Map<number, Map<string, CoalescedBacklog>>();
-  /** Who is amidst each of the units. */
+  /** The watchers that each batch is being delivered to. */
   readonly #batches = new Map<CoalescedBatch, Set<BacklogReader>>();
   #delivered = 0;
   #ended = 0;
@@ -51,43 +51,43 @@ export class CoalescedBacklogs {
     this.#deps = { ...deps, onCoalesced: () => this.#limit() };
   }
 
-  /** What came after `node`, for a watcher that has to release it. */
-  hold(filter: Filter, node: EventNode, by: BacklogReader): CoalescedBacklog {
-    let there = this.#backlogs.get(node.sequence);
-    if (there === undefined) {
-      there = new Map();
-      this.#backlogs.set(node.sequence, there);
+  /** Returns the backlog of everything after `node`. The watcher has to release it. */
+  hold(filter: Filter, node: EventNode, holder: BacklogReader): CoalescedBacklog {
+    let byFilter = this.#backlogs.get(node.sequence);
+    if (byFilter === undefined) {
+      byFilter = new Map();
+      this.#backlogs.set(node.sequence, byFilter);
     }
-    let backlog = there.get(filter.identity);
+    let backlog = byFilter.get(filter.identity);
     if (backlog === undefined) {
       backlog = new CoalescedBacklog(filter, node, this.#deps);
-      there.set(filter.identity, backlog);
+      byFilter.set(filter.identity, backlog);
     }
-    backlog.addHolder(by);
+    backlog.addHolder(holder);
     return backlog;
   }
 
-  /** A watcher begins to be told the unit. It has to say when it is done. */
-  startDelivery(coalesced: CoalescedBatch, by: BacklogReader): void {
+  /** Counts the batch as held by the watcher, until `endDelivery`. */
+  startDelivery(coalesced: CoalescedBatch, holder: BacklogReader): void {
     const holders = this.#batches.get(coalesced);
-    if (holders === undefined) this.#batches.set(coalesced, new Set([by]));
-    else holders.add(by);
+    if (holders === undefined) this.#batches.set(coalesced, new Set([holder]));
+    else holders.add(holder);
     this.#delivered++;
   }
 
-  endDelivery(coalesced: CoalescedBatch, by: BacklogReader): void {
+  endDelivery(coalesced: CoalescedBatch, holder: BacklogReader): void {
     const holders = this.#batches.get(coalesced);
-    holders?.delete(by);
+    holders?.delete(holder);
     if (holders?.size === 0) this.#batches.delete(coalesced);
   }
 
-  /** Lets go of backlogs that nobody is behind with and that are no longer shared, and of what is too much. */
+  /** Drops backlogs that have no holder and are no longer shared, and enforces the bound. */
   expire(): void {
     this.#drop((backlog) => backlog.isStale);
     this.#limit();
   }
 
-  /** Lets go of all: nothing leads on from what was. */
+  /** Drops all backlogs: the cache has a new history, whose events do not follow theirs. */
   clear(): void {
     this.#backlogs.clear();
     this.#deps.timeSlices.clear();
@@ -104,7 +104,7 @@ export class CoalescedBacklogs {
   }
 
   *#all(): Generator<CoalescedBacklog, void, void> {
-    for (const there of this.#backlogs.values()) yield* there.values();
+    for (const byFilter of this.#backlogs.values()) yield* byFilter.values();
   }
 
   get #bytes(): number {
@@ -115,11 +115,11 @@ export class CoalescedBacklogs {
       retained = Math.max(retained, this.#retainedEventBytes(backlog));
     }
     for (const coalesced of this.#batches.keys()) bytes += coalesced.bytes;
-    // The one that is furthest behind keeps for all what history has let go of.
+    // The events beyond the window are shared: the backlog that is furthest behind keeps those of all others.
     return bytes + retained;
   }
 
-  /** How much is kept for it that history has let go of, in bytes. */
+  /** Size of the events that it keeps beyond the event window, in bytes. */
   #retainedEventBytes({ reached, holders }: CoalescedBacklog): number {
     if (holders.size === 0) return 0;
     return Math.max(0, this.#deps.cache.eventWindow.floor.bytes - reached.bytes);
@@ -133,11 +133,11 @@ export class CoalescedBacklogs {
       const largest = this.#largest();
       if (largest === undefined) return;
       const error = slowConsumer(
-        "What is kept for all LATEST_STATE streams that are behind came to more than the " +
-          `${maxBytes} bytes that it may, and this one's share of it, ${largest.bytes} bytes, was the largest.`,
+        `The backlogs of all LATEST_STATE streams exceeded ${maxBytes} bytes together, ` +
+          `and that of this stream, ${largest.bytes} bytes, was the largest.`,
       );
       this.#ended += largest.holders.size;
-      // They let go of it as they end.
+      // A watcher releases its backlog when it ends.
       for (const holder of [...largest.holders]) holder.fail(error);
       this.#drop(({ holders }) => holders.size === 0);
     }
@@ -155,10 +155,11 @@ export class CoalescedBacklogs {
     return largest;
   }
 
-  #drop(isNeedless: (backlog: CoalescedBacklog) => boolean): void {
-    for (const [after, there] of this.#backlogs) {
-      for (const [identity, backlog] of there) if (isNeedless(backlog)) there.delete(identity);
-      if (there.size === 0) this.#backlogs.delete(after);
+  #drop(isUnneeded: (backlog: CoalescedBacklog) => boolean): void {
+    for (const [after, byFilter] of this.#backlogs) {
+      for (const [identity, backlog] of byFilter)
+        if (isUnneeded(backlog)) byFilter.delete(identity);
+      if (byFilter.size === 0) this.#backlogs.delete(after);
     }
   }
 }

@@ -6,29 +6,29 @@ interface BatchChunk extends ChunkCacheEntry {
 }
 
 /**
- * A finished fold, cut into pieces that are one unit together: none has a revision but the last. All who
- * get it get the same pieces, so that these are encoded once. Pieces that nobody has taken for a while are
- * let go, and made again for who comes to them after all.
+ * A coalesced backlog as an atomic batch, in chunks of which only the last has a revision. All its watchers get the
+ * same chunks, so that each is encoded once. The chunk cache evicts chunks that no watcher has taken for a while;
+ * they are built again on demand.
  */
 export class CoalescedBatch {
-  /** What the unit closes with. */
+  /** The resume point after its last chunk. */
   readonly revision: number;
   /**
-   * Whether it says anything: events, or only that its revision is reached, where something has come and
-   * gone or the cache was filled anew. Otherwise it need not be told.
+   * Whether it has to be delivered: it has events, or moves the resume point past events that cancelled out or past
+   * a relist.
    */
   readonly hasChanges: boolean;
   readonly #events: WatchEvent[] = [];
   #bytes = 0;
-  /** The index of each piece's first event, and how many bytes were before the last of them. */
+  /** Index of the first event of each chunk, and the bytes before the last chunk. */
   readonly #starts = [0];
   #bytesBefore = 0;
-  /** By their numbers. */
+  /** By chunk number. */
   readonly #chunks = new Map<string, BatchChunk>();
   readonly #maxBytes: number;
   readonly #chunkCache: ChunkCache;
 
-  /** Empty at first. `maxBytes` is about how large a piece is. */
+  /** Empty at first. `maxBytes` is the approximate size of a chunk. */
   constructor(revision: number, hasChanges: boolean, maxBytes: number, chunkCache: ChunkCache) {
     this.revision = revision;
     this.hasChanges = hasChanges;
@@ -40,12 +40,12 @@ export class CoalescedBatch {
     return this.#events;
   }
 
-  /** By weight. */
+  /** Estimated. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Puts an event at its end. Only before anyone gets it. */
+  /** Appends an event. Only before the first chunk is taken. */
   push(event: WatchEvent): void {
     if (this.#bytes - this.#bytesBefore >= this.#maxBytes) {
       this.#starts.push(this.#events.length);
@@ -55,15 +55,15 @@ export class CoalescedBatch {
     this.#bytes += event.estimatedBytes;
   }
 
-  /** Counted from 0. There is always one, and the last has the revision. */
+  /** Returns the chunk of this number, counted from 0. There is at least one; the last has the revision. */
   chunk(number: number): WatchBatch {
     const at = String(number);
-    const chunk = this.#chunks.get(at) ?? this.#make(number, at);
+    const chunk = this.#chunks.get(at) ?? this.#build(number, at);
     this.#chunkCache.touch(chunk);
     return chunk.batch;
   }
 
-  #make(number: number, at: string): BatchChunk {
+  #build(number: number, at: string): BatchChunk {
     const end = this.#starts[number + 1];
     const events = this.#events.slice(this.#starts[number], end);
     const revision = end === undefined ? this.revision : undefined;

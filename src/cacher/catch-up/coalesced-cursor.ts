@@ -1,34 +1,48 @@
 import type { EventNode } from "../state/event-node.ts";
-import type {
-  CatchUpContext,
-  CatchUpReader,
-  CatchUpResult,
-  CatchUpSource,
-} from "./catch-up-source.ts";
 import type { CoalescedBacklog, FinishedBacklog } from "./coalesced-backlog.ts";
 import type { CoalescedBatch } from "./coalesced-batch.ts";
+import type {
+  CursorOrigin,
+  SourceContext,
+  SourceReader,
+  SourceResult,
+  WatchSource,
+} from "./watch-source.ts";
 
 /**
- * How a LATEST_STATE watcher catches up: everything that it has not been sent comes as one unit, folded by
- * key. Nothing is folded before its reader comes for it, or history is about to let go of it.
+ * Catches up a LATEST_STATE watcher: delivers everything that it missed as one atomic batch, coalesced by key. Events
+ * are coalesced when the client reads, or when the event window is about to drop them.
  */
-export class CoalescedCursor implements CatchUpSource {
-  readonly #watcher: CatchUpReader;
-  readonly #context: CatchUpContext;
-  /** The unit that is being told, and which of its pieces comes next. */
+export class CoalescedCursor implements WatchSource {
+  readonly successor = undefined;
+  readonly #watcher: SourceReader;
+  readonly #context: SourceContext;
+  #state: WatchSource["state"];
+  /** The batch that is being delivered, and the number of its next chunk. */
   #batch: CoalescedBatch | undefined;
   #chunk = 0;
-  /** What comes after that: a node of history, or the backlog since one. */
+  /** What follows the batch: the events after a node of the event window, or the backlog since one. */
   #cursor: EventNode | undefined;
   #backlog: CoalescedBacklog | undefined;
 
-  constructor(watcher: CatchUpReader, context: CatchUpContext, cursor: EventNode) {
+  constructor(
+    watcher: SourceReader,
+    context: SourceContext,
+    cursor: EventNode,
+    origin: CursorOrigin,
+  ) {
     this.#watcher = watcher;
     this.#context = context;
     this.#cursor = cursor;
+    this.#state = origin === "live" ? "stalled" : "catching up";
   }
 
-  next(): CatchUpResult | undefined {
+  get state(): WatchSource["state"] {
+    return this.#state;
+  }
+
+  next(): SourceResult | undefined {
+    this.#state = "catching up";
     if (this.#batch !== undefined) return this.#deliver(this.#batch);
     const { dispatcher } = this.#context;
     for (;;) {
@@ -38,9 +52,10 @@ export class CoalescedCursor implements CatchUpSource {
         dispatcher.notifyAfterRound(this.#watcher);
         return undefined;
       }
-      if (this.#isSynced) return { batch: undefined, isSynced: true };
+      if (this.#isSynced) return { batch: undefined, isDone: true };
       const finished = this.#hold().finish(this.#watcher);
-      if (finished === undefined) return undefined;
+      // Coalescing may exceed the bound on all backlogs, which ends the watchers of the largest one.
+      if (finished === undefined || this.#watcher.state === "ended") return undefined;
       this.#continueAfter(finished);
       if (finished.batch.hasChanges) return this.#begin(finished.batch);
     }
@@ -64,10 +79,11 @@ export class CoalescedCursor implements CatchUpSource {
     return this.#cursor === this.#context.dispatcher.position;
   }
 
-  /** The node is let go of in exchange for the backlog, which does not hold what it has folded. */
+  /** Exchanges the node for the backlog since it. The backlog does not keep the events that it has coalesced. */
   #hold(): CoalescedBacklog {
     if (this.#backlog === undefined) {
-      if (this.#cursor === undefined) throw new Error("There is nothing to go on from.");
+      if (this.#cursor === undefined)
+        throw new Error("The cursor has no position to continue after.");
       const { coalescedBacklogs } = this.#context;
       this.#backlog = coalescedBacklogs.hold(this.#watcher.filter, this.#cursor, this.#watcher);
       this.#cursor = undefined;
@@ -85,18 +101,18 @@ export class CoalescedCursor implements CatchUpSource {
     this.#cursor = target;
   }
 
-  #begin(coalesced: CoalescedBatch): CatchUpResult {
+  #begin(coalesced: CoalescedBatch): SourceResult {
     this.#context.coalescedBacklogs.startDelivery(coalesced, this.#watcher);
     this.#batch = coalesced;
     this.#chunk = 0;
     return this.#deliver(coalesced);
   }
 
-  #deliver(coalesced: CoalescedBatch): CatchUpResult {
+  #deliver(coalesced: CoalescedBatch): SourceResult {
     const batch = coalesced.chunk(this.#chunk++);
-    if (batch.revision === undefined) return { batch, isSynced: false };
+    if (batch.revision === undefined) return { batch, isDone: false };
     this.#context.coalescedBacklogs.endDelivery(coalesced, this.#watcher);
     this.#batch = undefined;
-    return { batch, isSynced: this.#isSynced };
+    return { batch, isDone: this.#isSynced };
   }
 }

@@ -1,21 +1,21 @@
 import { type EventType, WatchEvent } from "../../model/event.ts";
 import { memoryBytes, type StoredObject } from "../../model/object.ts";
 
-/** What has become of one object since the fold began. */
+/** The coalesced events of one object. */
 interface Entry {
-  /** The type of its first event, which says whether it was in view before. */
+  /** Type of its first event: ADDED if it did not match the filter before. */
   readonly first: EventType;
-  /** The previous of its first event, if that stood before the fold began. */
+  /** The previous object of its first event, if it existed before the first coalesced revision. */
   readonly previous: StoredObject | undefined;
   last: WatchEvent;
 }
 
-/** How many events are made between two looks at the clock. */
+/** Number of events emitted between two yields. */
 const eventsPerStep = 512;
 
 /**
- * Events as one filter sees them, folded by key: for each object what it was before the first, and its
- * newest state. So it never holds more than one entry for an object, however many events it takes in.
+ * Coalesces the events of one filter by key: keeps the object before its first event, and its newest state. So it has
+ * at most one entry per object, regardless of the number of events.
  */
 export class Coalescer {
   readonly #after: number;
@@ -23,58 +23,54 @@ export class Coalescer {
   readonly #entries = new Map<string, Entry>();
   #bytes = 0;
 
-  /** Of what comes after the revision `after`. */
+  /** Coalesces the events after the revision `after`. */
   constructor(after: number) {
     this.#after = after;
   }
 
-  /** How many objects it holds something of. */
+  /** Number of objects with an entry. */
   get size(): number {
     return this.#entries.size;
   }
 
-  /** By weight. */
+  /** Memory bytes of the objects in the entries. */
   get bytes(): number {
     return this.#bytes;
   }
 
   /**
-   * Takes in the next event. They come in the order of their revisions. Where an object has left the view
-   * it may still stand: `gone` is to be told when it no longer does.
+   * Adds the next event, in the order of revisions. A DELETED event may also mean that the object exists and no longer
+   * matches the filter, so the caller reports real deletions by `objectDeleted`.
    */
   add(event: WatchEvent): void {
     const { key } = event.object;
     const known = this.#entries.get(key);
     if (known === undefined) {
-      const previous = this.#stoodBefore(event.previous) ? event.previous : undefined;
+      const previous = this.#existedBefore(event.previous) ? event.previous : undefined;
       this.#put(key, { first: event.type, previous, last: event });
       return;
     }
-    // Behind all others, as it is in the order of its newest event.
+    // Entries are in the order of their last events, so this one moves to the end.
     this.#drop(key, known);
     known.last = event;
     this.#put(key, known);
   }
 
   /**
-   * The object, whose events up to now have been added, does not stand any more. If nothing is to be told of
-   * it and it did not stand before the fold either, then it is forgotten: objects that come and go add
-   * nothing, however many they are.
+   * The object was deleted, after its events were added. Drops its entry if its events cancel out and it did not exist
+   * before the first coalesced revision. So objects that are created and deleted take no memory.
    */
   objectDeleted(key: string): void {
     const known = this.#entries.get(key);
     if (known === undefined || known.previous !== undefined) return;
-    if (isNothing(known.first, known.last.type)) this.#drop(key, known);
+    if (cancelsOut(known.first, known.last.type)) this.#drop(key, known);
   }
 
-  /**
-   * Puts into `to` what is to be told, one event for each object, in the order of revisions. Yields now and
-   * then.
-   */
+  /** Pushes one event per object to `to`, in the order of revisions. Yields every `eventsPerStep` entries. */
   *emit(to: { push(event: WatchEvent): unknown }): Generator<void, void, void> {
     let steps = 0;
     for (const { first, previous, last } of this.#entries.values()) {
-      if (!isNothing(first, last.type)) {
+      if (!cancelsOut(first, last.type)) {
         const type = coalescedType(first, last.type);
         const same = type === last.type && previous === last.previous;
         to.push(same ? last : new WatchEvent(type, last.object, previous));
@@ -83,8 +79,8 @@ export class Coalescer {
     }
   }
 
-  /** What was only made out of view since is no more what was before the fold than what was made in view. */
-  #stoodBefore(object: StoredObject | undefined): boolean {
+  /** Whether the object existed at the revision `after`, and not only since, without matching the filter. */
+  #existedBefore(object: StoredObject | undefined): boolean {
     return object !== undefined && object.createRevision <= this.#after;
   }
 
@@ -99,8 +95,8 @@ export class Coalescer {
   }
 }
 
-/** Whether an object was out of view before and is again. */
-function isNothing(first: EventType, last: EventType): boolean {
+/** Whether the events cancel out: the object did not match before them and does not match after them. */
+function cancelsOut(first: EventType, last: EventType): boolean {
   return first === "ADDED" && last === "DELETED";
 }
 

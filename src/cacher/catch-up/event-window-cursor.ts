@@ -2,42 +2,54 @@ import { WatchBatch, type WatchEvent } from "../../model/event.ts";
 import { slowConsumer } from "../request/errors.ts";
 import type { EventNode } from "../state/event-node.ts";
 import type {
-  CatchUpContext,
-  CatchUpReader,
-  CatchUpResult,
-  CatchUpSource,
-} from "./catch-up-source.ts";
+  CursorOrigin,
+  SourceContext,
+  SourceReader,
+  SourceResult,
+  WatchSource,
+} from "./watch-source.ts";
 
-/** How many requirements events are held against between two looks at the clock: one for an event without. */
+/** Number of requirements evaluated between two reads of the clock. An event without a selector counts as one. */
 const costPerClockCheck = 256;
 
 /**
- * How an EVERY_EVENT watcher catches up: it holds the last node of history that it has dealt with, and goes
- * on from there at its reader's pace, as long as history has what comes next. All who do so share one slice of
- * each turn of the event loop; for whom there is no time left in it is poked in another.
+ * Catches up an EVERY_EVENT watcher: holds the last event node that it has processed, and reads on from there at the
+ * client's pace, while the event window has the next events. All such cursors share one time slice per turn of the
+ * event loop; a watcher that finds it used up is notified in a later turn.
  */
-export class EventWindowCursor implements CatchUpSource {
-  readonly #watcher: CatchUpReader;
-  readonly #context: CatchUpContext;
-  /** Whether history is kept for it beyond the window, as it has not been level since it began. */
+export class EventWindowCursor implements WatchSource {
+  readonly successor = undefined;
+  readonly #watcher: SourceReader;
+  readonly #context: SourceContext;
+  /**
+   * Whether events that the window drops are kept for it, up to `retainedEventBytes`. They are until a watcher is
+   * first synced after its initial state, since the time which that takes depends on the size of the state.
+   */
   readonly #retainsEvents: boolean;
+  #state: WatchSource["state"];
   #cursor: EventNode;
-  /** How many events have been looked at since it last had something to tell. */
+  /** Number of events scanned since it last returned a batch. */
   #scanned = 0;
 
   constructor(
-    watcher: CatchUpReader,
-    context: CatchUpContext,
+    watcher: SourceReader,
+    context: SourceContext,
     cursor: EventNode,
-    retained: boolean,
+    origin: CursorOrigin,
   ) {
     this.#watcher = watcher;
     this.#context = context;
     this.#cursor = cursor;
-    this.#retainsEvents = retained;
+    this.#retainsEvents = origin === "initial";
+    this.#state = origin === "live" ? "stalled" : "catching up";
   }
 
-  next(): CatchUpResult | undefined {
+  get state(): WatchSource["state"] {
+    return this.#state;
+  }
+
+  next(): SourceResult | undefined {
+    this.#state = "catching up";
     this.checkWindow();
     if (this.#watcher.state === "ended") return undefined;
     const { dispatcher, timeSlices, bounds } = this.#context;
@@ -47,7 +59,7 @@ export class EventWindowCursor implements CatchUpSource {
       return undefined;
     }
     const events: WatchEvent[] = [];
-    // Who is level has nothing to look at, which takes no time.
+    // A synced cursor has nothing to scan and needs no time slice.
     if (this.#cursor !== target) {
       if (timeSlices.mayBegin()) this.#collect(target, events);
       if (this.#cursor !== target && events.length === 0 && this.#scanned < bounds.scanEvents) {
@@ -59,11 +71,11 @@ export class EventWindowCursor implements CatchUpSource {
     const { position } = this.#watcher;
     if (this.#cursor !== target) {
       const revision = Math.max(position, this.#cursor.revision);
-      return { batch: new WatchBatch(revision, events), isSynced: false };
+      return { batch: new WatchBatch(revision, events), isDone: false };
     }
-    if (events.length === 0) return { batch: undefined, isSynced: true };
+    if (events.length === 0) return { batch: undefined, isDone: true };
     const revision = Math.max(position, dispatcher.revision);
-    return { batch: new WatchBatch(revision, events), isSynced: true };
+    return { batch: new WatchBatch(revision, events), isDone: true };
   }
 
   checkWindow(): void {
@@ -75,16 +87,16 @@ export class EventWindowCursor implements CatchUpSource {
     this.#watcher.fail(
       slowConsumer(
         this.#retainsEvents
-          ? `Taking the initial state took so long that ${retained} bytes of events came meanwhile, ` +
-              `more than the ${bounds.retainedEventBytes} that are kept.`
-          : "The stream fell so far behind that the events it was owed are no longer kept.",
+          ? `While the stream took its initial state, ${retained} bytes of events arrived: ` +
+              `more than the ${bounds.retainedEventBytes} that are kept for it.`
+          : "The stream fell behind by more than the event window: its next events are no longer kept.",
       ),
     );
   }
 
   drop(): void {}
 
-  /** Gathers what matches, up to `target`, a bound, or the end of the slice. */
+  /** Appends matching events to `events`, up to `target`, `batchBytes`, `scanEvents`, or the end of the time slice. */
   #collect(target: EventNode, events: WatchEvent[]): void {
     const { timeSlices, bounds } = this.#context;
     const { batchBytes, scanEvents } = bounds;
@@ -97,7 +109,7 @@ export class EventWindowCursor implements CatchUpSource {
       const { next } = node;
       if (next?.event === undefined) break;
       full ||= bytes >= batchBytes || this.#scanned >= scanEvents;
-      // A look at the clock costs more than most events do.
+      // Reading the clock costs more than scanning most events.
       sinceClockCheck += filter.cost;
       if (!full && sinceClockCheck >= costPerClockCheck) {
         full = timeSlices.isOver;

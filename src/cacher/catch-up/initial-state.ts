@@ -1,43 +1,42 @@
 import { WatchBatch, WatchEvent } from "../../model/event.ts";
 import type { ListResult } from "../../storage/storage.ts";
-
-/** The state that a watch begins with, handed out piece by piece as its reader takes it. */
-export interface InitialState {
-  /** The next piece; undefined when there is none now. The last one says `initialEventsEnd`. */
-  next(): WatchBatch | undefined;
-  /** Nobody will ask for more. Harmless when called twice. */
-  drop?(): void;
-}
+import type { SourceResult, WatchSource } from "./watch-source.ts";
 
 /**
- * From the storage itself, page by page, where the cache is not new enough in time. The next page is
- * asked for when the one before has been taken.
+ * An initial state read from the storage page by page, used if the cache does not reach the required revision in
+ * time. The next page is requested when the one before has been taken.
  */
-export class PagedInitialState implements InitialState {
+export class PagedInitialState implements WatchSource {
+  readonly state = "initial";
+  readonly successor: WatchSource;
   readonly #list: (startAfter: string) => Promise<ListResult>;
   readonly #onReady: (failure?: unknown) => void;
   #page: ListResult | undefined;
 
   /**
-   * `first` is the page that is there already, `list` brings those after. `onReady` is told when one
-   * has come, or why none will.
+   * `first` is the first page, `list` reads those after it. `onReady` is called when a page has arrived, or with the
+   * reason why none will.
    */
   constructor(
     first: ListResult,
     list: (startAfter: string) => Promise<ListResult>,
     onReady: (failure?: unknown) => void,
+    successor: WatchSource,
   ) {
     this.#page = first;
     this.#list = list;
     this.#onReady = onReady;
+    this.successor = successor;
   }
 
-  next(): WatchBatch | undefined {
+  next(): SourceResult | undefined {
     const page = this.#page;
     if (page === undefined) return undefined;
     this.#page = undefined;
     const events = page.items.map((object) => new WatchEvent("ADDED", object, undefined));
-    if (page.next === undefined) return new WatchBatch(page.revision, events, true);
+    if (page.next === undefined) {
+      return { batch: new WatchBatch(page.revision, events, true), isDone: true };
+    }
     this.#list(page.next).then(
       (following) => {
         this.#page = following;
@@ -45,6 +44,10 @@ export class PagedInitialState implements InitialState {
       },
       (error: unknown) => this.#onReady(error),
     );
-    return new WatchBatch(undefined, events);
+    return { batch: new WatchBatch(undefined, events), isDone: false };
   }
+
+  checkWindow(): void {}
+
+  drop(): void {}
 }

@@ -7,16 +7,16 @@ import { markOf, type RetainedSnapshots } from "../state/retained-snapshots.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import { StateSnapshot } from "./state-snapshot.ts";
 
-/** For how long a snapshot is shared with those who come later, in milliseconds. */
+/** How long a snapshot is shared with watches that are opened later, in milliseconds. */
 const sharedForMs = 1_000;
-/** For how long those who come gather for the next large one, in milliseconds. */
+/** How long after a large snapshot watches that need a newer one wait, to share the next, in milliseconds. */
 const gatherMs = 50;
-/** For how many filters there is a snapshot to share at the most. */
+/** Maximum number of filters with a shared snapshot. */
 const maxSnapshots = 16;
 
 /**
- * A state, and where in history it was taken. They are apart, as whoever takes the state piece by piece must
- * not hold the node: all that comes after it would then be kept for as long as that takes.
+ * A state and its position in the event window. They are separate, since a watcher that takes the state chunk by chunk
+ * must not hold the node: that would keep all events after it alive.
  */
 export interface InitialSnapshot {
   readonly state: StateSnapshot;
@@ -26,16 +26,15 @@ export interface InitialSnapshot {
 }
 
 /**
- * The states that watches begin with. Those who begin in the same moment with the same filter share one, if
- * nothing has been written meanwhile or they have waited for each other. What is the same in two of them, they
- * share by ListCache.
+ * The states that watches begin with. Watches that are opened at about the same time with the same filter share one, if
+ * no write came between or they waited for each other. Different snapshots share equal chunks through the ListCache.
  */
 export class Snapshots {
   readonly #cache: WatchCache;
   readonly #clock: Clock;
   readonly #lists: ListCache;
   readonly #retained: RetainedSnapshots;
-  /** By the filters' identity, the oldest first. */
+  /** By the identity of the filter, the oldest first. */
   readonly #recent = new Map<string, InitialSnapshot>();
 
   constructor(cache: WatchCache, clock: Clock, lists: ListCache, retained: RetainedSnapshots) {
@@ -46,9 +45,8 @@ export class Snapshots {
   }
 
   /**
-   * A state through this filter that is at least of `revision`, which the cache has reached. While there
-   * is one that is older than that and not of few objects, those who come gather for the next, so that a
-   * crowd does not get as many states as there are writes meanwhile.
+   * Returns a state of this filter at `revision`, which the cache has reached, or newer. If there is a recent large one
+   * that is older, waits until that is `gatherMs` old, so that many watches opened during writes share few states.
    */
   async get(filter: Filter, revision: number): Promise<InitialSnapshot> {
     for (;;) {
@@ -78,12 +76,12 @@ export class Snapshots {
 
   #objectsFor({ key, selection }: Filter): OrderedStore {
     if (key === undefined) return this.#cache.stateFor(selection).snapshot();
-    // However slowly it is taken, a single object keeps nothing else alive.
+    // A copy of the single object: a slow reader then keeps no other object alive.
     const object = this.#cache.state.get(key);
     return OrderedStore.of(object === undefined ? [] : [object]);
   }
 
-  /** Lets go of those that are no longer shared. */
+  /** Drops snapshots that are no longer shared. */
   expire(): void {
     for (const [identity, snapshot] of this.#recent) {
       if (!this.#isRecent(snapshot)) this.#recent.delete(identity);
@@ -94,7 +92,7 @@ export class Snapshots {
     return this.#clock.now() - takenAt <= sharedForMs;
   }
 
-  /** Lets go of all: the cache holds another state. */
+  /** Drops all snapshots: the cache was filled from a new list. */
   clear(): void {
     this.#recent.clear();
   }

@@ -1,29 +1,29 @@
 import type { WatcherBounds } from "./watcher-bounds.ts";
 
-/** How much a watcher's input holds at the most. */
+/** Maximum size of a watcher's buffer. */
 export interface BufferBounds {
   readonly batches: number;
-  /** By weight; one batch always has room. */
+  /** Estimated. An empty buffer has room for a batch of any size. */
   readonly bytes: number;
 }
 
-/** The pause of a reader that an input is to bridge, in milliseconds. */
+/** The pause of a client that a buffer can bridge, in milliseconds. */
 const bridgedMs = 1_000;
-/** How long a rate is remembered: after so many milliseconds without anything a third of it is left. */
+/** Time constant of the average, in milliseconds: after this time without events, 1/e of a rate is left. */
 const memoryMs = 10_000;
 
 /**
- * How large the inputs of live watchers may become: large enough for what comes in a second at the rate of
- * late, so that a reader who pauses for that long need not go back to history, and not larger, as there
- * may be many. The Kubernetes API server sizes the channels of its watchers by the same rule.
+ * Sizes the buffers of live watchers: large enough for the events of one second at the recent rate, so that a client
+ * that pauses for that long needs no catch-up, and no larger, as there may be many watchers. The Kubernetes API server
+ * sizes the channels of its watchers by the same rule.
  *
- * A watcher whose stream an index narrows, to one key or to one value of a field, gets only its share of
- * what comes. Its input is always of the least size.
+ * An indexed watcher gets only the events of one key or of one field value. Its buffer always has the minimum size.
  */
 export class BufferSizing {
   readonly #bounds: WatcherBounds;
   readonly #batches = new DecayingRate();
   readonly #bytes = new DecayingRate();
+  /** For indexed watchers. */
   readonly indexed: BufferBounds;
   #unindexed: BufferBounds;
 
@@ -33,12 +33,12 @@ export class BufferSizing {
     this.#unindexed = this.indexed;
   }
 
-  /** What the inputs of all others may hold, as of the last `record`. */
+  /** For unindexed watchers, as of the last `record`. */
   get unindexed(): BufferBounds {
     return this.#unindexed;
   }
 
-  /** A round of events has come, which is of so many bytes. `now` is in the clock's milliseconds. */
+  /** Records a round with events of `bytes` in total. `now` is by the clock, in milliseconds. */
   record(bytes: number, now: number): void {
     const batches = Math.max(1, Math.ceil(bytes / this.#bounds.batchBytes));
     const perMs = this.#batches.add(batches, now);
@@ -54,12 +54,12 @@ export class BufferSizing {
   }
 }
 
-/** An average in which what is long ago counts ever less. */
+/** An exponentially decaying average rate. */
 class DecayingRate {
   #perMs = 0;
   #at = 0;
 
-  /** Counts `amount` in, and returns how much came per millisecond. */
+  /** Adds `amount`, and returns the average per millisecond. */
   add(amount: number, now: number): number {
     this.#perMs = this.#perMs * Math.exp((this.#at - now) / memoryMs) + amount / memoryMs;
     this.#at = now;

@@ -2,21 +2,20 @@ import type { Notifiable } from "../../base/time-slice-queue.ts";
 import type { WatchBatch } from "../../model/event.ts";
 import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
+import type { BufferBounds } from "./buffer-sizing.ts";
 
-/** What the dispatcher needs of a live watcher. */
+/** A watcher as the dispatcher sees it. */
 export interface DispatchTarget extends Notifiable {
   readonly filter: Filter;
   readonly options: { readonly eagerBookmarks: boolean };
-  /** The resume point of the last batch that was accepted. */
+  /** Resume point of the last batch that it accepted. */
   readonly position: number;
-  /** The round in which it became live, whose events it has. Kept by the dispatcher. */
-  joinedRound: number;
-  /** Whether it is found by key or field value. Kept by the dispatcher. */
-  isIndexed: boolean;
-  /** Takes a batch, or returns false if its buffer is full. */
-  offer(batch: WatchBatch): boolean;
-  /** Its buffer was full: it has to catch up from `node`. */
+  /** Puts a batch into its buffer, or returns false if the buffer is full by `bounds`. */
+  offer(batch: WatchBatch, bounds: BufferBounds): boolean;
+  /** Its buffer was full, and it has left the dispatcher: it has to catch up from after `node`. */
   stall(node: EventNode): void;
-  /** Sends a bookmark as soon as the buffer has room. */
-  requestBookmark(bookmark: WatchBatch): void;
+  /** Buffers a bookmark. Returns false if it is unsynced, ahead of the bookmark, or full by `bounds`. */
+  bookmark(bookmark: WatchBatch, bounds: BufferBounds): boolean;
+  /** As `bookmark`. If that fails, gets one as soon as it is synced and its buffer is empty. */
+  requestBookmark(bookmark: WatchBatch, bounds: BufferBounds): void;
 }

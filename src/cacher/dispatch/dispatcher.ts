@@ -1,31 +1,32 @@
 import type { Clock } from "../../base/clock.ts";
-import { runInTimeSlices } from "../../base/time-slice-queue.ts";
 import { WatchBatch } from "../../model/event.ts";
 import type { EventNode } from "../state/event-node.ts";
+import type { Filter } from "../state/filter.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import { type BufferBounds, BufferSizing } from "./buffer-sizing.ts";
 import type { DispatchTarget } from "./dispatch-target.ts";
+import { SettledWork } from "./settled-work.ts";
 import type { WatcherBounds } from "./watcher-bounds.ts";
 import { type Groups, type WatcherGroup, WatcherIndex } from "./watcher-index.ts";
 
 /**
- * After how many requirements that events were held against a round takes up no further revision. Each group that
- * is asked counts for one more than its selectors have.
+ * Maximum number of requirements evaluated per round. A round may exceed it to finish the current revision. Evaluating
+ * a group counts one more than its selectors have requirements.
  */
 const maxEvaluationsPerRound = 50_000;
-/** How many of them there are between two looks at the clock. */
+/** Number of these between two reads of the clock. */
 const evaluationsPerClockCheck = 512;
-/** How long the dispatcher may hold the event loop in one turn, beside other time-sliced work, in milliseconds. */
+/** Maximum time per event-loop turn, in milliseconds, in addition to the slice of other time-sliced work. */
 const sliceMs = 4;
-/** How many offers are made between two looks at the clock. */
+/** Number of offers between two reads of the clock. */
 const offersPerClockCheck = 64;
 
 /**
- * Brings what the cache takes in to the live watchers, in rounds.
+ * Delivers the events of the cache to the live watchers, in rounds.
  *
- * A round takes all events since the last one, finds the groups that they concern, builds the batches
- * of each group once and offers these same batches to every watcher of the group. An offer is taken or
- * it is not; nobody is waited for. Whoever did not take it stalls and helps itself from history later.
+ * A round takes the events since the last one, finds the groups of watchers that they concern, builds the batches of
+ * each group once, and offers these to every watcher of the group. It never waits for a watcher: one whose buffer is
+ * full stalls, and catches up from the event window later.
  */
 export class Dispatcher {
   readonly #cache: WatchCache;
@@ -33,21 +34,15 @@ export class Dispatcher {
   readonly #bounds: WatcherBounds;
   readonly #bufferSizing: BufferSizing;
   #index: WatcherIndex;
-  readonly #eager = new Set<DispatchTarget>();
-  readonly #awaiting = new Set<DispatchTarget>();
-  /** To be called once `settledRevision` is so high. */
-  #whenSettled: { readonly revision: number; readonly callback: () => void }[] = [];
-  /** Whether a round is being worked on right now, and not just under way. */
+  readonly #settledWork: SettledWork;
+  /** Whether a step of the round is on the call stack. Between steps a round is in progress, too. */
   #stepping = false;
   #position: EventNode;
   #revision: number;
   #round: Generator<void, void, void> | undefined;
-  #rounds = 0;
-  /** Whether anyone has joined since the round that is under way began to take up the last revision. */
-  #hasJoined = false;
+  /** Watchers that joined during the current round. They have had all of its events. Empty between rounds. */
+  readonly #joinedInRound = new Set<DispatchTarget>();
   #scheduled = false;
-  /** Whether eager watchers are being told: one such walk at a time, however long it takes. */
-  #bookmarking = false;
   #settledRevision: number;
   #bookmark: WatchBatch;
   #dispatchedEvents = 0;
@@ -59,41 +54,42 @@ export class Dispatcher {
     this.#bounds = bounds;
     this.#bufferSizing = new BufferSizing(bounds);
     this.#index = newIndex(cache);
+    this.#settledWork = new SettledWork(clock, this);
     this.#position = cache.eventWindow.newest;
     this.#revision = cache.revision;
     this.#settledRevision = cache.revision;
     this.#bookmark = new WatchBatch(cache.revision, []);
   }
 
-  /** Everything up to this node has been offered, or is being offered in the round under way. */
+  /** The last event node that was offered, or is being offered in the current round. */
   get position(): EventNode {
     return this.#position;
   }
 
-  /** The revision that goes with `position`: no event at or below it comes after it. */
+  /** The revision of `position`: every event after `position` has a higher one. */
   get revision(): number {
     return this.#revision;
   }
 
   /**
-   * What every live watcher has been offered everything up to and including. Below `revision` only
-   * while a round is under way.
+   * Every live watcher has been offered all events up to and including this revision. It is below `revision` only
+   * during a round.
    */
   get settledRevision(): number {
     return this.#settledRevision;
   }
 
-  /** Events put into inputs, counted once for each watcher. */
+  /** Events put into buffers, counted once per watcher. */
   get dispatchedEvents(): number {
     return this.#dispatchedEvents;
   }
 
-  /** Batches put into inputs, counted once for each watcher. */
+  /** Batches put into buffers, counted once per watcher. */
   get dispatchedBatches(): number {
     return this.#dispatchedBatches;
   }
 
-  /** A bookmark at `settledRevision`, the same object for all who get it. */
+  /** A bookmark at `settledRevision`. All watchers share the object. */
   get bookmark(): WatchBatch {
     if (this.#bookmark.revision !== this.#settledRevision) {
       this.#bookmark = new WatchBatch(this.#settledRevision, []);
@@ -101,33 +97,41 @@ export class Dispatcher {
     return this.#bookmark;
   }
 
-  /** How much the input of a live watcher may hold now; without one: of any that no index narrows. */
-  bufferBounds(watcher?: DispatchTarget): BufferBounds {
-    return watcher?.isIndexed === true ? this.#bufferSizing.indexed : this.#bufferSizing.unindexed;
+  /** Current capacity of the buffer of a live watcher; without an argument, of an unindexed one. */
+  bufferBounds(watcher?: { readonly filter: Filter }): BufferBounds {
+    const isIndexed = watcher !== undefined && this.#index.isIndexed(watcher.filter);
+    return isIndexed ? this.#bufferSizing.indexed : this.#bufferSizing.unindexed;
   }
 
-  /** From now on the watcher, which has had everything up to `position`, is offered what comes. */
+  /** Sends the watcher a bookmark at `settledRevision`. Returns false if it is unsynced, ahead of it, or full. */
+  sendBookmark(watcher: DispatchTarget): boolean {
+    return watcher.bookmark(this.bookmark, this.bufferBounds(watcher));
+  }
+
+  /** As `sendBookmark`, or as soon as the watcher is synced and its buffer has room. */
+  requestBookmark(watcher: DispatchTarget): void {
+    watcher.requestBookmark(this.bookmark, this.bufferBounds(watcher));
+  }
+
+  /** Offers the watcher every event after `position`. It has received everything up to there. */
   join(watcher: DispatchTarget): void {
-    watcher.joinedRound = this.#rounds;
-    this.#hasJoined = true;
-    watcher.isIndexed = this.#index.isIndexed(watcher.filter);
+    if (this.#round !== undefined) this.#joinedInRound.add(watcher);
     this.#index.add(watcher);
-    if (watcher.options.eagerBookmarks) this.#eager.add(watcher);
+    this.#settledWork.add(watcher);
   }
 
-  /** No more is offered. Harmless for a watcher that never joined. */
+  /** Stops offering. Does nothing for a watcher that has not joined. */
   leave(watcher: DispatchTarget): void {
     this.#index.remove(watcher);
-    this.#eager.delete(watcher);
-    this.#awaiting.delete(watcher);
+    this.#settledWork.remove(watcher);
   }
 
-  /** Pokes the watcher, which is ahead of `position`, after the next round. */
+  /** Notifies the watcher, which is ahead of `position`, after the next round. */
   notifyAfterRound(watcher: DispatchTarget): void {
-    this.#awaiting.add(watcher);
+    this.#settledWork.notifyNext(watcher);
   }
 
-  /** The cache has taken something in. */
+  /** Schedules a round, as the cache has new events or a new revision. */
   wake(): void {
     if (this.#scheduled || this.#round !== undefined) return;
     if (this.#cache.eventWindow.newest === this.#position) {
@@ -139,8 +143,8 @@ export class Dispatcher {
   }
 
   /**
-   * Offers all there is, without giving the event loop back. Does nothing when it is called by the
-   * reader of a watcher that is being offered something: that has to come to its end first.
+   * Offers all events at once, without yielding to the event loop. Does nothing if it is called by a client that reads
+   * within an offer, as that step of the round has to end first.
    */
   flush(): void {
     if (this.#stepping) return;
@@ -150,22 +154,20 @@ export class Dispatcher {
     } while (this.#cache.eventWindow.newest !== this.#position);
   }
 
-  /** Calls `callback`, now or later, when every live watcher has been offered all up to `revision`. */
+  /** Calls `callback`, now or later, when every live watcher has been offered all events up to `revision`. */
   whenSettled(revision: number, callback: () => void): void {
-    this.#whenSettled.push({ revision, callback });
+    this.#settledWork.addCallback(revision, callback);
     this.wake();
   }
 
-  /** History begins anew, and no watcher is live that was before. */
+  /** Starts over at the newest event, after the cache was filled from a new list. No watcher is live. */
   reset(): void {
-    this.#round = undefined;
+    this.#endRound();
     this.#index = newIndex(this.#cache);
-    this.#eager.clear();
-    this.#awaiting.clear();
+    this.#settledWork.clear();
     this.#position = this.#cache.eventWindow.newest;
     this.#revision = this.#cache.revision;
     this.#settledRevision = this.#revision;
-    this.#whenSettled = [];
   }
 
   readonly #continue = (): void => {
@@ -184,8 +186,12 @@ export class Dispatcher {
 
   #begin(): void {
     if (this.#round !== undefined) return;
-    this.#rounds++;
     this.#round = this.#offerAll();
+  }
+
+  #endRound(): void {
+    this.#round = undefined;
+    if (this.#joinedInRound.size > 0) this.#joinedInRound.clear();
   }
 
   #step(): void {
@@ -193,46 +199,47 @@ export class Dispatcher {
     const done = this.#round?.next().done;
     this.#stepping = false;
     if (done !== true) return;
-    this.#round = undefined;
+    this.#endRound();
     this.#settle();
   }
 
-  /** One round. Yields now and then, so that whoever runs it may give the event loop back. */
+  /** One round. Yields regularly, so that its caller can yield to the event loop. */
   *#offerAll(): Generator<void, void, void> {
     const from = this.#position;
-    const round = this.#rounds;
+    const joined = this.#joinedInRound;
     const touched: WatcherGroup[] = [];
     yield* this.#collect(touched);
     if (this.#position !== from) {
       this.#bufferSizing.record(this.#position.bytes - from.bytes, this.#clock.now());
     }
     const revision = this.#revision;
+    const { indexed, unindexed } = this.#bufferSizing;
     let offers = 0;
     for (const group of touched) {
       const batches = group.takeBatches(revision, this.#bounds.batchBytes);
+      const bounds = group.isIndexed ? indexed : unindexed;
       for (const watcher of group.watchers) {
-        if (watcher.joinedRound === round) continue;
-        this.#offerTo(watcher, batches, from);
+        if (joined.size > 0 && joined.has(watcher)) continue;
+        this.#offerTo(watcher, batches, bounds, from);
         if (++offers % offersPerClockCheck === 0) yield;
       }
     }
   }
 
   /**
-   * Moves on past the next revisions, and has every group that their events concern take them up. It may yield
-   * between any two groups. Whoever joins meanwhile has had everything up to `position`, which is moved on before
-   * a revision is taken up; so no further one is taken up then, which they would miss.
+   * Adds the events of the next revisions to the groups that they concern. May yield between any two groups, and
+   * watchers may join then. They have received everything up to `position`, which includes the current revision. After
+   * that the round takes no further revision, since it skips these watchers and they would miss it.
    */
   *#collect(touched: WatcherGroup[]): Generator<void, void, void> {
     const until = this.#clock.now() + sliceMs;
     const places: Groups[] = [];
     let evaluations = 0;
     let nextClockCheck = evaluationsPerClockCheck;
-    this.#hasJoined = false;
     for (let next = this.#position.next; next !== undefined; next = next.next) {
       if (next.sequence > this.#position.sequence) {
-        if (this.#hasJoined || evaluations >= maxEvaluationsPerRound) break;
-        // Before the first offer too much is not to be gathered, however often it is yielded.
+        if (this.#joinedInRound.size > 0 || evaluations >= maxEvaluationsPerRound) break;
+        // Bounds what is collected before the first offer, also across several turns of the event loop.
         if (evaluations >= nextClockCheck) {
           if (this.#clock.now() >= until) break;
           nextClockCheck = evaluations + evaluationsPerClockCheck;
@@ -259,10 +266,15 @@ export class Dispatcher {
     this.#revision = node.next === undefined ? this.#cache.revision : node.revision;
   }
 
-  #offerTo(watcher: DispatchTarget, batches: readonly WatchBatch[], from: EventNode): void {
+  #offerTo(
+    watcher: DispatchTarget,
+    batches: readonly WatchBatch[],
+    bounds: BufferBounds,
+    from: EventNode,
+  ): void {
     let before: WatchBatch | undefined;
     for (const batch of batches) {
-      if (!watcher.offer(batch)) {
+      if (!watcher.offer(batch, bounds)) {
         this.leave(watcher);
         watcher.stall(lastUpTo(before?.revision ?? 0, from));
         return;
@@ -273,42 +285,15 @@ export class Dispatcher {
     }
   }
 
-  /** Nothing is under way: what a round must be over for can be done. */
+  /** No round is in progress: does the work that has to wait for that. */
   #settle(): void {
     if (this.#cache.eventWindow.newest === this.#position) this.#revision = this.#cache.revision;
     this.#settledRevision = this.#revision;
-    if (this.#eager.size > 0 && !this.#bookmarking)
-      runInTimeSlices(this.#clock, this.#bookmarkEager());
-    if (this.#awaiting.size > 0) {
-      const awaiting = [...this.#awaiting];
-      this.#awaiting.clear();
-      for (const watcher of awaiting) watcher.notify();
-    }
-    if (this.#whenSettled.length === 0) return;
-    const waiting = this.#whenSettled;
-    this.#whenSettled = waiting.filter(({ revision }) => revision > this.#settledRevision);
-    for (const { revision, callback } of waiting) {
-      if (revision <= this.#settledRevision) callback();
-    }
-  }
-
-  /** Over and over, until none of them has been passed by a newer revision meanwhile. */
-  *#bookmarkEager(): Generator<void, void, void> {
-    this.#bookmarking = true;
-    let announced: number;
-    do {
-      announced = this.#settledRevision;
-      for (const watcher of this.#eager) {
-        if (watcher.position >= this.#settledRevision) continue;
-        watcher.requestBookmark(this.bookmark);
-        yield;
-      }
-    } while (announced !== this.#settledRevision);
-    this.#bookmarking = false;
+    this.#settledWork.run();
   }
 }
 
-/** Over the fields that the state is indexed by. */
+/** An index by the same fields as the cache has. */
 function newIndex({ objectAttributes }: WatchCache): WatcherIndex {
   return new WatcherIndex(objectAttributes.indexes, objectAttributes.readField);
 }
@@ -319,10 +304,7 @@ function lastOfRevision(node: EventNode): EventNode {
   return last;
 }
 
-/**
- * The last node at or below `revision`, from `from` on. Follows the links, as a round may be longer than
- * the event window.
- */
+/** The last node at or below `revision`, from `from` on. Follows links, as a round may exceed the event window. */
 function lastUpTo(revision: number, from: EventNode): EventNode {
   let node = from;
   while (node.next !== undefined && node.next.revision <= revision) node = node.next;

@@ -1,24 +1,22 @@
+/** Bounds on what the watchers of a Cacher may take. */
 export interface WatcherBounds {
-  /**
-   * Batches that a live watcher's input holds at the least and at the most. Between them it is sized by
-   * how many came of late: see BufferSizing.
-   */
+  /** Range of the buffer capacity of a live watcher, in batches. The recent event rate decides: see BufferSizing. */
   readonly minBufferBatches: number;
   readonly maxBufferBatches: number;
-  /** The same in bytes, by weight; one batch always has room. */
+  /** The same in estimated bytes. An empty buffer has room for a batch of any size. */
   readonly minBufferBytes: number;
   readonly maxBufferBytes: number;
-  /** About how large a batch is at the most, in bytes. Only a single revision makes a larger one. */
+  /** Approximate maximum size of a batch, in bytes. Only a batch of a single revision is larger. */
   readonly batchBytes: number;
-  /** How many events of history to look at in one go. */
+  /** Number of events that a watcher scans for one batch when it catches up. */
   readonly scanEvents: number;
-  /** Bytes that are kept beyond the event window for a watcher that takes its initial state. */
+  /** Maximum bytes of events kept beyond the event window for a watcher that takes its initial state. */
   readonly retainedEventBytes: number;
-  /** Bytes that are kept for all LATEST_STATE watchers together that are behind, by weight. */
+  /** Maximum estimated bytes of the coalesced backlogs of all LATEST_STATE watchers together. */
   readonly coalescedBytes: number;
-  /** Bytes that old states may keep alive, which initial states are taken from, all together, by weight. */
+  /** Maximum estimated bytes that the old states of initial states in delivery keep alive together. */
   readonly retainedSnapshotBytes: number;
-  /** How long a watcher may take nothing of what waits for it, in milliseconds. */
+  /** Time after which a watcher ends if its client takes nothing of what is pending, in milliseconds. */
   readonly stallTimeoutMs: number;
 }
 

@@ -1,7 +1,7 @@
 import type { WatchBatch } from "../../model/event.ts";
 import type { BufferBounds } from "./buffer-sizing.ts";
 
-/** The batches that wait for a watcher's reader. */
+/** The batches that a watcher's client has yet to read. */
 export class WatcherBuffer {
   readonly #batches: WatchBatch[] = [];
   #bytes = 0;
@@ -10,12 +10,12 @@ export class WatcherBuffer {
     return this.#batches.length;
   }
 
-  /** By weight. */
+  /** Estimated. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Whether the batch may be put in: one always may be. */
+  /** Whether the batch fits. An empty buffer has room for any batch. */
   hasRoom(batch: WatchBatch, bounds: BufferBounds): boolean {
     const { length } = this.#batches;
     if (length === 0) return true;
@@ -27,7 +27,7 @@ export class WatcherBuffer {
     this.#bytes += batch.estimatedBytes;
   }
 
-  /** Puts a bookmark in place of the last batch if that is one, too: the newer is as good as both. */
+  /** Replaces the last batch if that is a bookmark, too. Returns whether it was. */
   replaceBookmark(bookmark: WatchBatch): boolean {
     const last = this.#batches.length - 1;
     if (last < 0 || this.#batches[last]?.events.length !== 0) return false;

@@ -4,34 +4,35 @@ import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
 import type { DispatchTarget } from "./dispatch-target.ts";
 
-/**
- * The live watchers that see the same events: matching, batching and encoding is done once for all of
- * them.
- */
+/** The live watchers with the same filter. Events are matched, batched and encoded once for all of them. */
 export class WatcherGroup {
   readonly filter: Filter;
-  /** In a Set, whose iteration goes on soundly while watchers come and go. */
+  /** A Set, since it can be changed while it is iterated over. */
   readonly watchers = new Set<DispatchTarget>();
-  readonly #isFoundByField: boolean;
+  /** Whether its watchers are indexed: found by key or field value. */
+  readonly isIndexed: boolean;
   #pending: WatchEvent[] = [];
 
-  /** One that is found by a field is asked about keys that its filter may not include. */
-  constructor(filter: Filter, isFoundByField: boolean = false) {
+  constructor(filter: Filter, isIndexed: boolean = false) {
     this.filter = filter;
-    this.#isFoundByField = isFoundByField;
+    this.isIndexed = isIndexed;
   }
 
-  /** Whether there was nothing pending before and now is. `node` has an event. */
+  /** Adds the event of `node` if it matches. Returns whether it is the first pending one. */
   add(node: EventNode): boolean {
-    if (this.#isFoundByField && !this.filter.includes(node.event?.object.key ?? "")) return false;
-    const event = this.filter.select(node);
+    const { filter } = this;
+    // A field value also finds events of keys that the filter does not include.
+    if (this.isIndexed && filter.key === undefined) {
+      if (!filter.includes(node.event?.object.key ?? "")) return false;
+    }
+    const event = filter.select(node);
     if (event === undefined) return false;
     return this.#pending.push(event) === 1;
   }
 
   /**
-   * What is pending, cut between revisions into batches of about `maxBytes`, of which the last closes
-   * with `revision`.
+   * Removes the pending events, and returns them in batches of about `maxBytes`, split between revisions. The last batch
+   * has the resume point `revision`.
    */
   takeBatches(revision: number, maxBytes: number): WatchBatch[] {
     const events = this.#pending;
@@ -55,25 +56,30 @@ export class WatcherGroup {
 }
 
 /**
- * The groups that are found at one place of the index, by the identity of their filter. In a Map, whose iteration
- * goes on soundly while groups come and go.
+ * The groups at one place of the index, by the identity of their filter. A Map, since it can be changed while it is
+ * iterated over.
  */
 export type Groups = Map<string, WatcherGroup>;
 
+/** Where the groups of a filter are: in `places`, under the key, field value or prefix `at`. */
+interface Place {
+  readonly places: Map<string, Groups>;
+  readonly at: string;
+}
+
 /**
- * Finds the live watchers that an event concerns, so that what an event costs does not grow with those
- * that it does not concern: by exact key, by the value of an indexed field where the filter demands one,
- * and otherwise by key prefix.
+ * Finds the live watchers that an event may concern: by exact key, by the value of an indexed field if the filter
+ * requires one, and otherwise by key prefix. So the cost of an event does not grow with the number of other watchers.
  */
 export class WatcherIndex {
   readonly #read: FieldReader;
   readonly #byKey = new Map<string, Groups>();
   readonly #byField: ReadonlyMap<string, Map<string, Groups>>;
   readonly #byPrefix = new Map<string, Groups>();
-  /** How many prefixes there are of each length: these are the beginnings of a key to look up. */
+  /** Number of prefixes by length. A key is looked up by its beginnings of these lengths. */
   readonly #prefixLengths = new Map<number, number>();
 
-  /** `fields` are those that are indexed, `read` gets one out of an object. */
+  /** `fields` are the indexed fields; `read` returns the value of one for an object. */
   constructor(fields: readonly string[] = [], read: FieldReader = () => "") {
     this.#byField = new Map(fields.map((field) => [field, new Map<string, Groups>()]));
     this.#read = read;
@@ -90,13 +96,13 @@ export class WatcherIndex {
     }
     let group = groups.get(filter.identity);
     if (group === undefined) {
-      group = new WatcherGroup(filter, places !== this.#byKey && places !== this.#byPrefix);
+      group = new WatcherGroup(filter, places !== this.#byPrefix);
       groups.set(filter.identity, group);
     }
     group.watchers.add(watcher);
   }
 
-  /** Harmless if the watcher is not in here. */
+  /** Idempotent. */
   remove(watcher: DispatchTarget): void {
     const { filter } = watcher;
     const { places, at } = this.#placeOf(filter);
@@ -111,8 +117,8 @@ export class WatcherIndex {
   }
 
   /**
-   * Adds to `found` the places whose groups are to be asked about the event, each once. Returns how many places
-   * were looked at.
+   * Appends the places whose groups the event may concern to `found`, each once. Returns the number of look-ups, which
+   * counts against the bound of a round.
    */
   find({ event, previous }: EventNode, found: Groups[]): number {
     if (event === undefined) return 0;
@@ -124,7 +130,7 @@ export class WatcherIndex {
     for (const [field, byValue] of this.#byField) {
       if (byValue.size === 0) continue;
       const before = previous === undefined ? undefined : this.#read(previous, field);
-      // What is deleted has the fields that it had before.
+      // The object of a DELETED event has its last field values.
       const after = this.#read(event.object, field);
       push(byValue.get(after), found);
       if (before !== undefined && before !== after) push(byValue.get(before), found);
@@ -132,13 +138,13 @@ export class WatcherIndex {
     return 1 + this.#prefixLengths.size + this.#byField.size;
   }
 
-  /** Whether watchers with this filter are asked about less than all that happens below a prefix. */
+  /** Whether watchers with this filter are found by key or field value, not by prefix alone. */
   isIndexed(filter: Filter): boolean {
     return this.#placeOf(filter).places !== this.#byPrefix;
   }
 
-  /** Where the watchers of this filter are, and are looked for. */
-  #placeOf(filter: Filter): { readonly places: Map<string, Groups>; readonly at: string } {
+  /** The place of the watchers with this filter. */
+  #placeOf(filter: Filter): Place {
     if (filter.key !== undefined) return { places: this.#byKey, at: filter.key };
     for (const [field, places] of this.#byField) {
       const at = filter.selection?.exactField(field);

@@ -1,12 +1,11 @@
 /**
- * Where a watcher is.
+ * The state of a watcher.
  *
- * - `starting`: waits for the cache to reach the revision that it begins after. Then: catching up.
- * - `initial`: its reader takes the initial state. Then: catching up, or starting.
- * - `catching up`: its reader takes from history what came since. Once level with the dispatcher: live.
- * - `live`: the dispatcher puts batches into its input. When that is full: stalled.
- * - `stalled`: has missed what came after what is in its input. Its reader takes what is there and is then
- *   catching up.
- * - `ended`: gets no more. What is in its input can still be read.
+ * - `starting`: waits for the cache to reach the revision that it begins after. Next: catching up.
+ * - `initial`: its client reads the initial state. Next: catching up, or starting.
+ * - `catching up`: its client reads missed events, or the backlog of them. Next: live, at the dispatcher's position.
+ * - `live`: synced. The dispatcher puts batches into its buffer. Next: stalled, when that is full.
+ * - `stalled`: unsynced. Its client still reads the buffer, without the events after it. Next: catching up.
+ * - `ended`: receives no more. Its client can still read the buffer.
  */
 export type WatcherState = "starting" | "initial" | "catching up" | "live" | "stalled" | "ended";

@@ -1,10 +1,9 @@
 import type { WatchFanoutError } from "../../base/errors.ts";
 import { WatchBatch } from "../../model/event.ts";
 import type { WatchStream } from "../../storage/storage.ts";
-import type { CatchUpReader, CatchUpSource } from "../catch-up/catch-up-source.ts";
-import { CoalescedCursor } from "../catch-up/coalesced-cursor.ts";
-import { EventWindowCursor } from "../catch-up/event-window-cursor.ts";
-import type { InitialState } from "../catch-up/initial-state.ts";
+import { cursorAfter } from "../catch-up/cursor.ts";
+import type { SourceReader, WatchSource } from "../catch-up/watch-source.ts";
+import type { BufferBounds } from "../dispatch/buffer-sizing.ts";
 import { WatcherBuffer } from "../dispatch/watcher-buffer.ts";
 import type { WatcherState } from "../dispatch/watcher-state.ts";
 import type { EventNode } from "../state/event-node.ts";
@@ -12,76 +11,77 @@ import type { Filter } from "../state/filter.ts";
 import type { WatcherContext, WatcherOptions } from "./watcher-context.ts";
 
 /**
- * One watch on a Cacher: a bounded input between the dispatcher, which never waits, and a reader, who
- * may take as long as history lasts.
+ * One watch on a Cacher. Its client reads batches from a bounded buffer first, then from its current source.
  *
- * While it is live it holds nothing but its input. When it is behind it holds one node of history or, of
- * LATEST_STATE, the fold of what came after one, from which it goes on at its reader's pace.
+ * A watcher without a source is live: the dispatcher, which never waits, fills the buffer. When the buffer is full, the
+ * watcher stalls: it gets a source that starts after the last buffered event, and is live again when the client has
+ * read that to its end. So an idle live watcher holds only its buffer, and an unsynced one holds one event node or a
+ * shared coalesced backlog.
  */
-export class CacheWatcher implements WatchStream, CatchUpReader {
+export class CacheWatcher implements WatchStream, SourceReader {
   readonly filter: Filter;
   readonly options: WatcherOptions;
   readonly #context: WatcherContext<CacheWatcher>;
-  #state: WatcherState = "starting";
   readonly #buffer = new WatcherBuffer();
-  #initial: InitialState | undefined;
-  /** While not live: what has still to be dealt with. */
-  #source: CatchUpSource | undefined;
-  /** Whether history is kept for it beyond the window, as it has not been level since it began. */
-  #retainsEvents = false;
+  /** What is read when the buffer is empty; undefined while live, and after the end. */
+  #source: WatchSource | undefined;
+  /** Why it ended: null if the client closed it, undefined before the end. */
+  #end: Error | null | undefined;
+  #position = 0;
+  #consumed = 0;
   #bookmarkWanted = false;
   #onEnd: (() => void) | undefined;
-  #end: Error | null | undefined;
   #listener: (() => void) | undefined;
-  /** Whether the reader has found nothing, or not looked yet, and is to be told of something new. */
+  /** Whether the listener is called for the next batch: the client has read everything, or nothing yet. */
   #needsNotify = true;
 
-  /** The resume point of the last batch that was put in or handed out; 0 before the first. */
-  position = 0;
-  /** Grows with what the reader takes and passes on. */
-  consumed = 0;
-  /** The round of the dispatcher in which it became live, of which it has had everything. */
-  joinedRound = 0;
-  /** Whether an index narrows what it is offered; the dispatcher knows. */
-  isIndexed = false;
-  /** What the patrol saw on its last walk; see there. */
-  seenPosition = 0;
-  seenConsumed = 0;
-  movedAt: number;
-  consumedAt: number;
-  deadlineBookmarked = false;
-
+  /** It is "starting" for as long as `source` is. */
   constructor(
     filter: Filter,
     options: WatcherOptions,
     context: WatcherContext<CacheWatcher>,
-    now: number,
+    source: WatchSource,
   ) {
     this.filter = filter;
     this.options = options;
     this.#context = context;
-    this.movedAt = now;
-    this.consumedAt = now;
+    this.#source = source;
   }
 
   get state(): WatcherState {
-    return this.#state;
+    if (this.#end !== undefined) return "ended";
+    return this.#source?.state ?? "live";
   }
 
-  /** How much waits for its reader: in batches, and in bytes by weight. */
+  get #isLive(): boolean {
+    return this.#source === undefined && this.#end === undefined;
+  }
+
+  /** Resume point of the last batch that was buffered or read; 0 before the first. */
+  get position(): number {
+    return this.#position;
+  }
+
+  /** Increases with each batch that the client reads or accepts. */
+  get consumed(): number {
+    return this.#consumed;
+  }
+
+  /** Size of the buffer: in batches, and in estimated bytes. */
   get buffer(): Pick<WatcherBuffer, "length" | "bytes"> {
     return this.#buffer;
   }
 
+  /** The error that it ended with, or null if the client closed it. Undefined until the buffer has been read. */
   get ended(): Error | null | undefined {
     return this.#buffer.length > 0 ? undefined : this.#end;
   }
 
-  /** Whether its reader could take something. */
+  /** Whether the client could read something now. */
   get hasPending(): boolean {
     if (this.#buffer.length > 0) return true;
-    if (this.#needsNotify && this.consumed > 0) return false;
-    return this.#state === "initial" || this.#state === "catching up" || this.#state === "stalled";
+    if (this.#needsNotify && this.#consumed > 0) return false;
+    return this.#source !== undefined && this.#source.state !== "starting";
   }
 
   onReadable(listener: () => void): void {
@@ -90,14 +90,14 @@ export class CacheWatcher implements WatchStream, CatchUpReader {
 
   read(): WatchBatch | undefined {
     this.#needsNotify = false;
-    const batch = this.#buffer.take() ?? this.#nextBatch();
+    const batch = this.#buffer.take() ?? this.#readSource();
     if (batch === undefined) this.#needsNotify = true;
-    else this.consumed++;
+    else this.#consumed++;
     return batch;
   }
 
   accepted(): void {
-    this.consumed++;
+    this.#consumed++;
   }
 
   close(): void {
@@ -106,21 +106,21 @@ export class CacheWatcher implements WatchStream, CatchUpReader {
     this.#notify();
   }
 
-  /** Ends the stream with `error` once the reader has taken what is in the input. */
+  /** Ends the stream with `error` after the client has read the buffer. */
   fail(error: WatchFanoutError): void {
-    if (this.#state === "ended") return;
+    if (this.#end !== undefined) return;
     this.#finish(error);
     this.#notify();
   }
 
-  /** As `fail`, but for its reader, who hears of it when it is poked. */
+  /** As `fail`, but the client learns of it only when the caller notifies it. */
   endSilently(error: WatchFanoutError): void {
     this.#finish(error);
   }
 
   /**
-   * Ends the stream with `error` and drops what the reader has not taken. Tells the reader in any case:
-   * it may be stuck with what it took last, and has to know that there will be no more.
+   * Ends the stream with `error` and discards the buffer. Notifies the client in any case: it may be blocked on the last
+   * batch that it read, and has to learn that no more will come.
    */
   endAndDiscard(error: WatchFanoutError): void {
     this.#buffer.clear();
@@ -129,165 +129,123 @@ export class CacheWatcher implements WatchStream, CatchUpReader {
     this.#notify();
   }
 
-  /** Puts `batch` in front of all else: the answer that a watch begins with. */
+  /** Buffers `batch`, the first answer of a watch, ahead of its source. */
   open(batch: WatchBatch): void {
-    if (this.#state !== "ended") this.#put(batch);
+    if (this.#end === undefined) this.#put(batch);
   }
 
-  /** Begins with the state. What comes after it is set by `follow`, before or after it is complete. */
-  beginInitialState(initial: InitialState): void {
-    if (this.#state === "ended") return;
-    this.#initial = initial;
-    this.#retainsEvents = true;
-    this.#state = "initial";
-    this.#notify();
-  }
-
-  /** Goes on after `node`, everything up to which the reader has or did not ask for. */
-  resumeAfter(node: EventNode): void {
-    if (this.#state === "ended") return;
-    this.#catchUpFrom(node);
-    if (this.#initial !== undefined) return;
-    this.#state = "catching up";
-    this.#notify();
-  }
-
-  /** Has `listener` called when the stream ends, after those before it; at once if it has. */
+  /** Calls `listener` when the stream ends, after earlier listeners; at once if it has ended. */
   whenEnded(listener: () => void): void {
     const before = this.#onEnd;
     this.#onEnd = () => {
       before?.();
       listener();
     };
-    if (this.#state === "ended") listener();
+    if (this.#end !== undefined) listener();
   }
 
-  /** Is called when there may be more to take: a page of the state, a round of the dispatcher. */
+  /** The source may have more: a chunk of the initial state, or events of a dispatch round. */
   notify(): void {
     this.#notify();
   }
 
-  /** Takes a batch, unless the input is full. Only when live. */
-  offer(batch: WatchBatch): boolean {
-    // Its reader may have closed it when it was told of the batch before.
-    if (this.#state !== "live") return false;
-    if (!this.#buffer.hasRoom(batch, this.#context.dispatcher.bufferBounds(this))) return false;
+  /** Buffers a batch. Returns false if the watcher is not live or the buffer is full by `bounds`. */
+  offer(batch: WatchBatch, bounds: BufferBounds): boolean {
+    // The client may have closed it when it was notified of the batch before.
+    if (!this.#isLive || !this.#buffer.hasRoom(batch, bounds)) return false;
     this.#put(batch);
     return true;
   }
 
-  /** The input was full, or there is more to it than a batch: what comes after `node` is to be fetched. */
+  /** The dispatcher stops offering: the client catches up from after `node` when it has read the buffer. */
   stall(node: EventNode): void {
-    if (this.#state !== "live") return;
-    this.#state = "stalled";
-    this.#catchUpFrom(node);
+    if (this.#isLive) this.#source = cursorAfter(node, this, this.#context, "live");
   }
 
   /**
-   * Moves the resume point to that of `bookmark`. Only what is live and has room gets one: whoever is
-   * behind will have its resume point moved by what it is behind with.
+   * Moves the resume point to that of `bookmark`, in place of a bookmark that is last in the buffer. Returns false if
+   * the watcher is not live, is ahead of it, or has a full buffer. The source of an unsynced watcher moves its resume
+   * point.
    */
-  bookmark(bookmark: WatchBatch): boolean {
+  bookmark(bookmark: WatchBatch, bounds: BufferBounds): boolean {
     const { revision } = bookmark;
-    if (this.#state !== "live" || revision === undefined || revision < this.position) return false;
-    if (!this.#buffer.replaceBookmark(bookmark)) return this.offer(bookmark);
-    this.position = revision;
+    if (!this.#isLive || revision === undefined || revision < this.#position) return false;
+    if (!this.#buffer.replaceBookmark(bookmark)) return this.offer(bookmark, bounds);
+    this.#position = revision;
     return true;
   }
 
-  /** As `bookmark`; where the watcher is behind or its input full, once it no longer is. */
-  requestBookmark(bookmark: WatchBatch): void {
-    if (!this.bookmark(bookmark)) this.#bookmarkWanted = true;
+  /** As `bookmark`. If that fails, the watcher gets a bookmark once it is synced and has room. */
+  requestBookmark(bookmark: WatchBatch, bounds: BufferBounds): void {
+    if (!this.bookmark(bookmark, bounds)) this.#bookmarkWanted = true;
   }
 
-  /**
-   * Ends the stream if it is further behind than is kept for it. One of LATEST_STATE is not ended: what it has
-   * missed is folded, so that history can let go of it.
-   */
+  /** Bounds what its sources keep beyond the event window: see `WatchSource`. */
   checkWindow(): void {
-    this.#source?.checkWindow();
-  }
-
-  #nextBatch(): WatchBatch | undefined {
-    if (this.#initial !== undefined && this.#state === "initial") {
-      const batch = this.#initial.next();
-      if (batch?.initialEventsEnd === true) {
-        this.#initial = undefined;
-        this.#state = this.#source === undefined ? "starting" : "catching up";
-      }
-      if (batch?.revision !== undefined) this.position = batch.revision;
-      return batch;
+    for (let source = this.#source; source !== undefined; source = source.successor) {
+      source.checkWindow();
     }
-    if (this.#state === "stalled") this.#state = "catching up";
-    if (this.#state === "live") return this.#lateBookmark();
-    return this.#state === "catching up" ? this.#catchUp() : undefined;
   }
 
-  /** The bookmark that the input had no room for. */
+  /** The next batch of the current source or of its successors; goes live after the last. */
+  #readSource(): WatchBatch | undefined {
+    if (this.#end !== undefined) return undefined;
+    for (let source = this.#source; source !== undefined; source = this.#source) {
+      const result = source.next();
+      if (result === undefined) return undefined;
+      if (result.isDone) {
+        source.drop();
+        this.#source = source.successor;
+        if (this.#source === undefined) return this.#goLive(result.batch);
+      }
+      if (result.batch !== undefined) return this.#deliver(result.batch);
+    }
+    return this.#lateBookmark();
+  }
+
+  /** Joins the dispatcher, with `batch` as the last one of its sources. */
+  #goLive(batch: WatchBatch | undefined): WatchBatch | undefined {
+    this.#context.dispatcher.join(this);
+    const last = batch ?? this.#joinBookmark();
+    if (last !== undefined) this.#deliver(last);
+    // The last batch may be of a coalesced backlog that was finished a moment ago, and be behind the dispatcher.
+    const isOlder = this.#position < this.#context.dispatcher.revision;
+    this.#bookmarkWanted = isOlder && (this.#bookmarkWanted || this.options.eagerBookmarks);
+    return last;
+  }
+
+  /** The dispatcher's position as a bookmark, if one was requested or is new to a watcher with eager bookmarks. */
+  #joinBookmark(): WatchBatch | undefined {
+    const { revision } = this.#context.dispatcher;
+    const isNew = this.options.eagerBookmarks && revision > this.#position;
+    const isRequested = this.#bookmarkWanted && revision >= this.#position;
+    return isNew || isRequested ? new WatchBatch(revision, []) : undefined;
+  }
+
+  /** The requested bookmark that the buffer had no room for. */
   #lateBookmark(): WatchBatch | undefined {
     if (!this.#bookmarkWanted) return undefined;
     const { bookmark, settledRevision } = this.#context.dispatcher;
     this.#bookmarkWanted = false;
-    if (settledRevision < this.position) return undefined;
-    this.position = settledRevision;
-    return bookmark;
-  }
-
-  /** The next batch of what it is behind with; becomes live where there is no more. */
-  #catchUp(): WatchBatch | undefined {
-    const consumed = this.#source?.next();
-    if (consumed === undefined) return undefined;
-    if (consumed.isSynced) this.#join();
-    const batch = consumed.batch ?? (consumed.isSynced ? this.#joinBookmark() : undefined);
-    if (batch?.revision !== undefined) this.position = batch.revision;
-    if (consumed.isSynced) this.#checkJoinBookmark();
-    return batch;
-  }
-
-  /** How far it has come by becoming live, if it wants to know. */
-  #joinBookmark(): WatchBatch | undefined {
-    const { revision } = this.#context.dispatcher;
-    const news = this.options.eagerBookmarks && revision > this.position;
-    const wanted = this.#bookmarkWanted && revision >= this.position;
-    return news || wanted ? new WatchBatch(revision, []) : undefined;
-  }
-
-  /** What it has been told on becoming live may be of a moment ago. */
-  #checkJoinBookmark(): void {
-    const isUnsynced = this.position < this.#context.dispatcher.revision;
-    this.#bookmarkWanted = isUnsynced && (this.#bookmarkWanted || this.options.eagerBookmarks);
-  }
-
-  #join(): void {
-    this.#state = "live";
-    this.#source?.drop();
-    this.#source = undefined;
-    this.#retainsEvents = false;
-    this.#context.dispatcher.join(this);
-  }
-
-  /** Has to deal with what comes after `node` by itself. */
-  #catchUpFrom(node: EventNode): void {
-    this.#source =
-      this.options.delivery === "LATEST_STATE"
-        ? new CoalescedCursor(this, this.#context, node)
-        : new EventWindowCursor(this, this.#context, node, this.#retainsEvents);
+    return settledRevision < this.#position ? undefined : this.#deliver(bookmark);
   }
 
   #put(batch: WatchBatch): void {
-    this.#buffer.put(batch);
-    if (batch.revision !== undefined) this.position = batch.revision;
+    this.#buffer.put(this.#deliver(batch));
     this.#notify();
   }
 
+  /** Moves the resume point to that of the batch. */
+  #deliver(batch: WatchBatch): WatchBatch {
+    if (batch.revision !== undefined) this.#position = batch.revision;
+    return batch;
+  }
+
   #finish(end: Error | null): void {
-    if (this.#state === "ended") return;
-    this.#state = "ended";
+    if (this.#end !== undefined) return;
     this.#end = end;
-    this.#source?.drop();
+    for (let source = this.#source; source !== undefined; source = source.successor) source.drop();
     this.#source = undefined;
-    this.#initial?.drop?.();
-    this.#initial = undefined;
     this.#context.forget(this, end);
     this.#onEnd?.();
   }
@@ -298,7 +256,7 @@ export class CacheWatcher implements WatchStream, CatchUpReader {
     try {
       this.#listener();
     } catch (error) {
-      // The fault of one reader must not reach the dispatcher, and with it all the others.
+      // A fault of one reader must not reach the dispatcher and thereby all others.
       this.#buffer.clear();
       this.#finish(this.#context.listenerFailed(error));
     }

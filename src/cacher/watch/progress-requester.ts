@@ -16,12 +16,12 @@ export interface ProgressRequesterDeps {
 }
 
 /**
- * The wish to be told how far the cache has come, for whoever stands on it. There is only one, however
- * often it is made: the answer to the last is an answer to all before.
+ * Coalesces progress requests from downstream caches: at most one is pending, since the answer to the latest also
+ * answers those before it.
  */
 export class ProgressRequester {
   readonly #deps: ProgressRequesterDeps;
-  /** The newest revision that someone wants to be told of. */
+  /** The newest revision that was requested; 0 if none was. */
   #revision = 0;
   #stopWaiting = (): void => {};
 
@@ -30,8 +30,8 @@ export class ProgressRequester {
   }
 
   /**
-   * Has every watcher get a bookmark once the cache is where the store is now. Rejects as the store does
-   * when it can't say where that is.
+   * Sends every watcher a bookmark when the cache has reached the store's current revision. Rejects if the store cannot
+   * be asked for that.
    */
   async request(): Promise<void> {
     const { cache, currentRevision, waiters } = this.#deps;
@@ -43,7 +43,7 @@ export class ProgressRequester {
     else this.#stopWaiting = waiters.add(revision, () => this.#deliver());
   }
 
-  /** The cache holds another history: what was wished for does not matter any more. */
+  /** Cancels the pending request, as the cache holds another history. */
   forget(): void {
     this.#stopWaiting();
     this.#revision = 0;
@@ -57,7 +57,7 @@ export class ProgressRequester {
   *#bookmarkEach(): Generator<void, void, void> {
     const { dispatcher, watchers } = this.#deps;
     for (const watcher of watchers) {
-      watcher.requestBookmark(dispatcher.bookmark);
+      dispatcher.requestBookmark(watcher);
       yield;
     }
   }

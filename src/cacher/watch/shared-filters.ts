@@ -8,39 +8,38 @@ interface Shared<T> {
 }
 
 /**
- * The filters of all watches that are open. Watches that ask for the same have one filter, and filters that pick
- * by the same requirements have one selection: a hundred thousand watches by one selector keep it once. A filter
- * is in here for as long as a watch holds it.
+ * The filters of all open watches. Equal requests share one filter, and filters with equal requirements share one
+ * selection, so that 100,000 watches with one selector keep it once. A filter is kept until its last watch ends.
  */
 export class SharedFilters {
   readonly #filters = new Map<string, Shared<Filter>>();
   readonly #selections = new Map<string, Shared<Selection>>();
 
-  /** How many different filters there are. */
+  /** Number of different filters. */
   get filters(): number {
     return this.#filters.size;
   }
 
-  /** How many different selections there are. */
+  /** Number of different selections. */
   get selections(): number {
     return this.#selections.size;
   }
 
-  /** The filter of the request, to be held until `release` is called as many times. */
+  /** Returns the filter of the request, and holds it until `release`, once per call. */
   acquire(request: CacheWatchRequest): Filter {
     const selection = this.#selectionOf(request);
-    const asked = new Filter({ ...request, selection });
-    const shared = this.#filters.get(asked.identity);
+    const requested = new Filter({ ...request, selection });
+    const shared = this.#filters.get(requested.identity);
     if (shared !== undefined) {
       shared.holders++;
       return shared.value;
     }
-    this.#filters.set(asked.identity, { value: asked, holders: 1 });
+    this.#filters.set(requested.identity, { value: requested, holders: 1 });
     if (selection !== undefined) hold(this.#selections, selection.canonical, selection);
-    return asked;
+    return requested;
   }
 
-  /** One of those who acquired the filter no longer needs it. */
+  /** Releases one hold on the filter. */
   release({ identity, selection }: Filter): void {
     if (!releaseShared(this.#filters, identity) || selection === undefined) return;
     releaseShared(this.#selections, selection.canonical);
@@ -53,15 +52,15 @@ export class SharedFilters {
 }
 
 function hold<T>(shared: Map<string, Shared<T>>, name: string, value: T): void {
-  const known = shared.get(name);
-  if (known === undefined) shared.set(name, { value, holders: 1 });
-  else known.holders++;
+  const entry = shared.get(name);
+  if (entry === undefined) shared.set(name, { value, holders: 1 });
+  else entry.holders++;
 }
 
-/** Whether nobody holds it any more. */
+/** Releases one hold. Returns whether it was the last. */
 function releaseShared<T>(shared: Map<string, Shared<T>>, name: string): boolean {
-  const known = shared.get(name);
-  if (known === undefined) return false;
-  known.holders--;
-  return known.holders === 0 && shared.delete(name);
+  const entry = shared.get(name);
+  if (entry === undefined) return false;
+  entry.holders--;
+  return entry.holders === 0 && shared.delete(name);
 }

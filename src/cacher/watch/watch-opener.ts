@@ -4,9 +4,12 @@ import type { TimeSliceScheduler } from "../../base/time-slices.ts";
 import { WatchBatch } from "../../model/event.ts";
 import { checkWatch } from "../../storage/checks.ts";
 import type { ListResult, RevisionRequirement } from "../../storage/storage.ts";
+import { cursorAfter } from "../catch-up/cursor.ts";
 import { PagedInitialState } from "../catch-up/initial-state.ts";
+import { PendingSource } from "../catch-up/pending-source.ts";
+import { SnapshotInitialState } from "../catch-up/snapshot-initial-state.ts";
 import type { Snapshots } from "../catch-up/snapshots.ts";
-import { SnapshotInitialState } from "../catch-up/state-snapshot.ts";
+import type { CursorOrigin, SourceContext, WatchSource } from "../catch-up/watch-source.ts";
 import type { CacheReader } from "../freshness/cache-reader.ts";
 import type { CurrentRevision } from "../freshness/current-revision.ts";
 import type { RevisionWaiters } from "../freshness/revision-waiters.ts";
@@ -16,7 +19,7 @@ import type { EventWindowBackfill } from "../state/event-window-backfill.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 
-/** How large a page is where an initial state comes from the storage: what a slow reader may keep waiting. */
+/** Page size for an initial state from the storage: how much a slow client may keep in memory. */
 const upstreamPage = { limit: 500, maxBytes: 1024 * 1024 };
 
 export interface WatchOpenerDeps {
@@ -27,21 +30,38 @@ export interface WatchOpenerDeps {
   readonly cacheReader: CacheReader;
   readonly currentRevision: CurrentRevision;
   readonly waiters: RevisionWaiters;
-  /** Ends the watcher with what has gone wrong, whatever that is. */
+  /** The parts of the Cacher that the watchers' sources use. */
+  readonly context: SourceContext;
+  /** Ends the watcher with an error of any kind. */
   readonly fail: (watcher: CacheWatcher, error: unknown) => void;
   readonly snapshots: Snapshots;
-  /** Where pieces of initial states are made. */
+  /** Builds chunks of initial states. */
   readonly scheduler: TimeSliceScheduler;
 }
 
-/** For whom an initial state is asked of the storage, and since when. */
+/** A watch that is being opened. */
+interface Opening {
+  readonly watcher: CacheWatcher;
+  readonly request: CacheWatchRequest;
+  /** Its first source. */
+  readonly source: PendingSource;
+}
+
+/** A pending source that is resolved when the cache reaches the revision that it begins after. */
+interface Resumption {
+  readonly watcher: CacheWatcher;
+  readonly source: PendingSource;
+  readonly origin: CursorOrigin;
+}
+
+/** The owner of a read of the storage, and when the watch was requested, in milliseconds. */
 interface UpstreamStateOptions {
   readonly owner: object;
   readonly signal: AbortSignal;
   readonly since: number;
 }
 
-/** How a watch begins: from now, from a revision, or with the current state. */
+/** Opens watches: from now, from a revision, or with the current state. Sets up the sources of a watcher. */
 export class WatchOpener {
   readonly #deps: WatchOpenerDeps;
 
@@ -49,18 +69,19 @@ export class WatchOpener {
     this.#deps = deps;
   }
 
-  /** Sets the watcher going. What goes wrong ends it. */
-  begin(watcher: CacheWatcher, request: CacheWatchRequest): void {
-    this.#begin(watcher, request).catch((error: unknown) => this.#deps.fail(watcher, error));
+  /** Resolves the first source of the watcher. An error ends the watcher. */
+  begin(opening: Opening): void {
+    this.#begin(opening).catch((error: unknown) => this.#deps.fail(opening.watcher, error));
   }
 
-  async #begin(watcher: CacheWatcher, request: CacheWatchRequest): Promise<void> {
+  async #begin(opening: Opening): Promise<void> {
+    const { request } = opening;
     checkWatch(request);
     this.#checkHistory(request.historyId);
     if (request.sendInitialEvents === true) {
-      await this.#withState(watcher, request);
+      await this.#withState(opening);
     } else {
-      await this.#after(watcher, request.afterRevision);
+      await this.#after(opening);
     }
   }
 
@@ -71,22 +92,23 @@ export class WatchOpener {
     }
   }
 
-  /** Answers with a bookmark, once the event window is filled that far, and goes on after it. */
-  async #after(watcher: CacheWatcher, after: number | undefined): Promise<void> {
+  /** Begins after a revision, or the current one: sends a bookmark when the event window reaches back to it. */
+  async #after({ watcher, request, source }: Opening): Promise<void> {
     const { cache, cacheReader, backfill } = this.#deps;
+    const { afterRevision: after } = request;
     if (after !== undefined) await cacheReader.checkExists(after);
     if (after !== undefined && backfill.isMissing(after)) {
-      const giveUp = new AbortController();
-      watcher.whenEnded(() => giveUp.abort());
-      await backfill.waitFor(after, giveUp.signal);
+      const ended = new AbortController();
+      watcher.whenEnded(() => ended.abort());
+      await backfill.waitFor(after, ended.signal);
     }
     const revision = after ?? (await this.#now());
     if (revision < cache.eventWindow.floor.revision) throw this.#tooOld(revision);
     watcher.open(new WatchBatch(revision, []));
-    this.#follow(watcher, revision);
+    this.#resumeAfter(revision, { watcher, source, origin: "resumed" });
   }
 
-  /** The store's revision. Not before history, which may have begun anew while the store was asked. */
+  /** The store's revision. Asks again if a relist moved the event window past the answer meanwhile. */
   async #now(): Promise<number> {
     const { cache, currentRevision } = this.#deps;
     for (;;) {
@@ -97,31 +119,41 @@ export class WatchOpener {
     }
   }
 
-  /** Sends the state at one revision, and goes on after that. */
-  async #withState(watcher: CacheWatcher, request: CacheWatchRequest): Promise<void> {
-    const { cache, clock, cacheReader, scheduler, snapshots } = this.#deps;
+  /** Begins with the state at one revision. */
+  async #withState(opening: Opening): Promise<void> {
+    const { cache, clock, cacheReader, context, scheduler, snapshots } = this.#deps;
+    const { watcher, request } = opening;
     const { afterRevision: newerThan, owner = watcher } = request;
     const since = clock.now();
-    // Whatever the client asks for: it may have seen all that is here already.
-    const held = cache.lastChangeRevision;
-    const giveUp = new AbortController();
-    const { signal } = giveUp;
-    watcher.whenEnded(() => giveUp.abort());
+    // The state is at least this new, whatever the request: the client may have seen all of the cache before.
+    const cachedRevision = cache.lastChangeRevision;
+    const ended = new AbortController();
+    const { signal } = ended;
+    watcher.whenEnded(() => ended.abort());
     if (newerThan !== undefined) await cacheReader.checkExists(newerThan, signal);
     watcher.open(new WatchBatch(undefined, []));
     const at = revisionRequirement(newerThan);
     const required = await cacheReader.reach(at, signal);
     if (required === undefined)
-      return this.#withUpstreamState(watcher, at, { owner, signal, since });
-    const { state, node } = await snapshots.get(watcher.filter, Math.max(required, held));
+      return this.#withUpstreamState(opening, at, { owner, signal, since });
+    const { state, node } = await snapshots.get(watcher.filter, Math.max(required, cachedRevision));
     if (watcher.state === "ended") return;
     const onReady = this.#onChunk(watcher);
-    const deps = { reader: watcher, scheduler, owner, signal, onReady };
-    watcher.beginInitialState(new SnapshotInitialState(state, deps));
-    watcher.resumeAfter(node);
+    const successor = cursorAfter(node, watcher, context, "initial");
+    const deps = { reader: watcher, scheduler, owner, signal, onReady, successor };
+    this.#start(opening, new SnapshotInitialState(state, deps));
   }
 
-  /** Is called when the next piece of the watcher's initial state is there, or why it won't be. */
+  #start({ watcher, source }: Pick<Opening, "watcher" | "source">, first: WatchSource): void {
+    if (watcher.state === "ended") {
+      first.drop();
+      return;
+    }
+    source.resolve(first);
+    watcher.notify();
+  }
+
+  /** Called when the next chunk of the watcher's initial state is available, or with the reason why it never is. */
   #onChunk(watcher: CacheWatcher): (failure?: unknown) => void {
     return (failure) => {
       if (failure === undefined) watcher.notify();
@@ -129,20 +161,23 @@ export class WatchOpener {
     };
   }
 
-  /** The same where the cache is not new enough: the storage has the state, the cache what follows. */
+  /** As `#withState`, if the cache is too old: the storage has the state, the cache will have the events after it. */
   async #withUpstreamState(
-    watcher: CacheWatcher,
+    opening: Opening,
     at: RevisionRequirement,
     { owner, signal, since }: UpstreamStateOptions,
   ): Promise<void> {
     const { upstreamReader } = this.#deps;
+    const { watcher } = opening;
+    const successor = new PendingSource();
+    const resumption: Resumption = { watcher, source: successor, origin: "initial" };
     const { key, prefix, selection, predicate } = watcher.filter;
     if (key !== undefined) {
       const { revision, object } = await upstreamReader.get({ key, at, owner, signal }, since);
       const items = object !== undefined && watcher.filter.matches(object) ? [object] : [];
       const page = { revision, items, next: undefined, remaining: 0 };
-      watcher.beginInitialState(new PagedInitialState(page, noMorePages, () => {}));
-      this.#follow(watcher, revision);
+      this.#start(opening, new PagedInitialState(page, noMorePages, () => {}, successor));
+      this.#resumeAfter(revision, resumption);
       return;
     }
     const list = (where: RevisionRequirement, startAfter?: string): Promise<ListResult> =>
@@ -156,20 +191,22 @@ export class WatchOpener {
     const first = await list(at);
     const exactly: RevisionRequirement = { match: "EXACT", revision: first.revision };
     const following = (startAfter: string): Promise<ListResult> => list(exactly, startAfter);
-    watcher.beginInitialState(new PagedInitialState(first, following, this.#onChunk(watcher)));
-    this.#follow(watcher, first.revision);
+    const onReady = this.#onChunk(watcher);
+    this.#start(opening, new PagedInitialState(first, following, onReady, successor));
+    this.#resumeAfter(first.revision, resumption);
   }
 
-  /** Lets the watcher go on after `revision`, as soon as the cache has got there. */
-  #follow(watcher: CacheWatcher, revision: number): void {
-    const { cache, waiters } = this.#deps;
-    const follow = (): void => {
+  /** Resolves the source to the events after `revision`, when the cache has reached it. */
+  #resumeAfter(revision: number, resumption: Resumption): void {
+    const { cache, context, waiters } = this.#deps;
+    const { watcher, origin } = resumption;
+    const resume = (): void => {
       const node = cache.eventWindow.find(revision);
       if (node === undefined) watcher.fail(this.#tooOld(revision));
-      else watcher.resumeAfter(node);
+      else this.#start(resumption, cursorAfter(node, watcher, context, origin));
     };
-    if (cache.revision >= revision) follow();
-    else if (watcher.state !== "ended") watcher.whenEnded(waiters.add(revision, follow));
+    if (cache.revision >= revision) resume();
+    else if (watcher.state !== "ended") watcher.whenEnded(waiters.add(revision, resume));
   }
 
   #tooOld(revision: number): WatchFanoutError {
@@ -178,7 +215,7 @@ export class WatchOpener {
 }
 
 function noMorePages(): never {
-  throw new Error("There is but one page.");
+  throw new Error("A single object has no second page.");
 }
 
 function revisionRequirement(newerThan: number | undefined): RevisionRequirement {

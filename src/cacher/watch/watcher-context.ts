@@ -1,16 +1,16 @@
 import type { WatchFanoutError } from "../../base/errors.ts";
-import type { CatchUpContext } from "../catch-up/catch-up-source.ts";
+import type { SourceContext } from "../catch-up/watch-source.ts";
 import type { Delivery } from "../request/request.ts";
 
-/** What a watcher reaches of the Cacher that it belongs to. */
-export interface WatcherContext<Watcher> extends CatchUpContext {
-  /** Is told once when a watcher has ended: with which error, or null if its reader closed it. */
+/** The parts of the Cacher that a watcher uses. */
+export interface WatcherContext<Watcher> extends SourceContext {
+  /** Called once when a watcher has ended: with its error, or null if the client closed it. */
   forget(watcher: Watcher, end: Error | null): void;
-  /** What a watcher ends with whose reader's listener threw this. */
+  /** Returns the error that a watcher ends with if its listener threw `error`. */
   listenerFailed(error: unknown): WatchFanoutError;
 }
 
-/** What a reader wants beside what its filter says: see CacheWatchRequest. */
+/** What a watch requests besides its filter: see CacheWatchRequest. */
 export interface WatcherOptions {
   readonly delivery: Delivery;
   readonly bookmarkIntervalMs: number;

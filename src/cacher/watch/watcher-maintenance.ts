@@ -11,16 +11,15 @@ import type { RetainedSnapshots } from "../state/retained-snapshots.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 
-/** How often the patrol walks, in milliseconds: how late a bookmark may come. */
+/** Interval between passes, in milliseconds. A bookmark may be late by as much. */
 export const maintenanceIntervalMs = 500;
-/** How long before a call's deadline its last bookmark comes, in milliseconds. */
+/** How long before the deadline of a call its last bookmark is sent, in milliseconds. */
 const beforeDeadlineMs = 2_000;
 
-/** How long a stream that is too old may go on until it can have a last bookmark, in milliseconds. */
+/** How long after expiry a stream waits until it can take a last bookmark, in milliseconds. */
 const expiryGraceMs = 5_000;
 
 export interface WatcherMaintenanceDeps {
-  readonly watchers: ReadonlySet<CacheWatcher>;
   readonly cache: WatchCache;
   readonly dispatcher: Dispatcher;
   readonly bounds: WatcherBounds;
@@ -29,21 +28,41 @@ export interface WatcherMaintenanceDeps {
   readonly chunkCache: ChunkCache;
   readonly historicalSnapshots: HistoricalSnapshots;
   readonly retainedSnapshots: RetainedSnapshots;
-  /** Asks upstream how far it is, so that bookmarks that are due soon say something new. */
+  /** Requests progress from upstream, so that bookmarks that are due soon have a newer revision. */
   requestProgress(): void;
 }
 
+/** One watcher as the last pass saw it. Times are by the clock, in milliseconds. */
+interface MaintenanceRecord {
+  readonly watcher: CacheWatcher;
+  /** Its resume point, and when that moved. */
+  position: number;
+  movedAt: number;
+  /** Its count of consumed batches, and when that grew or nothing was pending. */
+  consumed: number;
+  consumedAt: number;
+  /** Whether the bookmark before its deadline was sent. */
+  isDeadlineBookmarked: boolean;
+}
+
 /**
- * Walks over all watchers at an interval and does what time demands: bookmarks where nothing has moved
- * the resume point for long, one before a call's deadline, an end for those who take nothing or have
- * fallen out of history, a fold for those who may, and history itself is trimmed. One timer serves all; a
- * watcher costs none.
+ * Passes over all watchers every `maintenanceIntervalMs` and does what depends on time:
+ *
+ * - sends a bookmark if the resume point has not moved for the watcher's bookmark interval, and one before the
+ *   deadline of its call;
+ * - ends watchers whose client takes nothing for the stall timeout, that need events which are no longer kept, or
+ *   that have expired;
+ * - has the backlog of unsynced LATEST_STATE watchers coalesced where the event window drops its events;
+ * - trims the event window and expires what is shared for a time.
+ *
+ * One timer serves all watchers.
  */
 export class WatcherMaintenance {
   readonly #deps: WatcherMaintenanceDeps;
   readonly #clock: Clock;
+  readonly #records = new Map<CacheWatcher, MaintenanceRecord>();
   #timer: Timer | undefined;
-  /** Whether the last walk is still under way: it may take longer than the interval. */
+  /** Whether a pass is in progress, which may take longer than the interval. */
   #isRunning = false;
 
   constructor(deps: WatcherMaintenanceDeps, clock: Clock) {
@@ -51,7 +70,25 @@ export class WatcherMaintenance {
     this.#clock = clock;
   }
 
-  /** Walks until it is told to stop. Harmless when it does already. */
+  /** Includes the watcher in each pass until `remove`. */
+  add(watcher: CacheWatcher): void {
+    const now = this.#clock.now();
+    this.#records.set(watcher, {
+      watcher,
+      position: 0,
+      movedAt: now,
+      consumed: 0,
+      consumedAt: now,
+      isDeadlineBookmarked: false,
+    });
+  }
+
+  /** Idempotent. */
+  remove(watcher: CacheWatcher): void {
+    this.#records.delete(watcher);
+  }
+
+  /** Starts the periodic passes. Idempotent. */
   start(): void {
     this.#timer ??= this.#clock.setTimeout(() => {
       this.#timer = undefined;
@@ -67,7 +104,6 @@ export class WatcherMaintenance {
 
   *#run(): Generator<void, void, void> {
     const {
-      watchers,
       cache,
       snapshots,
       chunkCache,
@@ -83,59 +119,61 @@ export class WatcherMaintenance {
     retainedSnapshots.enforceLimits();
     this.#isRunning = true;
     let soon = false;
-    for (const watcher of watchers) {
-      // The walk may take long.
+    for (const record of this.#records.values()) {
+      // Read for each watcher, as a pass may take long.
       const now = this.#clock.now();
-      watcher.checkWindow();
-      this.#checkStall(watcher, now);
-      if (this.#bookmark(watcher, now)) soon = true;
-      this.#checkAge(watcher, now);
+      record.watcher.checkWindow();
+      this.#checkStall(record, now);
+      if (this.#bookmark(record, now)) soon = true;
+      this.#checkAge(record, now);
       yield;
     }
     this.#isRunning = false;
     if (soon) this.#deps.requestProgress();
   }
 
-  #checkStall(watcher: CacheWatcher, now: number): void {
+  #checkStall(record: MaintenanceRecord, now: number): void {
+    const { watcher } = record;
     const { stallTimeoutMs } = this.#deps.bounds;
-    if (watcher.consumed !== watcher.seenConsumed || !watcher.hasPending) {
-      watcher.seenConsumed = watcher.consumed;
-      watcher.consumedAt = now;
-    } else if (now - watcher.consumedAt >= stallTimeoutMs) {
+    if (watcher.consumed !== record.consumed || !watcher.hasPending) {
+      record.consumed = watcher.consumed;
+      record.consumedAt = now;
+    } else if (now - record.consumedAt >= stallTimeoutMs) {
       const seconds = stallTimeoutMs / 1_000;
       watcher.endAndDiscard(slowConsumer(`Nothing was taken from the stream for ${seconds} s.`));
     }
   }
 
   /**
-   * Ends a stream that is old enough for its client to be served elsewhere, with a last bookmark: as soon
-   * as it can have one, or a little later without.
+   * Ends a stream that is past `expiresAt`, so that its client connects elsewhere. A last bookmark precedes the
+   * end: if the stream cannot take one now, it has up to `expiryGraceMs` more.
    */
-  #checkAge(watcher: CacheWatcher, now: number): void {
+  #checkAge({ watcher }: MaintenanceRecord, now: number): void {
     const { expiresAt = Infinity } = watcher.options;
     if (now < expiresAt) return;
-    const sent = watcher.bookmark(this.#deps.dispatcher.bookmark);
+    const sent = this.#deps.dispatcher.sendBookmark(watcher);
     if (sent || now - expiresAt >= expiryGraceMs) watcher.fail(expired());
   }
 
-  /** Sends the bookmark that is due, and says whether one will be by the next walk. */
-  #bookmark(watcher: CacheWatcher, now: number): boolean {
+  /** Sends the bookmark that is due. Returns whether another will be due by the next pass. */
+  #bookmark(record: MaintenanceRecord, now: number): boolean {
+    const { watcher } = record;
     const { dispatcher } = this.#deps;
     const { bookmarkIntervalMs: intervalMs, deadline } = watcher.options;
-    if (deadline !== undefined && !watcher.deadlineBookmarked) {
+    if (deadline !== undefined && !record.isDeadlineBookmarked) {
       if (now >= deadline - beforeDeadlineMs) {
-        watcher.deadlineBookmarked = watcher.bookmark(dispatcher.bookmark);
-        if (watcher.deadlineBookmarked) watcher.movedAt = now;
+        record.isDeadlineBookmarked = dispatcher.sendBookmark(watcher);
+        if (record.isDeadlineBookmarked) record.movedAt = now;
       }
     }
-    if (watcher.position !== watcher.seenPosition) {
-      watcher.seenPosition = watcher.position;
-      watcher.movedAt = now;
-    } else if (now - watcher.movedAt >= intervalMs) {
-      if (watcher.bookmark(dispatcher.bookmark)) watcher.movedAt = now;
-      watcher.seenPosition = watcher.position;
+    if (watcher.position !== record.position) {
+      record.position = watcher.position;
+      record.movedAt = now;
+    } else if (now - record.movedAt >= intervalMs) {
+      if (dispatcher.sendBookmark(watcher)) record.movedAt = now;
+      record.position = watcher.position;
     }
-    const next = Math.min(watcher.movedAt + intervalMs, (deadline ?? Infinity) - beforeDeadlineMs);
+    const next = Math.min(record.movedAt + intervalMs, (deadline ?? Infinity) - beforeDeadlineMs);
     return next - now <= maintenanceIntervalMs && next >= now;
   }
 }

@@ -6,6 +6,7 @@ import { TimeSliceQueue } from "../../base/time-slice-queue.ts";
 import type { TimeSliceScheduler } from "../../base/time-slices.ts";
 import type { Storage } from "../../storage/storage.ts";
 import { CoalescedBacklogs } from "../catch-up/coalesced-backlogs.ts";
+import { PendingSource } from "../catch-up/pending-source.ts";
 import type { Snapshots } from "../catch-up/snapshots.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
 import type { WatcherBounds } from "../dispatch/watcher-bounds.ts";
@@ -48,7 +49,7 @@ export interface WatcherRegistryDeps {
   readonly scheduler: TimeSliceScheduler;
 }
 
-/** All watches on a Cacher: how they begin, what they share, who looks after them, and how they end. */
+/** All watches on a Cacher: opens them, shares their filters and backlogs, maintains and ends them. */
 export class WatcherRegistry {
   readonly #deps: WatcherRegistryDeps;
   readonly #watchers = new Set<CacheWatcher>();
@@ -56,7 +57,7 @@ export class WatcherRegistry {
   readonly #context: WatcherContext<CacheWatcher>;
   readonly #opener: WatchOpener;
   readonly #maintenance: WatcherMaintenance;
-  /** What those of LATEST_STATE that are behind have missed. */
+  /** The backlogs of unsynced LATEST_STATE watchers. */
   readonly coalescedBacklogs: CoalescedBacklogs;
   #draining = false;
   #slowConsumers = 0;
@@ -84,6 +85,7 @@ export class WatcherRegistry {
       timeSlices,
       forget: (watcher, end) => {
         this.#watchers.delete(watcher);
+        this.#maintenance.remove(watcher);
         dispatcher.leave(watcher);
         this.#filters.release(watcher.filter);
         if (hasReason(end, "SLOW_CONSUMER")) this.#slowConsumers++;
@@ -92,6 +94,7 @@ export class WatcherRegistry {
     };
     this.#opener = new WatchOpener({
       ...deps,
+      context: this.#context,
       fail: (watcher, error) => {
         if (watcher.state !== "ended") watcher.fail(this.#asFanoutError(error));
       },
@@ -99,29 +102,28 @@ export class WatcherRegistry {
     const requestProgress = (): void => storage.requestProgress();
     const maintenanceDeps = {
       ...deps,
-      watchers: this.#watchers,
       coalescedBacklogs: this.coalescedBacklogs,
       requestProgress,
     };
     this.#maintenance = new WatcherMaintenance(maintenanceDeps, clock);
   }
 
-  /** Those that have not ended. */
+  /** The watchers that have not ended. */
   get all(): ReadonlySet<CacheWatcher> {
     return this.#watchers;
   }
 
-  /** How many different filters they have. */
+  /** Number of different filters. */
   get filters(): number {
     return this.#filters.filters;
   }
 
-  /** How many were ended for not keeping up. */
+  /** Number of watchers that ended with SLOW_CONSUMER. */
   get slowConsumers(): number {
     return this.#slowConsumers;
   }
 
-  /** Looks after them until it is stopped. */
+  /** Starts the watcher maintenance. Idempotent. */
   start(): void {
     this.#maintenance.start();
   }
@@ -132,6 +134,7 @@ export class WatcherRegistry {
 
   open(request: CacheWatchRequest): CacheWatcher {
     const filter = this.#filters.acquire(request);
+    const source = new PendingSource();
     const watcher = new CacheWatcher(
       filter,
       {
@@ -142,7 +145,7 @@ export class WatcherRegistry {
         eagerBookmarks: request.eagerBookmarks ?? false,
       },
       this.#context,
-      this.#deps.clock.now(),
+      source,
     );
     try {
       if (this.#draining) throw draining();
@@ -152,25 +155,26 @@ export class WatcherRegistry {
       return watcher;
     }
     this.#watchers.add(watcher);
-    // What the filter has in common with others is not to be kept a second time.
-    this.#opener.begin(watcher, { ...request, selection: filter.selection });
+    this.#maintenance.add(watcher);
+    // With the shared selection, so that the request does not keep another copy of it.
+    const shared = { ...request, selection: filter.selection };
+    this.#opener.begin({ watcher, request: shared, source });
     return watcher;
   }
 
-  /** Ends all. */
+  /** Ends all watchers with `error`. */
   fail(error: WatchFanoutError): void {
     for (const watcher of [...this.#watchers]) watcher.fail(error);
   }
 
-  /** Ends all with DRAINING, after a last bookmark where nothing is owed, and refuses new ones. */
+  /** Ends all watchers with DRAINING, the synced ones after a last bookmark, and refuses new ones. Idempotent. */
   drain(): void {
     if (this.#draining) return;
     this.#draining = true;
     const { dispatcher } = this.#deps;
     dispatcher.flush();
-    const { bookmark } = dispatcher;
     for (const watcher of [...this.#watchers]) {
-      watcher.bookmark(bookmark);
+      dispatcher.sendBookmark(watcher);
       watcher.fail(draining());
     }
   }
@@ -181,7 +185,7 @@ export class WatcherRegistry {
     this.#deps.logger.error({ err: error, id, resource: this.#deps.name }, "a stream failed");
     return new WatchFanoutError(
       "INTERNAL",
-      `A fault of the service ended this stream; its log says more under ${id}.`,
+      `An internal error ended this stream. The log of the service has details under id ${id}.`,
       { metadata: { id }, cause: error },
     );
   }

@@ -1,14 +1,11 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
-import {
-  type InitialState,
-  PagedInitialState,
-} from "../../../src/cacher/catch-up/initial-state.ts";
-import {
-  SnapshotInitialState,
-  StateSnapshot,
-} from "../../../src/cacher/catch-up/state-snapshot.ts";
+import { PagedInitialState } from "../../../src/cacher/catch-up/initial-state.ts";
+import { PendingSource } from "../../../src/cacher/catch-up/pending-source.ts";
+import { SnapshotInitialState } from "../../../src/cacher/catch-up/snapshot-initial-state.ts";
+import { StateSnapshot } from "../../../src/cacher/catch-up/state-snapshot.ts";
+import type { WatchSource } from "../../../src/cacher/catch-up/watch-source.ts";
 import { ListCache } from "../../../src/cacher/list/list-cache.ts";
 import { ChunkCache } from "../../../src/cacher/state/chunk-cache.ts";
 import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
@@ -36,8 +33,8 @@ class World {
   readonly scheduler = new TimeSliceScheduler(this.clock);
   readonly lists: ListCache;
   readonly filter: Filter;
-  /** What streams have been told: undefined, that a piece is there. */
-  readonly told: unknown[] = [];
+  /** What readers were notified of: an error, or undefined for an available chunk. */
+  readonly notified: unknown[] = [];
 
   constructor(all: readonly StoredObject[], maxBytes: number, predicate?: Predicate) {
     this.cache.replace(all, Math.max(9, all.length));
@@ -58,18 +55,26 @@ class World {
 
   begin(snapshot: StateSnapshot = this.snapshot()): SnapshotInitialState {
     return new SnapshotInitialState(snapshot, {
-      reader: { fail: (error) => this.told.push(error) },
+      reader: { fail: (error) => this.notified.push(error) },
       scheduler: this.scheduler,
       owner: {},
       signal: new AbortController().signal,
-      onReady: (failure) => this.told.push(failure),
+      onReady: (failure) => this.notified.push(failure),
+      successor: new PendingSource(),
     });
   }
 }
 
-/** The next piece, written short: `"a b …"` while more follows, `"c →9"` at the end. */
-function piece(state: InitialState): string | undefined {
-  const batch = state.next();
+/** The next batch. Fails unless the source is done exactly after the closing one. */
+function read(state: WatchSource): WatchBatch | undefined {
+  const result = state.next();
+  if (result !== undefined) expect(result.isDone).toBe(result.batch?.initialEventsEnd);
+  return result?.batch;
+}
+
+/** The next chunk in short form: `"a b …"` before the last, `"c →9"` as the last. */
+function chunk(state: WatchSource): string | undefined {
+  const batch = read(state);
   if (batch === undefined) return undefined;
   for (const event of batch.events) {
     expect(event).toMatchObject({ type: "ADDED", previous: undefined });
@@ -79,113 +84,114 @@ function piece(state: InitialState): string | undefined {
   return [...keys, batch.revision === undefined ? "…" : `→${batch.revision}`].join(" ");
 }
 
-function pieces(state: InitialState): string[] {
+function chunks(state: WatchSource): string[] {
   const all: string[] = [];
-  for (let next = piece(state); next !== undefined; next = piece(state)) all.push(next);
+  for (let next = chunk(state); next !== undefined; next = chunk(state)) all.push(next);
   return all;
 }
 
 const one = estimatedBytes(object("a", 1));
 
-describe("A state from a snapshot", () => {
+describe("An initial state from a snapshot", () => {
   it.each([
     ["nothing", [], one, ["→9"]],
-    ["what fits into one piece", ["a", "b"], 3 * one, ["a b →9"]],
-    ["what fills a piece just so", ["a", "b"], 2 * one, ["a b →9"]],
-    ["more than a piece", ["a", "b", "c", "d", "e"], 2 * one, ["a b …", "c d …", "e →9"]],
-    ["objects larger than a piece", ["a", "b"], 1, ["a …", "b →9"]],
-  ])("hands out %s", (_what, keys, maxBytes, expected) => {
+    ["objects that fit into one chunk", ["a", "b"], 3 * one, ["a b →9"]],
+    ["objects that fill a chunk exactly", ["a", "b"], 2 * one, ["a b →9"]],
+    ["several chunks", ["a", "b", "c", "d", "e"], 2 * one, ["a b …", "c d …", "e →9"]],
+    ["objects larger than a chunk", ["a", "b"], 1, ["a …", "b →9"]],
+  ])("delivers %s", (_what, keys, maxBytes, expected) => {
     const state = new World(objects(...keys), maxBytes).begin();
-    expect(pieces(state)).toEqual(expected);
-    expect(piece(state)).toBeUndefined();
+    expect(chunks(state)).toEqual(expected);
+    expect(chunk(state)).toBeUndefined();
   });
 
-  it("holds just what the predicate picks", () => {
+  it("has only objects that match the predicate", () => {
     const all = [object("a", 1, "yes"), object("b", 2, "no"), object("c", 3, "yes")];
     const saysYes = (each: StoredObject): boolean => text(each.value) === "yes";
     const state = new World(all, 1_000, saysYes).begin();
-    expect(pieces(state)).toEqual(["a c →9"]);
+    expect(chunks(state)).toEqual(["a c →9"]);
   });
 
-  it("is complete, and empty, where the predicate picks nothing", () => {
+  it("is complete, and empty, if no object matches", () => {
     const state = new World(objects("a", "b"), 1_000, () => false).begin();
-    expect(pieces(state)).toEqual(["→9"]);
+    expect(chunks(state)).toEqual(["→9"]);
   });
 
-  it("looks at no more objects than a piece needs, and the one that begins the next", () => {
-    let looked = 0;
+  it("evaluates the objects of one chunk and the first of the next", () => {
+    let evaluated = 0;
     const counting: Predicate = () => {
-      looked++;
+      evaluated++;
       return true;
     };
     const state = new World(objects("a", "b", "c", "d"), 2 * one, counting).begin();
-    expect(looked).toBe(0);
-    expect(piece(state)).toBe("a b …");
-    expect(looked).toBe(3);
+    expect(evaluated).toBe(0);
+    expect(chunk(state)).toBe("a b …");
+    expect(evaluated).toBe(3);
   });
 
-  it("is put together once for all who take it at about the same time", () => {
+  it("is built once for all watchers that take it at about the same time", () => {
     const world = new World(objects("a", "b", "c"), one);
     const shared = world.snapshot();
     const [first, second] = [world.begin(shared), world.begin(shared)];
-    for (let next = first.next(); next !== undefined; next = first.next()) {
-      expect(second.next()).toBe(next);
+    for (let next = read(first); next !== undefined; next = read(first)) {
+      expect(read(second)).toBe(next);
     }
-    expect(second.next()).toBeUndefined();
+    expect(read(second)).toBeUndefined();
   });
 
-  it("shares with a newer one all pieces in which nothing has changed", () => {
+  it("shares all unchanged chunks with a newer one", () => {
     const world = new World(objects("a", "b", "c", "d", "e", "f"), 2 * one);
     const older = world.begin();
-    const before = [older.next(), older.next()];
+    const before = [read(older), read(older)];
     world.cache.apply(new WatchBatch(10, [event("MODIFIED", "a", 10)]));
     const newer = world.begin();
-    expect(newer.next()?.events.map(short)).toEqual(["ADDED a=@10", "ADDED b=@2"]);
-    expect(newer.next()).toBe(before[1]);
-    // Also where the newer one is the first to take it.
-    const next = newer.next();
+    expect(read(newer)?.events.map(short)).toEqual(["ADDED a=@10", "ADDED b=@2"]);
+    expect(read(newer)).toBe(before[1]);
+    // Also if the newer one takes it first.
+    const next = read(newer);
     expect(next?.events.map(short)).toEqual(["ADDED e=@5", "ADDED f=@6"]);
-    const last = older.next();
+    const last = read(older);
     expect(last?.events).toEqual(next?.events);
     expect([last?.revision, next?.revision]).toEqual([9, 10]);
   });
 
-  it("has a last piece that is large closed by another, which all share", () => {
+  it("has a large last chunk, which all share, closed by another batch", () => {
     const large = "x".repeat(20_000);
     const world = new World([object("a", 1, large)], 100_000);
     const older = world.begin();
-    const piece = older.next();
-    expect([piece?.events.length, piece?.revision]).toEqual([1, undefined]);
-    expect(older.next()).toMatchObject({ revision: 9, events: [], initialEventsEnd: true });
-    expect(older.next()).toBeUndefined();
+    const last = read(older);
+    expect([last?.events.length, last?.revision]).toEqual([1, undefined]);
+    expect(read(older)).toMatchObject({ revision: 9, events: [], initialEventsEnd: true });
+    expect(read(older)).toBeUndefined();
     world.cache.apply(new WatchBatch(10, []));
     const newer = world.begin();
-    expect(newer.next()).toBe(piece);
-    expect(newer.next()).toMatchObject({ revision: 10 });
+    expect(read(newer)).toBe(last);
+    expect(read(newer)).toMatchObject({ revision: 10 });
   });
 
-  it("that takes long to make gives the event loop back, and tells when a piece is there", () => {
+  it("is built in time slices, and its reader is notified when a chunk is available", () => {
     const keys = Array.from({ length: 3_000 }, (_, i) => `k${1_000 + i}`);
     const world = new World(objects(...keys), 1_000_000, () => true);
     const clock = new BusyClock();
     const scheduler = new TimeSliceScheduler(clock);
-    const told: unknown[] = [];
+    const notified: unknown[] = [];
     const begin = (owner: object, signal = new AbortController().signal) =>
       new SnapshotInitialState(world.snapshot(), {
-        reader: { fail: (error) => told.push(error) },
+        reader: { fail: (error) => notified.push(error) },
         ...{ scheduler, owner, signal },
-        onReady: (failure) => told.push(failure),
+        onReady: (failure) => notified.push(failure),
+        successor: new PendingSource(),
       });
     const state = begin({});
-    expect(state.next()).toBeUndefined();
-    expect(state.next()).toBeUndefined();
-    expect(told).toEqual([]);
+    expect(read(state)).toBeUndefined();
+    expect(read(state)).toBeUndefined();
+    expect(notified).toEqual([]);
     clock.runImmediates();
-    expect(told).toEqual([undefined]);
-    expect(pieces(state)).toHaveLength(2);
+    expect(notified).toEqual([undefined]);
+    expect(chunks(state)).toHaveLength(2);
   });
 
-  it("hands out no piece twice where another made it first", () => {
+  it("delivers no chunk twice if another watcher built it first", () => {
     const keys = Array.from({ length: 3_000 }, (_, i) => `k${1_000 + i}`);
     const world = new World(objects(...keys), 100_000, () => true);
     const clock = new BusyClock();
@@ -193,12 +199,13 @@ describe("A state from a snapshot", () => {
     const state = new SnapshotInitialState(shared, {
       ...{ reader: { fail: () => {} }, owner: {}, signal: new AbortController().signal },
       ...{ scheduler: new TimeSliceScheduler(clock), onReady: () => {} },
+      successor: new PendingSource(),
     });
-    expect(state.next()).toBeUndefined();
+    expect(read(state)).toBeUndefined();
     finish(shared.chunk(undefined));
     const seen: WatchEvent[] = [];
     const take = (): void => {
-      for (let batch = state.next(); batch !== undefined; batch = state.next()) {
+      for (let batch = read(state); batch !== undefined; batch = read(state)) {
         seen.push(...batch.events);
       }
     };
@@ -210,7 +217,7 @@ describe("A state from a snapshot", () => {
     expect(seen.map((event) => event.object.key)).toEqual(keys);
   });
 
-  it("is put together anew for who comes to it when more has passed than is kept", () => {
+  it("is built again for a reader that comes after its chunks were evicted", () => {
     const large = "x".repeat(1024 * 1024);
     const keys = Array.from({ length: 40 }, (_, i) => `k${10 + i}`);
     const world = new World(
@@ -219,20 +226,20 @@ describe("A state from a snapshot", () => {
     );
     const shared = world.snapshot();
     const [quick, slow] = [world.begin(shared), world.begin(shared)];
-    const first = quick.next();
-    expect(pieces(quick)).toHaveLength(keys.length);
-    expect(slow.next()).not.toBe(first);
-    expect(pieces(slow)).toHaveLength(keys.length);
+    const first = read(quick);
+    expect(chunks(quick)).toHaveLength(keys.length);
+    expect(read(slow)).not.toBe(first);
+    expect(chunks(slow)).toHaveLength(keys.length);
   });
 
-  it("hands out every object once, in order, in pieces that end as soon as they are large enough", () => {
+  it("delivers every object once, in order, in chunks that end when they are large enough", () => {
     const contents = fc.array(fc.string({ maxLength: 200 }), { maxLength: 50 });
     fc.assert(
       fc.property(contents, fc.integer({ min: 1, max: 1_000 }), (values, maxBytes) => {
         const all = values.map((value, i) => object(`k${i}`, i + 1, value));
         const state = new World(all, maxBytes).begin();
         const seen: string[] = [];
-        for (let batch = state.next(); batch !== undefined; batch = state.next()) {
+        for (let batch = read(state); batch !== undefined; batch = read(state)) {
           seen.push(...batch.events.map(short));
           const last = batch.events.at(-1);
           const withoutLast = batch.estimatedBytes - (last?.estimatedBytes ?? 0);
@@ -251,71 +258,72 @@ function page(next: string | undefined, ...keys: readonly string[]): ListResult 
   return { revision: 9, items: objects(...keys), next, remaining: undefined };
 }
 
-/** A state in pages, whose pages come when told to. */
+/** A state in pages that the test delivers. */
 function paged(first: ListResult) {
-  const asked: string[] = [];
-  const heard: unknown[] = [];
+  const requested: string[] = [];
+  const reported: unknown[] = [];
   let answer: PromiseWithResolvers<ListResult> = Promise.withResolvers();
   const state = new PagedInitialState(
     first,
     (startAfter) => {
-      asked.push(startAfter);
+      requested.push(startAfter);
       answer = Promise.withResolvers();
       return answer.promise;
     },
-    (...failure) => heard.push(failure),
+    (...failure) => reported.push(failure),
+    new PendingSource(),
   );
-  const heardOf = async (settle: () => void): Promise<void> => {
+  const afterwards = async (settle: () => void): Promise<void> => {
     settle();
     await new Promise((resolve) => setImmediate(resolve));
   };
   return {
     state,
-    asked,
-    heard,
-    arrive: (result: ListResult) => heardOf(() => answer.resolve(result)),
-    fail: (error: Error) => heardOf(() => answer.reject(error)),
+    requested,
+    reported,
+    arrive: (result: ListResult) => afterwards(() => answer.resolve(result)),
+    fail: (error: Error) => afterwards(() => answer.reject(error)),
   };
 }
 
-describe("A state in pages from the storage", () => {
-  it("is complete with a first page that is the last", () => {
-    const { state, asked } = paged(page(undefined, "a", "b"));
-    expect(pieces(state)).toEqual(["a b →9"]);
-    expect(asked).toEqual([]);
+describe("An initial state in pages from the storage", () => {
+  it("is complete with a single page", () => {
+    const { state, requested } = paged(page(undefined, "a", "b"));
+    expect(chunks(state)).toEqual(["a b →9"]);
+    expect(requested).toEqual([]);
   });
 
-  it("asks for the next page when the one before is taken, and tells when it is there", async () => {
-    const { state, asked, heard, arrive } = paged(page("b", "a", "b"));
-    expect(asked).toEqual([]);
-    expect(piece(state)).toBe("a b …");
-    expect(asked).toEqual(["b"]);
-    expect(piece(state)).toBeUndefined();
-    expect(asked).toEqual(["b"]);
+  it("requests the next page when the one before is taken, and notifies when it has arrived", async () => {
+    const { state, requested, reported, arrive } = paged(page("b", "a", "b"));
+    expect(requested).toEqual([]);
+    expect(chunk(state)).toBe("a b …");
+    expect(requested).toEqual(["b"]);
+    expect(chunk(state)).toBeUndefined();
+    expect(requested).toEqual(["b"]);
     await arrive(page("c", "c"));
-    expect(heard).toEqual([[]]);
-    expect(asked).toEqual(["b"]);
-    expect(piece(state)).toBe("c …");
-    expect(asked).toEqual(["b", "c"]);
+    expect(reported).toEqual([[]]);
+    expect(requested).toEqual(["b"]);
+    expect(chunk(state)).toBe("c …");
+    expect(requested).toEqual(["b", "c"]);
     await arrive(page(undefined, "d"));
-    expect(heard).toHaveLength(2);
-    expect(pieces(state)).toEqual(["d →9"]);
-    expect(asked).toHaveLength(2);
+    expect(reported).toHaveLength(2);
+    expect(chunks(state)).toEqual(["d →9"]);
+    expect(requested).toHaveLength(2);
   });
 
-  it("goes on over pages on which nothing was picked", async () => {
+  it("continues over pages without a match", async () => {
     const { state, arrive } = paged(page("m"));
-    expect(piece(state)).toBe("…");
+    expect(chunk(state)).toBe("…");
     await arrive(page(undefined));
-    expect(pieces(state)).toEqual(["→9"]);
+    expect(chunks(state)).toEqual(["→9"]);
   });
 
-  it("tells why a page won't come, and has no more", async () => {
-    const { state, heard, fail } = paged(page("b", "a", "b"));
-    piece(state);
+  it("reports why a page is missing, and has no more", async () => {
+    const { state, reported, fail } = paged(page("b", "a", "b"));
+    chunk(state);
     const failure = new Error("gone");
     await fail(failure);
-    expect(heard).toEqual([[failure]]);
-    expect(piece(state)).toBeUndefined();
+    expect(reported).toEqual([[failure]]);
+    expect(chunk(state)).toBeUndefined();
   });
 });

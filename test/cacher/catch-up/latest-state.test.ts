@@ -25,8 +25,8 @@ async function writeA(cached: CachedStore, count: number): Promise<void> {
   for (let value = 1; value <= count; value++) await cached.write(["a", String(value)]);
 }
 
-describe("A LATEST_STATE watch that keeps up", () => {
-  it("gets the same batches as one of EVERY_EVENT", async () => {
+describe("A live LATEST_STATE watch", () => {
+  it("gets the same batches as an EVERY_EVENT watch", async () => {
     const cached = await CachedStore.ready();
     const streams = [cached.cacher.watch(latest), cached.cacher.watch(everything)];
     await cached.clock.settle();
@@ -41,8 +41,8 @@ describe("A LATEST_STATE watch that keeps up", () => {
   });
 });
 
-describe("A LATEST_STATE watch that falls behind", () => {
-  it("gets what is in its input, then all that came since as one unit, and is live again", async () => {
+describe("An unsynced LATEST_STATE watch", () => {
+  it("gets its buffer, then all later events as one atomic batch, and is live again", async () => {
     const cached = await CachedStore.ready(tight);
     const slow = cached.cacher.watch(latest);
     await cached.clock.settle();
@@ -68,15 +68,15 @@ describe("A LATEST_STATE watch that falls behind", () => {
       undefined,
       ["DELETED:a=no(yes)@6 MODIFIED:b=yes(no)@7 ADDED:c=yes@8 →8"],
     ],
-    ["by a selector", saysYes, ["DELETED:a=yes(yes)@4 ADDED:b=yes(no)@7 ADDED:c=yes@8 →8"]],
-  ])("is told each object's change as a whole, %s", async (_what, predicate, expected) => {
+    ["with a selector", saysYes, ["DELETED:a=yes(yes)@4 ADDED:b=yes(no)@7 ADDED:c=yes@8 →8"]],
+  ])("gets one event per changed object, %s", async (_what, predicate, expected) => {
     const cached = await CachedStore.ready({ watchers: { maxBufferBatches: 1 } });
     const slow = cached.cacher.watch({ ...latest, withPrevious: true, predicate });
     await cached.clock.settle();
     await cached.write(["a", "yes"], ["b", "no"]);
     await cached.clock.elapse(500);
     expect(readAll(slow)).toHaveLength(2);
-    await cached.write(["d", "yes"]); // Fills the input.
+    await cached.write(["d", "yes"]); // Fills the buffer.
     await cached.write(["a", "no"], ["e", "yes"]);
     await cached.write(["e", null]);
     await cached.write(["a", null]);
@@ -85,7 +85,7 @@ describe("A LATEST_STATE watch that falls behind", () => {
     expect(readAll(slow).slice(1)).toEqual(expected);
   });
 
-  it("is not ended when history no longer has what comes next, but folds it", async () => {
+  it("is coalesced, not ended, when the event window drops its next events", async () => {
     const cached = await CachedStore.ready({ ...tight, eventWindow: { maxEvents: 3 } });
     const [slow, lost] = [cached.cacher.watch(latest), cached.cacher.watch(everything)];
     await cached.clock.settle();
@@ -96,7 +96,7 @@ describe("A LATEST_STATE watch that falls behind", () => {
       await cached.write([`new/${round}`, "1"]);
       await cached.clock.elapse(500);
     }
-    // One entry for each object, whatever has come.
+    // One entry per object, regardless of the number of events.
     expect(cached.cacher.stats().coalescing).toMatchObject({ held: 1, objects: 6 });
     expect(reasonOf(lost)).toBeUndefined();
     expect(readAll(lost)).toHaveLength(2);
@@ -118,7 +118,7 @@ describe("A LATEST_STATE watch that falls behind", () => {
     });
   });
 
-  it("gets a large fold in pieces, of which only the last has the revision, and what came meanwhile after", async () => {
+  it("gets a large coalesced batch in chunks, of which only the last has the revision, and later events after it", async () => {
     const options = { watchers: { maxBufferBatches: 1, batchBytes: 150 } };
     const cached = await CachedStore.ready(options);
     const slow = cached.cacher.watch({ ...latest, bookmarkIntervalMs: 1_000 });
@@ -130,14 +130,14 @@ describe("A LATEST_STATE watch that falls behind", () => {
     expect(read(slow)).toBe("ADDED:a=1@3 ADDED:b=1@4 ADDED:c=1@5 …");
     await cached.write(["a", "2"]);
     await cached.write(["a", "3"]);
-    // No bookmark comes while the unit is open.
+    // No bookmark is sent within the atomic batch.
     await cached.clock.elapse(5_000);
     expect(cached.cacher.stats().coalescing.objects).toBeGreaterThan(0);
     expect(readAll(slow)).toEqual(["ADDED:d=1@6 ADDED:e=1@7 →7", "MODIFIED:a=3@9 →9"]);
     expect(slow.state).toBe("live");
   });
 
-  it("is told of what has come and gone by a bookmark", async () => {
+  it("gets a bookmark for events that cancel out", async () => {
     const cached = await CachedStore.ready({ watchers: { maxBufferBatches: 1 } });
     const slow = cached.cacher.watch(latest);
     await cached.clock.settle();
@@ -149,7 +149,7 @@ describe("A LATEST_STATE watch that falls behind", () => {
     expect(slow.state).toBe("live");
   });
 
-  it("is told nothing where nothing has happened that it asked for", async () => {
+  it("gets nothing if no event matches", async () => {
     const cached = await CachedStore.ready();
     const stream = cached.cacher.watch({ ...latest, scope: { key: "a" }, afterRevision: 1 });
     await cached.write(["b", "1"]);
@@ -158,7 +158,7 @@ describe("A LATEST_STATE watch that falls behind", () => {
     expect(stream.state).toBe("live");
   });
 
-  it("is told at once how far it has come where it is eager", async () => {
+  it("gets its new resume point at once with eager bookmarks", async () => {
     const cached = await CachedStore.ready({ watchers: { maxBufferBatches: 1 } });
     const slow = cached.cacher.watch({ ...latest, scope: { key: "a" }, eagerBookmarks: true });
     await cached.clock.settle();
@@ -170,7 +170,7 @@ describe("A LATEST_STATE watch that falls behind", () => {
     expect(readAll(slow)).toEqual(["→6"]);
   });
 
-  it("is ended by taking nothing for the stall timeout, and by that alone", async () => {
+  it("ends only if its client takes nothing for the stall timeout", async () => {
     const options = { eventWindow: { maxEvents: 1 }, watchers: { stallTimeoutMs: 10_000 } };
     const cached = await CachedStore.ready(options);
     const stuck = cached.cacher.watch(latest);
@@ -187,7 +187,7 @@ describe("A LATEST_STATE watch that falls behind", () => {
     expect(cached.cacher.stats().coalescing).toMatchObject({ held: 0, objects: 0 });
   });
 
-  it("is ended where all folds together take more than they may and its own takes the most", async () => {
+  it("ends if all backlogs together exceed their bound and its own is the largest", async () => {
     const watchers = { maxBufferBatches: 1, coalescedBytes: 3_000 };
     const cached = await CachedStore.ready({ watchers, eventWindow: { maxEvents: 1 } });
     const large = [cached.cacher.watch(latest), cached.cacher.watch(latest)];
@@ -204,7 +204,7 @@ describe("A LATEST_STATE watch that falls behind", () => {
     for (const stream of large) {
       expect(readAll(stream)).toEqual(["ADDED:large/0=@2 ADDED:small/0=0@2 →2"]);
       expect(reasonOf(stream)).toBe("SLOW_CONSUMER");
-      expect(String(stream.ended)).toContain("more than the 3000 bytes");
+      expect(String(stream.ended)).toContain("exceeded 3000 bytes");
     }
     expect(cached.cacher.stats()).toMatchObject({
       slowConsumers: 2,
@@ -216,7 +216,19 @@ describe("A LATEST_STATE watch that falls behind", () => {
     ]);
   });
 
-  it("shares its fold with all that fell behind at the same point with the same filter", async () => {
+  it("ends, and is not live again, if the bound is exceeded while it reads", async () => {
+    const watchers = { maxBufferBatches: 1, coalescedBytes: 1 };
+    const cached = await CachedStore.ready({ watchers });
+    const slow = cached.cacher.watch(latest);
+    await cached.clock.settle();
+    readAll(slow);
+    await writeA(cached, 3);
+    expect(readAll(slow)).toEqual(["ADDED:a=1@2 →2"]);
+    expect([slow.state, reasonOf(slow)]).toEqual(["ended", "SLOW_CONSUMER"]);
+    expect(cached.cacher.stats().coalescing).toMatchObject({ held: 0, bytes: 0, ended: 1 });
+  });
+
+  it("shares its backlog with watches that stalled at the same point with the same filter", async () => {
     const cached = await CachedStore.ready({ ...tight, eventWindow: { maxEvents: 5 } });
     const streams = Array.from({ length: 500 }, () => cached.cacher.watch(latest));
     const other = cached.cacher.watch({ ...latest, scope: { prefix: "b" } });
@@ -231,14 +243,14 @@ describe("A LATEST_STATE watch that falls behind", () => {
     expect(readAll(other).at(-1)).toBe("MODIFIED:b=8@10 →10");
   });
 
-  it("shares it also with those who read on a little later, and is up to date all the same", async () => {
+  it("shares it with watches that read a little later, and these are synced, too", async () => {
     const cached = await CachedStore.ready({ watchers: { maxBufferBatches: 1 } });
     const streams = [cached.cacher.watch(latest), cached.cacher.watch(latest)];
     await cached.clock.settle();
     for (const stream of streams) readAll(stream);
     await writeA(cached, 9);
     const [one, other] = streams;
-    if (one === undefined || other === undefined) throw new Error("There are two.");
+    if (one === undefined || other === undefined) throw new Error("expected two watches");
     const first = [one.read(), one.read()];
     await cached.write(["a", "10"]);
     const second = [other.read(), other.read()];
@@ -248,7 +260,7 @@ describe("A LATEST_STATE watch that falls behind", () => {
       ["MODIFIED:a=10@11 →11"],
       ["MODIFIED:a=10@11 →11"],
     ]);
-    // Much later another is made, of all that came since.
+    // After more than a second another is finished, with all later events.
     const late = cached.cacher.watch({ ...latest, afterRevision: 2 });
     await cached.clock.settle();
     await cached.write(["a", "11"]);
@@ -257,8 +269,8 @@ describe("A LATEST_STATE watch that falls behind", () => {
   });
 });
 
-describe("How a LATEST_STATE watch begins", () => {
-  it("resumes with one unit of all that came since", async () => {
+describe("The opening of a LATEST_STATE watch", () => {
+  it("resumes with one atomic batch of all later events", async () => {
     const cached = await CachedStore.ready();
     await writeA(cached, 9);
     const stream = cached.cacher.watch({ ...latest, afterRevision: 5 });
@@ -266,7 +278,7 @@ describe("How a LATEST_STATE watch begins", () => {
     expect(readAll(stream)).toEqual(["→5", "MODIFIED:a=9@10 →10"]);
   });
 
-  it("is refused where history no longer has what comes next, as any is", async () => {
+  it("is refused if the event window no longer has the next events, as for any watch", async () => {
     const cached = await CachedStore.ready({ eventWindow: { maxEvents: 2 } });
     await writeA(cached, 9);
     const stream = cached.cacher.watch({ ...latest, afterRevision: 5 });
@@ -274,7 +286,7 @@ describe("How a LATEST_STATE watch begins", () => {
     expect(reasonOf(stream)).toBe("REVISION_TOO_OLD");
   });
 
-  it("is not ended by what is owed to it after its initial state, however much that is", async () => {
+  it("is not ended by the number of events after its initial state", async () => {
     const options = {
       eventWindow: { maxEvents: 2 },
       watchers: { retainedEventBytes: 1, batchBytes: 100 },

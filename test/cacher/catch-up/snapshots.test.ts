@@ -31,7 +31,7 @@ describe("The states that watches begin with", () => {
     expect(await get("")).not.toBe(first);
   });
 
-  it("are kept for 16 filters: beyond that the oldest goes", async () => {
+  it("are kept for 16 filters: above that the oldest is dropped", async () => {
     const { get } = setUp();
     const taken = [];
     for (let i = 0; i < 17; i++) taken.push(await get(`p${i}`));

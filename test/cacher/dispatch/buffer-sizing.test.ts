@@ -5,7 +5,7 @@ import { CachedStore, readAll } from "../cached-store.ts";
 
 const kibibyte = 1024;
 
-/** The size of wide inputs after `seconds` of so many rounds a second, each of so many bytes. */
+/** Buffer size of unindexed watchers after `seconds` with `perSecond` rounds a second, each of `bytes`. */
 function sizedBy(perSecond: number, bytes: number, seconds: number, restMs = 0) {
   const sizing = new BufferSizing(defaultWatcherBounds);
   const rounds = perSecond * seconds;
@@ -14,24 +14,24 @@ function sizedBy(perSecond: number, bytes: number, seconds: number, restMs = 0) 
   return { batches: sizing.unindexed.batches, kib: Math.round(sizing.unindexed.bytes / kibibyte) };
 }
 
-describe("The input of a live watcher", () => {
+describe("The buffer of a live watcher", () => {
   it.each<readonly [string, ReturnType<typeof sizedBy>, ReturnType<typeof sizedBy>]>([
-    ["has its least size where nothing has come yet", sizedBy(0, 0, 0), { batches: 16, kib: 128 }],
-    ["and where little comes", sizedBy(2, 300, 60), { batches: 16, kib: 128 }],
-    ["holds what comes in a second", sizedBy(100, 5 * kibibyte, 60), { batches: 100, kib: 499 }],
+    ["has its minimum size before the first event", sizedBy(0, 0, 0), { batches: 16, kib: 128 }],
+    ["has its minimum size at a low rate", sizedBy(2, 300, 60), { batches: 16, kib: 128 }],
+    ["holds the events of one second", sizedBy(100, 5 * kibibyte, 60), { batches: 100, kib: 499 }],
     [
-      "has its largest size at the most",
+      "does not exceed its maximum size",
       sizedBy(1_000, 64 * kibibyte, 60),
       { batches: 256, kib: 1024 },
     ],
     [
-      "counts a round as the batches that it makes",
+      "counts a round as the batches built from it",
       sizedBy(20, 1024 * kibibyte, 60),
       { batches: 81, kib: 1024 },
     ],
-    ["grows as the rate lasts", sizedBy(100, 0, 5), { batches: 40, kib: 128 }],
+    ["grows while the rate lasts", sizedBy(100, 0, 5), { batches: 40, kib: 128 }],
     [
-      "shrinks again when less comes",
+      "shrinks when the rate drops",
       sizedBy(100, 5 * kibibyte, 60, 10_000),
       { batches: 37, kib: 184 },
     ],
@@ -39,13 +39,13 @@ describe("The input of a live watcher", () => {
     expect(sized).toEqual(expected);
   });
 
-  it("has its least size where an index narrows the stream, whatever comes", () => {
+  it("has its minimum size for an indexed watcher, at any rate", () => {
     const sizing = new BufferSizing(defaultWatcherBounds);
     for (let ms = 1; ms <= 60_000; ms++) sizing.record(64 * kibibyte, ms);
     expect(sizing.indexed).toEqual({ batches: 16, bytes: 128 * kibibyte });
   });
 
-  it("is never larger than it may be, though its least size is", () => {
+  it("does not exceed its maximum size where the minimum is larger", () => {
     const sizing = new BufferSizing({
       ...defaultWatcherBounds,
       maxBufferBatches: 2,
@@ -54,24 +54,24 @@ describe("The input of a live watcher", () => {
     expect(sizing.unindexed).toEqual({ batches: 2, bytes: 100 });
   });
 
-  it("is sized as such, so that a pause stalls a narrow watch earlier than a wide one", async () => {
+  it("is smaller for an indexed watcher, which stalls before an unindexed one", async () => {
     const cached = await CachedStore.ready({
       watchers: { minBufferBatches: 2, maxBufferBatches: 8 },
     });
     const watch = (scope: { key: string } | { prefix: string }) =>
       cached.cacher.watch({ scope, afterRevision: undefined, withPrevious: false });
-    const [narrow, wide] = [watch({ key: "a" }), watch({ prefix: "" })];
+    const [indexed, unindexed] = [watch({ key: "a" }), watch({ prefix: "" })];
     await cached.clock.settle();
     for (let i = 0; i < 200; i++) {
       await cached.write(["a", String(i)]);
       await cached.clock.elapse(50);
-      readAll(narrow);
-      readAll(wide);
+      readAll(indexed);
+      readAll(unindexed);
     }
     expect(cached.cacher.stats().buffers.maxBatches).toBe(8);
     for (let i = 0; i < 5; i++) await cached.write(["a", String(i)]);
-    expect([narrow.state, wide.state]).toEqual(["stalled", "live"]);
-    expect([narrow.buffer.length, wide.buffer.length]).toEqual([2, 5]);
+    expect([indexed.state, unindexed.state]).toEqual(["stalled", "live"]);
+    expect([indexed.buffer.length, unindexed.buffer.length]).toEqual([2, 5]);
     expect(cached.cacher.stats().buffers.fullest).toBe(1);
   });
 });

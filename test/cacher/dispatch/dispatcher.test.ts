@@ -10,16 +10,16 @@ import { CachedStore, readAll, silent } from "../cached-store.ts";
 const watchers = 300;
 const events = 40;
 
-it("A round asks no more of its watchers' selectors than a slice has time for, and the next goes on", async () => {
+it("A round evaluates selectors for one time slice at most, and the next round continues", async () => {
   const cached = await CachedStore.ready({ consistencyIntervalMs: 0 }, new BusyClock());
-  const seen = { looks: 0 };
+  const seen = { evaluations: 0 };
   const streams = Array.from({ length: watchers }, () =>
     cached.cacher.watch({
       scope: { prefix: "" },
       afterRevision: undefined,
       withPrevious: true,
       predicate: () => {
-        seen.looks++;
+        seen.evaluations++;
         return true;
       },
     }),
@@ -32,36 +32,36 @@ it("A round asks no more of its watchers' selectors than a slice has time for, a
   let all = 0;
   for (let turns = 0; cached.cacher.stats().dispatchedEvents < watchers * events; turns++) {
     expect(turns).toBeLessThan(watchers * events);
-    seen.looks = 0;
+    seen.evaluations = 0;
     cached.clock.runTurn();
     await Promise.resolve();
-    // It looks at the clock after 512 asks, all of an event at once.
-    expect(seen.looks).toBeLessThanOrEqual(4 * (512 + watchers));
-    all += seen.looks;
+    // It reads the clock after 512 evaluations. One event is evaluated against all groups of a place in one go.
+    expect(seen.evaluations).toBeLessThanOrEqual(4 * (512 + watchers));
+    all += seen.evaluations;
   }
   expect(all).toBe(watchers * events);
   for (const stream of streams) {
-    const told = readAll(stream).flatMap((batch) => batch.split(" ").slice(0, -1));
-    expect(told).toEqual(Array.from({ length: events }, (_, i) => `ADDED:k${i}=@${i + 2}`));
+    const delivered = readAll(stream).flatMap((batch) => batch.split(" ").slice(0, -1));
+    expect(delivered).toEqual(Array.from({ length: events }, (_, i) => `ADDED:k${i}=@${i + 2}`));
   }
 });
 
-/** All events that wait, without the resume points between them. */
+/** All pending events, without the resume points between them. */
 function eventsOf(stream: CacheWatcher): string[] {
   return readAll(stream).flatMap((batch) => batch.split(" ").slice(0, -1));
 }
 
-/** Labels that note how often one of them was asked for. */
+/** Labels that count reads. */
 class CountingLabels extends Map<string, string> {
-  asked = 0;
+  evaluated = 0;
 
   override get(name: string): string | undefined {
-    this.asked++;
+    this.evaluated++;
     return super.get(name);
   }
 }
 
-it("One event is asked of groups in slices: by how many requirements they have", async () => {
+it("One event is evaluated in time slices, by the number of requirements of its groups", async () => {
   const clock = new BusyClock();
   const labels = new CountingLabels([["some", "label"]]);
   const codec: Codec = {
@@ -73,7 +73,7 @@ it("One event is asked of groups in slices: by how many requirements they have",
   const attributes = new AttributeReader(codec, clock, silent);
   const options = { attributes, consistencyIntervalMs: 0 };
   const cached = await CachedStore.ready(options, clock);
-  // Few enough that each is held against the event by itself.
+  // Few enough that each is evaluated by itself.
   const requirements = Array.from({ length: 7 }, (_, i) => `!k${i}`).join(",");
   const streams = Array.from({ length: 1_000 }, (_, i) =>
     cached.cacher.watch({
@@ -85,41 +85,41 @@ it("One event is asked of groups in slices: by how many requirements they have",
   );
   await clock.settle();
   for (const stream of streams) readAll(stream);
-  labels.asked = 0;
+  labels.evaluated = 0;
   await cached.store.put({ key: "k", value: Buffer.from("{}") });
   let all = 0;
   for (let turns = 0; cached.cacher.stats().dispatchedEvents < streams.length; turns++) {
     expect(turns).toBeLessThan(1_000);
-    labels.asked = 0;
+    labels.evaluated = 0;
     clock.runTurn();
     await Promise.resolve();
-    // Of a slice of four looks at the clock, with 512 requirements between two, and the last selector.
-    expect(labels.asked).toBeLessThanOrEqual(4 * (512 + 8));
-    all += labels.asked;
+    // A slice lasts for four reads of the clock, with 512 requirements and the rest of a selector between two.
+    expect(labels.evaluated).toBeLessThanOrEqual(4 * (512 + 8));
+    all += labels.evaluated;
   }
   expect(all).toBe(streams.length * 8);
   for (const stream of streams) expect(readAll(stream)).toEqual(["ADDED:k={}@2 →2"]);
 });
 
-/** A clock that stands still, and of which one single look says that it is much later. */
+/** A clock that stands still, except that a single read returns a much later time. */
 class JumpyClock extends FakeClock {
-  #looks = 0;
+  #reads = 0;
   #jumpAt = 0;
 
   override now(): number {
-    return super.now() + (++this.#looks === this.#jumpAt ? 1_000 : 0);
+    return super.now() + (++this.#reads === this.#jumpAt ? 1_000 : 0);
   }
 
-  /** The look that says so is this many from now. */
-  jumpAfter(looks: number): void {
-    this.#jumpAt = this.#looks + looks;
+  /** The read after so many more returns the later time. */
+  jumpAfter(reads: number): void {
+    this.#jumpAt = this.#reads + reads;
   }
 }
 
-it("Who joins while a revision is asked of groups gets the next one, however fast that goes", async () => {
+it("A watcher that joins while a revision is evaluated gets the next revision in a later round", async () => {
   const clock = new JumpyClock();
   const cached = await CachedStore.ready({ consistencyIntervalMs: 0 }, clock);
-  let asked = 0;
+  let evaluated = 0;
   const watch = (): CacheWatcher =>
     cached.cacher.watch({
       scope: { prefix: "" },
@@ -127,7 +127,7 @@ it("Who joins while a revision is asked of groups gets the next one, however fas
       withPrevious: true,
       // As many groups as watchers.
       predicate: () => {
-        asked++;
+        evaluated++;
         return true;
       },
     });
@@ -135,17 +135,17 @@ it("Who joins while a revision is asked of groups gets the next one, however fas
   const joining = watch();
   await clock.settle();
   for (const stream of live) readAll(stream);
-  // They come in one batch, so that one round would take up all three.
+  // They arrive in one batch, so that one round could take all three.
   for (const key of ["a", "b", "c"]) void cached.store.put({ key, value: new Uint8Array() });
-  asked = 0;
-  for (let turns = 0; asked === 0; turns++) {
+  evaluated = 0;
+  for (let turns = 0; evaluated === 0; turns++) {
     expect(turns).toBeLessThan(10);
     await new Promise((resolve) => setImmediate(resolve));
-    // Begins its slice, then to collect, and finds its slice over at the first look after that.
+    // Reads the clock at the start of its slice and of collecting, and finds the slice over at the next read.
     clock.jumpAfter(3);
     clock.runTurn();
   }
-  expect(asked).toBeLessThan(live.length);
+  expect(evaluated).toBeLessThan(live.length);
   const events = eventsOf(joining);
   expect([joining.state, events]).toEqual(["live", ["ADDED:a=@2"]]);
   await clock.settle();
@@ -154,7 +154,7 @@ it("Who joins while a revision is asked of groups gets the next one, however fas
   for (const stream of live) expect(eventsOf(stream)).toEqual(events);
 });
 
-it("Watchers that come, go and lag while one event is asked of groups miss nothing and see nothing twice", async () => {
+it("Watchers that join, leave and stall while one event is evaluated receive every event once", async () => {
   const clock = new BusyClock();
   const cached = await CachedStore.ready({ consistencyIntervalMs: 0 }, clock);
   const watch = (): CacheWatcher =>
@@ -193,14 +193,14 @@ it("Watchers that come, go and lag while one event is asked of groups miss nothi
     }
   }
   const last = "k29=@31";
-  const isBehind = (): boolean =>
+  const isMissing = (): boolean =>
     [...seen.values()].some((events) => !events.join(" ").includes(last));
-  for (let rounds = 0; isBehind(); rounds++) {
+  for (let rounds = 0; isMissing(); rounds++) {
     expect(rounds).toBeLessThan(1_000);
     await clock.settle();
     for (const [stream, events] of seen) events.push(...eventsOf(stream));
   }
-  const told = [...seen.values()].map((events) => events.join(" "));
+  const delivered = [...seen.values()].map((events) => events.join(" "));
   const all = Array.from({ length: 30 }, (_, i) => `ADDED:k${i}=@${i + 2}`).join(" ");
-  expect(new Set(told)).toEqual(new Set([all]));
+  expect(new Set(delivered)).toEqual(new Set([all]));
 });

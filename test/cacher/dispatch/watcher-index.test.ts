@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { WatchFanoutError } from "../../../src/base/errors.ts";
 import { TimeSliceQueue } from "../../../src/base/time-slice-queue.ts";
 import { CoalescedBacklogs } from "../../../src/cacher/catch-up/coalesced-backlogs.ts";
+import { PendingSource } from "../../../src/cacher/catch-up/pending-source.ts";
 import type { DispatchTarget } from "../../../src/cacher/dispatch/dispatch-target.ts";
 import { Dispatcher } from "../../../src/cacher/dispatch/dispatcher.ts";
 import { defaultWatcherBounds } from "../../../src/cacher/dispatch/watcher-bounds.ts";
@@ -23,8 +24,8 @@ import type { Scope } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { event, object, short, text } from "../objects.ts";
 
-/** What a watcher needs to exist. None of them is asked for anything here. */
-function makeHost(): WatcherContext<CacheWatcher> {
+/** A context for watchers that are never opened. */
+function makeContext(): WatcherContext<CacheWatcher> {
   const clock = new FakeClock();
   const cache = new WatchCache(defaultEventWindowBounds, clock);
   const dispatcher = new Dispatcher(cache, clock, defaultWatcherBounds);
@@ -49,24 +50,29 @@ function makeHost(): WatcherContext<CacheWatcher> {
   };
 }
 
-const host = makeHost();
+const context = makeContext();
 
 function watcher(
   scope: Scope,
   options: { withPrevious?: boolean; predicate?: Predicate | undefined } = {},
 ): CacheWatcher {
   const { withPrevious = false, predicate } = options;
-  const wishes = {
+  const watcherOptions = {
     delivery: "EVERY_EVENT" as const,
     bookmarkIntervalMs: 60_000,
     deadline: undefined,
     expiresAt: undefined,
     eagerBookmarks: false,
   };
-  return new CacheWatcher(new Filter({ scope, withPrevious, predicate }), wishes, host, 0);
+  return new CacheWatcher(
+    new Filter({ scope, withPrevious, predicate }),
+    watcherOptions,
+    context,
+    new PendingSource(),
+  );
 }
 
-/** A change of `key` in history, from `before` if that is given. */
+/** An event node with a change of `key`, from `before` if that is given. */
 function change(key: string, value = "", before?: string, revision = 9): EventNode {
   const type = before === undefined ? "ADDED" : "MODIFIED";
   const previous = before === undefined ? undefined : object(key, 5, before);
@@ -85,7 +91,7 @@ function collect(index: WatcherIndex, ...nodes: readonly EventNode[]): WatcherGr
   return touched;
 }
 
-/** All watchers of the groups, and that none is in two. */
+/** All watchers of the groups. Fails if one is in two of them. */
 function watchersOf(groups: readonly WatcherGroup[]): Set<DispatchTarget> {
   const all = groups.flatMap((group) => [...group.watchers]);
   const distinct = new Set(all);
@@ -97,7 +103,7 @@ const saysYes: Predicate = ({ value }) => text(value).includes("yes");
 const saysNo: Predicate = ({ value }) => text(value).includes("no");
 
 describe("The watcher index", () => {
-  it("puts those who see the same into one group, and only those", () => {
+  it("puts watchers with equal filters, and only those, into one group", () => {
     const index = new WatcherIndex();
     const scopes: Scope[] = [{ key: "a" }, { prefix: "a" }, { prefix: "" }];
     const kinds = [
@@ -118,7 +124,7 @@ describe("The watcher index", () => {
     );
   });
 
-  it("tells a key apart from the prefix of the same text", () => {
+  it("distinguishes a key from an equal prefix", () => {
     const index = new WatcherIndex();
     const [exact, below] = [watcher({ key: "a" }), watcher({ prefix: "a" })];
     index.add(exact);
@@ -131,7 +137,7 @@ describe("The watcher index", () => {
     expect(watchersOf(collect(index, change("a")))).toEqual(new Set([exact]));
   });
 
-  it("touches a group once, with all its events in order, until they are taken", () => {
+  it("returns a group once, with all its events in order, until its batches are taken", () => {
     const index = new WatcherIndex();
     index.add(watcher({ prefix: "a" }));
     const touched = collect(index, change("a", "1"), change("b", "2"), change("ab", "3"));
@@ -143,7 +149,7 @@ describe("The watcher index", () => {
     expect(collect(index, change("a", "5"))).toEqual([group]);
   });
 
-  it("does not touch a group whose predicate matches neither before nor after", () => {
+  it("does not return a group whose predicate matches neither before nor after the event", () => {
     const index = new WatcherIndex();
     const [yes, no] = [saysYes, saysNo].map((predicate) => watcher({ key: "a" }, { predicate }));
     if (yes === undefined || no === undefined) throw new Error("two watchers");
@@ -154,13 +160,13 @@ describe("The watcher index", () => {
     expect(watchersOf(collect(index, change("a", "yes")))).toEqual(new Set([yes]));
   });
 
-  it("has nothing to tell of the node that a history begins with", () => {
+  it("finds no group for the first node of an event window", () => {
     const index = new WatcherIndex();
     index.add(watcher({ prefix: "" }));
     expect(collect(index, new EventNode(undefined, undefined, 1, 0, 0, 0))).toEqual([]);
   });
 
-  it("forgets a group with its last watcher, and begins another for the next", () => {
+  it("removes a group with its last watcher, and creates another for the next", () => {
     const index = new WatcherIndex();
     const [one, two] = [watcher({ prefix: "a" }), watcher({ prefix: "a" })];
     index.add(one);
@@ -169,12 +175,12 @@ describe("The watcher index", () => {
     index.remove(one);
     index.remove(two);
     index.add(one);
-    const [another] = collect(index, change("a", "anew"));
+    const [another] = collect(index, change("a", "again"));
     expect(another).not.toBe(group);
-    expect(another?.takeBatches(9, 1_000)[0]?.events.map(short)).toEqual(["ADDED a=anew@9"]);
+    expect(another?.takeBatches(9, 1_000)[0]?.events.map(short)).toEqual(["ADDED a=again@9"]);
   });
 
-  it("does not mind who is removed twice, or was never added, beside those who are in it", () => {
+  it("ignores the removal of a watcher that it does not hold", () => {
     const index = new WatcherIndex();
     const stays = watcher({ prefix: "a" });
     index.add(stays);
@@ -189,7 +195,7 @@ describe("The watcher index", () => {
     expect(watchersOf(collect(index, change("a")))).toEqual(new Set([stays]));
   });
 
-  it("does not mind who is added twice", () => {
+  it("adds a watcher once", () => {
     const index = new WatcherIndex();
     const twice = watcher({ prefix: "a" });
     index.add(twice);
@@ -198,7 +204,7 @@ describe("The watcher index", () => {
     expect(collect(index, change("a"))).toEqual([]);
   });
 
-  it("goes on finding prefixes of one length until the last of them has left", () => {
+  it("finds prefixes of a length until the last of them is removed", () => {
     const index = new WatcherIndex();
     const [a, b, longer] = ["a", "b", "aa"].map((prefix) => watcher({ prefix }));
     if (a === undefined || b === undefined || longer === undefined) throw new Error("three");
@@ -215,7 +221,7 @@ describe("The watcher index", () => {
     expect(found()).toEqual(new Set([b]));
   });
 
-  it("goes on finding the others of a scope when one of its groups has gone", () => {
+  it("finds the other groups of a scope when one is removed", () => {
     const kinds = [{}, { withPrevious: true }, { predicate: saysYes }];
     for (const scope of [{ key: "a" }, { prefix: "a" }]) {
       for (const [gone] of kinds.entries()) {
@@ -229,14 +235,14 @@ describe("The watcher index", () => {
     }
   });
 
-  it("tells a change once to the prefix that is the whole key, where longer ones are watched", () => {
+  it("finds a prefix that equals the key once, beside longer prefixes", () => {
     const index = new WatcherIndex();
     for (const prefix of ["a", "a/long", "another"]) index.add(watcher({ prefix }));
     const batches = collect(index, change("a")).flatMap((group) => group.takeBatches(9, 1_000));
     expect(batches.map(({ events }) => events.map(short))).toEqual([["ADDED a=@9"]]);
   });
 
-  it("finds for any change just those who are in it and whose filter lets it through", () => {
+  it("finds for any change exactly the watchers whose filter matches it", () => {
     const few = (minLength: number): fc.Arbitrary<string> =>
       fc.string({ unit: fc.constantFrom("a", "\u{1f600}"), minLength, maxLength: 3 });
     const spec = fc.record({
@@ -304,22 +310,22 @@ describe("The batches of a group", () => {
   const weight = event("ADDED", "k", 1).estimatedBytes;
 
   it.each([
-    ["one where all fits", [2, 3, 4], 9, 10, ["2,3,4 →9"]],
+    ["one if all events fit", [2, 3, 4], 9, 10, ["2,3,4 →9"]],
     [
-      "cut where the bytes are reached, each at its own revision",
+      "split where the bytes are reached, each with its own revision",
       [2, 3, 4],
       9,
       2,
       ["2,3 →3", "4 →9"],
     ],
-    ["one for each revision where none fits", [2, 3, 4], 4, 0, ["2 →2", "3 →3", "4 →4"]],
-    ["never cut within a revision", [2, 2, 2, 3, 3], 3, 1, ["2,2,2 →2", "3,3 →3"]],
-    ["one where there is but one revision", [2, 2, 2], 2, 1, ["2,2,2 →2"]],
+    ["one per revision if none fits", [2, 3, 4], 4, 0, ["2 →2", "3 →3", "4 →4"]],
+    ["never split within a revision", [2, 2, 2, 3, 3], 3, 1, ["2,2,2 →2", "3,3 →3"]],
+    ["one if there is one revision", [2, 2, 2], 2, 1, ["2,2,2 →2"]],
   ])("are %s", (_what, revisions, closing, events, expected) => {
     expect(batchesOf(revisions, closing, events * weight)).toEqual(expected);
   });
 
-  it("are taken once", () => {
+  it("are returned once", () => {
     const group = new WatcherGroup(new Filter({ scope: { prefix: "" }, withPrevious: false }));
     group.add(change("k"));
     const [first] = group.takeBatches(9, 1_000);

@@ -22,7 +22,7 @@ function request(
 }
 
 describe("The filters of watches", () => {
-  it("are one for all who ask for the same, however they spell it", () => {
+  it("are one for equal requests, also if they are spelled differently", () => {
     const shared = new SharedFilters();
     const filters = ["a=b,c", "c,a==b", " c , a in (b)"].map((labels) =>
       shared.acquire(request({ prefix: "p" }, labels)),
@@ -31,7 +31,7 @@ describe("The filters of watches", () => {
     expect(shared.filters).toBe(1);
   });
 
-  it("have one selection for all who pick by the same requirements", () => {
+  it("share one selection for equal requirements", () => {
     const shared = new SharedFilters();
     const filters = Array.from({ length: 100 }, (_, i) =>
       shared.acquire(request({ key: `k${i}` }, "a=b")),
@@ -40,7 +40,7 @@ describe("The filters of watches", () => {
     expect([shared.filters, shared.selections]).toEqual([100, 1]);
   });
 
-  it("are apart where anything else is asked for", () => {
+  it("differ if anything in the request differs", () => {
     const shared = new SharedFilters();
     const asked = [
       request({ prefix: "p" }),
@@ -53,7 +53,7 @@ describe("The filters of watches", () => {
     expect(new Set(asked).size).toBe(asked.length);
   });
 
-  it("are kept for as long as anyone holds them", () => {
+  it("are kept until the last holder releases them", () => {
     const shared = new SharedFilters();
     const filter = shared.acquire(request({ prefix: "p" }, "a=b"));
     shared.acquire(request({ prefix: "p" }, "a=b"));
@@ -65,7 +65,7 @@ describe("The filters of watches", () => {
     expect(shared.acquire(request({ prefix: "p" }, "a=b"))).not.toBe(filter);
   });
 
-  it("are known by a short name, however long what they ask for is", () => {
+  it("have a short identity, also for a long request", () => {
     const long = `a in (${Array.from({ length: 9_000 }, (_, i) => `v${i}`).join(",")})`;
     expect(long.length).toBeLessThan(maxSelectorLength);
     const shared = new SharedFilters();
@@ -81,7 +81,7 @@ describe("The filters of watches", () => {
 });
 
 describe("The watches of a Cacher", () => {
-  it("let go of their filter when they end, however they do", async () => {
+  it("release their filter at any kind of end", async () => {
     const { cacher } = await CachedStore.ready();
     const watch = () => cacher.watch(request({ prefix: "p" }));
     const [closed, ended] = [watch(), watch()];

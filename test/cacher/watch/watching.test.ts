@@ -15,8 +15,8 @@ function reasonOf(stream: WatchStream): string | null | undefined {
   return ended instanceof WatchFanoutError ? ended.reason : (ended as null | undefined);
 }
 
-describe("How a watch begins", () => {
-  it("answers a watch from now with the store's revision, then delivers what comes after", async () => {
+describe("The opening of a watch", () => {
+  it("answers a watch from now with the store's revision, then delivers later events", async () => {
     const cached = await CachedStore.ready();
     await cached.write(["a", "1"]);
     const stream = cached.cacher.watch(everything);
@@ -26,7 +26,7 @@ describe("How a watch begins", () => {
     expect(readAll(stream)).toEqual(["ADDED:b=2@3 →3"]);
   });
 
-  it("answers a resumed watch with exactly its revision, then delivers history after it", async () => {
+  it("answers a resumed watch with exactly its revision, then delivers the events after it", async () => {
     const cached = await CachedStore.ready();
     for (const value of ["1", "2", "3"]) await cached.write(["a", value]);
     const stream = cached.cacher.watch({ ...everything, afterRevision: 2 });
@@ -34,7 +34,7 @@ describe("How a watch begins", () => {
     expect(readAll(stream)).toEqual(["→2", "MODIFIED:a=2@3 MODIFIED:a=3@4 →4"]);
   });
 
-  it("keeps history from before it started, as far as the store has it", async () => {
+  it("resumes from before the start of the cache, as far as the store has the events", async () => {
     const cached = new CachedStore();
     for (const value of ["1", "2", "3"]) await cached.write(["a", value]);
     cached.cacher.start();
@@ -44,7 +44,7 @@ describe("How a watch begins", () => {
     expect(readAll(stream).slice(1)).toEqual(["ADDED:a=1@2 MODIFIED:a=2@3 MODIFIED:a=3@4 →4"]);
   });
 
-  it("sends the state first where that is asked for: opened, in key order, closed by its revision", async () => {
+  it("sends a requested initial state first: opened, in key order, closed by its revision", async () => {
     const cached = await CachedStore.ready();
     await cached.write(["b", "1"]);
     await cached.write(["a", "2"]);
@@ -55,7 +55,7 @@ describe("How a watch begins", () => {
     expect(readAll(stream)).toEqual(["DELETED:a=2@4 →4"]);
   });
 
-  it("cuts a large state into pieces, whatever is written meanwhile", async () => {
+  it("sends a large state in chunks, unchanged by later writes", async () => {
     const cached = await CachedStore.ready({ watchers: { batchBytes: 150 } });
     await cached.write(["a", "1"], ["b", "1"], ["c", "1"], ["d", "1"], ["e", "1"]);
     const stream = cached.cacher.watch({ ...everything, sendInitialEvents: true });
@@ -70,7 +70,7 @@ describe("How a watch begins", () => {
     ]);
   });
 
-  it("sends a crowd one large state, also where something is written between them", async () => {
+  it("sends many watches one large state, also if writes come between them", async () => {
     const cached = await CachedStore.ready({ watchers: { batchBytes: 150 } });
     await cached.write(["a", "1"], ["b", "1"], ["c", "1"], ["d", "1"]);
     const crowd: CacheWatcher[] = [];
@@ -87,7 +87,7 @@ describe("How a watch begins", () => {
       const batches = [watcher.read(), watcher.read(), watcher.read(), watcher.read()];
       return batches.slice(1);
     });
-    // What did not change is the same in all. The first came before the writes; all others gathered for the next.
+    // Unchanged chunks are shared by all. The first was opened before the writes; the others waited for the next state.
     expect(new Set(states.map(([first]) => first)).size).toBe(1);
     expect(new Set(states.map(([, second]) => second)).size).toBe(2);
     expect(new Set(states.slice(1).map(([, second]) => second)).size).toBe(1);
@@ -102,7 +102,7 @@ describe("How a watch begins", () => {
     ["a state that it has seen before", 2],
     ["the newest state", undefined],
   ])(
-    "with %s begins with nothing older than what the cache held when it was asked for:",
+    "with %s begins with no state older than the cache at the request:",
     (_what, afterRevision) => {
       it.each([
         ["a change", "2", "ADDED:a=2@3 ADDED:b=1@2 complete →3"],
@@ -135,7 +135,7 @@ describe("How a watch begins", () => {
     expect(readAll(stream)).toEqual(["…", [...events, "complete", "→2"].join(" ")]);
   });
 
-  it("refuses a revision before history, and says the oldest that it takes", async () => {
+  it("refuses a revision before the event window, and reports the oldest accepted one", async () => {
     const cached = await CachedStore.ready({ eventWindow: { maxEvents: 2 } });
     for (const value of ["1", "2", "3", "4"]) await cached.write(["a", value]);
     const stream = cached.cacher.watch({ ...everything, afterRevision: 2 });
@@ -150,7 +150,7 @@ describe("How a watch begins", () => {
     expect(readAll(accepted)).toEqual(["→3", "MODIFIED:a=3@4 MODIFIED:a=4@5 →5"]);
   });
 
-  it("refuses a revision above the store's own, before anything is sent", async () => {
+  it("refuses a revision above the store's, before anything is sent", async () => {
     const cached = await CachedStore.ready();
     for (const sendInitialEvents of [false, true]) {
       const stream = cached.cacher.watch({ ...everything, afterRevision: 9, sendInitialEvents });
@@ -167,7 +167,7 @@ describe("How a watch begins", () => {
   });
 });
 
-describe("What a live watch gets", () => {
+describe("A live watch", () => {
   it("gets a transaction whole, in one batch", async () => {
     const cached = await CachedStore.ready();
     const stream = cached.cacher.watch(everything);
@@ -177,7 +177,7 @@ describe("What a live watch gets", () => {
     expect(readAll(stream)).toEqual(["ADDED:a=1@2 ADDED:b=1@2 ADDED:c=1@2 →2"]);
   });
 
-  it("shares one batch among all that watch the same", async () => {
+  it("shares one batch with equal watches", async () => {
     const cached = await CachedStore.ready();
     const scope = { prefix: "a/" };
     const streams = [1, 2, 3].map(() => cached.cacher.watch({ ...everything, scope }));
@@ -190,8 +190,8 @@ describe("What a live watch gets", () => {
   });
 
   it.each([
-    ["the object before, where that is asked for", true, "MODIFIED:a=2(1)@3 →3"],
-    ["no object before otherwise", false, "MODIFIED:a=2@3 →3"],
+    ["the previous object if requested", true, "MODIFIED:a=2(1)@3 →3"],
+    ["no previous object otherwise", false, "MODIFIED:a=2@3 →3"],
   ])("gets %s", async (_what, withPrevious, expected) => {
     const cached = await CachedStore.ready();
     const stream = cached.cacher.watch({ ...everything, withPrevious });
@@ -202,7 +202,7 @@ describe("What a live watch gets", () => {
     expect(readAll(stream)).toEqual([expected]);
   });
 
-  it("gets nothing that it did not ask for, and its resume point stays", async () => {
+  it("gets no other events, and keeps its resume point", async () => {
     const cached = await CachedStore.ready();
     const stream = cached.cacher.watch({ ...everything, scope: { prefix: "a/" } });
     await cached.clock.settle();
@@ -211,7 +211,7 @@ describe("What a live watch gets", () => {
     expect(readAll(stream)).toEqual([]);
   });
 
-  it("gets no more once its reader closed it, and is forgotten", async () => {
+  it("gets no more after its client closed it, and is removed", async () => {
     const cached = await CachedStore.ready();
     const stream = cached.cacher.watch(everything);
     await cached.clock.settle();
@@ -224,10 +224,10 @@ describe("What a live watch gets", () => {
   });
 });
 
-describe("A watch that falls behind", () => {
+describe("An unsynced watch", () => {
   const tight = { watchers: { maxBufferBatches: 2 } } as const;
 
-  it("stalls when its input is full, and catches up from history without gap or repetition", async () => {
+  it("stalls when its buffer is full, and catches up without gap or repetition", async () => {
     const cached = await CachedStore.ready(tight);
     const slow = cached.cacher.watch(everything);
     await cached.clock.settle();
@@ -245,7 +245,7 @@ describe("A watch that falls behind", () => {
     expect(readAll(slow)).toEqual(["MODIFIED:a=6@7 →7"]);
   });
 
-  it("is not who reads at once, though more came in one round than history keeps", async () => {
+  it("does not include one that reads at once, even if a round exceeds the event window", async () => {
     const options = { eventWindow: { maxEvents: 3 }, watchers: { batchBytes: 1 } };
     const cached = await CachedStore.ready(options);
     const stream = cached.cacher.watch(everything);
@@ -261,7 +261,7 @@ describe("A watch that falls behind", () => {
     expect(reasonOf(stream)).toBeUndefined();
   });
 
-  it("holds up nobody else", async () => {
+  it("does not delay other watches", async () => {
     const cached = await CachedStore.ready(tight);
     const [slow, quick] = [cached.cacher.watch(everything), cached.cacher.watch(everything)];
     await cached.clock.settle();
@@ -277,7 +277,7 @@ describe("A watch that falls behind", () => {
     expect(slow.state).toBe("stalled");
   });
 
-  it("also stalls by bytes, though a single batch always has room", async () => {
+  it("stalls by bytes, but a single batch always has room", async () => {
     const cached = await CachedStore.ready({ watchers: { maxBufferBytes: 100 } });
     const slow = cached.cacher.watch(everything);
     await cached.clock.settle();
@@ -290,7 +290,7 @@ describe("A watch that falls behind", () => {
     expect(slow.state).toBe("live");
   });
 
-  it("ends with SLOW_CONSUMER when history no longer has what comes next for it", async () => {
+  it("ends with SLOW_CONSUMER when the event window drops its next events", async () => {
     const cached = await CachedStore.ready({ ...tight, eventWindow: { maxEvents: 3 } });
     const slow = cached.cacher.watch(everything);
     await cached.clock.settle();
@@ -301,7 +301,7 @@ describe("A watch that falls behind", () => {
     expect(cached.cacher.stats().slowConsumers).toBe(1);
   });
 
-  it("ends with SLOW_CONSUMER when it takes nothing for the stall timeout", async () => {
+  it("ends with SLOW_CONSUMER when its client takes nothing for the stall timeout", async () => {
     const cached = await CachedStore.ready({ watchers: { stallTimeoutMs: 10_000 } });
     const stuck = cached.cacher.watch(everything);
     const idle = cached.cacher.watch({ ...everything, scope: { prefix: "other/" } });
@@ -317,7 +317,7 @@ describe("A watch that falls behind", () => {
     expect(reasonOf(idle)).toBeUndefined();
   });
 
-  it("keeps for a watch in its initial state what history lets go of, up to a cap", async () => {
+  it("keeps events beyond the event window while it takes its initial state, up to a bound", async () => {
     const options = { eventWindow: { maxEvents: 2 }, watchers: { retainedEventBytes: 2_000 } };
     const cached = await CachedStore.ready(options);
     await cached.write(["a", "0"]);
@@ -341,7 +341,7 @@ describe("A watch that falls behind", () => {
 });
 
 describe("Bookmarks", () => {
-  it("come every interval while nothing else moves the resume point", async () => {
+  it("are sent every interval while no event moves the resume point", async () => {
     const cached = await CachedStore.ready();
     const stream = cached.cacher.watch({ ...everything, bookmarkIntervalMs: 10_000 });
     await cached.clock.settle();
@@ -359,7 +359,7 @@ describe("Bookmarks", () => {
     expect(readAll(stream)).toEqual(["→2"]);
   });
 
-  it("advance a watch past what does not concern it", async () => {
+  it("advance a watch past events that it does not match", async () => {
     const cached = await CachedStore.ready();
     const stream = cached.cacher.watch({
       ...everything,
@@ -373,7 +373,7 @@ describe("Bookmarks", () => {
     expect(readAll(stream)).toEqual([`→${revision}`]);
   });
 
-  it("come once two seconds before the deadline", async () => {
+  it("are sent once, two seconds before the deadline", async () => {
     const cached = await CachedStore.ready();
     const deadline = cached.clock.now() + 30_000;
     const stream = cached.cacher.watch({ ...everything, deadline });
@@ -387,7 +387,7 @@ describe("Bookmarks", () => {
     expect(readAll(stream)).toEqual([]);
   });
 
-  it("come before the deadline as soon as a watch that was behind can have one", async () => {
+  it("are sent before the deadline as soon as an unsynced watch is synced", async () => {
     const cached = await CachedStore.ready({ watchers: { maxBufferBatches: 1 } });
     const deadline = cached.clock.now() + 30_000;
     const stream = cached.cacher.watch({ ...everything, deadline });
@@ -401,7 +401,7 @@ describe("Bookmarks", () => {
     expect(readAll(stream)).toEqual(["→3"]);
   });
 
-  it("come at once to eager watches when the cache learns of a newer revision", async () => {
+  it("are sent to eager watches as soon as the cache reaches a newer revision", async () => {
     const cached = await CachedStore.ready();
     const scope = { key: "a" };
     const eager = cached.cacher.watch({ ...everything, scope, eagerBookmarks: true });
@@ -414,7 +414,7 @@ describe("Bookmarks", () => {
     expect(readAll(patient)).toEqual([]);
   });
 
-  it("do not reach a watch that takes nothing", async () => {
+  it("are not sent to a watch whose client takes nothing", async () => {
     const cached = await CachedStore.ready({ watchers: { maxBufferBatches: 1 } });
     const stream = cached.cacher.watch({ ...everything, bookmarkIntervalMs: 1_000 });
     await cached.clock.settle();
@@ -425,7 +425,7 @@ describe("Bookmarks", () => {
     expect(readAll(stream)).toEqual(["ADDED:a=1@2 →2", "MODIFIED:a=2@3 →3"]);
   });
 
-  it("tell an eager watch that resumes what the cache knows already", async () => {
+  it("bring an eager watch that resumes to the revision of the cache", async () => {
     const cached = await CachedStore.ready();
     const revision = await cached.write(["b", "1"]);
     const stream = cached.cacher.watch({
@@ -438,7 +438,7 @@ describe("Bookmarks", () => {
     expect(readAll(stream)).toEqual(["→1", `→${revision}`]);
   });
 
-  it("come to every watch that asks for progress", async () => {
+  it("are sent to every watch on a progress request", async () => {
     const cached = await CachedStore.ready();
     const stream = cached.cacher.watch({ ...everything, scope: { key: "a" } });
     await cached.clock.settle();
@@ -451,7 +451,7 @@ describe("Bookmarks", () => {
 });
 
 describe("The end of watches", () => {
-  it("is, when draining, a last bookmark and DRAINING", async () => {
+  it("is a last bookmark and DRAINING on shutdown", async () => {
     const cached = await CachedStore.ready();
     const stream = cached.cacher.watch({ ...everything, scope: { key: "a" } });
     await cached.clock.settle();
@@ -464,13 +464,13 @@ describe("The end of watches", () => {
     expect(reasonOf(cached.cacher.watch(everything))).toBe("DRAINING");
   });
 
-  it("is, when what came next is lost upstream, HISTORY_LOST", async () => {
+  it("is HISTORY_LOST if the next events are lost upstream", async () => {
     const cached = await CachedStore.ready({ eventWindow: { maxEvents: 10 } });
     await cached.write(["a", "1"]);
     const stream = cached.cacher.watch(everything);
     await cached.clock.settle();
     readAll(stream);
-    // Written and compacted before the upstream watch gets its turn to read.
+    // Written and compacted before the upstream watch reads again.
     const last = await cached.store.txn([{ type: "put", key: "a", value: Buffer.from("2") }]);
     const current = await cached.store.txn([{ type: "put", key: "a", value: Buffer.from("3") }]);
     await cached.store.compact(current);
@@ -482,7 +482,7 @@ describe("The end of watches", () => {
     expect(reasonOf(stale)).toBe("REVISION_TOO_OLD");
   });
 
-  it("is at once where its reader closes it when it is told of something", async () => {
+  it("is immediate if the client closes it when it is notified", async () => {
     const cached = await CachedStore.ready({ watchers: { batchBytes: 1 } });
     const stream = cached.cacher.watch(everything);
     await cached.clock.settle();
@@ -494,7 +494,7 @@ describe("The end of watches", () => {
     expect(readAll(stream)).toEqual([]);
   });
 
-  it("of one stream by its own reader's exception reaches no other", async () => {
+  it("by an exception of one client's listener does not affect other watches", async () => {
     const cached = await CachedStore.ready();
     const [broken, sound] = [cached.cacher.watch(everything), cached.cacher.watch(everything)];
     await cached.clock.settle();
@@ -508,7 +508,7 @@ describe("The end of watches", () => {
     expect(readAll(sound)).toEqual(["ADDED:a=1@2 →2"]);
   });
 
-  it("leaves no timer and no watcher behind when the Cacher is closed", async () => {
+  it("leaves no timer and no watcher when the Cacher is closed", async () => {
     const cached = await CachedStore.ready();
     for (let i = 0; i < 5; i++) cached.cacher.watch(everything);
     await cached.clock.settle();

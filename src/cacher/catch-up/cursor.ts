@@ -1,0 +1,16 @@
+import type { EventNode } from "../state/event-node.ts";
+import { CoalescedCursor } from "./coalesced-cursor.ts";
+import { EventWindowCursor } from "./event-window-cursor.ts";
+import type { CursorOrigin, SourceContext, SourceReader, WatchSource } from "./watch-source.ts";
+
+/** The source of everything that comes after `node`, as the watcher's delivery mode asks for it. */
+export function cursorAfter(
+  node: EventNode,
+  watcher: SourceReader,
+  context: SourceContext,
+  origin: CursorOrigin,
+): WatchSource {
+  return watcher.options.delivery === "LATEST_STATE"
+    ? new CoalescedCursor(watcher, context, node, origin)
+    : new EventWindowCursor(watcher, context, node, origin);
+}

@@ -1,0 +1,57 @@
+import type { TimeSliceQueue } from "../../base/time-slice-queue.ts";
+import type { WatchBatch } from "../../model/event.ts";
+import type { DispatchTarget } from "../dispatch/dispatch-target.ts";
+import type { Dispatcher } from "../dispatch/dispatcher.ts";
+import type { WatcherBounds } from "../dispatch/watcher-bounds.ts";
+import type { WatcherState } from "../dispatch/watcher-state.ts";
+import type { Delivery } from "../request/request.ts";
+import type { EventWindow } from "../state/event-window.ts";
+import type { BacklogReader } from "./coalesced-backlog.ts";
+import type { CoalescedBacklogs } from "./coalesced-backlogs.ts";
+
+/** One read of a source: a batch, the end of the source, or both. */
+export type SourceResult =
+  | { readonly batch: WatchBatch; readonly isDone: boolean }
+  | { readonly batch: undefined; readonly isDone: true };
+
+/**
+ * Where an unsynced watcher reads its next batch from: an initial state, the event window, or a coalesced backlog.
+ * Sources form a chain: when one is done, the watcher reads its successor, and is live after the last.
+ */
+export interface WatchSource {
+  /** The state of a watcher that reads this source. */
+  readonly state: Exclude<WatcherState, "live" | "ended">;
+  /** The source to read when this one is done; undefined if the watcher is synced then. */
+  readonly successor: WatchSource | undefined;
+  /**
+   * Reads on. Undefined if nothing is available yet, in which case the watcher is notified when to read again, or if
+   * reading has ended the watcher.
+   */
+  next(): SourceResult | undefined;
+  /**
+   * Frees or bounds what is kept for the watcher beyond the event window: coalesces it, or ends the watcher with
+   * SLOW_CONSUMER if it is too much.
+   */
+  checkWindow(): void;
+  /** Releases what the source holds, but not its successor. It is not read any more. Idempotent. */
+  drop(): void;
+}
+
+/** What a watcher did before it reads a cursor: it was opened at a revision, took its initial state, or was live. */
+export type CursorOrigin = "resumed" | "initial" | "live";
+
+/** The watcher that reads a source. */
+export interface SourceReader extends DispatchTarget, BacklogReader {
+  readonly state: WatcherState;
+  readonly options: DispatchTarget["options"] & { readonly delivery: Delivery };
+}
+
+/** The parts of the Cacher that sources use. */
+export interface SourceContext {
+  readonly bounds: WatcherBounds;
+  readonly dispatcher: Dispatcher;
+  readonly eventWindow: EventWindow;
+  readonly coalescedBacklogs: CoalescedBacklogs;
+  /** Shared by all watchers that catch up. */
+  readonly timeSlices: TimeSliceQueue;
+}
