@@ -1,5 +1,6 @@
-import { bigVarintSize, varintSize, WireWriter } from "../protobuf/wire-writer.ts";
+import { bytesFieldSize, WireWriter } from "../protobuf/wire-writer.ts";
 import { StoredObject } from "./object.ts";
+import { objectFieldsSize, objectTag, writeObjectFields } from "./object-encoding.ts";
 
 /**
  * The first slab is of so many bytes; each is twice as large as the one before it, up to the largest. A good
@@ -63,33 +64,31 @@ export class Slabs {
     lease: bigint,
   ): StoredObject {
     const valueBytes = valueEnd - valueStart;
-    const fields =
-      numberField(createRevision) +
-      numberField(modRevision) +
-      numberField(version) +
-      (lease === 0n ? 0 : 1 + bigVarintSize(lease)) +
-      contentField(keyBytes) +
-      (valueBytes === 0 ? 0 : contentField(valueBytes));
-    const size = contentField(fields);
+    const fieldsBytes = objectFieldsSize(
+      keyBytes,
+      valueBytes,
+      createRevision,
+      modRevision,
+      version,
+      lease,
+    );
+    const size = bytesFieldSize(fieldsBytes);
     const start = this.#reserve(size);
-    const writer = this.#writer;
-    writer.moveTo(this.#target, start);
-    writer.byte(0x12);
-    writer.varint(fields);
-    writer.numberField(0x18, createRevision);
-    writer.numberField(0x20, modRevision);
-    writer.numberField(0x28, version);
-    if (lease !== 0n) {
-      writer.byte(0x30);
-      writer.bigVarint(lease);
-    }
-    writer.textField(0x0a, key, keyBytes);
-    if (valueBytes > 0) {
-      writer.byte(0x12);
-      writer.varint(valueBytes);
-    }
-    const at = writer.position;
-    writer.copy(source, valueStart, valueEnd);
+    this.#writer.moveTo(this.#target, start);
+    const at = writeObjectFields(
+      this.#writer,
+      objectTag,
+      fieldsBytes,
+      key,
+      keyBytes,
+      createRevision,
+      modRevision,
+      version,
+      lease,
+      source,
+      valueStart,
+      valueEnd,
+    );
     return new StoredObject(
       key,
       this.#target,
@@ -146,11 +145,3 @@ export class Slabs {
 }
 
 const none = Buffer.alloc(0);
-
-function numberField(value: number): number {
-  return value === 0 ? 0 : 1 + varintSize(value);
-}
-
-function contentField(length: number): number {
-  return 1 + varintSize(length) + length;
-}

@@ -16,6 +16,16 @@ export function bigVarintSize(value: bigint): number {
   return size;
 }
 
+/** Size of a number field in bytes, with its tag of one byte; 0 for the number 0, which is not written. */
+export function numberFieldSize(value: number): number {
+  return value === 0 ? 0 : 1 + varintSize(value);
+}
+
+/** Size of a length-delimited field in bytes, with its tag of one byte and its length. */
+export function bytesFieldSize(length: number): number {
+  return 1 + varintSize(length) + length;
+}
+
 /**
  * Writes the protobuf wire format into bytes of a size that was reckoned before. Tags are given as the
  * one byte that they are for the fields 1 to 15: `number << 3 | wireType`.
@@ -90,14 +100,6 @@ export class WireWriter {
     this.byte(tag);
     this.varint(size);
     this.#position += this.#bytes.write(text, this.#position, size, "utf8");
-  }
-
-  /** A field of bytes, or of a message that is encoded already. */
-  bytesField(tag: number, content: Uint8Array): void {
-    this.byte(tag);
-    this.varint(content.byteLength);
-    this.#bytes.set(content, this.#position);
-    this.#position += content.byteLength;
   }
 
   /** Fields that are encoded already, as a part of what holds them. */
