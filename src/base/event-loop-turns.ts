@@ -57,6 +57,12 @@ export class EventLoopTurns {
     return this.#clock.now() >= this.sliceEnd;
   }
 
+  /** Starts the worker in the rest of this turn's slice, and schedules it if it has more to do then. */
+  start(worker: TurnWorker): void {
+    while (!this.isOver) if (!worker.work(this.sliceEnd)) return;
+    this.schedule(worker);
+  }
+
   /** Has the worker called in the next turn, and in those that follow until it has nothing more to do. Idempotent. */
   schedule(worker: TurnWorker): void {
     this.#workers.add(worker);

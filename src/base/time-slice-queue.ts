@@ -1,18 +1,19 @@
 import type { Clock } from "./clock.ts";
 import { EventLoopTurns, type TurnWorker } from "./event-loop-turns.ts";
+import type { TimeSlicedWork } from "./time-slices.ts";
 
-/** Work in steps: what a generator does between two yields. */
-export type Steps = Generator<void, void, void>;
+/** Time-sliced work without a result. */
+export type Steps = TimeSlicedWork<void>;
 
 /** Works through `steps` in the slices of the event loop's turns, and begins in what is left of this turn's. */
 export function runInTimeSlices(clock: Clock, steps: Steps): void {
-  const turns = EventLoopTurns.of(clock);
-  const work = (until: number): boolean => {
-    do if (steps.next().done === true) return false;
-    while (clock.now() < until);
-    return true;
-  };
-  if (turns.isOver || work(turns.sliceEnd)) turns.schedule({ work });
+  EventLoopTurns.of(clock).start({
+    work: (until) => {
+      do if (steps.next().done === true) return false;
+      while (clock.now() < until);
+      return true;
+    },
+  });
 }
 
 /** Someone who reads, and may have to wait until it is their turn. */

@@ -90,8 +90,8 @@ export class TimeSliceScheduler implements TurnWorker {
     this.#size++;
     if (this.#size > this.#maxTasks) this.#refuseOne();
     // The first may begin within this turn's slice; what is called from within a step waits.
-    if (this.#size === 1 && !this.#isRunning) this.#runUntil(this.#turns.sliceEnd);
-    if (this.#size > 0) this.#turns.schedule(this);
+    if (this.#size === 1 && !this.#isRunning) this.#turns.start(this);
+    else this.#turns.schedule(this);
   }
 
   /** For `EventLoopTurns`. */
@@ -119,10 +119,6 @@ export class TimeSliceScheduler implements TurnWorker {
           "or this one soon.",
       ),
     );
-  }
-
-  #runUntil(end: number): void {
-    while (this.#size > 0 && this.#clock.now() < end) this.#runOwner(end);
   }
 
   /** One quantum of the owner whose turn it is, who then goes behind all others. */
