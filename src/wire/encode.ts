@@ -12,34 +12,34 @@ import { leastInPlace, PartsWriter } from "./parts-writer.ts";
 export { encodedSize as itemSize } from "../model/object-encoding.ts";
 
 /*
- * The messages that are sent often, written by hand. Each tag is the field's number in the proto, shifted by three, and its wire type.
+ * The frequent messages, encoded by hand. A tag is the field's number in the proto, shifted by three, and its wire
+ * type.
  */
 
 const eventTypes: Readonly<Record<EventType, number>> = { ADDED: 1, MODIFIED: 2, DELETED: 3 };
 
-/** How many bytes an event takes in a watchfanout.v1.WatchResponse, tag and length included. */
+/** Size of an event in a watchfanout.v1.WatchResponse in bytes, with tag and length. */
 export function eventSize({ object, previous }: WatchEvent): number {
   return bytesFieldSize(
     2 + encodedSize(object) + (previous === undefined ? 0 : encodedSize(previous)),
   );
 }
 
-/** What a watchfanout.v1.WatchResponse says, without its events. */
+/** The fields of a watchfanout.v1.WatchResponse without its events. */
 export interface ResponseHead {
   readonly revision: number | undefined;
   readonly initialEventsEnd: boolean;
 }
 
-/** The size of a watchfanout.v1.WatchResponse apart from its events, at the most. */
+/** Maximum size of a watchfanout.v1.WatchResponse without its events, in bytes. */
 export const maxHeadSize = 16;
 
-/** What gRPC puts before every message: whether it is compressed, and its length in four bytes. */
+/** Size of gRPC's prefix of a message, in bytes: one byte says whether it is compressed, four have its length. */
 export const prefixSize = 5;
 
 /**
- * Encodes a watchfanout.v1.WatchResponse as a frame, that is with gRPC's prefix, so that it can be sent as it
- * is; `eventsSize` is the sum of the events' `eventSize`. The revision comes first of all, so that
- * `resumePointOf` finds it.
+ * Encodes a watchfanout.v1.WatchResponse as a frame, that is with gRPC's prefix, so that it can be sent as it is.
+ * `eventsSize` is the sum of the events' `eventSize`. The revision is the first field, where `resumePointOf` reads it.
  */
 export function encodeWatchResponse(
   head: ResponseHead,
@@ -73,8 +73,8 @@ function writeEvent(writer: WireWriter, { type, object, previous }: WatchEvent):
 }
 
 /**
- * The same frame with the history that its revisions belong to. A message's fields may come in any
- * order, so the shared frame stays as it is and the field goes behind it.
+ * Adds the id of the history that a frame's revisions belong to. Fields may have any order, so the field is appended to
+ * a copy, and the shared frame stays as it is.
  */
 export function withHistoryId(frame: Uint8Array, historyId: string): Uint8Array {
   if (historyId === "") return frame;
@@ -88,7 +88,7 @@ export function withHistoryId(frame: Uint8Array, historyId: string): Uint8Array 
   return writer.bytes;
 }
 
-/** The revision of a frame that `encodeWatchResponse` has made; undefined if it has none. */
+/** Returns the revision of a frame of `encodeWatchResponse`; undefined if it has none. */
 export function resumePointOf(frame: Uint8Array): number | undefined {
   if (frame[prefixSize] !== 0x08) return undefined;
   let revision = 0;
@@ -101,19 +101,16 @@ export function resumePointOf(frame: Uint8Array): number | undefined {
   }
 }
 
-/** What a page says, apart from its items. */
+/** The fields of a page without its items. */
 export interface PageHead {
   readonly revision: number;
   readonly nextPageToken: string;
-  /** Undefined: unknown. */
+  /** Number of objects after this page; undefined if unknown. */
   readonly remaining: number | undefined;
   readonly historyId: string;
 }
 
-/**
- * Encodes a watchfanout.v1.ListResponse, in parts that follow one another. `items` are encoded, by
- * `encodeItems`.
- */
+/** Encodes a watchfanout.v1.ListResponse, in consecutive parts. `items` are encoded by `encodeItems`. */
 export function encodeListResponse(
   page: PageHead,
   items: readonly Uint8Array[],
@@ -132,12 +129,12 @@ export function encodeListResponse(
   return [head.bytes, ...items, tail.bytes];
 }
 
-/** Of those that are held on to anyway. */
+/** Encoded items of the arrays that are alive. */
 const encodedItems = new WeakMap<readonly StoredObject[], readonly Uint8Array[]>();
 
 /**
- * Encodes objects as the items of a page, in parts that follow one another, and remembers them with this
- * array, which answers may share. Most of a page lies encoded in slabs, and is sent from there.
+ * Encodes objects as the items of a page, in consecutive parts, and caches them by this array, which responses may
+ * share. Most of a page is already encoded in slabs and is sent from there.
  */
 export function encodeItems(items: readonly StoredObject[]): readonly Uint8Array[] {
   const known = encodedItems.get(items);
@@ -149,7 +146,7 @@ export function encodeItems(items: readonly StoredObject[]): readonly Uint8Array
   return parts;
 }
 
-/** Those that lie one after another in a slab, as listed ones do, are taken together. */
+/** Objects that are adjacent in a slab, as listed ones are, become one part. */
 function writeItems(parts: PartsWriter, items: readonly StoredObject[]): void {
   for (let i = 0; i < items.length; ) {
     const first = items[i++] as StoredObject;
@@ -169,8 +166,8 @@ function writeItems(parts: PartsWriter, items: readonly StoredObject[]): void {
 }
 
 /**
- * Encodes a GetResponse, PutResponse or DeleteResponse, which are alike: the revision, the object, the
- * history. In parts that follow one another; a large object is sent from where it lies.
+ * Encodes a GetResponse, PutResponse or DeleteResponse, which have the same fields: revision, object, history. Returns
+ * consecutive parts; a large object is sent from its slab.
  */
 export function encodeObjectResponse(
   revision: number,
@@ -193,7 +190,7 @@ export function encodeObjectResponse(
   return [writer.bytes];
 }
 
-/** Text fields, of which empty ones are left out. */
+/** Encodes text fields; empty ones are left out. */
 function writeTexts(...fields: readonly (readonly [tag: number, text: string])[]): Buffer {
   const present = fields.filter(([, text]) => text !== "");
   const sizes = present.map(([, text]) => Buffer.byteLength(text));

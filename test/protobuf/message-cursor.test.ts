@@ -34,8 +34,8 @@ describe("A number", () => {
     ["2^53", [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10], "9007199254740992"],
     ["of more than 64 bits", [...Array(9).fill(0xff), 2], "more than 64 bits"],
     ["of more than ten bytes", Array(11).fill(0x80), "more than 64 bits"],
-    ["that is cut off", [0x80, 0x80], "cut off"],
-    ["that is not there", [], "cut off"],
+    ["that is cut off", [0x80, 0x80], "truncated"],
+    ["that is not there", [], "truncated"],
   ])("%s is refused", (_, bytes, why) => {
     expect(() => cursor(...bytes).number()).toThrow(why);
   });
@@ -60,22 +60,22 @@ describe("A message", () => {
     reading.next();
     reading.enter();
     expect(reading.next()).toBe(0x08);
-    expect(() => reading.number()).toThrow("cut off");
+    expect(() => reading.number()).toThrow("truncated");
   });
 
   test.each([
     ["with the field number 0", [0x02, 0], "the number 0"],
     ["with a field number above 2^29", [0x80, 0x80, 0x80, 0x80, 0x10], "above 536870911"],
     ["with an unknown wire type", [0x0e], "unknown wire type, 6"],
-    ["with content beyond its end", [0x0a, 3, 1, 2], "3 bytes announced, 2 there"],
+    ["with content beyond its end", [0x0a, 3, 1, 2], "its length is 3 bytes, 2 are left"],
     [
       "with content of 2^64 - 1 bytes",
       [0x0a, ...Array(9).fill(0xff), 1],
       "18446744073709551615 bytes",
     ],
-    ["with a number that is cut off", [0x0d, 1, 2, 3], "cut off"],
+    ["with a number that is cut off", [0x0d, 1, 2, 3], "truncated"],
     ["that ends a group it has not begun", [0x0c], "not begun"],
-    ["that ends another group than it began", [0x0b, 0x14], "another group"],
+    ["that ends another group than it began", [0x0b, 0x14], "a different number"],
     ["that ends within a group", [0x0b, 0x10, 1], "within a group"],
     ["of a thousand groups within groups", Array(1000).fill(0x0b), "too deeply"],
   ])("%s is refused", (_, bytes, why) => {

@@ -206,7 +206,7 @@ describe("An answer of etcd that is read by hand", () => {
         expect([readWatch(Buffer.alloc(0)), ...known]).toContainEqual(readWatch(part));
         return false;
       } catch (error) {
-        expect(error).toMatchObject({ message: expect.stringContaining("cut off") });
+        expect(error).toMatchObject({ message: expect.stringContaining("truncated") });
         return true;
       }
     });

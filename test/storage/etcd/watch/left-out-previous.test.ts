@@ -151,7 +151,7 @@ describe("an event without the object before, which etcd should have sent with i
     const { reader, starts } = await watch([events(incomplete)]);
     expect(await reader.end()).toMatchObject({
       reason: "UPSTREAM_UNAVAILABLE",
-      message: expect.stringContaining("leaving out what objects were before"),
+      message: expect.stringContaining("keeps leaving out previous objects"),
     });
     expect(starts).toEqual([11, 11, 11, 11]);
     expect(reader.events).toEqual([]);
@@ -191,7 +191,7 @@ describe("an answer about the past that is larger than is held of one", () => {
     });
     expect(await reader.end()).toMatchObject({
       reason: "HISTORY_LOST",
-      message: expect.stringContaining("more than is held of one answer"),
+      message: expect.stringContaining("above the maximum size of one answer"),
     });
   });
 

@@ -54,7 +54,7 @@ test("a read whose answer can't be right is UPSTREAM_UNAVAILABLE, and says what 
   const { storage } = await open({ range: () => ({ header: { revision: "50" }, kvs: [kv] }) });
   await expect(storage.get({ key: "a", at: { match: "LINEARIZABLE" } })).rejects.toMatchObject({
     reason: "UPSTREAM_UNAVAILABLE",
-    message: expect.stringContaining("has the number -4 where none is negative"),
+    message: expect.stringContaining("has the number -4, which is negative"),
   });
 });
 
