@@ -46,7 +46,7 @@ export class TimeSliceQueue implements TurnWorker {
     this.#turns = EventLoopTurns.of(clock);
   }
 
-  /** Runs `steps` after all work before it, at once if there is none. */
+  /** Runs `steps` after all work before it, at once if no work is before it. */
   add(steps: Steps): void {
     const mayBegin = !this.#isWorking && !this.#isBusy;
     this.#queue.push(steps);

@@ -10,7 +10,7 @@ export class WatchEvent {
   readonly type: EventType;
   /** The object after the change. DELETED: its last content, with the revision of the deletion. */
   readonly object: StoredObject;
-  /** The object before the change. Undefined if there was none, or the reader did not ask for it. */
+  /** The object before the change. Undefined if the object did not exist, or the reader did not ask for it. */
   readonly previous: StoredObject | undefined;
   /** Estimated memory in bytes, with the attributes that its objects had when the event was made. */
   readonly estimatedBytes: number;

@@ -17,8 +17,8 @@ export const FIXED32 = 5;
 const maxGroupDepth = 100;
 
 /**
- * Reads the protobuf wire format (https://protobuf.dev/programming-guides/encoding/) in place. It suits messages that
- * come by the hundred thousand: a nested message is read by the same cursor, and `content` allocates nothing.
+ * Reads the protobuf wire format (https://protobuf.dev/programming-guides/encoding/) in place. It suits messages with
+ * a hundred thousand parts: a nested message is read by the same cursor, and `content` allocates nothing.
  * Everything invalid throws a WireFault.
  *
  *     for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
@@ -76,7 +76,7 @@ export class MessageCursor {
   /** Reads an integer that must not be negative. */
   natural(): number {
     const number = this.number();
-    if (number < 0) throw new WireFault(`has the number ${number} , which is negative`);
+    if (number < 0) throw new WireFault(`has the number ${number}, which is negative`);
     return number;
   }
 

@@ -157,7 +157,7 @@ export class ReflectorState {
     return true;
   }
 
-  /** Gives the resume point up. Returns false if there is none: then a list runs or is next. */
+  /** Gives the resume point up. Returns false if it is undefined: then a list runs or is next. */
   relist(): boolean {
     if (this.#position === undefined) return false;
     this.#giveUpPosition();

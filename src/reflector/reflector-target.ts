@@ -11,7 +11,7 @@ export interface ListedState {
   /** In key order. */
   readonly objects: readonly StoredObject[];
   readonly revision: number;
-  /** The id of the history that the revision belongs to; empty if the store has none or it can't be read. */
+  /** The id of the history that the revision belongs to; empty if it can't be read. */
   readonly historyId: string;
   /** The store's own revision when the list began. Above `revision` if later events follow. */
   readonly current: number;

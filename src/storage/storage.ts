@@ -43,7 +43,7 @@ export interface Storage {
   renewHistory(known: string, signal?: AbortSignal): Promise<string>;
   /**
    * Requests a progress notification on every open watch: each soon delivers a batch whose revision is at least the
-   * store's at this call, without events if there are none.
+   * store's at this call, with or without events.
    */
   requestProgress(): void;
   /** Ends all streams and frees all memory. Idempotent. */
@@ -156,7 +156,7 @@ export interface WatchRequest {
  *     }
  */
 export interface WatchStream {
-  /** The next batch, or undefined if there is none now. */
+  /** The next batch; undefined if nothing is to be read now. */
   read(): WatchBatch | undefined;
   /**
    * Why the stream ended. Undefined while it is open, and until everything before the end has been read; `null` if its

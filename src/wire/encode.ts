@@ -88,7 +88,7 @@ export function withHistoryId(frame: Uint8Array, historyId: string): Uint8Array 
   return writer.bytes;
 }
 
-/** Returns the revision of a frame of `encodeWatchResponse`; undefined if it has none. */
+/** Returns the revision of a frame of `encodeWatchResponse`; undefined if it has no revision. */
 export function resumePointOf(frame: Uint8Array): number | undefined {
   if (frame[prefixSize] !== 0x08) return undefined;
   let revision = 0;

@@ -51,7 +51,7 @@ export class HistoryMarker {
   }
 
   /**
-   * The id, linearizable; empty if it can't be read. Writes an id if there is none, and tries to replace an outdated
+   * The id, linearizable; empty if it can't be read. Writes the first id, and tries to replace an outdated
    * one, at most once per interval.
    *
    * @throws UPSTREAM_UNAVAILABLE if etcd does not answer
