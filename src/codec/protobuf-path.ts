@@ -41,7 +41,7 @@ export function resolveField(
   if (last === undefined || scalarRuleOf(descriptors, last) !== undefined) return way;
   const shown = JSON.stringify(path);
   if (last.type === BYTES) {
-    return { problem: `${shown} is bytes, which selectors can't compare.` };
+    return { problem: `${shown} is bytes, which selectors do not compare.` };
   }
   const below = (descriptors.messages.get(last.typeName) ?? []).map(({ name }) => name);
   const hint = below.length === 0 ? "" : ` Continue to one of its fields: ${listing(below)}.`;
