@@ -38,7 +38,7 @@ function startAll(clock: WorkClock, log: string[]): readonly string[] {
 }
 
 describe("The turns of an event loop", () => {
-  it("are shared: all time-sliced work together gets one slice of each", () => {
+  it("are shared: all time-sliced work together gets one slice per turn", () => {
     const clock = new WorkClock();
     startAll(clock, []);
     expect(clock.now()).toBe(turnMs);
@@ -48,7 +48,7 @@ describe("The turns of an event loop", () => {
     }
   });
 
-  it("are shared fairly: each has its quantum before anyone has a second one", () => {
+  it("are shared fairly: each worker gets one quantum before any gets a second one", () => {
     const clock = new WorkClock();
     const log: string[] = [];
     const names = startAll(clock, log);
@@ -60,7 +60,7 @@ describe("The turns of an event loop", () => {
     expect(counts).toEqual(Object.fromEntries(names.map((name) => [name, 8])));
   });
 
-  it("go on with the others when the work of one throws, and with what is left of its own", () => {
+  it("continue with the other workers when one throws, and with the rest of its work", () => {
     const clock = new WorkClock();
     const log: string[] = [];
     const failing = function* (): Generator<void, void, void> {

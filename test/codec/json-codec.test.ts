@@ -166,7 +166,7 @@ describe("Any JSON", () => {
   const escaped = (steps: readonly string[]): string =>
     steps.map((key) => key.replace(/[\\.]/g, "\\$&")).join(".");
 
-  /** Every way from the top, with what stands at its end. */
+  /** Every path from the top, with the value at its end. */
   function ways(node: unknown, steps: readonly string[] = []): [readonly string[], unknown][] {
     const below =
       typeof node === "object" && node !== null
@@ -210,7 +210,7 @@ describe("Any JSON", () => {
   });
 });
 
-describe("A path that is none is refused", () => {
+describe("An invalid path is refused", () => {
   test.each<[string, RegExp]>([
     ["", /"" is not a path/],
     [".a", /"\.a" is not a path/],

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { connect, createServer, type Server, type Socket } from "node:net";
 
-/** A TCP proxy that loses connections, or what goes through them, when told to. */
+/** A TCP proxy that drops connections, or the bytes on them, on request. */
 export class CuttingProxy {
   readonly #server: Server;
   readonly #target: URL;
@@ -72,7 +72,7 @@ export class CuttingProxy {
     });
   }
 
-  /** Takes no more than goes on, so that a reader's back-pressure reaches the source. */
+  /** Reads no more than it can write, so that a reader's back-pressure reaches the source. */
   #pass(chunk: Buffer, from: Socket, to: Socket): void {
     if (to.write(chunk)) return;
     from.pause();

@@ -63,12 +63,12 @@ export class EtcdProcess {
     child.stderr?.on("data", (chunk: Buffer) => {
       this.output = (this.output + chunk.toString()).slice(-4_000);
     });
-    // The watchdog's end closes with it, which is nobody's loss.
+    // The watchdog's end of the pipe closes with it, which has no effect.
     child.stdio[3]?.on("error", () => undefined);
     await this.#healthy(child);
   }
 
-  /** Kills it (-9) and waits until it is gone. Harmless when it does not run. */
+  /** Kills it (-9) and waits until it has exited. Has no effect if it does not run. */
   async kill(): Promise<void> {
     const child = this.#child;
     if (child === undefined) return;
@@ -86,7 +86,7 @@ export class EtcdProcess {
     const pid = this.#child?.pid;
     if (pid === undefined) throw new Error("this etcd does not run");
     process.kill(pid, "SIGSTOP");
-    // A signal takes effect a moment later, in which etcd may answer once more.
+    // A signal takes effect a moment later. Before that etcd may answer again.
     for (let i = 0; i < STOP_TRIES; i++) {
       if (await isStopped(pid)) return;
       await delay(STOP_INTERVAL_MS);
@@ -122,7 +122,7 @@ async function isStopped(pid: number): Promise<boolean> {
   return stats.every((stat) => stat === "" || /\) [Tt] /.test(stat));
 }
 
-/** A word on the pipe lets it go without killing: the process id may be someone else's by now. */
+/** Text on the pipe ends the watchdog without a kill: the process id may belong to another process by now. */
 function dismissWatchdog(child: ChildProcess): void {
   const pipe = child.stdio[3];
   if (pipe && "end" in pipe) pipe.end("gone\n");

@@ -37,7 +37,7 @@ export interface Etcd {
   pause(): Promise<void>;
   /** Ends `pause`. */
   resume(): void;
-  /** Kills it and deletes its data. Harmless when called twice. */
+  /** Kills it and deletes its data. Idempotent. */
   stop(): Promise<void>;
 }
 
@@ -73,7 +73,7 @@ interface Ports {
   readonly peer: number;
 }
 
-/** A free port can be taken by someone else before etcd has it: then others are tried. */
+/** Another process may take a free port before etcd does: then other ports are tried. */
 async function firstStart(
   bin: string,
   folder: string,

@@ -40,13 +40,13 @@ describe("A number", () => {
     expect(() => cursor(...bytes).number()).toThrow(why);
   });
 
-  test("below 0 is refused where none can be", () => {
+  test("below 0 is refused by natural()", () => {
     expect(() => cursor(...Array(9).fill(0xff), 1).natural()).toThrow("the number -1");
   });
 });
 
 describe("A message", () => {
-  test("within a message ends where it says, and the one around it goes on after it", () => {
+  test("within a message ends at its length, and the outer one continues after it", () => {
     const reading = cursor(0x0a, 2, 0x08, 7, 0x10, 9);
     expect(reading.next()).toBe(0x0a);
     const outer = reading.enter();
@@ -55,7 +55,7 @@ describe("A message", () => {
     expect([reading.next(), reading.number(), reading.next()]).toEqual([0x10, 9, 0]);
   });
 
-  test("does not read on in the one around it", () => {
+  test("is not read beyond its end into the outer one", () => {
     const reading = cursor(0x0a, 1, 0x08, 7);
     reading.next();
     reading.enter();
@@ -96,7 +96,7 @@ describe("A message", () => {
     group: fc.array(tie("any"), { maxLength: 3 }).map((fields) => [0x2b, ...fields.flat(), 0x2c]),
   })).any;
 
-  test("of any fields is passed over field by field", () => {
+  test("of any fields can be skipped field by field", () => {
     fc.assert(
       fc.property(fc.array(field), (fields) => {
         expect(tags(cursor(...fields.flat()))).toEqual(fields.map(([tag]) => tag));
@@ -104,7 +104,7 @@ describe("A message", () => {
     );
   });
 
-  test("of any bytes is passed over or refused with a WireFault", () => {
+  test("of any bytes is skipped or refused with a WireFault", () => {
     const bytes = fc.array(fc.oneof(fc.nat(255), fc.constantFrom(0, 1, 2, 8, 10, 11, 12, 13)));
     fc.assert(
       fc.property(bytes, (some) => {

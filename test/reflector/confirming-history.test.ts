@@ -23,8 +23,8 @@ async function withoutWatch() {
   return { storage, reflected };
 }
 
-describe("Whether answers are of the same history, where what is known is compacted,", () => {
-  it("is told by the listing that follows", async () => {
+describe("A check of the history whose known changes are compacted", () => {
+  it("is decided by the list that follows", async () => {
     const { storage, reflected } = await withoutWatch();
     storage.stream.end(failure("REVISION_TOO_OLD"));
     let outcome = "none";
@@ -45,7 +45,7 @@ describe("Whether answers are of the same history, where what is known is compac
     expect(outcome).toBe("confirmed");
   });
 
-  it("is another where that listing finds another", async () => {
+  it("fails if that list finds another history", async () => {
     const { storage, reflected } = await withoutWatch();
     storage.stream.end(failure("UPSTREAM_UNAVAILABLE"));
     await reflected.clock.settle();
@@ -59,7 +59,7 @@ describe("Whether answers are of the same history, where what is known is compac
     await confirming;
   });
 
-  it("can't be told where none comes within three seconds", async () => {
+  it("fails if no list follows within three seconds", async () => {
     const { storage, reflected } = await withoutWatch();
     storage.stream.end(failure("REVISION_TOO_OLD"));
     await reflected.clock.settle();

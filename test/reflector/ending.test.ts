@@ -75,7 +75,7 @@ const moments: Moment[] = [
     heard: ["start: [a@1 b@2] →5 of 5"],
   },
   {
-    name: "while it lists anew",
+    name: "while it relists",
     reach: async (storage, reflected) => {
       await reflected.begin();
       storage.onList = () => never;
@@ -117,8 +117,8 @@ async function expectStopped(storage: ScriptedStorage, reflected: Reflected): Pr
   expect(reflected.heard).toEqual(heard);
 }
 
-describe("A Reflector that is told to stop", () => {
-  it.each(moments)("does so at once, $name", async ({ reach, heard }) => {
+describe("A stopped Reflector", () => {
+  it.each(moments)("ends at once, $name", async ({ reach, heard }) => {
     const { storage, reflected } = script();
     await reach(storage, reflected);
     reflected.reflector.stop();
@@ -128,7 +128,7 @@ describe("A Reflector that is told to stop", () => {
     await expectStopped(storage, reflected);
   });
 
-  it("at any step of its way to the watch delivers nothing from then on", async () => {
+  it("delivers nothing after any step on the way to the watch", async () => {
     let last = 0;
     for (let steps = 0; last < 5; steps++) {
       const { storage, reflected } = script();
@@ -145,7 +145,7 @@ describe("A Reflector that is told to stop", () => {
     }
   });
 
-  it("by its target, when that gets the state, does not begin to watch", async () => {
+  it("does not begin to watch if its target stopped it in replace", async () => {
     const { storage, reflected } = script();
     reflected.onHeard = () => reflected.reflector.stop();
     await reflected.begin();
@@ -153,7 +153,7 @@ describe("A Reflector that is told to stop", () => {
     await expectStopped(storage, reflected);
   });
 
-  it("by its target, when that gets a batch, delivers not even what waits already", async () => {
+  it("does not deliver batches that already wait if its target stopped it in apply", async () => {
     const { storage, reflected } = script();
     await reflected.begin();
     reflected.onHeard = () => reflected.reflector.stop();
@@ -162,7 +162,7 @@ describe("A Reflector that is told to stop", () => {
     await expectStopped(storage, reflected);
   });
 
-  it("just after it was handed the state, but before it watches, does not watch", async () => {
+  it("does not watch if it was stopped between list and watch", async () => {
     const { storage, reflected } = script();
     reflected.onHeard = () => queueMicrotask(() => reflected.reflector.stop());
     await reflected.begin();
@@ -170,7 +170,7 @@ describe("A Reflector that is told to stop", () => {
   });
 });
 
-describe("A Reflector ends with what is nobody's to try again", () => {
+describe("A Reflector ends with an error that is not retried", () => {
   const fault = new TypeError("a fault of ours");
 
   it.each([
@@ -203,10 +203,7 @@ describe("A Reflector ends with what is nobody's to try again", () => {
   it.each([
     ["whatever", fault],
     ["an error that a storage may fail with", unavailable],
-    [
-      "an error that would have it list anew",
-      new WatchFanoutError("REVISION_TOO_OLD", "Scripted."),
-    ],
+    ["an error that would cause a relist", new WatchFanoutError("REVISION_TOO_OLD", "Scripted.")],
     ["what is no error", "a string"],
   ])("when the target throws %s", async (_what, thrown) => {
     for (const deliveries of [1, 2]) {

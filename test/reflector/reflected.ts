@@ -13,7 +13,7 @@ import { FakeClock } from "../fake-clock.ts";
 
 const silent = pino({ level: "silent" });
 
-/** A Reflector over `storage`, on a clock that stands still unless told, and what its target hears. */
+/** A Reflector over `storage`, on a clock that the test advances, and the calls of its target. */
 export class Reflected {
   readonly clock: FakeClock;
   readonly reflector: Reflector;
@@ -36,7 +36,7 @@ export class Reflected {
     });
   }
 
-  /** Runs, and goes on until it waits for something. */
+  /** Runs until it waits for something. */
   async begin(): Promise<void> {
     this.reflector.run().then(
       () => {

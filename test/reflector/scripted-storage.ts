@@ -27,7 +27,7 @@ export class ScriptedStorage implements Storage {
   ) => this.pageOf(request, revision);
   onWatch: (stream: ScriptedStream, request: WatchRequest) => void = () => {};
 
-  /** By default everything is still as it was told. */
+  /** By default the state is still the delivered one. */
   onGet: (key: string, revision: number) => GetResult | Promise<GetResult> = (key, revision) =>
     this.#told(key, revision);
 
@@ -85,7 +85,7 @@ export class ScriptedStorage implements Storage {
     return abortable(this.onGet(key, at.revision), signal);
   }
 
-  /** What `key` was at `revision`, by what was listed and what the streams have told. */
+  /** The object `key` at `revision`, by the listed objects and the delivered events. */
   #told(key: string, revision: number): GetResult {
     const events = this.streams.flatMap(({ told }) => told).flatMap((batch) => batch.events);
     const change = events.findLast(

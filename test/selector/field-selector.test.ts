@@ -102,7 +102,7 @@ describe("A field selector", () => {
     expect(parseFieldSelector("").matches(noAttributes)).toBe(true);
   });
 
-  test("tells which fields it looks at, each once", () => {
+  test("lists the fields that it uses, without duplicates", () => {
     expect(parseFieldSelector("").fields).toEqual([]);
     expect(parseFieldSelector("b!=c,a=b,b!=d").fields).toEqual(["a", "b"]);
   });

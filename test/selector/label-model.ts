@@ -46,7 +46,7 @@ export const largeModelSelector = fc
     ),
   );
 
-/** Of objects whose labels nobody has checked. */
+/** Of objects with unchecked labels. */
 export const labels = fc
   .dictionary(
     fc.constantFrom(...keys),

@@ -241,7 +241,7 @@ describe("A batch that does not fit one response", () => {
     expect(responses).toEqual(expected);
   });
 
-  test("stays below the 4 MiB that clients take, if nobody says otherwise", () => {
+  test("stays below the 4 MiB that clients accept, by default", () => {
     const MiB = 1024 ** 2;
     const large = new WatchBatch(7, [at(7, MiB), at(7, MiB), at(7, MiB), at(7, MiB)]);
     expect(framesOf(large).map((frame) => decode(frame).events.length)).toEqual([3, 1]);

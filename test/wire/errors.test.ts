@@ -117,7 +117,7 @@ describe("An end that is not watch-fanout's own word", () => {
     expect(retryDelayMs(failure)).toBeUndefined();
   });
 
-  test("is judged by its code where the details are garbage or someone else's", () => {
+  test("is classified by its code if the details are garbage or from another service", () => {
     fc.assert(
       fc.property(fc.uint8Array(), (bytes) => {
         const failure = bare(status.UNAVAILABLE, "gone");

@@ -12,21 +12,25 @@ export function describeHistoryIds(open: () => Promise<Opened>): void {
       expect(await storage.historyId()).toBe(id);
     });
 
-    storageTest(open, "is renewed for who knows it, and told to who does not", async (opened) => {
-      const { storage } = opened;
-      const first = await storage.historyId();
-      for (const known of ["", "another"]) {
-        expect(await storage.renewHistory(known)).toBe(first);
-      }
-      const second = await storage.renewHistory(first);
-      expect(second).not.toBe(first);
-      expect(second).not.toBe("");
-      expect(await storage.historyId()).toBe(second);
-      // Whoever comes later with the same finding is told what the first one made of it.
-      expect(await storage.renewHistory(first)).toBe(second);
-    });
+    storageTest(
+      open,
+      "is renewed for a caller that knows it, and returned to one that does not",
+      async (opened) => {
+        const { storage } = opened;
+        const first = await storage.historyId();
+        for (const known of ["", "another"]) {
+          expect(await storage.renewHistory(known)).toBe(first);
+        }
+        const second = await storage.renewHistory(first);
+        expect(second).not.toBe(first);
+        expect(second).not.toBe("");
+        expect(await storage.historyId()).toBe(second);
+        // A later caller with the same finding gets the id that the first one wrote.
+        expect(await storage.renewHistory(first)).toBe(second);
+      },
+    );
 
-    storageTest(open, "is renewed once by many who know it", async ({ storage }) => {
+    storageTest(open, "is renewed once by many callers that know it", async ({ storage }) => {
       const first = await storage.historyId();
       const renewals = Array.from({ length: 5 }, () => storage.renewHistory(first));
       const ids = new Set(await Promise.all(renewals));

@@ -103,7 +103,7 @@ export function describeLists(open: () => Promise<Opened>): void {
       ["the last key", "", "d/2", []],
     ];
     for (const [name, prefix, startAfter, keys] of starts) {
-      storageTest(open, `goes on after ${name}`, async ({ storage, write }) => {
+      storageTest(open, `continues after ${name}`, async ({ storage, write }) => {
         await write(["a", "b", "c", "d/1", "d/2"].map((key) => put(key)));
         const list = await storage.list({ prefix, startAfter, limit: 0, at: linearizable });
         expect(list.items.map((object) => object.key)).toEqual(keys);
@@ -112,7 +112,7 @@ export function describeLists(open: () => Promise<Opened>): void {
 
     storageTest(
       open,
-      "of many pages is one state, while writes go on",
+      "of many pages is one state, while objects are written",
       async ({ storage, write }) => {
         const model = new Model();
         for (let i = 0; i < 10; i++) {
@@ -162,7 +162,11 @@ export function describeLists(open: () => Promise<Opened>): void {
     const limits: [string, Pick<ListRequest, "limit" | "maxBytes">, number][] = [
       ["a count", { limit: 2 }, 2],
       ["bytes", { limit: 0, maxBytes: 2500 }, 2],
-      ["bytes less than one object, of which one comes all the same", { limit: 0, maxBytes: 1 }, 1],
+      [
+        "fewer bytes than one object has, which returns one object nevertheless",
+        { limit: 0, maxBytes: 1 },
+        1,
+      ],
       ["whichever of both is reached first", { limit: 3, maxBytes: 2500 }, 2],
     ];
     for (const [name, bounds, most] of limits) {
@@ -178,7 +182,7 @@ export function describeLists(open: () => Promise<Opened>): void {
 
     storageTest(
       open,
-      "says how many follow, where it says so at all",
+      "has the number of remaining objects, if it is known",
       async ({ storage, write }) => {
         await write(["a/1", "a/2", "a/3", "b/1"].map((key) => put(key)));
         const page = await storage.list({ prefix: "a/", limit: 1, at: linearizable });

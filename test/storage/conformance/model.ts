@@ -93,7 +93,7 @@ export class Model {
     return inOrder.map(plainObject);
   }
 
-  /** The events that a watch is owed, in order. */
+  /** The events that a watch must deliver, in order. */
   events(watched: Watched): PlainEvent[] {
     const { scope, afterRevision, withPrevious, predicate = () => true } = watched;
     const events: PlainEvent[] = [];
@@ -130,7 +130,7 @@ export function plainObject(object: StoredObject): PlainObject {
   };
 }
 
-/** The event as far as a reader who asked so may rely on it. */
+/** The parts of the event that the reader's request guarantees. */
 export function plainEvent(event: WatchEvent, withPrevious: boolean): PlainEvent {
   const { type, object, previous } = event;
   return {

@@ -181,7 +181,7 @@ export function describeReads(open: () => Promise<Opened>, traits: Traits): void
   });
 
   describe("after close", () => {
-    test("every call rejects, a watch ends, and closing again is harmless", async () => {
+    test("every call rejects, a watch ends, and closing again has no effect", async () => {
       const opened = await open();
       const { storage } = opened;
       try {

@@ -45,18 +45,22 @@ export function describeWatchLife(open: () => Promise<Opened>): void {
   });
 
   describe("progress", () => {
-    storageTest(open, "is told to an idle stream, as often as it is asked for", async (opened) => {
-      const { storage, write } = opened;
-      const revision = await write([put("a")]);
-      const reader = new StreamReader(storage, { ...fromNow, afterRevision: revision });
-      for (let asked = 0; asked < 3; asked++) {
-        storage.requestProgress();
-        // Others may write to the same store, so it may be further; it may not be less far.
-        const batch = await reader.next();
-        expect(batch?.events).toEqual([]);
-        expect(batch?.revision).toBeGreaterThanOrEqual(revision);
-      }
-    });
+    storageTest(
+      open,
+      "is delivered to an idle stream, as often as it is requested",
+      async (opened) => {
+        const { storage, write } = opened;
+        const revision = await write([put("a")]);
+        const reader = new StreamReader(storage, { ...fromNow, afterRevision: revision });
+        for (let asked = 0; asked < 3; asked++) {
+          storage.requestProgress();
+          // Others may write to the same store, so it may be further; it may not be less far.
+          const batch = await reader.next();
+          expect(batch?.events).toEqual([]);
+          expect(batch?.revision).toBeGreaterThanOrEqual(revision);
+        }
+      },
+    );
 
     storageTest(open, "follows writes that the stream did not ask for", async (opened) => {
       const { storage, write } = opened;
@@ -96,7 +100,7 @@ export function describeWatchLife(open: () => Promise<Opened>): void {
       expect(stream.ended).toBeNull();
     });
 
-    storageTest(open, "wakes who waits for it", async ({ storage }) => {
+    storageTest(open, "wakes a waiting reader", async ({ storage }) => {
       const reader = new StreamReader(storage, fromNow);
       await reader.begun();
       const waiting = reader.end();

@@ -55,7 +55,7 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
       }
     }
 
-    storageTest(open, "tells of a transaction in its order, in one batch", async (opened) => {
+    storageTest(open, "delivers a transaction in its order, in one batch", async (opened) => {
       const { storage, write } = opened;
       const afterRevision = await storage.currentRevision();
       const reader = new StreamReader(storage, { scope: all, withPrevious: true, afterRevision });
@@ -80,7 +80,7 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
       ["leaving", [put("k", "yes"), put("k", "no")], "DELETED yes, was yes"],
       ["deleted inside", [put("k", "yes"), remove("k")], "DELETED yes, was yes"],
       ["deleted outside", [put("k", "no"), remove("k")], undefined],
-      ["created anew", [put("k", "yes"), remove("k"), put("k", "yes")], "ADDED yes"],
+      ["created again", [put("k", "yes"), remove("k"), put("k", "yes")], "ADDED yes"],
     ];
     for (const [name, steps, expected] of transitions) {
       storageTest(
@@ -148,18 +148,22 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
       expect(told).toEqual(model.events({ ...request, afterRevision: start }));
     });
 
-    storageTest(open, "does not depend on others who read late or not at all", async (opened) => {
-      const { storage, write } = opened;
-      const afterRevision = await storage.currentRevision();
-      const request = { scope: all, withPrevious: true, afterRevision };
-      const late = new StreamReader(storage, request);
-      const never = storage.watch(request);
-      const prompt = new StreamReader(storage, request);
-      const { model, last } = await play(history, write);
-      expect(await prompt.through(last)).toEqual(model.events(request));
-      expect(await late.through(last)).toEqual(model.events(request));
-      never.close();
-    });
+    storageTest(
+      open,
+      "does not depend on other readers that read late or not at all",
+      async (opened) => {
+        const { storage, write } = opened;
+        const afterRevision = await storage.currentRevision();
+        const request = { scope: all, withPrevious: true, afterRevision };
+        const late = new StreamReader(storage, request);
+        const never = storage.watch(request);
+        const prompt = new StreamReader(storage, request);
+        const { model, last } = await play(history, write);
+        expect(await prompt.through(last)).toEqual(model.events(request));
+        expect(await late.through(last)).toEqual(model.events(request));
+        never.close();
+      },
+    );
 
     storageTest(open, "has a thousand keys in order, through pages of writes", async (opened) => {
       const { storage, write } = opened;
@@ -206,7 +210,7 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
         const start = await storage.currentRevision();
         const { model, last } = await play(history, write);
         const compacted = model.revisions.at(-3) ?? 0;
-        // Whoever keeps a history of its own has it once it is level.
+        // A storage with a history of its own has it once it is synced.
         await storage.get({ key: "a", at: { match: "NOT_OLDER_THAN", revision: last } });
         await compact(compacted);
         const request = { scope: all, withPrevious: true };

@@ -62,7 +62,7 @@ describe("an etcd that asks for a password", () => {
     ["no user", undefined, "user name is empty"],
   ];
   for (const [name, stranger, message] of strangers) {
-    test(`denies everything to ${name}, and says so`, async () => {
+    test(`denies everything to ${name}, and returns UPSTREAM_DENIED`, async () => {
       const storage = storageOf(await etcdOf(), { auth: stranger });
       for (const [name, call] of calls(storage)) {
         await expect(call(), name).rejects.toMatchObject({
@@ -127,7 +127,7 @@ async function gateway(
 }
 
 describe("an etcd that does not ask for a password", () => {
-  test("is used all the same with one configured", async () => {
+  test("is used even if one is configured", async () => {
     const etcd = await startEtcd();
     closings.push(() => etcd.stop());
     const storage = storageOf(etcd, { auth: { username: "root", password: "secret" } });

@@ -57,7 +57,7 @@ describe("keys that can't be part of a resource", () => {
     for (const key of notUtf8) {
       last = await source.putBytes(Buffer.concat([Buffer.from(prefix), Buffer.from(key)]));
     }
-    // Without being asked for progress: each event moves the resume point, though nobody sees it.
+    // Without a progress request: each event moves the resume point, even one that is not delivered.
     while (reader.resumePoint < last) await reader.next();
     expect(reader.events).toEqual([]);
     expect(storage.skippedKeys).toBe(notUtf8.length + 1);
@@ -122,7 +122,7 @@ describe("a large history", () => {
     const { storage, source, prefix } = await open();
     const start = await source.revision();
     const model = new Model();
-    // A revision of 1.4 MB, sent with as much of what was before: etcd sends 2 MiB at once at the most.
+    // A revision of 1.4 MB, sent with previous objects of the same size: etcd sends at most 2 MiB at once.
     const large = "x".repeat(14_000);
     for (const value of [`1${large}`, `2${large}`, `3${large}`]) {
       const operations = Array.from({ length: 100 }, (_, i) => put(`large/${i}`, value));
@@ -164,7 +164,7 @@ describe("a large history", () => {
     expect(await new StreamReader(storage, request).through(last)).toEqual(model.events(request));
   });
 
-  test("waits in etcd, not here, for a reader that takes nothing", async () => {
+  test("waits in etcd, not in this process, for a reader that takes nothing", async () => {
     const { storage, source, prefix } = await open();
     const start = await source.revision();
     const request = { ...all, withPrevious: false, afterRevision: start };
@@ -178,7 +178,7 @@ describe("a large history", () => {
     for (let batch = slow.stream.read(); batch !== undefined; batch = slow.stream.read()) {
       waiting += batch.events.length;
     }
-    // 16 MiB at the most, and the one response that filled it.
+    // At most 16 MiB, and the one response that filled it.
     expect(waiting).toBeLessThan(40);
     let revisions = waiting;
     while (revisions < 40) revisions += (await slow.next())?.events.length ?? 40;

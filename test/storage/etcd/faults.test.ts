@@ -62,7 +62,7 @@ describe("an etcd that is killed", () => {
     await etcd.start();
     const source = new Source(etcd);
     const last = await source.write("p/", [put("c")]);
-    // Its channel takes up to a second to try again.
+    // Its channel waits up to a second before it tries again.
     const again = await eventually(() => storage.get({ key: "c", at: linearizable }));
     expect(again.object?.modRevision).toBe(last);
     const resumed = new StreamReader(storage, { ...all, afterRevision: revision });
@@ -199,13 +199,13 @@ describe("a connection that is reset at any byte", () => {
 });
 
 describe("an etcd whose space quota is reached", () => {
-  test("takes no writes, and goes on being read and watched", async () => {
+  test("takes no writes, and can still be read and watched", async () => {
     const etcd = await startEtcd({ quotaBytes: 4 * 1024 * 1024 });
     closings.push(() => etcd.stop());
     const storage = storageOf(etcd, "p/");
     const before = await storage.put({ key: "a", value });
     const megabyte = new Uint8Array(1_000_000);
-    // etcd looks at its size only now and then.
+    // etcd checks its size only periodically.
     const fill = async (): Promise<void> => {
       for (let i = 0; i < 1_000; i++) await storage.put({ key: `${i}`, value: megabyte });
     };

@@ -60,7 +60,7 @@ describe("the lease of a put with a time to live", () => {
     }
   });
 
-  test("stays where nobody knows whether the put was done", async () => {
+  test("stays if the outcome of the put is unknown", async () => {
     const { storage, etcd } = await scripted({
       txn: () => ({ code: status.UNAVAILABLE, details: "connection reset" }),
     });
@@ -81,7 +81,7 @@ describe("the lease of a put with a time to live", () => {
       "UPSTREAM_DENIED",
     ],
     [
-      "is asked in vain",
+      "does not answer",
       { leaseGrant: () => ({ code: status.UNAVAILABLE, details: "etcdserver: no leader" }) },
       "UPSTREAM_UNAVAILABLE",
     ],
@@ -167,7 +167,7 @@ describe("the lease of a put with a time to live", () => {
     await revoked.promise;
   });
 
-  test("stays where the caller has given up and nobody knows whether the put was done", async () => {
+  test("stays if the caller has given up and the outcome of the put is unknown", async () => {
     const [putting, revoked] = [step(), step()];
     const answer = Promise.withResolvers<{ code: status; details: string }>();
     const answers = [answer.promise, refusal("etcdserver: mvcc: database space exceeded")];

@@ -63,7 +63,7 @@ async function pagesOf(count: number, picked: readonly string[]): Promise<string
   return pages;
 }
 
-/** What etcd would tell of a key whose value is so many zeros. */
+/** etcd's form of a key whose value is this many zeros. */
 function keyValue(key: string, valueBytes: number): DecodedKeyValue {
   const start = Buffer.byteLength(key);
   const message = Buffer.concat([Buffer.from(key), Buffer.alloc(valueBytes)]);
@@ -71,7 +71,7 @@ function keyValue(key: string, valueBytes: number): DecodedKeyValue {
 }
 
 describe("a page of etcd's objects that a predicate picks", () => {
-  test("looks at 50,000 at the most, and is short or empty then", async () => {
+  test("reads at most 50,000 objects, and is short or empty then", async () => {
     expect(await pagesOf(120_000, ["000007", "110000"])).toEqual([
       "000007 > 049999 (undefined)",
       " > 099999 (undefined)",

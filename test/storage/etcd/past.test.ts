@@ -75,7 +75,7 @@ const patientClock: Clock = {
 const everything = { scope: { prefix: "" }, withPrevious: true } as const;
 
 describe("A watch of a part of etcd's past", () => {
-  test("has all events of it, and as they were before, as one that goes on has", async () => {
+  test("has all its events with previous objects, as a watch without an end has", async () => {
     const { storage, oldest, newest, close } = await withHistory(600);
     const all = await eventsOf(storage, { ...everything, afterRevision: oldest }, newest);
     for (const upTo of [oldest + 1, oldest + 300, newest - 3, newest]) {
@@ -99,7 +99,7 @@ describe("A watch of a part of etcd's past", () => {
 });
 
 describe("A Cacher that is started over an etcd with a history", () => {
-  test("is ready before it is read, and has those who resume wait for it, without gap or repetition", async () => {
+  test("is ready before it is read, and makes resuming watches wait for it, without gap or repetition", async () => {
     const { storage, oldest, newest, close } = await withHistory(1_600);
     const known = await eventsOf(storage, { ...everything, afterRevision: oldest }, newest);
     const options = { clock: patientClock, logger: silent, name: "things" };

@@ -126,7 +126,7 @@ describe("leases", () => {
     expect(leases.size).toBe(0);
   });
 
-  test("have ids of 63 bits that tell nothing of each other", () => {
+  test("have independent random ids of 63 bits", () => {
     const leases = new Leases(new FakeClock(), () => {});
     const ids = Array.from({ length: 1000 }, () => leases.grant(1));
     expect(new Set(ids).size).toBe(1000);

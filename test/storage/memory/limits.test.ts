@@ -71,7 +71,7 @@ describe("compaction of a MemoryStorage", () => {
     expect(at3.items.map((object) => object.key)).toEqual(["a"]);
   });
 
-  test("says from where on a watch may go on", async () => {
+  test("decides from which revision on a watch can continue", async () => {
     const { storage } = open();
     for (const value of ["2", "3", "4"]) await storage.put({ key: "a", value: bytes(value) });
     await storage.compact(3);
@@ -83,7 +83,7 @@ describe("compaction of a MemoryStorage", () => {
     expect(events?.map((event) => event.revision)).toEqual([4]);
   });
 
-  test("to where it is already, or of an empty store, is harmless", async () => {
+  test("to the same revision, or of an empty store, has no effect", async () => {
     const { storage } = open();
     await storage.compact(1);
     await storage.put({ key: "a", value: bytes("2") });
@@ -189,7 +189,7 @@ describe("a MemoryStorage's stream that is not read", () => {
     else expect(stream.ended).toMatchObject({ reason });
   });
 
-  test("has first what it was told of, and then its end", async () => {
+  test("delivers the announced batch, then its end", async () => {
     const { clock, storage } = open({ maxLogRevisions: 10 });
     const stream = storage.watch({ ...all, afterRevision: 1 });
     await storage.put({ key: "a", value: bytes("first") });
@@ -212,7 +212,7 @@ describe("a MemoryStorage's stream that is not read", () => {
     expect(stream.read()?.events.map((event) => event.object.key)).toEqual(["mine"]);
   });
 
-  test("says how far it has come in a long history with nothing for it", async () => {
+  test("delivers bookmarks in a long history without events for it", async () => {
     const { storage } = open();
     const operations = Array.from({ length: 1000 }, (_, i) => put(`${i}`));
     for (let i = 0; i < 25; i++) await storage.txn(operations);
@@ -276,7 +276,7 @@ describe("a MemoryStorage's listeners", () => {
     expect(calls).toBe(1);
   });
 
-  test("are told of history that is there already, if the reader begins by waiting", async () => {
+  test("are called for existing history if the reader begins by waiting", async () => {
     const { clock, storage } = open();
     await storage.put({ key: "a", value: bytes("1") });
     const stream = storage.watch({ ...all, afterRevision: 1 });
@@ -316,7 +316,7 @@ describe("a MemoryStorage's listeners", () => {
 });
 
 describe("a MemoryStorage's page", () => {
-  test("looks at 50,000 objects at the most where a predicate picks, and is short or empty then", async () => {
+  test("reads at most 50,000 objects with a predicate, and is short or empty then", async () => {
     const { storage } = open();
     const keys = Array.from({ length: 110_000 }, (_, i) => String(i).padStart(6, "0"));
     await storage.txn(keys.map((key) => put(key)));

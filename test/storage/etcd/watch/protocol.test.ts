@@ -115,7 +115,7 @@ describe("the resume point of a watch", () => {
       ["11: 11", "12: 12 12 12"],
     ],
     [
-      "passes over revisions of which nobody is told",
+      "moves over revisions without delivered events",
       [
         created,
         { header: { revision: 12 }, events: [put("a", 11), put("\ufffd", 12), put("", 13)] },
