@@ -156,7 +156,7 @@ export interface WatchRequest {
  *     }
  */
 export interface WatchStream {
-  /** The next batch; undefined if nothing is to be read now. */
+  /** The next batch; undefined if no batch waits now. */
   read(): WatchBatch | undefined;
   /**
    * Why the stream ended. Undefined while it is open, and until everything before the end has been read; `null` if its

@@ -3,7 +3,7 @@ import { quantumMs } from "../../src/base/event-loop-turns.ts";
 import { runInTimeSlices, type Steps, TimeSliceQueue } from "../../src/base/time-slice-queue.ts";
 import { FakeClock } from "../fake-clock.ts";
 
-/** A clock on which time passes with the work that is done. */
+/** A clock on which time passes with the work. */
 class WorkClock extends FakeClock {
   #spent = 0;
 
@@ -16,7 +16,7 @@ class WorkClock extends FakeClock {
   }
 }
 
-/** So many steps of a quantum, each of which is logged under a name. */
+/** This many steps of a quantum, each of which is logged under a name. */
 function* steps(clock: WorkClock, name: string, count: number, log: string[]): Steps {
   for (let i = 1; i <= count; i++) {
     log.push(`${name}${i}`);
@@ -25,7 +25,7 @@ function* steps(clock: WorkClock, name: string, count: number, log: string[]): S
   }
 }
 
-/** What is noted in each turn of the event loop, the first of which has been. */
+/** The log of each turn of the event loop, beginning with the current one. */
 function turns(clock: WorkClock, log: string[]): string[] {
   const all: string[] = [];
   do {
@@ -111,7 +111,7 @@ describe("TimeSliceQueue", () => {
     const readers = readersOf(clock, queue, ["a", "b", "c", "d", "e"], log);
     for (const reader of readers) reader.notify();
     expect(log).toEqual(["a", "b", "c", "d"]);
-    // Comes back while others wait, and so behind them.
+    // Enqueues itself again while others wait, so it is after them.
     readers[0]?.notify();
     expect(turns(clock, log).join(" ")).toBe("a b c d e a");
   });
@@ -128,7 +128,7 @@ describe("TimeSliceQueue", () => {
   });
 
   it("makes progress however slow the clock is", () => {
-    /** Each look at it takes longer than a slice. */
+    /** Each reading takes longer than a slice. */
     class SlowClock extends WorkClock {
       override now(): number {
         this.spend(10 * quantumMs);

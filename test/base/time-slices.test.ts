@@ -3,7 +3,7 @@ import { turnMs } from "../../src/base/event-loop-turns.ts";
 import { SharedWork, type TimeSlicedWork, TimeSliceScheduler } from "../../src/base/time-slices.ts";
 import { FakeClock } from "../fake-clock.ts";
 
-/** A clock on which each step takes as long as it says. */
+/** A clock on which each step takes the time that it declares. */
 class SteppedClock extends FakeClock {
   #spent = 0;
 
@@ -62,7 +62,7 @@ describe("TimeSliceScheduler", () => {
     expect(log).not.toContain("modest");
     clock.runImmediates();
     expect(await modest).toBe("modest");
-    // One quantum of the greedy owner at most came before it.
+    // At most one quantum of the greedy owner came before it.
     expect(log.indexOf("modest") - before).toBeLessThanOrEqual(2);
     const order = [...new Set(log.filter((name) => name !== "modest"))];
     expect(order).toEqual(Array.from({ length: 100 }, (_, i) => `greedy-${i}`));

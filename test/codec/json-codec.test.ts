@@ -183,7 +183,7 @@ describe("Any JSON", () => {
         for (const [steps, end] of ways(parsed)) {
           const expected = end === null || typeof end === "object" ? "" : String(end);
           if (typeof end === "number" && Math.abs(end) > Number.MAX_SAFE_INTEGER) {
-            // As it was written, and that is how JSON.stringify writes it.
+            // The original text, which is also what JSON.stringify writes.
             expect(field(json, escaped(steps))).toBe(JSON.stringify(end));
           } else {
             expect(field(json, escaped(steps))).toBe(expected);

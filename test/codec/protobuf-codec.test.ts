@@ -14,7 +14,7 @@ function codec(
   return new ProtobufCodec({ descriptors, message, labels, fields });
 }
 
-/** The text of a field of a Lease that is given in protobuf's JSON; empty if it is absent. */
+/** The text of a field of a Lease in protobuf's JSON form; empty if it is absent. */
 function field(json: unknown, path: string, message: string = Lease): string | undefined {
   const found = codec([path], message).attributesOf(convert(message, json));
   return found && (found.fields.get(path) ?? "");

@@ -6,7 +6,7 @@ export class CuttingProxy {
   readonly #server: Server;
   readonly #target: URL;
   readonly #sockets = new Set<Socket>();
-  /** How many bytes of answers may still pass before every connection is reset. */
+  /** Number of response bytes that still pass before every connection is reset. */
   #allowance = Number.POSITIVE_INFINITY;
   #losesAnswers = false;
 
@@ -28,17 +28,17 @@ export class CuttingProxy {
     return `http://127.0.0.1:${address.port}`;
   }
 
-  /** Lets so many more bytes of answers through, then resets every connection, once. */
+  /** Lets this many more response bytes pass, then resets every connection once. */
   cutAfter(bytes: number): void {
     this.#allowance = bytes;
   }
 
-  /** From now on requests pass and answers are lost. */
+  /** From now on requests pass and responses are dropped. */
   loseAnswers(): void {
     this.#losesAnswers = true;
   }
 
-  /** Resets every connection, and lets everything through from now on. */
+  /** Resets every connection, and passes everything from now on. */
   reset(): void {
     this.#allowance = Number.POSITIVE_INFINITY;
     this.#losesAnswers = false;

@@ -5,7 +5,7 @@ import { Slabs } from "../../src/model/slabs.ts";
 
 const source = Buffer.alloc(1024 * 1024, "source");
 
-/** An object with a value of so many bytes. */
+/** An object with a value of this many bytes. */
 function store(slabs: Slabs, valueBytes: number, key: string = "key"): StoredObject {
   return slabs.store(key, Buffer.byteLength(key), source, 7, 7 + valueBytes, 3, 5, 2, 0n);
 }
@@ -36,13 +36,13 @@ describe("An object in a slab", () => {
           const size = Buffer.byteLength(key);
           return [made, slabs.store(key, size, bytes, 0, bytes.byteLength, ...rest)] as const;
         });
-        // Only once all are there: none has overwritten another.
+        // Only after all are stored: none has overwritten another.
         for (const [made, stored] of pairs) {
           expect(plain(stored)).toEqual(plain(made));
           expect(plain(stored.deletedAt(9))).toEqual(plain(made.deletedAt(9)));
           expect(estimatedBytes(stored)).toBe(estimatedBytes(made));
         }
-        // Copied, they are the same, and hold nothing of where they were.
+        // Copies are equal, and keep no reference to the original buffer.
         const others = new Slabs(2048);
         for (const [made, stored] of pairs) {
           const copied = others.copy(stored, made.key);

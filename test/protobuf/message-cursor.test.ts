@@ -6,7 +6,7 @@ function cursor(...bytes: number[]): MessageCursor {
   return new MessageCursor(Buffer.from(bytes));
 }
 
-/** Passes over all fields and returns their tags. */
+/** Skips all fields and returns their tags. */
 function tags(cursor: MessageCursor): number[] {
   const found: number[] = [];
   for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {

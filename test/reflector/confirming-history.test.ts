@@ -7,7 +7,7 @@ function failure(reason: Reason): WatchFanoutError {
   return new WatchFanoutError(reason, `${reason}, as the script has it.`);
 }
 
-/** A storage that has compacted the state which is known of it. */
+/** A storage that has compacted the known state. */
 class CompactedStorage extends ScriptedStorage {
   writtenAfter(): Promise<never> {
     return Promise.reject(revisionTooOld(5, 50));
@@ -18,7 +18,7 @@ async function withoutWatch() {
   const storage = new CompactedStorage();
   const reflected = new Reflected(storage);
   await reflected.begin();
-  // From here on no watch stands, and nothing is listed.
+  // From here on there is no open watch and no list.
   storage.onCurrentRevision = () => new Promise(() => {});
   return { storage, reflected };
 }

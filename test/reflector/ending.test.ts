@@ -5,7 +5,7 @@ import { never, ScriptedStorage } from "./scripted-storage.ts";
 
 const unavailable = new WatchFanoutError("UPSTREAM_UNAVAILABLE", "As the script has it.");
 
-/** A moment of a Reflector's life: `reach` leads there, and what is heard until then. */
+/** A moment in a Reflector's life: `reach` leads to it; `heard` are the target's calls until then. */
 interface Moment {
   readonly name: string;
   reach(storage: ScriptedStorage, reflected: Reflected): Promise<void>;
@@ -101,7 +101,7 @@ function script(): { storage: ScriptedStorage; reflected: Reflected } {
   return { storage, reflected: new Reflected(storage, { pageSize: 1 }) };
 }
 
-/** That it has ended, for good, leaving nothing behind. */
+/** Asserts that it has ended and left nothing behind. */
 async function expectStopped(storage: ScriptedStorage, reflected: Reflected): Promise<void> {
   await reflected.clock.settle();
   expect(reflected.outcome).toBe("stopped");
@@ -140,7 +140,7 @@ describe("A stopped Reflector", () => {
       await reflected.begin();
       await expectStopped(storage, reflected);
       expect(storage.streams.length + reflected.heard.length).toBe(done);
-      // It has seen every step: the revision, two pages, the state, the watch and what it held.
+      // The steps were all: the revision, two pages, the state, the watch and its batches.
       if (reflected.heard.length === 2) last++;
     }
   });

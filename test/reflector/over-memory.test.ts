@@ -76,7 +76,7 @@ describe("A Reflector over the embedded store", () => {
   });
 });
 
-/** A target that is checked as a cache is: it refuses what was repeated or came out of order. */
+/** A target that checks deliveries as a cache does: it refuses repetitions and wrong order. */
 class CheckedTarget implements ReflectorTarget {
   readonly cache: WatchCache;
   readonly causes: ReplaceCause[] = [];

@@ -17,11 +17,11 @@ const silent = pino({ level: "silent" });
 export class Reflected {
   readonly clock: FakeClock;
   readonly reflector: Reflector;
-  /** What was handed over, one line for each call. */
+  /** The target's calls, one line each. */
   readonly heard: string[] = [];
-  /** Is called at each, once it has been written down. */
+  /** Called at each call of the target, after it has been recorded. */
   onHeard: () => void = () => {};
-  /** How `run` ended: "stopped", or with what it rejected; undefined while it runs. */
+  /** How `run` ended: "stopped", or its error; undefined while it runs. */
   outcome: unknown;
 
   constructor(storage: Storage, options: Partial<ReflectorOptions> = {}) {
@@ -76,7 +76,7 @@ export function object(key: string, revision: number): StoredObject {
   return new StoredObject(key, Buffer.from(""), revision, revision, 1, 0n);
 }
 
-/** A batch that closes with `revision`, of `[type, key, revision]`. */
+/** A batch with the resume point `revision`, of events `[type, key, revision]`. */
 export function batch(
   revision: number,
   ...events: readonly (readonly [type: EventType, key: string, revision: number])[]

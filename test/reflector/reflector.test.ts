@@ -241,7 +241,7 @@ describe("The failure callback", () => {
   });
 });
 
-/** A Reflector that writes down what it says of its failures. */
+/** A Reflector whose failure callback is recorded. */
 function reporting(storage: ScriptedStorage, told: string[]) {
   const reflected = new Reflected(storage, {
     onFailure: ({ error, next, pauseMs, revision }) =>
@@ -251,7 +251,7 @@ function reporting(storage: ScriptedStorage, told: string[]) {
 }
 
 describe("The pauses of a Reflector", () => {
-  /** When each watch was opened, where all of them break at once. */
+  /** When each watch was opened, if all of them break at once. */
   async function openings(deliver: readonly boolean[], random: () => number): Promise<number[]> {
     const storage = new ScriptedStorage();
     const times: number[] = [];

@@ -14,7 +14,7 @@ function labels(count: number, name: (j: number) => string, value: (j: number) =
   return { metadata: { labels: Object.fromEntries(entries) } };
 }
 
-/** Objects, each other ones for each `i`. */
+/** Objects, different ones for each `i`. */
 const objects: readonly (readonly [what: string, object: (i: number) => object])[] = [
   [
     "like a pod",

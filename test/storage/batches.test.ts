@@ -4,7 +4,7 @@ import { WatchBatch } from "../../src/model/event.ts";
 import { batches } from "../../src/storage/batches.ts";
 import type { WatchStream } from "../../src/storage/storage.ts";
 
-/** A stream that a test fills by hand. */
+/** A stream that a test fills. */
 class HandStream implements WatchStream {
   readonly queue: WatchBatch[] = [];
   end: Error | null | undefined;

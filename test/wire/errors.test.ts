@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { type Reason, WatchFanoutError } from "../../src/base/errors.ts";
 import { errorOf, retryDelayMs, statusOf } from "../../src/wire/errors.ts";
 
-/** As grpc-js gives it to a client. */
+/** As grpc-js passes it to a client. */
 function received(sent: ReturnType<typeof statusOf>): ServiceError {
   return Object.assign(new Error(`${sent.code}: ${sent.details}`), sent);
 }

@@ -5,7 +5,7 @@ import { event } from "../../cacher/objects.ts";
 
 const unbounded = { events: Infinity, bytes: Infinity };
 
-/** So many revisions, of which one in `every` wrote `each` events of the resource, of `bytes` each. */
+/** A chunk of this many revisions, of which one in `every` has `each` events of the resource, of `bytes` each. */
 function piece(revisions: number, every: number, each: number, bytes: number): PastEvents {
   const events = Array.from({ length: Math.floor(revisions / every) }, (_, i) =>
     Array.from({ length: each }, (_, k) => event("MODIFIED", `${k}`, (i + 1) * every)),
@@ -13,7 +13,7 @@ function piece(revisions: number, every: number, each: number, bytes: number): P
   return { after: 0, upTo: revisions, events, bytes: events.length * bytes };
 }
 
-/** The sizes of the first pieces, as watches x revisions, where all of the past is alike. */
+/** The sizes of the first chunks, as watches x revisions, if all of the past is alike. */
 function sizes(every: number, each: number, bytes: number, left: number = 1_000_000): string[] {
   const sizing = new ChunkSizing();
   return Array.from({ length: 6 }, () => {

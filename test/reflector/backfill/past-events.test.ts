@@ -5,7 +5,7 @@ import { FakeClock } from "../../fake-clock.ts";
 import { batch } from "../reflected.ts";
 import { ScriptedStorage } from "../scripted-storage.ts";
 
-/** Reads by watches after 0, 10 and 20 up to 30, of as many bytes. */
+/** Reads with watches after 0, 10 and 20 up to 30, with this limit of bytes. */
 function reading(maxBytes: number = Infinity) {
   const clock = new FakeClock();
   const storage = new ScriptedStorage();
@@ -47,7 +47,7 @@ describe("Past events", () => {
     clock.advance(40);
     newest.push(batch(25, put(25)), batch(30, put(30)));
     expect(newest.ended).toBeNull();
-    // One watch is given what belongs to the next.
+    // One watch delivers events that belong to the next one.
     oldest.push(batch(5, put(5)), batch(12, put(9), put(12)));
     expect(oldest.ended).toBeNull();
     expect(middle.ended).toBeUndefined();

@@ -17,8 +17,8 @@ import { FakeClock } from "../../fake-clock.ts";
 import { ScriptedStorage } from "../scripted-storage.ts";
 
 /**
- * A fill from revision 60,000 on, one event to each, of a storage that takes `answerMs` to answer. It is run until
- * `forMs` have passed.
+ * A backfill from revision 60,000 on, with one event per revision, from a storage that responds after `answerMs`. Runs
+ * until `forMs` have passed.
  */
 async function filled(
   answerMs: (request: number) => number,
@@ -27,7 +27,7 @@ async function filled(
 ) {
   const clock = new FakeClock();
   const storage = new ScriptedStorage();
-  /** When the first watch of each piece was opened, and where it begins. */
+  /** When the first watch of each chunk was opened, and where it begins. */
   const asked: { readonly at: number; readonly after: number }[] = [];
   storage.onWatch = (stream, { afterRevision = 0, upTo = 0 }) => {
     if (asked.at(-1)?.at !== clock.now()) asked.push({ at: clock.now(), after: afterRevision });
@@ -73,14 +73,14 @@ describe("A backfill of the event window", () => {
     for (const [i, piece] of taken.slice(1).entries()) {
       expect(piece.split(" ")[2]).toBe(taken[i]?.split(" ")[0]);
     }
-    // Sixteen watches of 950 revisions, at most.
+    // At most sixteen watches of 950 revisions.
     expect(taken.length).toBeGreaterThan(4);
     expect(taken.length).toBeLessThan(10);
   });
 
   test("pauses three times as long as etcd was busy, without the 100 ms between its passes", async () => {
     const { asked } = await filled(() => 300);
-    // Of the 300 ms, 1 is for looking up what 200 objects were.
+    // Of the 300 ms, 1 is for looking up 200 previous objects.
     expect((asked[1]?.at ?? 0) - (asked[0]?.at ?? 0)).toBe(300 + 3 * 199);
   });
 
@@ -93,7 +93,7 @@ describe("A backfill of the event window", () => {
   test("ends after three passes in a row that block etcd for half a second", async () => {
     const { fill, taken } = await filled((piece) => (piece === 3 ? 100 : 720));
     expect(fill.state).toBe("costly");
-    // The first two, one that was quick, and three more.
+    // The first two, a quick one, and three more.
     expect(taken).toHaveLength(6);
   });
 

@@ -7,7 +7,7 @@ import { ScriptedStorage } from "../scripted-storage.ts";
 
 const { signal } = new AbortController();
 
-/** A storage that answers from these objects, whatever the revision is. */
+/** A storage that answers from these objects at any revision. */
 class Counting extends ScriptedStorage {
   readonly asked: WrittenAfterRequest[] = [];
 
@@ -54,7 +54,7 @@ describe("The recent changes of a history", () => {
   });
 
   it("are those of complete revisions", async () => {
-    // All of one transaction, and more than are remembered.
+    // All in one transaction, and more than are recorded.
     const objects = numbered(100).map(({ key }) => object(key, 7));
     const storage = new Counting(objects);
     await listed(objects, 7).check(storage, signal);

@@ -18,7 +18,7 @@ const operation: fc.Arbitrary<Operation> = fc
   .map(([key, value]) => (value === undefined ? remove(key) : put(key, value)));
 
 interface Step {
-  /** Through the storage itself, which one operation can be; otherwise behind it. */
+  /** Through the storage itself if it is one operation, otherwise directly at the source. */
   readonly through: boolean;
   readonly operations: readonly Operation[];
 }

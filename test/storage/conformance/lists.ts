@@ -253,7 +253,7 @@ export function describeLists(open: () => Promise<Opened>): void {
   });
 }
 
-/** All pages of a listing, the later ones at the revision of the first. */
+/** All pages of a list, the later ones at the revision of the first. */
 async function readAll(storage: Storage, request: ListRequest): Promise<ListResult[]> {
   const pages = [await storage.list(request)];
   for (let last = pages.at(-1); last?.next !== undefined; last = pages.at(-1)) {

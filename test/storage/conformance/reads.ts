@@ -125,7 +125,7 @@ export function describeReads(open: () => Promise<Opened>, traits: Traits): void
       await compact(last);
       const old = storage.get({ key: "a", at: exact(first) });
       if (traits.keepsOwnHistory === true) {
-        // It may still know. What it must not do is to answer with anything else.
+        // It may still have the revision. It must not return another state.
         const answer = await old.catch((error: Error) => error);
         if (answer instanceof Error) await expectFailure(old, "REVISION_TOO_OLD");
         else expect(answer.object && plainObject(answer.object).value).toBe("1");

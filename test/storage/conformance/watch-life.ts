@@ -54,7 +54,7 @@ export function describeWatchLife(open: () => Promise<Opened>): void {
         const reader = new StreamReader(storage, { ...fromNow, afterRevision: revision });
         for (let asked = 0; asked < 3; asked++) {
           storage.requestProgress();
-          // Others may write to the same store, so it may be further; it may not be less far.
+          // Other tests may write to the same store, so the revision may be higher, but not lower.
           const batch = await reader.next();
           expect(batch?.events).toEqual([]);
           expect(batch?.revision).toBeGreaterThanOrEqual(revision);

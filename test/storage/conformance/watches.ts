@@ -137,7 +137,7 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
       const told: unknown[] = [];
       let afterRevision = start;
       while (afterRevision < last) {
-        // One batch, then the stream is lost.
+        // One batch, then the stream is dropped.
         const reader = new StreamReader(storage, { ...request, afterRevision });
         storage.requestProgress();
         while (reader.resumePoint === afterRevision) await reader.next();
@@ -233,7 +233,7 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
   });
 }
 
-/** Writes one transaction after the other. */
+/** Writes the transactions in order. */
 async function play(
   history: readonly (readonly Operation[])[],
   write: Opened["write"],

@@ -95,11 +95,11 @@ describe("an etcd that asks for a password", () => {
       await etcd.kill(); // a token of the simple kind lives in the memory of its member
       await etcd.start();
     };
-    // A write is the first to notice.
+    // A write is the first to find out.
     await forget();
     const again = await eventually(() => storage.put({ key: "a", value }));
     expect(again.object.version).toBe(2);
-    // A watch is the first to notice.
+    // A watch is the first to find out.
     await forget();
     const events = await eventually(async () => {
       const reader = new StreamReader(storage, { ...all, afterRevision: revision });

@@ -135,7 +135,7 @@ describe("a large history", () => {
     const late = new StreamReader(storage, request);
     expect(await late.through(last)).toEqual(model.events(request));
 
-    // And as it happens, which is when etcd sends it in fragments.
+    // A live watch, too, for which etcd sends fragments.
     const live = new StreamReader(storage, { ...all, afterRevision: last });
     await live.through(last);
     const revision = await source.write(
@@ -152,7 +152,7 @@ describe("a large history", () => {
     const start = await source.revision();
     const model = new Model();
     const writes: Promise<number>[] = [];
-    // etcd hands a thousand revisions at a time to a watch that is behind.
+    // etcd sends a thousand revisions at a time to an unsynced watch.
     for (let i = 0; i < 2_500; i++) writes.push(source.write(prefix, [put(`${i % 7}`, `${i}`)]));
     const revisions = await Promise.all(writes);
     const inOrder = revisions
@@ -214,7 +214,7 @@ describe("compacted history", () => {
     await expect(storage.get({ key: "a", at: exact(first) })).rejects.toMatchObject(tooOld);
     const list = { prefix: "", limit: 0, at: exact(first) };
     await expect(storage.list(list)).rejects.toMatchObject(tooOld);
-    // etcd itself would take this one, and may have lost the deletion (its issue 18089).
+    // etcd itself would accept this one, and may have lost the deletion (its issue 18089).
     const early = new StreamReader(storage, { ...all, afterRevision: first });
     expect(await early.end()).toMatchObject(tooOld);
     expect(early.events).toEqual([]);

@@ -77,7 +77,7 @@ describe("an etcd that is killed", () => {
     await etcd.pause();
     const write = storage.put({ key: "b", value });
     const failed = expect(write).rejects.toMatchObject({ reason: "OUTCOME_UNKNOWN" });
-    // The deadline of the read that begins after the write ends after the write has been sent.
+    // The deadline of the read, which begins after the write, ends after the write has been sent.
     await expect(storage.currentRevision(AbortSignal.timeout(500))).rejects.toThrow();
     await etcd.kill();
     await failed;
@@ -174,7 +174,7 @@ describe("a connection that is reset at any byte", () => {
     );
   }, 240_000);
 
-  /** What a reader has in the end that resumes from where it was until it is at `last`. */
+  /** The state of a reader that resumes from its last revision until it has `last`. */
   async function resumed(
     storage: EtcdStorage,
     start: number,

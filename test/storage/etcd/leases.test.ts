@@ -25,7 +25,7 @@ function storageOf(etcd: { readonly url: string }): EtcdStorage {
 
 const value = bytes("1");
 
-/** Puts under a lease of its own that fail and have not written, by name. */
+/** Failures of a put with a lease of its own that has not written, by name. */
 const failures: [string, string, (storage: Storage) => Promise<unknown>][] = [
   [
     "conflicts",
@@ -121,7 +121,7 @@ describe("the lease of a put with a time to live", () => {
     await expect(call).rejects.toThrow("changed my mind");
   });
 
-  /** How a put of "a" under a lease of its own comes to be aborted once `reached` has resolved. */
+  /** How a put of "a" with a lease of its own is aborted once `reached` has resolved. */
   async function aborted(storage: Storage, reached: Promise<void>): Promise<void> {
     const aborter = new AbortController();
     const call = storage.put({ key: "a", value, ttlSeconds: 600, signal: aborter.signal });
@@ -183,7 +183,7 @@ describe("the lease of a put with a time to live", () => {
     });
     await aborted(storage, putting.promise);
     answer.resolve({ code: status.UNAVAILABLE, details: "connection reset" });
-    // Its outcome is there before that of a put after it, whose lease is the only one revoked.
+    // Its outcome is known before that of a later put, whose lease is the only revoked one.
     const next = storage.put({ key: "b", value, ttlSeconds: 600 });
     await revoked.promise;
     const put = ["leaseGrant", "txn"];

@@ -5,10 +5,10 @@ import { Lister } from "../../../src/storage/etcd/lister.ts";
 import type { ListRequest } from "../../../src/storage/storage.ts";
 import { linearizable } from "../conformance/opened.ts";
 
-/** A store of objects whose values are so many bytes, by their order, and what etcd is asked for: "how many of what". */
+/** A store of objects with values of these sizes in bytes, in key order, and its requests: "limit of what". */
 function open(sizes: readonly number[]) {
   const asked: string[] = [];
-  /** How large each answer was, in MiB. */
+  /** Size of each response, in MiB. */
   const answered: number[] = [];
   const keys = sizes.map((_, i) => `key-${String(i).padStart(6, "0")}`);
   const lister = new Lister({
@@ -34,7 +34,7 @@ function open(sizes: readonly number[]) {
   return { asked, answered, list };
 }
 
-/** Pages through so many keys with a predicate, and tells of each page: "its keys > where the next starts". */
+/** Reads all pages of this many keys with a predicate, and describes each page: "its keys > where the next starts". */
 async function pagesOf(count: number, picked: readonly string[]): Promise<string[]> {
   const keys = Array.from({ length: count }, (_, i) => `${i}`.padStart(6, "0"));
   const lister = new Lister({

@@ -12,7 +12,7 @@ import { clientOf, newPrefix, Source, silent } from "./source.ts";
 
 const etcdOf = etcdOfFile({ args: ["--unsafe-no-fsync"] });
 
-/** A prefix in etcd with so many revisions of a few keys: created, changed, deleted, several in a transaction. */
+/** A prefix in etcd with this many revisions of a few keys: created, changed, deleted, several in one transaction. */
 async function withHistory(revisions: number) {
   const etcd = await etcdOf();
   const prefix = newPrefix();
@@ -45,7 +45,7 @@ async function withHistory(revisions: number) {
   return { etcd, source, storage, oldest, newest, close };
 }
 
-/** All events up to `upTo`, by the stream that is asked for. */
+/** All events up to `upTo`, from this stream. */
 function eventsOf(storage: Storage, request: WatchRequest, upTo: number): Promise<WatchEvent[]> {
   const stream: WatchStream = storage.watch(request);
   const events: WatchEvent[] = [];
@@ -65,7 +65,7 @@ function eventsOf(storage: Storage, request: WatchRequest, upTo: number): Promis
   });
 }
 
-/** A machine that is busy may take longer than streams wait. */
+/** A busy machine may take longer than streams wait. */
 const patientClock: Clock = {
   ...systemClock,
   setTimeout: (callback, ms) =>

@@ -6,7 +6,7 @@ import { clientOf, newPrefix, Source } from "./source.ts";
 
 const etcdOf = etcdOfFile();
 
-/** A storage below `prefix`, and the way around it. */
+/** A storage below `prefix`, and direct access to its etcd. */
 async function open(prefix: string = newPrefix(), historyKey: string = `${newPrefix()}history`) {
   const etcd = await etcdOf();
   const client = clientOf(etcd, { historyKey });
@@ -19,7 +19,7 @@ async function open(prefix: string = newPrefix(), historyKey: string = `${newPre
   return {
     ...{ storage, source, prefix, historyKey },
     write: (...operations: Parameters<Source["write"]>[1]) => source.write(prefix, operations),
-    /** The answer in a line, as in `a@5 b@6 of 3`. */
+    /** The result in one line, as in `a@5 b@6 of 3`. */
     written: async (revision: number, after: number, limit: number = 10) => {
       const request = { scope: { prefix: "" }, revision, after, limit };
       const { written, total } = await storage.writtenAfter(request);

@@ -105,7 +105,7 @@ describe("compaction of a MemoryStorage", () => {
     for (const value of ["2", "3", "4", "5", "6"]) {
       await storage.txn([put("a", value), value === "4" ? remove("b") : put("b", value)]);
     }
-    // 4, 5 and 6 are kept, and so is the state before them.
+    // 4, 5 and 6 are kept, and the state before them.
     expect(await valueAt(storage, "a", 3)).toBe("3");
     expect(await valueAt(storage, "b", 3)).toBe("3");
     await expectFailure(storage.get({ key: "a", at: exact(2) }), "REVISION_TOO_OLD");
@@ -169,7 +169,7 @@ describe("a MemoryStorage's stream that is not read", () => {
     for (let i = 0; i < 50; i++) await storage.put({ key: "a", value: bytes(`${i}`) });
     expect(stream.read()).toBeUndefined();
     clock.runImmediates();
-    // The reader has seen the end for itself.
+    // The reader has found the end without the listener.
     expect(told).toBe(0);
     expect(stream.ended).toMatchObject({
       reason: "REVISION_TOO_OLD",
@@ -238,7 +238,7 @@ describe("a MemoryStorage's listeners", () => {
     expect(calls).toBe(0);
     clock.runImmediates();
     expect(calls).toBe(1);
-    // Not again before the reader has found nothing more.
+    // Not again before a read has returned nothing.
     await storage.put({ key: "a", value: bytes("2") });
     clock.runImmediates();
     expect(calls).toBe(1);
@@ -350,7 +350,7 @@ describe("a MemoryStorage's page", () => {
   });
 });
 
-/** Fills a store in a process whose heap is small, and resolves to what it says at the end. */
+/** Fills a store in a process with a small heap, and resolves to its output. */
 async function filled(options: FillOptions): Promise<unknown> {
   const script = new URL("filling.ts", import.meta.url).pathname;
   const heap = "--max-old-space-size=64";

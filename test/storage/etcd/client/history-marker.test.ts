@@ -146,10 +146,10 @@ describe("a resource with the key of the history's id below its prefix", () => {
 });
 
 describe("an etcd that keeps the id to itself", () => {
-  /** To the keys [key, end), or to one if `end` is empty. */
+  /** To the keys [key, end), or to one key if `end` is empty. */
   type Right = readonly [type: string, key: string, end: string];
 
-  /** Gives the role of this name a right. */
+  /** Grants a permission to the role of this name. */
   async function grant(name: string, [permType, key, end]: Right): Promise<void> {
     const etcd = await lockedEtcdOf();
     const root = await gateway(etcd, "authenticate", { name: "root", password: "secret" });
@@ -161,7 +161,7 @@ describe("an etcd that keeps the id to itself", () => {
     await gateway(etcd, "role/grant", { name, perm }, root);
   }
 
-  /** A user with these rights, and a role of the same name that has them. */
+  /** A user with these permissions, through a role of the same name. */
   async function userWith(
     rights: readonly Right[],
   ): Promise<{ etcd: { readonly url: string }; auth: { username: string; password: string } }> {
@@ -273,7 +273,7 @@ async function stored(source: Source, key: string): Promise<string | undefined> 
   return kv && Buffer.from(kv.value, "base64").toString();
 }
 
-/** Resolves to the token, of a call that gives one. */
+/** Resolves to the token in a call's metadata. */
 async function gateway(
   etcd: { readonly url: string },
   path: string,

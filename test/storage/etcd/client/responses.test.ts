@@ -9,7 +9,7 @@ import {
 } from "../../../../src/storage/etcd/client/responses.ts";
 import { serviceOf } from "../scripted-etcd.ts";
 
-/** What etcd3 would make of an answer, and what makes one. */
+/** etcd3's decoder and encoder of a response. */
 function codec(service: string, method: string) {
   const { [method]: found } = serviceOf(service);
   if (found === undefined) throw new Error(`There is no ${method}.`);
@@ -92,7 +92,7 @@ const watches = fc.record({
   events: fc.array(events, { maxLength: 5 }),
 });
 
-/** Fields that no version of etcd has yet, of each wire type; the last is a group. */
+/** Fields that no version of etcd has, one of each wire type; the last is a group. */
 const unknown = Buffer.from([
   ...[0xf8, 0x07, 0xac, 0x02, 0xf9, 0x07, 1, 2, 3, 4, 5, 6, 7, 8, 0xfd, 0x07, 1, 2, 3, 4],
   ...[0xfa, 0x07, 3, 1, 2, 3, 0xfb, 0x07, 0x08, 1, 0xfc, 0x07],

@@ -60,7 +60,7 @@ describe("A batch of a watch", () => {
     queue.push(batch(2_004), 1_004, true);
     queue.push(batch(2_005), 2_004, false);
     await answer(0, true);
-    // What came while the question was under way may be younger than the answer.
+    // Batches that came during the check may be newer than its answer.
     expect(read()).toEqual([1_004]);
     expect(asked.map(({ revision }) => revision)).toEqual([4, 1_004]);
     await answer(1, true);

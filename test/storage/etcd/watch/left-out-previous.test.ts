@@ -14,7 +14,7 @@ afterEach(async () => {
   for (const close of closings.splice(0)) await close();
 });
 
-/** A watch after revision 10 of an etcd that answers the watches with these scripts, in turn. */
+/** A watch after revision 10 of an etcd that serves the watches with these scripts, in order. */
 async function watch(
   scripts: readonly ((stream: ScriptedWatch) => void)[],
   range: Script["range"] = () => 50,
@@ -44,7 +44,7 @@ async function watch(
   return { reader: new StreamReader(storage, request), storage, starts };
 }
 
-/** The first so many pieces of work begin when all of them have come, as on a machine that is busy. */
+/** The first pieces of work wait until this number of them has come, as on a busy machine. */
 function takeTogether(timeSlices: TimeSliceScheduler, count: number): void {
   const run = timeSlices.run.bind(timeSlices);
   const held: (() => void)[] = [];
