@@ -47,7 +47,7 @@ const streams: readonly Stream[] = [
 ];
 
 export function describeHistories(open: () => Promise<Opened>, traits: Traits): void {
-  test("of a random history, every stream and every state is as the writes say", async () => {
+  test("of a random history, every stream and every state matches the writes", async () => {
     const histories = fc.array(step, { minLength: 1, maxLength: 25 });
     await fc.assert(
       fc.asyncProperty(histories, fc.nat(), async (history, midway) => {

@@ -11,7 +11,7 @@ const fromNow: WatchRequest = {
 };
 
 export function describeWatchLife(open: () => Promise<Opened>): void {
-  describe("a watch that can't be right", () => {
+  describe("an invalid watch", () => {
     const invalid: [string, Partial<WatchRequest>][] = [
       ["an empty key", { scope: { key: "" } }],
       ["half a surrogate pair in the key", { scope: { key: "a\ud800" } }],
@@ -62,7 +62,7 @@ export function describeWatchLife(open: () => Promise<Opened>): void {
       },
     );
 
-    storageTest(open, "follows writes that the stream did not ask for", async (opened) => {
+    storageTest(open, "follows writes outside the stream's scope", async (opened) => {
       const { storage, write } = opened;
       const afterRevision = await storage.currentRevision();
       const reader = new StreamReader(storage, { ...fromNow, scope: { key: "a" }, afterRevision });
@@ -73,7 +73,7 @@ export function describeWatchLife(open: () => Promise<Opened>): void {
       }
     });
 
-    storageTest(open, "never runs ahead of events", async ({ storage, write }) => {
+    storageTest(open, "never overtakes events", async ({ storage, write }) => {
       const afterRevision = await storage.currentRevision();
       const reader = new StreamReader(storage, { ...fromNow, afterRevision });
       for (let i = 0; i < 20; i++) {
@@ -88,17 +88,21 @@ export function describeWatchLife(open: () => Promise<Opened>): void {
   });
 
   describe("a closed stream", () => {
-    storageTest(open, "has ended without an error, and what waited is dropped", async (opened) => {
-      const { storage, write } = opened;
-      const afterRevision = await storage.currentRevision();
-      const { stream } = new StreamReader(storage, { ...fromNow, afterRevision });
-      await write([put("a")]);
-      expect(stream.ended).toBeUndefined();
-      stream.close();
-      stream.close();
-      expect(stream.read()).toBeUndefined();
-      expect(stream.ended).toBeNull();
-    });
+    storageTest(
+      open,
+      "has ended without an error, and its unread batches are dropped",
+      async (opened) => {
+        const { storage, write } = opened;
+        const afterRevision = await storage.currentRevision();
+        const { stream } = new StreamReader(storage, { ...fromNow, afterRevision });
+        await write([put("a")]);
+        expect(stream.ended).toBeUndefined();
+        stream.close();
+        stream.close();
+        expect(stream.read()).toBeUndefined();
+        expect(stream.ended).toBeNull();
+      },
+    );
 
     storageTest(open, "wakes a waiting reader", async ({ storage }) => {
       const reader = new StreamReader(storage, fromNow);

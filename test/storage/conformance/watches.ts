@@ -114,7 +114,7 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
       );
     }
 
-    storageTest(open, "from now has what comes, not what was", async ({ storage, write }) => {
+    storageTest(open, "from now on has later events only", async ({ storage, write }) => {
       await write([put("a", "before")]);
       const reader = new StreamReader(storage, {
         scope: all,
@@ -130,23 +130,27 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
       ).toEqual([["MODIFIED", "after", "before"]]);
     });
 
-    storageTest(open, "resumed from any resume point has all, once", async ({ storage, write }) => {
-      const start = await storage.currentRevision();
-      const { model, last } = await play(history, write);
-      const request = { scope: all, withPrevious: true };
-      const told: unknown[] = [];
-      let afterRevision = start;
-      while (afterRevision < last) {
-        // One batch, then the stream is dropped.
-        const reader = new StreamReader(storage, { ...request, afterRevision });
-        storage.requestProgress();
-        while (reader.resumePoint === afterRevision) await reader.next();
-        told.push(...reader.events);
-        afterRevision = reader.resumePoint;
-        reader.stream.close();
-      }
-      expect(told).toEqual(model.events({ ...request, afterRevision: start }));
-    });
+    storageTest(
+      open,
+      "resumed from any resume point has all events, once",
+      async ({ storage, write }) => {
+        const start = await storage.currentRevision();
+        const { model, last } = await play(history, write);
+        const request = { scope: all, withPrevious: true };
+        const told: unknown[] = [];
+        let afterRevision = start;
+        while (afterRevision < last) {
+          // One batch, then the stream is dropped.
+          const reader = new StreamReader(storage, { ...request, afterRevision });
+          storage.requestProgress();
+          while (reader.resumePoint === afterRevision) await reader.next();
+          told.push(...reader.events);
+          afterRevision = reader.resumePoint;
+          reader.stream.close();
+        }
+        expect(told).toEqual(model.events({ ...request, afterRevision: start }));
+      },
+    );
 
     storageTest(
       open,
@@ -165,27 +169,31 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
       },
     );
 
-    storageTest(open, "has a thousand keys in order, through pages of writes", async (opened) => {
-      const { storage, write } = opened;
-      const request = {
-        scope: all,
-        withPrevious: false,
-        afterRevision: await storage.currentRevision(),
-      };
-      const live = new StreamReader(storage, request);
-      const { model, last } = await play(
-        Array.from({ length: 10 }, (_, i) =>
-          Array.from({ length: 100 }, (_, j) => put(`${j}/${i}`, "x".repeat(j))),
-        ),
-        write,
-      );
-      const expected = model.events(request);
-      expect(expected.length).toBe(1000);
-      expect(await live.through(last)).toEqual(expected);
-      expect(await new StreamReader(storage, request).through(last)).toEqual(expected);
-    });
+    storageTest(
+      open,
+      "has a thousand keys in order, written in several transactions",
+      async (opened) => {
+        const { storage, write } = opened;
+        const request = {
+          scope: all,
+          withPrevious: false,
+          afterRevision: await storage.currentRevision(),
+        };
+        const live = new StreamReader(storage, request);
+        const { model, last } = await play(
+          Array.from({ length: 10 }, (_, i) =>
+            Array.from({ length: 100 }, (_, j) => put(`${j}/${i}`, "x".repeat(j))),
+          ),
+          write,
+        );
+        const expected = model.events(request);
+        expect(expected.length).toBe(1000);
+        expect(await live.through(last)).toEqual(expected);
+        expect(await new StreamReader(storage, request).through(last)).toEqual(expected);
+      },
+    );
 
-    storageTest(open, "has large values whole", async ({ storage, write }) => {
+    storageTest(open, "has complete large values", async ({ storage, write }) => {
       const request = {
         scope: all,
         withPrevious: true,
@@ -204,7 +212,7 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
 
     storageTest(
       open,
-      "from compacted history is REVISION_TOO_OLD, or still has all",
+      "from compacted history is REVISION_TOO_OLD, or has all events",
       async (opened) => {
         const { storage, write, compact } = opened;
         const start = await storage.currentRevision();

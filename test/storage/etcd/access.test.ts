@@ -45,7 +45,7 @@ function calls(storage: EtcdStorage): [string, () => Promise<unknown>][] {
   ];
 }
 
-describe("an etcd that asks for a password", () => {
+describe("an etcd with authentication", () => {
   const auth = { username: "root", password: "secret" };
   const etcdOf = etcdOfFile({ rootPassword: auth.password });
 
@@ -86,7 +86,7 @@ describe("an etcd that asks for a password", () => {
     }
   });
 
-  test("is given a new token when it has forgotten the old one", async () => {
+  test("gets a request with a new token when it has forgotten the old one", async () => {
     const etcd = await startEtcd({ rootPassword: auth.password });
     closings.push(() => etcd.stop());
     const storage = storageOf(etcd, { auth });
@@ -126,7 +126,7 @@ async function gateway(
   return (await response.json()) as { token: string };
 }
 
-describe("an etcd that does not ask for a password", () => {
+describe("an etcd without authentication", () => {
   test("is used even if one is configured", async () => {
     const etcd = await startEtcd();
     closings.push(() => etcd.stop());

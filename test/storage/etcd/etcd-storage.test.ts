@@ -40,7 +40,7 @@ async function open(
 
 const all: WatchRequest = { scope: { prefix: "" }, withPrevious: true, afterRevision: undefined };
 
-describe("keys that can't be part of a resource", () => {
+describe("keys that can't be objects of a resource", () => {
   const notUtf8 = [
     [0xff],
     [0xc0, 0xaf], // an overlong slash
@@ -49,7 +49,7 @@ describe("keys that can't be part of a resource", () => {
     [0xf4, 0x90, 0x80, 0x80], // beyond U+10FFFF
   ];
 
-  test("are left out of lists and watches and counted, and their revisions count", async () => {
+  test("are skipped in lists and watches and counted, and their revisions count", async () => {
     const { storage, source, prefix } = await open();
     const start = await source.write(prefix, [put("a", "1"), put("\ufeffb", "2")]);
     const reader = new StreamReader(storage, { ...all, afterRevision: start });
@@ -102,7 +102,7 @@ describe("keys that can't be part of a resource", () => {
   });
 });
 
-describe("a resource over everything", () => {
+describe("a resource without a prefix", () => {
   test("has every key", async () => {
     const { storage, source } = await open({ prefix: "" });
     const start = await source.revision();
@@ -118,7 +118,7 @@ describe("a resource over everything", () => {
 });
 
 describe("a large history", () => {
-  test("arrives whole, also where one revision takes many fragments", async () => {
+  test("arrives completely, even if one revision has many fragments", async () => {
     const { storage, source, prefix } = await open();
     const start = await source.revision();
     const model = new Model();
@@ -147,7 +147,7 @@ describe("a large history", () => {
     expect(batches.filter((events) => events > 0)).toEqual([100]);
   });
 
-  test("of thousands of revisions is caught up with, without gap or repetition", async () => {
+  test("of thousands of revisions is delivered to an unsynced watch, without gap or repetition", async () => {
     const { storage, source, prefix } = await open();
     const start = await source.revision();
     const model = new Model();
@@ -185,7 +185,7 @@ describe("a large history", () => {
     expect(revisions).toBe(40);
   });
 
-  test("is listed in full, however large, and in pages by bytes", async () => {
+  test("is listed completely, at any size, and in pages bounded in bytes", async () => {
     const { storage, source, prefix } = await open();
     const value = "x".repeat(1_000_000);
     const keys = Array.from({ length: 12 }, (_, i) => `${i}`.padStart(2, "0"));
@@ -201,7 +201,7 @@ describe("a large history", () => {
 });
 
 describe("compacted history", () => {
-  test("says which revision is the oldest to read at and to watch from", async () => {
+  test("is reported with the oldest revision that can be read and watched from", async () => {
     const { storage, source, prefix } = await open();
     const first = await source.write(prefix, [put("a", "1"), put("b", "1")]);
     const deleted = await source.write(prefix, [remove("a"), put("b", "2")]);
@@ -227,7 +227,7 @@ describe("compacted history", () => {
     ]);
   });
 
-  test("far behind is the same", async () => {
+  test("is reported the same way for a much older revision", async () => {
     const { storage, source, prefix } = await open();
     const first = await source.write(prefix, [put("a", "1")]);
     await source.write(prefix, [put("a", "2")]);
@@ -262,7 +262,7 @@ describe("a count", () => {
 });
 
 describe("a lease", () => {
-  test("of 63 bits is kept to the last bit, and takes its objects with it", async () => {
+  test("of 63 bits is kept exactly, and deletes its objects when it ends", async () => {
     const { storage, source } = await open();
     const lease = 0x7fff_ffff_ffff_fff1n;
     await source.call("lease/grant", { ID: String(lease), TTL: "600" });
@@ -279,7 +279,7 @@ describe("a lease", () => {
     ]);
   });
 
-  test("that can't be one is INVALID_REQUEST", async () => {
+  test("with an invalid id is INVALID_REQUEST", async () => {
     const { storage } = await open();
     for (const lease of [-1n, 2n ** 63n]) {
       const call = storage.put({ key: "a", value: bytes("1"), lease });

@@ -38,7 +38,7 @@ const all: WatchRequest = { scope: { prefix: "" }, withPrevious: true, afterRevi
 const value = bytes("1");
 
 describe("an etcd that is killed", () => {
-  test("ends watches, fails calls in their own words, and is used again when it is back", async () => {
+  test("ends watches, fails calls with their own errors, and is used again when it is back", async () => {
     const etcd = await startEtcd();
     closings.push(() => etcd.stop());
     const storage = storageOf(etcd, "p/");
@@ -69,7 +69,7 @@ describe("an etcd that is killed", () => {
     expect((await resumed.through(last)).map(({ key }) => key)).toEqual(["c"]);
   });
 
-  test("while a write is under way, leaves its outcome unknown", async () => {
+  test("during a write leaves its outcome unknown", async () => {
     const etcd = await startEtcd();
     closings.push(() => etcd.stop());
     const storage = storageOf(etcd, "p/");
@@ -103,8 +103,8 @@ describe("an etcd that is killed", () => {
   });
 });
 
-describe("an etcd that is not heard any more", () => {
-  test("is given up on in seconds, on a watch that asks for nothing", async () => {
+describe("an etcd that has become silent", () => {
+  test("is detected in seconds by a watch that sends nothing", async () => {
     const etcd = await startEtcd();
     closings.push(() => etcd.stop());
     const storage = storageOf(etcd, "p/");
@@ -133,7 +133,7 @@ describe("an etcd that is not heard any more", () => {
     await expect(aborted).rejects.toThrow("changed my mind");
   });
 
-  test("is passed over for another member", async () => {
+  test("is replaced by another member", async () => {
     const [deaf, well] = [await startEtcd(), await etcdOf()];
     closings.push(() => deaf.stop());
     const storage = storageOf(deaf, newPrefix(), {
@@ -148,7 +148,7 @@ describe("an etcd that is not heard any more", () => {
 });
 
 describe("a connection that is reset at any byte", () => {
-  test("costs a watch nothing that it can't get by resuming", async () => {
+  test("costs a watch nothing that it does not get by resuming", async () => {
     const etcd = await etcdOf();
     const source = new Source(etcd);
     const proxy = await CuttingProxy.to(etcd.url);

@@ -86,7 +86,7 @@ describe("A watch of a part of etcd's past", () => {
     await close();
   });
 
-  test("ends with REVISION_TOO_OLD where that is compacted", async () => {
+  test("ends with REVISION_TOO_OLD if that part is compacted", async () => {
     const { source, storage, oldest, newest, close } = await withHistory(20);
     await source.compact(newest - 5);
     const past = eventsOf(storage, { ...everything, afterRevision: oldest, upTo: newest }, newest);
@@ -98,7 +98,7 @@ describe("A watch of a part of etcd's past", () => {
   });
 });
 
-describe("A Cacher that is started over an etcd with a history", () => {
+describe("A Cacher of an etcd with history", () => {
   test("is ready before it is read, and makes resuming watches wait for it, without gap or repetition", async () => {
     const { storage, oldest, newest, close } = await withHistory(1_600);
     const known = await eventsOf(storage, { ...everything, afterRevision: oldest }, newest);
@@ -112,7 +112,7 @@ describe("A Cacher that is started over an etcd with a history", () => {
     await close();
   });
 
-  test("goes back as far as etcd has not been compacted", async () => {
+  test("fills its event window back to etcd's compaction", async () => {
     const { source, storage, newest, oldest, close } = await withHistory(100);
     await source.compact(newest - 50);
     const options = { clock: patientClock, logger: silent, name: "things" };

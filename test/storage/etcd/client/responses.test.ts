@@ -157,8 +157,8 @@ function loadWatch(message: Buffer) {
   };
 }
 
-describe("An answer of etcd that is read by hand", () => {
-  test("to a Range says what etcd3's decoding of it does", () => {
+describe("A response of etcd that is decoded by hand", () => {
+  test("to a Range equals etcd3's decoding", () => {
     fc.assert(
       fc.property(ranges, (response) => {
         const message = range.encode(response);
@@ -167,7 +167,7 @@ describe("An answer of etcd that is read by hand", () => {
     );
   });
 
-  test("to a Watch says what etcd3's decoding of it does", () => {
+  test("to a Watch equals etcd3's decoding", () => {
     fc.assert(
       fc.property(watches, (response) => {
         const message = watch.encode(response);
@@ -177,7 +177,7 @@ describe("An answer of etcd that is read by hand", () => {
     );
   });
 
-  test("may have fields that are not known yet", () => {
+  test("may have unknown fields", () => {
     fc.assert(
       fc.property(ranges, watches, (rangeResponse, watchResponse) => {
         const kvs = range.encode(rangeResponse);
@@ -188,12 +188,12 @@ describe("An answer of etcd that is read by hand", () => {
     );
   });
 
-  test("that is empty has the defaults", () => {
+  test("that is empty has default values", () => {
     expect(readRange(Buffer.alloc(0))).toEqual(loadRange(Buffer.alloc(0)));
     expect(readWatch(Buffer.alloc(0))).toEqual(loadWatch(Buffer.alloc(0)));
   });
 
-  test("is refused when it is cut off, unless between two fields, and nothing is made up", () => {
+  test("is refused if it is truncated, unless between two fields", () => {
     const kv = { key: Buffer.from("k"), value: Buffer.alloc(9, "v"), mod_revision: 300, lease: 1 };
     const header = { revision: 500 };
     const message = watch.encode({ header, events: [{ kv, prev_kv: kv }, { kv }] });
@@ -223,7 +223,7 @@ describe("An answer of etcd that is read by hand", () => {
     expect(() => readWatch(watch.encode(response), decodePastWatch)).toThrow(why);
   });
 
-  test("to a Watch from the past has its events decoded in any order, when they are asked for", () => {
+  test("to a Watch from the past has its events decoded in any order, when they are read", () => {
     const kvs = ["a", "b", "c"].map((key) => ({ key: Buffer.from(key), mod_revision: 7 }));
     const broken = { type: 2, kv: {} };
     const message = watch.encode({ events: [...kvs.map((kv) => ({ kv })), broken] });
