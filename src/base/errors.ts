@@ -135,12 +135,12 @@ export function revisionConflict(
   expected: number,
   modRevision: number,
 ): WatchFanoutError {
-  const stands = modRevision === 0 ? "it does not exist" : `its mod revision is ${modRevision}`;
+  const actual = modRevision === 0 ? "it does not exist" : `its mod revision is ${modRevision}`;
   const wanted =
     expected === 0 ? "not to exist" : `to have the mod revision ${revisionText(expected)}`;
   return new WatchFanoutError(
     "REVISION_CONFLICT",
-    `Nothing was written: ${JSON.stringify(key)} was expected ${wanted}, but ${stands}. ` +
+    `Nothing was written: ${JSON.stringify(key)} was expected ${wanted}, but ${actual}. ` +
       "Read it and try again with its mod revision.",
     { metadata: { mod_revision: String(modRevision) } },
   );

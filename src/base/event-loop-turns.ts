@@ -20,10 +20,10 @@ export interface TurnWorker {
  * longer than `turnMs` plus one step. If each queue had its own slice, the loop would be blocked for as many slices as
  * there are busy queues. Here all of them together get `turnMs` per turn, in quanta of `quantumMs`, round-robin.
  *
- * Three kinds of work use it: - `runInTimeSlices` (time-slice-queue.ts): one piece of work without a result, in order
- * with nothing else. - `TimeSliceQueue` (time-slice-queue.ts): the catch-up work of one resource's watchers,
- * alternating with their readers. - `TimeSliceScheduler` (time-slices.ts): work with a result, bounded in number,
- * cancellable, and fair between owners.
+ * Three kinds of work use it:
+ * - `runInTimeSlices` (time-slice-queue.ts): work without a result, independent of all other work.
+ * - `TimeSliceQueue` (time-slice-queue.ts): the catch-up work of one resource's watchers, alternating with their readers.
+ * - `TimeSliceScheduler` (time-slices.ts): work with a result, bounded in number, cancellable, and fair between owners.
  */
 export class EventLoopTurns {
   static readonly #byClock = new WeakMap<Clock, EventLoopTurns>();

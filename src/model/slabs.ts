@@ -22,11 +22,11 @@ const leastPerSlab = 4;
  * another.
  *
  * A slab is freed when its last object is. What one object may keep alive depends on which objects share a slab, so the
- * creator of a Slabs sets the maximum size of a slab: - Listed objects share slabs in key order. When all but one
- * object of each slab have been written again, the slabs still take as much as the list did, but never more. So large
- * slabs are fine. - Watched and written objects have no such bound: if one object of each slab is never written again,
- * every object of the state keeps a slab alive. So these slabs are of `smallestSlab` bytes, which bounds what an object
- * keeps alive.
+ * creator of a Slabs sets the maximum size of a slab:
+ * - Listed objects share slabs in key order. When all but one object of each slab have been written again, the slabs
+ *   still take as much as the list did, but never more. So large slabs are fine.
+ * - Watched and written objects have no such bound: if one object of each slab is never written again, every object of
+ *   the state keeps a slab alive. So these slabs are of `smallestSlab` bytes, which bounds what an object keeps alive.
  */
 export class Slabs {
   readonly #largest: number;

@@ -7,10 +7,15 @@ import { type ChunkSize, ChunkSizing, maxChunkBytes, type Room } from "./chunk-s
 import { type PastEvents, readPast } from "./past-events.ts";
 
 /**
- * State of a backfill: - `filling`: it is running; - `complete`: everything requested is in the target; - `full`: the
- * target has no room for older events; - `compacted`: the store has nothing older; - `costly`: older events would cost
- * the store too much; - `failed`: the store failed several times in a row; - `conflicting`: the store's events do not
- * fit the known state; - `stopped`: it was stopped.
+ * State of a backfill:
+ * - `filling`: it is running;
+ * - `complete`: everything requested is in the target;
+ * - `full`: the target has no room for older events;
+ * - `compacted`: the store has nothing older;
+ * - `costly`: older events would cost the store too much;
+ * - `failed`: the store failed several times in a row;
+ * - `conflicting`: the store's events do not fit the known state;
+ * - `stopped`: it was stopped.
  */
 export const backfillStates = [
   ...(["filling", "complete", "full", "compacted"] as const),

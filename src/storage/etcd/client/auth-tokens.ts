@@ -5,7 +5,7 @@ import { abortable } from "../../../base/abort.ts";
 import { authNotEnabled, isServiceError, isStaleToken, says } from "./errors.ts";
 import type { CallLimits, Member } from "./member.ts";
 
-export interface Credentials {
+interface Credentials {
   readonly username: string;
   readonly password: string;
 }

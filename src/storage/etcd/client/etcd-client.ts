@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import type { Clock } from "../../../base/clock.ts";
 import { upstreamUnavailable } from "../../../base/errors.ts";
 import { TimeSliceScheduler } from "../../../base/time-slices.ts";
-import { AuthTokens, type Credentials } from "./auth-tokens.ts";
+import { AuthTokens } from "./auth-tokens.ts";
 import {
   compacted,
   futureRevision,
@@ -23,7 +23,7 @@ import type { DecodedRange } from "./responses.ts";
 export interface EtcdClientOptions {
   /** At least one, such as "http://127.0.0.1:2379"; `https:` for TLS. */
   readonly endpoints: readonly string[];
-  readonly auth?: Credentials | undefined;
+  readonly auth?: { readonly username: string; readonly password: string } | undefined;
   readonly tls?: EtcdTls | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
