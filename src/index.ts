@@ -42,6 +42,7 @@ export {
 } from "./server/admin/admin.ts";
 export { defaultServerLimits, type ServerLimits } from "./server/limits/server-limits.ts";
 export {
+  type PoolStats,
   type RpcObserver,
   type RunningServer,
   type ServedResource,
