@@ -1,5 +1,5 @@
 /**
- * watch-fanout for embedding: storages, the cache around them, and the gRPC server over that.
+ * watch-fanout as a library: storages, a cache around them, and a gRPC server of that.
  *
  *     const cacher = new Cacher({ storage: new MemoryStorage({ clock: systemClock }), … });
  *     cacher.start();

@@ -1,6 +1,6 @@
 /**
- * What `promise` becomes, or a rejection with the signal's reason as soon as it is aborted. For work
- * that goes on for others when one of those who wait gives up.
+ * Settles as `promise` does, or rejects with the signal's reason as soon as that is aborted. For shared work that
+ * continues for the other waiters when one of them gives up.
  */
 export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) return promise;

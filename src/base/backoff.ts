@@ -1,8 +1,8 @@
-/** How long to wait before trying again: longer after each failure, never in step with others. */
+/** Exponential backoff with jitter, so that clients that failed together do not retry together. */
 export interface BackoffBounds {
-  /** The first pause at most, in milliseconds. */
+  /** Maximum of the first pause, in milliseconds. */
   readonly initialMs: number;
-  /** Any pause at most, in milliseconds. */
+  /** Maximum of any pause, in milliseconds. */
   readonly maxMs: number;
 }
 
@@ -19,7 +19,7 @@ export class Backoff {
     this.#random = random;
   }
 
-  /** The next pause in milliseconds: between half of the bound and all of it. */
+  /** The next pause in milliseconds: a random value between half of the bound and the bound. */
   next(): number {
     const { initialMs, maxMs } = this.#bounds;
     const bound = Math.min(maxMs, initialMs * 2 ** Math.min(this.#failures, 30));
@@ -27,7 +27,7 @@ export class Backoff {
     return bound * (0.5 + this.#random() / 2);
   }
 
-  /** Begins anew, after something went well. */
+  /** Starts again from the first pause, after a success. */
   reset(): void {
     this.#failures = 0;
   }

@@ -1,27 +1,25 @@
-/** The longest delay that a timer of Node.js takes, in milliseconds; almost 25 days. */
+/** The longest delay that a Node.js timer supports, in milliseconds: almost 25 days. */
 export const maxTimerMs = 2 ** 31 - 1;
 
-/**
- * Time, passed in so that tests decide when it passes.
- */
+/** The source of time, injected so that tests control it. */
 export interface Clock {
-  /** Milliseconds since some fixed moment. Never goes back, unlike the time of day. */
+  /** Milliseconds since an arbitrary fixed moment. Monotonic, unlike the time of day. */
   now(): number;
-  /** Calls `callback` once, `delayMs` from now (0 to `maxTimerMs`), unless cancelled first. */
+  /** Calls `callback` once, after `delayMs` milliseconds (0 to `maxTimerMs`), unless it is cancelled first. */
   setTimeout(callback: () => void, delayMs: number): Timer;
   /**
-   * Calls `callback` once what is at hand now has been dealt with: sockets have been read, pending
-   * callbacks have run. What comes meanwhile is gathered for free.
+   * Calls `callback` once in the next event-loop turn: after sockets have been read and pending callbacks have run.
+   * Coalesces everything that arrives before that, at no cost.
    */
   setImmediate(callback: () => void): Timer;
 }
 
 export interface Timer {
-  /** Harmless after the callback ran, and when called twice. */
+  /** Idempotent; has no effect after the callback ran. */
   cancel(): void;
 }
 
-/** The machine's own time. Its timers do not keep the process alive. */
+/** The system's time. Its timers do not keep the process alive. */
 export const systemClock: Clock = {
   now: () => performance.now(),
   setTimeout: (callback, delayMs) => {
@@ -35,8 +33,8 @@ export const systemClock: Clock = {
 };
 
 /**
- * The machine's own time, with timers that keep the process alive. For clients: while the server is away there may
- * be nothing but such a timer, and a program that waits for its server is not to end of that.
+ * The system's time, with timers that keep the process alive. For clients: while the server is unreachable, such a
+ * timer may be all that is left, and a program that waits for its server must not exit then.
  */
 export const keepAliveClock: Clock = {
   ...systemClock,

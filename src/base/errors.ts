@@ -1,6 +1,6 @@
 /**
- * Why a call or a stream failed, in the words of the wire contract. What each means to a client, and
- * which metadata it carries, is said in docs/semantics.md.
+ * Why a call or a stream failed, as the wire contract names it. docs/semantics.md says what each reason means to a
+ * client, and which metadata it has.
  */
 export type Reason =
   | "INVALID_REQUEST"
@@ -26,15 +26,14 @@ export type Reason =
   | "PERMISSION_DENIED";
 
 /**
- * The one class of errors that cross rooms. The message is a sentence that says what was wrong, with
- * which value, and what to do; `metadata` holds the same for machines. Whatever else is thrown is a
- * fault of ours.
+ * The only errors that cross module boundaries. The message is a sentence that says what was wrong, with which value,
+ * and what to do; `metadata` says the same for programs. Any other error is a bug.
  */
 export class WatchFanoutError extends Error {
   override readonly name = "WatchFanoutError";
   readonly reason: Reason;
   readonly metadata: Readonly<Record<string, string>>;
-  /** The field of the request that is wrong, for INVALID_REQUEST. */
+  /** The invalid field of the request, for INVALID_REQUEST. */
   readonly field: string | undefined;
 
   constructor(
@@ -52,7 +51,7 @@ export class WatchFanoutError extends Error {
     this.field = options.field;
   }
 
-  /** The same error, with more metadata. */
+  /** Returns the same error with more metadata. */
   with(metadata: Readonly<Record<string, string>>): WatchFanoutError {
     return new WatchFanoutError(this.reason, this.message, {
       metadata: { ...this.metadata, ...metadata },
@@ -62,7 +61,7 @@ export class WatchFanoutError extends Error {
   }
 }
 
-/** Whether `error` is ours and says `reason`. */
+/** Whether `error` is a WatchFanoutError with this reason. */
 export function hasReason(error: unknown, reason: Reason): error is WatchFanoutError {
   return error instanceof WatchFanoutError && error.reason === reason;
 }
@@ -79,12 +78,12 @@ export function objectNotFound(key: string, revision: number): WatchFanoutError 
   );
 }
 
-/** `oldest` is the smallest revision that is still accepted, where that is known. */
+/** `oldest` is the smallest revision that is still accepted, undefined if it is not known. */
 export function revisionTooOld(requested: number, oldest: number | undefined): WatchFanoutError {
-  const from = oldest === undefined ? "" : ` which begins after revision ${oldest}`;
+  const from = oldest === undefined ? "" : `, which begins after revision ${oldest}`;
   return new WatchFanoutError(
     "REVISION_TOO_OLD",
-    `Revision ${requested} is no longer part of the history${from}. List anew and go on from there.`,
+    `Revision ${requested} is no longer part of the history${from}. Relist and watch from the list's revision.`,
     {
       metadata: {
         requested_revision: String(requested),
@@ -97,17 +96,17 @@ export function revisionTooOld(requested: number, oldest: number | undefined): W
 export function revisionTooNew(requested: number, current: number): WatchFanoutError {
   return new WatchFanoutError(
     "REVISION_TOO_NEW",
-    `Revision ${requested} has not arrived here yet, this replica is at ${current}. Try again soon.`,
+    `Revision ${requested} is above the revision of this replica, ${current}. Try again soon.`,
     { metadata: { requested_revision: String(requested), current_revision: String(current) } },
   );
 }
 
-/** A revision as messages have it. The largest that a `number` holds exactly stands for all that are above. */
+/** Formats a revision for a message. The maximum safe integer stands for every revision from there on. */
 function revisionText(revision: number): string {
   return revision === Number.MAX_SAFE_INTEGER ? `${revision} or above` : String(revision);
 }
 
-/** `historyId` is the id of the history that the store has now, where that is known. */
+/** `historyId` is the id of the history that the store has now; empty if it is not known. */
 export function historyChanged(
   requested: number,
   current: number,
@@ -116,7 +115,7 @@ export function historyChanged(
   return new WatchFanoutError(
     "HISTORY_CHANGED",
     `Revision ${revisionText(requested)} is above the store's own, ${current}: it comes from another history. ` +
-      "List anew and go on from there.",
+      "Relist and watch from the list's revision.",
     { metadata: { history_id: historyId } },
   );
 }
@@ -125,44 +124,45 @@ export function historyChanged(
 export function otherHistory(known: string, historyId: string): WatchFanoutError {
   return new WatchFanoutError(
     "HISTORY_CHANGED",
-    `The store's history is no longer ${known}. List anew and go on from there.`,
+    `The store's history is no longer ${known}. Relist and watch from the list's revision.`,
     { metadata: { history_id: historyId } },
   );
 }
 
-/** `modRevision` is where the object stands now, 0 if it does not exist. */
+/** `modRevision` is the object's current mod revision, 0 if it does not exist. */
 export function revisionConflict(
   key: string,
   expected: number,
   modRevision: number,
 ): WatchFanoutError {
-  const stands = modRevision === 0 ? "it does not exist" : `it stands at ${modRevision}`;
-  const wanted = expected === 0 ? "not to exist" : `to stand at revision ${revisionText(expected)}`;
+  const actual = modRevision === 0 ? "it does not exist" : `its mod revision is ${modRevision}`;
+  const wanted =
+    expected === 0 ? "not to exist" : `to have the mod revision ${revisionText(expected)}`;
   return new WatchFanoutError(
     "REVISION_CONFLICT",
-    `Nothing was written: ${JSON.stringify(key)} was expected ${wanted}, but ${stands}. ` +
-      "Read it, decide anew and try again.",
+    `Nothing was written: ${JSON.stringify(key)} was expected ${wanted}, but ${actual}. ` +
+      "Read it and try again with its mod revision.",
     { metadata: { mod_revision: String(modRevision) } },
   );
 }
 
-/** `limit` is how many streams a server allows to be open. */
+/** `limit` is the maximum number of open streams of a server. */
 export function tooManyStreams(limit: number): WatchFanoutError {
   return new WatchFanoutError(
     "TOO_MANY_STREAMS",
-    `This server has ${limit} streams open, which is all that it allows (--max-streams). Try ` +
+    `This server has ${limit} streams open, the maximum (--max-streams). Try ` +
       "another replica, or this one later.",
     { metadata: { limit: String(limit) } },
   );
 }
 
-/** `limit` is how many bytes a server keeps of the requests of one connection's streams. */
+/** `limit` is the maximum size of the requests of one connection's streams that a server keeps, in bytes. */
 export function tooManyRequestBytes(limit: number): WatchFanoutError {
   return new WatchFanoutError(
     "TOO_MANY_STREAMS",
-    "The open streams and reads of this connection ask for keys, prefixes and selectors that take more than this server " +
-      `keeps, which is ${limit} bytes for each connection, and less when it is short of them. Ask for fewer or ` +
-      "shorter ones, or another replica.",
+    "The open streams and reads of this connection have keys, prefixes and selectors above the limit of this server, " +
+      `${limit} bytes for each connection, and less when its total is almost used up. Use fewer or ` +
+      "shorter ones, or try another replica.",
     { metadata: { limit: String(limit) } },
   );
 }

@@ -1,29 +1,34 @@
 import type { Clock } from "./clock.ts";
 
-/** How long all time-sliced work together may hold the event loop in one turn, in milliseconds. */
+/** Maximum time that all time-sliced work together may hold the event loop per turn, in milliseconds. */
 export const turnMs = 2;
 
-/** How long one worker may go on before the next one is called, in milliseconds. */
+/** Maximum time that one worker runs before the next one is called, in milliseconds. */
 export const quantumMs = 0.5;
 
-/** Has work that is done in time slices. */
+/** A consumer of time slices. */
 export interface TurnWorker {
   /**
-   * Works until the clock says `until` or nothing is left, and for one step in any case. Returns whether there is
-   * more to do.
+   * Works until the clock reads `until` or nothing is left, but does at least one step. Returns whether there is more
+   * to do.
    */
   work(until: number): boolean;
 }
 
 /**
- * The turns of one event loop, shared by everything that works in time slices on it. Each queue with a slice of its
- * own would hold the loop for as many slices as there are busy queues; here all of them together get `turnMs`, in
- * quanta of `quantumMs`, one worker after the other.
+ * The time budget of one event loop, shared by all time-sliced work on it, so that long work never blocks the loop for
+ * longer than `turnMs` plus one step. If each queue had its own slice, the loop would be blocked for as many slices as
+ * there are busy queues. Here all of them together get `turnMs` per turn, in quanta of `quantumMs`, round-robin.
+ *
+ * Three kinds of work use it:
+ * - `runInTimeSlices` (time-slice-queue.ts): work without a result, independent of all other work.
+ * - `TimeSliceQueue` (time-slice-queue.ts): the catch-up work of one resource's watchers, alternating with their readers.
+ * - `TimeSliceScheduler` (time-slices.ts): work with a result, bounded in number, cancellable, and fair between owners.
  */
 export class EventLoopTurns {
   static readonly #byClock = new WeakMap<Clock, EventLoopTurns>();
   readonly #clock: Clock;
-  /** Those that wait. The one whose quantum is next comes first. */
+  /** Workers that wait, the next one first. */
   readonly #workers = new Set<TurnWorker>();
   #isScheduled = false;
   /** When this turn's slice ends; undefined until it is first used. */
@@ -33,7 +38,7 @@ export class EventLoopTurns {
     this.#clock = clock;
   }
 
-  /** The same for all who have the same clock, as they are on the same event loop. */
+  /** Returns the instance of this clock: users of one clock are on one event loop. */
   static of(clock: Clock): EventLoopTurns {
     let turns = EventLoopTurns.#byClock.get(clock);
     if (turns === undefined) {
@@ -43,7 +48,7 @@ export class EventLoopTurns {
     return turns;
   }
 
-  /** When this turn's slice ends, by the clock. The slice begins with the first use in a turn. */
+  /** When this turn's slice ends, in the clock's milliseconds. The slice begins with its first use in a turn. */
   get sliceEnd(): number {
     if (this.#until === undefined) {
       this.#until = this.#clock.now() + turnMs;
@@ -57,7 +62,13 @@ export class EventLoopTurns {
     return this.#clock.now() >= this.sliceEnd;
   }
 
-  /** Has the worker called in the next turn, and in those that follow until it has nothing more to do. Idempotent. */
+  /** Starts the worker in the rest of this turn's slice, and schedules it if it has more to do then. */
+  start(worker: TurnWorker): void {
+    while (!this.isOver) if (!worker.work(this.sliceEnd)) return;
+    this.schedule(worker);
+  }
+
+  /** Calls the worker in the next turn, and in later ones until it has nothing more to do. Idempotent. */
   schedule(worker: TurnWorker): void {
     this.#workers.add(worker);
     this.#scheduleTurn();
@@ -77,7 +88,7 @@ export class EventLoopTurns {
     const end = now + turnMs;
     this.#until = end;
     this.#scheduleTurn();
-    // However slow the clock or a step is, each turn makes progress.
+    // Each turn makes progress, however slow the clock or a step is.
     do {
       this.#callNext(Math.min(end, now + quantumMs));
       now = this.#clock.now();
@@ -87,7 +98,7 @@ export class EventLoopTurns {
   #callNext(until: number): void {
     for (const worker of this.#workers) {
       this.#workers.delete(worker);
-      // Also if it throws: what is left of its work must not wait for ever.
+      // Also if it throws, so that the rest of its work still runs.
       let hasMore = true;
       try {
         hasMore = worker.work(until);

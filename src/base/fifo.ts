@@ -1,17 +1,17 @@
 /**
- * A queue with access by position. Taking from the front costs, on average, no more than putting at
- * the back: the places taken are given back together once they are the greater part.
+ * A queue with access by position. Amortized cost of `shift` is constant: the places of removed items are freed
+ * together once they are more than half.
  */
 export class Fifo<T> {
   #items: (T | undefined)[] = [];
-  /** How many places at the front have been taken. */
+  /** Number of removed items at the front whose places are not freed yet. */
   #taken = 0;
 
   get length(): number {
     return this.#items.length - this.#taken;
   }
 
-  /** The item at `position` from the front, or undefined beyond either end. */
+  /** The item at `position` from the front; undefined beyond either end. */
   at(position: number): T | undefined {
     return position < 0 ? undefined : this.#items[this.#taken + position];
   }

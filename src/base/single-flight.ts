@@ -1,18 +1,18 @@
 import type { Clock } from "./clock.ts";
 
-/** How long a check is waited for before the next one begins all the same, in milliseconds. */
+/** Maximum time that the next check waits for the current one, in milliseconds. */
 const maxWaitMs = 1_000;
 
 /**
- * A check that is made as seldom as is right: callers share one, but never one that began before their call, as it
- * says nothing of what has happened since. However many call, no more than one at a time waits to begin.
+ * Coalesces calls of a check. Callers share a check, but only one that begins after their call, as an earlier one says
+ * nothing about what has happened since. At most one check waits to begin.
  */
 export class SingleFlightCheck {
   readonly #check: () => Promise<void>;
   readonly #clock: Clock;
   /** The check that the next one waits for. */
   #running: object | undefined;
-  /** The check that has not begun, which whoever calls now may share. */
+  /** The check that has not begun yet, which new callers share. */
   #next: PromiseWithResolvers<void> | undefined;
 
   constructor(check: () => Promise<void>, clock: Clock) {
@@ -20,7 +20,7 @@ export class SingleFlightCheck {
     this.#clock = clock;
   }
 
-  /** Rejects as the check does. */
+  /** Settles as the check does. */
   run(): Promise<void> {
     this.#next ??= Promise.withResolvers<void>();
     const { promise } = this.#next;

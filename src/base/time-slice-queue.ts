@@ -1,43 +1,44 @@
 import type { Clock } from "./clock.ts";
 import { EventLoopTurns, type TurnWorker } from "./event-loop-turns.ts";
+import type { TimeSlicedWork } from "./time-slices.ts";
 
-/** Work in steps: what a generator does between two yields. */
-export type Steps = Generator<void, void, void>;
+/** Time-sliced work without a result. */
+export type Steps = TimeSlicedWork<void>;
 
-/** Works through `steps` in the slices of the event loop's turns, and begins in what is left of this turn's. */
+/** Runs `steps` in the event loop's time slices, beginning in the rest of this turn's slice. */
 export function runInTimeSlices(clock: Clock, steps: Steps): void {
-  const turns = EventLoopTurns.of(clock);
-  const work = (until: number): boolean => {
-    do if (steps.next().done === true) return false;
-    while (clock.now() < until);
-    return true;
-  };
-  if (turns.isOver || work(turns.sliceEnd)) turns.schedule({ work });
+  EventLoopTurns.of(clock).start({
+    work: (until) => {
+      do if (steps.next().done === true) return false;
+      while (clock.now() < until);
+      return true;
+    },
+  });
 }
 
-/** Someone who reads, and may have to wait until it is their turn. */
+/** A reader that can be made to wait for its turn. */
 export interface Notifiable {
-  /** There may be something now. */
+  /** Called when it is the reader's turn. */
   notify(): void;
 }
 
 /**
- * What is done for those who are behind: work, one after another, and readers, who are poked to help
- * themselves. All together share the slices of the event loop's turns with all other time-sliced work. So however many come
- * at once, and however much there is to do for each, others get their turn, and of half-done work there is
- * only one. Turns belong to work and to readers by turns, so that neither waits for all of the other.
+ * The catch-up work of unsynced watchers: work, in order, and readers, which are notified in turn and then help
+ * themselves. All of it shares the event loop's time slices with all other time-sliced work. So other work makes
+ * progress however much there is to do here, and at most one piece of work is half done. Turns alternate between work
+ * and readers, so neither starves the other.
  */
 export class TimeSliceQueue implements TurnWorker {
   readonly #clock: Clock;
   readonly #turns: EventLoopTurns;
   readonly #queue: Steps[] = [];
   readonly #readers = new Set<Notifiable>();
-  /** Whether this turn is the readers', and work only gets what they leave of it. */
+  /** Whether readers go first in this turn, and work gets what they leave of it. */
   #isReaders = false;
   #isWorking = false;
-  /** Whether nobody has begun anything in the step that is being worked on. */
+  /** Whether the current step has not used its right to do one thing yet; see `mayBegin`. */
   #isFirst = false;
-  /** When the quantum under way ends; undefined outside of one. */
+  /** When the current quantum ends; undefined outside of one. */
   #until: number | undefined;
 
   constructor(clock: Clock) {
@@ -45,7 +46,7 @@ export class TimeSliceQueue implements TurnWorker {
     this.#turns = EventLoopTurns.of(clock);
   }
 
-  /** Works through `steps` when all before them are done, which may be right now. */
+  /** Runs `steps` after all work before it, at once if no work is before it. */
   add(steps: Steps): void {
     const mayBegin = !this.#isWorking && !this.#isBusy;
     this.#queue.push(steps);
@@ -53,14 +54,14 @@ export class TimeSliceQueue implements TurnWorker {
     if (this.#isBusy) this.#turns.schedule(this);
   }
 
-  /** Whether this turn's slice is over, or the quantum of those who are called in it. */
+  /** Whether the current quantum is over; outside of one, this turn's slice. */
   get isOver(): boolean {
     return this.#clock.now() >= (this.#until ?? this.#turns.sliceEnd);
   }
 
   /**
-   * Whether who comes now may do something at once. While others wait, only those may whose turn it is: who
-   * is poked here may do one thing in any case, and more if the slice is not over then.
+   * Whether the caller may do something now. While others wait, only the reader whose turn it is may: it may do one
+   * thing in any case, and more if the slice is not over by then.
    */
   mayBegin(): boolean {
     if (!this.#isWorking && this.#isBusy) return false;
@@ -69,13 +70,13 @@ export class TimeSliceQueue implements TurnWorker {
     return isFirst || !this.isOver;
   }
 
-  /** Pokes the reader, once, when it is its turn, which is not now. */
+  /** Notifies the reader once, in a later turn. */
   enqueue(reader: Notifiable): void {
     this.#readers.add(reader);
     this.#turns.schedule(this);
   }
 
-  /** Forgets all that is still to be done. */
+  /** Drops all that waits. */
   clear(): void {
     this.#queue.length = 0;
     this.#readers.clear();
@@ -91,7 +92,7 @@ export class TimeSliceQueue implements TurnWorker {
     this.#isReaders = !this.#isReaders;
     this.#until = until;
     try {
-      // However long it takes to look at the clock, a turn gets on by one step.
+      // A turn makes progress by at least one step, however slow the clock is.
       this.#step();
       this.#workUntil(until);
     } finally {
@@ -119,7 +120,7 @@ export class TimeSliceQueue implements TurnWorker {
     }
   }
 
-  /** Who has to wait again does so behind all others. */
+  /** A reader that enqueues itself again goes to the end. */
   #notifyNext(): void {
     for (const reader of this.#readers) {
       this.#readers.delete(reader);

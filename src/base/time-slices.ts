@@ -2,38 +2,37 @@ import type { Clock } from "./clock.ts";
 import { WatchFanoutError } from "./errors.ts";
 import { EventLoopTurns, quantumMs, type TurnWorker } from "./event-loop-turns.ts";
 
-/** How many tasks may be waiting or under way, all owners together, if nothing else is said. */
+/** Default maximum number of waiting and running tasks of all owners together. */
 const defaultMaxTasks = 50_000;
 
 /**
- * Work that grows with data, cut into steps: what a generator does between two yields. A step should take well
- * below a millisecond.
+ * Work that grows with data, split into steps: what a generator does between two yields. A step should take well below
+ * a millisecond.
  */
 export type TimeSlicedWork<T> = Generator<void, T, void>;
 
 interface Task {
   /** Does one step. Returns false when the task is done or has failed; its promise is settled then. */
   step(): boolean;
-  /** Rejects the promise. No step is made afterwards. */
+  /** Rejects the promise. No further step is done. */
   refuse(error: Error): void;
 }
 
 /**
- * Runs work in time slices, shared fairly between owners.
+ * Runs work in time slices, fairly between owners.
  *
- * All tasks, together with all else that shares the event loop's turns, hold it for at most `turnMs` in each turn,
- * plus the length of one step. The owners (connections, mostly) take turns of `quantumMs` each, and one owner's tasks
- * run in the order in which they came. So an owner that enqueues a thousand scans delays itself, and others by one
- * quantum.
+ * All tasks, together with all other users of `EventLoopTurns`, hold the event loop for at most `turnMs` per turn, plus
+ * one step. Owners (mostly connections) get quanta of `quantumMs` round-robin; the tasks of one owner run in order. So
+ * an owner that enqueues a thousand scans delays itself, and others by one quantum.
  *
- * Tasks wait for as long as their signal lets them. Above `maxTasks` the owner that has most of them loses the
- * one that came last, with NOT_READY: that may be the one that has just come.
+ * Tasks wait until they run or their signal is aborted. Above `maxTasks` the owner with the most tasks loses its newest
+ * one, with NOT_READY; that may be the one that was just enqueued.
  */
 export class TimeSliceScheduler implements TurnWorker {
   readonly #clock: Clock;
   readonly #turns: EventLoopTurns;
   readonly #maxTasks: number;
-  /** The tasks of each owner that has any. The owner whose turn it is comes first. */
+  /** The tasks of each owner that has any, the next owner first. */
   readonly #queues = new Map<object, Task[]>();
   #size = 0;
   #refused = 0;
@@ -45,21 +44,20 @@ export class TimeSliceScheduler implements TurnWorker {
     this.#maxTasks = maxTasks;
   }
 
-  /** How many tasks have not finished. */
+  /** Number of unfinished tasks. */
   get size(): number {
     return this.#size;
   }
 
-  /** How many tasks were refused, as there were too many. */
+  /** Number of tasks that were refused because there were too many. */
   get refused(): number {
     return this.#refused;
   }
 
   /**
-   * Works through `work` and resolves to what it returns; rejects with what it throws. Work that nobody is ahead
-   * of begins at once, and if it fits what is left of this turn's slice it is done when this returns. Once
-   * `signal` is aborted no further step is made, the work is told to return, and the promise rejects with the
-   * signal's reason.
+   * Runs `work` and resolves to its result, or rejects with what it throws. Begins at once if no task is before it; if
+   * the work fits the rest of this turn's slice, it is done when this returns. When `signal` is aborted, no further
+   * step is done, the generator is returned, and the promise rejects with the signal's reason.
    */
   run<T>(owner: object, work: TimeSlicedWork<T>, signal?: AbortSignal): Promise<T> {
     return new Promise<T>((resolve, reject) => {
@@ -76,7 +74,7 @@ export class TimeSliceScheduler implements TurnWorker {
       };
       const refuse = (error: unknown): void => {
         reject(error);
-        // What it has begun is to be cleaned up. Nothing happens to work that threw.
+        // Lets the work clean up. Has no effect if the work threw.
         work.return(undefined as T);
       };
       this.#enqueue(owner, { step, refuse });
@@ -89,9 +87,9 @@ export class TimeSliceScheduler implements TurnWorker {
     else queue.push(task);
     this.#size++;
     if (this.#size > this.#maxTasks) this.#refuseOne();
-    // The first may begin within this turn's slice; what is called from within a step waits.
-    if (this.#size === 1 && !this.#isRunning) this.#runUntil(this.#turns.sliceEnd);
-    if (this.#size > 0) this.#turns.schedule(this);
+    // The first task may begin within this turn's slice; one that a step enqueues waits.
+    if (this.#size === 1 && !this.#isRunning) this.#turns.start(this);
+    else this.#turns.schedule(this);
   }
 
   /** For `EventLoopTurns`. */
@@ -106,7 +104,7 @@ export class TimeSliceScheduler implements TurnWorker {
     for (const [owner, queue] of this.#queues) {
       if (queue.length > tasks.length) [holder, tasks] = [owner, queue];
     }
-    // What is under way in this very moment can't be refused. It is the first of its owner.
+    // A task whose step is running can't be refused. It is the first of its owner.
     if (holder === undefined || (tasks.length === 1 && this.#isRunning)) return;
     const task = tasks.pop();
     if (tasks.length === 0) this.#queues.delete(holder);
@@ -115,17 +113,13 @@ export class TimeSliceScheduler implements TurnWorker {
     task?.refuse(
       new WatchFanoutError(
         "NOT_READY",
-        `This replica has ${this.#maxTasks} scans to do, which is all that it takes on. Try another replica, ` +
-          "or this one soon.",
+        `This replica has ${this.#maxTasks} scans to do, the maximum. Try another replica, ` +
+          "or this one later.",
       ),
     );
   }
 
-  #runUntil(end: number): void {
-    while (this.#size > 0 && this.#clock.now() < end) this.#runOwner(end);
-  }
-
-  /** One quantum of the owner whose turn it is, who then goes behind all others. */
+  /** Runs one quantum of the next owner, and moves that owner to the end. */
   #runOwner(end: number): void {
     const [first] = this.#queues;
     if (first === undefined) return;
@@ -144,8 +138,8 @@ export class TimeSliceScheduler implements TurnWorker {
 }
 
 /**
- * Work whose result several tasks wait for. Each of them advances it on its own owner's time: it is done once, and
- * nobody waits behind the queue of whoever came first.
+ * Work whose result several tasks wait for. Each task advances it in its own owner's time: the work is done once, and
+ * no task waits for the queue of the owner that came first.
  */
 export class SharedWork<T> {
   readonly #work: TimeSlicedWork<T>;
@@ -153,13 +147,13 @@ export class SharedWork<T> {
   #users = 0;
   #outcome: { readonly value: T } | { readonly error: unknown } | undefined;
 
-  /** `onUnused` is called when all who joined have its result or have given up. */
+  /** `onUnused` is called when every task that joined has its result or has given up. */
   constructor(work: TimeSlicedWork<T>, onUnused: () => void) {
     this.#work = work;
     this.#onUnused = onUnused;
   }
 
-  /** Takes part until there is a result, and returns that or throws what the work threw. */
+  /** Advances the work until there is a result; returns that, or throws what the work threw. */
   *join(): TimeSlicedWork<T> {
     this.#users++;
     try {

@@ -3,13 +3,12 @@ import type { Clock } from "../base/clock.ts";
 import { type Attributes, noAttributes } from "../selector/attributes.ts";
 import type { Codec } from "./codec.ts";
 
-/** How often a line is logged at the most, in milliseconds. */
+/** Minimum interval between log lines, in milliseconds. */
 const logIntervalMs = 60_000;
 
 /**
- * Reads the attributes of a resource's objects. One whose value can't be decoded has none; it is
- * counted each time it is looked at, and logged now and then. Remembers no attributes: whoever needs
- * them again keeps them.
+ * Reads the attributes of a resource's objects. An object whose value can't be decoded has no attributes; it is counted
+ * each time it is read, and logged at most once per interval. Caches nothing: callers keep the attributes.
  */
 export class AttributeReader {
   readonly codec: Codec;
@@ -25,7 +24,7 @@ export class AttributeReader {
     this.#logger = logger;
   }
 
-  /** How many values could not be decoded. */
+  /** Number of times that a value could not be decoded. */
   get undecodable(): number {
     return this.#undecodable;
   }
@@ -48,7 +47,7 @@ export class AttributeReader {
         sinceLastLine: this.#undecodable - this.#loggedCount,
         undecodable: this.#undecodable,
       },
-      "a value can't be decoded: it is served, but has no labels and no fields to select it by",
+      "a value can't be decoded: the object is served without labels and fields",
     );
     this.#loggedAt = now;
     this.#loggedCount = this.#undecodable;

@@ -1,18 +1,15 @@
 import { type Attributes, noAttributes } from "../selector/attributes.ts";
 
-/**
- * Finds out what selectors may ask about an object, from its value alone: a value has the same
- * attributes wherever and whenever it is looked at.
- */
+/** Reads what selectors can select by from an object's value alone: equal values have equal attributes. */
 export interface Codec {
   readonly name: CodecName;
-  /** Whether its objects have labels and fields at all, so that there is something to select by. */
+  /** Whether its objects have labels and fields at all. */
   readonly hasAttributes: boolean;
-  /** The names of the fields that a selector may ask for, as they were configured. */
+  /** The names of the fields that a selector may use, as configured. */
   readonly declaredFields: ReadonlySet<string>;
   /**
-   * Undefined if the value can't be decoded: it has no labels and no fields then. Never throws, and
-   * keeps nothing of `value`.
+   * Returns undefined if the value can't be decoded: the object then has no labels and no fields. Never throws, and
+   * keeps no reference to `value`.
    */
   attributesOf(value: Uint8Array): Attributes | undefined;
 }
@@ -20,10 +17,10 @@ export interface Codec {
 export const codecNames = ["opaque", "json", "protobuf"] as const;
 export type CodecName = (typeof codecNames)[number];
 
-/** Where labels are unless told otherwise, as in Kubernetes. */
+/** Default path of the labels, as in Kubernetes. */
 export const defaultLabelsPath = "metadata.labels";
 
-/** The codec of values that are nobody's business but the clients'. */
+/** The codec of values that only clients can decode. */
 export const opaqueCodec: Codec = {
   name: "opaque",
   hasAttributes: false,
@@ -32,13 +29,13 @@ export const opaqueCodec: Codec = {
 };
 
 export interface CodecProblem {
-  /** Which of the codec's options is wrong, and which element of it: `["fields", 2]`. */
+  /** The invalid option of the codec and the element in it: `["fields", 2]`. */
   readonly at: readonly (string | number)[];
-  /** A sentence that begins with the wrong value and says what is accepted. */
+  /** A sentence that begins with the invalid value and says what is accepted. */
   readonly message: string;
 }
 
-/** What a codec was asked for can't be had; tells all that is wrong. */
+/** The options of a codec are invalid. Lists all problems. */
 export class CodecError extends Error {
   override readonly name = "CodecError";
   readonly problems: readonly CodecProblem[];

@@ -5,7 +5,7 @@ import { sourceOfNumber } from "./json-source.ts";
 import { parseFieldPath, parsePath } from "./path.ts";
 
 export interface JsonCodecOptions {
-  /** The path of an object whose members are the labels. Default: `metadata.labels`. */
+  /** The path of the object whose members are the labels. Default: `metadata.labels`. */
   readonly labels?: string | undefined;
   /** The paths of the fields. Default: none. */
   readonly fields?: readonly string[] | undefined;
@@ -19,12 +19,12 @@ interface Field {
 /**
  * Attributes of values that are JSON (RFC 8259) in UTF-8.
  *
- * A path names the keys on the way; in an array, the index from 0. A field is a string as it is, `true`
- * or `false`, or a number the way JavaScript writes it (`1.0` and `1e0` are `1`), except beyond ±2^53,
- * where a double would blur what identifiers tell apart: there it is as it was written. Anything else
- * (null, an object, an array, nothing) is an absent field. Of a key that is there twice the last counts.
+ * A path consists of keys; in an array, of indexes from 0. A field is a string, `true` or `false`, or a number as
+ * JavaScript writes it (`1.0` and `1e0` are `1`). Numbers beyond ±2^53 keep their text, as a double would make
+ * different identifiers equal. Anything else (null, an object, an array, nothing) is an absent field. If a key occurs
+ * twice, the last one counts.
  *
- * Labels are the members that are strings; others are left out, since Kubernetes knows no other labels.
+ * Labels are the members that are strings; others are left out, as Kubernetes has no other labels.
  */
 export class JsonCodec implements Codec {
   readonly name = "json";
@@ -33,7 +33,7 @@ export class JsonCodec implements Codec {
   readonly #labels: readonly string[];
   readonly #fields: readonly Field[];
 
-  /** Throws a CodecError if a path is none. */
+  /** Throws a CodecError for an invalid path. */
   constructor({ labels = defaultLabelsPath, fields = [] }: JsonCodecOptions = {}) {
     const problems: CodecProblem[] = [];
     const labelsPath = parsePath(labels);
@@ -60,7 +60,7 @@ export class JsonCodec implements Codec {
       text = Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("utf8");
       root = JSON.parse(text);
     } catch {
-      // A SyntaxError, or whatever an engine throws of a text that is too long or too deep for it.
+      // A SyntaxError, or any other error of the engine for a text that is too long or too deeply nested.
       return undefined;
     }
     const labels = labelsIn(memberAt(root, this.#labels));
@@ -76,8 +76,8 @@ export class JsonCodec implements Codec {
 const arrayIndex = /^(?:0|[1-9]\d*)$/;
 
 /**
- * The part of a parsed value that a path leads to; undefined if there is none. Own members only: neither
- * `__proto__` nor `length` leads anywhere that the value does not say.
+ * Returns the part of a parsed value that a path leads to; undefined if it leads nowhere. Follows own members only, so
+ * neither `__proto__` nor `length` leads anywhere unless the value has such a key.
  */
 export function memberAt(root: unknown, steps: readonly string[]): unknown {
   let value = root;
@@ -90,7 +90,7 @@ export function memberAt(root: unknown, steps: readonly string[]): unknown {
   return value;
 }
 
-/** The members that are strings. */
+/** Returns the members that are strings. */
 export function labelsIn(value: unknown): ReadonlyMap<string, string> {
   const labels = new Map<string, string>();
   if (typeof value !== "object" || value === null || Array.isArray(value)) return labels;
@@ -100,7 +100,7 @@ export function labelsIn(value: unknown): ReadonlyMap<string, string> {
   return labels;
 }
 
-/** Empty for what is no scalar. */
+/** Returns the empty string for anything but a scalar. */
 function scalarText(value: unknown, json: string, steps: readonly string[]): string {
   switch (typeof value) {
     case "string":

@@ -1,18 +1,18 @@
 /**
- * How the number at the end of `steps` is written in `json`. The text has been parsed before and the
- * number is there, so that this only finds its way: without recursion, so that no depth is too deep.
- * Why not by the reviver of `JSON.parse`: docs/decisions/json-numbers.md.
+ * Returns the text of the number at the end of `steps` in `json`, which has been parsed before, so the number exists.
+ * Works without recursion, so any depth is possible. Why not with the reviver of `JSON.parse`:
+ * docs/decisions/json-numbers.md.
  */
 export function sourceOfNumber(json: string, steps: readonly string[]): string {
   let at = afterSpace(json, 0);
   for (const step of steps) {
     at = json[at] === "[" ? elementAt(json, at, Number(step)) : memberAt(json, at, step);
   }
-  // A slice would hold on to the whole text for as long as it lives.
+  // A substring would keep the whole text alive.
   return Buffer.from(json.slice(at, afterScalar(json, at)), "latin1").toString("latin1");
 }
 
-/** Where an element of the array at `at` begins. */
+/** Returns the start of an element of the array at `at`. */
 function elementAt(json: string, at: number, index: number): number {
   let element = afterSpace(json, at + 1);
   for (let i = 0; i < index; i++) {
@@ -22,7 +22,7 @@ function elementAt(json: string, at: number, index: number): number {
   return element;
 }
 
-/** Where the last member with this key, of the object at `at`, has its value. */
+/** Returns the start of the value of the last member with this key, of the object at `at`. */
 function memberAt(json: string, at: number, wanted: string): number {
   let found = at;
   let position = at;

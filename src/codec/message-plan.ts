@@ -4,35 +4,35 @@ import { type PathStep, scalarRuleOf } from "./protobuf-path.ts";
 import type { ScalarRule } from "./protobuf-scalar.ts";
 
 /**
- * What to look at in the messages of one type, out of all that they hold. A slot is the place of one
- * declared field among those that are found; the labels have `labelsSlot`.
+ * The fields to read in messages of one type. A slot is the index of a declared field's value among the results; labels
+ * have `labelsSlot`.
  */
 export interface MessagePlan {
   readonly fields: ReadonlyMap<number, FieldPlan>;
-  /** What the fields without presence are as long as the message says nothing of them. */
+  /** The values of the fields without presence if the message does not set them. */
   readonly empty: readonly { readonly slot: number; readonly text: string }[];
 }
 
-/** `message` is set, or `scalar` and `slot`, or `slot` is `labelsSlot`; else it is passed over. */
+/** `message` is set, or `scalar` and `slot`, or `slot` is `labelsSlot`; otherwise the field is skipped. */
 export interface FieldPlan {
   readonly name: string;
   readonly wireType: number;
   readonly message: MessagePlan | undefined;
   readonly scalar: ScalarRule | undefined;
   readonly slot: number | undefined;
-  /** The slots within the other fields of its oneof, which are unset when this one is set. */
+  /** The slots below the other fields of its oneof, which are unset when this one is set. */
   readonly unsets: readonly number[];
 }
 
 export const labelsSlot = -1;
 
-/** A way through messages, and the slot of what is at its end. */
+/** A path through messages, and the slot of the value at its end. */
 export interface PlannedPath {
   readonly steps: readonly PathStep[];
   readonly slot: number;
 }
 
-/** Joins ways, all of which begin in messages of the type `typeName`, so that one pass finds all. */
+/** Merges paths that begin in messages of the type `typeName`, so that one pass reads all of them. */
 export function planMessage(
   descriptors: Descriptors,
   typeName: string,

@@ -1,10 +1,10 @@
-/** The steps that a path takes from the whole value to a part of it, or what is wrong with it. */
+/** The steps of a path from the whole value to a part of it, or the problem of the path. */
 export type ParsedPath =
   | { readonly steps: readonly string[]; readonly problem?: undefined }
   | { readonly problem: string };
 
 /**
- * Splits `status.phase` at its dots. A dot or backslash that is part of a key has a backslash in front:
+ * Splits `status.phase` at its dots. A dot or backslash in a key is escaped with a backslash:
  * `metadata.annotations.example\.com/owner`.
  */
 export function parsePath(path: string): ParsedPath {
@@ -19,7 +19,7 @@ export function parsePath(path: string): ParsedPath {
       const escaped = path.charAt(++i);
       if (escaped !== "." && escaped !== "\\") {
         return {
-          problem: `${JSON.stringify(path)} has a backslash that is not in front of a dot or another backslash.`,
+          problem: `${JSON.stringify(path)} has a backslash that is not before a dot or another backslash.`,
         };
       }
       step += escaped;
@@ -37,8 +37,8 @@ export function parsePath(path: string): ParsedPath {
 }
 
 /**
- * The same for the path of a field, which is also the name that field selectors know it by: nothing can
- * be escaped in that.
+ * As `parsePath`, for the path of a field. The path is also the field's name in field selectors, which have no escapes
+ * for names.
  */
 export function parseFieldPath(path: string): ParsedPath {
   if (!/[=,]|!$/.test(path)) return parsePath(path);

@@ -13,9 +13,9 @@ import { parseFieldPath } from "./path.ts";
 import { listing, type ResolvedPath, resolveField, resolveLabels } from "./protobuf-path.ts";
 
 export interface ProtobufCodecOptions {
-  /** A google.protobuf.FileDescriptorSet, with what it imports. */
+  /** A google.protobuf.FileDescriptorSet with all imports. */
   readonly descriptors: Uint8Array;
-  /** The full name of the message that values are, such as `acme.v1.Lease`. */
+  /** The full name of the values' message type, such as `acme.v1.Lease`. */
   readonly message: string;
   /** The path of a `map<string, string>`. Default: `metadata.labels`, if the message has that. */
   readonly labels?: string | undefined;
@@ -26,15 +26,13 @@ export interface ProtobufCodecOptions {
 /**
  * Attributes of values that are protobuf messages of one type.
  *
- * A path goes along the names of the proto to a single scalar: a string, a number in decimal, `true` or
- * `false`, an enum's value by name. A field that tracks presence, or is in a message that is not there,
- * is absent unless it is set; any other has its type's empty value (`0`, `false`, the enum's first
- * name), as the message itself can't tell them apart.
+ * A path consists of field names and leads to a single scalar: a string, a number in decimal, `true` or `false`, or the
+ * name of an enum's value. A field with presence, or in an absent message, is absent unless it is set; any other field
+ * has its type's default (`0`, `false`, the enum's first name), as the message itself can't distinguish these.
  *
- * Only what lies on the way of a path is looked at, so that the cost depends little on how large values
- * are. There the bytes have to be exactly right, or the value can't be decoded: no length beyond the
- * end, no text that is not UTF-8, no wire type that the field's type does not have. What is passed over
- * has to have its announced length and nothing more.
+ * Only the fields on a path are decoded, so the cost depends little on the size of the values. Their bytes must be
+ * valid: a length beyond the end, invalid UTF-8 or a wire type that does not fit the field's type make the value
+ * undecodable. Skipped fields only need a valid length.
  */
 export class ProtobufCodec implements Codec {
   readonly name = "protobuf";
@@ -43,7 +41,7 @@ export class ProtobufCodec implements Codec {
   readonly #fields: readonly string[];
   readonly #plan: MessagePlan;
 
-  /** Throws a CodecError if the descriptors do not have what is asked for. */
+  /** Throws a CodecError if the descriptors do not have the message or a path. */
   constructor(options: ProtobufCodecOptions) {
     const descriptors = descriptorsOf(options);
     this.#fields = [...new Set(options.fields)];
@@ -92,7 +90,7 @@ function descriptorsOf({ descriptors: bytes, message }: ProtobufCodecOptions): D
 
 function noDescriptors(why: string): string {
   return (
-    `it is no descriptor set: it ${why}. ` +
+    `it is not a descriptor set: it ${why}. ` +
     'Write one with "buf build -o FILE.binpb" or "protoc --include_imports --descriptor_set_out=FILE".'
   );
 }
@@ -119,7 +117,7 @@ function pathsOf(options: ProtobufCodecOptions, descriptors: Descriptors): reado
   return paths;
 }
 
-/** What has been found so far. */
+/** The values found so far. */
 class Found {
   readonly labels = new Map<string, string>();
   /** By slot. */
@@ -137,7 +135,7 @@ class Found {
   }
 }
 
-/** Of a field that comes more than once the last counts, and a message in pieces is the sum of them. */
+/** If a field occurs more than once, the last one counts; messages are merged. */
 function look(cursor: MessageCursor, plan: MessagePlan, found: Found): void {
   for (const { slot, text } of plan.empty) found.texts[slot] ??= text;
   for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {

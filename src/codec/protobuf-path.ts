@@ -1,13 +1,13 @@
 import type { Descriptors, FieldDescriptor } from "../protobuf/descriptors.ts";
 import { enumRule, type ScalarRule, scalarRules } from "./protobuf-scalar.ts";
 
-/** A field on the way of a path, and the message type that declares it. */
+/** A field of a path, and the message type that declares it. */
 export interface PathStep {
   readonly typeName: string;
   readonly field: FieldDescriptor;
 }
 
-/** The way that a path takes, or what is wrong with it. */
+/** The resolved path, or its problem. */
 export type ResolvedPath =
   | { readonly steps: readonly PathStep[]; readonly problem?: undefined }
   | { readonly problem: string };
@@ -19,7 +19,7 @@ const BYTES = 12;
 const ENUM = 14;
 const STRING = 9;
 
-/** How the field's values are read; undefined if they are no scalars with a text. */
+/** How the field's values are read; undefined if they are not scalars that have a text. */
 export function scalarRuleOf(
   descriptors: Descriptors,
   { type, typeName }: FieldDescriptor,
@@ -29,7 +29,7 @@ export function scalarRuleOf(
   return names === undefined ? undefined : enumRule(names);
 }
 
-/** The way from a message to a single scalar, along the names of the proto. */
+/** Resolves a path from a message to a single scalar. */
 export function resolveField(
   descriptors: Descriptors,
   typeName: string,
@@ -41,16 +41,16 @@ export function resolveField(
   if (last === undefined || scalarRuleOf(descriptors, last) !== undefined) return way;
   const shown = JSON.stringify(path);
   if (last.type === BYTES) {
-    return { problem: `${shown} is bytes, which are no text to select by.` };
+    return { problem: `${shown} is bytes, which selectors do not compare.` };
   }
   const below = (descriptors.messages.get(last.typeName) ?? []).map(({ name }) => name);
-  const hint = below.length === 0 ? "" : ` Go on to one of its fields: ${listing(below)}.`;
+  const hint = below.length === 0 ? "" : ` Continue to one of its fields: ${listing(below)}.`;
   return {
     problem: `${shown} is a message, ${last.typeName}, but a field has to be a scalar.${hint}`,
   };
 }
 
-/** The way from a message to a `map<string, string>`. */
+/** Resolves a path from a message to a `map<string, string>`. */
 export function resolveLabels(
   descriptors: Descriptors,
   typeName: string,
@@ -68,7 +68,7 @@ export function resolveLabels(
   return { problem: `${JSON.stringify(path)} is not a map<string, string>, as labels are.` };
 }
 
-/** `mayRepeat`: the index of the one step that may be repeated, as a map is. */
+/** `mayRepeat`: the index of the only step that may be repeated, as a map is; undefined: none may. */
 function resolve(
   descriptors: Descriptors,
   root: string,
@@ -112,7 +112,7 @@ function resolve(
 
 const withImports = 'write it with its imports, as "buf build" and "protoc --include_imports" do';
 
-/** A few names for a message. */
+/** A few names for an error message. */
 export function listing(names: readonly string[]): string {
   if (names.length === 0) return "none";
   const shown = names.slice(0, 10).join(", ");

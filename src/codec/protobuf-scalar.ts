@@ -6,18 +6,17 @@ import {
   VARINT,
 } from "../protobuf/message-cursor.ts";
 
-/** How a scalar is read from the wire as the text that selectors compare. */
+/** How a scalar on the wire becomes the text that selectors compare. */
 export interface ScalarRule {
   readonly wireType: number;
-  /** What an absent field without presence stands for. */
+  /** The value of an absent field without presence. */
   readonly empty: string;
   readonly read: (cursor: MessageCursor) => string;
 }
 
 /**
- * The rules by the numbers of google.protobuf.FieldDescriptorProto.Type. Texts are those of protobuf's
- * JSON mapping (https://protobuf.dev/programming-guides/json/), except that 64-bit integers, too, are
- * just their digits.
+ * The rules by the numbers of google.protobuf.FieldDescriptorProto.Type. Texts are those of protobuf's JSON mapping
+ * (https://protobuf.dev/programming-guides/json/), but 64-bit integers are decimal digits, too.
  */
 export const scalarRules: ReadonlyMap<number, ScalarRule> = new Map([
   [1, fixed(8, "0", (bytes) => String(bytes.readDoubleLE()))], // double
@@ -36,7 +35,7 @@ export const scalarRules: ReadonlyMap<number, ScalarRule> = new Map([
   [18, varint(zigzag)], // sint64
 ]);
 
-/** By name; a number that has no name is its digits. */
+/** The value's name; its digits if the number has no name. */
 export function enumRule(names: ReadonlyMap<number, string>): ScalarRule {
   const text = (number: number): string => names.get(number) ?? String(number);
   return {
@@ -59,7 +58,7 @@ function zigzag(bits: bigint): bigint {
   return (bits >> 1n) ^ -(bits & 1n);
 }
 
-/** With as many digits as a float has: the float nearest to 0.1 is not 0.10000000149011612. */
+/** With the digits of a float: the float nearest to 0.1 is not 0.10000000149011612. */
 function floatText(value: number): string {
   for (let digits = 6; digits < 9; digits++) {
     const short = Number(value.toPrecision(digits));

@@ -2,17 +2,17 @@ import { memoryBytes, type StoredObject } from "./object.ts";
 
 export type EventType = "ADDED" | "MODIFIED" | "DELETED";
 
-/** What an event, or an object, takes in memory beside what its weight counts, in bytes, as measured. */
+/** Memory that an event or an object takes beyond its estimated bytes, in bytes, as measured. */
 export const memoryOverheadBytes = 192;
 
-/** One change of one object. Immutable and shared by everyone who is told of it. */
+/** One change of one object. Immutable, and shared by all readers. */
 export class WatchEvent {
   readonly type: EventType;
-  /** The object after the change. DELETED: as it last was, with the revision that removed it. */
+  /** The object after the change. DELETED: its last content, with the revision of the deletion. */
   readonly object: StoredObject;
-  /** The object just before. Undefined where there was none, or the reader did not ask. */
+  /** The object before the change. Undefined if the object did not exist, or the reader did not ask for it. */
   readonly previous: StoredObject | undefined;
-  /** What it takes in memory, in bytes, with the attributes that its objects had when it was made. */
+  /** Estimated memory in bytes, with the attributes that its objects had when the event was made. */
   readonly estimatedBytes: number;
 
   constructor(type: EventType, object: StoredObject, previous: StoredObject | undefined) {
@@ -30,29 +30,29 @@ export class WatchEvent {
 }
 
 /**
- * What a watch delivers: changes, a new resume point, or both.
+ * What a watch delivers: events, a new resume point, or both.
  *
- * Events are in the order of their revisions, and a revision is never split between batches that have
- * a resume point. Immutable and shared: all watchers of one group get the same batch.
+ * Events are in the order of their revisions. A revision is never split between batches that have a resume point.
+ * Immutable and shared: all watchers with the same filter get the same batch.
  */
 export class WatchBatch {
   /**
-   * The resume point: everything asked for up to and including this revision has been delivered.
-   * Undefined while a unit is open, that is until an initial state or a fold is complete. A batch with
-   * a revision and no events is a bookmark.
+   * The resume point: everything asked for up to and including this revision has been delivered. Undefined while an
+   * atomic batch is open, that is before the last part of an initial state or a coalesced backlog. A batch with a
+   * revision and no events is a bookmark.
    */
   readonly revision: number | undefined;
   readonly events: readonly WatchEvent[];
   /** Whether this batch completes the initial state. */
   readonly initialEventsEnd: boolean;
   /**
-   * Whether all of it is of one unit, which it closes if it has a revision. Nobody may then stop between
-   * two of its revisions: initial states and folds leave out what was before them.
+   * Whether all events belong to one atomic batch, which a batch with a revision completes. A reader must not resume
+   * from between two of its revisions: initial states and coalesced backlogs leave out older events.
    */
   readonly isAtomic: boolean;
-  /** The sum of the events' weights, in bytes. */
+  /** Sum of the events' estimated bytes. */
   readonly estimatedBytes: number;
-  /** Its encoded frames, kept here by whoever encodes it first. Not part of what it is. */
+  /** The encoded frames, cached by their first encoder. Not part of the batch's identity. */
   frames: readonly Uint8Array[] | undefined;
 
   constructor(

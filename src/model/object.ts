@@ -1,43 +1,43 @@
-/** What a codec has read out of an object's value, as far as that matters here. */
+/** The attributes that a codec read from an object's value. Only their size matters here. */
 export interface CachedAttributes {
-  /** What it takes to keep it, in bytes. */
+  /** What they take in memory, in bytes. */
   readonly bytes: number;
 }
 
 /**
- * One object as it stands at one revision. Immutable and shared by everyone who holds it: the cache,
- * its history, every watcher, every answer.
+ * One object at one revision. Immutable, and shared by all that hold it: the cache, the event window, every watcher,
+ * every response.
  *
- * Its value is a part of `content`, which may be a slab that it shares with others (see Slabs), and which
- * then has its encoded form too.
+ * The value is a part of `content`. That may be a slab shared with other objects (see Slabs), which also has the
+ * object's encoded form.
  */
 export class StoredObject {
-  /** Relative to the resource's prefix; never empty, never with a lone surrogate. */
+  /** Relative to the resource's prefix; never empty, without lone surrogates. */
   readonly key: string;
   readonly createRevision: number;
-  /** The revision that last changed it; of a deleted object, the one that removed it. */
+  /** The revision that last changed the object; of a deleted object, the revision of the deletion. */
   readonly modRevision: number;
-  /** How often it was written since it was created, from 1. */
+  /** Number of writes since it was created, from 1. */
   readonly version: number;
-  /** 0n: none. Uses 63 bits, more than a `number` holds. */
+  /** 0n: no lease. Has up to 63 bits, more than a `number` holds. */
   readonly lease: bigint;
   /**
-   * What a codec has read out of the value, kept here by whoever asked first. Not part of what it is.
+   * The attributes of the value, cached by their first reader. Not part of the object's identity.
    *
    * @internal
    */
   attributes: CachedAttributes | undefined;
-  /** Holds the value, from `valueStart` up to `valueEnd`. */
+  /** Contains the value, from `valueStart` up to `valueEnd`. */
   readonly content: Uint8Array;
   readonly valueStart: number;
   readonly valueEnd: number;
   /**
-   * Where in `content` its encoded form begins, which ends with the value: the field 2 of a message, tag and
-   * length included, that is a watchfanout.v1.StoredObject. -1: there is none.
+   * Position in `content` of the encoded form, which ends with the value: a field 2 of a message, with tag and length,
+   * that is a watchfanout.v1.StoredObject. -1: there is no encoded form.
    */
   readonly encodedStart: number;
 
-  /** Without the last three, `content` is the value. */
+  /** Without the last three parameters, `content` is the value. */
   constructor(
     key: string,
     content: Uint8Array,
@@ -61,19 +61,19 @@ export class StoredObject {
     this.encodedStart = encodedStart;
   }
 
-  /** Not to be changed. Where the object is in a slab, a view of it that is made for each who asks. */
+  /** Read-only. If the object is in a slab, each call makes a new view. */
   get value(): Uint8Array {
     const { content, valueStart, valueEnd } = this;
     if (valueEnd - valueStart === content.byteLength) return content;
     return new Uint8Array(content.buffer, content.byteOffset + valueStart, valueEnd - valueStart);
   }
 
-  /** The value's length in bytes. */
+  /** Length of the value in bytes. */
   get valueBytes(): number {
     return this.valueEnd - this.valueStart;
   }
 
-  /** The same object as removed at `revision`: all else is as it last was. */
+  /** Returns this object as deleted at `revision`: everything else stays as it was last. */
   deletedAt(revision: number): StoredObject {
     const deleted = new StoredObject(
       this.key,
@@ -91,22 +91,22 @@ export class StoredObject {
 }
 
 /**
- * About how large an object is where it is sent or stored, in bytes: what the sizes of pages and stores count. Its
- * key and its value, and 64 bytes for the numbers and what is around them.
+ * Estimated size of an object as it is sent or stored, in bytes: key, value, and 64 bytes for the numbers and the
+ * framing. Sizes of pages and stores count this.
  */
 export function estimatedBytes(object: StoredObject): number {
   return object.key.length + object.valueBytes + 64;
 }
 
 /**
- * What an object costs to hold, in bytes: what every bound of what is kept in memory counts. An estimate, which
- * grows when its attributes are read: whoever adds it to a sum keeps the number, or has them read before.
+ * Estimated memory of an object in bytes, which every bound of memory counts. It increases when the object's attributes
+ * are read: code that adds it to a sum keeps the number, or reads the attributes first.
  */
 export function memoryBytes(object: StoredObject): number {
   return estimatedBytes(object) + (object.attributes?.bytes ?? 0);
 }
 
-/** Whether both are the same object at the same revision, in everything that a store says of it. */
+/** Whether both are the same object at the same revision, in all that a store says about it. */
 export function isSameObject(one: StoredObject, other: StoredObject): boolean {
   return (
     one.key === other.key &&
@@ -118,7 +118,7 @@ export function isSameObject(one: StoredObject, other: StoredObject): boolean {
   );
 }
 
-/** Without a view of either, as a whole state may have to be compared with another. */
+/** Compares without making views, as a whole state may be compared with another. */
 function hasSameValue(one: StoredObject, other: StoredObject): boolean {
   if (one.content === other.content && one.valueStart === other.valueStart) {
     return one.valueEnd === other.valueEnd;

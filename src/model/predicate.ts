@@ -2,9 +2,9 @@ import { WatchEvent } from "./event.ts";
 import type { StoredObject } from "./object.ts";
 
 /**
- * What an event, with its previous, is to the set of objects that a predicate picks: entering it is
- * ADDED, staying MODIFIED, leaving DELETED with the last content that was in it. Undefined for one that
- * was and is outside.
+ * Translates an event into what it means for the set of objects that a predicate selects: an object that enters the set
+ * is ADDED, one that stays MODIFIED, one that leaves DELETED with its last content in the set. Returns undefined for an
+ * object that was and is outside. Needs the event's `previous`.
  */
 export function transition(event: WatchEvent, predicate: Predicate): WatchEvent | undefined {
   const { type, object, previous } = event;
@@ -19,14 +19,14 @@ export function transition(event: WatchEvent, predicate: Predicate): WatchEvent 
   return new WatchEvent("DELETED", previous.deletedAt(event.revision), previous);
 }
 
-/** Picks objects by their content. Pure, cheap, and never throws. */
+/** Selects objects by their content. Pure, cheap, and never throws. */
 export type Predicate = (object: StoredObject) => boolean;
 
 const numbers = new WeakMap<Predicate, number>();
 
 let counted = 0;
 
-/** Predicates are told apart by which function they are. 0: none. */
+/** A number that identifies the function; 0 for undefined. */
 export function predicateIdentity(predicate: Predicate | undefined): number {
   if (predicate === undefined) return 0;
   let number = numbers.get(predicate);

@@ -1,55 +1,50 @@
-import { bigVarintSize, varintSize, WireWriter } from "../protobuf/wire-writer.ts";
+import { bytesFieldSize, WireWriter } from "../protobuf/wire-writer.ts";
 import { StoredObject } from "./object.ts";
+import { objectFieldsSize, objectTag, writeObjectFields } from "./object-encoding.ts";
 
 /**
- * The first slab is of so many bytes; each is twice as large as the one before it, up to the largest. A good
- * size for objects of which some stay much longer than others.
+ * Size of the first slab in bytes. Each slab is twice as large as the one before it, up to the largest. This size suits
+ * objects of which some live much longer than others.
  */
 export const smallestSlab = 2 * 1024;
 
-/** How large the slabs of what is listed become, in bytes. */
+/** Maximum size of slabs for listed objects, in bytes. */
 export const listedSlab = 64 * 1024;
 
-/** What does not fit so many times into the largest slab gets a buffer of its own. */
+/** An object of which fewer than this number fit the largest slab gets a buffer of its own. */
 const leastPerSlab = 4;
 
 /**
- * Makes objects that keep their content, in its encoded form, in buffers which they share: slabs.
+ * Makes objects that keep their content, in encoded form (see object-encoding.ts), in shared buffers: slabs.
  *
- * A buffer of its own costs some 300 bytes of memory, more than many an object. And a view of the message
- * that an object came in would hold that whole. So objects are copied one after another into a slab, each
- * as the field `object` or `items` of the service's messages:
+ * A buffer of its own costs about 300 bytes of memory per object, which is more than many objects. A view of the
+ * message that an object came in would keep all of the message alive. So objects are copied into a slab, one after
+ * another.
  *
- *     tag, length, create_revision, mod_revision, version, lease, key, value
- *
- * A protobuf message's fields may come in any order. With the value at the end, one more number tells where
- * it is.
- *
- * A slab stays as long as one object in it does. How much that may hold in vain depends on what is put into
- * it together, so whoever makes Slabs says how large they become:
- * - What is listed is put together in key order, and when all but one object of each slab have been written
- *   anew, the slabs still take what the list did. They never take more, so large ones are good.
- * - What is watched, or written, goes on forever: if of each slab one object is left that nobody writes
- *   again, then every object of the state holds a slab. So these are as small as `smallestSlab`, and an
- *   object holds no more than that in vain.
+ * A slab is freed when its last object is. What one object may keep alive depends on which objects share a slab, so the
+ * creator of a Slabs sets the maximum size of a slab:
+ * - Listed objects share slabs in key order. When all but one object of each slab have been written again, the slabs
+ *   still take as much as the list did, but never more. So large slabs are fine.
+ * - Watched and written objects have no such bound: if one object of each slab is never written again, every object of
+ *   the state keeps a slab alive. So these slabs are of `smallestSlab` bytes, which bounds what an object keeps alive.
  */
 export class Slabs {
   readonly #largest: number;
   #slab: Buffer = none;
   #used = 0;
-  /** What has been reserved last is in this: the slab, or a buffer of the object's own. */
+  /** The buffer of the last reservation: the slab, or the object's own. */
   #target: Buffer = none;
   #next = smallestSlab;
   readonly #writer = new WireWriter(none);
 
-  /** `largest`, in bytes: 2 KiB or more; or 0, and every object gets a buffer of its own. */
+  /** `largest`: maximum size of a slab in bytes, at least 2 KiB; 0: every object gets a buffer of its own. */
   constructor(largest: number) {
     this.#largest = largest;
   }
 
   /**
-   * An object whose value is the part of `source` from `valueStart` to `valueEnd`, which is copied. `key` is
-   * of `keyBytes` bytes in UTF-8.
+   * Makes an object from copies. Its value is the part of `source` from `valueStart` to `valueEnd`; `keyBytes` is the
+   * size of `key` in UTF-8.
    */
   store(
     key: string,
@@ -63,33 +58,31 @@ export class Slabs {
     lease: bigint,
   ): StoredObject {
     const valueBytes = valueEnd - valueStart;
-    const fields =
-      numberField(createRevision) +
-      numberField(modRevision) +
-      numberField(version) +
-      (lease === 0n ? 0 : 1 + bigVarintSize(lease)) +
-      contentField(keyBytes) +
-      (valueBytes === 0 ? 0 : contentField(valueBytes));
-    const size = contentField(fields);
+    const fieldsBytes = objectFieldsSize(
+      keyBytes,
+      valueBytes,
+      createRevision,
+      modRevision,
+      version,
+      lease,
+    );
+    const size = bytesFieldSize(fieldsBytes);
     const start = this.#reserve(size);
-    const writer = this.#writer;
-    writer.moveTo(this.#target, start);
-    writer.byte(0x12);
-    writer.varint(fields);
-    writer.numberField(0x18, createRevision);
-    writer.numberField(0x20, modRevision);
-    writer.numberField(0x28, version);
-    if (lease !== 0n) {
-      writer.byte(0x30);
-      writer.bigVarint(lease);
-    }
-    writer.textField(0x0a, key, keyBytes);
-    if (valueBytes > 0) {
-      writer.byte(0x12);
-      writer.varint(valueBytes);
-    }
-    const at = writer.position;
-    writer.copy(source, valueStart, valueEnd);
+    this.#writer.moveTo(this.#target, start);
+    const at = writeObjectFields(
+      this.#writer,
+      objectTag,
+      fieldsBytes,
+      key,
+      keyBytes,
+      createRevision,
+      modRevision,
+      version,
+      lease,
+      source,
+      valueStart,
+      valueEnd,
+    );
     return new StoredObject(
       key,
       this.#target,
@@ -104,8 +97,8 @@ export class Slabs {
   }
 
   /**
-   * The same object, with its content copied from the slab that it shares with others, and `key`, which is equal
-   * to its own. An object that has no encoded form is returned as it is.
+   * Returns the same object with its content copied out of the slab that it shares, and with `key`, which equals its
+   * own. Returns an object without an encoded form as it is.
    */
   copy(object: StoredObject, key: string): StoredObject {
     const { content, encodedStart, valueStart, valueEnd } = object;
@@ -127,7 +120,7 @@ export class Slabs {
     return copied;
   }
 
-  /** Where in `#target` so many bytes are free. */
+  /** Reserves this number of bytes in `#target`, and returns their position. */
   #reserve(size: number): number {
     if (size * leastPerSlab > this.#largest) {
       this.#target = Buffer.allocUnsafeSlow(size);
@@ -146,11 +139,3 @@ export class Slabs {
 }
 
 const none = Buffer.alloc(0);
-
-function numberField(value: number): number {
-  return value === 0 ? 0 : 1 + varintSize(value);
-}
-
-function contentField(length: number): number {
-  return 1 + varintSize(length) + length;
-}

@@ -9,42 +9,42 @@ export interface FieldDescriptor {
   readonly name: string;
   readonly number: number;
   /**
-   * A number of FieldDescriptorProto.Type. A message that an edition's file wants delimited by tags is
-   * a group, which is what it looks like on the wire.
+   * A FieldDescriptorProto.Type. A message field that its file's edition encodes with delimiters is a group, as on the
+   * wire.
    */
   readonly type: number;
   readonly repeated: boolean;
-  /** The full name of its message or enum; empty for others. */
+  /** The full name of its message or enum; empty for other types. */
   readonly typeName: string;
-  /** The oneof that it is part of. Of a proto3 `optional` field: its name after an underscore. */
+  /** The oneof that it belongs to. For a proto3 `optional` field: its name after an underscore. */
   readonly oneof: string | undefined;
-  /** Whether a field that is absent differs from one that has its type's empty value. */
+  /** Whether an absent field differs from one with its type's default value. */
   readonly hasPresence: boolean;
 }
 
 export interface FileDescriptor {
   readonly name: string;
   readonly imports: readonly string[];
-  /** The FileDescriptorProto, byte for byte. */
+  /** The serialized FileDescriptorProto. */
   readonly bytes: Uint8Array;
 }
 
 export interface Descriptors {
-  /** By name, as in an import. */
+  /** By name, as imports have it. */
   readonly files: ReadonlyMap<string, FileDescriptor>;
-  /** The file that declares a full name: of a message, field, enum, value, service or method. */
+  /** The file that declares a full name: of a message, field, enum, enum value, service or method. */
   readonly declaredIn: ReadonlyMap<string, FileDescriptor>;
   readonly messages: ReadonlyMap<string, readonly FieldDescriptor[]>;
-  /** Those of the messages that are the entries of a map: 1 is the key, 2 the value. */
+  /** The messages that are entries of a map: field 1 is the key, 2 the value. */
   readonly mapEntries: ReadonlySet<string>;
-  /** The full name of what goes into a method, by the method's path, such as `/pkg.Service/Method`. */
+  /** The full name of a method's input, by the method's path, such as `/pkg.Service/Method`. */
   readonly inputs: ReadonlyMap<string, string>;
   readonly services: readonly string[];
-  /** Each enum's values, name by number. */
+  /** The names of each enum's values, by number. */
   readonly enums: ReadonlyMap<string, ReadonlyMap<number, string>>;
 }
 
-/** What files, messages and fields inherit: as much of google.protobuf.FeatureSet as is of use here. */
+/** What files, messages and fields inherit: the part of google.protobuf.FeatureSet that is used here. */
 interface Features {
   readonly implicitPresence: boolean;
   readonly delimitedMessages: boolean;
@@ -53,7 +53,7 @@ interface Features {
 const GROUP = 10;
 const MESSAGE = 11;
 
-/** Reads a google.protobuf.FileDescriptorSet. Throws a WireFault if the bytes are none. */
+/** Reads a google.protobuf.FileDescriptorSet. Throws a WireFault for invalid bytes. */
 export function readDescriptors(set: Uint8Array): Descriptors {
   const files = new Map<string, FileDescriptor>();
   const declaredIn = new Map<string, FileDescriptor>();
@@ -86,10 +86,10 @@ export function readDescriptors(set: Uint8Array): Descriptors {
     declaredIn.set(fullName, file);
     const values = declared.all(2).map((value) => [value.number(2), value.text(1)] as const);
     const names = new Map<number, string>();
-    // Of several names for one number the first is the one to show.
+    // If several names have one number, the first one is shown.
     for (const [number, name] of values) if (!names.has(number)) names.set(number, name);
     enums.set(fullName, names);
-    // An enum's values are named beside it, not within it.
+    // An enum's values are in the scope of the enum, not inside it.
     for (const [, name] of values) declaredIn.set(`${scope}${name}`, file);
   };
 
@@ -143,12 +143,12 @@ function overlay(inherited: Features, set: Fields | undefined): Features {
   };
 }
 
-/** Descriptors write full names with a dot in front. */
+/** Descriptors begin full names with a dot. */
 function typeNameOf(reference: string): string {
   return reference.replace(/^\./, "");
 }
 
-/** A message by its field numbers. */
+/** A message as its fields, by number. */
 class Fields {
   readonly bytes: Uint8Array;
   readonly #numbers = new Map<number, number>();

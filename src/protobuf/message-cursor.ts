@@ -1,6 +1,6 @@
 import { isUtf8 } from "node:buffer";
 
-/** What is wrong with bytes that should be a protobuf message; the message is half a sentence. */
+/** An error in bytes that should be a protobuf message. Its message is the predicate of a sentence. */
 export class WireFault extends Error {
   override readonly name = "WireFault";
 }
@@ -13,13 +13,13 @@ const GROUP_START = 3;
 const GROUP_END = 4;
 export const FIXED32 = 5;
 
-/** Maximum depth of groups within groups in what is skipped. Deeper nesting is an attack; other decoders refuse it, too. */
+/** Maximum depth of nested groups in skipped fields. Other decoders, too, refuse deeper nesting, which is an attack. */
 const maxGroupDepth = 100;
 
 /**
- * Reads the protobuf wire format (https://protobuf.dev/programming-guides/encoding/) in place, also for messages that
- * come by the hundred thousand: a nested message is read by the same cursor, and `content` allocates nothing.
- * It trusts nothing: whatever is not exactly right throws a WireFault.
+ * Reads the protobuf wire format (https://protobuf.dev/programming-guides/encoding/) in place. It suits messages with
+ * a hundred thousand parts: a nested message is read by the same cursor, and `content` allocates nothing.
+ * Everything invalid throws a WireFault.
  *
  *     for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
  *       if (tag === 0x08) revision = cursor.number();
@@ -28,11 +28,11 @@ const maxGroupDepth = 100;
  */
 export class MessageCursor {
   readonly bytes: Buffer;
-  /** Where the content is that was read last. */
+  /** Start of the content that was read last; `end` is its end. */
   start = 0;
   end = 0;
   #position = 0;
-  /** Where the message ends that is being read. */
+  /** End of the current message. */
   #limit: number;
 
   constructor(bytes: Uint8Array) {
@@ -42,8 +42,8 @@ export class MessageCursor {
   }
 
   /**
-   * The tag of the next field, which is its number, shifted by three, and its wire type; 0 at the end of
-   * the message. The field's value has to be read or skipped.
+   * Returns the tag of the next field: its number, shifted by three, and its wire type. Returns 0 at the end of the
+   * message. The caller then reads or skips the field's value.
    */
   next(): number {
     if (this.#position === this.#limit) return 0;
@@ -54,12 +54,12 @@ export class MessageCursor {
     return tag;
   }
 
-  /** A whole number, signed where it is of 64 bits; one that a number can't hold exactly is a fault. */
+  /** Reads an integer, signed if it has 64 bits. Throws if a number can't hold it exactly. */
   number(): number {
     let value = 0;
     let scale = 1;
     const from = this.#position;
-    // Seven bytes are 49 bits.
+    // Seven bytes have 49 bits.
     for (let i = 0; i < 7; i++) {
       const byte = this.#byte();
       value += (byte & 0x7f) * scale;
@@ -70,17 +70,17 @@ export class MessageCursor {
     const large = BigInt.asIntN(64, this.bigint());
     const number = Number(large);
     if (Number.isSafeInteger(number)) return number;
-    throw new WireFault(`has the number ${large}, which is beyond 2^53 and can't be held exactly`);
+    throw new WireFault(`has the number ${large}, which is beyond the limit of 2^53`);
   }
 
-  /** A whole number that can't be negative. */
+  /** Reads an integer that must not be negative. */
   natural(): number {
     const number = this.number();
-    if (number < 0) throw new WireFault(`has the number ${number} where none is negative`);
+    if (number < 0) throw new WireFault(`has the number ${number}, which is negative`);
     return number;
   }
 
-  /** A whole number of 64 bits, unsigned. */
+  /** Reads an unsigned integer of 64 bits. */
   bigint(): bigint {
     let low = 0; // bits 0 to 27
     let middle = 0; // bits 28 to 55
@@ -101,40 +101,40 @@ export class MessageCursor {
     throw new WireFault("has a number of more than 64 bits");
   }
 
-  /** A view of the bytes of a fixed-size number, least significant first. */
+  /** Returns a view of a fixed-size number, least significant byte first. */
   fixed(length: 4 | 8): Buffer {
     const start = this.#position;
     this.#advance(length);
     return this.bytes.subarray(start, this.#position);
   }
 
-  /** Passes over the content of a length-delimited field and notes where it is: `start` and `end`. */
+  /** Skips the content of a length-delimited field and sets `start` and `end` to its position. */
   content(): void {
     const length = this.number();
     const left = this.#limit - this.#position;
     if (length < 0 || length > left) {
       const announced = BigInt.asUintN(64, BigInt(length));
-      throw new WireFault(`is cut off: ${announced} bytes announced, ${left} there`);
+      throw new WireFault(`is truncated: its length is ${announced} bytes, ${left} are left`);
     }
     this.start = this.#position;
     this.end = this.start + length;
     this.#position = this.end;
   }
 
-  /** As `content`, as a view. */
+  /** As `content`; returns a view. */
   view(): Buffer {
     this.content();
     return this.bytes.subarray(this.start, this.end);
   }
 
-  /** As `content`, as text. */
+  /** As `content`; returns text. */
   text(): string {
     const view = this.view();
     if (!isUtf8(view)) throw new WireFault("is not valid UTF-8");
     return view.toString("utf8");
   }
 
-  /** Begins to read the message that the field is; its end is the end until `leave`, which takes the result. */
+  /** Enters the message in this field: reads end at its end until `leave`, which takes the returned value. */
   enter(): number {
     const outer = this.#limit;
     this.content();
@@ -143,18 +143,18 @@ export class MessageCursor {
     return outer;
   }
 
-  /** Goes on with the message around the one that has come to its end. */
+  /** Continues the message around the one that has been read. */
   leave(outer: number): void {
     this.#limit = outer;
   }
 
-  /** Goes on with the message that lies from `start` up to `end`, as `content` found it. */
+  /** Continues with the message from `start` up to `end`, as `content` set them. */
   moveTo(start: number, end: number): void {
     this.#position = start;
     this.#limit = end;
   }
 
-  /** Passes over the value of the field that has this tag. */
+  /** Skips the value of the field with this tag. */
   skip(tag: number, depth: number = 0): void {
     switch (tag & 7) {
       case VARINT:
@@ -181,19 +181,20 @@ export class MessageCursor {
     if (depth > maxGroupDepth) throw new WireFault("has groups nested too deeply");
     const end = start - GROUP_START + GROUP_END;
     for (let tag = this.next(); tag !== end; tag = this.next()) {
-      if (tag === 0) throw new WireFault("is cut off within a group");
-      if ((tag & 7) === GROUP_END) throw new WireFault("ends another group than it began");
+      if (tag === 0) throw new WireFault("is truncated within a group");
+      if ((tag & 7) === GROUP_END)
+        throw new WireFault("ends a group with a different number than it began");
       this.skip(tag, depth);
     }
   }
 
   #advance(length: number): void {
-    if (this.#limit - this.#position < length) throw new WireFault("is cut off");
+    if (this.#limit - this.#position < length) throw new WireFault("is truncated");
     this.#position += length;
   }
 
   #byte(): number {
-    if (this.#position >= this.#limit) throw new WireFault("is cut off within a number");
+    if (this.#position >= this.#limit) throw new WireFault("is truncated within a number");
     return this.bytes[this.#position++] as number;
   }
 }

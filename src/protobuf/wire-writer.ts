@@ -1,4 +1,4 @@
-/** How many bytes a number from 0 to 2^53-1 takes as a varint. */
+/** Size of an integer from 0 to 2^53-1 as a varint, in bytes. */
 export function varintSize(value: number): number {
   let size = 1;
   let rest = value;
@@ -9,16 +9,26 @@ export function varintSize(value: number): number {
   return size;
 }
 
-/** How many bytes a non-negative number of up to 64 bits takes as a varint. */
+/** Size of a non-negative integer of up to 64 bits as a varint, in bytes. */
 export function bigVarintSize(value: bigint): number {
   let size = 1;
   for (let rest = value >> 7n; rest > 0n; rest >>= 7n) size++;
   return size;
 }
 
+/** Size of a number field in bytes, with its tag of one byte; 0 for the number 0, which is not written. */
+export function numberFieldSize(value: number): number {
+  return value === 0 ? 0 : 1 + varintSize(value);
+}
+
+/** Size of a length-delimited field in bytes, with its tag of one byte and its length. */
+export function bytesFieldSize(length: number): number {
+  return 1 + varintSize(length) + length;
+}
+
 /**
- * Writes the protobuf wire format into bytes of a size that was reckoned before. Tags are given as the
- * one byte that they are for the fields 1 to 15: `number << 3 | wireType`.
+ * Writes the protobuf wire format into a buffer of a size that was computed before. Tags are of one byte, which
+ * suffices for the fields 1 to 15: `number << 3 | wireType`.
  */
 export class WireWriter {
   #bytes: Buffer;
@@ -32,7 +42,7 @@ export class WireWriter {
     return this.#bytes;
   }
 
-  /** Goes on in these bytes, from this position on. */
+  /** Continues in this buffer, from this position on. */
   moveTo(bytes: Buffer, position: number): void {
     this.#bytes = bytes;
     this.#position = position;
@@ -42,15 +52,15 @@ export class WireWriter {
     this.#bytes[this.#position++] = value;
   }
 
-  /** Where the next byte goes. */
+  /** Position of the next byte. */
   get position(): number {
     return this.#position;
   }
 
-  /** A number from 0 to 2^53-1. */
+  /** Writes an integer from 0 to 2^53-1. */
   varint(value: number): void {
     let rest = value;
-    // Bit operations see 32 bits only; the larger numbers are rare enough for division.
+    // Bit operations have 32 bits. Larger numbers are rare enough for division.
     while (rest >= 0x8000_0000) {
       this.byte((rest % 0x80) | 0x80);
       rest = Math.floor(rest / 0x80);
@@ -71,43 +81,35 @@ export class WireWriter {
     this.byte(Number(rest));
   }
 
-  /** gRPC's prefix of a message that is so long and not compressed. */
+  /** Writes gRPC's prefix of an uncompressed message of this size. */
   prefix(size: number): void {
     this.byte(0);
     this.#bytes.writeUInt32BE(size, this.#position);
     this.#position += 4;
   }
 
-  /** A number field, left out if it is 0. */
+  /** Writes a number field, unless the number is 0. */
   numberField(tag: number, value: number): void {
     if (value === 0) return;
     this.byte(tag);
     this.varint(value);
   }
 
-  /** A field of text whose size in UTF-8 is known. */
+  /** Writes a text field. `size` is the text's size in UTF-8, in bytes. */
   textField(tag: number, text: string, size: number): void {
     this.byte(tag);
     this.varint(size);
     this.#position += this.#bytes.write(text, this.#position, size, "utf8");
   }
 
-  /** A field of bytes, or of a message that is encoded already. */
-  bytesField(tag: number, content: Uint8Array): void {
-    this.byte(tag);
-    this.varint(content.byteLength);
-    this.#bytes.set(content, this.#position);
-    this.#position += content.byteLength;
-  }
-
-  /** Fields that are encoded already, as a part of what holds them. */
+  /** Copies encoded fields: the part of `content` from `start` to `end`. */
   copy(content: Uint8Array, start: number, end: number): void {
-    // Takes any bytes, and spares a view of the part.
+    // Takes any bytes, and needs no view of the part.
     Buffer.prototype.copy.call(content, this.#bytes, this.#position, start, end);
     this.#position += end - start;
   }
 
-  /** Fields that are encoded already. */
+  /** Copies encoded fields. */
   raw(fields: Uint8Array): void {
     this.#bytes.set(fields, this.#position);
     this.#position += fields.byteLength;

@@ -5,18 +5,18 @@ import type { WatchStream } from "../storage/storage.ts";
 export interface WatchSessionDeps {
   readonly stream: WatchStream;
   /**
-   * Awaited before the first batch is delivered, where it is given. It begins when that has come, so that the watch
-   * stands: a store that is put back later breaks it, and one that was put back before is what is asked.
+   * Awaited before the first batch is delivered, if it is defined. Begins when that batch has come, so that the watch
+   * exists: a later restore of the store breaks the watch, and an earlier one is what this checks.
    */
   readonly confirm: ((signal: AbortSignal) => Promise<void>) | undefined;
   readonly deliver: (batch: WatchBatch) => void;
-  /** Rejects with what else ends the watch, and resolves when the signal is aborted. */
+  /** Rejects with another reason to end the watch, and resolves when the signal is aborted. */
   readonly guard: (signal: AbortSignal) => Promise<void>;
 }
 
-/** One watch of a Reflector, from when it is opened to its end. */
+/** One watch of a Reflector. */
 export class WatchSession {
-  /** Rejects with why the watch broke; resolves if it was left. */
+  /** Rejects with why the watch broke; resolves after `stop`. */
   readonly ended: Promise<void>;
   readonly #deps: WatchSessionDeps;
   readonly #ending = new AbortController();
@@ -32,7 +32,7 @@ export class WatchSession {
     deps.guard(this.#ending.signal).catch((error: unknown) => this.#fail(error));
   }
 
-  /** Nothing is delivered after this. Harmless when called twice. */
+  /** Nothing is delivered after this. Idempotent. */
   stop(): void {
     this.#ending.abort();
     this.#end.resolve();
@@ -54,11 +54,11 @@ export class WatchSession {
       return;
     }
     if (stream.ended === undefined) return;
-    // Nobody but us closes it, and then it has been left.
+    // `null` means closed, which only `stop` does, after it has resolved `ended`.
     this.#end.reject(stream.ended ?? upstreamUnavailable("The storage closed the watch."));
   }
 
-  /** Nothing is read meanwhile, so that the storage holds back what comes. */
+  /** Reads nothing until the check is done, so that the storage exerts back-pressure. */
   #confirm(first: WatchBatch): void {
     const { confirm, deliver } = this.#deps;
     const { signal } = this.#ending;

@@ -1,15 +1,15 @@
 import { textBytes } from "../base/text-memory.ts";
 
 /**
- * What selectors see of an object: its labels, and those of its fields that its resource declares.
- * Immutable, and shared by everyone who asks about that object.
+ * The part of an object that selectors use: its labels, and the fields that its resource declares. Immutable, and
+ * shared by all users of the object.
  */
 export class Attributes {
-  /** A label that is not in here is absent, which is not the same as an empty one. */
+  /** A missing label is absent, which differs from an empty one. */
   readonly labels: ReadonlyMap<string, string>;
-  /** A field that is not in here is the empty string. */
+  /** A missing field is the empty string. */
   readonly fields: ReadonlyMap<string, string>;
-  /** What it takes to keep them, in bytes: an estimate. Names of fields are those of the codec, for all objects. */
+  /** Estimated memory in bytes, without the names of fields, which all objects share. */
   readonly bytes: number;
 
   constructor(labels: ReadonlyMap<string, string>, fields: ReadonlyMap<string, string>) {
@@ -22,20 +22,20 @@ export class Attributes {
   }
 }
 
-/** One for all: an empty map of its own takes more than many an object. */
+/** Shared: an empty map per object would take more memory than many objects. */
 const empty: ReadonlyMap<string, string> = new Map();
 
-/** The object itself. */
+/** Memory of the instance itself, in bytes. */
 const attributesBytes = 40;
 
 /**
- * What a map of so many entries takes, without them: V8 doubles its table, from four entries on, of each of which it
- * keeps three words, and half a word for its place.
+ * Memory of a map with this many entries, without the entries, in bytes: V8 doubles its table, from four entries on; an
+ * entry takes three words, and half a word for its place.
  */
 function mapBytes(size: number): number {
   if (size === 0) return 0;
   return 72 + 28 * Math.max(4, 2 ** Math.ceil(Math.log2(size)));
 }
 
-/** Of an object that says nothing about itself: one whose value could not be decoded, for instance. */
+/** The attributes of an object without any, such as one whose value can't be decoded. */
 export const noAttributes = new Attributes(empty, empty);

@@ -3,13 +3,13 @@ import type { Attributes } from "./attributes.ts";
 import { inCanonicalOrder } from "./canonical-order.ts";
 import { includesText, sortedTexts } from "./sorted-texts.ts";
 
-/** The requirement's own fields and its place in a list, in bytes. */
+/** Memory of the requirement's own fields and its place in a list, in bytes. */
 const requirementBytes = 48;
-/** All that is required of one field, without the values, and a value's place in it, in bytes. */
+/** Memory of a FieldRule without its values, and of a value's place in it, in bytes. */
 const ruleBytes = 120;
 const placeBytes = 8;
 
-/** What one field has to be, or must not be. Keeps nothing of the text that it was read from. */
+/** A required or forbidden value of one field. Keeps no reference to the text that it was parsed from. */
 export class FieldRequirement {
   readonly field: string;
   readonly operator: "=" | "!=";
@@ -21,23 +21,23 @@ export class FieldRequirement {
     this.value = ownText(value);
   }
 
-  /** The same for every spelling of the same requirement, and for no other. */
+  /** Equal for all spellings of the same requirement, and only for these. */
   get canonical(): string {
     return `${this.field}${this.operator}${this.value.replace(/[\\,=]/g, "\\$&")}`;
   }
 
-  /** What it takes to keep it, in bytes: an estimate. */
+  /** Estimated memory in bytes. */
   get bytes(): number {
     return requirementBytes + textBytes(this.field) + textBytes(this.value);
   }
 }
 
-/** All that is required of one field. */
+/** All requirements on one field. */
 class FieldRule {
   readonly #field: string;
-  /** What it has to be, sorted: nothing matches if these are several. */
+  /** The required values, sorted: with more than one nothing matches. */
   readonly #is: readonly string[];
-  /** None of these, sorted. */
+  /** The forbidden values, sorted. */
   readonly #isNot: readonly string[];
 
   constructor(field: string, requirements: readonly FieldRequirement[]) {
@@ -61,13 +61,13 @@ class FieldRule {
   }
 }
 
-/** Picks objects by their fields: those that meet every requirement, so all if there is none. */
+/** Selects objects by their fields: those that meet all requirements. Without requirements every object matches. */
 export class FieldSelector {
-  /** Each once, in canonical order. */
+  /** Without duplicates, in canonical order. */
   readonly requirements: readonly FieldRequirement[];
-  /** The names of the fields it looks at, each once. Whether a resource has them is not known here. */
+  /** The names of the used fields, without duplicates. The selector does not know whether a resource declares them. */
   readonly fields: readonly string[];
-  /** One for each field, so that an object costs no more where much is required of one. */
+  /** One for each field, so that the cost per object does not grow with the requirements on one field. */
   readonly #rules: readonly FieldRule[];
 
   constructor(requirements: readonly FieldRequirement[]) {
@@ -77,18 +77,18 @@ export class FieldSelector {
     this.#rules = [...byField].map(([field, same]) => new FieldRule(field, same));
   }
 
-  /** A spelling that all selectors with the same requirements share. Can be parsed again. Made for whoever asks. */
+  /** A canonical text that can be parsed again. Not cached. */
   get canonical(): string {
     return this.requirements.map(({ canonical }) => canonical).join(",");
   }
 
-  /** What it takes to keep it, in bytes: an estimate. */
+  /** Estimated memory in bytes. */
   get bytes(): number {
     const ruleBytes = this.#rules.reduce((sum, { bytes }) => sum + bytes, 0);
     return this.requirements.reduce((sum, { bytes }) => sum + bytes, ruleBytes);
   }
 
-  /** About what it costs to match an object, in requirements that are held against it one by one. */
+  /** Estimated cost of matching one object, in requirements. */
   get cost(): number {
     return this.#rules.length;
   }
@@ -106,8 +106,8 @@ export class FieldSelector {
   }
 
   /**
-   * The one value that `field` must have in every object that matches; undefined if none is named. The
-   * empty string stands for objects without the field, too.
+   * The only value of `field` in all matching objects; undefined if there is no such value. The empty string includes
+   * objects without the field.
    */
   exactField(field: string): string | undefined {
     for (const requirement of this.requirements) {

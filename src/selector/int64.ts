@@ -1,7 +1,7 @@
 /*
- * Labels are compared with `>` and `<` as 64-bit integers, as Go's strconv.ParseInt reads them: an
- * optional sign, then decimal digits. That is more than a number holds exactly, and a bigint for each
- * comparison would be garbage, so the digits themselves are compared.
+ * Labels are compared with `>` and `<` as 64-bit integers, as Go's strconv.ParseInt reads them: an optional sign, then
+ * decimal digits. A number can't hold these exactly, and a bigint per comparison would be garbage, so the digits are
+ * compared.
  */
 
 const largest = "9223372036854775807";
@@ -12,18 +12,15 @@ const nine = 0x39;
 const plus = 0x2b;
 const minus = 0x2d;
 
-/**
- * `text` as a 64-bit integer of at least 0, without sign or leading zeros. Undefined if it is no such
- * number.
- */
+/** Returns `text` as a 64-bit integer of at least 0, without sign or leading zeros; undefined if it is not one. */
 export function naturalInt64(text: string): string | undefined {
   if (!(compareInt64(text, "0") >= 0)) return undefined;
   return text.replace(/^[+-]?0*(?=\d)/, "");
 }
 
 /**
- * Below, at or above 0 as the integer in `text` is below, at or above `bound`, which is as naturalInt64
- * returns it. NaN, which is none of these, if `text` is not a 64-bit integer.
+ * Compares the 64-bit integer in `text` with `bound`, which is a result of naturalInt64: negative if it is less, 0 if
+ * it is equal, positive if it is greater, NaN if `text` is not a 64-bit integer.
  */
 export function compareInt64(text: string, bound: string): number {
   const sign = text.charCodeAt(0);
@@ -40,7 +37,7 @@ export function compareInt64(text: string, bound: string): number {
   return negative && !isZero ? -1 : compareDigits(text, first, bound);
 }
 
-/** Compares the digits from `first` on with `digits`, neither with leading zeros. */
+/** Compares the digits from `first` on with `digits`, both without leading zeros. */
 function compareDigits(text: string, first: number, digits: string): number {
   const longer = text.length - first - digits.length;
   if (longer !== 0) return longer;

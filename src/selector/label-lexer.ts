@@ -1,21 +1,21 @@
-/** A `word` is a key, a value, `in` or `notin`: which of these, only its place can tell. */
+/** A `word` is a key, a value, `in` or `notin`, depending on its place. */
 export type LabelTokenKind = "word" | "end" | "=" | "==" | "!=" | "!" | ">" | "<" | "(" | ")" | ",";
 
 export interface LabelToken {
   readonly kind: LabelTokenKind;
-  /** As it was written; empty at the end. */
+  /** As written; empty at the end. */
   readonly text: string;
-  /** Of its first character, in UTF-16 units from 0. */
+  /** Position of its first character, in UTF-16 units from 0. */
   readonly position: number;
 }
 
-/** What a word consists of: anything but blanks and symbols. */
+/** The characters of a word: all but whitespace and symbols. */
 const word = /[^ \t\r\n=!<>(),]+/y;
 const blanks = /[ \t\r\n]+/y;
 
 /**
- * Cuts a label selector into tokens. Blanks only separate them. Every character that is neither blank
- * nor a symbol is part of a word, whether or not a key or a value may contain it.
+ * Splits a label selector into tokens. Whitespace only separates tokens. Every other character that is not a symbol is
+ * part of a word, even if keys and values may not contain it.
  */
 export class LabelLexer {
   readonly #text: string;
@@ -39,7 +39,7 @@ export class LabelLexer {
     return { kind: text === "" ? "end" : "word", text, position };
   }
 
-  /** The longest symbol here, or undefined if there is none. */
+  /** The longest symbol here; undefined if no symbol begins here. */
   #symbol(): Exclude<LabelTokenKind, "word" | "end"> | undefined {
     const character = this.#text[this.#position];
     switch (character) {
@@ -58,7 +58,7 @@ export class LabelLexer {
     }
   }
 
-  /** Goes on to the end of what matches here, if anything does. */
+  /** Skips what the pattern matches here, if anything. */
   #skip(pattern: RegExp): void {
     pattern.lastIndex = this.#position;
     if (pattern.test(this.#text)) this.#position = pattern.lastIndex;

@@ -2,20 +2,20 @@ import { compareInt64 } from "./int64.ts";
 import type { LabelRequirement } from "./label-requirement.ts";
 import { includesText, lowerBound, sortedTexts } from "./sorted-texts.ts";
 
-/** What a rule takes to keep, in bytes, beside the texts, which are those of the requirements: an estimate. */
+/** Estimated memory of a rule in bytes, without the texts, which belong to the requirements. */
 const ruleBytes = 120;
-/** A text's place in an array, in bytes. */
+/** Memory of a text's place in an array, in bytes. */
 const placeBytes = 8;
 
 /**
- * Matches labels against many requirements. Held one by one against an object, a thousand requirements cost as
- * much as a thousand selectors; here all that is said of one label is merged, and only the labels that the
- * object has are looked up. So it costs what the object's labels cost, however many requirements there are.
+ * Matches labels against many requirements. Checked one by one, a thousand requirements cost as much as a thousand
+ * selectors. Here the requirements on one label are merged, and only the labels of the object are looked up. So the
+ * cost depends on the object's labels and not on the number of requirements.
  */
 export class LabelMatcher {
-  /** Of the labels that an object has to have. */
+  /** Rules of the labels that an object must have. */
   readonly #required: readonly LabelRule[];
-  /** Of the labels that it may lack, by key in the order of `#optionalKeys`. */
+  /** Rules of the labels that an object may lack, by key in the order of `#optionalKeys`. */
   readonly #optional: readonly LabelRule[];
   readonly #optionalKeys: readonly string[];
 
@@ -29,7 +29,7 @@ export class LabelMatcher {
     this.#optionalKeys = this.#optional.map(({ key }) => key);
   }
 
-  /** What it takes to keep it, in bytes: an estimate. */
+  /** Estimated memory in bytes. */
   get bytes(): number {
     let bytes = placeBytes * this.#optionalKeys.length;
     for (const rules of [this.#required, this.#optional]) {
@@ -53,16 +53,16 @@ export class LabelMatcher {
   }
 }
 
-/** All that is required of one label. */
+/** All requirements on one label. */
 class LabelRule {
   readonly key: string;
-  /** Whether an object has to have the label. */
+  /** Whether an object must have the label. */
   readonly isRequired: boolean;
-  /** Whether no object may have it. Where it is required, too, nothing matches. */
+  /** Whether no object may have the label. If it is required, too, nothing matches. */
   readonly #isForbidden: boolean;
-  /** One of these, if anything is said of that, sorted. */
+  /** The allowed values, sorted; undefined: all. */
   readonly #oneOf: readonly string[] | undefined;
-  /** None of these, sorted. */
+  /** The forbidden values, sorted. */
   readonly #noneOf: readonly string[];
   readonly #above: string | undefined;
   readonly #below: string | undefined;
@@ -98,7 +98,7 @@ class LabelRule {
     return ruleBytes + placeBytes * ((this.#oneOf?.length ?? 0) + this.#noneOf.length);
   }
 
-  /** Whether the label, which is there, may have this value. */
+  /** Whether the label, which is present, may have this value. */
   allows(value: string): boolean {
     return (
       !this.#isForbidden &&
@@ -110,7 +110,7 @@ class LabelRule {
   }
 }
 
-/** Absent labels meet neither of these. */
+/** An absent label does not meet these. */
 const presenceRequired: ReadonlySet<LabelRequirement["operator"]> = new Set([
   "=",
   "in",

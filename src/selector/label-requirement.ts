@@ -2,24 +2,24 @@ import { ownText, textBytes } from "../base/text-memory.ts";
 import { compareInt64 } from "./int64.ts";
 import { includesText, sortedTexts } from "./sorted-texts.ts";
 
-/** `=` and `!=` are what `in` and `notin` are with a single value. */
+/** `=` and `!=` are `in` and `notin` with a single value. */
 export type LabelOperator = "=" | "!=" | "in" | "notin" | "exists" | "absent" | ">" | "<";
 
-/** The requirement's own fields and its place in a list, in bytes. */
+/** Memory of the requirement's own fields and its place in a list, in bytes. */
 const requirementBytes = 72;
-/** A value's place in the list of values, in bytes. */
+/** Memory of a value's place in the list of values, in bytes. */
 const placeBytes = 8;
 
-/** What one label has to be, or must not be. Keeps nothing of the text that it was read from. */
+/** A requirement on one label. Keeps no reference to the text that it was parsed from. */
 export class LabelRequirement {
   readonly key: string;
   readonly operator: LabelOperator;
-  /** Each once, sorted. None for `exists` and `absent`, several for `in` and `notin`, else one. */
+  /** Without duplicates, sorted. None for `exists` and `absent`, several for `in` and `notin`, else one. */
   readonly values: readonly string[];
 
   /**
-   * The number of values has to suit the operator; `in` and `notin` take one or more, in any order and
-   * more than once. Those of `>` and `<` are as naturalInt64 returns them.
+   * The number of values must fit the operator; `in` and `notin` take one or more, in any order, with or without
+   * duplicates. Those of `>` and `<` are results of naturalInt64.
    */
   constructor(key: string, operator: LabelOperator, values: readonly string[]) {
     const sorted = sortedTexts(values);
@@ -28,19 +28,19 @@ export class LabelRequirement {
     this.values = sorted.map(ownText);
   }
 
-  /** The same for every spelling of the same requirement, and for no other. */
+  /** Equal for all spellings of the same requirement, and only for these. */
   get canonical(): string {
     return spell(this.key, this.operator, this.values);
   }
 
-  /** What it takes to keep it, in bytes: an estimate. */
+  /** Estimated memory in bytes. */
   get bytes(): number {
     let bytes = requirementBytes + textBytes(this.key);
     for (const value of this.values) bytes += placeBytes + textBytes(value);
     return bytes;
   }
 
-  /** An absent label is none of the values, and it is neither above nor below any number. */
+  /** An absent label equals no value, and is neither greater nor less than any number. */
   matches(labels: ReadonlyMap<string, string>): boolean {
     const value = labels.get(this.key);
     switch (this.operator) {

@@ -1,7 +1,7 @@
 /*
- * What Kubernetes allows as the key and the value of a label (IsQualifiedName and IsValidLabelValue in
- * k8s.io/apimachinery/pkg/util/validation). Lengths are checked before patterns, so that no pattern
- * ever sees a long text.
+ * Kubernetes' rules for the key and the value of a label (IsQualifiedName and IsValidLabelValue in
+ * k8s.io/apimachinery/pkg/util/validation). Lengths are checked before patterns, so that no pattern runs on a long
+ * text.
  */
 
 const maxNameLength = 63;
@@ -13,7 +13,7 @@ const dnsSubdomain = /^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*
 const nameRule =
   'letters, digits, "-", "_" and ".", with a letter or a digit at the start and at the end';
 
-/** What a key has to be, to end a sentence with; undefined if it is. */
+/** Returns what a key must be, as the end of a sentence; undefined if `key` is valid. */
 export function ruleBrokenByKey(key: string): string | undefined {
   const slash = key.indexOf("/");
   if (slash !== -1) {
@@ -31,7 +31,7 @@ export function ruleBrokenByKey(key: string): string | undefined {
   return `a label key of 1 to ${maxNameLength} characters${where}: ${nameRule}`;
 }
 
-/** What a value has to be, to end a sentence with; undefined if it is. */
+/** Returns what a value must be, as the end of a sentence; undefined if `value` is valid. */
 export function ruleBrokenByValue(value: string): string | undefined {
   if (value === "" || isName(value)) return undefined;
   return `a label value of at most ${maxNameLength} characters: ${nameRule}`;

@@ -3,14 +3,14 @@ import { inCanonicalOrder } from "./canonical-order.ts";
 import { LabelMatcher } from "./label-matcher.ts";
 import type { LabelRequirement } from "./label-requirement.ts";
 
-/** Up to so many requirements an object is held against one by one, which is fastest and takes no memory. */
+/** Up to this number, requirements are checked one by one, which is fastest and takes no memory. */
 const fewRequirements = 8;
 
-/** Picks objects by their labels: those that meet every requirement, so all if there is none. */
+/** Selects objects by their labels: those that meet all requirements. Without requirements every object matches. */
 export class LabelSelector {
-  /** Each once, in canonical order. */
+  /** Without duplicates, in canonical order. */
   readonly requirements: readonly LabelRequirement[];
-  /** Where there are many. */
+  /** Only for many requirements. */
   readonly #matcher: LabelMatcher | undefined;
 
   constructor(requirements: readonly LabelRequirement[]) {
@@ -20,18 +20,18 @@ export class LabelSelector {
     }
   }
 
-  /** A spelling that all selectors with the same requirements share. Can be parsed again. Made for whoever asks. */
+  /** A canonical text that can be parsed again. Not cached. */
   get canonical(): string {
     return this.requirements.map(({ canonical }) => canonical).join(",");
   }
 
-  /** What it takes to keep it, in bytes: an estimate. */
+  /** Estimated memory in bytes. */
   get bytes(): number {
     const matcherBytes = this.#matcher?.bytes ?? 0;
     return this.requirements.reduce((sum, { bytes }) => sum + bytes, matcherBytes);
   }
 
-  /** About what it costs to match an object, in requirements that are held against it one by one. */
+  /** Estimated cost of matching one object, in requirements. */
   get cost(): number {
     return this.#matcher === undefined ? this.requirements.length : 2 * fewRequirements;
   }
@@ -49,7 +49,7 @@ export class LabelSelector {
     return true;
   }
 
-  /** The one value that `key` must have in every object that matches; undefined if none is named. */
+  /** The only value of `key` in all matching objects; undefined if there is no such value. */
   exactLabel(key: string): string | undefined {
     for (const requirement of this.requirements) {
       if (requirement.key === key && requirement.operator === "=") return requirement.values[0];

@@ -3,7 +3,7 @@ import { SelectorError } from "./selector-error.ts";
 /** In UTF-16 units. */
 export const maxSelectorLength = 64 * 1024;
 
-/** A selector is matched requirement by requirement, for every event: longer ones would be a burden. */
+/** Maximum number of requirements: each event is matched against them. */
 export const maxRequirements = 1_000;
 
 export function refuseTooLong(text: string): void {
@@ -14,7 +14,7 @@ export function refuseTooLong(text: string): void {
   );
 }
 
-/** Before one more requirement is read at `position`. */
+/** To be called before each further requirement, which begins at `position`. */
 export function refuseOneMore(requirements: number, position: number): void {
   if (requirements < maxRequirements) return;
   throw new SelectorError(

@@ -3,13 +3,12 @@ import { refuseOneMore, refuseTooLong } from "./limits.ts";
 import { SelectorError, unexpected } from "./selector-error.ts";
 
 /**
- * Reads a field selector in Kubernetes' grammar, which is that of k8s.io/apimachinery/pkg/fields:
- * `spec.nodeName=node-7,status.phase!=Failed`, with `==` for `=`, and in a value `\\` for a backslash,
- * `\,` for a comma and `\=` for an equals sign. An empty text selects everything. Throws SelectorError.
+ * Parses a field selector in Kubernetes' grammar, that of k8s.io/apimachinery/pkg/fields:
+ * `spec.nodeName=node-7,status.phase!=Failed`, with `==` for `=`, and in a value `\\` for a backslash, `\,` for a comma
+ * and `\=` for an equals sign. An empty text selects everything. Throws SelectorError.
  *
- * As there, blanks are part of the field or the value that they stand beside, nothing is escaped in
- * the name of a field, and commas too many are passed over. Unlike there, selectors have a largest size
- * and a field has a name.
+ * As there, whitespace is part of the field or value next to it, names of fields have no escapes, and superfluous
+ * commas are ignored. Unlike there, selectors have a maximum size, and a field must have a name.
  */
 export function parseFieldSelector(text: string): FieldSelector {
   refuseTooLong(text);
@@ -26,7 +25,7 @@ export function parseFieldSelector(text: string): FieldSelector {
   return new FieldSelector(requirements);
 }
 
-/** Where the comma is that ends the term, or the end of the text. */
+/** Returns the position of the comma that ends the term, or the end of the text. */
 function endOfTerm(text: string, start: number): number {
   let i = start;
   while (i < text.length && text[i] !== ",") i += text[i] === "\\" ? 2 : 1;

@@ -7,12 +7,11 @@ import { refuseOneMore, refuseTooLong } from "./limits.ts";
 import { type SelectorError, unexpected } from "./selector-error.ts";
 
 /**
- * Reads a label selector in Kubernetes' grammar, which is that of k8s.io/apimachinery/pkg/labels:
- * `app=web,tier in (front,back),!canary,generation>3`. An empty text selects everything. Throws
- * SelectorError.
+ * Parses a label selector in Kubernetes' grammar, that of k8s.io/apimachinery/pkg/labels: `app=web,tier in
+ * (front,back),!canary,generation>3`. An empty text selects everything. Throws SelectorError.
  *
- * What is accepted and what it means is the same as there, with two exceptions: selectors have a
- * largest size, and a NUL is refused, where Kubernetes takes it for the end and drops what follows.
+ * It accepts the same texts with the same meaning, with two exceptions: selectors have a maximum size, and a NUL is
+ * refused, where Kubernetes takes it for the end and ignores what follows.
  */
 export function parseLabelSelector(text: string): LabelSelector {
   refuseTooLong(text);
@@ -21,7 +20,7 @@ export function parseLabelSelector(text: string): LabelSelector {
 
 class LabelParser {
   readonly #lexer: LabelLexer;
-  /** The first token that has not been taken. */
+  /** The first token that has not been consumed. */
   #next: LabelToken;
 
   constructor(text: string) {
@@ -51,7 +50,7 @@ class LabelParser {
     return this.#comparison(key);
   }
 
-  /** `in` and `notin` are keys like any other, in the place of one. */
+  /** In the place of a key, `in` and `notin` are keys. */
   #key(expected: string): string {
     const token = this.#take();
     if (token.kind !== "word") throw notExpected(token, expected);
@@ -78,7 +77,7 @@ class LabelParser {
     return new LabelRequirement(key, token.text, this.#values());
   }
 
-  /** One value, which is the empty one if nothing is written. */
+  /** Parses one value, which may be missing: then it is empty. */
   #value(): string {
     if (this.#at(",") || this.#at("end")) return "";
     return this.#word('a label value, "," or the end');
@@ -95,11 +94,11 @@ class LabelParser {
   }
 
   /**
-   * Values in parentheses. Where one is missing, before, between or after commas, it is the empty one.
+   * Parses values in parentheses. A missing one, before, between or after commas, is empty.
    *
-   * Commas are read in pairs where two follow each other, and what follows a pair is never the closing
-   * parenthesis. So `(a,,)` is refused although `(a,)`, `(a,,b)` and `(a,,,)` are not: odd, but
-   * Kubernetes' own parser does the same, and a selector works in both or in neither.
+   * Two adjacent commas are read as a pair, and after a pair there must be a value or a comma. So `(a,,)` is refused
+   * although `(a,)`, `(a,,b)` and `(a,,,)` are not. That is odd, but Kubernetes' own parser does the same, and a
+   * selector works in both or in neither.
    */
   #values(): string[] {
     this.#expect("(", '"("');

@@ -1,7 +1,7 @@
-/** A selector that can't be read. The message says what was found, where, and what was expected. */
+/** A selector that can't be parsed. The message says what was found, where, and what was expected. */
 export class SelectorError extends Error {
   override readonly name = "SelectorError";
-  /** Where in the text, in UTF-16 units from 0; its length where the text ended too early. */
+  /** The position in the text, in UTF-16 units from 0; its length if the text ends too early. */
   readonly position: number;
 
   constructor(message: string, position: number) {
@@ -19,10 +19,10 @@ export function unexpected(found: string, position: number, expected: string): S
   );
 }
 
-/** How much of a word is repeated to its author, in UTF-16 units. */
+/** Maximum length of a quoted word, in UTF-16 units. */
 const maxQuoted = 80;
 
-/** JSON's quotes also make control characters visible and lone surrogates harmless. */
+/** JSON's quotes also make control characters visible and escape lone surrogates. */
 function quote(text: string): string {
   return JSON.stringify(text.length > maxQuoted ? `${text.slice(0, maxQuoted)}…` : text);
 }

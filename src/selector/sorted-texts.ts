@@ -1,13 +1,13 @@
 /*
- * Sets of texts that are kept as sorted arrays: a Set does the same, and takes several times the memory.
+ * Sets of texts as sorted arrays, which take a fraction of the memory of a Set.
  */
 
-/** Each text once, sorted. */
+/** Sorts the texts and removes duplicates. */
 export function sortedTexts(texts: readonly string[]): string[] {
   return texts.toSorted().filter((text, i, all) => i === 0 || text !== all[i - 1]);
 }
 
-/** Where the first text that is not below `text` is, or would be. */
+/** Returns the position of the first text that is not less than `text`, or where it would be. */
 export function lowerBound(sorted: readonly string[], text: string): number {
   let low = 0;
   let high = sorted.length;

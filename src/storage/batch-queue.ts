@@ -1,14 +1,16 @@
 import { Fifo } from "../base/fifo.ts";
 import type { WatchBatch } from "../model/event.ts";
 
-/** Above either, the stream from the source is paused until the reader has taken half of it. */
+/** At either bound the stream from the source is paused until the reader has taken half of it. */
 const maxBatches = 256;
 const maxBytes = 16 * 1024 * 1024;
 
-/** What a batch costs to hold besides its events, in bytes. */
+/** Memory of a batch without its events, in bytes. */
 const batchOverhead = 128;
 
-/** What came from a source and has not been read yet, with the bounds at which no more is to come. */
+/**
+ * The unread batches of one stream, bounded in number and bytes. The owner pauses the source while the queue is full.
+ */
 export class BatchQueue {
   #batches = new Fifo<WatchBatch>();
   #bytes = 0;

@@ -2,9 +2,8 @@ import type { WatchBatch } from "../model/event.ts";
 import type { WatchStream } from "./storage.ts";
 
 /**
- * The stream as an async iterable, for readers that may wait. It finishes when the stream is closed or
- * `signal` is aborted, throws the error that ended the stream otherwise, and closes the stream when the
- * loop is left.
+ * Returns the stream as an async iterable, for readers that may wait. It finishes when the stream is closed or `signal`
+ * is aborted, throws the error that ended the stream otherwise, and closes the stream when the loop is left.
  */
 export async function* batches(
   stream: WatchStream,

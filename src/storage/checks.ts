@@ -8,16 +8,16 @@ import type {
   WatchRequest,
 } from "./storage.ts";
 
-/** The longest time to live that etcd grants, in seconds. */
+/** Maximum time to live of an etcd lease, in seconds. */
 const maxTtlSeconds = 9_000_000_000;
 
-/** Throws INVALID_REQUEST for what can't be a key. */
+/** Throws INVALID_REQUEST for an invalid key. */
 export function checkKey(key: string): void {
   if (key === "") throw invalidRequest("key", "The key is empty: name the object.");
   checkText("key", key);
 }
 
-/** Throws INVALID_REQUEST for what has no UTF-8. */
+/** Throws INVALID_REQUEST for text that UTF-8 can't encode. */
 export function checkText(field: string, text: string): void {
   if (text.isWellFormed()) return;
   throw invalidRequest(
@@ -26,13 +26,13 @@ export function checkText(field: string, text: string): void {
   );
 }
 
-/** Throws INVALID_REQUEST unless `value` is an integer from `least` on. */
+/** Throws INVALID_REQUEST unless `value` is an integer of at least `least`. */
 export function checkInteger(field: string, value: number, least: number): void {
   if (Number.isSafeInteger(value) && value >= least) return;
   throw invalidRequest(field, `${field} is ${value}: it has to be an integer from ${least} on.`);
 }
 
-/** Throws INVALID_REQUEST if the requirement's revision is not one. */
+/** Throws INVALID_REQUEST if the requirement has an invalid revision. */
 export function checkRequirement(at: RevisionRequirement): void {
   if (at.match === "EXACT" || at.match === "NOT_OLDER_THAN") {
     checkInteger("revision", at.revision, 1);
@@ -60,7 +60,7 @@ export function checkList(request: ListRequest): void {
   }
 }
 
-/** Throws INVALID_REQUEST for a put that no Storage can carry out. */
+/** Throws INVALID_REQUEST for a put that no Storage can execute. */
 export function checkPut(request: PutRequest): void {
   const { key, expectedModRevision: expected, lease = 0n, ttlSeconds } = request;
   checkKey(key);
@@ -84,7 +84,7 @@ export function checkPut(request: PutRequest): void {
   }
 }
 
-/** Throws INVALID_REQUEST for a delete that no Storage can carry out. */
+/** Throws INVALID_REQUEST for a delete that no Storage can execute. */
 export function checkDelete({ key, expectedModRevision: expected }: DeleteRequest): void {
   checkKey(key);
   if (expected !== undefined) checkInteger("expectedModRevision", expected, 1);

@@ -3,59 +3,58 @@ import type { StoredObject } from "../model/object.ts";
 import type { Predicate } from "../model/predicate.ts";
 
 /**
- * Everything that can be listed and watched: etcd below one prefix, the embedded store, a Cacher around
- * either.
+ * Anything that can be listed and watched: etcd below one prefix, the embedded store, a Cacher around either.
  *
- * Keys are relative to what the Storage is of. Every method that fails rejects with (and every stream
- * that ends, ends with) a WatchFanoutError; aborting a call's signal rejects with the signal's reason.
+ * Keys are relative to the Storage. Every method that fails rejects with a WatchFanoutError, and every stream that
+ * fails ends with one; aborting a call's signal rejects with the signal's reason.
  */
 export interface Storage {
   get(request: GetRequest): Promise<GetResult>;
   list(request: ListRequest): Promise<ListResult>;
-  /** Never throws: what is wrong with the request ends the stream. */
+  /** Never throws: an invalid request ends the stream. */
   watch(request: WatchRequest): WatchStream;
   /**
-   * Rejects with REVISION_CONFLICT if the expectation does not hold, LEASE_NOT_FOUND, VALUE_TOO_LARGE,
-   * STORAGE_FULL, or OUTCOME_UNKNOWN if it was sent and no answer came.
+   * Rejects with REVISION_CONFLICT if the expectation does not hold, LEASE_NOT_FOUND, VALUE_TOO_LARGE, STORAGE_FULL, or
+   * OUTCOME_UNKNOWN if the request was sent and no answer came.
    */
   put(request: PutRequest): Promise<WriteResult>;
-  /** Rejects with OBJECT_NOT_FOUND of an absent key, otherwise as `put`. */
+  /** Rejects with OBJECT_NOT_FOUND for an absent key, otherwise as `put`. */
   delete(request: DeleteRequest): Promise<WriteResult>;
   /**
-   * About how many keys there were at a revision, where that takes less than to list them: those that can't be
-   * part of the resource may be among them. Absent where it does not.
+   * Estimates the number of keys at a revision, if that costs less than a list; keys that are no objects of the
+   * resource may be counted. Absent if it does not.
    */
   count?(prefix: string, revision: number, signal?: AbortSignal): Promise<number>;
   /**
-   * What tells the history that a state came from, where the store may have been put back to an older one: see
-   * `WrittenObjects`. Absent where the history's id tells that in any case.
+   * Returns what identifies the history that a state came from, if the store may have been restored from a backup: see
+   * `WrittenObjects`. Absent if the history's id always identifies it.
    *
-   * Rejects with HISTORY_CHANGED for a revision above the store's own, REVISION_TOO_OLD for one that is compacted.
+   * Rejects with HISTORY_CHANGED for a revision above the store's own, REVISION_TOO_OLD for a compacted one.
    */
   writtenAfter?(request: WrittenAfterRequest): Promise<WrittenObjects>;
   /** The store's newest revision, linearizable. */
   currentRevision(signal?: AbortSignal): Promise<number>;
-  /** The id of the history that revisions belong to; empty where it can't be known. */
+  /** The id of the history that revisions belong to; empty if it can't be read. */
   historyId(signal?: AbortSignal): Promise<string>;
   /**
-   * Gives the history another id than `known`, which it was found not to be, unless it has one already.
-   * Resolves to the id that it has then; empty where it can't be known.
+   * Gives the history a new id if it still has the id `known`, which is known to be outdated. Resolves to the id that
+   * the history has then; empty if it can't be read.
    */
   renewHistory(known: string, signal?: AbortSignal): Promise<string>;
   /**
-   * Asks that every open watch be told how far it has come: each soon delivers a batch whose revision
-   * is at least what the store's was at this call, if need be without events.
+   * Requests a progress notification on every open watch: each soon delivers a batch whose revision is at least the
+   * store's at this call, with or without events.
    */
   requestProgress(): void;
-  /** Ends all streams and frees what is held. Harmless when called twice. */
+  /** Ends all streams and frees all memory. Idempotent. */
   close(): Promise<void>;
 }
 
-/** How new a read has to be. */
+/** How recent a read has to be. */
 export type RevisionRequirement =
   /** At least as new as every write that completed before the call began. */
   | { readonly match: "LINEARIZABLE" }
-  /** Whatever is at hand. */
+  /** Any available revision. */
   | { readonly match: "ANY" }
   | { readonly match: "NOT_OLDER_THAN"; readonly revision: number }
   | { readonly match: "EXACT"; readonly revision: number };
@@ -67,135 +66,131 @@ export interface GetRequest {
 }
 
 export interface GetResult {
-  /** The revision that the answer is true at. */
+  /** The revision of the answer. */
   readonly revision: number;
   readonly object: StoredObject | undefined;
 }
 
 export interface ListRequest {
-  /** Only keys that begin with this; empty: all. */
+  /** Only keys with this prefix; empty: all. */
   readonly prefix: string;
   /** Only keys that sort after this one: the last key of the page before. */
   readonly startAfter?: string | undefined;
-  /** How many objects at the most; 0: no limit. */
+  /** Maximum number of objects; 0: no limit. */
   readonly limit: number;
-  /**
-   * How many bytes of objects (by `estimatedBytes`) at the most, but always at least one object; 0: no limit.
-   */
+  /** Maximum size of all objects in bytes (`estimatedBytes`), but always at least one object; 0: no limit. */
   readonly maxBytes?: number | undefined;
   readonly at: RevisionRequirement;
   readonly predicate?: Predicate | undefined;
-  /** Whether values may be left empty, for who wants to know only what stands. Not with `predicate`. */
+  /** Whether values may be left empty, for callers that need only keys and revisions. Not with `predicate`. */
   readonly keysOnly?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface ListResult {
-  /** The revision that the whole page is true at. EXACT of it continues the listing. */
+  /** The revision of the whole page. EXACT with it continues the list. */
   readonly revision: number;
   /** In key order. */
   readonly items: readonly StoredObject[];
-  /** The same items in parts that answers share, so that whoever encodes these can do it once. */
+  /** The same items in parts that responses share, so that each part is encoded once. */
   readonly chunks?: readonly (readonly StoredObject[])[] | undefined;
   /**
-   * Where to start the next page after; undefined when this was the last. A page may be short or
-   * empty and yet be followed by another.
+   * The key to start the next page after; undefined if this is the last page. A page may be short or empty and yet be
+   * followed by another.
    */
   readonly next: string | undefined;
-  /** How many objects follow this page, where that is known. */
+  /** Number of objects after this page; undefined if unknown. */
   readonly remaining: number | undefined;
 }
 
 export interface WrittenAfterRequest {
   readonly scope: Scope;
-  /** The state at this revision is asked about. */
+  /** The revision of the state in question. */
   readonly revision: number;
-  /** Only objects that were written after this one are told. */
+  /** Only objects that were written after this revision are returned. */
   readonly after: number;
-  /** How many of these are told at the most; at least 1. */
+  /** Maximum number of returned objects, at least 1. */
   readonly limit: number;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Of the state at one revision, what was written last, and how much there is in all. */
+/** The state at one revision, as its newest objects and the number of all objects. */
 export interface WrittenObjects {
-  /** In key order, and without their values. */
+  /** In key order, without values. */
   readonly written: readonly StoredObject[];
-  /** How many objects there are in the scope, whenever they were written. */
+  /** Number of all objects in the scope. */
   readonly total: number;
 }
 
-/** The keys that a watch follows. An empty prefix is all of them. */
+/** The keys that a watch follows. An empty prefix: all keys. */
 export type Scope = { readonly key: string } | { readonly prefix: string };
 
 export interface WatchRequest {
   readonly scope: Scope;
-  /** Delivers what came after this revision; undefined: after the current one. */
+  /** Delivers events after this revision; undefined: after the current one. */
   readonly afterRevision: number | undefined;
   /**
-   * The reader takes nothing after this revision, which is at or below the current one, and closes the stream
-   * once it has come there. A storage that knows may send less; it need not.
+   * The reader takes nothing after this revision, which is at most the current one, and closes the stream when it has
+   * everything up to it. A storage may use this to send less.
    */
   readonly upTo?: number | undefined;
   /**
-   * Whether the reader wants events whole: DELETED with the last content, and `previous`. Without it
-   * (for readers that keep the state themselves) a DELETED event may have no more of the object than
-   * its key and the revision that removed it, MODIFIED and ADDED tell only whether the key existed,
-   * and `previous` is absent.
+   * Whether the reader needs complete events: DELETED with the last content, and `previous`. Without it (for readers
+   * that keep the state themselves) a DELETED event may have only the object's key and the revision of the deletion,
+   * MODIFIED and ADDED say only whether the key existed, and `previous` is absent.
    */
   readonly withPrevious: boolean;
   /**
-   * Only objects that satisfy this, before or after the change: ADDED is then entering the set and
-   * DELETED leaving it. Needs `withPrevious`.
+   * Only objects that match before or after the change: ADDED means that an object enters the set, DELETED that it
+   * leaves the set. Needs `withPrevious`.
    */
   readonly predicate?: Predicate | undefined;
 }
 
 /**
- * A stream of batches that is read by pulling, so that reading nothing is what back-pressure is.
+ * A stream of batches. The reader pulls them, so a reader that does not read exerts back-pressure.
  *
  *     for (;;) {
  *       const batch = stream.read();
- *       if (batch === undefined) break;   // now `ended` tells whether more will come
+ *       if (batch === undefined) break;   // now `ended` says whether more will come
  *     }
  */
 export interface WatchStream {
-  /** The next batch, or undefined when none waits now. */
+  /** The next batch; undefined if no batch waits now. */
   read(): WatchBatch | undefined;
   /**
-   * Why the stream ended: undefined while it lives, and until all that came before the end has been
-   * read. A stream that its reader closed has ended with no error: `null`.
+   * Why the stream ended. Undefined while it is open, and until everything before the end has been read; `null` if its
+   * reader closed it.
    */
   readonly ended: Error | null | undefined;
   /**
-   * Sets the one listener. It is called, never from within `read` or `onReadable` themselves, when
-   * there is something new to read or the stream has ended since a `read` that returned undefined.
+   * Sets the only listener. After a `read` that returned undefined, it is called once when there is something new to
+   * read or the stream has ended; never from within `read` or `onReadable`.
    */
   onReadable(listener: () => void): void;
   /**
-   * The reader has passed on a part of what it took last. A stream that ends readers who take nothing is to
-   * hear of this from one who takes long over a single batch.
+   * The reader has sent a part of the last batch. A stream that ends stalled readers needs this from a reader that
+   * takes long over one batch.
    */
   accepted?(): void;
-  /** No more is delivered and all that waits is dropped. Harmless when called twice. */
+  /** Ends the stream and drops the unread batches. Idempotent. */
   close(): void;
 }
 
 export interface PutRequest {
   readonly key: string;
   readonly value: Uint8Array;
-  /** undefined: write regardless; 0: must not exist; otherwise: must stand at this revision. */
+  /** undefined: write in any case; 0: the object must not exist; otherwise: its required mod revision. */
   readonly expectedModRevision?: number | undefined;
-  /** An existing lease; undefined or 0n: none. Not together with `ttlSeconds`. */
+  /** An existing lease; undefined or 0n: no lease. Not together with `ttlSeconds`. */
   readonly lease?: bigint | undefined;
   /**
-   * Attaches the object to a new lease of this many whole seconds, at least 1. If the put fails the lease
-   * is revoked.
+   * Attaches the object to a new lease of this many whole seconds, at least 1. If the put fails, the lease is revoked.
    */
   readonly ttlSeconds?: number | undefined;
   /**
-   * Nothing is written, and the call rejects with HISTORY_CHANGED, if the history is another or its id
-   * can't be known. Undefined or empty: whatever the history is.
+   * The required history. If the store has another one, or its id can't be read, nothing is written and the call
+   * rejects with HISTORY_CHANGED. Undefined or empty: any history.
    */
   readonly historyId?: string | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -203,9 +198,9 @@ export interface PutRequest {
 
 export interface DeleteRequest {
   readonly key: string;
-  /** undefined: delete regardless; otherwise (at least 1): must stand at this revision. */
+  /** undefined: delete in any case; otherwise (at least 1): its required mod revision. */
   readonly expectedModRevision?: number | undefined;
-  /** As of a put. */
+  /** As in PutRequest. */
   readonly historyId?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
@@ -213,11 +208,11 @@ export interface DeleteRequest {
 export interface WriteResult {
   /** The revision of the write. */
   readonly revision: number;
-  /** Put: the object as written. Delete: the object as it stood. */
+  /** Put: the object as written. Delete: the object before the deletion. */
   readonly object: StoredObject;
   /**
-   * The id that the history had in the same moment, empty if it can't be known: if it is not the one expected, the
-   * revision is of another history. Undefined where a storage does not say.
+   * The id of the history at the time of the write, empty if it can't be read. If it is not the expected one, the
+   * revision belongs to another history. Undefined if the storage does not report it.
    */
   readonly historyId?: string | undefined;
 }

@@ -2,19 +2,19 @@ import { invalidRequest, type WatchFanoutError } from "../base/errors.ts";
 import { LENGTH_DELIMITED, MessageCursor, VARINT, WireFault } from "../protobuf/message-cursor.ts";
 import { descriptors, type FieldDescriptor } from "./descriptors.ts";
 
-/** A request, or what is wrong with its bytes. */
+/** A request, or the error in its bytes. */
 export type Decoded<T> =
   | { readonly request: T; readonly fault: undefined }
   | { readonly request: undefined; readonly fault: WatchFanoutError };
 
 /**
- * Makes a deserialiser for requests of a type, given by its full name. It never throws, since grpc-js
- * makes an INTERNAL of that, and gives the very object that proto-loader would, but only for bytes that
- * are right. protobufjs reads whatever it gets: text that is not UTF-8 turns into U+FFFD, so that two
- * different keys become one, a length beyond the end is cut to what is there, and of a oneof that is set
- * twice the first field in the proto wins instead of the last on the wire.
+ * Returns a deserializer for requests of a type, given by its full name. It never throws, since grpc-js turns an
+ * exception into INTERNAL. For valid bytes it returns the same object as proto-loader. Invalid bytes it refuses, unlike
+ * protobufjs: there, invalid UTF-8 turns into U+FFFD, so that two different keys become one; a length beyond the end is
+ * reduced to what is left; and of a oneof that is set twice, the first field in the proto wins instead of the last one
+ * on the wire.
  *
- * Throws for a type with fields that no request of ours has: repeated ones, maps, floats, fixed sizes.
+ * Throws for a type with fields that no request of this service has: repeated ones, maps, floats, fixed sizes.
  */
 export function strictDeserializer<T>(typeName: string): (bytes: Uint8Array) => Decoded<T> {
   const type = messageRule(typeName);
@@ -28,7 +28,7 @@ export function strictDeserializer<T>(typeName: string): (bytes: Uint8Array) => 
       if (!(error instanceof WireFault)) throw error;
       const field = path.join(".");
       const where = field === "" ? "The request" : `The field ${field}`;
-      const message = `${where} ${error.message}. Send a ${typeName} as its proto describes it.`;
+      const message = `${where} ${error.message}. Send a valid ${typeName}.`;
       return { request: undefined, fault: invalidRequest(field, message) };
     }
   };
@@ -95,7 +95,7 @@ function messageRule(typeName: string): MessageRule {
 
 interface ValueRule {
   readonly wireType: number;
-  /** The value of a field that is absent. */
+  /** The value of an absent field. */
   readonly empty: unknown;
   readonly read: FieldRule["read"];
 }
@@ -126,7 +126,7 @@ function valueRule(typeName: string, field: FieldDescriptor): ValueRule {
     case 14: // enum
       return enumRule(field.typeName);
     default:
-      throw new Error(`${typeName}.${field.name} is of a type that is not expected in requests.`);
+      throw new Error(`${typeName}.${field.name} has a type that requests do not support.`);
   }
 }
 
@@ -136,7 +136,7 @@ function readInt32(cursor: MessageCursor): number {
   return Number(number);
 }
 
-/** A message that comes in several pieces is the sum of them. */
+/** A message field that occurs several times is merged. */
 function messageReader(typeName: string): FieldRule["read"] {
   const type = messageRule(typeName);
   return (cursor, before, path) => {
@@ -159,7 +159,7 @@ function enumRule(typeName: string): ValueRule {
       const name = names.get(number);
       if (name === undefined) {
         const known = [...names].map(([value, known]) => `${value} (${known})`).join(", ");
-        throw new WireFault(`has the unknown value ${number}; there are ${known}`);
+        throw new WireFault(`has the unknown value ${number}; known values are ${known}`);
       }
       return name;
     },

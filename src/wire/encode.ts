@@ -1,81 +1,45 @@
 import type { EventType, WatchEvent } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
-import { bigVarintSize, varintSize, WireWriter } from "../protobuf/wire-writer.ts";
+import { encodedSize, objectTag, previousTag, writeObject } from "../model/object-encoding.ts";
+import {
+  bytesFieldSize,
+  numberFieldSize,
+  varintSize,
+  WireWriter,
+} from "../protobuf/wire-writer.ts";
 import { leastInPlace, PartsWriter } from "./parts-writer.ts";
 
-/*
- * The messages that are sent often, written by hand. Each tag is the field's number in the proto, shifted by three, and its wire type.
- */
+export { encodedSize as itemSize } from "../model/object-encoding.ts";
 
 /*
- * An object that came from etcd has its encoded form already (see Slabs), which is copied into what holds it.
- * Measured against writing it field by field, that takes a sixth of the time for 256 bytes, and a quarter for
- * 1 KiB. Objects that are made otherwise, as that of a deletion, are written field by field.
+ * The frequent messages, encoded by hand. A tag is the field's number in the proto, shifted by three, and its wire
+ * type.
  */
-
-/** The size of a watchfanout.v1.StoredObject, written field by field. */
-function objectSize(object: StoredObject): number {
-  const { key, valueBytes, createRevision, modRevision, version, lease } = object;
-  return (
-    contentSize(Buffer.byteLength(key)) +
-    (valueBytes === 0 ? 0 : contentSize(valueBytes)) +
-    numberSize(createRevision) +
-    numberSize(modRevision) +
-    numberSize(version) +
-    (lease === 0n ? 0 : 1 + bigVarintSize(lease))
-  );
-}
-
-/** Writes a field that is a watchfanout.v1.StoredObject. */
-function writeObject(writer: WireWriter, tag: 0x12 | 0x1a, object: StoredObject): void {
-  const { content, encodedStart, valueEnd } = object;
-  if (encodedStart < 0) {
-    writeFields(writer, tag, object);
-  } else {
-    writer.copy(content, encodedStart, valueEnd);
-    // It is encoded as a field 2, which an object before the event is not.
-    if (tag !== 0x12) writer.bytes[writer.position - (valueEnd - encodedStart)] = tag;
-  }
-}
-
-function writeFields(writer: WireWriter, tag: number, object: StoredObject): void {
-  const { key, value, createRevision, modRevision, version, lease } = object;
-  writer.byte(tag);
-  writer.varint(objectSize(object));
-  writer.textField(0x0a, key, Buffer.byteLength(key));
-  if (value.byteLength > 0) writer.bytesField(0x12, value);
-  writer.numberField(0x18, createRevision);
-  writer.numberField(0x20, modRevision);
-  writer.numberField(0x28, version);
-  if (lease !== 0n) {
-    writer.byte(0x30);
-    writer.bigVarint(lease);
-  }
-}
 
 const eventTypes: Readonly<Record<EventType, number>> = { ADDED: 1, MODIFIED: 2, DELETED: 3 };
 
-/** How many bytes an event takes in a watchfanout.v1.WatchResponse, tag and length included. */
+/** Size of an event in a watchfanout.v1.WatchResponse in bytes, with tag and length. */
 export function eventSize({ object, previous }: WatchEvent): number {
-  return contentSize(2 + itemSize(object) + (previous === undefined ? 0 : itemSize(previous)));
+  return bytesFieldSize(
+    2 + encodedSize(object) + (previous === undefined ? 0 : encodedSize(previous)),
+  );
 }
 
-/** What a watchfanout.v1.WatchResponse says, without its events. */
+/** The fields of a watchfanout.v1.WatchResponse without its events. */
 export interface ResponseHead {
   readonly revision: number | undefined;
   readonly initialEventsEnd: boolean;
 }
 
-/** The size of a watchfanout.v1.WatchResponse apart from its events, at the most. */
+/** Maximum size of a watchfanout.v1.WatchResponse without its events, in bytes. */
 export const maxHeadSize = 16;
 
-/** What gRPC puts before every message: whether it is compressed, and its length in four bytes. */
+/** Size of gRPC's prefix of a message, in bytes: one byte says whether it is compressed, four have its length. */
 export const prefixSize = 5;
 
 /**
- * Encodes a watchfanout.v1.WatchResponse as a frame, that is with gRPC's prefix, so that it can be sent as it
- * is; `eventsSize` is the sum of the events' `eventSize`. The revision comes first of all, so that
- * `resumePointOf` finds it.
+ * Encodes a watchfanout.v1.WatchResponse as a frame, that is with gRPC's prefix, so that it can be sent as it is.
+ * `eventsSize` is the sum of the events' `eventSize`. The revision is the first field, where `resumePointOf` reads it.
  */
 export function encodeWatchResponse(
   head: ResponseHead,
@@ -101,16 +65,16 @@ export function encodeWatchResponse(
 
 function writeEvent(writer: WireWriter, { type, object, previous }: WatchEvent): void {
   writer.byte(0x12);
-  writer.varint(2 + itemSize(object) + (previous === undefined ? 0 : itemSize(previous)));
+  writer.varint(2 + encodedSize(object) + (previous === undefined ? 0 : encodedSize(previous)));
   writer.byte(0x08);
   writer.byte(eventTypes[type]);
-  writeObject(writer, 0x12, object);
-  if (previous !== undefined) writeObject(writer, 0x1a, previous);
+  writeObject(writer, objectTag, object);
+  if (previous !== undefined) writeObject(writer, previousTag, previous);
 }
 
 /**
- * The same frame with the history that its revisions belong to. A message's fields may come in any
- * order, so the shared frame stays as it is and the field goes behind it.
+ * Adds the id of the history that a frame's revisions belong to. Fields may have any order, so the field is appended to
+ * a copy, and the shared frame stays as it is.
  */
 export function withHistoryId(frame: Uint8Array, historyId: string): Uint8Array {
   if (historyId === "") return frame;
@@ -124,7 +88,7 @@ export function withHistoryId(frame: Uint8Array, historyId: string): Uint8Array 
   return writer.bytes;
 }
 
-/** The revision of a frame that `encodeWatchResponse` has made; undefined if it has none. */
+/** Returns the revision of a frame of `encodeWatchResponse`; undefined if it has no revision. */
 export function resumePointOf(frame: Uint8Array): number | undefined {
   if (frame[prefixSize] !== 0x08) return undefined;
   let revision = 0;
@@ -137,31 +101,22 @@ export function resumePointOf(frame: Uint8Array): number | undefined {
   }
 }
 
-/** What a page says, apart from its items. */
+/** The fields of a page without its items. */
 export interface PageHead {
   readonly revision: number;
   readonly nextPageToken: string;
-  /** Undefined: unknown. */
+  /** Number of objects after this page; undefined if unknown. */
   readonly remaining: number | undefined;
   readonly historyId: string;
 }
 
-/** How many bytes an object takes as a field of another message, tag and length included. */
-export function itemSize(object: StoredObject): number {
-  const { encodedStart, valueEnd } = object;
-  return encodedStart < 0 ? contentSize(objectSize(object)) : valueEnd - encodedStart;
-}
-
-/**
- * Encodes a watchfanout.v1.ListResponse, in parts that follow one another. `items` are encoded, by
- * `encodeItems`.
- */
+/** Encodes a watchfanout.v1.ListResponse, in consecutive parts. `items` are encoded by `encodeItems`. */
 export function encodeListResponse(
   page: PageHead,
   items: readonly Uint8Array[],
 ): readonly Uint8Array[] {
   const { revision, nextPageToken, remaining, historyId } = page;
-  const head = new WireWriter(Buffer.allocUnsafe(numberSize(revision)));
+  const head = new WireWriter(Buffer.allocUnsafe(numberFieldSize(revision)));
   head.numberField(0x08, revision);
   const texts = writeTexts([0x1a, nextPageToken], [0x2a, historyId]);
   const rest = remaining === undefined ? 0 : 1 + varintSize(remaining);
@@ -174,29 +129,29 @@ export function encodeListResponse(
   return [head.bytes, ...items, tail.bytes];
 }
 
-/** Of those that are held on to anyway. */
+/** Encoded items of the arrays that are alive. */
 const encodedItems = new WeakMap<readonly StoredObject[], readonly Uint8Array[]>();
 
 /**
- * Encodes objects as the items of a page, in parts that follow one another, and remembers them with this
- * array, which answers may share. Most of a page lies encoded in slabs, and is sent from there.
+ * Encodes objects as the items of a page, in consecutive parts, and caches them by this array, which responses may
+ * share. Most of a page is already encoded in slabs and is sent from there.
  */
 export function encodeItems(items: readonly StoredObject[]): readonly Uint8Array[] {
   const known = encodedItems.get(items);
   if (known !== undefined) return known;
-  const writer = new PartsWriter(items.reduce((sum, item) => sum + itemSize(item), 0));
+  const writer = new PartsWriter(items.reduce((sum, item) => sum + encodedSize(item), 0));
   writeItems(writer, items);
   const parts = writer.finish();
   encodedItems.set(items, parts);
   return parts;
 }
 
-/** Those that lie one after another in a slab, as listed ones do, are taken together. */
+/** Objects that are adjacent in a slab, as listed ones are, become one part. */
 function writeItems(parts: PartsWriter, items: readonly StoredObject[]): void {
   for (let i = 0; i < items.length; ) {
     const first = items[i++] as StoredObject;
     if (first.encodedStart < 0) {
-      writeFields(parts.room(itemSize(first)), 0x12, first);
+      writeObject(parts.room(encodedSize(first)), objectTag, first);
       continue;
     }
     const { content } = first;
@@ -211,8 +166,8 @@ function writeItems(parts: PartsWriter, items: readonly StoredObject[]): void {
 }
 
 /**
- * Encodes a GetResponse, PutResponse or DeleteResponse, which are alike: the revision, the object, the
- * history. In parts that follow one another; a large object is sent from where it lies.
+ * Encodes a GetResponse, PutResponse or DeleteResponse, which have the same fields: revision, object, history. Returns
+ * consecutive parts; a large object is sent from its slab.
  */
 export function encodeObjectResponse(
   revision: number,
@@ -221,36 +176,28 @@ export function encodeObjectResponse(
 ): readonly Uint8Array[] {
   const texts = writeTexts([0x1a, historyId]);
   const { content, encodedStart, valueEnd } = object;
-  const objectBytes = itemSize(object);
+  const objectBytes = encodedSize(object);
   if (encodedStart >= 0 && objectBytes >= leastInPlace) {
-    const head = new WireWriter(Buffer.allocUnsafe(numberSize(revision)));
+    const head = new WireWriter(Buffer.allocUnsafe(numberFieldSize(revision)));
     head.numberField(0x08, revision);
     return [head.bytes, content.subarray(encodedStart, valueEnd), texts];
   }
-  const size = numberSize(revision) + objectBytes + texts.byteLength;
+  const size = numberFieldSize(revision) + objectBytes + texts.byteLength;
   const writer = new WireWriter(Buffer.allocUnsafe(size));
   writer.numberField(0x08, revision);
-  writeObject(writer, 0x12, object);
+  writeObject(writer, objectTag, object);
   writer.raw(texts);
   return [writer.bytes];
 }
 
-/** Text fields, of which empty ones are left out. */
+/** Encodes text fields; empty ones are left out. */
 function writeTexts(...fields: readonly (readonly [tag: number, text: string])[]): Buffer {
   const present = fields.filter(([, text]) => text !== "");
   const sizes = present.map(([, text]) => Buffer.byteLength(text));
-  const total = sizes.reduce((sum, size) => sum + contentSize(size), 0);
+  const total = sizes.reduce((sum, size) => sum + bytesFieldSize(size), 0);
   const writer = new WireWriter(Buffer.allocUnsafe(total));
   present.forEach(([tag, text], i) => {
     writer.textField(tag, text, sizes[i] ?? 0);
   });
   return writer.bytes;
-}
-
-function numberSize(value: number): number {
-  return value === 0 ? 0 : 1 + varintSize(value);
-}
-
-function contentSize(length: number): number {
-  return 1 + varintSize(length) + length;
 }

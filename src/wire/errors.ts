@@ -5,7 +5,7 @@ import { decodeRpcStatus, encodeRpcStatus, type RpcStatus } from "./rpc-status.t
 const domain = "watchfanout";
 const detailsKey = "grpc-status-details-bin";
 
-/** What each reason is in gRPC, and after how many milliseconds a retry helps, where it does. */
+/** The gRPC code of each reason, and the delay in milliseconds after which a retry is useful, if it ever is. */
 const wireForms: Readonly<Record<Reason, { readonly code: status; readonly retryMs?: number }>> = {
   INVALID_REQUEST: { code: status.INVALID_ARGUMENT },
   UNKNOWN_RESOURCE: { code: status.NOT_FOUND },
@@ -37,14 +37,14 @@ export interface WireStatus {
   readonly metadata: Metadata;
 }
 
-// gRPC's C core refuses more than 8 KiB of trailers at times, and the message is in them up to three
-// times: percent-encoded, and twice in base64.
+// Some versions of gRPC's C core refuse more than 8 KiB of trailers. These have the message up to three times:
+// percent-encoded, and twice in base64.
 const maxMessageBytes = 600;
 const maxMetadataBytes = 200;
 
 /**
- * What a client is told of `error`. The delay in RetryInfo varies by half of it either way, so that
- * those who are turned away together do not come back together; `random` gives 0 to 1.
+ * The status that a client gets for `error`. The delay in RetryInfo has a jitter of half of it in either direction, so
+ * that clients that were refused together do not retry together; `random` returns 0 to 1.
  */
 export function statusOf(error: WatchFanoutError, random: () => number = Math.random): WireStatus {
   const { code, retryMs } = wireForms[error.reason];
@@ -70,8 +70,8 @@ export function statusOf(error: WatchFanoutError, random: () => number = Math.ra
 }
 
 /**
- * Text that can be sent: a lone surrogate throws inside grpc-js, out of reach of any handler, and a
- * trailer that is too long is refused by clients. Cut between characters.
+ * Returns text that can be sent: a lone surrogate throws inside grpc-js, where no handler catches it, and clients
+ * refuse a trailer that is too long. Truncates between characters.
  */
 function presentable(text: string, maxBytes: number): string {
   const wellFormed = text.toWellFormed();
@@ -87,9 +87,8 @@ function presentable(text: string, maxBytes: number): string {
 }
 
 /**
- * What a server has said by ending a call, for the client's side. Where it is not a watch-fanout's own
- * word (no connection, a deadline, a proxy), the reason is the one that comes closest. The ServiceError
- * is the `cause`.
+ * Translates the status that ended a client's call. If the status is not from a watch-fanout server (no connection, a
+ * deadline, a proxy), its reason is the closest one. The ServiceError is the `cause`.
  */
 export function errorOf(failure: ServiceError): WatchFanoutError {
   const said = detailsOf(failure);
@@ -104,19 +103,19 @@ export function errorOf(failure: ServiceError): WatchFanoutError {
   return new WatchFanoutError(closestReason(failure), text, { cause: failure });
 }
 
-/** Whether it is a watch-fanout that says what went wrong, with a reason that is known here. */
+/** Whether a watch-fanout server sent this status, with a reason that is known here. */
 export function saysReason(failure: ServiceError): boolean {
   const said = detailsOf(failure);
   return said !== undefined && isReason(said.reason);
 }
 
-/** How long the server asks to wait before a retry, in milliseconds; undefined if it says nothing. */
+/** The delay that the server asks for before a retry, in milliseconds; undefined if it does not ask for one. */
 export function retryDelayMs(failure: ServiceError): number | undefined {
   return detailsOf(failure)?.retryDelayMs;
 }
 
 function detailsOf(failure: ServiceError): RpcStatus | undefined {
-  // An error that a client makes itself may come without metadata, whatever the type says.
+  // An error that the client itself makes may have no metadata, unlike its type.
   const metadata: Metadata | undefined = failure.metadata;
   const value = metadata?.get(detailsKey)[0];
   const details = Buffer.isBuffer(value) ? decodeRpcStatus(value) : undefined;

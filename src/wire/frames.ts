@@ -1,23 +1,24 @@
 import type { WatchBatch, WatchEvent } from "../model/event.ts";
 import { encodeWatchResponse, eventSize, maxHeadSize } from "./encode.ts";
 
-/** How large responses become, in bytes. */
+/** Sizes of responses, in bytes. */
 export interface FrameBounds {
-  /** One that holds several revisions is closed when it gets here: a slow client takes it in time. */
+  /** A response with several revisions is closed at this size, which a slow client receives in time. */
   readonly comfortable: number;
-  /** None is larger than this, unless a single event is. */
+  /** Maximum size, except for a single event that is larger. */
   readonly largest: number;
 }
 
-/** `largest` is just below 4 MiB, the most that a gRPC client takes by default. */
+/** `largest` is just below 4 MiB, the default maximum of gRPC clients. */
 const defaultBounds: FrameBounds = { comfortable: 1024 ** 2, largest: 4 * 1024 ** 2 - 64 };
 
 /**
- * A batch as frames, each an encoded WatchResponse with gRPC's prefix, made once and kept with the batch for all streams that get it.
+ * Returns a batch as frames, each an encoded WatchResponse with gRPC's prefix. They are encoded once and cached in the
+ * batch for all streams that get it.
  *
- * A batch that does not fit one response is split between revisions, and each response then carries the
- * last revision that is whole with it. A revision that does not fit one response, an initial state and a fold
- * are units of several responses without a revision until the last.
+ * A batch above the size of one response is split between revisions, and each response has the last revision that is
+ * complete with it. A revision above that size, an initial state and a coalesced backlog are atomic batches of several
+ * responses, of which only the last one has a revision.
  */
 export function framesOf(
   batch: WatchBatch,
@@ -42,7 +43,7 @@ function encodeFrames(batch: WatchBatch, bounds: FrameBounds): readonly Uint8Arr
   return frames.finish(revision, initialEventsEnd);
 }
 
-/** The index after the last event that has the revision of the one at `start`. */
+/** Returns the index after the last event with the revision of the one at `start`. */
 function endOfRevision(events: readonly WatchEvent[], start: number): number {
   const revision = events[start]?.revision;
   let end = start + 1;
@@ -50,27 +51,27 @@ function endOfRevision(events: readonly WatchEvent[], start: number): number {
   return end;
 }
 
-/** Gathers events and closes a response when the next one would not fit. */
+/** Collects events and closes a response when the next event would not fit. */
 class Frames {
   readonly #bounds: FrameBounds;
   readonly #done: Uint8Array[] = [];
   #events: WatchEvent[] = [];
   #size = 0;
-  /** What the response that is being gathered may carry if it is closed now. */
+  /** The revision of the response if it is closed now. */
   #revision: number | undefined;
 
   constructor(bounds: FrameBounds) {
     this.#bounds = bounds;
   }
 
-  /** Part of a unit that stays open. */
+  /** Adds an event of an atomic batch that stays open. */
   addToAtomicBatch(event: WatchEvent): void {
     const size = eventSize(event);
     if (this.#events.length > 0 && !this.#fits(size, this.#bounds.comfortable)) this.#close();
     this.#take(event, size);
   }
 
-  /** All events of one revision. */
+  /** Adds all events of one revision. */
   addRevision(events: readonly WatchEvent[]): void {
     const sizes = events.map(eventSize);
     const total = sizes.reduce((sum, size) => sum + size, 0);

@@ -1,25 +1,25 @@
 import { WireWriter } from "../protobuf/wire-writer.ts";
 
-/** What is at least so long, in bytes, is a part as it lies; the rest is copied together. */
+/** Minimum size in bytes of encoded content that is a part of its own; smaller content is copied. */
 export const leastInPlace = 8 * 1024;
-/** Small enough that a freed one is soon used again, where a large one would be asked of the system anew. */
+/** Size of a copied chunk in bytes. Small enough that the allocator reuses freed ones instead of asking the system. */
 const chunkBytes = 64 * 1024;
 
-/** Puts a message together out of what is encoded already and what is not, copying only what is small. */
+/** Composes a message from encoded content and fields to encode, copying only small content. */
 export class PartsWriter {
   readonly #parts: Uint8Array[] = [];
   #chunk = new WireWriter(Buffer.allocUnsafe(0));
-  /** From here on the chunk is not among the parts yet. */
+  /** The chunk's bytes from here on are not in a part yet. */
   #start = 0;
-  /** How much is yet to come. */
+  /** Number of bytes still to be written. */
   #rest: number;
 
-  /** `size` is that of all that is going to be written, in bytes. */
+  /** `size`: size of the whole message, in bytes. */
   constructor(size: number) {
     this.#rest = size;
   }
 
-  /** A writer that so many bytes are to be written with at once. */
+  /** Returns a writer with room for this number of bytes, to be written at once. */
   room(size: number): WireWriter {
     const chunk = this.#chunk;
     if (chunk.position + size > chunk.bytes.byteLength) {
@@ -32,7 +32,7 @@ export class PartsWriter {
     return this.#chunk;
   }
 
-  /** Adds what is encoded already, which must not change as long as the message may be sent. */
+  /** Adds encoded content, which must not change as long as the message may be sent. */
   add(content: Uint8Array, start: number, end: number): void {
     if (end - start < leastInPlace) {
       this.room(end - start).copy(content, start, end);
@@ -43,7 +43,7 @@ export class PartsWriter {
     this.#rest -= end - start;
   }
 
-  /** The parts of the message. */
+  /** Returns the parts of the message. */
   finish(): readonly Uint8Array[] {
     this.#endPart();
     return this.#parts;

@@ -7,8 +7,8 @@ import type { Status, Status__Output } from "./generated/google/rpc/Status.ts";
 import { loadProtos } from "./services.ts";
 
 /**
- * The rich error of gRPC: a google.rpc.Status with details, which travels as `grpc-status-details-bin`.
- * What of it this project reads and writes.
+ * The part of gRPC's rich error that this project uses: a google.rpc.Status with details, sent as
+ * `grpc-status-details-bin`.
  */
 export interface RpcStatus {
   /** The gRPC status code. */
@@ -55,7 +55,7 @@ export function encodeRpcStatus(status: RpcStatus): Buffer {
   return statusType.serialize({ code, message: status.message, details });
 }
 
-/** Undefined for what is no google.rpc.Status with an ErrorInfo. Details of other types are skipped. */
+/** Returns undefined if the bytes are not a google.rpc.Status with an ErrorInfo. Skips details of other types. */
 export function decodeRpcStatus(bytes: Buffer): RpcStatus | undefined {
   try {
     const status = statusType.deserialize(bytes);

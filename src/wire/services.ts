@@ -3,12 +3,12 @@ import { type AnyDefinition, loadSync } from "@grpc/proto-loader";
 import type { ListWatchServiceDefinition } from "./generated/watchfanout/v1/ListWatchService.ts";
 import type { WriteServiceDefinition } from "./generated/watchfanout/v1/WriteService.ts";
 
-/** Where the protos and their descriptor set lie: beside `src/` as well as beside `dist/`. */
+/** The folder of the protos and their descriptor set, next to `src/` as well as `dist/`. */
 export const protoFolder = fileURLToPath(new URL("../../proto/", import.meta.url));
 
 /**
- * Loads protos the way that the generated types describe: names as in the proto, int64 as decimal
- * strings, enums by name, every field present, and the name of the field that a oneof holds.
+ * Loads protos as the generated types describe them: names as in the proto, int64 as decimal strings, enums by name,
+ * every field present, and the name of the field that is set in a oneof.
  */
 export function loadProtos(...files: readonly string[]): Record<string, AnyDefinition> {
   return loadSync([...files], {

@@ -8,10 +8,10 @@ const definitions = loadProtos(
   "grpc/reflection/v1alpha/reflection.proto",
 );
 
-/** The health service that gRPC clients and load balancers know. */
+/** The standard health service of gRPC clients and load balancers. */
 export const healthService = definitions["grpc.health.v1.Health"] as unknown as HealthDefinition;
 
-/** Server reflection, by its name and the older one that many tools still ask for. */
+/** Server reflection, by its name and the older one that many tools still use. */
 export const reflectionServices = [
   "grpc.reflection.v1.ServerReflection",
   "grpc.reflection.v1alpha.ServerReflection",

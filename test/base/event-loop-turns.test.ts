@@ -4,7 +4,7 @@ import { runInTimeSlices, TimeSliceQueue } from "../../src/base/time-slice-queue
 import { TimeSliceScheduler } from "../../src/base/time-slices.ts";
 import { FakeClock } from "../fake-clock.ts";
 
-/** A clock on which time passes with the work that is done. */
+/** A clock on which time passes with the work. */
 class WorkClock extends FakeClock {
   #spent = 0;
 
@@ -17,7 +17,7 @@ class WorkClock extends FakeClock {
   }
 }
 
-/** Endless work in steps of half a quantum, each of which is logged. */
+/** Endless work in logged steps of half a quantum. */
 function* endless(clock: WorkClock, name: string, log: string[]): Generator<void, void, void> {
   for (;;) {
     log.push(name);
@@ -26,7 +26,7 @@ function* endless(clock: WorkClock, name: string, log: string[]): Generator<void
   }
 }
 
-/** Everything that works in time slices, all of it at once and without an end. */
+/** Every kind of time-sliced work, all at once and endless. */
 function startAll(clock: WorkClock, log: string[]): readonly string[] {
   void new TimeSliceScheduler(clock).run({}, endless(clock, "scan", log));
   void new TimeSliceScheduler(clock).run({}, endless(clock, "opening", log));
@@ -38,7 +38,7 @@ function startAll(clock: WorkClock, log: string[]): readonly string[] {
 }
 
 describe("The turns of an event loop", () => {
-  it("are shared: all time-sliced work together gets one slice of each", () => {
+  it("are shared: all time-sliced work together gets one slice per turn", () => {
     const clock = new WorkClock();
     startAll(clock, []);
     expect(clock.now()).toBe(turnMs);
@@ -48,19 +48,19 @@ describe("The turns of an event loop", () => {
     }
   });
 
-  it("are shared fairly: each has its quantum before anyone has a second one", () => {
+  it("are shared fairly: each worker gets one quantum before any gets a second one", () => {
     const clock = new WorkClock();
     const log: string[] = [];
     const names = startAll(clock, log);
     const counts: Record<string, number> = {};
     log.length = 0;
-    // As many quanta as five turns have: four for each of the five.
+    // The number of quanta in five turns: four for each of the five.
     for (let turn = 0; turn < 5; turn++) clock.runTurn();
     for (const name of log) counts[name] = (counts[name] ?? 0) + 1;
     expect(counts).toEqual(Object.fromEntries(names.map((name) => [name, 8])));
   });
 
-  it("go on with the others when the work of one throws, and with what is left of its own", () => {
+  it("continue with the other workers when one throws, and with the rest of its work", () => {
     const clock = new WorkClock();
     const log: string[] = [];
     const failing = function* (): Generator<void, void, void> {

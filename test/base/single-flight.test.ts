@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { SingleFlightCheck } from "../../src/base/single-flight.ts";
 import { FakeClock } from "../fake-clock.ts";
 
-/** Checks that come to an end when they are told to, in the order in which they began. */
+/** Checks that the test completes one by one, in the order in which they began. */
 function setUp() {
   const clock = new FakeClock();
   const begun: PromiseWithResolvers<void>[] = [];
@@ -15,7 +15,7 @@ function setUp() {
 }
 
 describe("A shared check", () => {
-  it("is one that waits at most, however many call while another is under way", async () => {
+  it("has at most one waiting run, shared by all calls during another run", async () => {
     const { clock, begun, shared } = setUp();
     const first = shared.run();
     const others = Array.from({ length: 1_000 }, () => shared.run());
@@ -32,7 +32,7 @@ describe("A shared check", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it("begins a second after the one before, though that hangs", () => {
+  it("begins a second after the previous one if that hangs", () => {
     const { clock, begun, shared } = setUp();
     for (let i = 0; i < 10; i++) void shared.run();
     clock.advance(999);

@@ -11,7 +11,7 @@ describe("What a text takes", () => {
     ["one with a single character of two bytes", `${"a".repeat(999)}中`],
     ["one with a lone surrogate", `${"a".repeat(999)}\ud800`],
   ])("%s, as the engine has it", (_, text) => {
-    // Something at the end that makes each another, and no reference to the same.
+    // A different end makes each a string of its own instead of a reference to the same one.
     const each = heapOfEach(1_000, (i) => ownText(`${text}${1_000_000_000_000 + i}`));
     const told = textBytes(`${text}${1_000_000_000_000}`);
     expect(told / each).toBeGreaterThan(0.8);

@@ -3,7 +3,7 @@ import { quantumMs } from "../../src/base/event-loop-turns.ts";
 import { runInTimeSlices, type Steps, TimeSliceQueue } from "../../src/base/time-slice-queue.ts";
 import { FakeClock } from "../fake-clock.ts";
 
-/** A clock on which time passes with the work that is done. */
+/** A clock on which time passes with the work. */
 class WorkClock extends FakeClock {
   #spent = 0;
 
@@ -16,7 +16,7 @@ class WorkClock extends FakeClock {
   }
 }
 
-/** So many steps of a quantum, each of which is logged under a name. */
+/** This many steps of a quantum, each of which is logged under a name. */
 function* steps(clock: WorkClock, name: string, count: number, log: string[]): Steps {
   for (let i = 1; i <= count; i++) {
     log.push(`${name}${i}`);
@@ -25,7 +25,7 @@ function* steps(clock: WorkClock, name: string, count: number, log: string[]): S
   }
 }
 
-/** What is noted in each turn of the event loop, the first of which has been. */
+/** The log of each turn of the event loop, beginning with the current one. */
 function turns(clock: WorkClock, log: string[]): string[] {
   const all: string[] = [];
   do {
@@ -35,8 +35,8 @@ function turns(clock: WorkClock, log: string[]): string[] {
   return all;
 }
 
-describe("Work in slices", () => {
-  it("begins at once, and goes on in the next turn when the slice is over", () => {
+describe("runInTimeSlices", () => {
+  it("begins at once, and continues in the next turn when the slice is over", () => {
     const clock = new WorkClock();
     const log: string[] = [];
     runInTimeSlices(clock, steps(clock, "a", 9, log));
@@ -44,8 +44,8 @@ describe("Work in slices", () => {
   });
 });
 
-describe("A queue of work in slices", () => {
-  it("begins at once where there is time, and takes what comes one after another", () => {
+describe("TimeSliceQueue", () => {
+  it("begins at once if there is time, and runs work in order", () => {
     const clock = new WorkClock();
     const queue = new TimeSliceQueue(clock);
     const log: string[] = [];
@@ -53,7 +53,7 @@ describe("A queue of work in slices", () => {
     expect(turns(clock, log)).toEqual(["a1 a2 a3 a4", "b1 b2 b3 b4", "c1 c2 c3 c4"]);
   });
 
-  it("takes one slice of a turn for all that come in it, also when nobody waits", () => {
+  it("uses one slice per turn for all work that arrives in it, also if none was waiting", () => {
     const clock = new WorkClock();
     const queue = new TimeSliceQueue(clock);
     const log: string[] = [];
@@ -61,7 +61,7 @@ describe("A queue of work in slices", () => {
     expect(turns(clock, log)).toEqual(["a1 b1 c1"]);
   });
 
-  it("goes on with the others when work throws, which is for who began it", () => {
+  it("continues with other work when work throws, and throws to the caller that added it", () => {
     const clock = new WorkClock();
     const queue = new TimeSliceQueue(clock);
     const log: string[] = [];
@@ -74,7 +74,7 @@ describe("A queue of work in slices", () => {
     expect(turns(clock, log)).toEqual(["a1 b1"]);
   });
 
-  it("forgets what is still to be done", () => {
+  it("drops waiting work on clear", () => {
     const clock = new WorkClock();
     const queue = new TimeSliceQueue(clock);
     const log: string[] = [];
@@ -85,7 +85,7 @@ describe("A queue of work in slices", () => {
     expect(turns(clock, log)).toEqual(["b1"]);
   });
 
-  /** Readers who note their names when there is time for them, and wait for their turn otherwise. */
+  /** Readers that record their names if there is time for them, and otherwise wait for their turn. */
   function readersOf(
     clock: WorkClock,
     queue: TimeSliceQueue,
@@ -104,19 +104,19 @@ describe("A queue of work in slices", () => {
     }));
   }
 
-  it("lets readers begin while there is time in a turn, and pokes the others when it is theirs", () => {
+  it("lets readers begin while there is time in a turn, and notifies the others in later turns", () => {
     const clock = new WorkClock();
     const queue = new TimeSliceQueue(clock);
     const log: string[] = [];
     const readers = readersOf(clock, queue, ["a", "b", "c", "d", "e"], log);
     for (const reader of readers) reader.notify();
     expect(log).toEqual(["a", "b", "c", "d"]);
-    // Comes back while others wait, and so behind them.
+    // Enqueues itself again while others wait, so it is after them.
     readers[0]?.notify();
     expect(turns(clock, log).join(" ")).toBe("a b c d e a");
   });
 
-  it("has readers and work take turns, so that neither waits for all of the other", () => {
+  it("alternates between readers and work, so that neither starves the other", () => {
     const clock = new WorkClock();
     const queue = new TimeSliceQueue(clock);
     const log: string[] = [];
@@ -127,8 +127,8 @@ describe("A queue of work in slices", () => {
     expect(rest.slice(0, 2)).toEqual(["a fold5 b fold6", "c fold7 d fold8"]);
   });
 
-  it("gets on however slow the clock is", () => {
-    /** Each look at it takes longer than a slice. */
+  it("makes progress however slow the clock is", () => {
+    /** Each reading takes longer than a slice. */
     class SlowClock extends WorkClock {
       override now(): number {
         this.spend(10 * quantumMs);

@@ -3,7 +3,7 @@ import { turnMs } from "../../src/base/event-loop-turns.ts";
 import { SharedWork, type TimeSlicedWork, TimeSliceScheduler } from "../../src/base/time-slices.ts";
 import { FakeClock } from "../fake-clock.ts";
 
-/** A clock on which each step takes as long as it says. */
+/** A clock on which each step takes the time that it declares. */
 class SteppedClock extends FakeClock {
   #spent = 0;
 
@@ -32,8 +32,8 @@ function work(
   })();
 }
 
-describe("The time slice scheduler", () => {
-  it("finishes at once what fits the slice", async () => {
+describe("TimeSliceScheduler", () => {
+  it("finishes work that fits the slice at once", async () => {
     const clock = new SteppedClock();
     const log: string[] = [];
     const done = new TimeSliceScheduler(clock).run({}, work(clock, "a", 4, log));
@@ -41,7 +41,7 @@ describe("The time slice scheduler", () => {
     expect(await done).toBe("a");
   });
 
-  it("gives the event loop back after one turn's slice, and goes on in the next", async () => {
+  it("yields to the event loop after one slice, and continues in the next turn", async () => {
     const clock = new SteppedClock();
     const log: string[] = [];
     const done = new TimeSliceScheduler(clock).run({}, work(clock, "a", 20, log));
@@ -62,14 +62,14 @@ describe("The time slice scheduler", () => {
     expect(log).not.toContain("modest");
     clock.runImmediates();
     expect(await modest).toBe("modest");
-    // One quantum of the greedy owner at most came before it.
+    // At most one quantum of the greedy owner came before it.
     expect(log.indexOf("modest") - before).toBeLessThanOrEqual(2);
     const order = [...new Set(log.filter((name) => name !== "modest"))];
     expect(order).toEqual(Array.from({ length: 100 }, (_, i) => `greedy-${i}`));
     expect(scheduler.size).toBe(0);
   });
 
-  it("makes no further step of work that was aborted, and rejects with the reason", async () => {
+  it("does no further step of aborted work, and rejects with the reason", async () => {
     const clock = new SteppedClock();
     const scheduler = new TimeSliceScheduler(clock);
     const log: string[] = [];
@@ -81,7 +81,7 @@ describe("The time slice scheduler", () => {
     expect(log).toHaveLength(turnMs / 0.5);
   });
 
-  it("rejects with what the work throws, and goes on with the others", async () => {
+  it("rejects with the error of the work, and continues with other work", async () => {
     const clock = new SteppedClock();
     const scheduler = new TimeSliceScheduler(clock);
     const log: string[] = [];
@@ -99,7 +99,7 @@ describe("The time slice scheduler", () => {
     expect(await next).toBe("b");
   });
 
-  it("lets work that was aborted clean up", async () => {
+  it("lets aborted work clean up", async () => {
     const clock = new SteppedClock();
     const scheduler = new TimeSliceScheduler(clock);
     const abort = new AbortController();
@@ -118,7 +118,7 @@ describe("The time slice scheduler", () => {
     expect(log).toEqual(["cleaned up"]);
   });
 
-  it("refuses, above its bound, what came last of the owner that has most", async () => {
+  it("refuses, above its bound, the newest task of the owner with the most tasks", async () => {
     const clock = new SteppedClock();
     const scheduler = new TimeSliceScheduler(clock, 10);
     const log: string[] = [];
@@ -136,7 +136,7 @@ describe("The time slice scheduler", () => {
     expect(scheduler.size).toBe(0);
   });
 
-  it("refuses whoever comes where nobody has more than one", async () => {
+  it("refuses the newest task if no owner has more than one", async () => {
     const clock = new SteppedClock();
     const scheduler = new TimeSliceScheduler(clock, 1);
     const first = scheduler.run({}, work(clock, "first", 20, []));
@@ -149,7 +149,7 @@ describe("The time slice scheduler", () => {
 });
 
 describe("Work that several tasks share", () => {
-  it("is done once, and by whoever has time", async () => {
+  it("is done once, by the task that has time", async () => {
     const clock = new SteppedClock();
     const scheduler = new TimeSliceScheduler(clock);
     const log: string[] = [];
@@ -161,7 +161,7 @@ describe("Work that several tasks share", () => {
     for (let i = 0; i < 100; i++) void scheduler.run(greedy, work(clock, "other", 10, []));
     const first = scheduler.run(greedy, shared.join());
     const second = scheduler.run({}, shared.join());
-    // One quantum of the greedy owner, and one of the other, by turns.
+    // Quanta alternate between the greedy owner and the other one.
     for (let turn = 0; turn < 10; turn++) clock.runTurn();
     expect(await second).toBe("shared");
     expect([log.length, isUnused]).toEqual([20, true]);
@@ -183,7 +183,7 @@ describe("Work that several tasks share", () => {
     await expect(scheduler.run({}, shared.join())).rejects.toThrow("broken");
   });
 
-  it("is left by who gives up, and goes on for the others", async () => {
+  it("continues for the other tasks when one gives up", async () => {
     const clock = new SteppedClock();
     const scheduler = new TimeSliceScheduler(clock);
     const abort = new AbortController();

@@ -23,7 +23,7 @@ test("a value that can be decoded has its attributes", () => {
   expect(lines).toEqual([]);
 });
 
-test("a value that can't be decoded has none, and is counted", () => {
+test("an undecodable value has no attributes, and is counted", () => {
   const { reader, read } = reading();
   const { labels, fields } = read("k", "no JSON");
   expect(labels.size + fields.size).toBe(0);
@@ -31,7 +31,7 @@ test("a value that can't be decoded has none, and is counted", () => {
   expect(reader.undecodable).toBe(2);
 });
 
-test("of many such values one a minute is logged, with its key and how many there were", () => {
+test("logs one undecodable value per minute, with its key and the number of all", () => {
   const { clock, lines, read } = reading();
   for (let i = 1; i <= 1_000; i++) read(`k${i}`, "no JSON");
   expect(lines).toMatchObject([{ key: "k1", codec: "json", sinceLastLine: 1, undecodable: 1 }]);
@@ -43,7 +43,7 @@ test("of many such values one a minute is logged, with its key and how many ther
   expect(lines[1]).toMatchObject({ key: "later", sinceLastLine: 1_001, undecodable: 1_002 });
 });
 
-test("an opaque value has no attributes, and there is nothing wrong with that", () => {
+test("an opaque value has no attributes, and is not counted as undecodable", () => {
   const { clock, lines } = reading();
   const sink = { write: (line: string) => lines.push(line) };
   const reader = new AttributeReader(opaqueCodec, clock, pino({ level: "warn" }, sink));

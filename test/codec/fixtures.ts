@@ -3,13 +3,13 @@ import { type AnyDefinition, loadSync, type MessageTypeDefinition } from "@grpc/
 
 const folder = "test/codec/fixtures";
 
-/** The descriptor set of all protos in `fixtures/`, as users make theirs. */
+/** The descriptor set of all protos in `fixtures/`, as users would build it. */
 export function buildDescriptors(...flags: readonly string[]): Buffer {
   const args = ["build", folder, "--as-file-descriptor-set", "--output", "-#format=binpb"];
   return buf([...args, ...flags]);
 }
 
-/** Encodes a message that is given in protobuf's JSON, with an implementation that is not ours. */
+/** Encodes a message in protobuf's JSON form with an independent implementation. */
 export function convert(type: string, json: unknown): Buffer {
   const formats = ["--from", "-#format=json", "--to", "-#format=binpb"];
   return buf(["convert", folder, "--type", type, ...formats], JSON.stringify(json));
@@ -22,7 +22,7 @@ function buf(args: readonly string[], input: string = ""): Buffer {
   return stdout;
 }
 
-/** Encodes quickly, for properties: names as in the proto, longs as decimal strings. */
+/** Encodes quickly, for property tests: names as in the proto, longs as decimal strings. */
 export function encoder(type: string): (message: object) => Buffer {
   const options = { keepCase: true, longs: String, enums: String, defaults: true };
   const definition: AnyDefinition | undefined = loadSync(`${folder}/lease.proto`, options)[type];

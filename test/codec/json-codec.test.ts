@@ -166,7 +166,7 @@ describe("Any JSON", () => {
   const escaped = (steps: readonly string[]): string =>
     steps.map((key) => key.replace(/[\\.]/g, "\\$&")).join(".");
 
-  /** Every way from the top, with what stands at its end. */
+  /** Every path from the top, with the value at its end. */
   function ways(node: unknown, steps: readonly string[] = []): [readonly string[], unknown][] {
     const below =
       typeof node === "object" && node !== null
@@ -183,7 +183,7 @@ describe("Any JSON", () => {
         for (const [steps, end] of ways(parsed)) {
           const expected = end === null || typeof end === "object" ? "" : String(end);
           if (typeof end === "number" && Math.abs(end) > Number.MAX_SAFE_INTEGER) {
-            // As it was written, and that is how JSON.stringify writes it.
+            // The original text, which is also what JSON.stringify writes.
             expect(field(json, escaped(steps))).toBe(JSON.stringify(end));
           } else {
             expect(field(json, escaped(steps))).toBe(expected);
@@ -210,14 +210,14 @@ describe("Any JSON", () => {
   });
 });
 
-describe("A path that is none is refused", () => {
+describe("An invalid path is refused", () => {
   test.each<[string, RegExp]>([
     ["", /"" is not a path/],
     [".a", /"\.a" is not a path/],
     ["a..b", /"a\.\.b" is not a path/],
     ["a.", /"a\." is not a path/],
-    ["a\\b", /has a backslash that is not in front of a dot/],
-    ["a\\", /has a backslash that is not in front of a dot/],
+    ["a\\b", /has a backslash that is not before a dot/],
+    ["a\\", /has a backslash that is not before a dot/],
     ["a=b", /"a=b" can't be the name of a field/],
     ["a,b", /"a,b" can't be the name of a field/],
     ["a!", /"a!" can't be the name of a field/],

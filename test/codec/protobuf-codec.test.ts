@@ -14,7 +14,7 @@ function codec(
   return new ProtobufCodec({ descriptors, message, labels, fields });
 }
 
-/** The text of a field of a Lease that is given in protobuf's JSON; empty if it is absent. */
+/** The text of a field of a Lease in protobuf's JSON form; empty if it is absent. */
 function field(json: unknown, path: string, message: string = Lease): string | undefined {
   const found = codec([path], message).attributesOf(convert(message, json));
   return found && (found.fields.get(path) ?? "");
@@ -99,7 +99,7 @@ describe("A field that is not set", () => {
     expect(field(json, path)).toBe(expected);
   });
 
-  test("and one that is set to the empty value with presence are told apart", () => {
+  test("differs from one that is set to the default value, if it has presence", () => {
     const json = { spec: { lastPhase: "PHASE_UNSPECIFIED", nobody: false } };
     expect(field(json, "spec.last_phase")).toBe("PHASE_UNSPECIFIED");
     expect(field(json, "spec.nobody")).toBe("false");
@@ -133,7 +133,7 @@ describe("Labels are a map<string, string>", () => {
     expect(Object.fromEntries(found?.labels ?? [])).toEqual({ c: "3" });
   });
 
-  test("and a message without metadata.labels has none", () => {
+  test("of a message without metadata.labels are empty", () => {
     const found = codec(["name"], "acme.v1.Person").attributesOf(
       convert("acme.v1.Person", { name: "x", labels: { a: "1" } }),
     );
@@ -146,12 +146,12 @@ describe("What comes more than once on the wire", () => {
   const join = (...parts: readonly unknown[]): Buffer =>
     Buffer.concat(parts.map((part) => convert(Lease, part)));
 
-  test("counts as it came last", () => {
+  test("has its last value", () => {
     const bytes = join({ spec: { nodeName: "a" } }, { spec: { nodeName: "b" } });
     expect(codec(["spec.node_name"]).attributesOf(bytes)?.fields.get("spec.node_name")).toBe("b");
   });
 
-  test("is put together if it is a message or a map", () => {
+  test("is merged if it is a message or a map", () => {
     const bytes = join(
       { metadata: { name: "a", labels: { x: "1", y: "1" } } },
       { metadata: { labels: { y: "2", z: "2" } } },
@@ -161,7 +161,7 @@ describe("What comes more than once on the wire", () => {
     expect(Object.fromEntries(found?.labels ?? [])).toEqual({ x: "1", y: "2", z: "2" });
   });
 
-  test("in a oneof takes the place of what was there", () => {
+  test("in a oneof replaces the earlier field", () => {
     const paths = ["spec.node_name", "spec.person.name", "spec.person.age", "spec.nobody"];
     const person = { spec: { person: { name: "p", labels: { a: "b" } } } };
     const read = (bytes: Buffer) => {
@@ -178,7 +178,7 @@ describe("What comes more than once on the wire", () => {
     });
   });
 
-  test("does so even where only the one that was replaced is declared", () => {
+  test("in a oneof unsets a declared field even if the later one is not declared", () => {
     const bytes = join({ spec: { person: { name: "p" } } }, { spec: { nobody: true } });
     expect(codec(["spec.person.name"]).attributesOf(bytes)?.fields.size).toBe(0);
   });

@@ -31,9 +31,9 @@ describe("What the message does not have is refused, with what there is", () => 
     ],
     [
       "spec",
-      '"spec" is a message, acme.v1.Spec, but a field has to be a scalar. Go on to one of its fields: phase, last_phase, node_name, person, nobody, numbers, limits.',
+      '"spec" is a message, acme.v1.Spec, but a field has to be a scalar. Continue to one of its fields: phase, last_phase, node_name, person, nobody, numbers, limits.',
     ],
-    ["payload", '"payload" is bytes, which are no text to select by.'],
+    ["payload", '"payload" is bytes, which selectors do not compare.'],
     ["notes", '"notes": notes is repeated, but a path leads to a single value.'],
     ["metadata.labels", '"metadata.labels": labels is a map, but a path leads to a single value.'],
     ["metadata.name.x", '"metadata.name.x": name is not a message, so that it has no x.'],
@@ -70,7 +70,9 @@ describe("What the message does not have is refused, with what there is", () => 
     ["a file that is cut off", descriptors.subarray(0, 1_000)],
   ])("%s", (_what, bytes) => {
     const [problem, ...others] = problems({ descriptors: bytes });
-    expect(problem).toMatch(/^descriptors: it is no descriptor set: .*"buf build -o FILE\.binpb"/);
+    expect(problem).toMatch(
+      /^descriptors: it is not a descriptor set: .*"buf build -o FILE\.binpb"/,
+    );
     expect(others).toEqual([]);
   });
 

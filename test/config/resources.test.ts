@@ -254,7 +254,7 @@ describe("A problem of a resource is reported with its line and key", () => {
     ],
     [
       ["codec: protobuf", "descriptors: lease.proto", "message: a.B"],
-      /^wf\.yaml:5: resources\[0\]\.descriptors: it is no descriptor set: .*Write one with "buf build/,
+      /^wf\.yaml:5: resources\[0\]\.descriptors: it is not a descriptor set: .*Write one with "buf build/,
     ],
     [
       ["codec: protobuf", "descriptors: lease.binpb", "message: acme.v1.Leese"],

@@ -1,12 +1,12 @@
 import { once } from "node:events";
 import { connect, createServer, type Server, type Socket } from "node:net";
 
-/** A TCP proxy that loses connections, or what goes through them, when told to. */
+/** A TCP proxy that drops connections, or the bytes on them, on request. */
 export class CuttingProxy {
   readonly #server: Server;
   readonly #target: URL;
   readonly #sockets = new Set<Socket>();
-  /** How many bytes of answers may still pass before every connection is reset. */
+  /** Number of response bytes that still pass before every connection is reset. */
   #allowance = Number.POSITIVE_INFINITY;
   #losesAnswers = false;
 
@@ -28,17 +28,17 @@ export class CuttingProxy {
     return `http://127.0.0.1:${address.port}`;
   }
 
-  /** Lets so many more bytes of answers through, then resets every connection, once. */
+  /** Lets this many more response bytes pass, then resets every connection once. */
   cutAfter(bytes: number): void {
     this.#allowance = bytes;
   }
 
-  /** From now on requests pass and answers are lost. */
+  /** From now on requests pass and responses are dropped. */
   loseAnswers(): void {
     this.#losesAnswers = true;
   }
 
-  /** Resets every connection, and lets everything through from now on. */
+  /** Resets every connection, and passes everything from now on. */
   reset(): void {
     this.#allowance = Number.POSITIVE_INFINITY;
     this.#losesAnswers = false;
@@ -72,7 +72,7 @@ export class CuttingProxy {
     });
   }
 
-  /** Takes no more than goes on, so that a reader's back-pressure reaches the source. */
+  /** Reads no more than it can write, so that a reader's back-pressure reaches the source. */
   #pass(chunk: Buffer, from: Socket, to: Socket): void {
     if (to.write(chunk)) return;
     from.pause();

@@ -9,36 +9,36 @@ import { promisify } from "node:util";
 const run = promisify(execFile);
 
 /**
- * Runs etcd ("$@" after the folder) as the shell's own process, beside a watchdog that kills it and
- * deletes the folder as soon as the other end of file descriptor 3 is closed without a word: when a
- * test process dies, however it dies, so does its etcd.
+ * Runs etcd ("$@" after the folder) as the shell's own process, next to a watchdog. The watchdog kills etcd and deletes
+ * the folder when the other end of file descriptor 3 is closed without text on it. So etcd ends with the test process,
+ * however that ends.
  */
 const WATCHED = '(read -r _ <&3 || { kill -9 $$; rm -rf -- "$1"; }) & exec 3<&-; shift; exec "$@"';
 
 /**
- * The socket in the member's folder that tells its health. Etcd listens there last, and nobody else
- * does: an answer means that this one has got its ports.
+ * The socket of the health endpoint, in the member's folder. etcd listens there last, and no other process does, so an
+ * answer means that this etcd has its ports.
  */
 const METRICS = "metrics";
 
-/** How often, and how far apart, a starting etcd is asked whether it is healthy: 20 s in all. */
+/** Number and interval of health checks of a starting etcd: 20 s in all. */
 const HEALTH_TRIES = 800;
 const HEALTH_INTERVAL_MS = 25;
 
-/** How often, and how far apart, it is looked whether a process has stopped: 5 s in all. */
+/** Number and interval of checks whether a process has stopped: 5 s in all. */
 const STOP_TRIES = 1_000;
 const STOP_INTERVAL_MS = 5;
 
-/** One etcd as a process of its own, which does not outlive the process that started it. */
+/** One etcd as a process of its own, which ends with the process that started it. */
 export class EtcdProcess {
-  /** The end of what etcd said, for the message when it does not start. */
+  /** The end of etcd's output, for the error message when it does not start. */
   output = "";
   readonly #bin: string;
   readonly #folder: string;
   readonly #args: readonly string[];
   #child: ChildProcess | undefined;
 
-  /** `args` are all but those that say where its health is told. The data is to be in `folder`. */
+  /** `args` are all arguments except that of the health endpoint. The data must be in `folder`. */
   constructor(bin: string, folder: string, args: readonly string[]) {
     this.#bin = bin;
     this.#folder = folder;
@@ -49,12 +49,12 @@ export class EtcdProcess {
     return this.#child?.pid;
   }
 
-  /** Starts it and waits until it is healthy: of a cluster, until that has a leader. */
+  /** Starts it and waits until it is healthy; a member of a cluster is once there is a leader. */
   async start(): Promise<void> {
     if (this.#child !== undefined) throw new Error("this etcd runs already");
     const child = spawn("/bin/sh", ["-c", WATCHED, "sh", this.#folder, this.#bin, ...this.#args], {
       cwd: this.#folder,
-      // In a process group of its own, so that what ends a whole group leaves the watchdog to its work.
+      // In a process group of its own, so that the watchdog survives a signal to the test's whole group.
       detached: true,
       stdio: ["ignore", "ignore", "pipe", "pipe"],
       env: { PATH: process.env["PATH"] ?? "" },
@@ -63,12 +63,12 @@ export class EtcdProcess {
     child.stderr?.on("data", (chunk: Buffer) => {
       this.output = (this.output + chunk.toString()).slice(-4_000);
     });
-    // The watchdog's end closes with it, which is nobody's loss.
+    // The watchdog's end of the pipe closes with it, which has no effect.
     child.stdio[3]?.on("error", () => undefined);
     await this.#healthy(child);
   }
 
-  /** Kills it (-9) and waits until it is gone. Harmless when it does not run. */
+  /** Kills it (-9) and waits until it has exited. Has no effect if it does not run. */
   async kill(): Promise<void> {
     const child = this.#child;
     if (child === undefined) return;
@@ -81,12 +81,12 @@ export class EtcdProcess {
     dismissWatchdog(child);
   }
 
-  /** Stops it (SIGSTOP) and waits until it has. */
+  /** Stops it (SIGSTOP) and waits until it has stopped. */
   async pause(): Promise<void> {
     const pid = this.#child?.pid;
     if (pid === undefined) throw new Error("this etcd does not run");
     process.kill(pid, "SIGSTOP");
-    // A signal takes effect a moment later, in which etcd may answer once more.
+    // A signal takes effect a moment later. Before that etcd may answer again.
     for (let i = 0; i < STOP_TRIES; i++) {
       if (await isStopped(pid)) return;
       await delay(STOP_INTERVAL_MS);
@@ -108,7 +108,7 @@ export class EtcdProcess {
   }
 }
 
-/** Whether every thread of the process has stopped. Where there is no /proc, `ps` says it of the whole. */
+/** Whether every thread of the process has stopped. Without /proc, `ps` reports it for the whole process. */
 async function isStopped(pid: number): Promise<boolean> {
   const threads = await readdir(`/proc/${pid}/task`).catch(() => undefined);
   if (threads === undefined) {
@@ -118,17 +118,17 @@ async function isStopped(pid: number): Promise<boolean> {
   const stats = await Promise.all(
     threads.map((thread) => readFile(`/proc/${pid}/task/${thread}/stat`, "utf8").catch(() => "")),
   );
-  // "PID (NAME) STATE ..."; a thread that has ended meanwhile has nothing to say.
+  // "PID (NAME) STATE ..."; a thread that has ended meanwhile has no state.
   return stats.every((stat) => stat === "" || /\) [Tt] /.test(stat));
 }
 
-/** A word on the pipe lets it go without killing: the process id may be someone else's by now. */
+/** Text on the pipe ends the watchdog without a kill: the process id may belong to another process by now. */
 function dismissWatchdog(child: ChildProcess): void {
   const pipe = child.stdio[3];
   if (pipe && "end" in pipe) pipe.end("gone\n");
 }
 
-/** Needs neither a certificate nor a password, whatever the options say. */
+/** Needs neither a certificate nor a password, whatever the options are. */
 function isHealthy(socketPath: string): Promise<boolean> {
   return new Promise((resolve) => {
     const request = http.get(

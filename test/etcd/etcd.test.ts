@@ -52,7 +52,7 @@ describe("an etcd for tests", () => {
         const answer = call(etcd, "kv/put", { key: base64("a") }).then(() => {
           isAnswered = true;
         });
-        // A whole exchange with someone else, which the answer would have come before.
+        // A round trip to another server; etcd's answer would have come before its end.
         await refusesConnections(etcd.url);
         expect(isAnswered).toBe(false);
         etcd.resume();

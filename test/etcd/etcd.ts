@@ -8,7 +8,7 @@ import { freePorts } from "./free-ports.ts";
 export interface EtcdOptions {
   /** Enables authentication, with the user `root` and this password. Not together with `tls`. */
   readonly rootPassword?: string;
-  /** Paths of PEM files. With `clientCa` clients have to show a certificate that it has signed. */
+  /** Paths of PEM files. With `clientCa`, clients must have a certificate that it has signed. */
   readonly tls?: { readonly cert: string; readonly key: string; readonly clientCa?: string };
   /** The space quota, in bytes. */
   readonly quotaBytes?: number;
@@ -18,26 +18,26 @@ export interface EtcdOptions {
 
 /** A real etcd of one member, on free ports of 127.0.0.1 and in a temporary folder. */
 export interface Etcd {
-  /** As in "http://127.0.0.1:41234". The same after each start. */
+  /** Such as "http://127.0.0.1:41234". The same after each start. */
   readonly url: string;
-  /** What is running, and its tool if there is one. */
+  /** The version that is running, and its tool if there is one. */
   readonly bin: string;
   readonly etcdctl: string | undefined;
   readonly version: string;
   /** Its process, while it runs. */
   readonly pid: number | undefined;
-  /** Kills it (-9) and waits until it is gone. The data stays. */
+  /** Kills it (-9) and waits until it has exited. The data stays. */
   kill(): Promise<void>;
   /** Starts it again after `kill`, on the same ports and data, and waits until it is healthy. */
   start(): Promise<void>;
   /**
-   * Makes it deaf without closing its connections (SIGSTOP), as a machine that lost its network, and
-   * waits until it is.
+   * Stops it without closing its connections (SIGSTOP), as a machine that has lost its network, and waits until it has
+   * stopped.
    */
   pause(): Promise<void>;
   /** Ends `pause`. */
   resume(): void;
-  /** Kills it and deletes its data. Harmless when called twice. */
+  /** Kills it and deletes its data. Idempotent. */
   stop(): Promise<void>;
 }
 
@@ -73,7 +73,7 @@ interface Ports {
   readonly peer: number;
 }
 
-/** A free port can be taken by someone else before etcd has it: then others are tried. */
+/** Another process may take a free port before etcd does: then other ports are tried. */
 async function firstStart(
   bin: string,
   folder: string,
@@ -106,7 +106,7 @@ function etcdArgs(folder: string, ports: Ports, options: EtcdOptions): readonly 
     `--initial-cluster=test=${peer}`,
     "--unsafe-no-fsync",
     "--log-level=warn",
-    // The leader of one is elected at once.
+    // A single member elects itself at once.
     "--heartbeat-interval=10",
     "--election-timeout=100",
     ...(tls === undefined ? [] : [`--cert-file=${tls.cert}`, `--key-file=${tls.key}`]),
@@ -118,7 +118,7 @@ function etcdArgs(folder: string, ports: Ports, options: EtcdOptions): readonly 
   ];
 }
 
-/** By the HTTP gateway, so that no tool of etcd's has to be there. */
+/** Uses the HTTP gateway, so that no etcd tool is necessary. */
 export async function enableAuth(url: string, rootPassword: string): Promise<void> {
   const steps: readonly (readonly [string, object])[] = [
     ["user/add", { name: "root", password: rootPassword }],

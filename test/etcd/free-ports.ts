@@ -1,8 +1,8 @@
 import { createServer } from "node:net";
 
 /**
- * Ports that nobody listens on, below those that systems give to outgoing connections (from 32768 on
- * Linux): so they are still free when a killed etcd is started again.
+ * Ports without a listener, below the range for outgoing connections (from 32768 on Linux): so they are still free when
+ * a killed etcd is started again.
  */
 export async function freePorts(count: number): Promise<readonly number[]> {
   const ports = new Set<number>();

@@ -1,4 +1,4 @@
-/** Starts an etcd, tells the parent process where, and waits to be killed. */
+/** Starts an etcd, sends its address to the parent process, and waits to be killed. */
 import { startEtcd } from "./etcd.ts";
 
 const { url } = await startEtcd();

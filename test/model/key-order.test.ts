@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { compareKeys } from "../../src/model/key-order.ts";
 
-/** Text of characters from all the corners where UTF-16 and UTF-8 order could differ. */
+/** Text of characters from all ranges in which UTF-16 and UTF-8 order could differ. */
 const text = fc.string({
   unit: fc.oneof(
     fc.constantFrom("\0", "a", "\x7f", "\u0080", "\u07ff", "\u0800", "\ud7ff", "\ue000"),

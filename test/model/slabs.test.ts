@@ -5,7 +5,7 @@ import { Slabs } from "../../src/model/slabs.ts";
 
 const source = Buffer.alloc(1024 * 1024, "source");
 
-/** An object with a value of so many bytes. */
+/** An object with a value of this many bytes. */
 function store(slabs: Slabs, valueBytes: number, key: string = "key"): StoredObject {
   return slabs.store(key, Buffer.byteLength(key), source, 7, 7 + valueBytes, 3, 5, 2, 0n);
 }
@@ -13,7 +13,7 @@ function store(slabs: Slabs, valueBytes: number, key: string = "key"): StoredObj
 const numbers = fc.oneof(fc.constantFrom(0, 127, 128, 2 ** 31, 2 ** 53 - 1), fc.nat());
 
 describe("An object in a slab", () => {
-  test("is what one made of its fields would be, and so is it when it is deleted", () => {
+  test("equals one made of its fields, also when it is deleted", () => {
     const fields = fc.tuple(
       fc.string({ unit: "binary", minLength: 1 }),
       fc.uint8Array({ maxLength: 700 }),
@@ -36,13 +36,13 @@ describe("An object in a slab", () => {
           const size = Buffer.byteLength(key);
           return [made, slabs.store(key, size, bytes, 0, bytes.byteLength, ...rest)] as const;
         });
-        // Only once all are there: none has overwritten another.
+        // Only after all are stored: none has overwritten another.
         for (const [made, stored] of pairs) {
           expect(plain(stored)).toEqual(plain(made));
           expect(plain(stored.deletedAt(9))).toEqual(plain(made.deletedAt(9)));
           expect(estimatedBytes(stored)).toBe(estimatedBytes(made));
         }
-        // Copied, they are the same, and hold nothing of where they were.
+        // Copies are equal, and keep no reference to the original buffer.
         const others = new Slabs(2048);
         for (const [made, stored] of pairs) {
           const copied = others.copy(stored, made.key);
@@ -56,18 +56,18 @@ describe("An object in a slab", () => {
     );
   });
 
-  test("keeps nothing of what its value came in", () => {
+  test("keeps no reference to the buffer that its value came in", () => {
     const { content } = store(new Slabs(2048), 100);
     expect(content.buffer).not.toBe(source.buffer);
     expect(content.buffer.byteLength).toBe(2048);
   });
 
-  test("is not copied where it has no encoded form", () => {
+  test("is not copied if it has no encoded form", () => {
     const object = store(new Slabs(2048), 100).deletedAt(9);
     expect(new Slabs(2048).copy(object, object.key)).toBe(object);
   });
 
-  test("has no encoded form as a deleted one: its revision is another", () => {
+  test("has no encoded form when it is deleted, as its revision changes", () => {
     const object = store(new Slabs(2048), 100);
     expect(object.encodedStart).toBe(0);
     expect(object.deletedAt(9).encodedStart).toBe(-1);
@@ -82,7 +82,7 @@ describe("Slabs", () => {
     expect(b.encodedStart).toBe(a.valueEnd);
   });
 
-  test("double up to the largest, so that few objects take little", () => {
+  test("double up to the largest, so that few objects take little memory", () => {
     const slabs = new Slabs(8192);
     const sizes = new Map(
       Array.from({ length: 40 }, () => store(slabs, 500).content).map((content) => [content, 0]),
@@ -92,7 +92,7 @@ describe("Slabs", () => {
     ]);
   });
 
-  test("leave what is large for them to a buffer of its own, which is no larger than it", () => {
+  test("give a large object a buffer of its own, of its exact size", () => {
     const slabs = new Slabs(2048);
     const [before, large, after] = [store(slabs, 10), store(slabs, 600), store(slabs, 10)];
     expect(large.content.byteLength).toBe(large.valueEnd - large.encodedStart);

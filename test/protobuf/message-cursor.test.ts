@@ -6,7 +6,7 @@ function cursor(...bytes: number[]): MessageCursor {
   return new MessageCursor(Buffer.from(bytes));
 }
 
-/** Passes over all fields and returns their tags. */
+/** Skips all fields and returns their tags. */
 function tags(cursor: MessageCursor): number[] {
   const found: number[] = [];
   for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
@@ -34,19 +34,19 @@ describe("A number", () => {
     ["2^53", [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10], "9007199254740992"],
     ["of more than 64 bits", [...Array(9).fill(0xff), 2], "more than 64 bits"],
     ["of more than ten bytes", Array(11).fill(0x80), "more than 64 bits"],
-    ["that is cut off", [0x80, 0x80], "cut off"],
-    ["that is not there", [], "cut off"],
+    ["that is cut off", [0x80, 0x80], "truncated"],
+    ["that is not there", [], "truncated"],
   ])("%s is refused", (_, bytes, why) => {
     expect(() => cursor(...bytes).number()).toThrow(why);
   });
 
-  test("below 0 is refused where none can be", () => {
+  test("below 0 is refused by natural()", () => {
     expect(() => cursor(...Array(9).fill(0xff), 1).natural()).toThrow("the number -1");
   });
 });
 
 describe("A message", () => {
-  test("within a message ends where it says, and the one around it goes on after it", () => {
+  test("within a message ends at its length, and the outer one continues after it", () => {
     const reading = cursor(0x0a, 2, 0x08, 7, 0x10, 9);
     expect(reading.next()).toBe(0x0a);
     const outer = reading.enter();
@@ -55,27 +55,27 @@ describe("A message", () => {
     expect([reading.next(), reading.number(), reading.next()]).toEqual([0x10, 9, 0]);
   });
 
-  test("does not read on in the one around it", () => {
+  test("is not read beyond its end into the outer one", () => {
     const reading = cursor(0x0a, 1, 0x08, 7);
     reading.next();
     reading.enter();
     expect(reading.next()).toBe(0x08);
-    expect(() => reading.number()).toThrow("cut off");
+    expect(() => reading.number()).toThrow("truncated");
   });
 
   test.each([
     ["with the field number 0", [0x02, 0], "the number 0"],
     ["with a field number above 2^29", [0x80, 0x80, 0x80, 0x80, 0x10], "above 536870911"],
     ["with an unknown wire type", [0x0e], "unknown wire type, 6"],
-    ["with content beyond its end", [0x0a, 3, 1, 2], "3 bytes announced, 2 there"],
+    ["with content beyond its end", [0x0a, 3, 1, 2], "its length is 3 bytes, 2 are left"],
     [
       "with content of 2^64 - 1 bytes",
       [0x0a, ...Array(9).fill(0xff), 1],
       "18446744073709551615 bytes",
     ],
-    ["with a number that is cut off", [0x0d, 1, 2, 3], "cut off"],
+    ["with a number that is cut off", [0x0d, 1, 2, 3], "truncated"],
     ["that ends a group it has not begun", [0x0c], "not begun"],
-    ["that ends another group than it began", [0x0b, 0x14], "another group"],
+    ["that ends another group than it began", [0x0b, 0x14], "a different number"],
     ["that ends within a group", [0x0b, 0x10, 1], "within a group"],
     ["of a thousand groups within groups", Array(1000).fill(0x0b), "too deeply"],
   ])("%s is refused", (_, bytes, why) => {
@@ -96,7 +96,7 @@ describe("A message", () => {
     group: fc.array(tie("any"), { maxLength: 3 }).map((fields) => [0x2b, ...fields.flat(), 0x2c]),
   })).any;
 
-  test("of any fields is passed over field by field", () => {
+  test("of any fields can be skipped field by field", () => {
     fc.assert(
       fc.property(fc.array(field), (fields) => {
         expect(tags(cursor(...fields.flat()))).toEqual(fields.map(([tag]) => tag));
@@ -104,7 +104,7 @@ describe("A message", () => {
     );
   });
 
-  test("of any bytes is passed over or refused with a WireFault", () => {
+  test("of any bytes is skipped or refused with a WireFault", () => {
     const bytes = fc.array(fc.oneof(fc.nat(255), fc.constantFrom(0, 1, 2, 8, 10, 11, 12, 13)));
     fc.assert(
       fc.property(bytes, (some) => {

@@ -2,7 +2,7 @@ import { upstreamUnavailable } from "../../src/base/errors.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import type { WatchRequest, WatchStream } from "../../src/storage/storage.ts";
 
-/** The embedded store with streams that can be broken, dropping what they hold. */
+/** The embedded store, with streams that a test can break, which drops their unread batches. */
 export class BreakingStorage extends MemoryStorage {
   #breaks: (() => void)[] = [];
 
@@ -30,7 +30,7 @@ export class BreakingStorage extends MemoryStorage {
     };
   }
 
-  /** Breaks all streams that are open. */
+  /** Breaks all open streams. */
   break(): void {
     const breaks = this.#breaks;
     this.#breaks = [];

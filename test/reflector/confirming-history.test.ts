@@ -7,7 +7,7 @@ function failure(reason: Reason): WatchFanoutError {
   return new WatchFanoutError(reason, `${reason}, as the script has it.`);
 }
 
-/** A storage that has compacted the state which is known of it. */
+/** A storage that has compacted the known state. */
 class CompactedStorage extends ScriptedStorage {
   writtenAfter(): Promise<never> {
     return Promise.reject(revisionTooOld(5, 50));
@@ -18,13 +18,13 @@ async function withoutWatch() {
   const storage = new CompactedStorage();
   const reflected = new Reflected(storage);
   await reflected.begin();
-  // From here on no watch stands, and nothing is listed.
+  // From here on there is no open watch and no list.
   storage.onCurrentRevision = () => new Promise(() => {});
   return { storage, reflected };
 }
 
-describe("Whether answers are of the same history, where what is known is compacted,", () => {
-  it("is told by the listing that follows", async () => {
+describe("A check of the history whose known changes are compacted", () => {
+  it("is decided by the list that follows", async () => {
     const { storage, reflected } = await withoutWatch();
     storage.stream.end(failure("REVISION_TOO_OLD"));
     let outcome = "none";
@@ -45,7 +45,7 @@ describe("Whether answers are of the same history, where what is known is compac
     expect(outcome).toBe("confirmed");
   });
 
-  it("is another where that listing finds another", async () => {
+  it("fails if that list finds another history", async () => {
     const { storage, reflected } = await withoutWatch();
     storage.stream.end(failure("UPSTREAM_UNAVAILABLE"));
     await reflected.clock.settle();
@@ -59,7 +59,7 @@ describe("Whether answers are of the same history, where what is known is compac
     await confirming;
   });
 
-  it("can't be told where none comes within three seconds", async () => {
+  it("fails if no list follows within three seconds", async () => {
     const { storage, reflected } = await withoutWatch();
     storage.stream.end(failure("REVISION_TOO_OLD"));
     await reflected.clock.settle();

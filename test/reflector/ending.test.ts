@@ -5,7 +5,7 @@ import { never, ScriptedStorage } from "./scripted-storage.ts";
 
 const unavailable = new WatchFanoutError("UPSTREAM_UNAVAILABLE", "As the script has it.");
 
-/** A moment of a Reflector's life: `reach` leads there, and what is heard until then. */
+/** A moment in a Reflector's life: `reach` leads to it; `heard` are the target's calls until then. */
 interface Moment {
   readonly name: string;
   reach(storage: ScriptedStorage, reflected: Reflected): Promise<void>;
@@ -75,7 +75,7 @@ const moments: Moment[] = [
     heard: ["start: [a@1 b@2] →5 of 5"],
   },
   {
-    name: "while it lists anew",
+    name: "while it relists",
     reach: async (storage, reflected) => {
       await reflected.begin();
       storage.onList = () => never;
@@ -101,7 +101,7 @@ function script(): { storage: ScriptedStorage; reflected: Reflected } {
   return { storage, reflected: new Reflected(storage, { pageSize: 1 }) };
 }
 
-/** That it has ended, for good, leaving nothing behind. */
+/** Asserts that it has ended and left nothing behind. */
 async function expectStopped(storage: ScriptedStorage, reflected: Reflected): Promise<void> {
   await reflected.clock.settle();
   expect(reflected.outcome).toBe("stopped");
@@ -117,8 +117,8 @@ async function expectStopped(storage: ScriptedStorage, reflected: Reflected): Pr
   expect(reflected.heard).toEqual(heard);
 }
 
-describe("A Reflector that is told to stop", () => {
-  it.each(moments)("does so at once, $name", async ({ reach, heard }) => {
+describe("A stopped Reflector", () => {
+  it.each(moments)("ends at once, $name", async ({ reach, heard }) => {
     const { storage, reflected } = script();
     await reach(storage, reflected);
     reflected.reflector.stop();
@@ -128,7 +128,7 @@ describe("A Reflector that is told to stop", () => {
     await expectStopped(storage, reflected);
   });
 
-  it("at any step of its way to the watch delivers nothing from then on", async () => {
+  it("delivers nothing after any step on the way to the watch", async () => {
     let last = 0;
     for (let steps = 0; last < 5; steps++) {
       const { storage, reflected } = script();
@@ -140,12 +140,12 @@ describe("A Reflector that is told to stop", () => {
       await reflected.begin();
       await expectStopped(storage, reflected);
       expect(storage.streams.length + reflected.heard.length).toBe(done);
-      // It has seen every step: the revision, two pages, the state, the watch and what it held.
+      // The steps were all: the revision, two pages, the state, the watch and its batches.
       if (reflected.heard.length === 2) last++;
     }
   });
 
-  it("by its target, when that gets the state, does not begin to watch", async () => {
+  it("does not begin to watch if its target stopped it in replace", async () => {
     const { storage, reflected } = script();
     reflected.onHeard = () => reflected.reflector.stop();
     await reflected.begin();
@@ -153,7 +153,7 @@ describe("A Reflector that is told to stop", () => {
     await expectStopped(storage, reflected);
   });
 
-  it("by its target, when that gets a batch, delivers not even what waits already", async () => {
+  it("does not deliver batches that already wait if its target stopped it in apply", async () => {
     const { storage, reflected } = script();
     await reflected.begin();
     reflected.onHeard = () => reflected.reflector.stop();
@@ -162,7 +162,7 @@ describe("A Reflector that is told to stop", () => {
     await expectStopped(storage, reflected);
   });
 
-  it("just after it was handed the state, but before it watches, does not watch", async () => {
+  it("does not watch if it was stopped between list and watch", async () => {
     const { storage, reflected } = script();
     reflected.onHeard = () => queueMicrotask(() => reflected.reflector.stop());
     await reflected.begin();
@@ -170,7 +170,7 @@ describe("A Reflector that is told to stop", () => {
   });
 });
 
-describe("A Reflector ends with what is nobody's to try again", () => {
+describe("A Reflector ends with an error that is not retried", () => {
   const fault = new TypeError("a fault of ours");
 
   it.each([
@@ -203,10 +203,7 @@ describe("A Reflector ends with what is nobody's to try again", () => {
   it.each([
     ["whatever", fault],
     ["an error that a storage may fail with", unavailable],
-    [
-      "an error that would have it list anew",
-      new WatchFanoutError("REVISION_TOO_OLD", "Scripted."),
-    ],
+    ["an error that would cause a relist", new WatchFanoutError("REVISION_TOO_OLD", "Scripted.")],
     ["what is no error", "a string"],
   ])("when the target throws %s", async (_what, thrown) => {
     for (const deliveries of [1, 2]) {

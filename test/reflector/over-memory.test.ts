@@ -24,7 +24,7 @@ async function write(store: MemoryStorage, times: number): Promise<void> {
 }
 
 describe("A Reflector over the embedded store", () => {
-  it("brings the state, and transactions whole as they are made", async () => {
+  it("delivers the state, then complete transactions", async () => {
     const { clock, store, reflected } = open();
     await write(store, 2);
     await reflected.begin();
@@ -36,7 +36,7 @@ describe("A Reflector over the embedded store", () => {
     expect(reflected.heard).toEqual(["start: [a@3] →3 of 3", "DELETED a@4 ADDED b@4 →4"]);
   });
 
-  it("brings the state at one revision, whatever is written between its pages", async () => {
+  it("delivers the state at one revision, whatever is written between its pages", async () => {
     const { clock, store, reflected } = open({ pageSize: 1 });
     for (const key of ["a", "b", "c"]) await store.put({ key, value });
     const { list } = store;
@@ -50,7 +50,7 @@ describe("A Reflector over the embedded store", () => {
     expect(reflected.heard).toEqual(["start: [a@2 b@3 c@4] →4 of 4", "DELETED c@5 →5"]);
   });
 
-  it("lists anew what was compacted before it could read it", async () => {
+  it("relists if events were compacted before it could read them", async () => {
     const { clock, store, reflected } = open();
     await write(store, 1);
     await reflected.begin();
@@ -63,7 +63,7 @@ describe("A Reflector over the embedded store", () => {
     expect(reflected.heard.slice(2)).toEqual(["MODIFIED a@6 →6"]);
   });
 
-  it("tries for ever what is closed, and stops all the same", async () => {
+  it("retries a closed storage until it is stopped", async () => {
     const { clock, store, reflected } = open();
     await reflected.begin();
     await store.close();
@@ -76,7 +76,7 @@ describe("A Reflector over the embedded store", () => {
   });
 });
 
-/** A target that is checked as a cache is: it refuses what was repeated or came out of order. */
+/** A target that checks deliveries as a cache does: it refuses repetitions and wrong order. */
 class CheckedTarget implements ReflectorTarget {
   readonly cache: WatchCache;
   readonly causes: ReplaceCause[] = [];
@@ -102,7 +102,7 @@ function short({ type, object }: WatchEvent): string {
   return `${type} ${object.key}@${object.modRevision}`;
 }
 
-/** The whole history after `revision`, as the store itself tells it. */
+/** The whole history after `revision`, as the store itself delivers it. */
 function history(store: Storage, revision: number): string[] {
   const stream = store.watch({
     scope: { prefix: "" },
@@ -136,7 +136,7 @@ describe("Whatever happens to the store and its streams", () => {
 
   type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
 
-  /** Two stores that are told the same, of which the second keeps all and is never disturbed. */
+  /** Two stores with the same writes. The second one keeps its whole history and is never disturbed. */
   class Stores {
     readonly clock = new FakeClock();
     readonly store = new BreakingStorage({ clock: this.clock });

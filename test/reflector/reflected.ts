@@ -13,15 +13,15 @@ import { FakeClock } from "../fake-clock.ts";
 
 const silent = pino({ level: "silent" });
 
-/** A Reflector over `storage`, on a clock that stands still unless told, and what its target hears. */
+/** A Reflector over `storage`, on a clock that the test advances, and the calls of its target. */
 export class Reflected {
   readonly clock: FakeClock;
   readonly reflector: Reflector;
-  /** What was handed over, one line for each call. */
+  /** The target's calls, one line each. */
   readonly heard: string[] = [];
-  /** Is called at each, once it has been written down. */
+  /** Called at each call of the target, after it has been recorded. */
   onHeard: () => void = () => {};
-  /** How `run` ended: "stopped", or with what it rejected; undefined while it runs. */
+  /** How `run` ended: "stopped", or its error; undefined while it runs. */
   outcome: unknown;
 
   constructor(storage: Storage, options: Partial<ReflectorOptions> = {}) {
@@ -36,7 +36,7 @@ export class Reflected {
     });
   }
 
-  /** Runs, and goes on until it waits for something. */
+  /** Runs until it waits for something. */
   async begin(): Promise<void> {
     this.reflector.run().then(
       () => {
@@ -76,7 +76,7 @@ export function object(key: string, revision: number): StoredObject {
   return new StoredObject(key, Buffer.from(""), revision, revision, 1, 0n);
 }
 
-/** A batch that closes with `revision`, of `[type, key, revision]`. */
+/** A batch with the resume point `revision`, of events `[type, key, revision]`. */
 export function batch(
   revision: number,
   ...events: readonly (readonly [type: EventType, key: string, revision: number])[]

@@ -8,7 +8,7 @@ function failure(reason: Reason): WatchFanoutError {
 }
 
 describe("A Reflector begins", () => {
-  it("with a listing, page by page at one revision, and watches from there", async () => {
+  it("with a list, page by page at one revision, and watches from there", async () => {
     const storage = new ScriptedStorage();
     storage.objects = ["a", "b", "c", "d", "e"].map((key, i) => object(key, i + 1));
     const reflected = new Reflected(storage, { pageSize: 2 });
@@ -23,7 +23,7 @@ describe("A Reflector begins", () => {
     expect(reflected.heard).toEqual(["start: [a@1 b@2 c@3 d@4 e@5] →5 of 5"]);
   });
 
-  it("with nothing, where there is nothing", async () => {
+  it("with an empty state if the store is empty", async () => {
     const reflected = new Reflected(new ScriptedStorage());
     await reflected.begin();
     expect(reflected.heard).toEqual(["start: [] →5 of 5"]);
@@ -38,7 +38,7 @@ describe("A Reflector begins", () => {
     ]);
   });
 
-  it("once, however often it is told to run", async () => {
+  it("once, however often run is called", async () => {
     const storage = new ScriptedStorage();
     const { reflector, clock } = new Reflected(storage);
     expect(reflector.run()).toBe(reflector.run());
@@ -46,7 +46,7 @@ describe("A Reflector begins", () => {
     expect(storage.calls).toHaveLength(3);
   });
 
-  it("again after a pause if the listing fails, as if nothing had been", async () => {
+  it("again after a pause if the list fails", async () => {
     const storage = new ScriptedStorage();
     storage.onCurrentRevision = () => Promise.reject(failure("UPSTREAM_UNAVAILABLE"));
     const reflected = new Reflected(storage);
@@ -60,7 +60,7 @@ describe("A Reflector begins", () => {
   });
 });
 
-describe("A Reflector whose listing is overtaken by compaction", () => {
+describe("A Reflector whose list is overtaken by compaction", () => {
   it.each([
     ["the oldest revision that the store says it has", 90, 90],
     ["the current revision where the store does not say", undefined, 100],
@@ -79,7 +79,7 @@ describe("A Reflector whose listing is overtaken by compaction", () => {
     expect(reflected.heard).toEqual([`start: [] →${at} of 70`]);
   });
 
-  it("leaves out what it had listed when compaction overtakes the listing", async () => {
+  it("drops the listed pages when compaction overtakes the list", async () => {
     const storage = new ScriptedStorage();
     storage.objects = [object("old", 1), object("older", 1)];
     storage.onList = (request, revision) => {
@@ -95,7 +95,7 @@ describe("A Reflector whose listing is overtaken by compaction", () => {
     expect(reflected.heard).toEqual(["start: [new@8 newer@8] →8 of 5"]);
   });
 
-  it("pauses when compaction overtakes the listing again and again, and goes on trying", async () => {
+  it("pauses when compaction overtakes the list repeatedly, then retries", async () => {
     const storage = new ScriptedStorage();
     const compacted = (_: unknown, revision: number): never => {
       throw revisionTooOld(revision, revision + 1);
@@ -114,7 +114,7 @@ describe("A Reflector whose listing is overtaken by compaction", () => {
 });
 
 describe("A Reflector delivers", () => {
-  it("what waits when it begins to watch, and what comes later, as it comes", async () => {
+  it("batches that wait when it begins to watch, and later ones at once", async () => {
     const storage = new ScriptedStorage();
     storage.onWatch = (stream) =>
       stream.push(batch(6, ["ADDED", "a", 6]), batch(8, ["MODIFIED", "a", 7], ["ADDED", "b", 8]));
@@ -126,7 +126,7 @@ describe("A Reflector delivers", () => {
     expect(reflected.heard.slice(3)).toEqual(["→9", "DELETED a@10 →10"]);
   });
 
-  it("what a stream still holds when it ends, before it is taken up again", async () => {
+  it("the unread batches of a stream that ended, before it resumes", async () => {
     const storage = new ScriptedStorage();
     storage.onWatch = (stream) => {
       stream.push(batch(6, ["ADDED", "a", 6]));
@@ -170,7 +170,7 @@ describe("A watch that breaks", () => {
     "NOT_READY",
     "SLOW_CONSUMER",
     "INVALID_REQUEST",
-  ])("for %s is resumed, which says why until something comes", async (reason) => {
+  ])("for %s is resumed, and reports the failure until the next delivery", async (reason) => {
     const storage = new ScriptedStorage();
     const reflected = new Reflected(storage);
     await reflected.begin();
@@ -187,7 +187,7 @@ describe("A watch that breaks", () => {
     ["REVISION_TOO_OLD", "history lost"],
     ["HISTORY_LOST", "history lost"],
     ["HISTORY_CHANGED", "history changed"],
-  ] as const)("for %s is followed by a listing anew, as %s", async (reason, cause) => {
+  ] as const)("for %s is followed by a relist, with the cause %s", async (reason, cause) => {
     const storage = new ScriptedStorage();
     const reflected = new Reflected(storage);
     await reflected.begin();
@@ -202,7 +202,7 @@ describe("A watch that breaks", () => {
     expect(reflected.reflector).toMatchObject({ reconnects: 1, relists: 1 });
   });
 
-  it("keeps the cause of listing anew until a listing succeeds, and resumes from that", async () => {
+  it("keeps the cause of the relist until a list succeeds, and resumes from that", async () => {
     const storage = new ScriptedStorage();
     const reflected = new Reflected(storage);
     await reflected.begin();
@@ -220,8 +220,8 @@ describe("A watch that breaks", () => {
   });
 });
 
-describe("Whoever wants to know of failures", () => {
-  it("is told of each, and of what is done about it", async () => {
+describe("The failure callback", () => {
+  it("is called for each failure, with the next step", async () => {
     const storage = new ScriptedStorage();
     const told: string[] = [];
     storage.onCurrentRevision = () => Promise.reject(failure("NOT_READY"));
@@ -241,7 +241,7 @@ describe("Whoever wants to know of failures", () => {
   });
 });
 
-/** A Reflector that writes down what it says of its failures. */
+/** A Reflector whose failure callback is recorded. */
 function reporting(storage: ScriptedStorage, told: string[]) {
   const reflected = new Reflected(storage, {
     onFailure: ({ error, next, pauseMs, revision }) =>
@@ -251,7 +251,7 @@ function reporting(storage: ScriptedStorage, told: string[]) {
 }
 
 describe("The pauses of a Reflector", () => {
-  /** When each watch was opened, where all of them break at once. */
+  /** When each watch was opened, if all of them break at once. */
   async function openings(deliver: readonly boolean[], random: () => number): Promise<number[]> {
     const storage = new ScriptedStorage();
     const times: number[] = [];
@@ -266,18 +266,18 @@ describe("The pauses of a Reflector", () => {
     return times;
   }
 
-  it("grow from 100 ms to 5 s, while nothing comes", async () => {
+  it("grow from 100 ms to 5 s while nothing is delivered", async () => {
     const times = await openings([], () => 0);
     const pauses = times.slice(1).map((time, i) => time - (times[i] ?? 0));
     expect(pauses.slice(0, 8)).toEqual([50, 100, 200, 400, 800, 1_600, 2_500, 2_500]);
   });
 
-  it("are spread up to twice as long", async () => {
+  it("have a jitter of up to twice the minimum", async () => {
     const times = await openings([], () => 0.999_999);
     expect(times.slice(0, 4).map(Math.round)).toEqual([0, 100, 300, 700]);
   });
 
-  it("begin anew once something came", async () => {
+  it("start again after a delivery", async () => {
     const times = await openings([false, false, false, true], () => 0);
     expect(times.slice(0, 6)).toEqual([0, 50, 150, 350, 400, 500]);
   });

@@ -12,14 +12,14 @@ import type {
 } from "../../src/storage/storage.ts";
 
 /**
- * A storage that does what its test says, and writes down what it was asked. By itself it is at
- * revision 5, lists `objects` whatever the revision, and opens watches that stay silent.
+ * A storage that behaves as its test says, and records its calls. By default it is at revision 5, lists `objects` at
+ * any revision, and opens watches that stay silent.
  */
 export class ScriptedStorage implements Storage {
   readonly calls: string[] = [];
   readonly streams: ScriptedStream[] = [];
   objects: readonly StoredObject[] = [];
-  /** Answer, reject, or take as long as a test wants; as every storage, they give up when aborted. */
+  /** Return, reject, or take as long as a test wants; like every storage, they reject when aborted. */
   onCurrentRevision: () => number | Promise<number> = () => 5;
   onList: (request: ListRequest, revision: number) => ListResult | Promise<ListResult> = (
     request,
@@ -27,7 +27,7 @@ export class ScriptedStorage implements Storage {
   ) => this.pageOf(request, revision);
   onWatch: (stream: ScriptedStream, request: WatchRequest) => void = () => {};
 
-  /** By default everything is still as it was told. */
+  /** By default the state is still the delivered one. */
   onGet: (key: string, revision: number) => GetResult | Promise<GetResult> = (key, revision) =>
     this.#told(key, revision);
 
@@ -85,7 +85,7 @@ export class ScriptedStorage implements Storage {
     return abortable(this.onGet(key, at.revision), signal);
   }
 
-  /** What `key` was at `revision`, by what was listed and what the streams have told. */
+  /** The object `key` at `revision`, by the listed objects and the delivered events. */
   #told(key: string, revision: number): GetResult {
     const events = this.streams.flatMap(({ told }) => told).flatMap((batch) => batch.events);
     const change = events.findLast(
@@ -107,7 +107,7 @@ export class ScriptedStorage implements Storage {
 
 /** A stream that its test fills and ends. */
 export class ScriptedStream implements WatchStream {
-  /** All that was ever pushed. */
+  /** All batches that were ever pushed. */
   readonly told: WatchBatch[] = [];
   readonly #batches: WatchBatch[] = [];
   #end: Error | null | undefined;
@@ -125,7 +125,7 @@ export class ScriptedStream implements WatchStream {
     this.#notify();
   }
 
-  /** What was pushed before can still be read. */
+  /** Batches from before the end can still be read. */
   end(error: Error): void {
     this.#end ??= error;
     this.#notify();
@@ -153,7 +153,7 @@ export class ScriptedStream implements WatchStream {
   }
 }
 
-/** A promise that a test has wait for good. */
+/** A promise that never settles. */
 export const never = new Promise<never>(() => {});
 
 function abortable<T>(answer: T | Promise<T>, signal: AbortSignal | undefined): Promise<T> {

@@ -14,7 +14,7 @@ function labels(count: number, name: (j: number) => string, value: (j: number) =
   return { metadata: { labels: Object.fromEntries(entries) } };
 }
 
-/** Objects, each other ones for each `i`. */
+/** Objects, different ones for each `i`. */
 const objects: readonly (readonly [what: string, object: (i: number) => object])[] = [
   [
     "like a pod",
@@ -96,9 +96,9 @@ const objects: readonly (readonly [what: string, object: (i: number) => object])
   ],
 ];
 
-describe("What attributes take is told about right, of an object", () => {
+describe("The estimated memory of attributes is about right, of an object", () => {
   test.each(objects)("%s", (_, object) => {
-    // Small ones have to be many to be told apart from what else goes on.
+    // Small ones have to be many to be distinguished from other allocations.
     const count = JSON.stringify(object(1)).length < 300 ? 3_000 : 100;
     const each = heapOfEach(count, (i) => attributesOf(object(1_000 + i)));
     const told = attributesOf(object(1_050)).bytes;

@@ -60,7 +60,7 @@ describe("A field selector", () => {
   test("matches what a plain model of it does, whatever has to be escaped", () => {
     fc.assert(
       fc.property(cases, fc.array(fields, { maxLength: 8 }), ([model, shuffled], objects) => {
-        // The values of the requirements too, so that many objects match.
+        // Also the values of the requirements, so that many objects match.
         const close = new Map(model.map(({ field, value }) => [field, value]));
         const selector = parseFieldSelector(shuffled.map(spell).join(","));
         for (const fields of [...objects, close]) {
@@ -102,7 +102,7 @@ describe("A field selector", () => {
     expect(parseFieldSelector("").matches(noAttributes)).toBe(true);
   });
 
-  test("tells which fields it looks at, each once", () => {
+  test("lists the fields that it uses, without duplicates", () => {
     expect(parseFieldSelector("").fields).toEqual([]);
     expect(parseFieldSelector("b!=c,a=b,b!=d").fields).toEqual(["a", "b"]);
   });

@@ -4,7 +4,7 @@ import { compareInt64, naturalInt64 } from "../../src/selector/int64.ts";
 
 const largest = 2n ** 63n - 1n;
 
-/** Integers of every size, often close to one another or to where 64 bits end. */
+/** Integers of every size, often close to one another or to the limits of 64 bits. */
 const near = (middle: bigint) => fc.bigInt(middle - 2n, middle + 2n);
 const integer = fc.oneof(near(0n), near(1000n), near(largest), near(-largest), fc.bigInt());
 const natural = fc.oneof(
@@ -17,7 +17,7 @@ function isInt64(value: bigint): boolean {
   return BigInt.asIntN(64, value) === value;
 }
 
-/** An integer as people write it: with leading zeros, and with a plus. */
+/** Spellings of an integer: with leading zeros, and with a plus. */
 function written(value: bigint, zeros: number, plus: boolean): string {
   const digits = String(value < 0n ? -value : value);
   const sign = value < 0n ? "-" : plus ? "+" : "";

@@ -1,8 +1,7 @@
 import fc from "fast-check";
 
 /*
- * Label selectors as anyone would write them down who had no need to be fast: what they mean, and the
- * many ways to spell them.
+ * A simple implementation of label selectors without optimizations: their meaning, and their many spellings.
  */
 
 export interface ModelRequirement {
@@ -36,7 +35,7 @@ const requirement: fc.Arbitrary<ModelRequirement> = fc.oneof(
 
 export const modelSelector = fc.array(requirement, { maxLength: 4 });
 
-/** So many requirements that what is said of one label is merged: most of them are met by many objects. */
+/** Enough requirements to be merged by label; many objects meet most of them. */
 export const largeModelSelector = fc
   .array(requirement, { minLength: 9, maxLength: 24 })
   .chain((all) =>
@@ -46,7 +45,7 @@ export const largeModelSelector = fc
     ),
   );
 
-/** Of objects whose labels nobody has checked. */
+/** Of objects with unchecked labels. */
 export const labels = fc
   .dictionary(
     fc.constantFrom(...keys),
@@ -86,7 +85,7 @@ function asInteger(text: string): bigint | undefined {
   return BigInt.asIntN(64, integer) === integer ? integer : undefined;
 }
 
-/** The requirements as a set: equal for selectors that say the same, whatever the order. */
+/** The requirements as a set: equal for selectors with the same meaning, in any order. */
 export function meaning(selector: readonly ModelRequirement[]): string[] {
   const all = selector.map(({ key, operator, values }) => {
     const numeric = operator === ">" || operator === "<";
@@ -99,7 +98,7 @@ export function meaning(selector: readonly ModelRequirement[]): string[] {
 const blanks = fc.string({ unit: fc.constantFrom(" ", "\t", "\r", "\n"), maxLength: 2 });
 const someBlanks = blanks.map((some) => ` ${some}`);
 
-/** Some spelling of `selector`, in any order, and with some requirements written twice. */
+/** Some spelling of `selector`, in any order, with some requirements written twice. */
 export function spelling(selector: readonly ModelRequirement[]): fc.Arbitrary<string> {
   return fc
     .tuple(fc.shuffledSubarray([...selector]), inAnyOrder(selector))
@@ -125,7 +124,7 @@ function spellingOfOne({ key, operator, values }: ModelRequirement): fc.Arbitrar
   return fc.oneof(spaced(set), spaced(fc.constant(key), signs, fc.constant(values[0] ?? "")));
 }
 
-/** The empty value only once: two in a row before the parenthesis would not be Kubernetes' grammar. */
+/** The empty value only once: Kubernetes' grammar does not allow two in a row before the parenthesis. */
 function spelledSet(values: readonly string[]): fc.Arbitrary<string> {
   const repeatable = values.filter((value) => value !== "");
   return fc
@@ -136,7 +135,7 @@ function spelledSet(values: readonly string[]): fc.Arbitrary<string> {
     .map(([before, after, list]) => `${before}(${list})${after}`);
 }
 
-/** The parts, with blanks around each. */
+/** The parts, with whitespace around each. */
 function spaced(...parts: fc.Arbitrary<string>[]): fc.Arbitrary<string> {
   return fc
     .tuple(...parts.flatMap((part) => [blanks, part]), blanks)

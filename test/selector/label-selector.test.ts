@@ -65,7 +65,7 @@ describe("A label selector", () => {
     },
   );
 
-  /** Labels that count how often one of them is looked up. */
+  /** Labels that count their lookups. */
   class CountedLabels extends Map<string, string> {
     lookups = 0;
 

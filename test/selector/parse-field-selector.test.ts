@@ -55,7 +55,7 @@ describe("A field selector", () => {
       ],
     ],
     ["nothing but commas", ",,", []],
-    ["blanks, as part of what they stand beside", "a = b", [["a ", "=", " b"]]],
+    ["whitespace, as part of the text next to it", "a = b", [["a ", "=", " b"]]],
     ["an escaped comma and an escaped equals sign", "a=b\\,c\\=d", [["a", "=", "b,c=d"]]],
     [
       "an escaped backslash before a comma",
@@ -68,7 +68,7 @@ describe("A field selector", () => {
     ["an escaped backslash before an escaped comma", "a=\\\\\\,", [["a", "=", "\\,"]]],
     ["an escaped equals sign first", "a=\\=b", [["a", "=", "=b"]]],
     ["exclamation marks", "a!b=!c!", [["a!b", "=", "!c!"]]],
-    ["a backslash in a name, as it stands", "a\\=b", [["a\\", "=", "b"]]],
+    ["a backslash in a name, unchanged", "a\\=b", [["a\\", "=", "b"]]],
     ["a comma after a backslash in a name", "a\\,b=c", [["a\\,b", "=", "c"]]],
     ["any other character", 'ä\0😀 ("=<in>\n', [['ä\0😀 ("', "=", "<in>\n"]]],
   ])("takes %s: %j", (_, text, requirements) => {

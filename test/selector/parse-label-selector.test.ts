@@ -5,7 +5,7 @@ import { parseLabelSelector } from "../../src/selector/parse-label-selector.ts";
 import { meaning, modelSelector, spelling } from "./label-model.ts";
 import { refusal } from "./refusal.ts";
 
-/** The longest names that are allowed. */
+/** The longest valid names. */
 const name63 = `A${"-_.".repeat(20)}x9`;
 const prefix253 = `${"a-b.".repeat(62)}a-b-c`;
 

@@ -1,6 +1,6 @@
 import { SelectorError } from "../../src/selector/selector-error.ts";
 
-/** What a parser throws, or undefined if it takes the text. Whatever is not a SelectorError goes on. */
+/** The SelectorError that a parser throws; undefined if it accepts the text. Rethrows any other error. */
 export function refusal(parse: () => unknown): SelectorError | undefined {
   try {
     parse();

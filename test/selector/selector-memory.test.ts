@@ -15,7 +15,7 @@ const selectors: readonly (readonly [what: string, text: (i: number) => string])
   ["long values", (i) => `a notin (${listed(1_000, (j) => `${i}x${j}`.padEnd(60, "v"))})`],
 ];
 
-describe("What a parsed selector takes is told about right, for", () => {
+describe("The estimated memory of a parsed selector is about right, for", () => {
   test.each(selectors)("labels: %s", (_, text) => {
     const each = heapOfEach(50, (i) => parseLabelSelector(text(i)));
     const told = parseLabelSelector(text(25)).bytes;

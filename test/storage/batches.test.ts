@@ -4,7 +4,7 @@ import { WatchBatch } from "../../src/model/event.ts";
 import { batches } from "../../src/storage/batches.ts";
 import type { WatchStream } from "../../src/storage/storage.ts";
 
-/** A stream that a test fills by hand. */
+/** A stream that a test fills. */
 class HandStream implements WatchStream {
   readonly queue: WatchBatch[] = [];
   end: Error | null | undefined;
@@ -34,7 +34,7 @@ class HandStream implements WatchStream {
 }
 
 describe("batches", () => {
-  test("yields what is there, waits for more, and finishes with a stream that was closed", async () => {
+  test("yields waiting batches, waits for more, and finishes when the stream is closed", async () => {
     const stream = new HandStream();
     stream.queue.push(new WatchBatch(1, []), new WatchBatch(2, []));
     const loop = batches(stream);
@@ -50,7 +50,7 @@ describe("batches", () => {
     expect(await last).toEqual({ done: true, value: undefined });
   });
 
-  test("yields all that came before an error, then throws it, and closes the stream", async () => {
+  test("yields all batches before an error, then throws it, and closes the stream", async () => {
     const stream = new HandStream();
     stream.queue.push(new WatchBatch(1, []));
     stream.end = new WatchFanoutError("HISTORY_LOST", "Gone.");
@@ -86,7 +86,7 @@ describe("batches", () => {
     expect(stream.closed).toBe(1);
   });
 
-  test("yields nothing when the signal was aborted before", async () => {
+  test("yields nothing if the signal was aborted before", async () => {
     const stream = new HandStream();
     stream.queue.push(new WatchBatch(1, []));
     expect((await batches(stream, AbortSignal.abort()).next()).done).toBe(true);

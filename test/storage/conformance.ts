@@ -12,8 +12,8 @@ import { describeWrites } from "./conformance/writes.ts";
 export type { Opened, Traits } from "./conformance/opened.ts";
 
 /**
- * What every Storage does, whatever it stands on. `open` is called once for each case and yields one
- * that is empty and ready; other cases may use the same source meanwhile, below other prefixes.
+ * The behavior of every Storage. `open` is called once per case and returns an empty storage; other cases may use the
+ * same source meanwhile, with other prefixes.
  */
 export function describeStorage(
   name: string,

@@ -37,7 +37,7 @@ function inSlab(object: StoredObject, modRevision: number): StoredObject {
   return slabs.store(key, size, value, 0, end, createRevision, modRevision, version, lease);
 }
 
-/** The same object at this revision, encoded already if it is. */
+/** The same object at this revision, with its encoded form if it has one. */
 function at(object: StoredObject, modRevision: number): StoredObject {
   return object.encodedStart < 0 ? object.deletedAt(modRevision) : inSlab(object, modRevision);
 }
@@ -51,7 +51,7 @@ export function eventsAt(revision: fc.Arbitrary<number>): fc.Arbitrary<WatchEven
     .map(([type, object, before]) => new WatchEvent(type, object, before));
 }
 
-/** What follows a resume point: whole revisions in order, and a bookmark's revision above them. */
+/** The batches after a resume point: complete revisions in order, and a bookmark with a higher revision. */
 export const liveBatches: fc.Arbitrary<WatchBatch> = fc
   .array(fc.array(eventsAt(fc.constant(0)), { minLength: 1, maxLength: 6 }), { maxLength: 8 })
   .chain((groups) => fc.tuple(fc.constant(groups), fc.integer({ min: 1, max: 2 ** 40 })))
@@ -64,7 +64,7 @@ export const liveBatches: fc.Arbitrary<WatchBatch> = fc
     return new WatchBatch(first + groups.length, events);
   });
 
-/** Part of an initial state: in key order, so that the revisions are in none. */
+/** Part of an initial state: in key order, so the revisions are in no order. */
 export const initialBatches: fc.Arbitrary<WatchBatch> = fc
   .tuple(fc.array(eventsAt(revisions), { maxLength: 20 }), fc.option(revisions))
   .map(([events, end]) => new WatchBatch(end ?? undefined, events, end !== null));

@@ -17,7 +17,7 @@ import type { WatchResponse__Output } from "../../src/wire/generated/watchfanout
 import { listWatchService } from "../../src/wire/services.ts";
 import { eventsAt, initialBatches, liveBatches, objectsAt, revisions } from "./arbitraries.ts";
 
-/** What proto-loader, which is protobufjs, has to read. */
+/** What proto-loader, which uses protobufjs, must read. */
 function meant(object: StoredObject): StoredObject__Output {
   return {
     key: object.key,
@@ -37,7 +37,7 @@ function meantEvent({ type, object, previous }: WatchEvent): Event__Output {
   };
 }
 
-/** As gRPC does: the first byte says that it is not compressed, the next four how long it is. */
+/** As gRPC does: the first byte says whether it is compressed, the next four have its length. */
 function decode(frame: Uint8Array): WatchResponse__Output {
   const bytes = Buffer.from(frame);
   expect([bytes[0], bytes.readUInt32BE(1)]).toEqual([0, bytes.length - 5]);
@@ -241,7 +241,7 @@ describe("A batch that does not fit one response", () => {
     expect(responses).toEqual(expected);
   });
 
-  test("stays below the 4 MiB that clients take, if nobody says otherwise", () => {
+  test("stays below the 4 MiB that clients accept, by default", () => {
     const MiB = 1024 ** 2;
     const large = new WatchBatch(7, [at(7, MiB), at(7, MiB), at(7, MiB), at(7, MiB)]);
     expect(framesOf(large).map((frame) => decode(frame).events.length)).toEqual([3, 1]);

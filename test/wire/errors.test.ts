@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { type Reason, WatchFanoutError } from "../../src/base/errors.ts";
 import { errorOf, retryDelayMs, statusOf } from "../../src/wire/errors.ts";
 
-/** As grpc-js gives it to a client. */
+/** As grpc-js passes it to a client. */
 function received(sent: ReturnType<typeof statusOf>): ServiceError {
   return Object.assign(new Error(`${sent.code}: ${sent.details}`), sent);
 }
@@ -117,7 +117,7 @@ describe("An end that is not watch-fanout's own word", () => {
     expect(retryDelayMs(failure)).toBeUndefined();
   });
 
-  test("is judged by its code where the details are garbage or someone else's", () => {
+  test("is classified by its code if the details are garbage or from another service", () => {
     fc.assert(
       fc.property(fc.uint8Array(), (bytes) => {
         const failure = bare(status.UNAVAILABLE, "gone");

@@ -1,11 +1,11 @@
 /**
- * Lets the fills of several resources over one store take turns, piece by piece, so that all together cost
- * the store no more than one does.
+ * Serializes the backfills of several resources of one store, chunk by chunk, so that all together cost the store no
+ * more than one of them.
  */
 export class BackfillQueue {
   #last: Promise<void> = Promise.resolve();
 
-  /** Does `work` after everyone's work that was given before it. */
+  /** Runs `work` after all work that was queued before it. */
   async run<T>(work: () => Promise<T>): Promise<T> {
     const before = this.#last;
     const { promise, resolve } = Promise.withResolvers<void>();

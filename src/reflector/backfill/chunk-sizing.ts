@@ -1,53 +1,53 @@
 import type { PastEvents } from "./past-events.ts";
 
-/** How much of something there is, or may be. */
+/** An amount of events. */
 export interface Room {
   readonly events: number;
-  /** By weight. */
+  /** Sum of the estimated bytes. */
   readonly bytes: number;
 }
 
-/** How much of the past to ask for next. */
+/** The size of the next chunk of the past. */
 export interface ChunkSize {
-  /** How many watches together. */
+  /** Number of concurrent watches. */
   readonly watches: number;
-  /** How many revisions each of them is for. */
+  /** Number of revisions for each of them. */
   readonly revisions: number;
 }
 
 /**
- * Maximum watches of one piece. What etcd sends for them has to be read within the 100 ms until its next pass,
- * or that serves those again which are not closed yet.
+ * Maximum number of watches per chunk. Their responses have to be read within the 100 ms until etcd's next pass, which
+ * serves the watches that are still open again.
  */
 const maxWatches = 16;
 /**
- * How many revisions with events of the resource a watch is for, at most: etcd sends an old watch 1,000 at a
- * time, and a watch that needs more needs another pass.
+ * Maximum number of revisions with events of the resource per watch: etcd sends an unsynced watch 1,000 at a time, and
+ * a watch that needs more needs another pass.
  */
 const watchRevisions = 950;
-/** How many events one piece is meant to have at most, and how many bytes of them, by weight. */
+/** Target number of events of one chunk, and of their estimated bytes. */
 const chunkEvents = 16_000;
 const chunkBytes = 16 * 1024 * 1024;
-/** The first piece is small, as nobody knows how much a revision has written. */
+/** Number of revisions of the first chunk, which is small as the number of events per revision is unknown. */
 const firstRevisions = 200;
-/** How many times as many revisions a piece may have as the one before. */
+/** Maximum growth of the number of revisions from one chunk to the next. */
 const growth = 4;
 
-/** More than this, by weight, is not held of one piece. */
+/** Maximum estimated bytes of the events of one chunk. */
 export const maxChunkBytes = 2 * chunkBytes;
 
-/** Finds out, piece by piece, how many revisions of the past to ask for at once. */
+/** Adapts, chunk by chunk, how many revisions of the past to request at once. */
 export class ChunkSizing {
   #revisions = firstRevisions / growth;
-  /** For each revision of the store, as the last piece had them: revisions with events, events, bytes. */
+  /** Averages of the last chunk per revision of the store: revisions with events, events, bytes. */
   #own = 1;
   #events = 1;
   #bytes = 0;
 
-  /** For what is left to read, of which there is still this much room. */
+  /** Returns the size of the next chunk; `room` is what the target still has room for. */
   next(left: number, room: Room): ChunkSize {
     const bytes = Math.min(chunkBytes, room.bytes);
-    // What etcd sends for one watch in any case is not read in parts.
+    // The response to one watch is not read in parts.
     const most = atLeastOne(Math.min(watchRevisions / this.#own, maxChunkBytes / this.#bytes));
     const events = Math.max(most, Math.min(chunkEvents, room.events) / this.#events);
     const all = atLeastOne(
@@ -57,7 +57,7 @@ export class ChunkSizing {
     return { watches, revisions: Math.min(most, Math.ceil(all / watches)) };
   }
 
-  /** A piece came. */
+  /** Records a chunk that was read. */
   record({ after, upTo, events, bytes }: PastEvents): void {
     this.#revisions = upTo - after;
     let own = 0;
@@ -66,13 +66,13 @@ export class ChunkSizing {
       if (revision !== last) own++;
       last = revision;
     }
-    // 0 would promise that what is older is as empty.
+    // 0 would mean that older revisions are as empty.
     this.#own = Math.max(1, own) / this.#revisions;
     this.#events = Math.max(1, events.length) / this.#revisions;
     this.#bytes = bytes / this.#revisions;
   }
 
-  /** Not even its newest part came whole, as it was too large. Returns whether a smaller one can be asked for. */
+  /** Not even the newest part of a chunk fitted. Returns whether a smaller chunk can be requested. */
   tooLarge({ watches, revisions }: ChunkSize): boolean {
     if (watches === 1 && revisions === 1) return false;
     this.#revisions = atLeastOne(revisions / 16) / growth;

@@ -7,19 +7,19 @@ import type { Scope, Storage, WatchStream } from "../../storage/storage.ts";
 export interface PastEvents {
   readonly after: number;
   readonly upTo: number;
-  /** In the order of their revisions. Each has the object as it was before, in `previous`. */
+  /** In the order of their revisions. Each has the object before the change in `previous`. */
   readonly events: readonly WatchEvent[];
-  /** By weight. */
+  /** Sum of the estimated bytes. */
   readonly bytes: number;
 }
 
-/** What one attempt to read past events came to. */
+/** The result of one attempt to read past events. */
 export interface PastRead {
-  /** The newest part of what was asked for, without a gap; undefined if nothing came whole. */
+  /** The newest part of the requested events, without a gap; undefined if no part is complete. */
   readonly past: PastEvents | undefined;
-  /** Why there is no more; undefined if all came, or if it was more than `maxBytes`. */
+  /** Why older events are missing; undefined if none are, or if they exceeded `maxBytes`. */
   readonly failure: WatchFanoutError | undefined;
-  /** How long the storage took until the first answer, in milliseconds. */
+  /** Time until the storage's first response, in milliseconds. */
   readonly firstMs: number;
 }
 
@@ -29,19 +29,19 @@ export interface PastSource {
   readonly clock: Clock;
 }
 
-/** How long the storage may take for everything that one read asks for, in milliseconds. */
+/** Maximum time for one read, in milliseconds. */
 const readTimeoutMs = 15_000;
 
 /**
- * Reads what came after `starts[0]` up to and including `upTo` by one watch from each of `starts` (ascending),
- * all opened together, each of which is closed when it has come to where the next one begins.
+ * Reads the events after `starts[0]` up to and including `upTo` with one watch from each of `starts` (ascending). All
+ * are opened together, and each is closed when it has reached the start of the next one.
  *
- * etcd catches old watches up in passes, every 100 ms: one pass reads everything from the oldest watch's
- * revision to the current one, and gives each watch its first 1,000 revisions. So one watch takes a pass for
- * every 1,000 revisions, but sixteen watches take one pass together.
+ * etcd syncs unsynced watches in passes, every 100 ms: one pass reads everything from the oldest watch's revision to
+ * the current one, and sends each watch its first 1,000 revisions. So one watch takes a pass per 1,000 revisions, but
+ * sixteen watches take one pass together.
  *
- * Holds at most about `maxBytes` (by weight) of events: beyond that the watches of the oldest parts are given
- * up. Rejects only with the signal's reason.
+ * Holds at most about `maxBytes` of events (estimated bytes): above that the watches of the oldest parts are closed.
+ * Rejects only with the signal's reason.
  */
 export function readPast(
   source: PastSource,
@@ -53,7 +53,7 @@ export function readPast(
   return new PastReader(source, starts, upTo, maxBytes).read(signal);
 }
 
-/** One watch's part of a read. */
+/** The part of a read that one watch delivers. */
 class Segment {
   readonly after: number;
   readonly upTo: number;
@@ -74,7 +74,7 @@ class PastReader {
   readonly #source: PastSource;
   readonly #maxBytes: number;
   readonly #begun: number;
-  /** The oldest first. Those that are given up are taken away from the front. */
+  /** The oldest first. Dropped ones are removed from the front. */
   readonly #segments: Segment[];
   readonly #finished = Promise.withResolvers<PastRead>();
   #firstMs: number | undefined;
@@ -100,13 +100,13 @@ class PastReader {
     signal.addEventListener("abort", abort);
     if (signal.aborted) abort();
     this.#timer = this.#source.clock.setTimeout(() => {
-      this.#finish(upstreamUnavailable("The store did not tell past events in time."));
+      this.#finish(upstreamUnavailable("The store did not deliver past events in time."));
     }, readTimeoutMs);
     for (const segment of [...this.#segments]) {
       segment.stream.onReadable(() => this.#take(segment));
       this.#take(segment);
     }
-    // Where nothing was written there are no events to tell how far a watch has come.
+    // Without events, only progress shows how far a watch is.
     if (!this.#isOver) this.#source.storage.requestProgress();
     try {
       return await this.#finished.promise;
@@ -138,7 +138,7 @@ class PastReader {
     if (this.#segments.every(({ isWhole }) => isWhole)) this.#finish(this.#failure);
   }
 
-  /** What is older than a part that does not come is of no use. */
+  /** Parts that are older than a missing one are useless. */
   #failed(segment: Segment, end: Error | null): void {
     const at = this.#segments.indexOf(segment);
     if (at < 0) return;
@@ -174,7 +174,7 @@ class PastReader {
     settle();
   }
 
-  /** The newest parts that came whole, in one. */
+  /** Joins the newest complete parts. */
   #whole(): PastEvents | undefined {
     const first = this.#segments.findLastIndex(({ isWhole }) => !isWhole) + 1;
     const deps = this.#segments.slice(first);

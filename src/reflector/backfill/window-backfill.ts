@@ -7,14 +7,14 @@ import { type ChunkSize, ChunkSizing, maxChunkBytes, type Room } from "./chunk-s
 import { type PastEvents, readPast } from "./past-events.ts";
 
 /**
- * How far a fill is:
- * - `filling`: it goes on;
- * - `complete`: everything asked for is there;
- * - `full`: the target has no room for what is older;
+ * State of a backfill:
+ * - `filling`: it is running;
+ * - `complete`: everything requested is in the target;
+ * - `full`: the target has no room for older events;
  * - `compacted`: the store has nothing older;
- * - `costly`: what is older would cost the store too much;
+ * - `costly`: older events would cost the store too much;
  * - `failed`: the store failed several times in a row;
- * - `conflicting`: what the store told does not fit what is known;
+ * - `conflicting`: the store's events do not fit the known state;
  * - `stopped`: it was stopped.
  */
 export const backfillStates = [
@@ -24,23 +24,23 @@ export const backfillStates = [
 
 export type BackfillState = (typeof backfillStates)[number];
 
-/** What a target has taken of what was handed over. */
+/** What a target has taken of a chunk. */
 export interface Prepended {
-  /** Everything after this revision is in the target now. */
+  /** The target now has everything after this revision. */
   readonly after: number;
-  /** How many events it has taken. */
+  /** Number of events that it has taken. */
   readonly events: number;
   /** Whether it has no room for anything older. */
   readonly isFull: boolean;
 }
 
-/** What a fill writes into. */
+/** What a backfill writes into. */
 export interface BackfillTarget {
-  /** What there is room for still. */
+  /** The room that is left. */
   readonly room: Room;
   /**
-   * Takes what goes before all that it has, or the newest part of it. Resolves to undefined if it can't have led to
-   * what the target has, which has taken nothing then. Rejects with the signal's reason.
+   * Takes the events before its oldest ones, or the newest part of them. Resolves to undefined, and takes nothing, if
+   * they can't have led to the target's state. Rejects with the signal's reason.
    */
   prepend(past: PastEvents, signal: AbortSignal): Promise<Prepended | undefined>;
 }
@@ -51,43 +51,43 @@ export interface BackfillOptions {
   readonly target: BackfillTarget;
   readonly clock: Clock;
   readonly random: () => number;
-  /** Shared by those who fill from the same store. */
+  /** Shared by all backfills from the same store. */
   readonly queue: BackfillQueue;
-  /** Rejects if the store's history is not, or may not be, the one that is filled from. */
+  /** Rejects if the store's history is, or may be, another one than the followed one. */
   readonly confirmHistory: (signal: AbortSignal) => Promise<void>;
-  /** Everything after this revision is in the target. */
+  /** The target has everything after this revision. */
   readonly endRevision: number;
-  /** How far back to go: everything after this revision is wanted, if it is to be had. */
+  /** How far back to fill: everything after this revision, if it is available. */
   readonly startRevision: number;
 }
 
-/** How often etcd makes a pass for watches that are to be caught up, in milliseconds: one may wait as long. */
+/** Interval of etcd's passes for unsynced watches, in milliseconds: a request may wait this long. */
 const passIntervalMs = 100;
-/** How long one pass of etcd may take, in milliseconds: it takes no write meanwhile. */
+/** Maximum duration of one pass of etcd, in milliseconds: it accepts no write meanwhile. */
 const maxPassMs = 500;
-/** How many passes in a row have to take longer, as an answer may be late for other reasons. */
+/** Number of slow passes in a row that end the backfill, as a response may be late for other reasons. */
 const maxCostly = 3;
 /**
- * How long etcd takes, for each event, to look up what the object was before, in milliseconds. It does so before it
- * answers, but holds nothing meanwhile.
+ * Time that etcd takes to look up the previous object of one event, in milliseconds. The lookups delay its response, but
+ * block nothing else.
  */
 const lookUpMs = 0.005;
-/** A watch reads etcd's revision, is created, and gets its answer. */
+/** A watch reads etcd's revision, is created, and gets its response. */
 const roundTripsOfAnswer = 3;
-/** The pause after each piece, in lengths of the pass: etcd holds its store a quarter of the time at most. */
+/** Pause after each chunk, in durations of its pass: etcd's store is blocked at most a quarter of the time. */
 const pauseShare = 3;
 const minPauseMs = 20;
 const maxPauseMs = 2_000;
-/** How often in a row the store may fail. */
+/** Maximum number of failures of the store in a row. */
 const maxFailures = 5;
 
 /**
- * Reads a store's past, from the newest event to the oldest, in pieces: small and quick ones first, then as large
- * as one pass of etcd serves, with pauses between them. Each piece is handed over before the next one is asked
- * for, so the target soon has what was written last.
+ * Reads a store's past from the newest event to the oldest, in chunks: first small and quick ones, then as large as one
+ * pass of etcd serves, with pauses between them. Each chunk is delivered before the next one is requested, so the
+ * target soon has the newest events.
  *
- * The further back a piece is, the more it costs etcd, which reads from there to the current revision at each
- * pass and holds its store meanwhile. So the fill ends where a piece costs too much.
+ * The older a chunk is, the more it costs etcd, which reads from there to the current revision in each pass and blocks
+ * its store meanwhile. So the backfill ends when a chunk costs too much.
  */
 export class WindowBackfill {
   readonly #options: BackfillOptions;
@@ -114,27 +114,27 @@ export class WindowBackfill {
     return this.#state;
   }
 
-  /** Everything after this revision is in the target. */
+  /** The target has everything after this revision. */
   get backfilledTo(): number {
     return this.#backfilledTo;
   }
 
-  /** Nothing before this revision is going to be asked for. */
+  /** Nothing before this revision will be requested. */
   get startRevision(): number {
     return this.#startRevision;
   }
 
-  /** How many events have been handed over. */
+  /** Number of delivered events. */
   get events(): number {
     return this.#events;
   }
 
-  /** Why it failed, if that is how it ended. */
+  /** Why it failed, if its state is `failed`. */
   get failure(): WatchFanoutError | undefined {
     return this.#failure;
   }
 
-  /** Fills until there is no more to fill, or it is stopped. Calls `onProgress` after each piece. */
+  /** Fills until the backfill ends or is stopped. Calls `onProgress` after each chunk. */
   async run(onProgress: () => void): Promise<void> {
     const { signal } = this.#stopping;
     while (this.#state === "filling") {
@@ -151,7 +151,7 @@ export class WindowBackfill {
     }
   }
 
-  /** Nothing is handed over after this. Harmless when called twice. */
+  /** Nothing is delivered after this. Idempotent. */
   stop(): void {
     this.#end("stopped");
     this.#stopping.abort();
@@ -177,7 +177,7 @@ export class WindowBackfill {
     if (past !== undefined) await this.#handOver(past, signal);
     const events = past?.events.length ?? 0;
     const otherMs = passIntervalMs + lookUpMs * events + roundTripsOfAnswer * roundTripMs;
-    // At least: it may have begun at once.
+    // A lower bound: the pass may have begun at once.
     const passMs = Math.max(0, firstMs - otherMs);
     this.#costly = passMs > maxPassMs ? this.#costly + 1 : 0;
     if (this.#costly >= maxCostly) this.#end("costly");
@@ -187,7 +187,7 @@ export class WindowBackfill {
     await pause(clock, Math.min(maxPauseMs, pauseMs), signal);
   }
 
-  /** How long the store takes for what costs it nothing: so long is late on a machine that is busy otherwise. */
+  /** Time that the store takes for a request without cost. On a busy machine responses are late by this. */
   async #roundTripMs(signal: AbortSignal): Promise<number> {
     const { clock, storage } = this.#options;
     const begun = clock.now();
@@ -195,20 +195,20 @@ export class WindowBackfill {
       await storage.currentRevision(signal);
     } catch (error) {
       signal.throwIfAborted();
-      // The watches will fail of it too.
+      // The watches will fail with the same error.
       if (!(error instanceof WatchFanoutError)) throw error;
     }
     return clock.now() - begun;
   }
 
-  /** What follows from how a piece came, or did not. */
+  /** The state that follows from the result of one chunk. */
   #judge(
     size: ChunkSize,
     past: PastEvents | undefined,
     failure: WatchFanoutError | undefined,
   ): void {
     const backfilledTo = past?.after ?? this.#backfilledTo;
-    // More than is held of a piece, or more than the storage holds of one answer.
+    // The chunk exceeded its bound, or the storage's bound of one response.
     const isTooLarge = failure === undefined || failure.reason === "HISTORY_LOST";
     if (isTooLarge) {
       if (past === undefined && !this.#sizing.tooLarge(size)) this.#end("full");
@@ -217,7 +217,7 @@ export class WindowBackfill {
     if (hasReason(failure, "REVISION_TOO_OLD")) {
       const oldest = Number(failure.metadata["oldest_revision"] ?? Number.NaN);
       this.#isCompacted = true;
-      // What is not known to be kept is not asked for again.
+      // Events that may be compacted are not requested again.
       this.#startRevision =
         oldest > this.#startRevision ? Math.min(oldest, backfilledTo) : backfilledTo;
       return;
@@ -237,7 +237,7 @@ export class WindowBackfill {
     } catch (error) {
       signal.throwIfAborted();
       if (!(error instanceof WatchFanoutError)) throw error;
-      // Whoever follows the history finds out what has become of it, and stops this if it is another.
+      // The Reflector finds out whether the history has changed, and then stops this backfill.
       return this.#failed(error);
     }
     const prepended = await target.prepend(past, signal);
@@ -257,7 +257,7 @@ export class WindowBackfill {
   }
 }
 
-/** Where the watches of a piece begin that ends at `upTo`, in ascending order. */
+/** The start revisions of the watches of a chunk that ends at `upTo`, ascending. */
 function startsOf({ watches, revisions }: ChunkSize, upTo: number, reach: number): number[] {
   const starts: number[] = [];
   for (let after = upTo; starts.length < watches && after > reach; ) {

@@ -6,36 +6,36 @@ import type { Scope, Storage } from "../../storage/storage.ts";
 import { RecentChanges } from "./recent-changes.ts";
 import { StoreFingerprint } from "./store-fingerprint.ts";
 
-/** How often to ask whether others have found another history meanwhile, in milliseconds. */
+/** Interval between reads of the history's id, in milliseconds. */
 const askAgainMs = 2_000;
 
-/** The history of a storage that a Reflector follows, and how it is told from another one. */
+/** The history that a Reflector follows, and the checks that detect another one. */
 export class HistoryTracker {
   readonly #storage: Storage;
   readonly #onIdentified: (id: string) => void;
   readonly #fingerprint = new StoreFingerprint();
-  /** Only for a storage that can be asked about them. */
+  /** Only for a storage with `writtenAfter`. */
   readonly #recent: RecentChanges | undefined;
   #id = "";
 
-  /** `onIdentified` is told of an id that could not be read before. */
+  /** `onIdentified` is called when an id becomes known that could not be read before. */
   constructor(storage: Storage, scope: Scope, onIdentified: (id: string) => void) {
     this.#storage = storage;
     this.#recent = storage.writtenAfter === undefined ? undefined : new RecentChanges(scope);
     this.#onIdentified = onIdentified;
   }
 
-  /** Empty as long as it can't be known. */
+  /** Empty until it is known. */
   get id(): string {
     return this.#id;
   }
 
-  /** Whether `checkState` has anything to ask. */
+  /** Whether `checkState` checks anything. */
   get canCheckState(): boolean {
     return this.#recent !== undefined;
   }
 
-  /** Follows the history with this id from a listed state on. */
+  /** Follows the history with this id, from a listed state on. */
   reset(id: string, objects: readonly StoredObject[], revision: number): void {
     this.#id = id;
     this.#fingerprint.ofState(objects);
@@ -43,8 +43,8 @@ export class HistoryTracker {
   }
 
   /**
-   * What has come. A unit may say of an object that it is gone at a revision at which that was only found out:
-   * it was not deleted there, so that is no change to tell a history by.
+   * Records a delivered batch. An atomic batch may have a DELETED event at the revision at which the absence was
+   * detected instead of the revision of the deletion, so such events do not identify a history.
    */
   advance(batch: WatchBatch): void {
     const { events, isAtomic } = batch;
@@ -55,9 +55,9 @@ export class HistoryTracker {
   }
 
   /**
-   * Rejects with HISTORY_CHANGED if the history is seen to be another one by now: the change that came last is
-   * not there any more, or someone has found out and given the history another id. An id that can't be read says
-   * nothing. That it resolves proves little where nothing has changed for long: see `checkState`.
+   * Rejects with HISTORY_CHANGED if the history is known to have changed: the store does not have the last known
+   * change, or another replica has written a new history id. An id that can't be read proves nothing. If nothing has
+   * changed for long, that this resolves proves little: see `checkState`.
    */
   async check(signal: AbortSignal): Promise<void> {
     await this.#fingerprint.check(this.#storage, signal);
@@ -65,23 +65,22 @@ export class HistoryTracker {
   }
 
   /**
-   * Rejects with HISTORY_CHANGED if the whole state is not the one that is known, at the revision that it is known
-   * for; REVISION_TOO_OLD if that can't be told any more. Takes the store time in proportion to the state, as a
-   * listing does.
+   * Rejects with HISTORY_CHANGED if the store's state at the last known revision is not the known state;
+   * REVISION_TOO_OLD if that can't be read any more. Costs the store as much as a list.
    */
   async checkState(signal: AbortSignal): Promise<void> {
     await this.#recent?.check(this.#storage, signal);
   }
 
-  /** Both. */
+  /** Does both checks. */
   async confirm(signal: AbortSignal): Promise<void> {
     await this.check(signal);
     await this.checkState(signal);
   }
 
   /**
-   * Asks now and then whether others have found another history, and rejects with HISTORY_CHANGED if so: a
-   * store that was put back to a state which this one had not come to yet goes on as if nothing had happened.
+   * Reads the history's id periodically, and rejects with HISTORY_CHANGED if another replica has written a new one: if
+   * the store was restored to a state that is newer than this replica's, a watch continues as if nothing had happened.
    * Resolves when the signal is aborted.
    */
   async poll(clock: Clock, signal: AbortSignal): Promise<void> {
@@ -92,7 +91,7 @@ export class HistoryTracker {
         await this.#checkId(signal);
       } catch (error) {
         if (signal.aborted) return;
-        // What else is wrong the watch itself will tell.
+        // The watch itself reports other errors.
         const isNoAnswer =
           error instanceof WatchFanoutError && !hasReason(error, "HISTORY_CHANGED");
         if (!isNoAnswer) throw error;

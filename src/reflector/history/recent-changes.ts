@@ -3,29 +3,28 @@ import type { WatchBatch } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type { Scope, Storage, WrittenObjects } from "../../storage/storage.ts";
 
-/** How many of the newest changes are remembered at the most. */
+/** Maximum number of recorded changes. */
 const capacity = 64;
 
 /**
- * The newest changes of a history, and how many objects there are, by which a state is told from one of another
- * history.
+ * The newest changes of a history and its number of objects, which identify a state.
  *
- * A store that was put back and has grown past where it was may have the same last change: where a resource was idle
- * since the backup, that stands in both histories. But then whatever else is different was written after it, or is
- * gone. So the store is asked, at the revision that has been reached, what was written after the oldest change that is
- * remembered: that has to be what is remembered, and as many objects have to be there.
+ * A restored store that has grown past its old revision may have the same last change: if a resource was not written
+ * since the backup, both histories have that. But then every difference was written after it, or was deleted. So the
+ * store is asked, at the last delivered revision, what was written after the oldest recorded change. The answer must be
+ * exactly the recorded changes, and the number of objects must be the same.
  */
 export class RecentChanges {
   readonly #scope: Scope;
-  /** A ring of changes in the order in which they came, without their values. */
+  /** A ring buffer of changes in the order of delivery, without values. */
   readonly #keys: string[] = [];
   readonly #revisions: number[] = [];
   readonly #areDeletions: boolean[] = [];
-  /** Where in the ring the next change goes. */
+  /** The index of the next change in the ring buffer. */
   #next = 0;
-  /** Every change after this revision is remembered. */
+  /** Every change after this revision is recorded. */
   #after = 0;
-  /** The state is that of this revision. */
+  /** The revision of the known state. */
   #revision = 0;
   #count = 0;
 
@@ -33,7 +32,7 @@ export class RecentChanges {
     this.#scope = scope;
   }
 
-  /** Begins with a listed state. */
+  /** Starts with a listed state. */
   reset(objects: readonly StoredObject[], revision: number): void {
     this.#keys.length = 0;
     this.#revisions.length = 0;
@@ -55,12 +54,12 @@ export class RecentChanges {
   }
 
   /**
-   * Rejects with HISTORY_CHANGED if the store's state at the revision that has been reached is not the one that is
-   * known, REVISION_TOO_OLD if it can't be read any more. Resolves for a storage of which that need not be asked.
+   * Rejects with HISTORY_CHANGED if the store's state at the last delivered revision is not the known state,
+   * REVISION_TOO_OLD if it can't be read any more. Resolves for a storage without `writtenAfter`.
    */
   async check(storage: Storage, signal: AbortSignal): Promise<void> {
     if (storage.writtenAfter === undefined) return;
-    // All of the same moment: others may come while the store is asked.
+    // Copied at one moment, as changes may come during the request.
     const revision = this.#revision;
     const count = this.#count;
     const expected = this.#current();
@@ -75,7 +74,7 @@ export class RecentChanges {
     if (!isSame) throw notThisState(revision, found, count);
   }
 
-  /** What is remembered and was not deleted later, by key. */
+  /** The recorded changes that were not deleted later, by key. */
   #current(): Map<string, number> {
     const current = new Map<string, number>();
     const length = this.#keys.length;
@@ -83,7 +82,7 @@ export class RecentChanges {
       const at = (this.#next + i) % length;
       const key = this.#keys[at] ?? "";
       const revision = this.#revisions[at] ?? 0;
-      // Of a revision that others have left the ring of, it is not known what else it wrote.
+      // Of a revision that is partly overwritten in the ring buffer, the other changes are unknown.
       if (revision <= this.#after || this.#areDeletions[at] === true) current.delete(key);
       else current.set(key, revision);
     }
@@ -100,7 +99,7 @@ export class RecentChanges {
   }
 }
 
-/** Those that were written last, in the order in which they were: one more than are remembered. */
+/** The newest objects in the order of their revisions: one more than is recorded. */
 function newest(objects: readonly StoredObject[]): readonly StoredObject[] {
   const most = capacity + 1;
   const byRevision = (one: StoredObject, other: StoredObject): number =>
@@ -110,7 +109,7 @@ function newest(objects: readonly StoredObject[]): readonly StoredObject[] {
   for (const object of objects) {
     if (object.modRevision < oldest) continue;
     chosen.push(object);
-    // Sorted only now and then, so that it costs little also where each is newer than all before.
+    // Sorted rarely, so that the cost stays low even if each object is newer than all before.
     if (chosen.length < 16 * most) continue;
     chosen = chosen.sort(byRevision).slice(-most);
     oldest = chosen[0]?.modRevision ?? 0;
@@ -129,8 +128,8 @@ function notThisState(revision: number, found: WrittenObjects, count: number): W
     first === undefined ? "" : `, among them ${JSON.stringify(first.key)} of ${first.modRevision}`;
   return new WatchFanoutError(
     "HISTORY_CHANGED",
-    `What the store had at revision ${revision}, ${found.total} objects${such}, is not the state of ${count} ` +
-      "objects that is known: its history has become another one. List anew and go on from there.",
+    `The store's state at revision ${revision}, ${found.total} objects${such}, is not the known state of ${count} ` +
+      "objects: its history has changed. Relist and watch from the list's revision.",
     { metadata: { history_id: "" } },
   );
 }

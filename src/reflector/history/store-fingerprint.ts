@@ -4,15 +4,14 @@ import { isSameObject, type StoredObject } from "../../model/object.ts";
 import type { Storage } from "../../storage/storage.ts";
 
 /**
- * The last change that is known of a history, by which it is told from another one. A store that was put
- * back to an older state and has grown since may have any revision, but hardly the same change at the same
- * one.
+ * The last known change of a history, which identifies it. A store that was restored to an older state and has grown
+ * since may have any revision, but hardly the same change at the same revision.
  */
 export class StoreFingerprint {
   #object: StoredObject | undefined;
   #isDeletion = false;
 
-  /** Of a listed state, the change that came last. */
+  /** Takes the newest change of a listed state. */
   ofState(objects: readonly StoredObject[]): void {
     this.#object = undefined;
     this.#isDeletion = false;
@@ -28,11 +27,11 @@ export class StoreFingerprint {
   }
 
   /**
-   * Rejects with HISTORY_CHANGED if the store has no such change any more, or is not as far as that. Resolves
-   * if it has, and if it can't be told because that revision is compacted.
+   * Rejects with HISTORY_CHANGED if the store does not have this change, or has not reached its revision. Resolves if
+   * it has, and if the revision is compacted.
    */
   async check(storage: Storage, signal: AbortSignal): Promise<void> {
-    // Both of the same change: others may come while the store is asked.
+    // Copied at one moment, as changes may come during the request.
     const object = this.#object;
     const isDeletion = this.#isDeletion;
     if (object === undefined) return;
@@ -57,7 +56,7 @@ function notThisHistory({ key, modRevision }: StoredObject): WatchFanoutError {
   return new WatchFanoutError(
     "HISTORY_CHANGED",
     `The store no longer has the change of ${JSON.stringify(key)} at revision ${modRevision}: its history ` +
-      "has become another one. List anew and go on from there.",
+      "has changed. Relist and watch from the list's revision.",
     { metadata: { history_id: "" } },
   );
 }

@@ -38,22 +38,22 @@ import { Writer } from "./writer.ts";
 import { scanWrittenObjects } from "./written-objects.ts";
 
 export interface EtcdStorageOptions {
-  /** What the resource's keys begin with in etcd; empty: the resource is all of etcd. */
+  /** The prefix of the resource's keys in etcd; empty: the resource is all of etcd. */
   readonly prefix: string;
   /** Default: the client's. */
   readonly logger?: Logger | undefined;
   /**
-   * How many bytes of one revision a watch holds until it is whole. A transaction that deletes a range may be of
-   * any size; a watch ends with HISTORY_LOST at one above this. Default 256 MiB.
+   * Maximum size of one revision that a watch holds until it is complete, in bytes. A transaction that deletes a range
+   * may have any size; a larger revision ends the watch with HISTORY_LOST. Default 256 MiB.
    */
   readonly maxRevisionBytes?: number | undefined;
 }
 
 /**
- * What is in etcd below one prefix. Many may share one client; closing one does not close that.
+ * The keys in etcd below one prefix. Storages can share a client; closing a storage does not close its client.
  *
- * Keys that are not valid UTF-8, and the prefix itself, are left out, counted and logged. The key of the
- * history's id is the service's own: no resource has it, though its revisions count.
+ * Keys that are not valid UTF-8, and the prefix itself, are skipped, counted and logged. The key of the history's id is
+ * the service's own: no resource has it, but its revisions count.
  */
 export class EtcdStorage implements Storage {
   readonly #client: EtcdClient;
@@ -66,11 +66,11 @@ export class EtcdStorage implements Storage {
   readonly #writer: Writer;
   readonly #maxRevisionBytes: number | undefined;
   readonly #watches = new Set<EtcdWatch>();
-  /** The newest revision read, which a read of ANY does not go behind. */
+  /** The newest revision read. A read of ANY does not return an older one. */
   #newest = 0;
   #isClosed = false;
 
-  /** Throws INVALID_REQUEST for a prefix that UTF-8 can't hold. */
+  /** Throws INVALID_REQUEST for a prefix that UTF-8 can't encode. */
   constructor(client: EtcdClient, options: EtcdStorageOptions) {
     checkText("prefix", options.prefix);
     this.#client = client;
@@ -88,7 +88,7 @@ export class EtcdStorage implements Storage {
     });
   }
 
-  /** How often a key was left out that can't be part of the resource. */
+  /** Number of times that a key was skipped because it can't be an object of the resource. */
   get skippedKeys(): number {
     return this.#skippedKeys.count;
   }
@@ -124,7 +124,7 @@ export class EtcdStorage implements Storage {
     return response.count;
   }
 
-  /** Costs etcd about as much as to list the keys, but is answered in a few bytes: it reads what it leaves out. */
+  /** Costs etcd about as much as listing the keys, as it reads all of them, but the answer has a few bytes. */
   async writtenAfter(request: WrittenAfterRequest): Promise<WrittenObjects> {
     this.#enter(request.signal);
     const { scope, revision, after, limit, signal } = request;
@@ -138,7 +138,7 @@ export class EtcdStorage implements Storage {
       const key = this.#keyOf(kv);
       if (key !== undefined) written.push(valuelessObject(key, kv));
     }
-    // What has never been seen of keys that are not part of the resource is not among those counted either.
+    // etcd counts the keys that are no objects, too. If there may be some, all keys are read.
     const countsOnlyObjects = !this.#hasMarker && this.#skippedKeys.count === 0;
     if ("key" in scope || countsOnlyObjects) return { written, total: response.count };
     return scanWrittenObjects(this, scope.prefix, request);
@@ -209,16 +209,19 @@ export class EtcdStorage implements Storage {
     for (const watch of this.#watches) watch.end(closed());
   }
 
-  /** Throws unless calls are taken. */
+  /** Throws if the signal is aborted or the storage is closed. */
   #enter(signal: AbortSignal | undefined): void {
     signal?.throwIfAborted();
     if (this.#isClosed) throw closed();
   }
 
-  /** Throws unless the key is one that the resource has. */
+  /** Throws for the key of the history's id. */
   #checkOurs(key: string): void {
     if (!this.#isMarker(this.#absolute(key))) return;
-    throw invalidRequest("key", `${JSON.stringify(key)} is the service's own: choose another key.`);
+    throw invalidRequest(
+      "key",
+      `${JSON.stringify(key)} is reserved for the service: choose another key.`,
+    );
   }
 
   #isMarker(key: Buffer): boolean {
@@ -230,7 +233,7 @@ export class EtcdStorage implements Storage {
     return result;
   }
 
-  /** Reads once, in the way that the requirement asks for. */
+  /** Reads once, as the requirement says. */
   async #read(
     request: RangeRequest,
     at: RevisionRequirement,
@@ -239,7 +242,7 @@ export class EtcdStorage implements Storage {
     if (at.match === "EXACT") return this.#readAt(request, at.revision, signal);
     if (at.match === "ANY") {
       const response = await this.#client.range({ ...request, serializable: true }, signal);
-      // Another member may be behind the one that answered before.
+      // Another member may be behind the one that answered the last read.
       if (response.revision >= this.#newest) {
         return { revision: this.#seen(response), response };
       }
@@ -258,7 +261,7 @@ export class EtcdStorage implements Storage {
     signal: AbortSignal | undefined,
   ): Promise<{ revision: number; response: DecodedRange }> {
     try {
-      // Linearizable: a member that is behind does not have the revision yet.
+      // Linearizable, as a member that is behind does not have the revision yet.
       const response = await this.#client.range({ ...request, revision }, signal);
       return { revision, response };
     } catch (error) {
@@ -273,7 +276,7 @@ export class EtcdStorage implements Storage {
     }
   }
 
-  /** The revision of an answer, noted as read. */
+  /** Returns the revision of an answer, and remembers the newest. */
   #seen({ revision }: DecodedRange): number {
     this.#newest = Math.max(this.#newest, revision);
     return revision;

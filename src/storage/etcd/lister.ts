@@ -7,71 +7,68 @@ import type { RangeRequest } from "./client/messages.ts";
 import type { DecodedKeyValue, DecodedRange } from "./client/responses.ts";
 
 /**
- * How many bytes of keys and values one answer of etcd is meant to have, about. For each answer etcd walks
- * over all keys of the range that are left, to count them: many small answers would cost it the square of
- * how many there are.
+ * Target size of the keys and values of one etcd response, in bytes. For each response etcd counts all remaining keys
+ * of the range, so the cost of a list is quadratic in its number of responses.
  */
 const answerBytes = 8 * 1024 * 1024;
 
-/** How large the slabs of what is listed become, in bytes. */
+/** Maximum size of slabs of listed objects, in bytes. */
 const largestSlab = 64 * 1024;
 
-/** How many keys one answer of etcd may have. */
+/** Maximum number of keys in one etcd response. */
 const maxAnswerKeys = 50_000;
 
 /**
- * How many keys are asked for where nothing is known of what they hold. etcd bounds an answer by its keys alone, and
- * each may be of 1.5 MiB.
+ * Number of keys to request while their size is unknown. etcd bounds a response by its number of keys alone, and each
+ * value may have 1.5 MiB.
  */
 const firstAnswerKeys = 64;
 
-/** How many times as many keys as the last answer had the next one may have: these may be of any size again. */
+/** Maximum growth of the number of keys from one request to the next, as the next ones may have any size. */
 const growth = 8;
 
-/** How many objects a page looks at where a predicate picks them: then it is short, or empty. */
+/** Maximum number of objects that a page with a predicate reads. Such a page may be short or empty. */
 const maxScanned = 50_000;
 
-/** What etcd is asked for a number of: keys with their values, or keys alone. */
+/** What a request returns for each key: key and value, or the key alone. */
 type Unit = "whole" | "key";
 
 interface Answer {
   readonly keys: number;
-  /** Of a key and its value, or of a key. */
+  /** Average size of a key and its value, or of a key, in bytes. */
   readonly averageBytes: number;
 }
 
 const unknown: Answer = { keys: 0, averageBytes: 1 };
 
-/** What a listing needs of the storage. */
+/** What a Lister needs from the storage. */
 export interface ListSource {
-  /** Reads once, as new as required, and says at which revision. */
+  /** Reads once at the required revision, and returns the revision of the answer. */
   read(
     request: RangeRequest,
     at: RevisionRequirement,
     signal: AbortSignal | undefined,
   ): Promise<{ readonly revision: number; readonly response: DecodedRange }>;
-  /** How long the resource's prefix is, in bytes. */
+  /** Length of the resource's prefix, in bytes. */
   readonly prefixBytes: number;
-  /** The relative key; undefined if it is not part of the resource. */
+  /** Returns the relative key; undefined for a key that is no object of the resource. */
   keyOf(kv: DecodedKeyValue): string | undefined;
 }
 
 /**
- * One page of the resource, of however many answers of etcd: all at one revision, each of about 8 MiB as soon as it is
- * known of what size the objects are. The first listing finds that out by few objects, and later ones know it.
+ * Reads one page of the resource in one or more etcd requests, all at one revision. Responses have about 8 MiB once the
+ * size of objects is known: the first list measures it with few objects, later lists know it.
  */
 export class Lister {
   readonly #source: ListSource;
-  /** The last answer, of keys and values or of keys alone, by which to ask for the right number. */
+  /** Sizes in the last responses, with values and without, which decide how many keys to request. */
   readonly #last: Record<Unit, Answer> = { whole: unknown, key: unknown };
 
   constructor(source: ListSource) {
     this.#source = source;
   }
 
-  /**
-   * `range` is that of the request's prefix, `startAfter` the absolute key to start after.
-   */
+  /** `range` is that of the request's prefix, `startAfter` the absolute key to start after. */
   async list(
     request: ListRequest,
     range: Required<KeyRange>,
@@ -105,14 +102,14 @@ export class Lister {
     }
   }
 
-  /** Nothing can be in the range; what is left to find out is the revision. */
+  /** The range is empty, so only the revision is read. */
   async #empty(request: ListRequest, { key }: KeyRange): Promise<ListResult> {
     const read = { key, count_only: true };
     const { revision } = await this.#source.read(read, request.at, request.signal);
     return { revision, items: [], next: undefined, remaining: 0 };
   }
 
-  /** Puts into the page what fits, and returns how many keys it has dealt with. */
+  /** Adds the objects that fit to the page, and returns the number of keys that it has processed. */
   #fill(page: Page, kvs: readonly DecodedKeyValue[], slabs: Slabs): number {
     const { prefixBytes } = this.#source;
     let taken = 0;
@@ -153,20 +150,20 @@ function finished(page: Page, revision: number): ListResult {
 }
 
 /**
- * How many objects follow is not known: what etcd counts may have keys among it that are not part of the
- * resource, and nobody has looked at those.
+ * Whether the number of remaining objects is unknown: etcd counts keys that are no objects of the resource, too, and
+ * these keys have not been read.
  */
 function unfinished(page: Page, revision: number): ListResult {
   return { revision, items: page.items, next: page.lastKey, remaining: undefined };
 }
 
-/** The page as it fills. */
+/** The page while it is filled. */
 class Page {
   readonly items: StoredObject[] = [];
   readonly #request: ListRequest;
   #bytes = 0;
   #scanned = 0;
-  /** The last key that has been dealt with, whether or not its object is on the page. */
+  /** The last processed key, whether or not its object is on the page. */
   lastKey: string | undefined;
 
   constructor(request: ListRequest) {
@@ -188,7 +185,7 @@ class Page {
     return limit > 0 && this.items.length >= limit;
   }
 
-  /** How many objects there is room for, as far as that limits how many keys to ask for. */
+  /** Maximum number of objects that still fit, as far as that bounds the number of keys to request. */
   get roomCount(): number {
     const { limit } = this.#request;
     if (this.isFiltered) return maxScanned - this.#scanned;
@@ -200,7 +197,7 @@ class Page {
     return maxBytes === 0 || this.isFiltered ? Infinity : Math.max(0, maxBytes - this.#bytes);
   }
 
-  /** Takes the object, or leaves it out if the predicate does; returns false if there is no room. */
+  /** Adds the object, unless the predicate rejects it. Returns false if there is no room. */
   offer(object: StoredObject): boolean {
     const { predicate, maxBytes = 0 } = this.#request;
     if (predicate === undefined || predicate(object)) {

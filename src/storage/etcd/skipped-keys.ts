@@ -1,12 +1,12 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 
-/** How often a line is logged at the most, in milliseconds. */
+/** Minimum interval between log lines, in milliseconds. */
 const logIntervalMs = 60_000;
 
 /**
- * The keys in etcd that can't be part of a resource: not UTF-8, or the prefix itself. Counted each time
- * that one comes by, and logged now and then.
+ * The keys in etcd that can't be objects of a resource: not UTF-8, or the prefix itself. Counts each occurrence, and
+ * logs at most one line per interval.
  */
 export class SkippedKeys {
   readonly #clock: Clock;

@@ -13,24 +13,24 @@ import { loadedObject, safeNumber } from "./client/decode.ts";
 import type { EtcdClient } from "./client/etcd-client.ts";
 import type { Compare, RequestOp, TxnRequest, TxnResponse } from "./client/messages.ts";
 
-/** What a write wants to find. */
+/** What a write expects. */
 interface Expectation {
   readonly expectedModRevision?: number | undefined;
   readonly historyId?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What etcd said, and the id of its history in that moment; empty if it can't be known. */
+/** etcd's response, and the id of its history at that time; empty if it can't be read. */
 interface Written {
   readonly answer: TxnResponse;
   readonly historyId: string;
 }
 
 /**
- * Writes to etcd, each in one transaction that looks at what it expects and does it, or neither.
+ * Writes to etcd. Each write is one transaction that checks the expectations and writes, or does neither.
  *
- * Who aborts a write is answered at once. If it has been sent, it goes on to its outcome: what is to
- * become of its lease depends on that.
+ * When a caller aborts a write, its call rejects at once. A write that was sent continues to its outcome, which decides
+ * what happens to its lease.
  */
 export class Writer {
   readonly #client: EtcdClient;
@@ -39,7 +39,7 @@ export class Writer {
     this.#client = client;
   }
 
-  /** `key` is the absolute one. The request has been checked. */
+  /** `key` is absolute. The request is valid. */
   put(key: Buffer, request: PutRequest): Promise<WriteResult> {
     const { ttlSeconds, lease = 0n, signal } = request;
     return abortable(
@@ -50,7 +50,7 @@ export class Writer {
     );
   }
 
-  /** `key` is the absolute one. The request has been checked. */
+  /** `key` is absolute. The request is valid. */
   delete(key: Buffer, request: DeleteRequest): Promise<WriteResult> {
     return abortable(this.#delete(key, request), request.signal);
   }
@@ -68,13 +68,13 @@ export class Writer {
     throw conflict(request, state);
   }
 
-  /** Puts under a new lease, which is revoked if nothing was written: also where nobody waits any more. */
+  /** Puts with a new lease, which is revoked if nothing was written, also after the caller has aborted. */
   async #putUnderNew(ttlSeconds: number, key: Buffer, request: PutRequest): Promise<WriteResult> {
     const granted = await this.#client.grantLease(ttlSeconds);
     try {
       return await this.#putUnder(granted, key, request);
     } catch (error) {
-      // If the object may stand, so does the lease: both go when its time is over.
+      // If the object may exist, the lease stays: both go when it expires.
       if (isUndone(error, request.signal)) await this.#revoke(granted);
       throw error;
     }
@@ -87,7 +87,7 @@ export class Writer {
       key,
       [
         { request_put: { key, value, lease: String(lease) } },
-        // Tells the version and the creation, which a put does not.
+        // Reads the version and the create revision, which a put does not return.
         stateOf(key),
       ],
       request,
@@ -111,7 +111,7 @@ export class Writer {
     };
   }
 
-  /** Resolves also where the object is not as expected. Rejects with HISTORY_CHANGED. */
+  /** Resolves also if the object is not as expected. Rejects with HISTORY_CHANGED. */
   async #write(
     key: Buffer,
     success: RequestOp[],
@@ -138,7 +138,7 @@ export class Writer {
     throw otherHistory(historyId, await history.read(signal));
   }
 
-  /** Reads the history's id in the same transaction, as far as this user may. */
+  /** Reads the history's id in the same transaction, if this user may read it. */
   async #writeNaming(
     request: TxnRequest,
     lease: bigint,
@@ -157,7 +157,7 @@ export class Writer {
         const marker = rangeIn(answer, answer.responses.length - 1);
         return { answer, historyId: history.told(marker) };
       } catch (error) {
-        // Then nothing was done, and it may have been refused for that key alone.
+        // Then nothing was written, and etcd may have refused the transaction because of that key alone.
         if (!hasReason(error, "UPSTREAM_DENIED") || (await history.read(signal)) !== "")
           throw error;
       }
@@ -166,8 +166,8 @@ export class Writer {
   }
 
   /**
-   * etcd refuses the whole transaction to who may not read the history's id. That it is still the same
-   * can't be verified then, so it counts as another.
+   * etcd refuses the whole transaction to a user that may not read the history's id. Then the history can't be
+   * verified, so it counts as another one.
    */
   async #writeIfKnown(
     historyId: string,
@@ -184,7 +184,7 @@ export class Writer {
     }
   }
 
-  /** As far as that can be done now. */
+  /** Best effort. */
   async #revoke(lease: bigint): Promise<void> {
     try {
       await this.#client.revokeLease(lease);
@@ -195,11 +195,11 @@ export class Writer {
 }
 
 /**
- * Whether it is certain that a write that failed so has changed nothing. INTERNAL is an answer that could
- * not be read, so the write may have been done.
+ * Whether a failed write has certainly changed nothing. INTERNAL stands for an unreadable answer, so the write may have
+ * been executed.
  */
 function isUndone(error: unknown, signal: AbortSignal | undefined): boolean {
-  // The signal ends only what comes before the write is sent, or after etcd has refused it.
+  // The signal ends a write only before it is sent, or after etcd has refused it.
   if (signal?.aborted === true && error === signal.reason) return true;
   return (
     error instanceof WatchFanoutError &&
@@ -208,7 +208,7 @@ function isUndone(error: unknown, signal: AbortSignal | undefined): boolean {
   );
 }
 
-/** That the key stands at this revision, 0 being nowhere; nothing if nothing is expected. */
+/** The condition that the key has this mod revision, 0 if it must not exist; none if nothing is expected. */
 function modRevisionIs(key: Buffer, expected: number | undefined): Compare[] {
   if (expected === undefined) return [];
   return [{ result: "Equal", target: "Mod", key, mod_revision: expected }];

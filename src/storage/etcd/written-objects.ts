@@ -1,12 +1,12 @@
 import type { StoredObject } from "../../model/object.ts";
 import type { Storage, WrittenAfterRequest, WrittenObjects } from "../storage.ts";
 
-/** How many keys are looked at in one go, so that the event loop is not held up for long. */
+/** Keys per page, few enough not to block the event loop for long. */
 const pageSize = 10_000;
 
 /**
- * What `writtenAfter` answers, by looking at every key below `prefix`: for where etcd's own count has keys among it
- * that are not part of the resource.
+ * Answers `writtenAfter` by reading every key below `prefix`, for storages where etcd's own count includes keys that
+ * are no objects of the resource.
  */
 export async function scanWrittenObjects(
   storage: Storage,

@@ -1,7 +1,7 @@
 import { Fifo } from "../../base/fifo.ts";
 import { StoredObject } from "../../model/object.ts";
 
-/** That a key was deleted at this revision. */
+/** Marks the deletion of a key at this revision. */
 export class Tombstone {
   readonly modRevision: number;
 
@@ -10,21 +10,21 @@ export class Tombstone {
   }
 }
 
-/** What one key has been, from the oldest revision that is kept on. */
+/** The versions of one key, from the oldest kept revision on. */
 export class KeyVersions {
   readonly #versions = new Fifo<StoredObject | Tombstone>();
 
-  /** Later than all before. */
+  /** `version` must be newer than all others. */
   add(version: StoredObject | Tombstone): void {
     this.#versions.push(version);
   }
 
-  /** The object as it stands now. */
+  /** The current object; undefined if the key does not exist. */
   get current(): StoredObject | undefined {
     return objectOf(this.#versions.at(this.#versions.length - 1));
   }
 
-  /** The object as it stood at `revision`. */
+  /** The object at `revision`; undefined if the key did not exist. */
   at(revision: number): StoredObject | undefined {
     let low = 0;
     let high = this.#versions.length;
@@ -36,7 +36,7 @@ export class KeyVersions {
     return objectOf(this.#versions.at(low - 1));
   }
 
-  /** Drops what no read at `revision` or later can see, and says whether nothing at all is left. */
+  /** Drops the versions that no read at `revision` or later can see. Returns whether no version is left. */
   compact(revision: number): boolean {
     while ((this.#versions.at(1)?.modRevision ?? Infinity) <= revision) this.#versions.shift();
     const oldest = this.#versions.at(0);

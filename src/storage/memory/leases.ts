@@ -4,17 +4,17 @@ import type { WatchEvent } from "../../model/event.ts";
 import { compareKeys } from "../../model/key-order.ts";
 
 /**
- * The leases of the embedded store: which keys each of them holds, and when it ends.
+ * The leases of the embedded store: the keys of each lease, and when it expires.
  *
- * Unlike etcd's, a lease ends as soon as it holds no key any more, so that there are never more of them
- * than objects, however often an object is put with a time to live.
+ * Unlike in etcd, a lease ends when its last key is detached. So there are never more leases than objects, however
+ * often an object is put with a time to live.
  */
 export class Leases {
   readonly #clock: Clock;
   readonly #expire: (keys: readonly string[]) => void;
   readonly #leases = new Map<bigint, Lease>();
 
-  /** `expire` is to delete these keys, which a lease held that has ended: as in etcd, in their order. */
+  /** `expire` has to delete these keys of an expired lease; as in etcd, they are in key order. */
   constructor(clock: Clock, expire: (keys: readonly string[]) => void) {
     this.#clock = clock;
     this.#expire = expire;
@@ -28,7 +28,7 @@ export class Leases {
     return this.#leases.has(id);
   }
 
-  /** A new lease of so many seconds. Whoever does not put a key under it has to `revoke` it. */
+  /** Grants a lease of this many seconds. A caller that puts no key under it has to `revoke` it. */
   grant(ttlSeconds: number): bigint {
     const id = this.#freeId();
     const lease = new Lease(this.#clock.now() + ttlSeconds * 1000);
@@ -37,15 +37,15 @@ export class Leases {
     return id;
   }
 
-  /** Ends a lease that holds no key. */
+  /** Ends a lease that has no key. */
   revoke(id: bigint): void {
     this.#leases.get(id)?.timer?.cancel();
     this.#leases.delete(id);
   }
 
-  /** Attaches and detaches keys as these changes say, which are those of one revision. */
+  /** Attaches and detaches keys for the changes of one revision. */
   follow(events: readonly WatchEvent[]): void {
-    // All are attached first: a lease that loses its last key here may get another one here.
+    // Attach first: a lease that loses its last key in this revision may get another one in it.
     for (const { type, object } of events) {
       if (type !== "DELETED") this.#leases.get(object.lease)?.keys.add(object.key);
     }
@@ -55,7 +55,7 @@ export class Leases {
     }
   }
 
-  /** Ends all of them, and deletes nothing. */
+  /** Ends all leases without deleting keys. */
   clear(): void {
     for (const lease of this.#leases.values()) lease.timer?.cancel();
     this.#leases.clear();
@@ -83,7 +83,7 @@ export class Leases {
     this.#expire([...lease.keys].sort(compareKeys));
   }
 
-  /** Random, so that one from before a restart does not happen to be another's now. */
+  /** Random, so that the id of a lease from before a restart is not in use again. */
   #freeId(): bigint {
     for (;;) {
       const id = BigInt.asUintN(63, randomBytes(8).readBigUInt64BE());

@@ -4,18 +4,18 @@ import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 import type { ListRequest, ListResult } from "../storage.ts";
 import type { KeyVersions } from "./key-versions.ts";
 
-/** All keys that exist, or did in the history that is kept, in key order. */
+/** All keys that exist or existed in the kept history, in key order. */
 export type KeyIndex = sortedBTree.default<string, KeyVersions>;
 
-/** How many objects that follow a page are counted, one by one, before their number stays unknown. */
+/** Maximum number of objects after a page that are counted one by one; above it their number is unknown. */
 const maxCounted = 10_000;
 
-/** How many objects a page looks at where a predicate picks them: then it is short, or empty. */
+/** Maximum number of objects that a page with a predicate reads. Such a page may be short or empty. */
 const maxScanned = 50_000;
 
 /**
- * One page of a listing at `revision`. How many objects follow is unknown where a predicate picks, and
- * where there are so many that counting them for each page would hold everything else up.
+ * Returns one page of a list at `revision`. The number of remaining objects is unknown with a predicate, and if
+ * counting them for each page would block the event loop.
  */
 export function page(keys: KeyIndex, request: ListRequest, revision: number): ListResult {
   const { limit, maxBytes = 0, predicate } = request;
@@ -24,7 +24,7 @@ export function page(keys: KeyIndex, request: ListRequest, revision: number): Li
   let full = false;
   let remaining = 0;
   let scanned = 0;
-  /** The last key that a predicate was asked about. */
+  /** The last key that the predicate has checked. */
   let lookedAt = request.startAfter;
   for (const object of range(keys, request, revision)) {
     if (full) {
@@ -59,7 +59,7 @@ export function page(keys: KeyIndex, request: ListRequest, revision: number): Li
   };
 }
 
-/** The objects at `revision` whose keys the request asks for, in key order. */
+/** The objects at `revision` whose keys the request selects, in key order. */
 function* range(
   keys: KeyIndex,
   request: ListRequest,

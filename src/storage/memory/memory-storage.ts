@@ -29,37 +29,35 @@ import { MemoryWatch } from "./memory-watch.ts";
 import { type Bounds, MvccStore } from "./mvcc-store.ts";
 import { checkOperations, type Operation } from "./operation.ts";
 
-/** The most that history takes by default, in bytes. */
+/** Default maximum memory of the history, in bytes. */
 const defaultLogBytes = 64 * 1024 ** 2;
 
 export interface MemoryStorageOptions {
   readonly clock: Clock;
-  /** How many revisions of history are kept at the most; at least 1. Default 100,000. */
+  /** Maximum number of revisions in the history, at least 1. Default 100,000. */
   readonly maxLogRevisions?: number | undefined;
   /**
-   * How many bytes the history may take, though the newest revision is always kept. Default 64 MiB, or a quarter of
+   * Maximum memory of the history in bytes; the newest revision is always kept. Default 64 MiB, or a quarter of
    * `maxStateBytes` if that is less.
    */
   readonly maxLogBytes?: number | undefined;
   /**
-   * How many bytes the objects that stand may take, with all that is around them; writes that would go further are
-   * STORAGE_FULL. Default: a quarter of the heap, and at the most 2 GiB, etcd's default for `--quota-backend-bytes`.
+   * Maximum memory of the current objects in bytes, with their overhead; a write that would exceed it fails with
+   * STORAGE_FULL. Default: a quarter of the heap, at most 2 GiB, etcd's default for `--quota-backend-bytes`.
    */
   readonly maxStateBytes?: number | undefined;
 }
 
 /**
- * The embedded store: in memory, gone when the process ends, with etcd's semantics. A transaction makes
- * one revision, an empty store is at revision 1, and every revision can be read at and watched from
- * until it is compacted, which happens by itself to the oldest once the history reaches its bounds.
- * Its history has a new id each time that the store is made.
+ * The embedded store: in memory, lost when the process ends, with etcd's semantics. A transaction makes one revision,
+ * an empty store is at revision 1, and every revision can be read and watched from until it is compacted. The oldest
+ * revisions are compacted automatically when the history reaches its bounds. Each instance has a new history id.
  *
- * Writes apply at once, all or nothing, before the call returns. Values are kept, not copied: whoever
- * writes one must not change it afterwards.
+ * Writes take effect at once, all or nothing, before the call returns. Values are kept without a copy: the caller must
+ * not change them afterwards.
  *
- * Watches are told of writes from an immediate, not from within the write: what a listener throws can
- * then not fail a write that has been applied, a listener may write itself, and a burst of writes is
- * read as one batch.
+ * Watches are notified of writes from an immediate, not from within the write. So an exception of a listener can't fail
+ * a write that has been applied, a listener may write, and a burst of writes is read as one batch.
  */
 export class MemoryStorage implements Storage {
   readonly #clock: Clock;
@@ -94,7 +92,7 @@ export class MemoryStorage implements Storage {
     return { revision, object: this.#store.getAt(request.key, revision) };
   }
 
-  /** Values come whole, also where `keysOnly` asks for less: they are not copied anyway. */
+  /** Returns values also with `keysOnly`, as they are not copied. */
   async list(request: ListRequest): Promise<ListResult> {
     this.#enter(request.signal);
     checkList(request);
@@ -110,7 +108,7 @@ export class MemoryStorage implements Storage {
     } catch (error) {
       watch.end(error instanceof Error ? error : new Error(String(error)));
     }
-    // A reader may as well begin by waiting, also for what is in history already.
+    // Notify the reader, as the history may have events for it already.
     this.#notifySoon();
     return watch;
   }
@@ -152,9 +150,9 @@ export class MemoryStorage implements Storage {
   }
 
   /**
-   * Applies all operations at one revision, in their order, or none. Resolves to the store's revision
-   * afterwards, which is the same as before if nothing changed. Rejects with INVALID_REQUEST (a key
-   * twice), VALUE_TOO_LARGE (together above the limit of one request), LEASE_NOT_FOUND or STORAGE_FULL.
+   * Executes all operations at one revision, in order, or none. Resolves to the store's revision afterwards, which does
+   * not increase if nothing changed. Rejects with INVALID_REQUEST (a key twice), VALUE_TOO_LARGE (together above the
+   * limit of one request), LEASE_NOT_FOUND or STORAGE_FULL.
    */
   async txn(operations: readonly Operation[]): Promise<number> {
     this.#enter(undefined);
@@ -184,8 +182,8 @@ export class MemoryStorage implements Storage {
   }
 
   /**
-   * Forgets what was before `revision`: the state at it remains, and watches can go on from it.
-   * Harmless if that is forgotten already. Rejects with HISTORY_CHANGED for a revision to come.
+   * Compacts the history before `revision`: the state at it stays, and watches can continue from it. Has no effect on
+   * an older revision. Rejects with HISTORY_CHANGED for a future revision.
    */
   async compact(revision: number): Promise<void> {
     this.#enter(undefined);
@@ -203,7 +201,7 @@ export class MemoryStorage implements Storage {
     this.#store.clear();
   }
 
-  /** Throws unless calls are taken. */
+  /** Throws if the signal is aborted or the store is closed. */
   #enter(signal: AbortSignal | undefined): void {
     signal?.throwIfAborted();
     if (this.#closed) throw closed();
@@ -223,7 +221,7 @@ export class MemoryStorage implements Storage {
     throw otherHistory(known, this.#historyId);
   }
 
-  /** Applies the operations and lets the leases and the watches know. */
+  /** Executes the operations, and updates leases and watches. */
   #commit(operations: readonly Operation[]): readonly WatchEvent[] {
     for (const operation of operations) {
       const lease = operation.type === "put" ? (operation.lease ?? 0n) : 0n;
@@ -242,7 +240,7 @@ export class MemoryStorage implements Storage {
     });
   }
 
-  /** Tells every watch that has something new, also where another's listener throws. */
+  /** Notifies every watch that has something new, even if the listener of another one throws. */
   #notify(): void {
     const failures: unknown[] = [];
     for (const watch of this.#watches) {

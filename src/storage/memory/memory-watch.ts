@@ -5,19 +5,20 @@ import { transition } from "../../model/predicate.ts";
 import type { Scope, WatchRequest, WatchStream } from "../storage.ts";
 import type { TransactionLog } from "./transaction-log.ts";
 
-/** A batch is cut, after a whole revision, at this many events or bytes. */
+/** Bounds of a batch, which ends after the revision that reaches one of them. */
 const maxBatchEvents = 1000;
 const maxBatchBytes = 1024 * 1024;
 
-/** How many events one `read` looks at before it says how far it has come and lets others run. */
+/**
+ * Maximum number of events that one `read` looks at before it returns a bookmark, so as not to block the event loop.
+ */
 const maxExamined = 10_000;
 
 /**
  * A watch of the embedded store: a position in its history.
  *
- * Nothing is queued for a reader that is slow or gone, whoever reads is served from the history that
- * the store keeps anyway. What a stream holds of its own is one batch at the most. When the history is
- * compacted past the position, the stream ends and says so.
+ * Nothing is queued for a slow reader: it reads from the history that the store keeps anyway. A stream holds at most
+ * one batch of its own. When the history is compacted past the position, the stream ends with an error.
  */
 export class MemoryWatch implements WatchStream {
   readonly #log: TransactionLog;
@@ -25,18 +26,18 @@ export class MemoryWatch implements WatchStream {
   readonly #withPrevious: boolean;
   readonly #predicate: Predicate | undefined;
   readonly #wake: () => void;
-  /** Everything up to this revision has been looked at. */
+  /** Everything up to this revision has been read from the history. */
   #position: number;
-  /** A batch with at least this revision has been asked for, even if without events. */
+  /** The reader is waiting for a batch with at least this revision, with or without events; 0: it is not. */
   #requestedRevision = 0;
-  /** What was found when looking whether there is anything to tell the listener of. */
+  /** The batch that was found when checking whether to call the listener. */
   #next: WatchBatch | undefined;
   #ended: Error | null | undefined;
   #listener: () => void = () => {};
-  /** Whether the listener is to be called when there is something to read. */
+  /** Whether the last read returned nothing, so that the listener must be called. */
   #waiting = true;
 
-  /** `wake` has `notify` called soon, from outside of everything. */
+  /** `wake` makes the store call `notify` soon, in a later turn. */
   constructor(request: WatchRequest, log: TransactionLog, wake: () => void) {
     this.#log = log;
     this.#matches = matcher(request.scope);
@@ -65,7 +66,7 @@ export class MemoryWatch implements WatchStream {
     this.end(null);
   }
 
-  /** Drops what waits. Only the first end counts. */
+  /** Drops the unread batch. Only the first end counts. */
   end(reason: Error | null): void {
     if (this.#ended !== undefined) return;
     this.#ended = reason;
@@ -73,13 +74,13 @@ export class MemoryWatch implements WatchStream {
     this.#wake();
   }
 
-  /** Owes the reader a batch at the current revision or later, even if without events. */
+  /** Makes the stream deliver a batch at the current revision or later, with or without events. */
   requestProgress(): void {
     this.#requestedRevision = this.#log.newest;
     this.#wake();
   }
 
-  /** Calls the listener if it waits and there is something to read, or the end. */
+  /** Calls the listener if the reader waits and there is something to read, or the end. */
   notify(): void {
     if (!this.#waiting) return;
     this.#next ??= this.#take();
@@ -88,7 +89,7 @@ export class MemoryWatch implements WatchStream {
     this.#listener();
   }
 
-  /** Goes on from the position to the next batch, to the newest revision, or to the end. */
+  /** Continues from the position to the next batch, to the newest revision, or to the end. */
   #take(): WatchBatch | undefined {
     if (this.#ended !== undefined) return undefined;
     if (this.#position < this.#log.oldest) {
@@ -116,7 +117,7 @@ export class MemoryWatch implements WatchStream {
     return new WatchBatch(this.#position, events);
   }
 
-  /** The event as this reader asked to see it; undefined if it did not. */
+  /** The event as the reader asked for it; undefined if it did not ask for this one. */
   #see(event: WatchEvent): WatchEvent | undefined {
     if (!this.#matches(event.object.key)) return undefined;
     if (!this.#withPrevious) return new WatchEvent(event.type, event.object, undefined);

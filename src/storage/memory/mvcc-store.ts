@@ -11,47 +11,47 @@ import { stateBytes } from "./memory-estimates.ts";
 import type { Operation } from "./operation.ts";
 import { Transaction, TransactionLog } from "./transaction-log.ts";
 
-// The package is CommonJS, whose default export Node finds one level further down.
+// The package is CommonJS, whose default export is nested one level deeper in Node.js.
 const BTree = sortedBTree.default;
 
-/** What the state and its history may hold at the most. */
+/** Bounds of the state and its history. */
 export interface Bounds {
   readonly maxLogRevisions: number;
-  /** What its events take (see `logBytes`). The newest revision is kept in any case. */
+  /** Maximum memory of its events (see `logBytes`). The newest revision is always kept. */
   readonly maxLogBytes: number;
-  /** What the objects take that stand (see `stateBytes`). */
+  /** Maximum memory of the current objects (see `stateBytes`). */
   readonly maxStateBytes: number;
 }
 
-/** The embedded store's content: what each key is and was, and what each revision changed. */
+/** The embedded store's data: the versions of each key, and the changes of each revision. */
 export class MvccStore {
   readonly log = new TransactionLog();
   readonly #bounds: Bounds;
   readonly #slabs = new Slabs(smallestSlab);
   readonly #keys: KeyIndex = new BTree<string, KeyVersions>(undefined, compareKeys);
-  /** What all objects take as they stand now. */
+  /** Memory of all current objects, in bytes. */
   #stateBytes = 0;
 
   constructor(bounds: Bounds) {
     this.#bounds = bounds;
   }
 
-  /** The object as it stands now. */
+  /** The current object. */
   get(key: string): StoredObject | undefined {
     return this.#keys.get(key)?.current;
   }
 
-  /** The object as it stood at a revision that is kept. */
+  /** The object at a kept revision. */
   getAt(key: string, revision: number): StoredObject | undefined {
     return this.#keys.get(key)?.at(revision);
   }
 
-  /** One page of the objects as they stood at a revision that is kept. */
+  /** One page of the objects at a kept revision. */
   page(request: ListRequest, revision: number): ListResult {
     return page(this.#keys, request, revision);
   }
 
-  /** The revision to read at, or why there is none. */
+  /** Returns the revision to read at; throws if it can't be read. */
   resolve(at: RevisionRequirement): number {
     const { newest, oldest } = this.log;
     if (at.match === "LINEARIZABLE" || at.match === "ANY") return newest;
@@ -61,7 +61,7 @@ export class MvccStore {
     return at.revision;
   }
 
-  /** Makes one revision of the operations and returns what they changed. Throws STORAGE_FULL. */
+  /** Executes the operations as one revision and returns its changes. Throws STORAGE_FULL. */
   commit(operations: readonly Operation[]): readonly WatchEvent[] {
     const revision = this.log.newest + 1;
     const events: WatchEvent[] = [];
@@ -104,26 +104,26 @@ export class MvccStore {
   #compactOldest(): void {
     const transaction = this.log.shift();
     if (transaction === undefined) return;
-    // Only the keys that it changed have a version that this makes unreachable.
+    // Only versions of the keys that it changed become unreachable.
     for (const { object } of transaction.events) {
       if (this.#keys.get(object.key)?.compact(transaction.revision)) this.#keys.delete(object.key);
     }
   }
 
-  /** Forgets what was before `revision`, which is not above the newest. */
+  /** Compacts the history before `revision`, which is at most the newest one. */
   compact(revision: number): void {
     while (this.log.first <= revision) this.#compactOldest();
     this.log.forgetBefore(revision);
   }
 
-  /** Frees what is held. Of no use afterwards. */
+  /** Frees all memory. The store can't be used afterwards. */
   clear(): void {
     this.#keys.clear();
     while (this.log.shift() !== undefined);
   }
 }
 
-/** What the operation changes at `revision` where the object stands as `previous`, if anything. */
+/** The change that the operation makes at `revision` to the object `previous`; undefined if it makes none. */
 function apply(
   operation: Operation,
   previous: StoredObject | undefined,
@@ -152,6 +152,6 @@ function apply(
 function storageFull(maxStateBytes: number): WatchFanoutError {
   return new WatchFanoutError(
     "STORAGE_FULL",
-    `The embedded store holds all the ${maxStateBytes} bytes it may. Delete objects, then try again.`,
+    `The embedded store is at its limit of ${maxStateBytes} bytes. Delete objects, then try again.`,
   );
 }

@@ -6,18 +6,18 @@ export type Operation =
   | {
       readonly type: "put";
       readonly key: string;
-      /** The store's from now on: it must not be changed any more. */
+      /** Owned by the store from now on: it must not be changed. */
       readonly value: Uint8Array;
-      /** One that the store has granted; undefined or 0n: none. */
+      /** A lease that the store has granted; undefined or 0n: no lease. */
       readonly lease?: bigint | undefined;
     }
-  /** Of an absent key: nothing. */
+  /** Has no effect on an absent key. */
   | { readonly type: "delete"; readonly key: string };
 
-/** What a request may hold in all, in bytes: etcd's default for `--max-request-bytes`, 1.5 MiB. */
+/** Maximum size of one request, in bytes: etcd's default for `--max-request-bytes`, 1.5 MiB. */
 const maxRequestBytes = 1.5 * 1024 * 1024;
 
-/** Throws what is wrong with the operations of one transaction: INVALID_REQUEST, VALUE_TOO_LARGE. */
+/** Throws INVALID_REQUEST or VALUE_TOO_LARGE if the operations of one transaction are invalid. */
 export function checkOperations(operations: readonly Operation[]): void {
   const keys = new Set<string>();
   let bytes = 0;

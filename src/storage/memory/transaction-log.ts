@@ -2,15 +2,15 @@ import { Fifo } from "../../base/fifo.ts";
 import type { WatchEvent } from "../../model/event.ts";
 import { logBytes } from "./memory-estimates.ts";
 
-/** The revision of a store that nothing was ever written to, as in etcd. */
+/** The revision of an empty store, as in etcd. */
 const firstRevision = 1;
 
-/** Everything that one revision changed, in the order in which it did. */
+/** All changes of one revision, in order. */
 export class Transaction {
   readonly revision: number;
   /** With `previous`. */
   readonly events: readonly WatchEvent[];
-  /** What it takes, in bytes. */
+  /** Estimated memory in bytes. */
   readonly bytes: number;
 
   constructor(revision: number, events: readonly WatchEvent[]) {
@@ -23,8 +23,8 @@ export class Transaction {
 }
 
 /**
- * The newest transactions, one for each revision and none left out, so that the place of a revision is
- * a subtraction. Watches keep a position in it and no copies of their own.
+ * The newest transactions, one for each revision without gaps, so a revision's index is a subtraction. Watches keep a
+ * position in it and no copies.
  */
 export class TransactionLog {
   readonly #transactions = new Fifo<Transaction>();
@@ -38,41 +38,41 @@ export class TransactionLog {
   }
 
   /**
-   * The oldest revision at which the state is still known, and so the oldest that a watch can go on
-   * from. 0 until something is compacted.
+   * The oldest revision whose state is known, which is the oldest that a watch can continue from. 0 before the first
+   * compaction.
    */
   get oldest(): number {
     return this.#compacted;
   }
 
-  /** The revision of the oldest transaction that is kept; the one after `newest` if none is. */
+  /** The revision of the oldest kept transaction; the one after `newest` if the log is empty. */
   get first(): number {
     return this.#newest - this.#transactions.length + 1;
   }
 
-  /** How many transactions are kept. */
+  /** Number of kept transactions. */
   get length(): number {
     return this.#transactions.length;
   }
 
-  /** What the kept transactions take, in bytes. */
+  /** Memory of the kept transactions, in bytes. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Its revision has to be the one after `newest`. */
+  /** Its revision must be the one after `newest`. */
   append(transaction: Transaction): void {
     this.#transactions.push(transaction);
     this.#newest = transaction.revision;
     this.#bytes += transaction.bytes;
   }
 
-  /** The transaction that made `revision`; undefined if it is not kept, or made none. */
+  /** The transaction of `revision`; undefined if it is not kept or does not exist. */
   at(revision: number): Transaction | undefined {
     return this.#transactions.at(revision - this.first);
   }
 
-  /** Takes the oldest transaction away: from now on the state at its revision is the oldest known. */
+  /** Drops the oldest transaction: the state at its revision becomes the oldest known one. */
   shift(): Transaction | undefined {
     const oldest = this.#transactions.shift();
     if (oldest !== undefined) {
@@ -82,7 +82,7 @@ export class TransactionLog {
     return oldest;
   }
 
-  /** That nothing below `revision` is known any more, once what is older has been shifted. */
+  /** Nothing below `revision` is known any more; all older transactions have been dropped. */
   forgetBefore(revision: number): void {
     this.#compacted = Math.max(this.#compacted, revision);
   }

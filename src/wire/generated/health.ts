@@ -16,7 +16,7 @@ export interface ProtoGrpcType {
     health: {
       v1: {
         /**
-         * Tells whether services can be used now.
+         * Reports whether services are available.
          */
         Health: SubtypeConstructor<typeof grpc.Client, _grpc_health_v1_HealthClient> & { service: _grpc_health_v1_HealthDefinition }
         HealthCheckRequest: MessageTypeDefinition<_grpc_health_v1_HealthCheckRequest, _grpc_health_v1_HealthCheckRequest__Output>

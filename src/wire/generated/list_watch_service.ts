@@ -32,11 +32,11 @@ export interface ProtoGrpcType {
       ListRequest: MessageTypeDefinition<_watchfanout_v1_ListRequest, _watchfanout_v1_ListRequest__Output>
       ListResponse: MessageTypeDefinition<_watchfanout_v1_ListResponse, _watchfanout_v1_ListResponse__Output>
       /**
-       * Reads what stands in a resource, and follows what becomes of it.
+       * Reads the objects of a resource, and watches their changes.
        * 
        * A resource is a named collection of objects: one key prefix of the store. Keys are relative to it
-       * and ordered by their UTF-8 bytes. Every error carries a google.rpc.ErrorInfo of the domain
-       * "watchfanout", whose reason is the one to decide by.
+       * and ordered by their UTF-8 bytes. Every error has a google.rpc.ErrorInfo of the domain
+       * "watchfanout". Clients decide by its reason.
        */
       ListWatchService: SubtypeConstructor<typeof grpc.Client, _watchfanout_v1_ListWatchServiceClient> & { service: _watchfanout_v1_ListWatchServiceDefinition }
       RevisionMatch: EnumTypeDefinition

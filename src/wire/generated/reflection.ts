@@ -34,7 +34,7 @@ export interface ProtoGrpcType {
         FileDescriptorResponse: MessageTypeDefinition<_grpc_reflection_v1_FileDescriptorResponse, _grpc_reflection_v1_FileDescriptorResponse__Output>
         ListServiceResponse: MessageTypeDefinition<_grpc_reflection_v1_ListServiceResponse, _grpc_reflection_v1_ListServiceResponse__Output>
         /**
-         * Tells what this server serves, in the form of protobuf descriptors.
+         * Returns the protobuf descriptors of this server's services.
          */
         ServerReflection: SubtypeConstructor<typeof grpc.Client, _grpc_reflection_v1_ServerReflectionClient> & { service: _grpc_reflection_v1_ServerReflectionDefinition }
         ServerReflectionRequest: MessageTypeDefinition<_grpc_reflection_v1_ServerReflectionRequest, _grpc_reflection_v1_ServerReflectionRequest__Output>
@@ -48,7 +48,7 @@ export interface ProtoGrpcType {
         FileDescriptorResponse: MessageTypeDefinition<_grpc_reflection_v1alpha_FileDescriptorResponse, _grpc_reflection_v1alpha_FileDescriptorResponse__Output>
         ListServiceResponse: MessageTypeDefinition<_grpc_reflection_v1alpha_ListServiceResponse, _grpc_reflection_v1alpha_ListServiceResponse__Output>
         /**
-         * Tells what this server serves, in the form of protobuf descriptors.
+         * Returns the protobuf descriptors of this server's services.
          */
         ServerReflection: SubtypeConstructor<typeof grpc.Client, _grpc_reflection_v1alpha_ServerReflectionClient> & { service: _grpc_reflection_v1alpha_ServerReflectionDefinition }
         ServerReflectionRequest: MessageTypeDefinition<_grpc_reflection_v1alpha_ServerReflectionRequest, _grpc_reflection_v1alpha_ServerReflectionRequest__Output>

@@ -27,8 +27,8 @@ export interface ProtoGrpcType {
       PutResponse: MessageTypeDefinition<_watchfanout_v1_PutResponse, _watchfanout_v1_PutResponse__Output>
       StoredObject: MessageTypeDefinition<_watchfanout_v1_StoredObject, _watchfanout_v1_StoredObject__Output>
       /**
-       * Writes single objects. Calls go straight to the store: nothing is buffered and nothing is retried.
-       * A write whose answer was lost is the error OUTCOME_UNKNOWN.
+       * Writes single objects. Calls go directly to the store: nothing is buffered or retried. A write whose
+       * answer was lost is the error OUTCOME_UNKNOWN.
        */
       WriteService: SubtypeConstructor<typeof grpc.Client, _watchfanout_v1_WriteServiceClient> & { service: _watchfanout_v1_WriteServiceDefinition }
     }

@@ -585,5 +585,5 @@ test("A conflict has its message on stderr, and nothing on stdout.", async () =>
   const outcome = await against(script, ["put", "k", "v", "--expected-mod-revision", "3"]);
   expect(outcome.code).toBe(4);
   expect(outcome.stdout).toBe("");
-  expect(outcome.stderr).toContain("it stands at 5");
+  expect(outcome.stderr).toContain("its mod revision is 5");
 });

@@ -5,7 +5,7 @@ import { event } from "../../cacher/objects.ts";
 
 const unbounded = { events: Infinity, bytes: Infinity };
 
-/** So many revisions, of which one in `every` wrote `each` events of the resource, of `bytes` each. */
+/** A chunk of this many revisions, of which one in `every` has `each` events of the resource, of `bytes` each. */
 function piece(revisions: number, every: number, each: number, bytes: number): PastEvents {
   const events = Array.from({ length: Math.floor(revisions / every) }, (_, i) =>
     Array.from({ length: each }, (_, k) => event("MODIFIED", `${k}`, (i + 1) * every)),
@@ -13,7 +13,7 @@ function piece(revisions: number, every: number, each: number, bytes: number): P
   return { after: 0, upTo: revisions, events, bytes: events.length * bytes };
 }
 
-/** The sizes of the first pieces, as watches x revisions, where all of the past is alike. */
+/** The sizes of the first chunks, as watches x revisions, if all of the past is alike. */
 function sizes(every: number, each: number, bytes: number, left: number = 1_000_000): string[] {
   const sizing = new ChunkSizing();
   return Array.from({ length: 6 }, () => {
@@ -23,32 +23,32 @@ function sizes(every: number, each: number, bytes: number, left: number = 1_000_
   });
 }
 
-describe("Pieces of the past", () => {
-  test("begin small, and grow to as many watches as are read from at once", () => {
+describe("Chunks of the past", () => {
+  test("begin small, and grow to the maximum number of concurrent watches", () => {
     expect(sizes(1, 1, 600)).toEqual(["1x200", "1x800", "4x800", "14x915", "16x950", "16x950"]);
   });
 
-  test("have few revisions where each has written many objects, but not less than one watch is sent", () => {
+  test("have few revisions if each has many events, but at least as many as one watch is sent", () => {
     expect(sizes(1, 50, 600)).toEqual(["1x200", "1x800", "1x950", "1x950", "1x950", "1x950"]);
   });
 
-  test("have few revisions where objects are large", () => {
+  test("have few revisions if objects are large", () => {
     // 16 MiB of 64 KiB each.
     expect(sizes(1, 1, 65_536)).toEqual(["1x200", "1x512", "1x512", "1x512", "1x512", "1x512"]);
   });
 
-  test("have many revisions for each watch where most have written nothing of the resource", () => {
+  test("have many revisions per watch if most have no events of the resource", () => {
     expect(sizes(100, 1, 600)).toEqual([
       ...["1x200", "1x800", "1x3200", "1x12800", "1x51200", "3x68267"],
     ]);
   });
 
-  test("end with what is left", () => {
+  test("end at the oldest requested revision", () => {
     const sizing = new ChunkSizing();
     expect(sizing.next(30, unbounded)).toEqual({ watches: 1, revisions: 30 });
   });
 
-  test("are no larger than what there is room for, as far as the last one tells", () => {
+  test("are no larger than the room that is left, estimated from the last chunk", () => {
     const sizing = new ChunkSizing();
     sizing.record(piece(10_000, 1, 1, 600));
     expect(sizing.next(1_000_000, { events: 1_900, bytes: Infinity })).toEqual({
@@ -61,7 +61,7 @@ describe("Pieces of the past", () => {
     });
   });
 
-  test("become much smaller when one was too large to be held, until that is a single revision", () => {
+  test("become much smaller after one that was too large, down to a single revision", () => {
     const sizing = new ChunkSizing();
     const asked: number[] = [];
     for (let size = sizing.next(1_000, unbounded); ; size = sizing.next(1_000, unbounded)) {

@@ -5,7 +5,7 @@ import { FakeClock } from "../../fake-clock.ts";
 import { batch } from "../reflected.ts";
 import { ScriptedStorage } from "../scripted-storage.ts";
 
-/** Reads by watches after 0, 10 and 20 up to 30, of as many bytes. */
+/** Reads with watches after 0, 10 and 20 up to 30, with this limit of bytes. */
 function reading(maxBytes: number = Infinity) {
   const clock = new FakeClock();
   const storage = new ScriptedStorage();
@@ -40,14 +40,14 @@ function reading(maxBytes: number = Infinity) {
 const put = (revision: number) => ["MODIFIED", "a", revision] as const;
 
 describe("Past events", () => {
-  test("are read by watches that are opened together, and closed where the next begins", async () => {
+  test("are read by concurrent watches, each of which is closed where the next one begins", async () => {
     const { storage, oldest, middle, newest, outcome, clock, progress } = reading();
     expect(storage.calls).toEqual([0, 10, 20].map((after) => `watch {"prefix":""} after ${after}`));
     expect(progress()).toBe(1);
     clock.advance(40);
     newest.push(batch(25, put(25)), batch(30, put(30)));
     expect(newest.ended).toBeNull();
-    // One watch is given what belongs to the next.
+    // One watch delivers events that belong to the next one.
     oldest.push(batch(5, put(5)), batch(12, put(9), put(12)));
     expect(oldest.ended).toBeNull();
     expect(middle.ended).toBeUndefined();
@@ -60,13 +60,13 @@ describe("Past events", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("are whole where a bookmark says that there were no more", async () => {
+  test("are complete if a bookmark shows that there are no more", async () => {
     const { oldest, middle, newest, outcome } = reading();
     for (const stream of [oldest, middle, newest]) stream.push(batch(30));
     expect(await outcome).toMatchObject({ past: "0 to 30: " });
   });
 
-  test("are the newest that came whole, where older ones are compacted", async () => {
+  test("are the newest complete part if older ones are compacted", async () => {
     const { oldest, middle, newest, outcome } = reading();
     middle.end(revisionTooOld(10, 15));
     expect(oldest.ended).toBeNull();
@@ -74,14 +74,14 @@ describe("Past events", () => {
     expect(await outcome).toMatchObject({ past: "20 to 30: 21", reason: "REVISION_TOO_OLD" });
   });
 
-  test("are none where the newest fail", async () => {
+  test("are empty if the newest part fails", async () => {
     const { oldest, newest, outcome } = reading();
     oldest.push(batch(10, put(5)));
     newest.end(upstreamUnavailable("It is away."));
     expect(await outcome).toMatchObject({ past: undefined, reason: "UPSTREAM_UNAVAILABLE" });
   });
 
-  test("beyond the bytes that are held are given up, the oldest first", async () => {
+  test("above the maximum size are dropped, the oldest first", async () => {
     const { oldest, middle, newest, outcome } = reading(150);
     oldest.push(batch(5, put(5)), batch(6, put(6)), batch(7, put(7)));
     expect(oldest.ended).toBeNull();
@@ -91,13 +91,13 @@ describe("Past events", () => {
     expect(await outcome).toMatchObject({ past: "10 to 30: 12 25", reason: undefined });
   });
 
-  test("are none where not even the newest can be held", async () => {
+  test("are empty if not even the newest part fits", async () => {
     const { newest, outcome } = reading(10);
     newest.push(...[25, 26, 27].map((revision) => batch(revision, put(revision))));
     expect(await outcome).toMatchObject({ past: undefined, reason: undefined });
   });
 
-  test("are waited for no longer than 15 s", async () => {
+  test("are awaited for at most 15 s", async () => {
     const { clock, newest, oldest, outcome } = reading();
     newest.push(batch(30, put(25)));
     await clock.elapse(15_000);
@@ -105,7 +105,7 @@ describe("Past events", () => {
     expect(oldest.ended).toBeNull();
   });
 
-  test("are no longer read when they are given up", async () => {
+  test("are no longer read after an abort", async () => {
     const { giveUp, storage, clock, outcome } = reading();
     giveUp.abort("enough");
     expect(await outcome).toBe("enough");

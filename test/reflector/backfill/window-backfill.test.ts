@@ -17,8 +17,8 @@ import { FakeClock } from "../../fake-clock.ts";
 import { ScriptedStorage } from "../scripted-storage.ts";
 
 /**
- * A fill from revision 60,000 on, one event to each, of a storage that takes `answerMs` to answer. It is run until
- * `forMs` have passed.
+ * A backfill from revision 60,000 on, with one event per revision, from a storage that responds after `answerMs`. Runs
+ * until `forMs` have passed.
  */
 async function filled(
   answerMs: (request: number) => number,
@@ -27,7 +27,7 @@ async function filled(
 ) {
   const clock = new FakeClock();
   const storage = new ScriptedStorage();
-  /** When the first watch of each piece was opened, and where it begins. */
+  /** When the first watch of each chunk was opened, and where it begins. */
   const asked: { readonly at: number; readonly after: number }[] = [];
   storage.onWatch = (stream, { afterRevision = 0, upTo = 0 }) => {
     if (asked.at(-1)?.at !== clock.now()) asked.push({ at: clock.now(), after: afterRevision });
@@ -63,8 +63,8 @@ const tooLarge = new WatchFanoutError("HISTORY_LOST", "It is too large.", {
   metadata: { current_revision: "1" },
 });
 
-describe("A fill of the event window", () => {
-  test("hands over all of the past, from the newest to the oldest, without a gap", async () => {
+describe("A backfill of the event window", () => {
+  test("delivers all past events, from the newest to the oldest, without a gap", async () => {
     const { fill, taken, running } = await filled(() => 50);
     await running;
     expect(fill).toMatchObject({ state: "complete", backfilledTo: 1, events: 59_999 });
@@ -73,31 +73,31 @@ describe("A fill of the event window", () => {
     for (const [i, piece] of taken.slice(1).entries()) {
       expect(piece.split(" ")[2]).toBe(taken[i]?.split(" ")[0]);
     }
-    // Sixteen watches of 950 revisions, at most.
+    // At most sixteen watches of 950 revisions.
     expect(taken.length).toBeGreaterThan(4);
     expect(taken.length).toBeLessThan(10);
   });
 
-  test("pauses three times as long as etcd was busy, beyond the 100 ms that it lets watches wait", async () => {
+  test("pauses three times as long as etcd was busy, without the 100 ms between its passes", async () => {
     const { asked } = await filled(() => 300);
-    // Of the 300 ms, 1 is for looking up what 200 objects were.
+    // Of the 300 ms, 1 is for looking up 200 previous objects.
     expect((asked[1]?.at ?? 0) - (asked[0]?.at ?? 0)).toBe(300 + 3 * 199);
   });
 
-  test("pauses for a moment in any case, and for 2 s at most", async () => {
+  test("pauses for at least 20 ms and at most 2 s", async () => {
     const { asked } = await filled((piece) => (piece === 1 ? 10 : 5_000));
     expect((asked[1]?.at ?? 0) - (asked[0]?.at ?? 0)).toBe(10 + 20);
     expect((asked[2]?.at ?? 0) - (asked[1]?.at ?? 0)).toBe(5_000 + 2_000);
   });
 
-  test("goes no further back where that holds etcd up for half a second, three times in a row", async () => {
+  test("ends after three passes in a row that block etcd for half a second", async () => {
     const { fill, taken } = await filled((piece) => (piece === 3 ? 100 : 720));
     expect(fill.state).toBe("costly");
-    // The first two, one that was quick, and three more.
+    // The first two, a quick one, and three more.
     expect(taken).toHaveLength(6);
   });
 
-  test("holds nothing against the store that all else takes long for as well", async () => {
+  test("does not count delays that other requests to the store have, too", async () => {
     const { fill, storage, clock } = await filled(() => 720, {}, 0);
     storage.onCurrentRevision = () =>
       new Promise((resolve) => clock.setTimeout(() => resolve(60_000), 100));
@@ -107,7 +107,7 @@ describe("A fill of the event window", () => {
 
   test.each([
     ["what is kept", 59_500, 59_500],
-    ["what it has, where it is not told what is kept", undefined, 59_800],
+    ["what it has, if the oldest kept revision is unknown", undefined, 59_800],
   ])("ends at compaction with %s", async (_, oldest, backfilledTo) => {
     const clock = new FakeClock();
     const storage = new ScriptedStorage();
@@ -120,7 +120,7 @@ describe("A fill of the event window", () => {
     expect(fill).toMatchObject({ state: "compacted", backfilledTo });
   });
 
-  test("asks for less where the storage would have to hold too much, and ends where one revision is too much", async () => {
+  test("requests smaller chunks if a response is too large, and ends if one revision is too large", async () => {
     const clock = new FakeClock();
     const storage = new ScriptedStorage();
     const asked: number[] = [];
@@ -135,7 +135,7 @@ describe("A fill of the event window", () => {
     expect(fill).toMatchObject({ state: "full", backfilledTo: 59_990, failure: undefined });
   });
 
-  test("hands nothing over while it is not certain that the history is the same", async () => {
+  test("delivers nothing before it is certain that the history is the same", async () => {
     let asked = 0;
     const { fill, taken } = await filled(() => 10, {
       confirmHistory: async () => {
@@ -148,7 +148,7 @@ describe("A fill of the event window", () => {
     expect(asked).toBe(3 + 5);
   });
 
-  test("hands nothing over once it is stopped", async () => {
+  test("delivers nothing after it is stopped", async () => {
     const { fill, taken, running, clock } = await filled(() => 50, {}, 40);
     fill.stop();
     await running;
@@ -158,7 +158,7 @@ describe("A fill of the event window", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("asks for nothing where there is no room", async () => {
+  test("requests nothing if there is no room", async () => {
     const target = { room: { events: 0, bytes: 100 }, prepend: async () => undefined };
     const { fill, asked } = await filled(() => 50, { target });
     expect(fill.state).toBe("full");

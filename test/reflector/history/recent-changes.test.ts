@@ -7,7 +7,7 @@ import { ScriptedStorage } from "../scripted-storage.ts";
 
 const { signal } = new AbortController();
 
-/** A storage that answers from these objects, whatever the revision is. */
+/** A storage that answers from these objects at any revision. */
 class Counting extends ScriptedStorage {
   readonly asked: WrittenAfterRequest[] = [];
 
@@ -33,7 +33,7 @@ const numbered = (count: number): StoredObject[] =>
   Array.from({ length: count }, (_, i) => object(`key-${String(i).padStart(4, "0")}`, i + 1));
 
 describe("The recent changes of a history", () => {
-  it("are asked about at the revision that was reached, also where nothing of it was an event", async () => {
+  it("are checked at the delivered revision, also if it had no events", async () => {
     const changes = listed([object("a", 3)], 5);
     changes.advance(batch(9));
     const storage = new Counting([object("a", 3)]);
@@ -53,15 +53,15 @@ describe("The recent changes of a history", () => {
     expect(storage.asked).toMatchObject([{ after, limit }]);
   });
 
-  it("are those of whole revisions", async () => {
-    // All of one transaction, and more than are remembered.
+  it("are those of complete revisions", async () => {
+    // All in one transaction, and more than are recorded.
     const objects = numbered(100).map(({ key }) => object(key, 7));
     const storage = new Counting(objects);
     await listed(objects, 7).check(storage, signal);
     expect(storage.asked).toMatchObject([{ after: 7, limit: 1 }]);
   });
 
-  it("go on with what comes: the last that was done to each object counts", async () => {
+  it("follow delivered events: the last change of each object counts", async () => {
     const changes = listed([object("a", 1), object("b", 2)], 2);
     changes.advance(batch(3, ["ADDED", "c", 3]));
     changes.advance(batch(5, ["MODIFIED", "a", 4], ["DELETED", "c", 5]));
@@ -70,7 +70,7 @@ describe("The recent changes of a history", () => {
     await expect(changes.check(new Counting(now), signal)).resolves.toBeUndefined();
   });
 
-  it("forget the oldest where more come than are remembered", async () => {
+  it("drop the oldest changes above their maximum", async () => {
     const changes = listed([object("a", 1)], 1);
     for (let i = 2; i <= 200; i++) changes.advance(batch(i, ["MODIFIED", "a", i]));
     const storage = new Counting([object("a", 200)]);
@@ -78,7 +78,7 @@ describe("The recent changes of a history", () => {
     expect(storage.asked).toMatchObject([{ after: 136, limit: 2 }]);
   });
 
-  it("begin anew with another listing", async () => {
+  it("start again with another list", async () => {
     const changes = listed(numbered(100), 100);
     changes.reset([object("a", 3)], 4);
     const storage = new Counting([object("a", 3)]);
@@ -92,7 +92,7 @@ describe("The recent changes of a history", () => {
     ["has another object in the place of one", [object("b", 2), object("c", 1)]],
     ["has written an object at another revision", [object("a", 1), object("b", 3)]],
     ["has nothing", []],
-  ])("tell a store apart that %s", async (_what, objects) => {
+  ])("detect a store that %s", async (_what, objects) => {
     const changes = listed([object("a", 1), object("b", 2)], 5);
     await expect(changes.check(new Counting(objects), signal)).rejects.toMatchObject({
       reason: "HISTORY_CHANGED",
@@ -103,14 +103,14 @@ describe("The recent changes of a history", () => {
   it.each([
     ["that is gone without a trace among the newest", (all: StoredObject[]) => all.slice(1)],
     ["that was written", (all: StoredObject[]) => [object("key-0000", 1_500), ...all.slice(1)]],
-  ])("tell a store apart by an old object %s", async (_what, change) => {
+  ])("detect another store by an old object %s", async (_what, change) => {
     const objects = numbered(1_000);
     const changes = listed(objects, 2_000);
     const other = new Counting(change(objects));
     await expect(changes.check(other, signal)).rejects.toMatchObject({ reason: "HISTORY_CHANGED" });
   });
 
-  it("are not asked about where the storage needs no such question", async () => {
+  it("are not checked if the storage has no writtenAfter", async () => {
     await expect(listed([], 1).check(new ScriptedStorage(), signal)).resolves.toBeUndefined();
   });
 });

@@ -10,7 +10,7 @@ import { StoreFingerprint } from "../../../src/reflector/history/store-fingerpri
 import { batch, object, Reflected } from "../reflected.ts";
 import { ScriptedStorage } from "../scripted-storage.ts";
 
-/** A Reflector whose watch has told of one change, and has broken; it looks whether it may go on. */
+/** A Reflector whose watch has delivered one change and broken; it checks whether it may resume. */
 async function broken(
   type: "ADDED" | "DELETED",
   script: (storage: ScriptedStorage) => void,
@@ -31,7 +31,7 @@ const other = (value: string): StoredObject =>
 
 describe("A Reflector that resumes", () => {
   it.each(["ADDED", "DELETED"] as const)(
-    "goes on where its last change, %s, still stands",
+    "resumes if the store still has its last change, %s",
     async (type) => {
       const { storage, reflected } = await broken(type, (storage) => {
         storage.onGet = (_key, revision) => ({
@@ -56,14 +56,14 @@ describe("A Reflector that resumes", () => {
     ["is under another lease", "ADDED", () => new StoredObject("a", Buffer.of(), 7, 7, 1, 1n)],
     ["was not deleted", "DELETED", () => object("a", 6)],
     ["was deleted before", "DELETED", () => undefined],
-  ])("finds another history where its last change %s", async (_what, type, standsAt) => {
+  ])("finds another history if its last change %s", async (_what, type, standsAt) => {
     const { reflected } = await broken(type, (storage) => {
       storage.onGet = (_key, revision) => ({ revision, object: standsAt(revision) });
     });
     expect(reflected.heard.at(-1)).toMatch(/^history changed: /);
   });
 
-  it("finds another history where the store has not come as far as that", async () => {
+  it("finds another history if the store has not reached that revision", async () => {
     const { reflected } = await broken("ADDED", (storage) => {
       storage.onGet = () => {
         throw historyChanged(7, 6);
@@ -72,7 +72,7 @@ describe("A Reflector that resumes", () => {
     expect(reflected.heard.at(-1)).toMatch(/^history changed: /);
   });
 
-  it("goes on where nobody can tell any more, as that is compacted", async () => {
+  it("resumes if its last change is compacted, so that it can't be checked", async () => {
     const { storage } = await broken("ADDED", (storage) => {
       storage.onGet = () => {
         throw revisionTooOld(7, 8);
@@ -81,7 +81,7 @@ describe("A Reflector that resumes", () => {
     expect(storage.calls.at(-1)).toBe('watch {"prefix":""} after 7');
   });
 
-  it("looks at the newest object of the listing where nothing has changed since", async () => {
+  it("checks the newest listed object if nothing has changed since", async () => {
     const storage = new ScriptedStorage();
     storage.objects = [object("a", 2), object("b", 4), object("c", 3)];
     const asked: string[] = [];
@@ -98,8 +98,8 @@ describe("A Reflector that resumes", () => {
   });
 });
 
-describe("The last change", () => {
-  it("is looked for as what it was when the question was put, whatever comes meanwhile", async () => {
+describe("The fingerprint", () => {
+  it("is compared as it was when the check began, whatever is delivered meanwhile", async () => {
     const storage = new ScriptedStorage();
     const last = new StoreFingerprint();
     const [added, deleted] = [batch(7, ["ADDED", "a", 7]), batch(8, ["DELETED", "a", 8])];

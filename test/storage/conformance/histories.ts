@@ -18,7 +18,7 @@ const operation: fc.Arbitrary<Operation> = fc
   .map(([key, value]) => (value === undefined ? remove(key) : put(key, value)));
 
 interface Step {
-  /** Through the storage itself, which one operation can be; otherwise behind it. */
+  /** Through the storage itself if it is one operation, otherwise directly at the source. */
   readonly through: boolean;
   readonly operations: readonly Operation[];
 }
@@ -47,7 +47,7 @@ const streams: readonly Stream[] = [
 ];
 
 export function describeHistories(open: () => Promise<Opened>, traits: Traits): void {
-  test("of a random history, every stream and every state is as the writes say", async () => {
+  test("of a random history, every stream and every state matches the writes", async () => {
     const histories = fc.array(step, { minLength: 1, maxLength: 25 });
     await fc.assert(
       fc.asyncProperty(histories, fc.nat(), async (history, midway) => {

@@ -4,7 +4,7 @@ import { bytes, expectFailure, linearizable, type Opened, put, storageTest } fro
 
 export function describeHistoryIds(open: () => Promise<Opened>): void {
   describe("the id of the history", () => {
-    storageTest(open, "is one and the same, whatever is written", async ({ storage, write }) => {
+    storageTest(open, "is not changed by writes", async ({ storage, write }) => {
       const id = await storage.historyId();
       expect(id).toMatch(/^[!-~]{1,128}$/);
       await write([put("a")]);
@@ -12,21 +12,25 @@ export function describeHistoryIds(open: () => Promise<Opened>): void {
       expect(await storage.historyId()).toBe(id);
     });
 
-    storageTest(open, "is renewed for who knows it, and told to who does not", async (opened) => {
-      const { storage } = opened;
-      const first = await storage.historyId();
-      for (const known of ["", "another"]) {
-        expect(await storage.renewHistory(known)).toBe(first);
-      }
-      const second = await storage.renewHistory(first);
-      expect(second).not.toBe(first);
-      expect(second).not.toBe("");
-      expect(await storage.historyId()).toBe(second);
-      // Whoever comes later with the same finding is told what the first one made of it.
-      expect(await storage.renewHistory(first)).toBe(second);
-    });
+    storageTest(
+      open,
+      "is renewed for a caller that knows it, and returned to one that does not",
+      async (opened) => {
+        const { storage } = opened;
+        const first = await storage.historyId();
+        for (const known of ["", "another"]) {
+          expect(await storage.renewHistory(known)).toBe(first);
+        }
+        const second = await storage.renewHistory(first);
+        expect(second).not.toBe(first);
+        expect(second).not.toBe("");
+        expect(await storage.historyId()).toBe(second);
+        // A later caller with the same finding gets the id that the first one wrote.
+        expect(await storage.renewHistory(first)).toBe(second);
+      },
+    );
 
-    storageTest(open, "is renewed once by many who know it", async ({ storage }) => {
+    storageTest(open, "is renewed once by many callers that know it", async ({ storage }) => {
       const first = await storage.historyId();
       const renewals = Array.from({ length: 5 }, () => storage.renewHistory(first));
       const ids = new Set(await Promise.all(renewals));
@@ -35,7 +39,7 @@ export function describeHistoryIds(open: () => Promise<Opened>): void {
       expect(ids).toContain(await storage.historyId());
     });
 
-    storageTest(open, "is no object", async ({ storage }) => {
+    storageTest(open, "is not an object of the resource", async ({ storage }) => {
       await storage.renewHistory(await storage.historyId());
       const { items } = await storage.list({ prefix: "", limit: 0, at: linearizable });
       expect(items).toEqual([]);
@@ -48,7 +52,7 @@ export function describeHistoryIds(open: () => Promise<Opened>): void {
       ["delete", ({ storage }, historyId) => storage.delete({ key: "a", historyId })],
     ];
     for (const [name, call] of writes) {
-      storageTest(open, `${name} is done in that history`, async (opened) => {
+      storageTest(open, `${name} is executed in that history`, async (opened) => {
         const { storage } = opened;
         const historyId = await storage.historyId();
         await storage.put({ key: "a", value: bytes("1") });
@@ -58,7 +62,7 @@ export function describeHistoryIds(open: () => Promise<Opened>): void {
         expect(after).toBe(name === "put" ? "2" : undefined);
       });
 
-      storageTest(open, `${name} is done where the name is empty`, async (opened) => {
+      storageTest(open, `${name} is executed if the name is empty`, async (opened) => {
         const start = await opened.write([put("a", "1")]);
         await call(opened, "");
         expect(await opened.storage.currentRevision()).toBeGreaterThan(start);
@@ -71,7 +75,7 @@ export function describeHistoryIds(open: () => Promise<Opened>): void {
       for (const [which, other] of others) {
         storageTest(
           open,
-          `${name} is HISTORY_CHANGED in one ${which}, and nothing is done`,
+          `${name} is HISTORY_CHANGED in one ${which}, and changes nothing`,
           async (opened) => {
             const { storage } = opened;
             const first = await storage.historyId();
@@ -88,7 +92,7 @@ export function describeHistoryIds(open: () => Promise<Opened>): void {
       }
     }
 
-    storageTest(open, "is a conflict where only the object is another", async ({ storage }) => {
+    storageTest(open, "is REVISION_CONFLICT if only the object differs", async ({ storage }) => {
       const historyId = await storage.historyId();
       const { revision } = await storage.put({ key: "a", value: bytes("1") });
       const expectation = { key: "a", expectedModRevision: revision - 1, historyId };
@@ -100,7 +104,7 @@ export function describeHistoryIds(open: () => Promise<Opened>): void {
       expect(await storage.currentRevision()).toBe(revision);
     });
 
-    storageTest(open, "is HISTORY_CHANGED where both are others", async ({ storage }) => {
+    storageTest(open, "is HISTORY_CHANGED if both differ", async ({ storage }) => {
       const history_id = await storage.historyId();
       const { revision } = await storage.put({ key: "a", value: bytes("1") });
       const expectation = { key: "a", expectedModRevision: revision + 1, historyId: "another" };

@@ -7,7 +7,7 @@ export function describeLeases(open: () => Promise<Opened>): void {
   const value = bytes("1");
 
   describe("a put with a time to live", () => {
-    storageTest(open, "is under a lease of its own, which reads then have", async ({ storage }) => {
+    storageTest(open, "has a lease of its own, which reads return", async ({ storage }) => {
       const { object, revision } = await storage.put({ key: "a", value, ttlSeconds: 600 });
       expect(object.lease).toBeGreaterThan(0n);
       expect(object.lease).toBeLessThan(2n ** 63n);
@@ -25,7 +25,7 @@ export function describeLeases(open: () => Promise<Opened>): void {
 
     storageTest(
       open,
-      "takes what is then under its lease with it, at one revision, and nothing else",
+      "deletes all keys of its lease when it expires, at one revision, and nothing else",
       async ({ storage }) => {
         const afterRevision = await storage.currentRevision();
         const watch = { scope: { prefix: "" }, withPrevious: true, afterRevision };
@@ -59,7 +59,7 @@ export function describeLeases(open: () => Promise<Opened>): void {
   });
 
   describe("a put under a lease", () => {
-    storageTest(open, "leaves it with the next put that names none", async ({ storage }) => {
+    storageTest(open, "detaches the key with the next put without a lease", async ({ storage }) => {
       const { lease } = (await storage.put({ key: "a", value, ttlSeconds: 600 })).object;
       expect((await storage.put({ key: "b", value, lease })).object.lease).toBe(lease);
       expect((await storage.put({ key: "a", value })).object.lease).toBe(0n);

@@ -47,7 +47,7 @@ export function describeLists(open: () => Promise<Opened>): void {
   describe("list", () => {
     storageTest(
       open,
-      "of nothing is empty, at a revision, with nothing to follow",
+      "of an empty resource is empty, at a revision, without a next page",
       async (opened) => {
         const start = await opened.storage.currentRevision();
         const list = await opened.storage.list({ prefix: "", limit: 0, at: linearizable });
@@ -57,18 +57,14 @@ export function describeLists(open: () => Promise<Opened>): void {
       },
     );
 
-    storageTest(
-      open,
-      "is in the order of the keys' bytes, whatever is in the keys",
-      async (opened) => {
-        const shuffled = [...oddKeys.slice(9), ...oddKeys.slice(0, 9)].reverse();
-        await opened.write(shuffled.map((key) => put(key, key)));
-        for (const limit of [0, 1, 7]) {
-          const pages = await readAll(opened.storage, { prefix: "", limit, at: linearizable });
-          expect(keysOf(pages)).toEqual(oddKeys);
-        }
-      },
-    );
+    storageTest(open, "is in the order of the keys' bytes", async (opened) => {
+      const shuffled = [...oddKeys.slice(9), ...oddKeys.slice(0, 9)].reverse();
+      await opened.write(shuffled.map((key) => put(key, key)));
+      for (const limit of [0, 1, 7]) {
+        const pages = await readAll(opened.storage, { prefix: "", limit, at: linearizable });
+        expect(keysOf(pages)).toEqual(oddKeys);
+      }
+    });
 
     const prefixes: [string, string[]][] = [
       ["a", ["a", "a\0", "a/", "a/b", "aa"]],
@@ -103,7 +99,7 @@ export function describeLists(open: () => Promise<Opened>): void {
       ["the last key", "", "d/2", []],
     ];
     for (const [name, prefix, startAfter, keys] of starts) {
-      storageTest(open, `goes on after ${name}`, async ({ storage, write }) => {
+      storageTest(open, `continues after ${name}`, async ({ storage, write }) => {
         await write(["a", "b", "c", "d/1", "d/2"].map((key) => put(key)));
         const list = await storage.list({ prefix, startAfter, limit: 0, at: linearizable });
         expect(list.items.map((object) => object.key)).toEqual(keys);
@@ -112,7 +108,7 @@ export function describeLists(open: () => Promise<Opened>): void {
 
     storageTest(
       open,
-      "of many pages is one state, while writes go on",
+      "of many pages has one state, while objects are written",
       async ({ storage, write }) => {
         const model = new Model();
         for (let i = 0; i < 10; i++) {
@@ -138,35 +134,35 @@ export function describeLists(open: () => Promise<Opened>): void {
       },
     );
 
-    storageTest(
-      open,
-      "EXACT is the state as it was at every revision",
-      async ({ storage, write }) => {
-        const start = await storage.currentRevision();
-        const model = new Model();
-        const history = [
-          [put("a", "1"), put("b", "1")],
-          [put("a", "2"), remove("b"), put("c", "1")],
-          [remove("a"), remove("c")],
-          [put("b", "2")],
-        ];
-        for (const operations of history) model.apply(await write(operations), operations);
-        for (const revision of [start, ...model.revisions]) {
-          const list = await storage.list({ prefix: "", limit: 0, at: exact(revision) });
-          expect(list.revision).toBe(revision);
-          expect(list.items.map(plainObject)).toEqual(model.stateAt(revision));
-        }
-      },
-    );
+    storageTest(open, "EXACT has the state of every revision", async ({ storage, write }) => {
+      const start = await storage.currentRevision();
+      const model = new Model();
+      const history = [
+        [put("a", "1"), put("b", "1")],
+        [put("a", "2"), remove("b"), put("c", "1")],
+        [remove("a"), remove("c")],
+        [put("b", "2")],
+      ];
+      for (const operations of history) model.apply(await write(operations), operations);
+      for (const revision of [start, ...model.revisions]) {
+        const list = await storage.list({ prefix: "", limit: 0, at: exact(revision) });
+        expect(list.revision).toBe(revision);
+        expect(list.items.map(plainObject)).toEqual(model.stateAt(revision));
+      }
+    });
 
     const limits: [string, Pick<ListRequest, "limit" | "maxBytes">, number][] = [
       ["a count", { limit: 2 }, 2],
       ["bytes", { limit: 0, maxBytes: 2500 }, 2],
-      ["bytes less than one object, of which one comes all the same", { limit: 0, maxBytes: 1 }, 1],
+      [
+        "fewer bytes than one object has, which returns one object nevertheless",
+        { limit: 0, maxBytes: 1 },
+        1,
+      ],
       ["whichever of both is reached first", { limit: 3, maxBytes: 2500 }, 2],
     ];
     for (const [name, bounds, most] of limits) {
-      storageTest(open, `cuts its pages by ${name}`, async ({ storage, write }) => {
+      storageTest(open, `bounds its pages by ${name}`, async ({ storage, write }) => {
         const keys = ["a", "b", "c", "d", "e"];
         await write(keys.map((key) => put(key, "x".repeat(1000))));
         const pages = await readAll(storage, { prefix: "", ...bounds, at: linearizable });
@@ -178,7 +174,7 @@ export function describeLists(open: () => Promise<Opened>): void {
 
     storageTest(
       open,
-      "says how many follow, where it says so at all",
+      "has the number of remaining objects, if it is known",
       async ({ storage, write }) => {
         await write(["a/1", "a/2", "a/3", "b/1"].map((key) => put(key)));
         const page = await storage.list({ prefix: "a/", limit: 1, at: linearizable });
@@ -189,24 +185,28 @@ export function describeLists(open: () => Promise<Opened>): void {
       },
     );
 
-    storageTest(open, "with a predicate has what satisfies it", async ({ storage, write }) => {
-      const operations = Array.from({ length: 20 }, (_, i) =>
-        put(`${i}`.padStart(2, "0"), i % 7 === 0 ? "yes" : "no"),
-      );
-      await write(operations);
-      for (const limit of [0, 1, 2]) {
-        const predicate = valueHas("yes");
-        const pages = await readAll(storage, { prefix: "", limit, predicate, at: linearizable });
-        expect(keysOf(pages)).toEqual(["00", "07", "14"]);
-        for (const page of pages) {
-          if (limit > 0) expect(page.items.length).toBeLessThanOrEqual(limit);
+    storageTest(
+      open,
+      "with a predicate has the objects that match it",
+      async ({ storage, write }) => {
+        const operations = Array.from({ length: 20 }, (_, i) =>
+          put(`${i}`.padStart(2, "0"), i % 7 === 0 ? "yes" : "no"),
+        );
+        await write(operations);
+        for (const limit of [0, 1, 2]) {
+          const predicate = valueHas("yes");
+          const pages = await readAll(storage, { prefix: "", limit, predicate, at: linearizable });
+          expect(keysOf(pages)).toEqual(["00", "07", "14"]);
+          for (const page of pages) {
+            if (limit > 0) expect(page.items.length).toBeLessThanOrEqual(limit);
+          }
         }
-      }
-    });
+      },
+    );
 
     storageTest(
       open,
-      "of keys only has all but the values, which may be there or not",
+      "of keys only has all but the values, which are optional",
       async ({ storage, write }) => {
         const model = new Model();
         for (const operations of [
@@ -249,7 +249,7 @@ export function describeLists(open: () => Promise<Opened>): void {
   });
 }
 
-/** All pages of a listing, the later ones at the revision of the first. */
+/** All pages of a list, the later ones at the revision of the first. */
 async function readAll(storage: Storage, request: ListRequest): Promise<ListResult[]> {
   const pages = [await storage.list(request)];
   for (let last = pages.at(-1); last?.next !== undefined; last = pages.at(-1)) {

@@ -4,10 +4,10 @@ import type { Predicate } from "../../../src/model/predicate.ts";
 import type { Operation } from "../../../src/storage/memory/operation.ts";
 import type { Scope } from "../../../src/storage/storage.ts";
 
-/** An object as a test compares and prints it. */
+/** An object as tests compare and print it. */
 export interface PlainObject {
   readonly key: string;
-  /** One character for each byte. */
+  /** One character per byte. */
   readonly value: string;
   readonly createRevision: number;
   readonly modRevision: number;
@@ -19,12 +19,12 @@ export interface PlainEvent {
   readonly type: EventType;
   readonly key: string;
   readonly revision: number;
-  /** Absent of a DELETED event without previous, of which no more is promised. */
+  /** Absent in a DELETED event without previous, which guarantees no more. */
   readonly object?: PlainObject;
   readonly previous?: PlainObject;
 }
 
-/** What of a watch decides which events it gets. */
+/** The parts of a watch request that decide which events it gets. */
 export interface Watched {
   readonly scope: Scope;
   readonly afterRevision: number;
@@ -40,14 +40,14 @@ interface Change {
 }
 
 /**
- * What a store has to answer, worked out in the plainest way from the writes that were made: every
- * change since the beginning, gone through anew for every question.
+ * The responses that a store must give, computed in the simplest way from the writes: for every question, all changes
+ * since the beginning are replayed.
  */
 export class Model {
   readonly #changes: Change[] = [];
   readonly #now = new Map<string, StoredObject>();
 
-  /** One transaction, and the revision that the store said it made. */
+  /** Records one transaction, and the revision that the store returned for it. */
   apply(revision: number, operations: readonly Operation[]): void {
     for (const operation of operations) {
       const { key } = operation;
@@ -93,7 +93,7 @@ export class Model {
     return inOrder.map(plainObject);
   }
 
-  /** The events that a watch is owed, in order. */
+  /** The events that a watch must deliver, in order. */
   events(watched: Watched): PlainEvent[] {
     const { scope, afterRevision, withPrevious, predicate = () => true } = watched;
     const events: PlainEvent[] = [];
@@ -130,7 +130,7 @@ export function plainObject(object: StoredObject): PlainObject {
   };
 }
 
-/** The event as far as a reader who asked so may rely on it. */
+/** The parts of the event that the reader's request guarantees. */
 export function plainEvent(event: WatchEvent, withPrevious: boolean): PlainEvent {
   const { type, object, previous } = event;
   return {

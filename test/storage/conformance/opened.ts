@@ -4,32 +4,32 @@ import type { Predicate } from "../../../src/model/predicate.ts";
 import type { Operation } from "../../../src/storage/memory/operation.ts";
 import type { RevisionRequirement, Storage } from "../../../src/storage/storage.ts";
 
-/** A storage under test, and the ways to its source that do not lead through it. */
+/** A storage under test, and direct access to its source. */
 export interface Opened {
   readonly storage: Storage;
   /**
-   * Applies everything in one transaction (of at most 100 operations) at the source, and resolves to
-   * the store's revision afterwards. Keys are relative, as the storage's own.
+   * Executes all operations (at most 100) in one transaction at the source, and resolves to the store's revision
+   * afterwards. Keys are relative, like the storage's own.
    */
   write(operations: readonly Operation[]): Promise<number>;
   /** Compacts the source's history at this revision. */
   compact(revision: number): Promise<void>;
-  /** Closes the storage and whatever was opened for it. */
+  /** Closes the storage and everything that was opened for it. */
   close(): Promise<void>;
 }
 
-/** In what storages may rightly differ. */
+/** Permitted differences between storages. */
 export interface Traits {
   /**
-   * Whether it keeps a history of its own, so that what the source has compacted may still be read
-   * here and watched from.
+   * Whether it keeps a history of its own, so that revisions which the source has compacted may still be read and
+   * watched from.
    */
   readonly keepsOwnHistory?: boolean;
-  /** How many random histories are tried. Default 25. */
+  /** Number of random histories. Default 25. */
   readonly histories?: number;
 }
 
-/** A test over a storage of its own. */
+/** A test with a storage of its own. */
 export function storageTest(
   open: () => Promise<Opened>,
   name: string,
@@ -63,12 +63,12 @@ export function remove(key: string): Operation {
   return { type: "delete", key };
 }
 
-/** Picks objects whose value has `text` in it. */
+/** Selects objects whose value contains `text`. */
 export function valueHas(text: string): Predicate {
   return (object) => Buffer.from(object.value).includes(text);
 }
 
-/** Asserts that the call fails as it should, with at least this metadata. */
+/** Asserts that the call fails with this reason, and at least this metadata. */
 export async function expectFailure(
   call: Promise<unknown>,
   reason: Reason,

@@ -49,7 +49,7 @@ export function describeReads(open: () => Promise<Opened>, traits: Traits): void
       expect(object === undefined ? [] : [plainObject(object)]).toEqual(model.stateAt(revision));
     });
 
-    storageTest(open, "ANY does not go back behind what was read before", async (opened) => {
+    storageTest(open, "ANY does not return an older state than an earlier read", async (opened) => {
       const { storage, write } = opened;
       const revision = await write([put("a", "1")]);
       await storage.get({ key: "a", at: { match: "NOT_OLDER_THAN", revision } });
@@ -58,7 +58,7 @@ export function describeReads(open: () => Promise<Opened>, traits: Traits): void
       expect(got.object?.modRevision).toBe(revision);
     });
 
-    storageTest(open, "of an absent key is no object, at a revision", async (opened) => {
+    storageTest(open, "of an absent key has no object, at a revision", async (opened) => {
       const { storage, write } = opened;
       const revision = await write([put("ab", "1")]);
       const got = await storage.get({ key: "a", at: linearizable });
@@ -66,7 +66,7 @@ export function describeReads(open: () => Promise<Opened>, traits: Traits): void
       expect(got.revision).toBeGreaterThanOrEqual(revision);
     });
 
-    storageTest(open, "EXACT is the object as it was at every revision", async (opened) => {
+    storageTest(open, "EXACT has the object of every revision", async (opened) => {
       const { storage, write } = opened;
       const start = await storage.currentRevision();
       const steps = [put("a", "1"), put("b"), put("a", "2"), remove("a"), put("a", "3"), put("b")];
@@ -125,7 +125,7 @@ export function describeReads(open: () => Promise<Opened>, traits: Traits): void
       await compact(last);
       const old = storage.get({ key: "a", at: exact(first) });
       if (traits.keepsOwnHistory === true) {
-        // It may still know. What it must not do is to answer with anything else.
+        // It may still have the revision. It must not return another state.
         const answer = await old.catch((error: Error) => error);
         if (answer instanceof Error) await expectFailure(old, "REVISION_TOO_OLD");
         else expect(answer.object && plainObject(answer.object).value).toBe("1");
@@ -143,17 +143,13 @@ export function describeReads(open: () => Promise<Opened>, traits: Traits): void
   });
 
   describe("the current revision", () => {
-    storageTest(
-      open,
-      "is that of the last write, and a read adds nothing to it",
-      async (opened) => {
-        const { storage, write } = opened;
-        const revision = await write([put("a")]);
-        expect(await storage.currentRevision()).toBe(revision);
-        await storage.list({ prefix: "", limit: 0, at: linearizable });
-        expect(await storage.currentRevision()).toBe(revision);
-      },
-    );
+    storageTest(open, "is that of the last write, and is not changed by a read", async (opened) => {
+      const { storage, write } = opened;
+      const revision = await write([put("a")]);
+      expect(await storage.currentRevision()).toBe(revision);
+      await storage.list({ prefix: "", limit: 0, at: linearizable });
+      expect(await storage.currentRevision()).toBe(revision);
+    });
   });
 
   describe("a call whose signal is aborted", () => {
@@ -170,7 +166,7 @@ export function describeReads(open: () => Promise<Opened>, traits: Traits): void
     for (const [name, call] of calls) {
       storageTest(
         open,
-        `${name} rejects with the signal's reason, and does nothing`,
+        `${name} rejects with the signal's reason, and changes nothing`,
         async (opened) => {
           const revision = await opened.write([put("b")]);
           await expect(call(opened)).rejects.toThrow("changed my mind");
@@ -181,7 +177,7 @@ export function describeReads(open: () => Promise<Opened>, traits: Traits): void
   });
 
   describe("after close", () => {
-    test("every call rejects, a watch ends, and closing again is harmless", async () => {
+    test("every call rejects, a watch ends, and closing again has no effect", async () => {
       const opened = await open();
       const { storage } = opened;
       try {

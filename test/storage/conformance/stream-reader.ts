@@ -4,8 +4,8 @@ import type { Storage, WatchRequest, WatchStream } from "../../../src/storage/st
 import { type PlainEvent, plainEvent } from "./model.ts";
 
 /**
- * Reads one stream as its contract says, waits only to be told of more, and checks of every batch what
- * holds for each stream: revisions never go back, and none is split by a resume point.
+ * Reads one stream as its contract says: it waits only for the listener's call. Checks the guarantees of each batch:
+ * revisions never decrease, and no resume point splits a revision.
  */
 export class StreamReader {
   readonly stream: WatchStream;
@@ -23,12 +23,12 @@ export class StreamReader {
     this.stream.onReadable(() => this.#wake());
   }
 
-  /** Everything read so far. */
+  /** All batches so far. */
   get events(): PlainEvent[] {
     return this.#events.map((event) => plainEvent(event, this.#withPrevious));
   }
 
-  /** Up to where all has been read. */
+  /** The resume point of the last batch. */
   get resumePoint(): number {
     return this.#resumePoint;
   }
@@ -48,7 +48,7 @@ export class StreamReader {
     }
   }
 
-  /** Reads until all up to `revision` has been delivered, and returns the events of the whole stream. */
+  /** Reads until everything up to `revision` has been delivered, and returns all events of the stream. */
   async through(revision: number): Promise<PlainEvent[]> {
     if (this.#resumePoint < revision) this.#storage.requestProgress();
     while (this.#resumePoint < revision) {
@@ -61,13 +61,13 @@ export class StreamReader {
     return this.events;
   }
 
-  /** Reads until a resume point comes, with which the watch is known to be under way. */
+  /** Reads until a resume point comes, after which the watch is known to be open. */
   async begun(): Promise<number> {
     await this.through(await this.#storage.currentRevision());
     return this.#resumePoint;
   }
 
-  /** Reads until the stream ends and returns why. */
+  /** Reads until the stream ends, and returns why. */
   async end(): Promise<Error | null | undefined> {
     while ((await this.next()) !== undefined);
     return this.stream.ended;

@@ -11,7 +11,7 @@ const fromNow: WatchRequest = {
 };
 
 export function describeWatchLife(open: () => Promise<Opened>): void {
-  describe("a watch that can't be right", () => {
+  describe("an invalid watch", () => {
     const invalid: [string, Partial<WatchRequest>][] = [
       ["an empty key", { scope: { key: "" } }],
       ["half a surrogate pair in the key", { scope: { key: "a\ud800" } }],
@@ -45,20 +45,24 @@ export function describeWatchLife(open: () => Promise<Opened>): void {
   });
 
   describe("progress", () => {
-    storageTest(open, "is told to an idle stream, as often as it is asked for", async (opened) => {
-      const { storage, write } = opened;
-      const revision = await write([put("a")]);
-      const reader = new StreamReader(storage, { ...fromNow, afterRevision: revision });
-      for (let asked = 0; asked < 3; asked++) {
-        storage.requestProgress();
-        // Others may write to the same store, so it may be further; it may not be less far.
-        const batch = await reader.next();
-        expect(batch?.events).toEqual([]);
-        expect(batch?.revision).toBeGreaterThanOrEqual(revision);
-      }
-    });
+    storageTest(
+      open,
+      "is delivered to an idle stream, as often as it is requested",
+      async (opened) => {
+        const { storage, write } = opened;
+        const revision = await write([put("a")]);
+        const reader = new StreamReader(storage, { ...fromNow, afterRevision: revision });
+        for (let asked = 0; asked < 3; asked++) {
+          storage.requestProgress();
+          // Other tests may write to the same store, so the revision may be higher, but not lower.
+          const batch = await reader.next();
+          expect(batch?.events).toEqual([]);
+          expect(batch?.revision).toBeGreaterThanOrEqual(revision);
+        }
+      },
+    );
 
-    storageTest(open, "follows writes that the stream did not ask for", async (opened) => {
+    storageTest(open, "follows writes outside the stream's scope", async (opened) => {
       const { storage, write } = opened;
       const afterRevision = await storage.currentRevision();
       const reader = new StreamReader(storage, { ...fromNow, scope: { key: "a" }, afterRevision });
@@ -69,7 +73,7 @@ export function describeWatchLife(open: () => Promise<Opened>): void {
       }
     });
 
-    storageTest(open, "never runs ahead of events", async ({ storage, write }) => {
+    storageTest(open, "never overtakes events", async ({ storage, write }) => {
       const afterRevision = await storage.currentRevision();
       const reader = new StreamReader(storage, { ...fromNow, afterRevision });
       for (let i = 0; i < 20; i++) {
@@ -84,19 +88,23 @@ export function describeWatchLife(open: () => Promise<Opened>): void {
   });
 
   describe("a closed stream", () => {
-    storageTest(open, "has ended without an error, and what waited is dropped", async (opened) => {
-      const { storage, write } = opened;
-      const afterRevision = await storage.currentRevision();
-      const { stream } = new StreamReader(storage, { ...fromNow, afterRevision });
-      await write([put("a")]);
-      expect(stream.ended).toBeUndefined();
-      stream.close();
-      stream.close();
-      expect(stream.read()).toBeUndefined();
-      expect(stream.ended).toBeNull();
-    });
+    storageTest(
+      open,
+      "has ended without an error, and its unread batches are dropped",
+      async (opened) => {
+        const { storage, write } = opened;
+        const afterRevision = await storage.currentRevision();
+        const { stream } = new StreamReader(storage, { ...fromNow, afterRevision });
+        await write([put("a")]);
+        expect(stream.ended).toBeUndefined();
+        stream.close();
+        stream.close();
+        expect(stream.read()).toBeUndefined();
+        expect(stream.ended).toBeNull();
+      },
+    );
 
-    storageTest(open, "wakes who waits for it", async ({ storage }) => {
+    storageTest(open, "wakes a waiting reader", async ({ storage }) => {
       const reader = new StreamReader(storage, fromNow);
       await reader.begun();
       const waiting = reader.end();

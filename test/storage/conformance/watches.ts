@@ -55,7 +55,7 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
       }
     }
 
-    storageTest(open, "tells of a transaction in its order, in one batch", async (opened) => {
+    storageTest(open, "delivers a transaction in its order, in one batch", async (opened) => {
       const { storage, write } = opened;
       const afterRevision = await storage.currentRevision();
       const reader = new StreamReader(storage, { scope: all, withPrevious: true, afterRevision });
@@ -80,7 +80,7 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
       ["leaving", [put("k", "yes"), put("k", "no")], "DELETED yes, was yes"],
       ["deleted inside", [put("k", "yes"), remove("k")], "DELETED yes, was yes"],
       ["deleted outside", [put("k", "no"), remove("k")], undefined],
-      ["created anew", [put("k", "yes"), remove("k"), put("k", "yes")], "ADDED yes"],
+      ["created again", [put("k", "yes"), remove("k"), put("k", "yes")], "ADDED yes"],
     ];
     for (const [name, steps, expected] of transitions) {
       storageTest(
@@ -114,7 +114,7 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
       );
     }
 
-    storageTest(open, "from now has what comes, not what was", async ({ storage, write }) => {
+    storageTest(open, "from now on has later events only", async ({ storage, write }) => {
       await write([put("a", "before")]);
       const reader = new StreamReader(storage, {
         scope: all,
@@ -130,58 +130,70 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
       ).toEqual([["MODIFIED", "after", "before"]]);
     });
 
-    storageTest(open, "resumed from any resume point has all, once", async ({ storage, write }) => {
-      const start = await storage.currentRevision();
-      const { model, last } = await play(history, write);
-      const request = { scope: all, withPrevious: true };
-      const told: unknown[] = [];
-      let afterRevision = start;
-      while (afterRevision < last) {
-        // One batch, then the stream is lost.
-        const reader = new StreamReader(storage, { ...request, afterRevision });
-        storage.requestProgress();
-        while (reader.resumePoint === afterRevision) await reader.next();
-        told.push(...reader.events);
-        afterRevision = reader.resumePoint;
-        reader.stream.close();
-      }
-      expect(told).toEqual(model.events({ ...request, afterRevision: start }));
-    });
+    storageTest(
+      open,
+      "resumed from any resume point has all events, once",
+      async ({ storage, write }) => {
+        const start = await storage.currentRevision();
+        const { model, last } = await play(history, write);
+        const request = { scope: all, withPrevious: true };
+        const told: unknown[] = [];
+        let afterRevision = start;
+        while (afterRevision < last) {
+          // One batch, then the stream is dropped.
+          const reader = new StreamReader(storage, { ...request, afterRevision });
+          storage.requestProgress();
+          while (reader.resumePoint === afterRevision) await reader.next();
+          told.push(...reader.events);
+          afterRevision = reader.resumePoint;
+          reader.stream.close();
+        }
+        expect(told).toEqual(model.events({ ...request, afterRevision: start }));
+      },
+    );
 
-    storageTest(open, "does not depend on others who read late or not at all", async (opened) => {
-      const { storage, write } = opened;
-      const afterRevision = await storage.currentRevision();
-      const request = { scope: all, withPrevious: true, afterRevision };
-      const late = new StreamReader(storage, request);
-      const never = storage.watch(request);
-      const prompt = new StreamReader(storage, request);
-      const { model, last } = await play(history, write);
-      expect(await prompt.through(last)).toEqual(model.events(request));
-      expect(await late.through(last)).toEqual(model.events(request));
-      never.close();
-    });
+    storageTest(
+      open,
+      "does not depend on other readers that read late or not at all",
+      async (opened) => {
+        const { storage, write } = opened;
+        const afterRevision = await storage.currentRevision();
+        const request = { scope: all, withPrevious: true, afterRevision };
+        const late = new StreamReader(storage, request);
+        const never = storage.watch(request);
+        const prompt = new StreamReader(storage, request);
+        const { model, last } = await play(history, write);
+        expect(await prompt.through(last)).toEqual(model.events(request));
+        expect(await late.through(last)).toEqual(model.events(request));
+        never.close();
+      },
+    );
 
-    storageTest(open, "has a thousand keys in order, through pages of writes", async (opened) => {
-      const { storage, write } = opened;
-      const request = {
-        scope: all,
-        withPrevious: false,
-        afterRevision: await storage.currentRevision(),
-      };
-      const live = new StreamReader(storage, request);
-      const { model, last } = await play(
-        Array.from({ length: 10 }, (_, i) =>
-          Array.from({ length: 100 }, (_, j) => put(`${j}/${i}`, "x".repeat(j))),
-        ),
-        write,
-      );
-      const expected = model.events(request);
-      expect(expected.length).toBe(1000);
-      expect(await live.through(last)).toEqual(expected);
-      expect(await new StreamReader(storage, request).through(last)).toEqual(expected);
-    });
+    storageTest(
+      open,
+      "has a thousand keys in order, written in several transactions",
+      async (opened) => {
+        const { storage, write } = opened;
+        const request = {
+          scope: all,
+          withPrevious: false,
+          afterRevision: await storage.currentRevision(),
+        };
+        const live = new StreamReader(storage, request);
+        const { model, last } = await play(
+          Array.from({ length: 10 }, (_, i) =>
+            Array.from({ length: 100 }, (_, j) => put(`${j}/${i}`, "x".repeat(j))),
+          ),
+          write,
+        );
+        const expected = model.events(request);
+        expect(expected.length).toBe(1000);
+        expect(await live.through(last)).toEqual(expected);
+        expect(await new StreamReader(storage, request).through(last)).toEqual(expected);
+      },
+    );
 
-    storageTest(open, "has large values whole", async ({ storage, write }) => {
+    storageTest(open, "has complete large values", async ({ storage, write }) => {
       const request = {
         scope: all,
         withPrevious: true,
@@ -200,13 +212,13 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
 
     storageTest(
       open,
-      "from compacted history is REVISION_TOO_OLD, or still has all",
+      "from compacted history is REVISION_TOO_OLD, or has all events",
       async (opened) => {
         const { storage, write, compact } = opened;
         const start = await storage.currentRevision();
         const { model, last } = await play(history, write);
         const compacted = model.revisions.at(-3) ?? 0;
-        // Whoever keeps a history of its own has it once it is level.
+        // A storage with a history of its own has it once it is synced.
         await storage.get({ key: "a", at: { match: "NOT_OLDER_THAN", revision: last } });
         await compact(compacted);
         const request = { scope: all, withPrevious: true };
@@ -229,7 +241,7 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
   });
 }
 
-/** Writes one transaction after the other. */
+/** Writes the transactions in order. */
 async function play(
   history: readonly (readonly Operation[])[],
   write: Opened["write"],

@@ -14,18 +14,22 @@ import {
 
 export function describeWrites(open: () => Promise<Opened>): void {
   describe("put", () => {
-    storageTest(open, "counts versions and keeps the revision of creation", async ({ storage }) => {
-      const first = await storage.put({ key: "a", value: bytes("1") });
-      const second = await storage.put({ key: "a", value: bytes("2") });
-      expect(numbers(first.object)).toEqual([first.revision, first.revision, 1]);
-      expect(numbers(second.object)).toEqual([first.revision, second.revision, 2]);
-      expect(second.revision).toBeGreaterThan(first.revision);
-      await storage.delete({ key: "a" });
-      const third = await storage.put({ key: "a", value: bytes("3") });
-      expect(numbers(third.object)).toEqual([third.revision, third.revision, 1]);
-    });
+    storageTest(
+      open,
+      "increments the version and keeps the create revision",
+      async ({ storage }) => {
+        const first = await storage.put({ key: "a", value: bytes("1") });
+        const second = await storage.put({ key: "a", value: bytes("2") });
+        expect(numbers(first.object)).toEqual([first.revision, first.revision, 1]);
+        expect(numbers(second.object)).toEqual([first.revision, second.revision, 2]);
+        expect(second.revision).toBeGreaterThan(first.revision);
+        await storage.delete({ key: "a" });
+        const third = await storage.put({ key: "a", value: bytes("3") });
+        expect(numbers(third.object)).toEqual([third.revision, third.revision, 1]);
+      },
+    );
 
-    storageTest(open, "answers with the object as every read then has it", async ({ storage }) => {
+    storageTest(open, "returns the object as later reads do", async ({ storage }) => {
       const { revision, object } = await storage.put({ key: "a/ü", value: bytes("é") });
       for (const at of [linearizable, exact(revision)]) {
         const got = await storage.get({ key: "a/ü", at });
@@ -66,7 +70,7 @@ export function describeWrites(open: () => Promise<Opened>): void {
       });
     });
 
-    storageTest(open, "under a lease that is not there is LEASE_NOT_FOUND", async ({ storage }) => {
+    storageTest(open, "with an unknown lease is LEASE_NOT_FOUND", async ({ storage }) => {
       const start = await storage.currentRevision();
       const lease = 0x7fff_ffff_ffff_fffen;
       const call = storage.put({ key: "a", value: bytes("1"), lease });
@@ -111,7 +115,7 @@ export function describeWrites(open: () => Promise<Opened>): void {
         reason: "REVISION_CONFLICT",
       },
     ])("expecting $expected of a key that is there: $present", ({ of, present, reason }) => {
-      storageTest(open, reason ?? "deletes, and answers with what stood", async (opened) => {
+      storageTest(open, reason ?? "deletes, and returns the deleted object", async (opened) => {
         const { storage, write } = opened;
         await write([put("a", "1"), put("other")]);
         const start = await write([put(present ? "a" : "other", "2")]);
@@ -137,7 +141,7 @@ export function describeWrites(open: () => Promise<Opened>): void {
     });
   });
 
-  describe("a call that can't be right is INVALID_REQUEST", () => {
+  describe("an invalid call is INVALID_REQUEST", () => {
     const value = bytes("1");
     const calls: [string, (opened: Opened) => Promise<unknown>][] = [
       ["put of an empty key", ({ storage }) => storage.put({ key: "", value })],

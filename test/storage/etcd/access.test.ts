@@ -45,7 +45,7 @@ function calls(storage: EtcdStorage): [string, () => Promise<unknown>][] {
   ];
 }
 
-describe("an etcd that asks for a password", () => {
+describe("an etcd with authentication", () => {
   const auth = { username: "root", password: "secret" };
   const etcdOf = etcdOfFile({ rootPassword: auth.password });
 
@@ -62,7 +62,7 @@ describe("an etcd that asks for a password", () => {
     ["no user", undefined, "user name is empty"],
   ];
   for (const [name, stranger, message] of strangers) {
-    test(`denies everything to ${name}, and says so`, async () => {
+    test(`denies everything to ${name}, and returns UPSTREAM_DENIED`, async () => {
       const storage = storageOf(await etcdOf(), { auth: stranger });
       for (const [name, call] of calls(storage)) {
         await expect(call(), name).rejects.toMatchObject({
@@ -86,7 +86,7 @@ describe("an etcd that asks for a password", () => {
     }
   });
 
-  test("is given a new token when it has forgotten the old one", async () => {
+  test("gets a request with a new token when it has forgotten the old one", async () => {
     const etcd = await startEtcd({ rootPassword: auth.password });
     closings.push(() => etcd.stop());
     const storage = storageOf(etcd, { auth });
@@ -95,11 +95,11 @@ describe("an etcd that asks for a password", () => {
       await etcd.kill(); // a token of the simple kind lives in the memory of its member
       await etcd.start();
     };
-    // A write is the first to notice.
+    // A write is the first to find out.
     await forget();
     const again = await eventually(() => storage.put({ key: "a", value }));
     expect(again.object.version).toBe(2);
-    // A watch is the first to notice.
+    // A watch is the first to find out.
     await forget();
     const events = await eventually(async () => {
       const reader = new StreamReader(storage, { ...all, afterRevision: revision });
@@ -126,8 +126,8 @@ async function gateway(
   return (await response.json()) as { token: string };
 }
 
-describe("an etcd that does not ask for a password", () => {
-  test("is used all the same with one configured", async () => {
+describe("an etcd without authentication", () => {
+  test("is used even if one is configured", async () => {
     const etcd = await startEtcd();
     closings.push(() => etcd.stop());
     const storage = storageOf(etcd, { auth: { username: "root", password: "secret" } });

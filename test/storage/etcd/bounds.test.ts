@@ -24,7 +24,7 @@ async function open(
 const request: WatchRequest = { scope: { prefix: "" }, withPrevious: false, afterRevision: 10 };
 const created = { created: true, header: { revision: 50 } };
 
-/** The nth part of revision 12, which removes ten objects. */
+/** The nth part of revision 12, which deletes ten objects. */
 function removals(part: number): object {
   const events = Array.from({ length: 10 }, (_, i) => ({
     type: "Delete",

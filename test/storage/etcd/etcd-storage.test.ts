@@ -40,7 +40,7 @@ async function open(
 
 const all: WatchRequest = { scope: { prefix: "" }, withPrevious: true, afterRevision: undefined };
 
-describe("keys that can't be part of a resource", () => {
+describe("keys that can't be objects of a resource", () => {
   const notUtf8 = [
     [0xff],
     [0xc0, 0xaf], // an overlong slash
@@ -49,7 +49,7 @@ describe("keys that can't be part of a resource", () => {
     [0xf4, 0x90, 0x80, 0x80], // beyond U+10FFFF
   ];
 
-  test("are left out of lists and watches and counted, and their revisions count", async () => {
+  test("are skipped in lists and watches and counted, and their revisions count", async () => {
     const { storage, source, prefix } = await open();
     const start = await source.write(prefix, [put("a", "1"), put("\ufeffb", "2")]);
     const reader = new StreamReader(storage, { ...all, afterRevision: start });
@@ -57,7 +57,7 @@ describe("keys that can't be part of a resource", () => {
     for (const key of notUtf8) {
       last = await source.putBytes(Buffer.concat([Buffer.from(prefix), Buffer.from(key)]));
     }
-    // Without being asked for progress: each event moves the resume point, though nobody sees it.
+    // Without a progress request: each event moves the resume point, even one that is not delivered.
     while (reader.resumePoint < last) await reader.next();
     expect(reader.events).toEqual([]);
     expect(storage.skippedKeys).toBe(notUtf8.length + 1);
@@ -102,7 +102,7 @@ describe("keys that can't be part of a resource", () => {
   });
 });
 
-describe("a resource over everything", () => {
+describe("a resource without a prefix", () => {
   test("has every key", async () => {
     const { storage, source } = await open({ prefix: "" });
     const start = await source.revision();
@@ -118,11 +118,11 @@ describe("a resource over everything", () => {
 });
 
 describe("a large history", () => {
-  test("arrives whole, also where one revision takes many fragments", async () => {
+  test("arrives completely, even if one revision has many fragments", async () => {
     const { storage, source, prefix } = await open();
     const start = await source.revision();
     const model = new Model();
-    // A revision of 1.4 MB, sent with as much of what was before: etcd sends 2 MiB at once at the most.
+    // A revision of 1.4 MB, sent with previous objects of the same size: etcd sends at most 2 MiB at once.
     const large = "x".repeat(14_000);
     for (const value of [`1${large}`, `2${large}`, `3${large}`]) {
       const operations = Array.from({ length: 100 }, (_, i) => put(`large/${i}`, value));
@@ -135,7 +135,7 @@ describe("a large history", () => {
     const late = new StreamReader(storage, request);
     expect(await late.through(last)).toEqual(model.events(request));
 
-    // And as it happens, which is when etcd sends it in fragments.
+    // A live watch, too, for which etcd sends fragments.
     const live = new StreamReader(storage, { ...all, afterRevision: last });
     await live.through(last);
     const revision = await source.write(
@@ -147,12 +147,12 @@ describe("a large history", () => {
     expect(batches.filter((events) => events > 0)).toEqual([100]);
   });
 
-  test("of thousands of revisions is caught up with, without gap or repetition", async () => {
+  test("of thousands of revisions is delivered to an unsynced watch, without gap or repetition", async () => {
     const { storage, source, prefix } = await open();
     const start = await source.revision();
     const model = new Model();
     const writes: Promise<number>[] = [];
-    // etcd hands a thousand revisions at a time to a watch that is behind.
+    // etcd sends a thousand revisions at a time to an unsynced watch.
     for (let i = 0; i < 2_500; i++) writes.push(source.write(prefix, [put(`${i % 7}`, `${i}`)]));
     const revisions = await Promise.all(writes);
     const inOrder = revisions
@@ -164,7 +164,7 @@ describe("a large history", () => {
     expect(await new StreamReader(storage, request).through(last)).toEqual(model.events(request));
   });
 
-  test("waits in etcd, not here, for a reader that takes nothing", async () => {
+  test("waits in etcd, not in this process, for a reader that takes nothing", async () => {
     const { storage, source, prefix } = await open();
     const start = await source.revision();
     const request = { ...all, withPrevious: false, afterRevision: start };
@@ -178,14 +178,14 @@ describe("a large history", () => {
     for (let batch = slow.stream.read(); batch !== undefined; batch = slow.stream.read()) {
       waiting += batch.events.length;
     }
-    // 16 MiB at the most, and the one response that filled it.
+    // At most 16 MiB, and the one response that filled it.
     expect(waiting).toBeLessThan(40);
     let revisions = waiting;
     while (revisions < 40) revisions += (await slow.next())?.events.length ?? 40;
     expect(revisions).toBe(40);
   });
 
-  test("is listed in full, however large, and in pages by bytes", async () => {
+  test("is listed completely, at any size, and in pages bounded in bytes", async () => {
     const { storage, source, prefix } = await open();
     const value = "x".repeat(1_000_000);
     const keys = Array.from({ length: 12 }, (_, i) => `${i}`.padStart(2, "0"));
@@ -201,7 +201,7 @@ describe("a large history", () => {
 });
 
 describe("compacted history", () => {
-  test("says which revision is the oldest to read at and to watch from", async () => {
+  test("is reported with the oldest revision that can be read and watched from", async () => {
     const { storage, source, prefix } = await open();
     const first = await source.write(prefix, [put("a", "1"), put("b", "1")]);
     const deleted = await source.write(prefix, [remove("a"), put("b", "2")]);
@@ -214,7 +214,7 @@ describe("compacted history", () => {
     await expect(storage.get({ key: "a", at: exact(first) })).rejects.toMatchObject(tooOld);
     const list = { prefix: "", limit: 0, at: exact(first) };
     await expect(storage.list(list)).rejects.toMatchObject(tooOld);
-    // etcd itself would take this one, and may have lost the deletion (its issue 18089).
+    // etcd itself would accept this one, and may have lost the deletion (its issue 18089).
     const early = new StreamReader(storage, { ...all, afterRevision: first });
     expect(await early.end()).toMatchObject(tooOld);
     expect(early.events).toEqual([]);
@@ -227,7 +227,7 @@ describe("compacted history", () => {
     ]);
   });
 
-  test("far behind is the same", async () => {
+  test("is reported the same way for a much older revision", async () => {
     const { storage, source, prefix } = await open();
     const first = await source.write(prefix, [put("a", "1")]);
     await source.write(prefix, [put("a", "2")]);
@@ -262,7 +262,7 @@ describe("a count", () => {
 });
 
 describe("a lease", () => {
-  test("of 63 bits is kept to the last bit, and takes its objects with it", async () => {
+  test("of 63 bits is kept exactly, and deletes its objects when it ends", async () => {
     const { storage, source } = await open();
     const lease = 0x7fff_ffff_ffff_fff1n;
     await source.call("lease/grant", { ID: String(lease), TTL: "600" });
@@ -279,7 +279,7 @@ describe("a lease", () => {
     ]);
   });
 
-  test("that can't be one is INVALID_REQUEST", async () => {
+  test("with an invalid id is INVALID_REQUEST", async () => {
     const { storage } = await open();
     for (const lease of [-1n, 2n ** 63n]) {
       const call = storage.put({ key: "a", value: bytes("1"), lease });

@@ -38,7 +38,7 @@ const all: WatchRequest = { scope: { prefix: "" }, withPrevious: true, afterRevi
 const value = bytes("1");
 
 describe("an etcd that is killed", () => {
-  test("ends watches, fails calls in their own words, and is used again when it is back", async () => {
+  test("ends watches, fails calls with their own errors, and is used again when it is back", async () => {
     const etcd = await startEtcd();
     closings.push(() => etcd.stop());
     const storage = storageOf(etcd, "p/");
@@ -62,14 +62,14 @@ describe("an etcd that is killed", () => {
     await etcd.start();
     const source = new Source(etcd);
     const last = await source.write("p/", [put("c")]);
-    // Its channel takes up to a second to try again.
+    // Its channel waits up to a second before it tries again.
     const again = await eventually(() => storage.get({ key: "c", at: linearizable }));
     expect(again.object?.modRevision).toBe(last);
     const resumed = new StreamReader(storage, { ...all, afterRevision: revision });
     expect((await resumed.through(last)).map(({ key }) => key)).toEqual(["c"]);
   });
 
-  test("while a write is under way, leaves its outcome unknown", async () => {
+  test("during a write leaves its outcome unknown", async () => {
     const etcd = await startEtcd();
     closings.push(() => etcd.stop());
     const storage = storageOf(etcd, "p/");
@@ -77,7 +77,7 @@ describe("an etcd that is killed", () => {
     await etcd.pause();
     const write = storage.put({ key: "b", value });
     const failed = expect(write).rejects.toMatchObject({ reason: "OUTCOME_UNKNOWN" });
-    // The deadline of the read that begins after the write ends after the write has been sent.
+    // The deadline of the read, which begins after the write, ends after the write has been sent.
     await expect(storage.currentRevision(AbortSignal.timeout(500))).rejects.toThrow();
     await etcd.kill();
     await failed;
@@ -103,8 +103,8 @@ describe("an etcd that is killed", () => {
   });
 });
 
-describe("an etcd that is not heard any more", () => {
-  test("is given up on in seconds, on a watch that asks for nothing", async () => {
+describe("an etcd that has become silent", () => {
+  test("is detected in seconds by a watch that sends nothing", async () => {
     const etcd = await startEtcd();
     closings.push(() => etcd.stop());
     const storage = storageOf(etcd, "p/");
@@ -133,7 +133,7 @@ describe("an etcd that is not heard any more", () => {
     await expect(aborted).rejects.toThrow("changed my mind");
   });
 
-  test("is passed over for another member", async () => {
+  test("is replaced by another member", async () => {
     const [deaf, well] = [await startEtcd(), await etcdOf()];
     closings.push(() => deaf.stop());
     const storage = storageOf(deaf, newPrefix(), {
@@ -148,7 +148,7 @@ describe("an etcd that is not heard any more", () => {
 });
 
 describe("a connection that is reset at any byte", () => {
-  test("costs a watch nothing that it can't get by resuming", async () => {
+  test("costs a watch nothing that it does not get by resuming", async () => {
     const etcd = await etcdOf();
     const source = new Source(etcd);
     const proxy = await CuttingProxy.to(etcd.url);
@@ -174,7 +174,7 @@ describe("a connection that is reset at any byte", () => {
     );
   }, 240_000);
 
-  /** What a reader has in the end that resumes from where it was until it is at `last`. */
+  /** The state of a reader that resumes from its last revision until it has `last`. */
   async function resumed(
     storage: EtcdStorage,
     start: number,
@@ -199,13 +199,13 @@ describe("a connection that is reset at any byte", () => {
 });
 
 describe("an etcd whose space quota is reached", () => {
-  test("takes no writes, and goes on being read and watched", async () => {
+  test("takes no writes, and can still be read and watched", async () => {
     const etcd = await startEtcd({ quotaBytes: 4 * 1024 * 1024 });
     closings.push(() => etcd.stop());
     const storage = storageOf(etcd, "p/");
     const before = await storage.put({ key: "a", value });
     const megabyte = new Uint8Array(1_000_000);
-    // etcd looks at its size only now and then.
+    // etcd checks its size only periodically.
     const fill = async (): Promise<void> => {
       for (let i = 0; i < 1_000; i++) await storage.put({ key: `${i}`, value: megabyte });
     };

@@ -25,7 +25,7 @@ function storageOf(etcd: { readonly url: string }): EtcdStorage {
 
 const value = bytes("1");
 
-/** Puts under a lease of its own that fail and have not written, by name. */
+/** Failures of a put with a lease of its own that has not written, by name. */
 const failures: [string, string, (storage: Storage) => Promise<unknown>][] = [
   [
     "conflicts",
@@ -60,7 +60,7 @@ describe("the lease of a put with a time to live", () => {
     }
   });
 
-  test("stays where nobody knows whether the put was done", async () => {
+  test("stays if the outcome of the put is unknown", async () => {
     const { storage, etcd } = await scripted({
       txn: () => ({ code: status.UNAVAILABLE, details: "connection reset" }),
     });
@@ -81,7 +81,7 @@ describe("the lease of a put with a time to live", () => {
       "UPSTREAM_DENIED",
     ],
     [
-      "is asked in vain",
+      "does not answer",
       { leaseGrant: () => ({ code: status.UNAVAILABLE, details: "etcdserver: no leader" }) },
       "UPSTREAM_UNAVAILABLE",
     ],
@@ -121,7 +121,7 @@ describe("the lease of a put with a time to live", () => {
     await expect(call).rejects.toThrow("changed my mind");
   });
 
-  /** How a put of "a" under a lease of its own comes to be aborted once `reached` has resolved. */
+  /** How a put of "a" with a lease of its own is aborted once `reached` has resolved. */
   async function aborted(storage: Storage, reached: Promise<void>): Promise<void> {
     const aborter = new AbortController();
     const call = storage.put({ key: "a", value, ttlSeconds: 600, signal: aborter.signal });
@@ -167,7 +167,7 @@ describe("the lease of a put with a time to live", () => {
     await revoked.promise;
   });
 
-  test("stays where the caller has given up and nobody knows whether the put was done", async () => {
+  test("stays if the caller has given up and the outcome of the put is unknown", async () => {
     const [putting, revoked] = [step(), step()];
     const answer = Promise.withResolvers<{ code: status; details: string }>();
     const answers = [answer.promise, refusal("etcdserver: mvcc: database space exceeded")];
@@ -183,7 +183,7 @@ describe("the lease of a put with a time to live", () => {
     });
     await aborted(storage, putting.promise);
     answer.resolve({ code: status.UNAVAILABLE, details: "connection reset" });
-    // Its outcome is there before that of a put after it, whose lease is the only one revoked.
+    // Its outcome is known before that of a later put, whose lease is the only revoked one.
     const next = storage.put({ key: "b", value, ttlSeconds: 600 });
     await revoked.promise;
     const put = ["leaseGrant", "txn"];

@@ -5,10 +5,10 @@ import { Lister } from "../../../src/storage/etcd/lister.ts";
 import type { ListRequest } from "../../../src/storage/storage.ts";
 import { linearizable } from "../conformance/opened.ts";
 
-/** A store of objects whose values are so many bytes, by their order, and what etcd is asked for: "how many of what". */
+/** A store of objects with values of these sizes in bytes, in key order, and its requests: "limit of what". */
 function open(sizes: readonly number[]) {
   const asked: string[] = [];
-  /** How large each answer was, in MiB. */
+  /** Size of each response, in MiB. */
   const answered: number[] = [];
   const keys = sizes.map((_, i) => `key-${String(i).padStart(6, "0")}`);
   const lister = new Lister({
@@ -34,7 +34,7 @@ function open(sizes: readonly number[]) {
   return { asked, answered, list };
 }
 
-/** Pages through so many keys with a predicate, and tells of each page: "its keys > where the next starts". */
+/** Reads all pages of this many keys with a predicate, and describes each page: "its keys > where the next starts". */
 async function pagesOf(count: number, picked: readonly string[]): Promise<string[]> {
   const keys = Array.from({ length: count }, (_, i) => `${i}`.padStart(6, "0"));
   const lister = new Lister({
@@ -63,15 +63,15 @@ async function pagesOf(count: number, picked: readonly string[]): Promise<string
   return pages;
 }
 
-/** What etcd would tell of a key whose value is so many zeros. */
+/** etcd's form of a key whose value is this many zeros. */
 function keyValue(key: string, valueBytes: number): DecodedKeyValue {
   const start = Buffer.byteLength(key);
   const message = Buffer.concat([Buffer.from(key), Buffer.alloc(valueBytes)]);
   return new DecodedKeyValue(message, 0, start, start, start + valueBytes, 2, 2, 1, 0n);
 }
 
-describe("a page of etcd's objects that a predicate picks", () => {
-  test("looks at 50,000 at the most, and is short or empty then", async () => {
+describe("a page of etcd's objects with a predicate", () => {
+  test("reads at most 50,000 objects, and is short or empty then", async () => {
     expect(await pagesOf(120_000, ["000007", "110000"])).toEqual([
       "000007 > 049999 (undefined)",
       " > 099999 (undefined)",
@@ -79,21 +79,21 @@ describe("a page of etcd's objects that a predicate picks", () => {
     ]);
   });
 
-  test("is the last if it has looked at all", async () => {
+  test("is the last one if it has read all objects", async () => {
     expect(await pagesOf(50_000, ["049999"])).toEqual(["049999 > undefined (0)"]);
   });
 });
 
 describe("a page of etcd's objects", () => {
-  test("does not say how many follow, as not all that etcd counts may be objects", async () => {
+  test("does not have the number of remaining objects, as etcd may count other keys, too", async () => {
     const { list } = open(Array(10).fill(1));
     expect(await list({ limit: 4 })).toMatchObject({ next: "key-000003", remaining: undefined });
     expect(await list({ limit: 10 })).toMatchObject({ next: undefined, remaining: 0 });
   });
 });
 
-describe("a listing of etcd asks at once for", () => {
-  test("few objects first, then for as many as make 8 MiB by what they are", async () => {
+describe("a list of etcd requests at once", () => {
+  test("few objects first, then as many as have 8 MiB", async () => {
     // 4 KiB each, and a key of 10 bytes.
     const { asked, list } = open(Array(10_000).fill(4096));
     await list();
@@ -103,7 +103,7 @@ describe("a listing of etcd asks at once for", () => {
     expect(asked).toEqual(Array(5).fill("2045 whole"));
   });
 
-  test("many where they are small: 100,000 objects take few answers more the first time", async () => {
+  test("many small objects: the first list of 100,000 objects takes few more responses", async () => {
     const { asked, list } = open(Array(100_000).fill(200));
     const { items } = await list();
     expect(items.length).toBe(100_000);
@@ -111,7 +111,7 @@ describe("a listing of etcd asks at once for", () => {
     expect(asked.length).toBe(6);
   });
 
-  test("64 of the largest that etcd takes, and then for as few as make 8 MiB", async () => {
+  test("64 of the largest objects, and then as few as have 8 MiB", async () => {
     const largest = 1.5 * 1024 ** 2;
     const { answered, list } = open(Array(100).fill(largest));
     await list();
@@ -119,7 +119,7 @@ describe("a listing of etcd asks at once for", () => {
     expect(answered.slice(1).every((size) => size < 12)).toBe(true);
   });
 
-  test("fewer again as soon as larger ones come, and never for more than eight times as many as came", async () => {
+  test("fewer objects as soon as larger ones come, and at most eight times as many as in the last response", async () => {
     const small = Array(20_000).fill(100);
     const { asked, list } = open([...small, ...Array(30_000).fill(20_000), ...small]);
     await list();
@@ -131,7 +131,7 @@ describe("a listing of etcd asks at once for", () => {
     }
   });
 
-  test("no values where it is of keys only; of which objects learn nothing", async () => {
+  test("no values if it is of keys only, which does not change the known size of objects", async () => {
     const { asked, list } = open(Array(100).fill(4096));
     const { items } = await list({ keysOnly: true });
     expect(items.every(({ value }) => value.byteLength === 0)).toBe(true);

@@ -1,4 +1,4 @@
-/** Uses an etcd in every way, closes everything, and has nothing left that would keep it alive. */
+/** Uses all parts of the etcd storage, closes everything, and must then exit by itself. */
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
 import { clientOf } from "./source.ts";
 

@@ -12,7 +12,7 @@ import { clientOf, newPrefix, Source, silent } from "./source.ts";
 
 const etcdOf = etcdOfFile({ args: ["--unsafe-no-fsync"] });
 
-/** A prefix in etcd with so many revisions of a few keys: created, changed, deleted, several in a transaction. */
+/** A prefix in etcd with this many revisions of a few keys: created, changed, deleted, several in one transaction. */
 async function withHistory(revisions: number) {
   const etcd = await etcdOf();
   const prefix = newPrefix();
@@ -45,7 +45,7 @@ async function withHistory(revisions: number) {
   return { etcd, source, storage, oldest, newest, close };
 }
 
-/** All events up to `upTo`, by the stream that is asked for. */
+/** All events up to `upTo`, from this stream. */
 function eventsOf(storage: Storage, request: WatchRequest, upTo: number): Promise<WatchEvent[]> {
   const stream: WatchStream = storage.watch(request);
   const events: WatchEvent[] = [];
@@ -65,7 +65,7 @@ function eventsOf(storage: Storage, request: WatchRequest, upTo: number): Promis
   });
 }
 
-/** A machine that is busy may take longer than streams wait. */
+/** A busy machine may take longer than streams wait. */
 const patientClock: Clock = {
   ...systemClock,
   setTimeout: (callback, ms) =>
@@ -75,7 +75,7 @@ const patientClock: Clock = {
 const everything = { scope: { prefix: "" }, withPrevious: true } as const;
 
 describe("A watch of a part of etcd's past", () => {
-  test("has all events of it, and as they were before, as one that goes on has", async () => {
+  test("has all its events with previous objects, as a watch without an end has", async () => {
     const { storage, oldest, newest, close } = await withHistory(600);
     const all = await eventsOf(storage, { ...everything, afterRevision: oldest }, newest);
     for (const upTo of [oldest + 1, oldest + 300, newest - 3, newest]) {
@@ -86,7 +86,7 @@ describe("A watch of a part of etcd's past", () => {
     await close();
   });
 
-  test("ends with REVISION_TOO_OLD where that is compacted", async () => {
+  test("ends with REVISION_TOO_OLD if that part is compacted", async () => {
     const { source, storage, oldest, newest, close } = await withHistory(20);
     await source.compact(newest - 5);
     const past = eventsOf(storage, { ...everything, afterRevision: oldest, upTo: newest }, newest);
@@ -98,8 +98,8 @@ describe("A watch of a part of etcd's past", () => {
   });
 });
 
-describe("A Cacher that is started over an etcd with a history", () => {
-  test("is ready before it is read, and has those who resume wait for it, without gap or repetition", async () => {
+describe("A Cacher of an etcd with history", () => {
+  test("is ready before it is read, and makes resuming watches wait for it, without gap or repetition", async () => {
     const { storage, oldest, newest, close } = await withHistory(1_600);
     const known = await eventsOf(storage, { ...everything, afterRevision: oldest }, newest);
     const options = { clock: patientClock, logger: silent, name: "things" };
@@ -112,7 +112,7 @@ describe("A Cacher that is started over an etcd with a history", () => {
     await close();
   });
 
-  test("goes back as far as etcd has not been compacted", async () => {
+  test("fills its event window back to etcd's compaction", async () => {
     const { source, storage, newest, oldest, close } = await withHistory(100);
     await source.compact(newest - 50);
     const options = { clock: patientClock, logger: silent, name: "things" };

@@ -21,25 +21,25 @@ const definition = loadSync(require.resolve("etcd3/proto/rpc.proto"), {
   oneofs: true,
 });
 
-/** An answer to a range, as far as a test says what is in it. */
+/** A response to a range; the test sets what it needs. */
 export type ScriptedRange = Partial<Omit<IRangeResponse, "header">> & {
   readonly header: { readonly revision: string };
 };
 
-/** What the scripted etcd is to say; whatever is left out it answers as an empty one at revision 1. */
+/** The responses of the scripted etcd. By default it responds as an empty etcd at revision 1. */
 export interface Script {
   readonly version?: string;
   /** Fails each request for its status so. */
   readonly status?: () => Partial<ServiceError>;
-  /** The answer to each range: one at a revision that has nothing, a whole one, or an error. */
+  /** The response to each range: one without objects at a revision, a whole one, or an error. */
   readonly range?: (request: RangeRequest) => number | ScriptedRange | Partial<ServiceError>;
-  /** Fails each transaction so, sooner or later. */
+  /** Fails each transaction with this error, at once or later. */
   readonly txn?: () => Partial<ServiceError> | Promise<Partial<ServiceError>>;
-  /** Fails each grant of a lease so, sooner or later; else they are granted, as number 7. */
+  /** Fails each grant of a lease with this error, at once or later. By default leases are granted, with the id 7. */
   readonly leaseGrant?: () => Partial<ServiceError> | Promise<object>;
-  /** Fails each revocation so, or leaves it without an answer. Else it is done. */
+  /** Fails each revocation with this error, or does not respond. By default leases are revoked. */
   readonly leaseRevoke?: () => Partial<ServiceError> | undefined;
-  /** Called with each watch stream that is opened, once its create request has come. */
+  /** Called with each watch stream that is opened, after its create request has come. */
   readonly watch?: (stream: ScriptedWatch) => void;
 }
 
@@ -47,7 +47,7 @@ export interface Script {
 export interface ScriptedWatch {
   readonly metadata: Metadata;
   readonly startRevision: number;
-  /** How often progress was asked for. */
+  /** Number of progress requests. */
   readonly progressRequests: number;
   /** Called with each further request. */
   onProgressRequest: () => void;
@@ -69,7 +69,7 @@ export function serviceOf(name: string): ServiceDefinition {
 
 type Callback = (error: Partial<ServiceError> | null, response?: object) => void;
 
-/** A gRPC server that speaks etcd's protocol and says what a test has it say. */
+/** A gRPC server with etcd's protocol and the responses of a test. */
 export async function startScriptedEtcd(script: Script): Promise<ScriptedEtcd> {
   const server = new Server();
   const calls: string[] = [];

@@ -8,7 +8,7 @@ import {
 import type { Operation } from "../../../src/storage/memory/operation.ts";
 import type { Etcd } from "../../etcd/etcd.ts";
 
-/** Says nothing. */
+/** A logger without output. */
 export const silent = pino({ level: "silent" });
 
 export function clientOf(
@@ -25,13 +25,13 @@ export function clientOf(
 
 let opened = 0;
 
-/** A prefix that no other test has; it ends in a slash. */
+/** A prefix that no other test has; ends with a slash. */
 export function newPrefix(): string {
   opened++;
   return `/test-${opened}/`;
 }
 
-/** Writes to etcd by its HTTP gateway, so by nothing of ours, whatever bytes the keys are. */
+/** Writes to etcd through its HTTP gateway, so without code of this project, and with any bytes as keys. */
 export class Source {
   readonly #url: string;
 
@@ -39,7 +39,7 @@ export class Source {
     this.#url = `${etcd.url}/v3/`;
   }
 
-  /** Everything in one transaction; resolves to etcd's revision afterwards. */
+  /** Executes all operations in one transaction; resolves to etcd's revision afterwards. */
   async write(prefix: string | Buffer, operations: readonly Operation[]): Promise<number> {
     const key = (relative: string): string =>
       Buffer.concat([Buffer.from(prefix), Buffer.from(relative)]).toString("base64");
@@ -89,8 +89,8 @@ export class Source {
 }
 
 /**
- * Repeats a call for as long as it fails with UPSTREAM_UNAVAILABLE, as after etcd was away: a channel
- * takes up to a second to try again.
+ * Repeats a call while it fails with UPSTREAM_UNAVAILABLE, as after etcd was unreachable: a channel waits up to a
+ * second before it tries again.
  */
 export async function eventually<Result>(call: () => Promise<Result>): Promise<Result> {
   for (;;) {

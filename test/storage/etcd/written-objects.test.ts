@@ -6,7 +6,7 @@ import { clientOf, newPrefix, Source } from "./source.ts";
 
 const etcdOf = etcdOfFile();
 
-/** A storage below `prefix`, and the way around it. */
+/** A storage below `prefix`, and direct access to its etcd. */
 async function open(prefix: string = newPrefix(), historyKey: string = `${newPrefix()}history`) {
   const etcd = await etcdOf();
   const client = clientOf(etcd, { historyKey });
@@ -19,7 +19,7 @@ async function open(prefix: string = newPrefix(), historyKey: string = `${newPre
   return {
     ...{ storage, source, prefix, historyKey },
     write: (...operations: Parameters<Source["write"]>[1]) => source.write(prefix, operations),
-    /** The answer in a line, as in `a@5 b@6 of 3`. */
+    /** The result in one line, as in `a@5 b@6 of 3`. */
     written: async (revision: number, after: number, limit: number = 10) => {
       const request = { scope: { prefix: "" }, revision, after, limit };
       const { written, total } = await storage.writtenAfter(request);
@@ -29,8 +29,8 @@ async function open(prefix: string = newPrefix(), historyKey: string = `${newPre
   };
 }
 
-describe("What was written after a revision", () => {
-  test("is told as it stands at another, with how many objects there are", async () => {
+describe("The objects written after a revision", () => {
+  test("are returned as of another revision, with the number of all objects", async () => {
     const { write, written } = await open();
     const first = await write(put("a"), put("b"), put("c"));
     const second = await write(put("b", "again"));
@@ -42,13 +42,13 @@ describe("What was written after a revision", () => {
     expect(await written(second, first)).toBe(`b@${second} of 3`);
   });
 
-  test("is told up to a limit, and everything is counted", async () => {
+  test("are returned up to a limit, and all objects are counted", async () => {
     const { write, written } = await open();
     const revision = await write(...Array.from({ length: 20 }, (_, i) => put(`${i + 100}`)));
     expect(await written(revision, revision - 1, 2)).toBe(`100@${revision} 101@${revision} of 20`);
   });
 
-  test("is told of one key", async () => {
+  test("are returned for one key", async () => {
     const { write, storage } = await open();
     const revision = await write(put("a"), put("ab"));
     const request = { scope: { key: "a" }, revision, after: 0, limit: 10 };
@@ -61,7 +61,7 @@ describe("What was written after a revision", () => {
   test.each([
     ["known already", true],
     ["seen for the first time", false],
-  ])("leaves out what is not part of the resource, %s", async (_what, isKnown) => {
+  ])("exclude keys that are no objects, %s", async (_what, isKnown) => {
     const { write, written, storage, source, prefix } = await open();
     const before = await write(put("a"), put("b"));
     const notText = Buffer.concat([Buffer.from(prefix), Buffer.from([0xff])]);
@@ -71,7 +71,7 @@ describe("What was written after a revision", () => {
     expect(await written(revision, 0)).toBe(`a@${before} b@${before} of 2`);
   });
 
-  test("leaves out the key of the history's id", async () => {
+  test("exclude the key of the history's id", async () => {
     const prefix = newPrefix();
     const { write, written, storage } = await open(prefix, `${prefix}history`);
     await storage.historyId();
@@ -82,7 +82,7 @@ describe("What was written after a revision", () => {
     expect(await written(revision, 0)).toBe(`a@${before} of 1`);
   });
 
-  test("fails as a read does, beyond the store and where it is compacted", async () => {
+  test("fail as a read does, above the store's revision and if compacted", async () => {
     const { write, written, source } = await open();
     const first = await write(put("a"));
     const last = await write(put("a"));
@@ -94,7 +94,7 @@ describe("What was written after a revision", () => {
 });
 
 describe("A write", () => {
-  test("names the history's id of the moment that it was done in", async () => {
+  test("returns the history's id at the time of the write", async () => {
     const { storage, source, historyKey } = await open();
     const id = await storage.historyId();
     expect(await storage.put({ key: "a", value: Buffer.of() })).toMatchObject({ historyId: id });
@@ -105,7 +105,7 @@ describe("A write", () => {
     expect(await storage.delete({ key: "a" })).toMatchObject({ historyId: "another" });
   });
 
-  test("names none where there is none", async () => {
+  test("returns an empty id if there is no id", async () => {
     const { storage } = await open();
     expect(await storage.put({ key: "a", value: Buffer.of() })).toMatchObject({ historyId: "" });
   });

@@ -10,13 +10,13 @@ export interface FillOptions {
   /** Default 20. */
   readonly keyChars?: number;
   readonly ttlSeconds?: number;
-  /** How often every object is written again once the store is full. Default 0. */
+  /** Number of times that every object is written again after the store is full. Default 0. */
   readonly rounds?: number;
-  /** Whether a Cacher is in front of it, through which it is written. */
+  /** Whether to write through a Cacher in front of it. */
   readonly cached?: boolean;
 }
 
-/** As a process of its own: fills a store that is bounded by default, and says on standard output what that came to. */
+/** As a process of its own: fills a store with the default bounds, and prints the result. */
 async function main(options: FillOptions): Promise<void> {
   const { valueBytes, keyChars = 20, ttlSeconds, rounds = 0, cached = false } = options;
   const clock = systemClock;

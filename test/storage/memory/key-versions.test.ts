@@ -21,7 +21,7 @@ function seen(all: KeyVersions): (number | undefined)[] {
 }
 
 describe("KeyVersions", () => {
-  test("knows what the key was at every revision", () => {
+  test("has the key's object of every revision", () => {
     const none = undefined;
     expect(seen(versions())).toEqual([none, 2, 2, 4, 4, none, none, 8, 8]);
     expect(versions().current?.modRevision).toBe(8);
@@ -35,14 +35,14 @@ describe("KeyVersions", () => {
     [5, [undefined, undefined, 4, 4]],
     [6, [undefined, undefined, undefined, undefined]],
     [8, [undefined, undefined, undefined, undefined]],
-  ])("compacted at %d holds no version that reads from there on can't see", (revision, early) => {
+  ])("compacted at %d has no version that reads from there on can't see", (revision, early) => {
     const all = versions();
     expect(all.compact(revision)).toBe(false);
     expect(seen(all).slice(1, 5)).toEqual(early);
     expect(seen(all).slice(7)).toEqual([8, 8]);
   });
 
-  test("holds nothing once its deletion is compacted", () => {
+  test("is empty once its deletion is compacted", () => {
     const all = new KeyVersions();
     all.add(object(2));
     all.add(new Tombstone(3));

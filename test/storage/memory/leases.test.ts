@@ -25,7 +25,7 @@ async function keysOf(storage: MemoryStorage): Promise<string[]> {
 
 describe("in a MemoryStorage a time to live", () => {
   test.each([1, 60, 30 * dayS, 1000 * dayS, 9_000_000_000])(
-    "of %i s is over after that, and not before",
+    "of %i s expires after that, and not before",
     async (ttlSeconds) => {
       const { clock, storage } = open();
       await storage.put({ key: "a", value, ttlSeconds });
@@ -49,7 +49,7 @@ describe("in a MemoryStorage a time to live", () => {
     expect(await keysOf(storage)).toEqual([]);
   });
 
-  test("takes a thousand keys with it in their order, at one revision", async () => {
+  test("deletes a thousand keys in their order, at one revision", async () => {
     const { clock, storage } = open();
     const keys = Array.from({ length: 1000 }, (_, i) => `${i}`);
     const { lease } = (await storage.put({ key: "first", value, ttlSeconds: 1 })).object;
@@ -71,7 +71,7 @@ describe("in a MemoryStorage a time to live", () => {
     ["its object is deleted", (storage) => storage.delete({ key: "a" })],
     ["its object goes in a transaction", (storage) => storage.txn([remove("a")])],
     ["the store is closed", (storage) => storage.close()],
-  ])("is held no longer once %s", async (_, end) => {
+  ])("ends once %s", async (_, end) => {
     const { clock, storage } = open();
     await storage.put({ key: "a", value, ttlSeconds: 10 });
     expect(clock.pendingTimers).toBe(1);
@@ -79,7 +79,7 @@ describe("in a MemoryStorage a time to live", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("is not held if the put fails", async () => {
+  test("has no lease if the put fails", async () => {
     const { clock, storage } = open({ maxStateBytes: 100 });
     await expectFailure(
       storage.put({ key: "a", value: new Uint8Array(100), ttlSeconds: 10 }),
@@ -88,7 +88,7 @@ describe("in a MemoryStorage a time to live", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("is that of a lease, which may be put under in a transaction too", async () => {
+  test("makes a lease, to which a transaction can attach keys, too", async () => {
     const { clock, storage } = open();
     const { lease } = (await storage.put({ key: "a", value, ttlSeconds: 10 })).object;
     await storage.txn([{ type: "put", key: "b", value, lease }, remove("a")]);
@@ -102,7 +102,7 @@ describe("in a MemoryStorage a time to live", () => {
   test.each<[string, (lease: bigint) => readonly Operation[]]>([
     ["before", (lease) => [remove("a"), { type: "put", key: "b", value, lease }]],
     ["after", (lease) => [{ type: "put", key: "b", value, lease }, remove("a")]],
-  ])("is not over %s its only key has been replaced in a transaction", async (_, operations) => {
+  ])("does not end %s its only key has been replaced in a transaction", async (_, operations) => {
     const { clock, storage } = open();
     const { lease } = (await storage.put({ key: "a", value, ttlSeconds: 10 })).object;
     await storage.txn(operations(lease));
@@ -114,7 +114,7 @@ describe("in a MemoryStorage a time to live", () => {
 });
 
 describe("leases", () => {
-  test("end with the last key that they hold", () => {
+  test("end with their last key", () => {
     const leases = new Leases(new FakeClock(), () => {});
     const lease = leases.grant(10);
     const a = new StoredObject("a", value, 2, 2, 1, lease);
@@ -126,7 +126,7 @@ describe("leases", () => {
     expect(leases.size).toBe(0);
   });
 
-  test("have ids of 63 bits that tell nothing of each other", () => {
+  test("have independent random ids of 63 bits", () => {
     const leases = new Leases(new FakeClock(), () => {});
     const ids = Array.from({ length: 1000 }, () => leases.grant(1));
     expect(new Set(ids).size).toBe(1000);

@@ -48,7 +48,7 @@ describe("the revisions of a MemoryStorage are a fresh etcd's", () => {
     expect(await storage.currentRevision()).toBe(1);
   });
 
-  test("a transaction is as large as one request may be, together", async () => {
+  test("a transaction has the maximum size of one request", async () => {
     const { storage } = open();
     const half = new Uint8Array(1024 * 1024);
     await expectFailure(storage.txn([put("a", half), put("b", half)]), "VALUE_TOO_LARGE");
@@ -71,7 +71,7 @@ describe("compaction of a MemoryStorage", () => {
     expect(at3.items.map((object) => object.key)).toEqual(["a"]);
   });
 
-  test("says from where on a watch may go on", async () => {
+  test("decides from which revision on a watch can continue", async () => {
     const { storage } = open();
     for (const value of ["2", "3", "4"]) await storage.put({ key: "a", value: bytes(value) });
     await storage.compact(3);
@@ -83,7 +83,7 @@ describe("compaction of a MemoryStorage", () => {
     expect(events?.map((event) => event.revision)).toEqual([4]);
   });
 
-  test("to where it is already, or of an empty store, is harmless", async () => {
+  test("to the same revision, or of an empty store, has no effect", async () => {
     const { storage } = open();
     await storage.compact(1);
     await storage.put({ key: "a", value: bytes("2") });
@@ -94,24 +94,24 @@ describe("compaction of a MemoryStorage", () => {
     expect((await storage.put({ key: "a", value: bytes("3") })).object.version).toBe(2);
   });
 
-  test("of a revision to come is refused", async () => {
+  test("of a future revision is refused", async () => {
     const { storage } = open();
     await expectFailure(storage.compact(2), "HISTORY_CHANGED");
     await expectFailure(storage.compact(0), "INVALID_REQUEST");
   });
 
-  test("happens to the oldest once there are too many revisions", async () => {
+  test("drops the oldest revisions above their maximum number", async () => {
     const { storage } = open({ maxLogRevisions: 3 });
     for (const value of ["2", "3", "4", "5", "6"]) {
       await storage.txn([put("a", value), value === "4" ? remove("b") : put("b", value)]);
     }
-    // 4, 5 and 6 are kept, and so is the state before them.
+    // 4, 5 and 6 are kept, and the state before them.
     expect(await valueAt(storage, "a", 3)).toBe("3");
     expect(await valueAt(storage, "b", 3)).toBe("3");
     await expectFailure(storage.get({ key: "a", at: exact(2) }), "REVISION_TOO_OLD");
   });
 
-  test("happens to the oldest once they are too large, but not to the newest", async () => {
+  test("drops the oldest revisions above their maximum size, but not the newest", async () => {
     const { storage } = open({ maxLogBytes: 12_000 });
     for (let i = 0; i < 20; i++) await storage.put({ key: "a", value: new Uint8Array(1000) });
     await storage.get({ key: "a", at: exact(18) });
@@ -121,7 +121,7 @@ describe("compaction of a MemoryStorage", () => {
     expect(stream.read()?.events.length).toBe(1);
   });
 
-  test("forgets deleted keys, so that names that come and go cost nothing", async () => {
+  test("drops deleted keys, so that short-lived keys take no memory", async () => {
     const { storage } = open({ maxLogRevisions: 1 });
     for (let i = 0; i < 100; i++) {
       await storage.put({ key: `${i}`, value: bytes("") });
@@ -169,7 +169,7 @@ describe("a MemoryStorage's stream that is not read", () => {
     for (let i = 0; i < 50; i++) await storage.put({ key: "a", value: bytes(`${i}`) });
     expect(stream.read()).toBeUndefined();
     clock.runImmediates();
-    // The reader has seen the end for itself.
+    // The reader has found the end without the listener.
     expect(told).toBe(0);
     expect(stream.ended).toMatchObject({
       reason: "REVISION_TOO_OLD",
@@ -180,7 +180,7 @@ describe("a MemoryStorage's stream that is not read", () => {
   test.each([
     [10, undefined],
     [11, "REVISION_TOO_OLD"],
-  ])("of 10 kept revisions can be behind by no more: after %d, %s", async (behind, reason) => {
+  ])("can be behind by the 10 kept revisions and no more: after %d, %s", async (behind, reason) => {
     const { storage } = open({ maxLogRevisions: 10 });
     const stream = storage.watch({ ...all, afterRevision: 1 });
     for (let i = 0; i < behind; i++) await storage.put({ key: "a", value: bytes(`${i}`) });
@@ -189,7 +189,7 @@ describe("a MemoryStorage's stream that is not read", () => {
     else expect(stream.ended).toMatchObject({ reason });
   });
 
-  test("has first what it was told of, and then its end", async () => {
+  test("delivers the announced batch, then its end", async () => {
     const { clock, storage } = open({ maxLogRevisions: 10 });
     const stream = storage.watch({ ...all, afterRevision: 1 });
     await storage.put({ key: "a", value: bytes("first") });
@@ -201,7 +201,7 @@ describe("a MemoryStorage's stream that is not read", () => {
     expect(hasReason(stream.ended, "REVISION_TOO_OLD")).toBe(true);
   });
 
-  test("is not ended by what it did not ask for", async () => {
+  test("is not ended by events outside its scope", async () => {
     const { clock, storage } = open({ maxLogRevisions: 10 });
     const stream = storage.watch({ scope: { key: "mine" }, withPrevious: true, afterRevision: 1 });
     for (let i = 0; i < 100; i++) {
@@ -212,7 +212,7 @@ describe("a MemoryStorage's stream that is not read", () => {
     expect(stream.read()?.events.map((event) => event.object.key)).toEqual(["mine"]);
   });
 
-  test("says how far it has come in a long history with nothing for it", async () => {
+  test("delivers bookmarks in a long history without events for it", async () => {
     const { storage } = open();
     const operations = Array.from({ length: 1000 }, (_, i) => put(`${i}`));
     for (let i = 0; i < 25; i++) await storage.txn(operations);
@@ -238,13 +238,13 @@ describe("a MemoryStorage's listeners", () => {
     expect(calls).toBe(0);
     clock.runImmediates();
     expect(calls).toBe(1);
-    // Not again before the reader has found nothing more.
+    // Not again before a read has returned nothing.
     await storage.put({ key: "a", value: bytes("2") });
     clock.runImmediates();
     expect(calls).toBe(1);
   });
 
-  test("are called for progress that was asked for, which is one bookmark", async () => {
+  test("are called once for requested progress, with one bookmark", async () => {
     const { clock, storage } = open();
     await storage.put({ key: "a", value: bytes("1") });
     const stream = storage.watch({ ...all, scope: { key: "b" }, afterRevision: undefined });
@@ -259,7 +259,7 @@ describe("a MemoryStorage's listeners", () => {
     expect(stream.read()).toBeUndefined();
   });
 
-  test("are not called for what the stream did not ask for, nor twice for an end", async () => {
+  test("are not called for events outside the stream's scope, nor twice for an end", async () => {
     const { clock, storage } = open();
     const stream = storage.watch({ ...all, scope: { key: "a" }, afterRevision: undefined });
     let calls = 0;
@@ -276,7 +276,7 @@ describe("a MemoryStorage's listeners", () => {
     expect(calls).toBe(1);
   });
 
-  test("are told of history that is there already, if the reader begins by waiting", async () => {
+  test("are called for existing history if the reader begins by waiting", async () => {
     const { clock, storage } = open();
     await storage.put({ key: "a", value: bytes("1") });
     const stream = storage.watch({ ...all, afterRevision: 1 });
@@ -286,7 +286,7 @@ describe("a MemoryStorage's listeners", () => {
     expect(calls).toBe(1);
   });
 
-  test("that throw harm neither the write nor the others, and are not hidden", async () => {
+  test("that throw affect neither the write nor other listeners, and their errors are reported", async () => {
     const { clock, storage } = open();
     const streams = [1, 2, 3].map(() => storage.watch({ ...all, afterRevision: undefined }));
     const told: number[] = [];
@@ -316,7 +316,7 @@ describe("a MemoryStorage's listeners", () => {
 });
 
 describe("a MemoryStorage's page", () => {
-  test("looks at 50,000 objects at the most where a predicate picks, and is short or empty then", async () => {
+  test("reads at most 50,000 objects with a predicate, and is short or empty then", async () => {
     const { storage } = open();
     const keys = Array.from({ length: 110_000 }, (_, i) => String(i).padStart(6, "0"));
     await storage.txn(keys.map((key) => put(key)));
@@ -341,7 +341,7 @@ describe("a MemoryStorage's page", () => {
   test.each([
     [10_000, 10_000],
     [10_001, undefined],
-  ])("followed by %d objects says that %s remain", async (following, remaining) => {
+  ])("followed by %d objects has the remaining number %s", async (following, remaining) => {
     const { storage } = open();
     const keys = Array.from({ length: following + 1 }, (_, i) => String(i).padStart(6, "0"));
     await storage.txn(keys.map((key) => put(key)));
@@ -350,7 +350,7 @@ describe("a MemoryStorage's page", () => {
   });
 });
 
-/** Fills a store in a process whose heap is small, and resolves to what it says at the end. */
+/** Fills a store in a process with a small heap, and resolves to its output. */
 async function filled(options: FillOptions): Promise<unknown> {
   const script = new URL("filling.ts", import.meta.url).pathname;
   const heap = "--max-old-space-size=64";
@@ -359,8 +359,8 @@ async function filled(options: FillOptions): Promise<unknown> {
   return JSON.parse(stdout);
 }
 
-describe("what a MemoryStorage holds", () => {
-  test("is bounded: a write that would go further is STORAGE_FULL and changes nothing", async () => {
+describe("the memory of a MemoryStorage", () => {
+  test("is bounded: a write above the bound is STORAGE_FULL and changes nothing", async () => {
     const { storage } = open({ maxStateBytes: 4000 });
     await storage.put({ key: "a", value: new Uint8Array(1000) });
     await storage.put({ key: "b", value: new Uint8Array(1000) });
@@ -384,7 +384,7 @@ describe("what a MemoryStorage holds", () => {
     expect(await filled(fill)).toMatchObject({ reason: "STORAGE_FULL" });
   });
 
-  test("is nothing of the writer's buffer, which may change and may be a large one's part", async () => {
+  test("does not include the writer's buffer, which may change or be a part of a larger one", async () => {
     const { storage } = open();
     const cut = Buffer.alloc(10_000, "x").subarray(5000, 5003);
     const { value } = (await storage.put({ key: "a", value: cut })).object;

@@ -5,19 +5,19 @@ import { StoredObject } from "../../../model/object.ts";
 import { Slabs } from "../../../model/slabs.ts";
 import type { DecodedKeyValue } from "./responses.ts";
 
-/** A revision, a version or a count: etcd's int64, as far as a number holds it exactly. */
+/** Converts etcd's int64 of a revision, version or count. Throws if a number can't hold it exactly. */
 export function safeNumber(decimal: string): number {
   const number = Number(decimal);
   if (Number.isSafeInteger(number)) return number;
   throw new WatchFanoutError(
     "INTERNAL",
-    `etcd sent the number ${decimal}, which is beyond 2^53 and can't be held exactly.`,
+    `etcd sent the number ${decimal}, which is beyond the limit of 2^53.`,
   );
 }
 
 /**
- * The key relative to a prefix of so many bytes, or undefined if it can't be part of a resource: it is
- * not UTF-8, or it is the prefix itself.
+ * Returns the key relative to a prefix of this many bytes. Undefined if it can't be an object of a resource: it is not
+ * UTF-8, or it is the prefix itself.
  */
 export function relativeKey(kv: DecodedKeyValue, prefixBytes: number): string | undefined {
   const { message, keyEnd } = kv;
@@ -32,7 +32,7 @@ export function relativeKey(kv: DecodedKeyValue, prefixBytes: number): string | 
   return message.toString("latin1", start, keyEnd);
 }
 
-/** `key` is the relative one, without a prefix of so many bytes. */
+/** `key` is relative to a prefix of `prefixBytes` bytes. */
 export function storedObject(
   key: string,
   kv: DecodedKeyValue,
@@ -52,7 +52,7 @@ export function storedObject(
   );
 }
 
-/** As etcd3 has decoded it. */
+/** Makes an object of etcd3's decoded form. */
 export function loadedObject(key: string, kv: IKeyValue): StoredObject {
   return new Slabs(0).store(
     key,
@@ -67,13 +67,13 @@ export function loadedObject(key: string, kv: IKeyValue): StoredObject {
   );
 }
 
-/** All of an object but its value. */
+/** An object without its value. */
 export function valuelessObject(key: string, kv: DecodedKeyValue): StoredObject {
   const { createRevision, modRevision, version, lease } = kv;
   return new StoredObject(key, noValue, createRevision, modRevision, version, lease);
 }
 
-/** What is known of a deleted object without the one before: its key and what removed it. */
+/** A deleted object whose previous state is unknown: its key and the revision of the deletion. */
 export function deletedObject(key: string, { modRevision }: DecodedKeyValue): StoredObject {
   return new StoredObject(key, noValue, 0, modRevision, 0, 0n);
 }

@@ -1,23 +1,23 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
 import { upstreamUnavailable, WatchFanoutError } from "../../../base/errors.ts";
 
-/** The oldest etcd that is served from. */
+/** The oldest supported version of etcd. */
 export const oldestVersion = "3.5.13";
 
-/** An etcd whose watch can't be relied on. Nothing is read from it or written to it. */
+/** An etcd version whose watch is unreliable. Nothing is read from it or written to it. */
 export class UnsupportedEtcdError extends WatchFanoutError {
   constructor(endpoint: string, version: string) {
     super(
       "UPSTREAM_UNAVAILABLE",
       `The etcd at ${endpoint} is version ${version || "unknown"}. It has to be ${oldestVersion} or newer: ` +
-        "in older ones the progress of a watch can run ahead of its events (etcd issue 15220) or fail " +
-        "to come (17507), so that changes would be missed. Upgrade it.",
+        "in older versions the progress of a watch can overtake its events (etcd issue 15220) or be " +
+        "missing (17507), so that changes would be missed. Upgrade it.",
       { metadata: { etcd_endpoint: endpoint, etcd_version: version } },
     );
   }
 }
 
-/** What etcd says, by a part of its message that all versions have. */
+/** Errors of etcd, by a part of the message that all versions have in common. */
 export const compacted = "required revision has been compacted";
 export const futureRevision = "required revision is a future revision";
 export const leaseNotFound = "requested lease not found";
@@ -31,7 +31,7 @@ const denied = [
   "revision of auth store is old",
 ];
 
-/** Refusals that a new token may cure. They come before anything is done. */
+/** Errors that a new token may solve. etcd returns them before it executes anything. */
 const staleToken = ["invalid auth token", "revision of auth store is old"];
 
 const tooLarge = ["request is too large", "received message larger than max"];
@@ -40,29 +40,29 @@ export function isServiceError(error: unknown): error is ServiceError {
   return error instanceof Error && "code" in error && "details" in error;
 }
 
-/** Whether etcd's message, or its reason to cancel a watch, is one of these. */
+/** Whether etcd's error message, or its reason to cancel a watch, contains one of these. */
 export function says(message: string, ...phrases: readonly string[]): boolean {
   return phrases.some((phrase) => message.includes(phrase));
 }
 
-/** Whether etcd refused the call for what its user may do, or for having no user. */
+/** Whether etcd refused the call because of its user's permissions, or because it has no user. */
 export function isDenied(error: unknown): boolean {
   return isServiceError(error) && says(error.details, ...denied);
 }
 
-/** Of a call, or of a watch that was cancelled for it. */
+/** Whether a call, or a watch, failed because its token is stale. */
 export function isStaleToken(error: unknown): boolean {
   if (isServiceError(error)) return says(error.details, ...staleToken);
   return error instanceof WatchFanoutError && says(error.message, ...staleToken);
 }
 
-/** Whether the call may go better with another member, or a little later. */
+/** Whether a retry with another member, or a little later, may succeed. */
 export function isTransient(error: unknown): boolean {
   if (!isServiceError(error)) return false;
   return transientCodes.has(error.code) && !says(error.details, ...denied);
 }
 
-/** Codes that say nothing of whether a request was carried out. */
+/** Codes after which it is unknown whether a request was executed. */
 const transientCodes: ReadonlySet<status> = new Set([
   status.CANCELLED,
   status.UNKNOWN,
@@ -73,7 +73,7 @@ const transientCodes: ReadonlySet<status> = new Set([
   status.DATA_LOSS,
 ]);
 
-/** The error of a read or a watch, or of what etcd refused, in our own words. */
+/** The WatchFanoutError for a failed read or watch, or for a request that etcd refused. */
 export function readError(error: unknown, endpoint: string): Error {
   if (!isServiceError(error)) return error instanceof Error ? error : new Error(String(error));
   if (says(error.details, ...denied)) return upstreamDenied(error.details, endpoint, error);
@@ -81,17 +81,14 @@ export function readError(error: unknown, endpoint: string): Error {
     return new WatchFanoutError(
       "STORAGE_FULL",
       "Nothing was written: etcd's space quota is reached. Compact and defragment it, or raise its " +
-        "quota, and disarm the alarm. Reads and watches go on.",
+        "quota, and disarm the alarm. Reads and watches still work.",
       { cause: error },
     );
   }
-  return upstreamUnavailable(
-    `The etcd at ${endpoint} does not answer as it should: ${error.details}. Try again.`,
-    error,
-  );
+  return upstreamUnavailable(`The etcd at ${endpoint} failed: ${error.details}. Try again.`, error);
 }
 
-/** The error of a write that was sent. */
+/** The WatchFanoutError for a write that was sent. */
 export function writeError(error: unknown, endpoint: string, lease: bigint): Error {
   if (!isServiceError(error)) return outcomeUnknown(endpoint, String(error), error);
   const { details, code } = error;
@@ -116,7 +113,7 @@ export function writeError(error: unknown, endpoint: string, lease: bigint): Err
   return readError(error, endpoint);
 }
 
-/** Why etcd ended a watch, other than by compaction. */
+/** The WatchFanoutError for a watch that etcd cancelled for another reason than compaction. */
 export function cancelError(reason: string, endpoint: string): WatchFanoutError {
   if (says(reason, ...staleToken)) {
     return upstreamUnavailable(

@@ -1,16 +1,13 @@
-import { Metadata } from "@grpc/grpc-js";
-import { AuthClient, KVClient, LeaseClient } from "etcd3";
+import { KVClient, LeaseClient } from "etcd3";
 import type { Logger } from "pino";
-import { abortable } from "../../../base/abort.ts";
 import type { Clock } from "../../../base/clock.ts";
 import { upstreamUnavailable } from "../../../base/errors.ts";
 import { TimeSliceScheduler } from "../../../base/time-slices.ts";
+import { AuthTokens } from "./auth-tokens.ts";
 import {
-  authNotEnabled,
   compacted,
   futureRevision,
   isServiceError,
-  isStaleToken,
   isTransient,
   leaseNotFound,
   readError,
@@ -24,7 +21,7 @@ import type { RangeRequest, TxnRequest, TxnResponse, WatchCall } from "./message
 import type { DecodedRange } from "./responses.ts";
 
 export interface EtcdClientOptions {
-  /** As in "http://127.0.0.1:2379", at least one; `https:` for TLS. */
+  /** At least one, such as "http://127.0.0.1:2379"; `https:` for TLS. */
   readonly endpoints: readonly string[];
   readonly auth?: { readonly username: string; readonly password: string } | undefined;
   readonly tls?: EtcdTls | undefined;
@@ -32,14 +29,14 @@ export interface EtcdClientOptions {
   readonly logger: Logger;
   /** The key that holds the id of etcd's history. Default: "/watchfanout/history". */
   readonly historyKey?: string | undefined;
-  /** How long a call may take, in milliseconds, all its attempts together. Default 5,000. */
+  /** Maximum duration of a call with all its attempts, in milliseconds. Default 5,000. */
   readonly requestTimeoutMs?: number | undefined;
   /**
-   * How many bytes one answer to a watch of past events may have. etcd bounds it by 1,000 revisions alone, and does
-   * not cut it: beyond this the watch ends with HISTORY_LOST. Default 64 MiB, as much as an event window holds.
+   * Maximum size of one response to a watch of past events, in bytes. etcd bounds it to 1,000 revisions and does not
+   * split it; a larger one ends the watch with HISTORY_LOST. Default 64 MiB, as much as an event window holds.
    */
   readonly pastAnswerBytes?: number | undefined;
-  /** Numbers from 0 up to 1, to choose where to begin. Default: Math.random. */
+  /** Returns numbers from 0 up to 1, to choose the first member. Default: Math.random. */
   readonly random?: (() => number) | undefined;
 }
 
@@ -48,9 +45,9 @@ const defaultPastAnswerBytes = 64 * 1024 ** 2;
 /**
  * The connection to one etcd, shared by the storages of all resources.
  *
- * Reads go to another member where one does not answer. A write is sent once: if it can't have arrived
- * it is UPSTREAM_UNAVAILABLE, if its answer is lost OUTCOME_UNKNOWN. Before a member is first used it
- * is asked for its version.
+ * Reads fall back to another member. A write is sent once: if it can't have arrived, it fails with
+ * UPSTREAM_UNAVAILABLE; if its answer is lost, with OUTCOME_UNKNOWN. A member's version is checked before its first
+ * use.
  */
 export class EtcdClient {
   /** @internal */
@@ -60,23 +57,22 @@ export class EtcdClient {
   /** @internal */
   readonly requestTimeoutMs: number;
   /**
-   * For what comes in large answers and is waited for by nobody who is served now.
+   * Decodes large responses that no client's request waits for.
    *
    * @internal
    */
   readonly timeSlices: TimeSliceScheduler;
   /**
-   * The id of the history, which all storages of this etcd share.
+   * The id of the history, shared by all storages of this etcd.
    *
    * @internal
    */
   readonly history: HistoryMarker;
-  readonly #auth: EtcdClientOptions["auth"];
+  readonly #tokens: AuthTokens;
   readonly #members: readonly Member[];
   readonly #closing = new AbortController();
-  /** Which member calls begin with: moved on when it fails. */
+  /** Index of the member that calls try first; advances when that member fails. */
   #preferred: number;
-  #token: Promise<string | undefined> | undefined;
 
   constructor(options: EtcdClientOptions) {
     const { endpoints, tls, random = Math.random } = options;
@@ -87,13 +83,13 @@ export class EtcdClient {
     this.timeSlices = new TimeSliceScheduler(options.clock);
     this.requestTimeoutMs = options.requestTimeoutMs ?? 5_000;
     this.history = new HistoryMarker(this, options.historyKey ?? defaultHistoryKey);
-    this.#auth = options.auth;
+    this.#tokens = new AuthTokens(options.auth, options.logger, this.#closing.signal);
     this.#members = endpoints.map((endpoint) => new Member(endpoint, tls, pastAnswerBytes));
     this.#preferred = Math.floor(random() * this.#members.length);
   }
 
   /**
-   * Asks every member for its version. Those that do not answer now are asked before their first use.
+   * Checks the version of every member. Members that do not answer are checked before their first use.
    *
    * @throws UnsupportedEtcdError if one is too old
    */
@@ -108,7 +104,7 @@ export class EtcdClient {
   }
 
   /**
-   * Rejects with what etcd says (see `says`) if the revision is compacted or not there yet.
+   * Rejects with etcd's own error (see `says`) if the revision is compacted or in the future.
    *
    * @internal
    */
@@ -117,19 +113,17 @@ export class EtcdClient {
   }
 
   /**
-   * Reads from this member, with a new token if the one at hand has expired.
+   * Reads from this member, with a new token if the current one has expired.
    *
    * @internal
    */
   rangeOn(member: Member, request: RangeRequest, limits: CallLimits): Promise<DecodedRange> {
-    return this.#authenticated(member, limits, (metadata) =>
-      member.range(request, metadata, limits),
-    );
+    return this.#tokens.call(member, limits, (metadata) => member.range(request, metadata, limits));
   }
 
   /**
-   * `lease` is only named in the error. Aborting the signal ends the call only before the write is sent;
-   * afterwards the call goes on to its outcome, whether or not anyone waits for it.
+   * `lease` is only for the error message. Aborting the signal ends the call only before the write is sent; afterwards
+   * the call continues to its outcome.
    *
    * @internal
    */
@@ -142,7 +136,7 @@ export class EtcdClient {
     signal?.throwIfAborted();
     const limits = this.#limits(undefined);
     try {
-      return await this.#authenticated(member, limits, (metadata) =>
+      return await this.#tokens.call(member, limits, (metadata) =>
         new KVClient(member.callable(metadata, limits)).txn(request),
       );
     } catch (error) {
@@ -151,15 +145,15 @@ export class EtcdClient {
   }
 
   /**
-   * A new lease of at least so many seconds: etcd has a least of its own. Nothing is lost if its answer
-   * is: a lease that nobody knows of expires.
+   * Grants a lease of at least this many seconds: etcd has a minimum of its own. If the answer is lost, the unused
+   * lease expires.
    *
    * @internal
    */
   async grantLease(ttlSeconds: number): Promise<bigint> {
     const { ID } = await this.onSomeMember(
       (member, limits) =>
-        this.#authenticated(member, limits, (metadata) =>
+        this.#tokens.call(member, limits, (metadata) =>
           new LeaseClient(member.callable(metadata, limits)).leaseGrant({ TTL: ttlSeconds }),
         ),
       undefined,
@@ -168,14 +162,14 @@ export class EtcdClient {
   }
 
   /**
-   * Harmless if there is no such lease.
+   * Idempotent: has no effect on an unknown lease.
    *
    * @internal
    */
   async revokeLease(lease: bigint): Promise<void> {
     await this.onSomeMember(async (member, limits) => {
       try {
-        await this.#authenticated(member, limits, (metadata) =>
+        await this.#tokens.call(member, limits, (metadata) =>
           new LeaseClient(member.callable(metadata, limits)).leaseRevoke({ ID: String(lease) }),
         );
       } catch (error) {
@@ -185,8 +179,8 @@ export class EtcdClient {
   }
 
   /**
-   * Does something with one member after the other until one does it. That a revision is compacted, or
-   * not there yet, is thrown as etcd says it.
+   * Calls `operation` with one member after the other until it succeeds. If a revision is compacted or in the future,
+   * rejects with etcd's own error.
    *
    * @internal
    */
@@ -195,7 +189,7 @@ export class EtcdClient {
     signal: AbortSignal | undefined,
   ): Promise<Result> {
     const all = this.#limits(signal);
-    // One member is given a second chance too: a change of leader is over in a moment.
+    // A single member is tried twice: a change of the leader is short.
     const attempts = Math.max(2, this.#members.length);
     for (let attempt = 1; ; attempt++) {
       const member = this.#member();
@@ -217,13 +211,13 @@ export class EtcdClient {
   }
 
   /**
-   * Opens a stream of watches that ends if the member loses its leader. With `isPast`, for answers of many events,
-   * each of which is decoded when it is asked for.
+   * Opens a watch stream that ends if the member loses its leader. `isPast`: for responses of many events, which are
+   * decoded one by one when they are read.
    *
    * @internal
    */
   async openWatch(member: Member, limits: CallLimits, isPast: boolean = false): Promise<WatchCall> {
-    const metadata = await this.#metadata(member, limits);
+    const metadata = await this.#tokens.metadata(member, limits);
     metadata.set("hasleader", "true");
     limits.signal?.throwIfAborted();
     const call = member.watch(metadata, isPast);
@@ -234,7 +228,7 @@ export class EtcdClient {
   }
 
   /**
-   * Begins with another member from now on, if there is one.
+   * Makes later calls try another member first, if there is one.
    *
    * @internal
    */
@@ -242,12 +236,12 @@ export class EtcdClient {
     if (this.#member() === member) this.#preferred = (this.#preferred + 1) % this.#members.length;
   }
 
-  /** The next call authenticates anew. */
+  /** The next call authenticates again. */
   forgetToken(): void {
-    this.#token = undefined;
+    this.#tokens.forget();
   }
 
-  /** Ends all calls. Harmless when called twice. */
+  /** Ends all calls. Idempotent. */
   async close(): Promise<void> {
     this.#closing.abort(upstreamUnavailable("The connection to etcd is closed."));
     for (const member of this.#members) member.close();
@@ -267,68 +261,20 @@ export class EtcdClient {
     };
   }
 
-  /** Whether it is the caller who gave up, or we. */
+  /** Whether the caller or `close` ended the call. */
   #isOurs(error: unknown, signal: AbortSignal | undefined): boolean {
     if (signal?.aborted === true && error === signal.reason) return true;
     return this.#closing.signal.aborted && error === this.#closing.signal.reason;
   }
 
-  /** Makes sure that this member can be sent to, and resolves to it. */
+  /** Resolves to the member once it is connected. */
   async #reach(member: Member, limits: CallLimits): Promise<Member> {
     if (await member.connected(limits)) {
-      await this.#metadata(member, limits);
+      await this.#tokens.metadata(member, limits);
       return member;
     }
     throw upstreamUnavailable(
       `Nothing was written: the etcd at ${member.endpoint} can't be reached. Try again.`,
     );
-  }
-
-  /** Calls with the token at hand, and once more with a new one if it is refused. */
-  async #authenticated<Result>(
-    member: Member,
-    limits: CallLimits,
-    call: (metadata: Metadata) => Promise<Result>,
-  ): Promise<Result> {
-    const metadata = await this.#metadata(member, limits);
-    try {
-      return await call(metadata);
-    } catch (error) {
-      if (this.#auth === undefined || !isStaleToken(error)) throw error;
-      this.forgetToken();
-      return call(await this.#metadata(member, limits));
-    }
-  }
-
-  async #metadata(member: Member, limits: CallLimits): Promise<Metadata> {
-    const metadata = new Metadata();
-    if (this.#auth === undefined) return metadata;
-    this.#token ??= this.#authenticate(member, limits);
-    const asked = this.#token;
-    try {
-      const token = await abortable(asked, limits.signal);
-      if (token !== undefined) metadata.set("token", token);
-      return metadata;
-    } catch (error) {
-      if (this.#token === asked && error !== limits.signal?.reason) this.#token = undefined;
-      throw error;
-    }
-  }
-
-  /** Resolves to no token where etcd asks for none. */
-  async #authenticate(member: Member, { deadline }: CallLimits): Promise<string | undefined> {
-    const { username: name, password } = this.#auth ?? { username: "", password: "" };
-    try {
-      const limits = { deadline, signal: this.#closing.signal };
-      const auth = new AuthClient(member.callable(new Metadata(), limits));
-      return (await auth.authenticate({ name, password })).token;
-    } catch (error) {
-      if (!isServiceError(error) || !says(error.details, authNotEnabled)) throw error;
-      this.logger.warn(
-        { username: name },
-        "etcd does not ask for the user and password configured",
-      );
-      return undefined;
-    }
   }
 }

@@ -7,7 +7,7 @@ import { hasReason, upstreamUnavailable } from "../../../base/errors.ts";
 import type { Compare, RangeRequest, RequestOp, TxnRequest, TxnResponse } from "./messages.ts";
 import type { DecodedRange } from "./responses.ts";
 
-/** What a marker needs of an EtcdClient. */
+/** The part of an EtcdClient that a marker needs. */
 interface MarkerClient {
   readonly clock: Clock;
   readonly logger: Logger;
@@ -15,32 +15,32 @@ interface MarkerClient {
   write(request: TxnRequest, lease: bigint, signal: AbortSignal | undefined): Promise<TxnResponse>;
 }
 
-/** The key in etcd that holds the id, unless another is configured. */
+/** Default key of the id in etcd. */
 export const defaultHistoryKey = "/watchfanout/history";
 
-/** What an id may look like: ours are UUIDs, but an operator may have put another. */
+/** Accepted ids. This service writes UUIDs, but an operator may have written another one. */
 const idPattern = /^[\x21-\x7e]{1,128}$/;
 
-/** How long after an id could not be replaced that is tried again at the soonest, in milliseconds. */
+/** Minimum interval between attempts to replace an outdated id, in milliseconds. */
 const retryIntervalMs = 5_000;
 
 /**
- * The id of etcd's history, which is the value of one key in it.
+ * The id of etcd's history: the value of one key in etcd.
  *
- * Whatever etcd shows of itself (its cluster's id, its members' ids, its term) may be the same after it
- * was restored from a snapshot. So whoever finds that revisions are no longer those they were writes
- * another id, and all who read it know. Whoever finds none writes the first. Of two who do so at once, one
- * wins and the other takes what the winner wrote.
+ * Everything else that etcd shows of itself (the cluster's id, the members' ids, the term) may be the same after a
+ * restore from a snapshot. So the first replica that detects a restore writes a new id, and all replicas that read it
+ * learn of the restore. If there is no id, a replica writes the first one. Of two concurrent writers one wins, and the
+ * other uses the winner's id.
  *
- * Where the service's user may not read the key, or the key holds something else, the id is empty: then
- * a restore is noticed only by those who meet a revision that contradicts it.
+ * If the service's user may not read the key, or it holds something else, the id is empty. Then a replica detects a
+ * restore only by a revision that contradicts it.
  */
 export class HistoryMarker {
   readonly key: Buffer;
   readonly #client: MarkerClient;
-  /** An id that was found to be no longer that of the history, and that could not be replaced. */
+  /** An outdated id that could not be replaced yet. */
   #refuted: string | undefined;
-  /** When replacing it was last tried, by the clock. */
+  /** When replacing it was last tried, in the clock's milliseconds. */
   #triedAt = 0;
   #isReported = false;
   #isReadable = false;
@@ -51,8 +51,8 @@ export class HistoryMarker {
   }
 
   /**
-   * The id, linearizable; empty if it can't be known. Makes one if there is none, or, now and then, if
-   * there still is one that has been refuted.
+   * The id, linearizable; empty if it can't be read. Writes the first id, and tries to replace an outdated
+   * one, at most once per interval.
    *
    * @throws UPSTREAM_UNAVAILABLE if etcd does not answer
    */
@@ -71,7 +71,7 @@ export class HistoryMarker {
     const now = await this.read(signal);
     if (now === "" || now !== known) return now;
     const renewed = await this.#unlessRefused(() => this.#replace(known, signal));
-    // It still stands in etcd, but nobody may be told any more that it holds.
+    // etcd still has this id, but no caller may get it any more.
     if (renewed === "") {
       this.#refuted = known;
       this.#triedAt = this.#client.clock.now();
@@ -79,38 +79,41 @@ export class HistoryMarker {
     return renewed;
   }
 
-  /** What makes a transaction fail unless the id is `known`. */
+  /** A condition of a transaction: the id is `known`. */
   isStill(known: string): Compare {
     return { result: "Equal", target: "Value", key: this.key, value: Buffer.from(known) };
   }
 
-  /** What tells the id from within a transaction. */
+  /** A request that reads the id within a transaction. */
   get reading(): RequestOp {
     return { request_range: { key: this.key } };
   }
 
-  /** Whether the key has been read, and held an id the last time. */
+  /** Whether the last read of the key returned an id. */
   get isReadable(): boolean {
     return this.#isReadable;
   }
 
-  /** A transaction with `reading` was refused, as it may have been for that. Until the key is read again, none has it. */
+  /**
+   * etcd refused a transaction with `reading`, maybe because of that. Transactions leave it out until the key is read
+   * again.
+   */
   wasRefused(): void {
     this.#isReadable = false;
   }
 
-  /** The id that `reading` has told; empty if it is none, or there was no such key. */
+  /** The id that `reading` returned; empty if it is invalid or the key does not exist. */
   told(marker: IKeyValue | undefined): string {
     if (marker === undefined) return "";
     return this.#idOf(marker.value.toString("latin1"));
   }
 
-  /** Whether the id may be `known`, as far as can be told without asking etcd. */
+  /** Whether the id may be `known`, without asking etcd. */
   mayBe(known: string): boolean {
     return idPattern.test(known) && known !== this.#refuted;
   }
 
-  /** Whether it is time to try again to replace the refuted id, which whoever asks then does. */
+  /** Whether it is time for the current reader to try again to replace the outdated id. */
   #mayRetry(): boolean {
     const now = this.#client.clock.now();
     if (now - this.#triedAt < retryIntervalMs) return false;
@@ -118,7 +121,7 @@ export class HistoryMarker {
     return true;
   }
 
-  /** Writes a new id where `known` stands, or nothing, and returns what then stands there. */
+  /** Writes a new id if the key holds `known`, or does not exist; returns what the key holds then. */
   async #replace(known: string | undefined, signal: AbortSignal | undefined): Promise<string> {
     const id = randomUUID();
     const absent: Compare = { result: "Equal", target: "Mod", key: this.key, mod_revision: 0 };
@@ -137,7 +140,7 @@ export class HistoryMarker {
     const theirs = answer.responses[0]?.response_range?.kvs[0];
     if (theirs !== undefined) return this.#idOf(theirs.value.toString("latin1"));
     throw upstreamUnavailable(
-      `Someone has just deleted ${JSON.stringify(this.key.toString())}, which holds the id of etcd's ` +
+      `${JSON.stringify(this.key.toString())} was deleted at this moment. It holds the id of etcd's ` +
         "history. Try again.",
     );
   }
@@ -147,21 +150,21 @@ export class HistoryMarker {
       return await abortable(this.#client.write(request, 0n, signal), signal);
     } catch (error) {
       if (!hasReason(error, "OUTCOME_UNKNOWN")) throw error;
-      // Whether it was done shows when the key is read the next time.
+      // The next read of the key shows whether it was written.
       throw upstreamUnavailable("etcd did not say which id its history has. Try again.", error);
     }
   }
 
   #idOf(id: string): string {
     if (!idPattern.test(id)) return this.#unknown("it holds something else");
-    // Never forgotten: who reads late may still see it after it was replaced.
+    // Never forgotten: a slow read may still return it after it was replaced.
     if (id === this.#refuted) return "";
     this.#isReported = false;
     this.#isReadable = true;
     return id;
   }
 
-  /** Empty where etcd refuses what `operation` asks of it. */
+  /** Returns an empty id if etcd refuses `operation`. */
   async #unlessRefused(operation: () => Promise<string>): Promise<string> {
     try {
       return await operation();

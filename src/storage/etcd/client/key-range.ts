@@ -1,18 +1,18 @@
-/** etcd's way to say "no end": all keys from the first on. Also the smallest key there is. */
+/** etcd's notation of "no end": all keys from the first on. Also the smallest key. */
 const zero = Buffer.from([0]);
 
-/** A range of keys by their bytes, as etcd takes it; without an end it is the one key. */
+/** A range of keys by their bytes, as etcd takes it; without an end it is one key. */
 export interface KeyRange {
   readonly key: Buffer;
   readonly range_end?: Buffer;
 }
 
-/** All keys that begin with `prefix`; all there are if it is empty. */
+/** All keys with this prefix; all keys if it is empty. */
 export function prefixRange(prefix: Buffer): Required<KeyRange> {
   return { key: prefix.byteLength === 0 ? zero : prefix, range_end: prefixEnd(prefix) };
 }
 
-/** The part of `range` after `key`, or undefined if nothing can be there. */
+/** The part of `range` after `key`; undefined if it is empty. */
 export function rangeAfter(range: Required<KeyRange>, key: Buffer): Required<KeyRange> | undefined {
   const next = Buffer.concat([key, zero]);
   if (Buffer.compare(next, range.key) <= 0) return range;
@@ -22,8 +22,8 @@ export function rangeAfter(range: Required<KeyRange>, key: Buffer): Required<Key
 }
 
 /**
- * The smallest key above all that begin with `prefix`: its last byte that can be raised is, and what
- * follows is dropped. A prefix of nothing but 0xff has no such key, as the empty one.
+ * The smallest key above all keys with this prefix: the last byte below 0xff is incremented, and what follows is
+ * dropped. A prefix of only 0xff bytes, or an empty one, has no such key.
  */
 function prefixEnd(prefix: Buffer): Buffer {
   for (let i = prefix.byteLength - 1; i >= 0; i--) {

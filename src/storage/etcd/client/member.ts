@@ -14,22 +14,22 @@ import { type DecodedRange, decodePastWatch, decodeRange, decodeWatch } from "./
 
 /** PEM. */
 export interface EtcdTls {
-  /** Undefined: the authorities that Node.js trusts. */
+  /** Undefined: the certificate authorities that Node.js trusts. */
   readonly ca?: Buffer | undefined;
   readonly client?: { readonly cert: Buffer; readonly key: Buffer } | undefined;
 }
 
-/** When a call has to be done, and what ends it before. */
+/** The deadline of a call, and the signal that ends it earlier. */
 export interface CallLimits {
-  /** Milliseconds of the time of day, which is what gRPC takes. */
+  /** In milliseconds since the epoch, as gRPC takes it. */
   readonly deadline: number;
   readonly signal?: AbortSignal | undefined;
 }
 
 /**
- * What differs from gRPC's defaults, with which a dead peer goes unnoticed, lists beyond 4 MiB fail, a peer that was
- * away is tried again only minutes later, and a TXT record can turn on retries. A ping every 7 s is less than what etcd takes for an attack (5 s, its
- * --grpc-keepalive-min-time).
+ * With gRPC's defaults a dead peer goes unnoticed, lists beyond 4 MiB fail, a peer that was unreachable is tried again
+ * only minutes later, and a TXT record can enable retries. A ping every 7 s is below the rate that etcd takes for an
+ * attack (one per 5 s, its --grpc-keepalive-min-time).
  */
 const channelOptions = {
   "grpc.keepalive_time_ms": 7_000,
@@ -43,21 +43,26 @@ const channelOptions = {
 };
 
 /**
- * One member of etcd: the connections to it and the calls on them. Each call is sent once, within its limits, and fails
- * with gRPC's own error. etcd3's raw clients send by `callable`, Range and Watch are sent here.
+ * One member of etcd: its connections and calls. Each call is sent once, within its limits, and fails with gRPC's own
+ * error. etcd3's raw clients send through `callable`; Range and Watch are sent here.
  *
- * Why not by etcd3's own connection pool: docs/decisions/etcd3-raw-clients.md.
+ * Why not through etcd3's own connection pool: docs/decisions/etcd3-raw-clients.md.
  */
 export class Member {
-  /** As configured, as in "http://127.0.0.1:2379". */
+  /** As configured, such as "http://127.0.0.1:2379". */
   readonly endpoint: string;
   readonly #client: Client;
-  /** For watches from the past, on a connection of their own: only there an answer is bounded. */
+  /**
+   * For watches from the past, on a connection of their own, as the maximum size of a message is set per connection.
+   */
   readonly #past: Client;
   #supported: Promise<void> | undefined;
   #reportsFromStart = false;
 
-  /** `pastAnswerBytes`: how large an answer to a watch from the past may be; a larger one ends it before it is held. */
+  /**
+   * `pastAnswerBytes`: maximum size of a response to a watch from the past. A larger one ends the watch before it is
+   * received.
+   */
   constructor(endpoint: string, tls: EtcdTls | undefined, pastAnswerBytes: number) {
     this.endpoint = endpoint;
     const address = endpoint.replace(/^https?:\/\//, "");
@@ -69,27 +74,29 @@ export class Member {
     });
   }
 
-  /** What an etcd3 raw client is made of, for calls with this metadata and within these limits. */
+  /** What an etcd3 raw client needs, for calls with this metadata and within these limits. */
   callable(metadata: Metadata, limits: CallLimits): ICallable<Member> {
     return {
       exec: (service, name, request) => {
         const method = methodOf(service, name);
-        // Which response belongs to which method is said by the raw client's types alone.
+        // Only the raw client's types say which response belongs to which method.
         const decode = method.responseDeserialize as (bytes: Buffer) => never;
         return this.#send({ ...method, decode }, request, metadata, limits);
       },
-      withConnection: () => Promise.reject(new Error("Streams are opened by Member.watch alone.")),
+      withConnection: () => Promise.reject(new Error("Only Member.watch opens streams.")),
       markFailed: () => undefined,
       callOptionsFactory: undefined,
     };
   }
 
-  /** Asks for keys, and decodes the answer by hand. */
+  /** Reads keys, and decodes the response by hand. */
   range(request: RangeRequest, metadata: Metadata, limits: CallLimits): Promise<DecodedRange> {
     return this.#send({ ...rangeMethod, decode: decodeRange }, request, metadata, limits);
   }
 
-  /** A stream of watches, whose answers are decoded by hand; those from the past as they are taken. */
+  /**
+   * Opens a watch stream, whose responses are decoded by hand; with `isPast`, the events one by one when they are read.
+   */
   watch(metadata: Metadata, isPast: boolean): WatchCall {
     const { path, requestSerialize } = watchMethod;
     const [client, decode] = isPast ? [this.#past, decodePastWatch] : [this.#client, decodeWatch];
@@ -126,8 +133,8 @@ export class Member {
   }
 
   /**
-   * Resolves to whether a connection stands, and tries to make one first: what is sent then may arrive,
-   * what was not sent can't have. Rejects with the signal's reason.
+   * Connects if necessary, and resolves to whether the member is connected: a request that is sent then may arrive, one
+   * that was not sent can't have. Rejects with the signal's reason.
    */
   connected({ deadline, signal }: CallLimits): Promise<boolean> {
     const channel = this.#client.getChannel();
@@ -149,12 +156,12 @@ export class Member {
   }
 
   /**
-   * Resolves if this member's version is one that can be relied on, and asks it only once.
+   * Resolves if this member's version is supported. Asks the member once.
    *
    * @throws UnsupportedEtcdError, or why the member does not answer
    */
   supported({ deadline, signal }: CallLimits): Promise<void> {
-    // Not ended by this caller's signal: others may wait for the same answer.
+    // Without this caller's signal, as others may wait for the same answer.
     this.#supported ??= this.#checkVersion({ deadline }).catch((error: unknown) => {
       this.#supported = undefined;
       throw error;
@@ -196,7 +203,7 @@ export class Member {
   }
 }
 
-/** A unary method: where it is called, and how its messages become bytes and are made of them. */
+/** A unary method: its path, and the encoder and decoder of its messages. */
 interface SentMethod<Request, Response> {
   readonly path: string;
   readonly requestSerialize: (request: Request) => Buffer;

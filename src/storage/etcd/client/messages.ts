@@ -3,9 +3,9 @@ import type { IKeyValue, IRangeResponse } from "etcd3";
 import type { DecodedWatch } from "./responses.ts";
 
 /*
- * The requests that etcd is sent, stricter than etcd3's types have them, and of its answers to transactions what is
- * read: there etcd3's types have every part of a oneof present. What the fields mean is said in etcd3's
- * proto/rpc.proto. The answers to Range and Watch are decoded by hand: see responses.ts.
+ * Requests to etcd, with stricter types than etcd3's, and the used parts of its transaction responses, whose oneofs
+ * etcd3 declares as all present. etcd3's proto/rpc.proto says what the fields mean. Responses to Range and Watch are
+ * decoded by hand: see responses.ts.
  */
 
 export interface RangeRequest {
@@ -16,7 +16,7 @@ export interface RangeRequest {
   readonly serializable?: boolean;
   readonly keys_only?: boolean;
   readonly count_only?: boolean;
-  /** Leaves out what was written before. etcd looks at all keys of the range all the same, and counts them. */
+  /** Leaves out keys that were written before. etcd still reads and counts all keys of the range. */
   readonly min_mod_revision?: number;
 }
 
@@ -33,7 +33,7 @@ interface DeleteRangeRequest {
 
 export type Compare = { readonly result: "Equal"; readonly key: Buffer } & (
   | { readonly target: "Mod"; readonly mod_revision: number }
-  /** Never holds of a key that is not there. */
+  /** Never holds for a key that does not exist. */
   | { readonly target: "Value"; readonly value: Buffer }
 );
 

@@ -4,7 +4,7 @@ import { loadSync } from "@grpc/proto-loader";
 import type { Services } from "etcd3";
 import type { RangeRequest, WatchRequest } from "./messages.ts";
 
-/** What etcd3's package says that etcd speaks, loaded in the way that etcd3's types describe. */
+/** etcd's API as etcd3's package declares it, loaded as etcd3's types describe it. */
 const definitions = loadSync(createRequire(import.meta.url).resolve("etcd3/proto/rpc.proto"), {
   keepCase: true,
   longs: String,
@@ -14,7 +14,7 @@ const definitions = loadSync(createRequire(import.meta.url).resolve("etcd3/proto
 });
 
 /**
- * How a method of etcd is called on the wire. `name` is in lower camel case, as in "leaseGrant".
+ * The gRPC method definition of an etcd call. `name` is in lower camel case, such as "leaseGrant".
  *
  * @throws Error if etcd3's package declares no such method
  */

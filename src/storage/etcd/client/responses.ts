@@ -1,13 +1,13 @@
 import { MessageCursor, WireFault } from "../../../protobuf/message-cursor.ts";
 
 /*
- * etcd's two answers that come by the hundred thousand, read by hand: etcd3's generic decoding takes some
- * 6 µs an object. Each tag is the field's number in etcd3's proto/rpc.proto or kv.proto, shifted by three,
- * and its wire type. What is absent has its default, what is not known is skipped, and what can't be right
- * throws, which gRPC makes the error that ends the call.
+ * The two frequent responses of etcd, which may have a hundred thousand objects, decoded by hand: etcd3's generic
+ * decoder takes about 6 µs per object. A tag is the field's number in etcd3's proto/rpc.proto or kv.proto, shifted by
+ * three, and its wire type. Absent fields have their default, unknown ones are skipped, and invalid ones throw, which
+ * gRPC turns into the error that ends the call.
  */
 
-/** A key and what is stored under it, in place: it holds the whole message for as long as it lives. */
+/** A key and its value, in place: it keeps the whole message alive. */
 export class DecodedKeyValue {
   readonly message: Buffer;
   readonly keyStart: number;
@@ -55,7 +55,7 @@ export interface DecodedRange {
   readonly revision: number;
   readonly kvs: readonly DecodedKeyValue[];
   readonly more: boolean;
-  /** How many keys the range has, whatever the limit. */
+  /** Number of keys in the range, regardless of the limit. */
   readonly count: number;
 }
 
@@ -77,10 +77,10 @@ export interface DecodedWatch {
   readonly events: DecodedEvents;
 }
 
-/** An array of them, or what decodes them when they are asked for. */
+/** An array of events, or an object that decodes them one by one when they are read. */
 export interface DecodedEvents {
   readonly length: number;
-  /** From the end where negative. */
+  /** Counts from the end if negative. */
   at(position: number): DecodedEvent | undefined;
 }
 
@@ -95,10 +95,10 @@ export function decodeWatch(message: Buffer): DecodedWatch {
 }
 
 /**
- * The same, but events are only found, which takes a thirtieth of the time, and decoded when they are asked for: an
- * answer to a watch from the past may have a hundred thousand.
+ * As `decodeWatch`, but only finds the events, which takes a thirtieth of the time, and decodes each when it is read: a
+ * response to a watch from the past may have a hundred thousand.
  *
- * @throws Error as `decodeWatch`, also when an event is asked for
+ * @throws Error as `decodeWatch`, also when an event is read
  */
 export function decodePastWatch(message: Buffer): DecodedWatch {
   return decoding("WatchResponse", message, (cursor) =>
@@ -106,11 +106,11 @@ export function decodePastWatch(message: Buffer): DecodedWatch {
   );
 }
 
-/** The events of an answer, by where they are in it. */
+/** The events of a response, by their positions in it. */
 class FoundEvents implements DecodedEvents {
   readonly #message: Buffer;
   readonly #cursor: MessageCursor;
-  /** Where each begins and ends, by turns. */
+  /** Start and end of each event, alternately. */
   readonly #places: number[] = [];
 
   constructor(message: Buffer) {
@@ -165,7 +165,7 @@ function readRange(cursor: MessageCursor): DecodedRange {
   return { revision, kvs, more, count };
 }
 
-/** With `found`, that notes where the events are, and they are not decoded. */
+/** With `found`, records the positions of the events and does not decode them. */
 function readWatch(cursor: MessageCursor, found?: FoundEvents): DecodedWatch {
   const events: DecodedEvent[] = [];
   let revision = 0;

@@ -8,17 +8,14 @@ import type { EtcdClient } from "./etcd-client.ts";
 import type { CallLimits, Member } from "./member.ts";
 import type { DecodedWatch } from "./responses.ts";
 
-/** How long to look for the compacted revision, in milliseconds: it is only good to know. */
+/** Maximum time to look up the compacted revision, in milliseconds. It only improves an error message. */
 const compactRevisionTimeoutMs = 2_000;
 
-/**
- * Questions about etcd's revisions, answered by reading one key: one that the service's user may read,
- * whether it exists or not.
- */
+/** Queries etcd's revisions by reading one key, which the service's user may read, whether it exists or not. */
 export class RevisionProbe {
   readonly #client: EtcdClient;
   readonly #key: Buffer;
-  /** The question for the compacted revision that is under way, which all who ask meanwhile share. */
+  /** The current lookup of the compacted revision, shared by all concurrent callers. */
   #compactRevision: Promise<number | undefined> | undefined;
 
   constructor(client: EtcdClient, key: Buffer) {
@@ -32,7 +29,7 @@ export class RevisionProbe {
     return revision;
   }
 
-  /** The same, asked of this member. */
+  /** The same, from this member. */
   async currentOn(member: Member, limits: CallLimits): Promise<number> {
     const request = { key: this.#key, count_only: true };
     const { revision } = await this.#client.rangeOn(member, request, limits);
@@ -50,10 +47,10 @@ export class RevisionProbe {
     }
   }
 
-  /** That this revision is compacted, with the oldest that is not, where that can be found out. */
+  /** The error for a compacted revision, with the oldest available one if it can be found out. */
   async tooOld(requested: number): Promise<WatchFanoutError> {
     const oldest = await this.compactRevision();
-    // A member that is behind the one that refused tells of an earlier compaction still.
+    // A member that is behind the one that refused the read may return the revision of an earlier compaction.
     return revisionTooOld(
       requested,
       oldest !== undefined && oldest > requested ? oldest : undefined,
@@ -61,10 +58,9 @@ export class RevisionProbe {
   }
 
   /**
-   * The revision that etcd was last compacted at, so the oldest that can be read at or watched from;
-   * undefined if it can't be found out now. No call tells it, but etcd cancels a watch from before it
-   * with that revision. One stream at a time, however many ask: a client that reads at old revisions costs etcd
-   * no more than that.
+   * The revision of etcd's last compaction, which is the oldest that can be read or watched from; undefined if it can't
+   * be found out now. No call returns it, but etcd cancels a watch from before it with that revision. There is at most
+   * one such stream at a time, which bounds what clients that read old revisions cost etcd.
    */
   compactRevision(): Promise<number | undefined> {
     this.#compactRevision ??= this.#findCompactRevision().finally(() => {
@@ -78,7 +74,7 @@ export class RevisionProbe {
     const stopping = new AbortController();
     const timer = clock.setTimeout(
       () =>
-        stopping.abort(upstreamUnavailable("etcd did not tell its compacted revision in time.")),
+        stopping.abort(upstreamUnavailable("etcd did not return its compacted revision in time.")),
       compactRevisionTimeoutMs,
     );
     try {

@@ -4,29 +4,28 @@ import { BatchQueue } from "../../batch-queue.ts";
 export interface CompactionGuardDeps {
   /** Whether the state at this revision can still be read. */
   readonly isAvailable: (revision: number) => Promise<boolean>;
-  /** There is something new to read. */
+  /** Called when there is something new to read. */
   readonly onReadable: () => void;
-  /** What came after this revision may be incomplete: it can't be read at any more. */
+  /** Called when events after this revision may be missing, as it is compacted. */
   readonly onLost: (after: number) => void;
   readonly onError: (error: unknown) => void;
 }
 
 /**
- * What came of a watch and has not been read yet. What is history may be read once it is certain that nothing
- * is missing from it.
+ * The unread batches of a watch. Historical batches may be read once it is certain that no event is missing from them.
  *
- * A watch from C+1 on, C being the compacted revision, has everything. etcd goes on with one that has got to
- * C-1 too, but several versions may have dropped the deletions made at C (etcd issues 18089, 19179). So where
- * the revision that a batch follows can't be read any more after the batch has come, it was too old.
+ * A watch from C+1 on, C being the compacted revision, has everything. etcd continues a watch that has got to C-1, too,
+ * but several versions may have dropped the deletions at C (etcd issues 18089, 19179). So if the revision before a
+ * batch is compacted when the batch has come, the watch was too old.
  */
 export class CompactionGuard {
   readonly #deps: CompactionGuardDeps;
   readonly #queue = new BatchQueue();
-  /** How many batches, from the front, may be read. */
+  /** Number of batches, from the front, that may be read. */
   #readable = 0;
-  /** How many there are behind those. */
+  /** Number of batches after those. */
   #unconfirmed = 0;
-  /** What the first of these follows. */
+  /** The resume point before the first unconfirmed batch. */
   #after = 0;
   #isChecking = false;
   #isClosed = false;
@@ -35,12 +34,12 @@ export class CompactionGuard {
     this.#deps = deps;
   }
 
-  /** Whether nothing can be read. */
+  /** Whether there is nothing to read. */
   get isEmpty(): boolean {
     return this.#readable === 0;
   }
 
-  /** Whether so much waits that no more is to come. */
+  /** Whether the source should be paused. */
   get isFull(): boolean {
     return this.#queue.isFull;
   }
@@ -49,7 +48,7 @@ export class CompactionGuard {
     return this.#queue.isHalfEmpty;
   }
 
-  /** `after` is the resume point that the batch follows, 0 if that is where history begins. */
+  /** `after` is the resume point before the batch; 0 at the beginning of history. */
   push(batch: WatchBatch, after: number, isHistory: boolean): void {
     this.#queue.push(batch);
     if (this.#unconfirmed === 0 && (after === 0 || !isHistory)) {
@@ -68,20 +67,20 @@ export class CompactionGuard {
     return this.#queue.shift();
   }
 
-  /** Takes no more, and drops what nobody can vouch for. What may be read still can be. */
+  /** Takes no more batches and drops the unconfirmed ones. Confirmed ones can still be read. */
   close(): void {
     this.#isClosed = true;
     this.#unconfirmed = 0;
   }
 
-  /** Drops all. */
+  /** Drops everything. */
   clear(): void {
     this.close();
     this.#readable = 0;
     this.#queue.clear();
   }
 
-  /** One question is enough for all that came before it: they follow that revision, or later ones. */
+  /** One check confirms all batches that came before it: they follow that revision, or later ones. */
   async #check(): Promise<void> {
     this.#isChecking = true;
     try {

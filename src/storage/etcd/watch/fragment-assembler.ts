@@ -3,7 +3,7 @@ import { memoryOverheadBytes, type WatchEvent } from "../../../model/event.ts";
 
 const defaultMaxRevisionBytes = 256 * 1024 ** 2;
 
-/** Revisions that have come to their end, in order. */
+/** Complete revisions, in order. */
 export interface AssembledRevisions {
   /** The last of them: everything up to it has come. */
   readonly revision: number;
@@ -11,37 +11,37 @@ export interface AssembledRevisions {
 }
 
 /**
- * Puts etcd's responses together to whole revisions.
+ * Joins etcd's responses to complete revisions.
  *
- * etcd never splits a revision between two answers of its store: a batch for a watch that catches up
- * ends before the first event of the next revision. With `fragment`, and only then, one such answer
- * comes as several responses, of which all but the last are marked as fragments. So the last revision of
- * a fragment may go on, and is held back; all before it are whole.
+ * etcd never splits a revision between two reads of its store: a batch for an unsynced watch ends before the first
+ * event of the next revision. Only with `fragment`, one such batch comes as several responses, all but the last of
+ * which are marked as fragments. So the last revision of a fragment may be incomplete and is held; all before it are
+ * complete.
  *
- * What a transaction writes etcd bounds (--max-txn-ops, --max-request-bytes), but not what it removes: a range of
- * any number of keys. So what is held of one revision is bounded here. Beyond that history is lost: to list what
- * is left then costs less than to be told of all that has gone.
+ * etcd bounds what a transaction writes (--max-txn-ops, --max-request-bytes), but not what it deletes: a range of any
+ * number of keys. So the held size of one revision is bounded here. Above the bound, history is lost: a list of what is
+ * left costs less than the events of all that was deleted.
  */
 export class FragmentAssembler {
   readonly #maxBytes: number;
   #open: WatchEvent[] = [];
   #openBytes = 0;
-  /** The revision of what is held back; 0: nothing is. */
+  /** The revision of the held events; 0: nothing is held. */
   #openRevision = 0;
   #whole: WatchEvent[] = [];
   #wholeRevision = 0;
 
-  /** How much of one revision is held, in bytes. */
+  /** `maxBytes`: maximum size of the held events of one revision, in bytes. */
   constructor(maxBytes: number = defaultMaxRevisionBytes) {
     this.#maxBytes = maxBytes;
   }
 
-  /** Whether a revision has begun to come and not ended. */
+  /** Whether a revision is incomplete. */
   get isOpen(): boolean {
     return this.#openRevision !== 0;
   }
 
-  /** An event, or only the revision of one that nobody is told of. Throws HISTORY_LOST of one too many. */
+  /** Adds an event, or only its revision if the event is not for the reader. Throws HISTORY_LOST above the bound. */
   add(revision: number, event: WatchEvent | undefined): void {
     if (revision !== this.#openRevision) {
       this.#close();
@@ -53,7 +53,7 @@ export class FragmentAssembler {
     if (this.#openBytes > this.#maxBytes) throw tooLarge(revision, this.#maxBytes);
   }
 
-  /** After all events of a response: what is whole now, if anything is. */
+  /** To be called after all events of a response. Returns what is complete, if anything is. */
   endResponse(isFragment: boolean): AssembledRevisions | undefined {
     if (!isFragment) this.#close();
     if (this.#wholeRevision === 0) return undefined;
@@ -77,8 +77,8 @@ export class FragmentAssembler {
 function tooLarge(revision: number, maxBytes: number): WatchFanoutError {
   return new WatchFanoutError(
     "HISTORY_LOST",
-    `Revision ${revision} takes more than the ${maxBytes} bytes that are held of one, as of a range of very many ` +
-      "keys that was deleted at once. List anew and go on from there.",
+    `Revision ${revision} is above the limit of ${maxBytes} bytes for one revision, as is the deletion of a range of very many ` +
+      "keys. Relist and watch from the list's revision.",
     { metadata: { current_revision: String(revision) } },
   );
 }

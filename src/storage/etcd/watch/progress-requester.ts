@@ -1,32 +1,31 @@
 import type { Clock, Timer } from "../../../base/clock.ts";
 
-/** After how many milliseconds without an answer etcd is asked again: it drops what it can't answer. */
+/** Interval between repeated progress requests, in milliseconds: etcd drops those that it can't answer. */
 const askAgainMs = 100;
 
-/** How long etcd may say nothing at all while it is asked, in milliseconds. */
+/** Maximum time without any response to progress requests, in milliseconds. */
 const silenceMs = 10_000;
 
 /**
- * Asks etcd on one stream how far it has come, until it says so.
+ * Sends progress requests on one etcd stream until etcd answers.
  *
- * etcd answers only while the watch has caught up, and not at all if its own buffer is full, so the
- * question is repeated. An answer counts for whoever asked before the question was sent: for those who
- * come later it is sent once more.
+ * etcd answers only while the watch is synced, and not at all while its own buffer is full, so the request is repeated.
+ * An answer is for the callers before the request was sent; for later callers another request is sent.
  */
 export class ProgressRequester {
   readonly #clock: Clock;
   readonly #send: () => void;
   readonly #onSilence: () => void;
   #isReady = false;
-  /** Whether someone waits for a question that has not been sent yet. */
+  /** Whether a caller waits for a request that has not been sent yet. */
   #isWanted = false;
   #timer: Timer | undefined;
-  /** Since when the stream has been silent while asked, in the clock's milliseconds. */
+  /** Since when the stream has been silent after a request, in the clock's milliseconds. */
   #silentSince = 0;
   #isRepeated = false;
   #isPaused = false;
 
-  /** `onSilence` is called once etcd has said nothing for 10 s although it was asked. */
+  /** `onSilence` is called when etcd has sent nothing for 10 s after a request. */
   constructor(clock: Clock, send: () => void, onSilence: () => void) {
     this.#clock = clock;
     this.#send = send;
@@ -38,13 +37,13 @@ export class ProgressRequester {
     this.#next();
   }
 
-  /** From now on the watch exists: before, etcd would answer for a stream without any. */
+  /** The watch exists now. Before, etcd would answer for a stream without watches. */
   ready(): void {
     this.#isReady = true;
     this.#next();
   }
 
-  /** The stream is over. What has been asked on it is asked on the next one, once that is `ready`. */
+  /** The stream has ended. Unanswered requests are sent on the next one, once that is `ready`. */
   lost(): void {
     if (this.#timer !== undefined) this.#isWanted = true;
     this.stop();
@@ -52,22 +51,22 @@ export class ProgressRequester {
     this.#isRepeated = false;
   }
 
-  /** Something came. */
+  /** Something was received. */
   heard(): void {
     this.#silentSince = this.#clock.now();
   }
 
-  /** The answer came. */
+  /** The answer was received. */
   answered(): void {
     if (this.#timer === undefined) return;
     this.stop();
-    // Of two questions there are two answers, and the second would pass for one to the next question.
+    // Two requests have two answers, and the second would be taken for one to the next request.
     if (this.#isRepeated) this.#isWanted = true;
     this.#isRepeated = false;
     this.#next();
   }
 
-  /** The reader takes nothing, so nothing is heard, which is not etcd's fault. */
+  /** The reader takes nothing, so nothing is received, which is not etcd's fault. */
   pause(): void {
     this.#isPaused = true;
   }
@@ -77,7 +76,7 @@ export class ProgressRequester {
     this.heard();
   }
 
-  /** Asks no more, until `ask` is called. */
+  /** Sends no more requests until `request` is called. */
   stop(): void {
     this.#timer?.cancel();
     this.#timer = undefined;

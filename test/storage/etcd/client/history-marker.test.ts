@@ -72,7 +72,7 @@ describe("the key of the history's id", () => {
     expect(await Promise.all(replicas.map(({ storage }) => storage.historyId()))).toEqual(renewed);
   });
 
-  test("is made anew where it has been deleted, and writes that name the old id fail", async () => {
+  test("is written again after it was deleted, and writes that name the old id fail", async () => {
     const historyKey = "deleted";
     const { storage, source } = storageOf(await etcdOf(), newPrefix(), { historyKey });
     const historyId = await storage.historyId();
@@ -146,10 +146,10 @@ describe("a resource with the key of the history's id below its prefix", () => {
 });
 
 describe("an etcd that keeps the id to itself", () => {
-  /** To the keys [key, end), or to one if `end` is empty. */
+  /** To the keys [key, end), or to one key if `end` is empty. */
   type Right = readonly [type: string, key: string, end: string];
 
-  /** Gives the role of this name a right. */
+  /** Grants a permission to the role of this name. */
   async function grant(name: string, [permType, key, end]: Right): Promise<void> {
     const etcd = await lockedEtcdOf();
     const root = await gateway(etcd, "authenticate", { name: "root", password: "secret" });
@@ -161,7 +161,7 @@ describe("an etcd that keeps the id to itself", () => {
     await gateway(etcd, "role/grant", { name, perm }, root);
   }
 
-  /** A user with these rights, and a role of the same name that has them. */
+  /** A user with these permissions, through a role of the same name. */
   async function userWith(
     rights: readonly Right[],
   ): Promise<{ etcd: { readonly url: string }; auth: { username: string; password: string } }> {
@@ -177,7 +177,7 @@ describe("an etcd that keeps the id to itself", () => {
   let users = 0;
   const own = ["READWRITE", "p/", "p0"] as const;
 
-  test("leaves it unknown, says so once, and serves all that does not name a history", async () => {
+  test("leaves it unknown, logs that once, and serves all requests that do not name a history", async () => {
     const { etcd, auth } = await userWith([own]);
     const { storage, lines } = storageOf(etcd, "p/", { auth });
     for (let i = 0; i < 3; i++) expect(await storage.historyId()).toBe("");
@@ -192,7 +192,7 @@ describe("an etcd that keeps the id to itself", () => {
     expect(await storage.currentRevision()).toBe(revision);
   });
 
-  test("from being replaced has it not believed any longer once it was found wrong", async () => {
+  test("from being replaced is not trusted with it once it is outdated", async () => {
     const replica = storageOf(await lockedEtcdOf(), "p/", {
       auth: { username: "root", password: "secret" },
     });
@@ -215,7 +215,7 @@ describe("an etcd that keeps the id to itself", () => {
     await storage.put({ key: "a", value, historyId: renewed });
   });
 
-  test("from being replaced is asked again now and then, until it lets it be replaced", async () => {
+  test("from being replaced is asked again periodically, until it allows that", async () => {
     const clock = new FakeClock();
     const { etcd, auth } = await userWith([own, ["READ", "/watchfanout/history", ""]]);
     const root = { username: "root", password: "secret" };
@@ -223,7 +223,7 @@ describe("an etcd that keeps the id to itself", () => {
     const { storage, lines } = storageOf(etcd, "p/", { auth, clock });
     expect(await storage.renewHistory(known)).toBe("");
     clock.advance(5_000);
-    expect(await storage.historyId()).toBe(""); // asked again, in vain
+    expect(await storage.historyId()).toBe(""); // asked again, without effect
     await grant(auth.username, ["READWRITE", "/watchfanout/history", ""]);
     clock.advance(4_999);
     expect(await storage.historyId()).toBe("");
@@ -238,7 +238,7 @@ describe("an etcd that keeps the id to itself", () => {
     expect(lines.length).toBe(1);
   });
 
-  test("from when it does, writes are done all the same, and name no history", async () => {
+  test("from then on still executes writes, which name no history", async () => {
     const marker = "/watchfanout/history";
     const { etcd, auth } = await userWith([own, ["READWRITE", marker, ""]]);
     const { storage } = storageOf(etcd, "p/", { auth });
@@ -253,7 +253,7 @@ describe("an etcd that keeps the id to itself", () => {
     expect(await storage.delete({ key: "a" })).toMatchObject({ historyId: "" });
   });
 
-  test("is told from one that denies the write itself", async () => {
+  test("is distinguished from one that denies the write itself", async () => {
     const { etcd, auth } = await userWith([
       ["READ", "p/", "p0"],
       ["READWRITE", "/watchfanout/history", ""],
@@ -273,7 +273,7 @@ async function stored(source: Source, key: string): Promise<string | undefined> 
   return kv && Buffer.from(kv.value, "base64").toString();
 }
 
-/** Resolves to the token, of a call that gives one. */
+/** Resolves to the token in a call's metadata. */
 async function gateway(
   etcd: { readonly url: string },
   path: string,

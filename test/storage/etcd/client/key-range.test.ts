@@ -4,7 +4,7 @@ import { prefixRange, rangeAfter } from "../../../../src/storage/etcd/client/key
 
 const zero = Buffer.from([0]);
 
-/** Whether etcd takes the key to be in the range. */
+/** Whether etcd counts the key to the range. */
 function has(range: { key: Buffer; range_end: Buffer } | undefined, key: Buffer): boolean {
   if (range === undefined || Buffer.compare(key, range.key) < 0) return false;
   return range.range_end.equals(zero) || Buffer.compare(key, range.range_end) < 0;
@@ -23,7 +23,7 @@ describe("the range of a prefix", () => {
     });
   }
 
-  // Few different bytes, so that keys and prefixes have much in common.
+  // Few different bytes, so that keys and prefixes often have common parts.
   const key = fc
     .array(fc.constantFrom(0, 1, 0x61, 0xfe, 0xff), { minLength: 1, maxLength: 5 })
     .map((bytes) => Buffer.from(bytes));

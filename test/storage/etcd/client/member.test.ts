@@ -5,7 +5,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { Member } from "../../../../src/storage/etcd/client/member.ts";
 import { startScriptedEtcd } from "../scripted-etcd.ts";
 
-/** A port that accepts connections to `url`, and passes nothing on until `open` is called. */
+/** A port that accepts connections to `url`, and forwards nothing until `open` is called. */
 async function gateTo(url: string): Promise<{ readonly url: string; open(): void }> {
   const waiting: Socket[] = [];
   const sockets = new Set<Socket>();

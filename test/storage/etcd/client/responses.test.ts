@@ -9,7 +9,7 @@ import {
 } from "../../../../src/storage/etcd/client/responses.ts";
 import { serviceOf } from "../scripted-etcd.ts";
 
-/** What etcd3 would make of an answer, and what makes one. */
+/** etcd3's decoder and encoder of a response. */
 function codec(service: string, method: string) {
   const { [method]: found } = serviceOf(service);
   if (found === undefined) throw new Error(`There is no ${method}.`);
@@ -92,7 +92,7 @@ const watches = fc.record({
   events: fc.array(events, { maxLength: 5 }),
 });
 
-/** Fields that no version of etcd has yet, of each wire type; the last is a group. */
+/** Fields that no version of etcd has, one of each wire type; the last is a group. */
 const unknown = Buffer.from([
   ...[0xf8, 0x07, 0xac, 0x02, 0xf9, 0x07, 1, 2, 3, 4, 5, 6, 7, 8, 0xfd, 0x07, 1, 2, 3, 4],
   ...[0xfa, 0x07, 3, 1, 2, 3, 0xfb, 0x07, 0x08, 1, 0xfc, 0x07],
@@ -157,8 +157,8 @@ function loadWatch(message: Buffer) {
   };
 }
 
-describe("An answer of etcd that is read by hand", () => {
-  test("to a Range says what etcd3's decoding of it does", () => {
+describe("A response of etcd that is decoded by hand", () => {
+  test("to a Range equals etcd3's decoding", () => {
     fc.assert(
       fc.property(ranges, (response) => {
         const message = range.encode(response);
@@ -167,7 +167,7 @@ describe("An answer of etcd that is read by hand", () => {
     );
   });
 
-  test("to a Watch says what etcd3's decoding of it does", () => {
+  test("to a Watch equals etcd3's decoding", () => {
     fc.assert(
       fc.property(watches, (response) => {
         const message = watch.encode(response);
@@ -177,7 +177,7 @@ describe("An answer of etcd that is read by hand", () => {
     );
   });
 
-  test("may have fields that are not known yet", () => {
+  test("may have unknown fields", () => {
     fc.assert(
       fc.property(ranges, watches, (rangeResponse, watchResponse) => {
         const kvs = range.encode(rangeResponse);
@@ -188,12 +188,12 @@ describe("An answer of etcd that is read by hand", () => {
     );
   });
 
-  test("that is empty has the defaults", () => {
+  test("that is empty has default values", () => {
     expect(readRange(Buffer.alloc(0))).toEqual(loadRange(Buffer.alloc(0)));
     expect(readWatch(Buffer.alloc(0))).toEqual(loadWatch(Buffer.alloc(0)));
   });
 
-  test("is refused when it is cut off, unless between two fields, and nothing is made up", () => {
+  test("is refused if it is truncated, unless between two fields", () => {
     const kv = { key: Buffer.from("k"), value: Buffer.alloc(9, "v"), mod_revision: 300, lease: 1 };
     const header = { revision: 500 };
     const message = watch.encode({ header, events: [{ kv, prev_kv: kv }, { kv }] });
@@ -206,7 +206,7 @@ describe("An answer of etcd that is read by hand", () => {
         expect([readWatch(Buffer.alloc(0)), ...known]).toContainEqual(readWatch(part));
         return false;
       } catch (error) {
-        expect(error).toMatchObject({ message: expect.stringContaining("cut off") });
+        expect(error).toMatchObject({ message: expect.stringContaining("truncated") });
         return true;
       }
     });
@@ -223,7 +223,7 @@ describe("An answer of etcd that is read by hand", () => {
     expect(() => readWatch(watch.encode(response), decodePastWatch)).toThrow(why);
   });
 
-  test("to a Watch from the past has its events decoded in any order, when they are asked for", () => {
+  test("to a Watch from the past has its events decoded in any order, when they are read", () => {
     const kvs = ["a", "b", "c"].map((key) => ({ key: Buffer.from(key), mod_revision: 7 }));
     const broken = { type: 2, kv: {} };
     const message = watch.encode({ events: [...kvs.map((kv) => ({ kv })), broken] });

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { WatchBatch } from "../../../../src/model/event.ts";
 import { CompactionGuard } from "../../../../src/storage/etcd/watch/compaction-guard.ts";
 
-/** A queue whose questions are answered by hand, and what it told. */
+/** A guard whose checks the test answers, and its callbacks' calls. */
 function open() {
   const asked: { revision: number; answer: PromiseWithResolvers<boolean> }[] = [];
   const told: string[] = [];
@@ -34,8 +34,8 @@ function batch(revision: number): WatchBatch {
   return new WatchBatch(revision, []);
 }
 
-describe("What came of a watch", () => {
-  test("can be read at once where it is no history, or all of it", () => {
+describe("A batch of a watch", () => {
+  test("can be read at once if it is not historical, or follows nothing", () => {
     const { queue, asked, told, read } = open();
     queue.push(batch(5), 4, false);
     queue.push(batch(6), 0, true);
@@ -44,7 +44,7 @@ describe("What came of a watch", () => {
     expect(told).toEqual(["readable", "readable"]);
   });
 
-  test("is withheld as long as it is not certain that what it follows is kept", async () => {
+  test("is held until it is certain that the revision before it is not compacted", async () => {
     const { queue, asked, told, read, answer } = open();
     queue.push(batch(1_004), 4, true);
     expect([queue.isEmpty, read()]).toEqual([true, []]);
@@ -54,13 +54,13 @@ describe("What came of a watch", () => {
     expect(read()).toEqual([1_004]);
   });
 
-  test("is confirmed by one question for all that came before that was asked, and another for the rest", async () => {
+  test("is confirmed by one check for all batches that came before it, and another for the rest", async () => {
     const { queue, asked, read, answer } = open();
     queue.push(batch(1_004), 4, true);
     queue.push(batch(2_004), 1_004, true);
     queue.push(batch(2_005), 2_004, false);
     await answer(0, true);
-    // What came while the question was under way may be younger than the answer.
+    // Batches that came during the check may be newer than its answer.
     expect(read()).toEqual([1_004]);
     expect(asked.map(({ revision }) => revision)).toEqual([4, 1_004]);
     await answer(1, true);
@@ -70,7 +70,7 @@ describe("What came of a watch", () => {
     expect(asked).toHaveLength(2);
   });
 
-  test("is lost from the first batch on whose revision before it is compacted", async () => {
+  test("is lost, with all later ones, if the revision before it is compacted", async () => {
     const { queue, told, read, answer } = open();
     queue.push(batch(1_004), 4, true);
     await answer(0, true);
@@ -80,7 +80,7 @@ describe("What came of a watch", () => {
     expect(read()).toEqual([1_004]);
   });
 
-  test("is dropped when the watch ends, unless it could be read already", async () => {
+  test("is dropped when the watch ends, unless it is confirmed", async () => {
     const { queue, told, read, answer } = open();
     queue.push(batch(5), 4, false);
     queue.push(batch(6), 5, true);
@@ -90,7 +90,7 @@ describe("What came of a watch", () => {
     expect(read()).toEqual([5]);
   });
 
-  test("ends with what went wrong with the question, unless it has ended before", async () => {
+  test("ends the watch with the check's error, unless the watch has ended before", async () => {
     for (const closed of [false, true]) {
       const { queue, asked, told } = open();
       queue.push(batch(5), 4, true);

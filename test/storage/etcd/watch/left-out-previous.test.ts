@@ -14,7 +14,7 @@ afterEach(async () => {
   for (const close of closings.splice(0)) await close();
 });
 
-/** A watch after revision 10 of an etcd that answers the watches with these scripts, in turn. */
+/** A watch after revision 10 of an etcd that serves the watches with these scripts, in order. */
 async function watch(
   scripts: readonly ((stream: ScriptedWatch) => void)[],
   range: Script["range"] = () => 50,
@@ -44,7 +44,7 @@ async function watch(
   return { reader: new StreamReader(storage, request), storage, starts };
 }
 
-/** The first so many pieces of work begin when all of them have come, as on a machine that is busy. */
+/** The first pieces of work wait until this number of them has come, as on a busy machine. */
 function takeTogether(timeSlices: TimeSliceScheduler, count: number): void {
   const run = timeSlices.run.bind(timeSlices);
   const held: (() => void)[] = [];
@@ -82,8 +82,8 @@ const compactedError = {
 const canceledAt = (revision: number) => (stream: ScriptedWatch) =>
   stream.send({ header: { revision: 50 }, canceled: true, compact_revision: revision });
 
-describe("an event without the object before, which etcd should have sent with it", () => {
-  test("is asked for once more, and the reader notices nothing", async () => {
+describe("an event without the previous object, which etcd should have sent with it", () => {
+  test("is requested again, without an effect on the reader", async () => {
     const { reader, starts } = await watch([events(incomplete), events(complete)]);
     const [event] = await reader.through(12);
     expect(event).toMatchObject({
@@ -95,7 +95,7 @@ describe("an event without the object before, which etcd should have sent with i
     expect(starts).toEqual([11, 11]);
   });
 
-  test("is asked for from where all had come before", async () => {
+  test("is requested again from the last complete revision", async () => {
     const first = { type: "Put", kv: kv("b", 11, "1"), prev_kv: kv("b", 9, "0") };
     const { reader, starts } = await watch([
       (stream) => {
@@ -133,7 +133,7 @@ describe("an event without the object before, which etcd should have sent with i
     expect(starts).toEqual([11, 11]);
   });
 
-  test("does not lose the question how far the watch has come", async () => {
+  test("does not lose a progress request", async () => {
     const { reader, storage } = await watch([
       events(incomplete),
       (stream) => {
@@ -151,7 +151,7 @@ describe("an event without the object before, which etcd should have sent with i
     const { reader, starts } = await watch([events(incomplete)]);
     expect(await reader.end()).toMatchObject({
       reason: "UPSTREAM_UNAVAILABLE",
-      message: expect.stringContaining("leaving out what objects were before"),
+      message: expect.stringContaining("keeps leaving out previous objects"),
     });
     expect(starts).toEqual([11, 11, 11, 11]);
     expect(reader.events).toEqual([]);
@@ -178,24 +178,24 @@ describe("an event without the object before, which etcd should have sent with i
   }
 });
 
-describe("an answer about the past that is larger than is held of one", () => {
+describe("a response about the past above the maximum size", () => {
   const large = {
     type: "Put",
     kv: { ...kv("a", 12, "1"), value: Buffer.alloc(70_000), create_revision: 12 },
   };
 
-  test("ends the watch, as history that this way is not to be had", async () => {
+  test("ends the watch with HISTORY_LOST", async () => {
     const { reader } = await watch([events(large)], undefined, {
       upTo: 14,
       pastAnswerBytes: 65_536,
     });
     expect(await reader.end()).toMatchObject({
       reason: "HISTORY_LOST",
-      message: expect.stringContaining("more than is held of one answer"),
+      message: expect.stringContaining("above the maximum size of one answer"),
     });
   });
 
-  test("is taken by a watch that goes on", async () => {
+  test("is accepted on a watch without an end", async () => {
     const { reader } = await watch([events(large)], undefined, { pastAnswerBytes: 65_536 });
     expect(await reader.through(12)).toMatchObject([{ key: "a", revision: 12 }]);
   });

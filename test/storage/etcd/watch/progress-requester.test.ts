@@ -22,7 +22,7 @@ beforeEach(() => {
   );
 });
 
-test("asks nothing before the watch exists, and then once for all who wanted to know", () => {
+test("sends nothing before the watch exists, and then one request for all callers", () => {
   asker.request();
   asker.request();
   expect(sent).toBe(0);
@@ -30,7 +30,7 @@ test("asks nothing before the watch exists, and then once for all who wanted to 
   expect(sent).toBe(1);
 });
 
-test("asks once more for who came while a question was under way", () => {
+test("sends another request for callers that came during the first one", () => {
   asker.ready();
   asker.request();
   asker.request();
@@ -43,12 +43,12 @@ test("asks once more for who came while a question was under way", () => {
   expect(clock.pendingTimers).toBe(0);
 });
 
-test("repeats a question that gets no answer, and asks once more when one comes", () => {
+test("repeats an unanswered request, and sends another one after the answer", () => {
   asker.ready();
   asker.request();
   clock.advance(100);
   expect(sent).toBe(2);
-  // Is it the answer to the first, or to the second? Whoever asks now must not be told by the second.
+  // It may answer the first or the second request. The second answer must not serve a caller that comes now.
   asker.answered();
   expect(sent).toBe(3);
   asker.answered();
@@ -56,7 +56,7 @@ test("repeats a question that gets no answer, and asks once more when one comes"
   expect(sent).toBe(3);
 });
 
-test("reports silence after ten seconds without a word", () => {
+test("reports silence after ten seconds without a response", () => {
   asker.ready();
   asker.request();
   clock.advance(9_900);
@@ -66,7 +66,7 @@ test("reports silence after ten seconds without a word", () => {
   expect(clock.pendingTimers).toBe(0);
 });
 
-test("takes any word for a sign of life", () => {
+test("counts any response as a sign of life", () => {
   asker.ready();
   asker.request();
   for (let i = 0; i < 10; i++) {
@@ -76,7 +76,7 @@ test("takes any word for a sign of life", () => {
   expect(silences).toBe(0);
 });
 
-test("does not blame etcd while the reader takes nothing, nor ask", () => {
+test("neither reports silence nor sends requests while the reader is paused", () => {
   asker.ready();
   asker.request();
   asker.pause();
@@ -89,7 +89,7 @@ test("does not blame etcd while the reader takes nothing, nor ask", () => {
   expect(silences).toBe(1);
 });
 
-test("leaves nothing behind when it is stopped", () => {
+test("leaves no timer behind when it is stopped", () => {
   asker.ready();
   asker.request();
   asker.stop();

@@ -54,7 +54,7 @@ test("a read whose answer can't be right is UPSTREAM_UNAVAILABLE, and says what 
   const { storage } = await open({ range: () => ({ header: { revision: "50" }, kvs: [kv] }) });
   await expect(storage.get({ key: "a", at: { match: "LINEARIZABLE" } })).rejects.toMatchObject({
     reason: "UPSTREAM_UNAVAILABLE",
-    message: expect.stringContaining("has the number -4 where none is negative"),
+    message: expect.stringContaining("has the number -4, which is negative"),
   });
 });
 
@@ -115,7 +115,7 @@ describe("the resume point of a watch", () => {
       ["11: 11", "12: 12 12 12"],
     ],
     [
-      "passes over revisions of which nobody is told",
+      "moves over revisions without delivered events",
       [
         created,
         { header: { revision: 12 }, events: [put("a", 11), put("\ufffd", 12), put("", 13)] },
@@ -176,7 +176,7 @@ describe("a watch asks etcd", () => {
     const { storage } = await open({ range: () => 50, watch: started.resolve });
     const reader = new StreamReader(storage, request);
     const stream = await started.promise;
-    // etcd drops the first question, as it does while the watch is behind.
+    // etcd drops the first request, as it does while the watch is unsynced.
     const first = Promise.withResolvers<void>();
     stream.onProgressRequest = first.resolve;
     storage.requestProgress();
@@ -284,9 +284,9 @@ describe("a watch ends with", () => {
       range: () => answers.shift() ?? 50,
       watch: (stream) => {
         stream.send(created);
-        // The second is the one that looks for the compacted revision.
+        // The second stream looks up the compacted revision.
         if (++watches === 2) stream.send({ ...canceled, compact_revision: 11 });
-        // etcd took the watch from 11 on, the compacted revision, and has lost a deletion there.
+        // etcd accepted the watch from 11 on, the compacted revision, and has lost a deletion there.
         else stream.send({ header: { revision: 50 }, events: [put("a", 11)] });
       },
     });

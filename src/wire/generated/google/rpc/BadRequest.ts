@@ -2,7 +2,7 @@
 
 
 /**
- * One thing that is wrong.
+ * One problem.
  */
 export interface _google_rpc_BadRequest_FieldViolation {
   /**
@@ -16,7 +16,7 @@ export interface _google_rpc_BadRequest_FieldViolation {
 }
 
 /**
- * One thing that is wrong.
+ * One problem.
  */
 export interface _google_rpc_BadRequest_FieldViolation__Output {
   /**
@@ -34,7 +34,7 @@ export interface _google_rpc_BadRequest_FieldViolation__Output {
  */
 export interface BadRequest {
   /**
-   * All that is wrong.
+   * All problems.
    */
   'field_violations'?: (_google_rpc_BadRequest_FieldViolation)[];
 }
@@ -44,7 +44,7 @@ export interface BadRequest {
  */
 export interface BadRequest__Output {
   /**
-   * All that is wrong.
+   * All problems.
    */
   'field_violations': (_google_rpc_BadRequest_FieldViolation__Output)[];
 }

@@ -10,11 +10,11 @@ export interface ErrorInfo {
    */
   'reason'?: (string);
   /**
-   * Whose reason it is: "watchfanout".
+   * The domain of the reason: "watchfanout".
    */
   'domain'?: (string);
   /**
-   * What the reason speaks of, by name.
+   * Values that belong to the reason, by name.
    */
   'metadata'?: ({[key: string]: string});
 }
@@ -28,11 +28,11 @@ export interface ErrorInfo__Output {
    */
   'reason': (string);
   /**
-   * Whose reason it is: "watchfanout".
+   * The domain of the reason: "watchfanout".
    */
   'domain': (string);
   /**
-   * What the reason speaks of, by name.
+   * Values that belong to the reason, by name.
    */
   'metadata': ({[key: string]: string});
 }

@@ -7,7 +7,7 @@ import type { Duration as _google_protobuf_Duration, Duration__Output as _google
  */
 export interface RetryInfo {
   /**
-   * How long to wait at least.
+   * Minimum delay before the retry.
    */
   'retry_delay'?: (_google_protobuf_Duration | null);
 }
@@ -17,7 +17,7 @@ export interface RetryInfo {
  */
 export interface RetryInfo__Output {
   /**
-   * How long to wait at least.
+   * Minimum delay before the retry.
    */
   'retry_delay': (_google_protobuf_Duration__Output | null);
 }

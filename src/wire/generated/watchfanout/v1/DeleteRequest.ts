@@ -3,7 +3,7 @@
 import type { Long } from '@grpc/proto-loader';
 
 /**
- * Asks to remove an object.
+ * Requests to delete an object.
  */
 export interface DeleteRequest {
   /**
@@ -20,14 +20,14 @@ export interface DeleteRequest {
   'expected_mod_revision'?: (number | string | Long);
   /**
    * The history that expected_mod_revision comes from. If that is no longer the store's, nothing is
-   * removed and the call fails with HISTORY_CHANGED. Empty: not checked.
+   * deleted and the call fails with HISTORY_CHANGED. Empty: not checked.
    */
   'history_id'?: (string);
   '_expected_mod_revision'?: "expected_mod_revision";
 }
 
 /**
- * Asks to remove an object.
+ * Requests to delete an object.
  */
 export interface DeleteRequest__Output {
   /**
@@ -44,7 +44,7 @@ export interface DeleteRequest__Output {
   'expected_mod_revision'?: (string);
   /**
    * The history that expected_mod_revision comes from. If that is no longer the store's, nothing is
-   * removed and the call fails with HISTORY_CHANGED. Empty: not checked.
+   * deleted and the call fails with HISTORY_CHANGED. Empty: not checked.
    */
   'history_id': (string);
   '_expected_mod_revision'?: "expected_mod_revision";

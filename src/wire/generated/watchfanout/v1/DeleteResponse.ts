@@ -4,39 +4,39 @@ import type { StoredObject as _watchfanout_v1_StoredObject, StoredObject__Output
 import type { Long } from '@grpc/proto-loader';
 
 /**
- * What was removed.
+ * The deleted object.
  */
 export interface DeleteResponse {
   /**
-   * The revision of the removal.
+   * The revision of the deletion.
    */
   'revision'?: (number | string | Long);
   /**
-   * The object as it stood, unchanged.
+   * The object before the deletion.
    */
   'object'?: (_watchfanout_v1_StoredObject | null);
   /**
-   * The history that the revision belongs to. Empty: unknown, as where etcd has just been restored
-   * and this replica has yet to find out whether the write came before or after that.
+   * The history that the revision belongs to. Empty: unknown, as when etcd has just been restored
+   * and this replica does not know yet whether the write came before or after that.
    */
   'history_id'?: (string);
 }
 
 /**
- * What was removed.
+ * The deleted object.
  */
 export interface DeleteResponse__Output {
   /**
-   * The revision of the removal.
+   * The revision of the deletion.
    */
   'revision': (string);
   /**
-   * The object as it stood, unchanged.
+   * The object before the deletion.
    */
   'object': (_watchfanout_v1_StoredObject__Output | null);
   /**
-   * The history that the revision belongs to. Empty: unknown, as where etcd has just been restored
-   * and this replica has yet to find out whether the write came before or after that.
+   * The history that the revision belongs to. Empty: unknown, as when etcd has just been restored
+   * and this replica does not know yet whether the write came before or after that.
    */
   'history_id': (string);
 }

@@ -1,7 +1,7 @@
 // Original file: proto/watchfanout/v1/list_watch_service.proto
 
 /**
- * What a slow stream is owed.
+ * What a slow stream receives.
  */
 export const Delivery = {
   /**
@@ -13,13 +13,13 @@ export const Delivery = {
    */
   DELIVERY_EVERY_EVENT: 'DELIVERY_EVERY_EVENT',
   /**
-   * The newest state of every object. A stream that falls behind may skip states in between.
+   * The latest state of every object. Events of a stream that falls behind may be coalesced.
    */
   DELIVERY_LATEST_STATE: 'DELIVERY_LATEST_STATE',
 } as const;
 
 /**
- * What a slow stream is owed.
+ * What a slow stream receives.
  */
 export type Delivery =
   /**
@@ -33,12 +33,12 @@ export type Delivery =
   | 'DELIVERY_EVERY_EVENT'
   | 1
   /**
-   * The newest state of every object. A stream that falls behind may skip states in between.
+   * The latest state of every object. Events of a stream that falls behind may be coalesced.
    */
   | 'DELIVERY_LATEST_STATE'
   | 2
 
 /**
- * What a slow stream is owed.
+ * What a slow stream receives.
  */
 export type Delivery__Output = typeof Delivery[keyof typeof Delivery]

@@ -8,15 +8,15 @@ import type { StoredObject as _watchfanout_v1_StoredObject, StoredObject__Output
  */
 export interface Event {
   /**
-   * What happened.
+   * The type of the change.
    */
   'type'?: (_watchfanout_v1_EventType);
   /**
-   * The object after the change. DELETED: as it last was, with the mod_revision that removed it.
+   * The object after the change. DELETED: its last content, with the mod_revision of the deletion.
    */
   'object'?: (_watchfanout_v1_StoredObject | null);
   /**
-   * With include_previous, the object just before the change. Absent where there was none, and on
+   * With include_previous, the object before the change. Absent if the object did not exist, and in
    * initial events.
    */
   'previous'?: (_watchfanout_v1_StoredObject | null);
@@ -27,15 +27,15 @@ export interface Event {
  */
 export interface Event__Output {
   /**
-   * What happened.
+   * The type of the change.
    */
   'type': (_watchfanout_v1_EventType__Output);
   /**
-   * The object after the change. DELETED: as it last was, with the mod_revision that removed it.
+   * The object after the change. DELETED: its last content, with the mod_revision of the deletion.
    */
   'object': (_watchfanout_v1_StoredObject__Output | null);
   /**
-   * With include_previous, the object just before the change. Absent where there was none, and on
+   * With include_previous, the object before the change. Absent if the object did not exist, and in
    * initial events.
    */
   'previous': (_watchfanout_v1_StoredObject__Output | null);

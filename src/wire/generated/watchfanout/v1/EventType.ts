@@ -1,7 +1,7 @@
 // Original file: proto/watchfanout/v1/list_watch_service.proto
 
 /**
- * What happened to an object, as seen through the request.
+ * The type of a change, relative to the request's selectors.
  */
 export const EventType = {
   /**
@@ -9,21 +9,21 @@ export const EventType = {
    */
   EVENT_TYPE_UNSPECIFIED: 'EVENT_TYPE_UNSPECIFIED',
   /**
-   * The object came into view: created, or part of the initial state.
+   * The object was created, or began to match, or is part of the initial state.
    */
   EVENT_TYPE_ADDED: 'EVENT_TYPE_ADDED',
   /**
-   * The object was in view and still is.
+   * The object matched and still does.
    */
   EVENT_TYPE_MODIFIED: 'EVENT_TYPE_MODIFIED',
   /**
-   * The object left the view: deleted.
+   * The object was deleted, or no longer matches.
    */
   EVENT_TYPE_DELETED: 'EVENT_TYPE_DELETED',
 } as const;
 
 /**
- * What happened to an object, as seen through the request.
+ * The type of a change, relative to the request's selectors.
  */
 export type EventType =
   /**
@@ -32,22 +32,22 @@ export type EventType =
   | 'EVENT_TYPE_UNSPECIFIED'
   | 0
   /**
-   * The object came into view: created, or part of the initial state.
+   * The object was created, or began to match, or is part of the initial state.
    */
   | 'EVENT_TYPE_ADDED'
   | 1
   /**
-   * The object was in view and still is.
+   * The object matched and still does.
    */
   | 'EVENT_TYPE_MODIFIED'
   | 2
   /**
-   * The object left the view: deleted.
+   * The object was deleted, or no longer matches.
    */
   | 'EVENT_TYPE_DELETED'
   | 3
 
 /**
- * What happened to an object, as seen through the request.
+ * The type of a change, relative to the request's selectors.
  */
 export type EventType__Output = typeof EventType[keyof typeof EventType]

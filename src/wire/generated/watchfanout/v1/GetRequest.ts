@@ -4,7 +4,7 @@ import type { RevisionMatch as _watchfanout_v1_RevisionMatch, RevisionMatch__Out
 import type { Long } from '@grpc/proto-loader';
 
 /**
- * Asks for one object.
+ * Requests one object.
  */
 export interface GetRequest {
   /**
@@ -16,11 +16,11 @@ export interface GetRequest {
    */
   'key'?: (string);
   /**
-   * How new the answer has to be.
+   * How recent the response has to be.
    */
   'revision_match'?: (_watchfanout_v1_RevisionMatch);
   /**
-   * The revision that revision_match speaks of; 0 where it speaks of none.
+   * The revision of revision_match; 0 for a match without a revision.
    */
   'revision'?: (number | string | Long);
   /**
@@ -31,7 +31,7 @@ export interface GetRequest {
 }
 
 /**
- * Asks for one object.
+ * Requests one object.
  */
 export interface GetRequest__Output {
   /**
@@ -43,11 +43,11 @@ export interface GetRequest__Output {
    */
   'key': (string);
   /**
-   * How new the answer has to be.
+   * How recent the response has to be.
    */
   'revision_match': (_watchfanout_v1_RevisionMatch__Output);
   /**
-   * The revision that revision_match speaks of; 0 where it speaks of none.
+   * The revision of revision_match; 0 for a match without a revision.
    */
   'revision': (string);
   /**

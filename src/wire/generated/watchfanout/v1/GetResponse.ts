@@ -4,11 +4,11 @@ import type { StoredObject as _watchfanout_v1_StoredObject, StoredObject__Output
 import type { Long } from '@grpc/proto-loader';
 
 /**
- * The object that was asked for. An absent object is the error OBJECT_NOT_FOUND.
+ * The requested object. An absent object is the error OBJECT_NOT_FOUND.
  */
 export interface GetResponse {
   /**
-   * The revision of the store that the answer is true at.
+   * The revision of the store that the response reflects.
    */
   'revision'?: (number | string | Long);
   /**
@@ -22,11 +22,11 @@ export interface GetResponse {
 }
 
 /**
- * The object that was asked for. An absent object is the error OBJECT_NOT_FOUND.
+ * The requested object. An absent object is the error OBJECT_NOT_FOUND.
  */
 export interface GetResponse__Output {
   /**
-   * The revision of the store that the answer is true at.
+   * The revision of the store that the response reflects.
    */
   'revision': (string);
   /**

@@ -4,7 +4,7 @@ import type { RevisionMatch as _watchfanout_v1_RevisionMatch, RevisionMatch__Out
 import type { Long } from '@grpc/proto-loader';
 
 /**
- * Asks for one page of the objects of a resource.
+ * Requests one page of the objects of a resource.
  */
 export interface ListRequest {
   /**
@@ -12,7 +12,7 @@ export interface ListRequest {
    */
   'resource'?: (string);
   /**
-   * Only keys that begin with this. Empty: all.
+   * Only keys with this prefix. Empty: all.
    */
   'prefix'?: (string);
   /**
@@ -24,20 +24,20 @@ export interface ListRequest {
    */
   'field_selector'?: (string);
   /**
-   * How new the answer has to be.
+   * How recent the response has to be.
    */
   'revision_match'?: (_watchfanout_v1_RevisionMatch);
   /**
-   * The revision that revision_match speaks of; 0 where it speaks of none.
+   * The revision of revision_match; 0 for a match without a revision.
    */
   'revision'?: (number | string | Long);
   /**
-   * How many objects a page holds at the most. 0: as many as fit one message.
+   * Maximum number of objects of a page. 0: as many as fit one message.
    */
   'page_size'?: (number);
   /**
-   * next_page_token of the page before. With it, every other field but page_size is as in the first
-   * call.
+   * next_page_token of the page before. With it, every other field except page_size must be as in
+   * the first call.
    */
   'page_token'?: (string);
   /**
@@ -48,7 +48,7 @@ export interface ListRequest {
 }
 
 /**
- * Asks for one page of the objects of a resource.
+ * Requests one page of the objects of a resource.
  */
 export interface ListRequest__Output {
   /**
@@ -56,7 +56,7 @@ export interface ListRequest__Output {
    */
   'resource': (string);
   /**
-   * Only keys that begin with this. Empty: all.
+   * Only keys with this prefix. Empty: all.
    */
   'prefix': (string);
   /**
@@ -68,20 +68,20 @@ export interface ListRequest__Output {
    */
   'field_selector': (string);
   /**
-   * How new the answer has to be.
+   * How recent the response has to be.
    */
   'revision_match': (_watchfanout_v1_RevisionMatch__Output);
   /**
-   * The revision that revision_match speaks of; 0 where it speaks of none.
+   * The revision of revision_match; 0 for a match without a revision.
    */
   'revision': (string);
   /**
-   * How many objects a page holds at the most. 0: as many as fit one message.
+   * Maximum number of objects of a page. 0: as many as fit one message.
    */
   'page_size': (number);
   /**
-   * next_page_token of the page before. With it, every other field but page_size is as in the first
-   * call.
+   * next_page_token of the page before. With it, every other field except page_size must be as in
+   * the first call.
    */
   'page_token': (string);
   /**

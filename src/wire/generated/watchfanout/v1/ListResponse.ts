@@ -8,8 +8,8 @@ import type { Long } from '@grpc/proto-loader';
  */
 export interface ListResponse {
   /**
-   * The revision that the listing is true at, the same on every page. A watch with after_revision
-   * set to it continues the listing without a gap.
+   * The revision of the list, the same on every page. A watch with after_revision set to it continues
+   * the list without a gap.
    */
   'revision'?: (number | string | Long);
   /**
@@ -17,14 +17,14 @@ export interface ListResponse {
    */
   'items'?: (_watchfanout_v1_StoredObject)[];
   /**
-   * Asks for the next page. The listing is complete only when this is empty, however few items a
-   * page holds.
+   * Requests the next page. The list is complete only when this is empty, even if a page has few
+   * items or none.
    */
   'next_page_token'?: (string);
   /**
-   * How many objects follow this page. Absent: unknown, as before the last page with a selector, and
-   * of a page that etcd answers: for a resource without a cache, or at a revision that the cache does
-   * not have. etcd's own count may include keys that are not part of the resource.
+   * Number of objects after this page. Absent: unknown, as before the last page with a selector, and
+   * in a page from etcd: for a resource without a cache, or at a revision that the cache does not
+   * have. etcd's own count may include keys that are not part of the resource.
    */
   'remaining_item_count'?: (number | string | Long);
   /**
@@ -39,8 +39,8 @@ export interface ListResponse {
  */
 export interface ListResponse__Output {
   /**
-   * The revision that the listing is true at, the same on every page. A watch with after_revision
-   * set to it continues the listing without a gap.
+   * The revision of the list, the same on every page. A watch with after_revision set to it continues
+   * the list without a gap.
    */
   'revision': (string);
   /**
@@ -48,14 +48,14 @@ export interface ListResponse__Output {
    */
   'items': (_watchfanout_v1_StoredObject__Output)[];
   /**
-   * Asks for the next page. The listing is complete only when this is empty, however few items a
-   * page holds.
+   * Requests the next page. The list is complete only when this is empty, even if a page has few
+   * items or none.
    */
   'next_page_token': (string);
   /**
-   * How many objects follow this page. Absent: unknown, as before the last page with a selector, and
-   * of a page that etcd answers: for a resource without a cache, or at a revision that the cache does
-   * not have. etcd's own count may include keys that are not part of the resource.
+   * Number of objects after this page. Absent: unknown, as before the last page with a selector, and
+   * in a page from etcd: for a resource without a cache, or at a revision that the cache does not
+   * have. etcd's own count may include keys that are not part of the resource.
    */
   'remaining_item_count'?: (string);
   /**

@@ -10,11 +10,11 @@ import type { WatchRequest as _watchfanout_v1_WatchRequest, WatchRequest__Output
 import type { WatchResponse as _watchfanout_v1_WatchResponse, WatchResponse__Output as _watchfanout_v1_WatchResponse__Output } from '../../watchfanout/v1/WatchResponse.ts';
 
 /**
- * Reads what stands in a resource, and follows what becomes of it.
+ * Reads the objects of a resource, and watches their changes.
  * 
  * A resource is a named collection of objects: one key prefix of the store. Keys are relative to it
- * and ordered by their UTF-8 bytes. Every error carries a google.rpc.ErrorInfo of the domain
- * "watchfanout", whose reason is the one to decide by.
+ * and ordered by their UTF-8 bytes. Every error has a google.rpc.ErrorInfo of the domain
+ * "watchfanout". Clients decide by its reason.
  */
 export interface ListWatchServiceClient extends grpc.Client {
   /**
@@ -48,12 +48,12 @@ export interface ListWatchServiceClient extends grpc.Client {
   list(argument: _watchfanout_v1_ListRequest, callback: grpc.requestCallback<_watchfanout_v1_ListResponse__Output>): grpc.ClientUnaryCall;
   
   /**
-   * Follows changes: from now, from a revision in history, or from the current state on.
+   * Watches changes: from now on, from a past revision on, or after the current state.
    */
   Watch(argument: _watchfanout_v1_WatchRequest, metadata: grpc.Metadata, options?: grpc.CallOptions): grpc.ClientReadableStream<_watchfanout_v1_WatchResponse__Output>;
   Watch(argument: _watchfanout_v1_WatchRequest, options?: grpc.CallOptions): grpc.ClientReadableStream<_watchfanout_v1_WatchResponse__Output>;
   /**
-   * Follows changes: from now, from a revision in history, or from the current state on.
+   * Watches changes: from now on, from a past revision on, or after the current state.
    */
   watch(argument: _watchfanout_v1_WatchRequest, metadata: grpc.Metadata, options?: grpc.CallOptions): grpc.ClientReadableStream<_watchfanout_v1_WatchResponse__Output>;
   watch(argument: _watchfanout_v1_WatchRequest, options?: grpc.CallOptions): grpc.ClientReadableStream<_watchfanout_v1_WatchResponse__Output>;
@@ -61,11 +61,11 @@ export interface ListWatchServiceClient extends grpc.Client {
 }
 
 /**
- * Reads what stands in a resource, and follows what becomes of it.
+ * Reads the objects of a resource, and watches their changes.
  * 
  * A resource is a named collection of objects: one key prefix of the store. Keys are relative to it
- * and ordered by their UTF-8 bytes. Every error carries a google.rpc.ErrorInfo of the domain
- * "watchfanout", whose reason is the one to decide by.
+ * and ordered by their UTF-8 bytes. Every error has a google.rpc.ErrorInfo of the domain
+ * "watchfanout". Clients decide by its reason.
  */
 export interface ListWatchServiceHandlers extends grpc.UntypedServiceImplementation {
   /**
@@ -79,7 +79,7 @@ export interface ListWatchServiceHandlers extends grpc.UntypedServiceImplementat
   List: grpc.handleUnaryCall<_watchfanout_v1_ListRequest__Output, _watchfanout_v1_ListResponse>;
   
   /**
-   * Follows changes: from now, from a revision in history, or from the current state on.
+   * Watches changes: from now on, from a past revision on, or after the current state.
    */
   Watch: grpc.handleServerStreamingCall<_watchfanout_v1_WatchRequest__Output, _watchfanout_v1_WatchResponse>;
   

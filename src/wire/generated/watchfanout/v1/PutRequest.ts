@@ -4,7 +4,7 @@ import type { Duration as _google_protobuf_Duration, Duration__Output as _google
 import type { Long } from '@grpc/proto-loader';
 
 /**
- * Asks to create or replace an object.
+ * Requests to create or replace an object.
  */
 export interface PutRequest {
   /**
@@ -20,12 +20,12 @@ export interface PutRequest {
    */
   'value'?: (Buffer | Uint8Array | string);
   /**
-   * What must hold for the write to happen. Absent: nothing. 0: the object does not exist. Otherwise:
-   * it exists and this is its mod_revision.
+   * The condition of the write. Absent: no condition. 0: the object does not exist. Otherwise: this is
+   * the object's mod_revision.
    */
   'expected_mod_revision'?: (number | string | Long);
   /**
-   * An existing lease to attach the object to. 0: none. Not together with ttl.
+   * An existing lease to attach the object to. 0: no lease. Not together with ttl.
    */
   'lease'?: (number | string | Long);
   /**
@@ -41,7 +41,7 @@ export interface PutRequest {
 }
 
 /**
- * Asks to create or replace an object.
+ * Requests to create or replace an object.
  */
 export interface PutRequest__Output {
   /**
@@ -57,12 +57,12 @@ export interface PutRequest__Output {
    */
   'value': (Buffer);
   /**
-   * What must hold for the write to happen. Absent: nothing. 0: the object does not exist. Otherwise:
-   * it exists and this is its mod_revision.
+   * The condition of the write. Absent: no condition. 0: the object does not exist. Otherwise: this is
+   * the object's mod_revision.
    */
   'expected_mod_revision'?: (string);
   /**
-   * An existing lease to attach the object to. 0: none. Not together with ttl.
+   * An existing lease to attach the object to. 0: no lease. Not together with ttl.
    */
   'lease': (string);
   /**

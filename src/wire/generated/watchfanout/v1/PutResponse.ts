@@ -4,7 +4,7 @@ import type { StoredObject as _watchfanout_v1_StoredObject, StoredObject__Output
 import type { Long } from '@grpc/proto-loader';
 
 /**
- * What was written.
+ * The written object.
  */
 export interface PutResponse {
   /**
@@ -12,18 +12,18 @@ export interface PutResponse {
    */
   'revision'?: (number | string | Long);
   /**
-   * The object as it stands now.
+   * The object as it was written.
    */
   'object'?: (_watchfanout_v1_StoredObject | null);
   /**
-   * The history that the revision belongs to. Empty: unknown, as where etcd has just been restored
-   * and this replica has yet to find out whether the write came before or after that.
+   * The history that the revision belongs to. Empty: unknown, as when etcd has just been restored
+   * and this replica does not know yet whether the write came before or after that.
    */
   'history_id'?: (string);
 }
 
 /**
- * What was written.
+ * The written object.
  */
 export interface PutResponse__Output {
   /**
@@ -31,12 +31,12 @@ export interface PutResponse__Output {
    */
   'revision': (string);
   /**
-   * The object as it stands now.
+   * The object as it was written.
    */
   'object': (_watchfanout_v1_StoredObject__Output | null);
   /**
-   * The history that the revision belongs to. Empty: unknown, as where etcd has just been restored
-   * and this replica has yet to find out whether the write came before or after that.
+   * The history that the revision belongs to. Empty: unknown, as when etcd has just been restored
+   * and this replica does not know yet whether the write came before or after that.
    */
   'history_id': (string);
 }

@@ -1,7 +1,7 @@
 // Original file: proto/watchfanout/v1/list_watch_service.proto
 
 /**
- * How new the answer to a read has to be.
+ * How recent the response to a read has to be.
  */
 export const RevisionMatch = {
   /**
@@ -9,15 +9,15 @@ export const RevisionMatch = {
    */
   REVISION_MATCH_UNSPECIFIED: 'REVISION_MATCH_UNSPECIFIED',
   /**
-   * At least as new as any write that completed before the call began. The revision must be 0.
+   * At least as new as every write that completed before the call began. The revision must be 0.
    */
   REVISION_MATCH_LINEARIZABLE: 'REVISION_MATCH_LINEARIZABLE',
   /**
-   * Whatever the cache holds now. The revision must be 0.
+   * Any revision that the cache has. The revision must be 0.
    */
   REVISION_MATCH_ANY: 'REVISION_MATCH_ANY',
   /**
-   * At least as new as the given revision; waits for the cache to get there.
+   * At least as new as the given revision; waits until the cache has it.
    */
   REVISION_MATCH_NOT_OLDER_THAN: 'REVISION_MATCH_NOT_OLDER_THAN',
   /**
@@ -27,7 +27,7 @@ export const RevisionMatch = {
 } as const;
 
 /**
- * How new the answer to a read has to be.
+ * How recent the response to a read has to be.
  */
 export type RevisionMatch =
   /**
@@ -36,17 +36,17 @@ export type RevisionMatch =
   | 'REVISION_MATCH_UNSPECIFIED'
   | 0
   /**
-   * At least as new as any write that completed before the call began. The revision must be 0.
+   * At least as new as every write that completed before the call began. The revision must be 0.
    */
   | 'REVISION_MATCH_LINEARIZABLE'
   | 1
   /**
-   * Whatever the cache holds now. The revision must be 0.
+   * Any revision that the cache has. The revision must be 0.
    */
   | 'REVISION_MATCH_ANY'
   | 2
   /**
-   * At least as new as the given revision; waits for the cache to get there.
+   * At least as new as the given revision; waits until the cache has it.
    */
   | 'REVISION_MATCH_NOT_OLDER_THAN'
   | 3
@@ -57,6 +57,6 @@ export type RevisionMatch =
   | 4
 
 /**
- * How new the answer to a read has to be.
+ * How recent the response to a read has to be.
  */
 export type RevisionMatch__Output = typeof RevisionMatch[keyof typeof RevisionMatch]

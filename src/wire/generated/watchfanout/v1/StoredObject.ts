@@ -3,10 +3,10 @@
 import type { Long } from '@grpc/proto-loader';
 
 /**
- * One object as it stands in the store at one revision.
+ * One object of the store at one revision.
  * 
- * A revision is etcd's store revision: every transaction that changes something takes the next one,
- * and all keys that the transaction touches carry it.
+ * A revision is etcd's store revision: every transaction that changes something increments it, and all
+ * keys that the transaction changes have the new one.
  */
 export interface StoredObject {
   /**
@@ -14,32 +14,32 @@ export interface StoredObject {
    */
   'key'?: (string);
   /**
-   * The value, byte for byte as it was written.
+   * The value, exactly as it was written.
    */
   'value'?: (Buffer | Uint8Array | string);
   /**
-   * The revision that created the key. It changes when a deleted key is created anew.
+   * The revision that created the key. It changes when a deleted key is created again.
    */
   'create_revision'?: (number | string | Long);
   /**
-   * The revision that last changed the key. In a DELETED event: the one that removed it.
+   * The revision that last changed the key. In a DELETED event: the revision of the deletion.
    */
   'mod_revision'?: (number | string | Long);
   /**
-   * How often the key has been written since it was created, counting from 1.
+   * Number of writes of the key since it was created, from 1.
    */
   'version'?: (number | string | Long);
   /**
-   * The lease that the key is attached to, 0 for none. All of its 63 bits are used.
+   * The lease that the key is attached to; 0: no lease. Has up to 63 bits.
    */
   'lease'?: (number | string | Long);
 }
 
 /**
- * One object as it stands in the store at one revision.
+ * One object of the store at one revision.
  * 
- * A revision is etcd's store revision: every transaction that changes something takes the next one,
- * and all keys that the transaction touches carry it.
+ * A revision is etcd's store revision: every transaction that changes something increments it, and all
+ * keys that the transaction changes have the new one.
  */
 export interface StoredObject__Output {
   /**
@@ -47,23 +47,23 @@ export interface StoredObject__Output {
    */
   'key': (string);
   /**
-   * The value, byte for byte as it was written.
+   * The value, exactly as it was written.
    */
   'value': (Buffer);
   /**
-   * The revision that created the key. It changes when a deleted key is created anew.
+   * The revision that created the key. It changes when a deleted key is created again.
    */
   'create_revision': (string);
   /**
-   * The revision that last changed the key. In a DELETED event: the one that removed it.
+   * The revision that last changed the key. In a DELETED event: the revision of the deletion.
    */
   'mod_revision': (string);
   /**
-   * How often the key has been written since it was created, counting from 1.
+   * Number of writes of the key since it was created, from 1.
    */
   'version': (string);
   /**
-   * The lease that the key is attached to, 0 for none. All of its 63 bits are used.
+   * The lease that the key is attached to; 0: no lease. Has up to 63 bits.
    */
   'lease': (string);
 }

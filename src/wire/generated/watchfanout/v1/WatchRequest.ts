@@ -5,7 +5,7 @@ import type { Duration as _google_protobuf_Duration, Duration__Output as _google
 import type { Long } from '@grpc/proto-loader';
 
 /**
- * Asks to follow changes.
+ * Requests a watch.
  */
 export interface WatchRequest {
   /**
@@ -17,7 +17,7 @@ export interface WatchRequest {
    */
   'key'?: (string);
   /**
-   * All keys that begin with this.
+   * All keys with this prefix.
    */
   'prefix'?: (string);
   /**
@@ -29,9 +29,9 @@ export interface WatchRequest {
    */
   'field_selector'?: (string);
   /**
-   * Sends what came after this revision, which is the last resume point or the revision of a List.
-   * Absent: from now. With send_initial_events: the state that is sent is at least this new, and 0
-   * takes any that the cache holds.
+   * Sends events after this revision, which is the last resume point or the revision of a List.
+   * Absent: from now on. With send_initial_events: the initial state is at least this new; 0: any state
+   * that the cache has.
    */
   'after_revision'?: (number | string | Long);
   /**
@@ -39,15 +39,15 @@ export interface WatchRequest {
    */
   'send_initial_events'?: (boolean);
   /**
-   * What a slow stream is owed.
+   * What a slow stream receives.
    */
   'delivery'?: (_watchfanout_v1_Delivery);
   /**
-   * Whether events carry the object as it stood just before.
+   * Whether events have the object before the change.
    */
   'include_previous'?: (boolean);
   /**
-   * How long the resume point may stand still before a bookmark moves it. Default 60 s, at least
+   * Maximum time without a new resume point, after which a bookmark is sent. Default 60 s, at least
    * 1 s.
    */
   'bookmark_interval'?: (_google_protobuf_Duration | null);
@@ -57,19 +57,18 @@ export interface WatchRequest {
    */
   'history_id'?: (string);
   /**
-   * Sends a bookmark also whenever the cache learns of a newer revision. For caches that stand on
-   * this one.
+   * Sends a bookmark also whenever the cache learns of a newer revision. For downstream caches.
    */
   'eager_bookmarks'?: (boolean);
   /**
-   * Which keys to follow. Neither, or an empty prefix: all.
+   * The keys to watch. Neither, or an empty prefix: all.
    */
   'scope'?: "key"|"prefix";
   '_after_revision'?: "after_revision";
 }
 
 /**
- * Asks to follow changes.
+ * Requests a watch.
  */
 export interface WatchRequest__Output {
   /**
@@ -81,7 +80,7 @@ export interface WatchRequest__Output {
    */
   'key'?: (string);
   /**
-   * All keys that begin with this.
+   * All keys with this prefix.
    */
   'prefix'?: (string);
   /**
@@ -93,9 +92,9 @@ export interface WatchRequest__Output {
    */
   'field_selector': (string);
   /**
-   * Sends what came after this revision, which is the last resume point or the revision of a List.
-   * Absent: from now. With send_initial_events: the state that is sent is at least this new, and 0
-   * takes any that the cache holds.
+   * Sends events after this revision, which is the last resume point or the revision of a List.
+   * Absent: from now on. With send_initial_events: the initial state is at least this new; 0: any state
+   * that the cache has.
    */
   'after_revision'?: (string);
   /**
@@ -103,15 +102,15 @@ export interface WatchRequest__Output {
    */
   'send_initial_events': (boolean);
   /**
-   * What a slow stream is owed.
+   * What a slow stream receives.
    */
   'delivery': (_watchfanout_v1_Delivery__Output);
   /**
-   * Whether events carry the object as it stood just before.
+   * Whether events have the object before the change.
    */
   'include_previous': (boolean);
   /**
-   * How long the resume point may stand still before a bookmark moves it. Default 60 s, at least
+   * Maximum time without a new resume point, after which a bookmark is sent. Default 60 s, at least
    * 1 s.
    */
   'bookmark_interval': (_google_protobuf_Duration__Output | null);
@@ -121,12 +120,11 @@ export interface WatchRequest__Output {
    */
   'history_id': (string);
   /**
-   * Sends a bookmark also whenever the cache learns of a newer revision. For caches that stand on
-   * this one.
+   * Sends a bookmark also whenever the cache learns of a newer revision. For downstream caches.
    */
   'eager_bookmarks': (boolean);
   /**
-   * Which keys to follow. Neither, or an empty prefix: all.
+   * The keys to watch. Neither, or an empty prefix: all.
    */
   'scope'?: "key"|"prefix";
   '_after_revision'?: "after_revision";

@@ -4,21 +4,22 @@ import type { Event as _watchfanout_v1_Event, Event__Output as _watchfanout_v1_E
 import type { Long } from '@grpc/proto-loader';
 
 /**
- * Some changes, a new resume point, or both.
+ * Events, a new resume point, or both.
  * 
- * Responses without a revision leave a unit open (the initial state, or one revision too large for a
- * message); the next response that carries a revision closes it. A client that needs atomicity holds
- * the events of an open unit back, and drops them when the stream ends before it is closed.
+ * Responses without a revision belong to an atomic batch: the initial state, a coalesced backlog, or a
+ * revision that is too large for one message. The next response with a revision completes it. A client
+ * that needs atomicity holds the events of an incomplete batch, and drops them if the stream ends before
+ * the batch is complete.
  */
 export interface WatchResponse {
   /**
-   * The resume point: all that the request asks for, up to and including this revision, has been
-   * sent. A new stream with after_revision set to it, to any replica, continues without gap or
-   * repetition. Without events this is a bookmark.
+   * The resume point: everything requested, up to and including this revision, has been sent. A new
+   * stream with after_revision set to it, to any replica, continues without gap or repetition. A
+   * response without events is a bookmark.
    */
   'revision'?: (number | string | Long);
   /**
-   * The changes, in the order of their revisions.
+   * The events, in the order of their revisions.
    */
   'events'?: (_watchfanout_v1_Event)[];
   /**
@@ -33,21 +34,22 @@ export interface WatchResponse {
 }
 
 /**
- * Some changes, a new resume point, or both.
+ * Events, a new resume point, or both.
  * 
- * Responses without a revision leave a unit open (the initial state, or one revision too large for a
- * message); the next response that carries a revision closes it. A client that needs atomicity holds
- * the events of an open unit back, and drops them when the stream ends before it is closed.
+ * Responses without a revision belong to an atomic batch: the initial state, a coalesced backlog, or a
+ * revision that is too large for one message. The next response with a revision completes it. A client
+ * that needs atomicity holds the events of an incomplete batch, and drops them if the stream ends before
+ * the batch is complete.
  */
 export interface WatchResponse__Output {
   /**
-   * The resume point: all that the request asks for, up to and including this revision, has been
-   * sent. A new stream with after_revision set to it, to any replica, continues without gap or
-   * repetition. Without events this is a bookmark.
+   * The resume point: everything requested, up to and including this revision, has been sent. A new
+   * stream with after_revision set to it, to any replica, continues without gap or repetition. A
+   * response without events is a bookmark.
    */
   'revision'?: (string);
   /**
-   * The changes, in the order of their revisions.
+   * The events, in the order of their revisions.
    */
   'events': (_watchfanout_v1_Event__Output)[];
   /**

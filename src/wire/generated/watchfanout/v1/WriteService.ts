@@ -8,19 +8,19 @@ import type { PutRequest as _watchfanout_v1_PutRequest, PutRequest__Output as _w
 import type { PutResponse as _watchfanout_v1_PutResponse, PutResponse__Output as _watchfanout_v1_PutResponse__Output } from '../../watchfanout/v1/PutResponse.ts';
 
 /**
- * Writes single objects. Calls go straight to the store: nothing is buffered and nothing is retried.
- * A write whose answer was lost is the error OUTCOME_UNKNOWN.
+ * Writes single objects. Calls go directly to the store: nothing is buffered or retried. A write whose
+ * answer was lost is the error OUTCOME_UNKNOWN.
  */
 export interface WriteServiceClient extends grpc.Client {
   /**
-   * Removes an object.
+   * Deletes an object.
    */
   Delete(argument: _watchfanout_v1_DeleteRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_DeleteResponse__Output>): grpc.ClientUnaryCall;
   Delete(argument: _watchfanout_v1_DeleteRequest, metadata: grpc.Metadata, callback: grpc.requestCallback<_watchfanout_v1_DeleteResponse__Output>): grpc.ClientUnaryCall;
   Delete(argument: _watchfanout_v1_DeleteRequest, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_DeleteResponse__Output>): grpc.ClientUnaryCall;
   Delete(argument: _watchfanout_v1_DeleteRequest, callback: grpc.requestCallback<_watchfanout_v1_DeleteResponse__Output>): grpc.ClientUnaryCall;
   /**
-   * Removes an object.
+   * Deletes an object.
    */
   delete(argument: _watchfanout_v1_DeleteRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_DeleteResponse__Output>): grpc.ClientUnaryCall;
   delete(argument: _watchfanout_v1_DeleteRequest, metadata: grpc.Metadata, callback: grpc.requestCallback<_watchfanout_v1_DeleteResponse__Output>): grpc.ClientUnaryCall;
@@ -45,12 +45,12 @@ export interface WriteServiceClient extends grpc.Client {
 }
 
 /**
- * Writes single objects. Calls go straight to the store: nothing is buffered and nothing is retried.
- * A write whose answer was lost is the error OUTCOME_UNKNOWN.
+ * Writes single objects. Calls go directly to the store: nothing is buffered or retried. A write whose
+ * answer was lost is the error OUTCOME_UNKNOWN.
  */
 export interface WriteServiceHandlers extends grpc.UntypedServiceImplementation {
   /**
-   * Removes an object.
+   * Deletes an object.
    */
   Delete: grpc.handleUnaryCall<_watchfanout_v1_DeleteRequest__Output, _watchfanout_v1_DeleteResponse>;
   

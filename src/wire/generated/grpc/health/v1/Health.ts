@@ -8,7 +8,7 @@ import type { HealthListRequest as _grpc_health_v1_HealthListRequest, HealthList
 import type { HealthListResponse as _grpc_health_v1_HealthListResponse, HealthListResponse__Output as _grpc_health_v1_HealthListResponse__Output } from '../../../grpc/health/v1/HealthListResponse.ts';
 
 /**
- * Tells whether services can be used now.
+ * Reports whether services are available.
  */
 export interface HealthClient extends grpc.Client {
   /**
@@ -27,14 +27,14 @@ export interface HealthClient extends grpc.Client {
   check(argument: _grpc_health_v1_HealthCheckRequest, callback: grpc.requestCallback<_grpc_health_v1_HealthCheckResponse__Output>): grpc.ClientUnaryCall;
   
   /**
-   * The status of everything known here.
+   * The status of all known services.
    */
   List(argument: _grpc_health_v1_HealthListRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_grpc_health_v1_HealthListResponse__Output>): grpc.ClientUnaryCall;
   List(argument: _grpc_health_v1_HealthListRequest, metadata: grpc.Metadata, callback: grpc.requestCallback<_grpc_health_v1_HealthListResponse__Output>): grpc.ClientUnaryCall;
   List(argument: _grpc_health_v1_HealthListRequest, options: grpc.CallOptions, callback: grpc.requestCallback<_grpc_health_v1_HealthListResponse__Output>): grpc.ClientUnaryCall;
   List(argument: _grpc_health_v1_HealthListRequest, callback: grpc.requestCallback<_grpc_health_v1_HealthListResponse__Output>): grpc.ClientUnaryCall;
   /**
-   * The status of everything known here.
+   * The status of all known services.
    */
   list(argument: _grpc_health_v1_HealthListRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_grpc_health_v1_HealthListResponse__Output>): grpc.ClientUnaryCall;
   list(argument: _grpc_health_v1_HealthListRequest, metadata: grpc.Metadata, callback: grpc.requestCallback<_grpc_health_v1_HealthListResponse__Output>): grpc.ClientUnaryCall;
@@ -57,7 +57,7 @@ export interface HealthClient extends grpc.Client {
 }
 
 /**
- * Tells whether services can be used now.
+ * Reports whether services are available.
  */
 export interface HealthHandlers extends grpc.UntypedServiceImplementation {
   /**
@@ -66,7 +66,7 @@ export interface HealthHandlers extends grpc.UntypedServiceImplementation {
   Check: grpc.handleUnaryCall<_grpc_health_v1_HealthCheckRequest__Output, _grpc_health_v1_HealthCheckResponse>;
   
   /**
-   * The status of everything known here.
+   * The status of all known services.
    */
   List: grpc.handleUnaryCall<_grpc_health_v1_HealthListRequest__Output, _grpc_health_v1_HealthListResponse>;
   

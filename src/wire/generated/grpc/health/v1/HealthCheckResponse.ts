@@ -4,7 +4,7 @@
 // Original file: proto/grpc/health/v1/health.proto
 
 /**
- * Whether a service can be used.
+ * Whether a service is available.
  */
 export const _grpc_health_v1_HealthCheckResponse_ServingStatus = {
   /**
@@ -12,21 +12,21 @@ export const _grpc_health_v1_HealthCheckResponse_ServingStatus = {
    */
   UNKNOWN: 'UNKNOWN',
   /**
-   * It can be used.
+   * It is available.
    */
   SERVING: 'SERVING',
   /**
-   * It can't be used now.
+   * It is not available now.
    */
   NOT_SERVING: 'NOT_SERVING',
   /**
-   * There is no such service here. Only Watch says so.
+   * The service does not exist here. Only Watch returns this.
    */
   SERVICE_UNKNOWN: 'SERVICE_UNKNOWN',
 } as const;
 
 /**
- * Whether a service can be used.
+ * Whether a service is available.
  */
 export type _grpc_health_v1_HealthCheckResponse_ServingStatus =
   /**
@@ -35,28 +35,28 @@ export type _grpc_health_v1_HealthCheckResponse_ServingStatus =
   | 'UNKNOWN'
   | 0
   /**
-   * It can be used.
+   * It is available.
    */
   | 'SERVING'
   | 1
   /**
-   * It can't be used now.
+   * It is not available now.
    */
   | 'NOT_SERVING'
   | 2
   /**
-   * There is no such service here. Only Watch says so.
+   * The service does not exist here. Only Watch returns this.
    */
   | 'SERVICE_UNKNOWN'
   | 3
 
 /**
- * Whether a service can be used.
+ * Whether a service is available.
  */
 export type _grpc_health_v1_HealthCheckResponse_ServingStatus__Output = typeof _grpc_health_v1_HealthCheckResponse_ServingStatus[keyof typeof _grpc_health_v1_HealthCheckResponse_ServingStatus]
 
 /**
- * Tells the status of one service.
+ * The status of one service.
  */
 export interface HealthCheckResponse {
   /**
@@ -66,7 +66,7 @@ export interface HealthCheckResponse {
 }
 
 /**
- * Tells the status of one service.
+ * The status of one service.
  */
 export interface HealthCheckResponse__Output {
   /**

@@ -2,13 +2,13 @@
 
 
 /**
- * Asks for everything.
+ * Requests the status of all services.
  */
 export interface HealthListRequest {
 }
 
 /**
- * Asks for everything.
+ * Requests the status of all services.
  */
 export interface HealthListRequest__Output {
 }

@@ -3,7 +3,7 @@
 import type { HealthCheckResponse as _grpc_health_v1_HealthCheckResponse, HealthCheckResponse__Output as _grpc_health_v1_HealthCheckResponse__Output } from '../../../grpc/health/v1/HealthCheckResponse.ts';
 
 /**
- * Tells the status of everything.
+ * The status of all services.
  */
 export interface HealthListResponse {
   /**
@@ -13,7 +13,7 @@ export interface HealthListResponse {
 }
 
 /**
- * Tells the status of everything.
+ * The status of all services.
  */
 export interface HealthListResponse__Output {
   /**

@@ -2,7 +2,7 @@
 
 
 /**
- * Why there is no answer.
+ * Why the query failed.
  */
 export interface ErrorResponse {
   /**
@@ -16,7 +16,7 @@ export interface ErrorResponse {
 }
 
 /**
- * Why there is no answer.
+ * Why the query failed.
  */
 export interface ErrorResponse__Output {
   /**

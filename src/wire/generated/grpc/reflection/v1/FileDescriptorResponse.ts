@@ -6,7 +6,7 @@
  */
 export interface FileDescriptorResponse {
   /**
-   * Each a google.protobuf.FileDescriptorProto: the file that was asked for, then all it imports.
+   * Each a google.protobuf.FileDescriptorProto: the requested file, then all its imports.
    */
   'file_descriptor_proto'?: (Buffer | Uint8Array | string)[];
 }
@@ -16,7 +16,7 @@ export interface FileDescriptorResponse {
  */
 export interface FileDescriptorResponse__Output {
   /**
-   * Each a google.protobuf.FileDescriptorProto: the file that was asked for, then all it imports.
+   * Each a google.protobuf.FileDescriptorProto: the requested file, then all its imports.
    */
   'file_descriptor_proto': (Buffer)[];
 }

@@ -6,7 +6,7 @@ import type { ServerReflectionRequest as _grpc_reflection_v1alpha_ServerReflecti
 import type { ServerReflectionResponse as _grpc_reflection_v1alpha_ServerReflectionResponse, ServerReflectionResponse__Output as _grpc_reflection_v1alpha_ServerReflectionResponse__Output } from '../../../grpc/reflection/v1alpha/ServerReflectionResponse.ts';
 
 /**
- * Tells what this server serves, in the form of protobuf descriptors.
+ * Returns the protobuf descriptors of this server's services.
  */
 export interface ServerReflectionClient extends grpc.Client {
   /**
@@ -23,7 +23,7 @@ export interface ServerReflectionClient extends grpc.Client {
 }
 
 /**
- * Tells what this server serves, in the form of protobuf descriptors.
+ * Returns the protobuf descriptors of this server's services.
  */
 export interface ServerReflectionHandlers extends grpc.UntypedServiceImplementation {
   /**

@@ -3,11 +3,11 @@
 import type { ExtensionRequest as _grpc_reflection_v1alpha_ExtensionRequest, ExtensionRequest__Output as _grpc_reflection_v1alpha_ExtensionRequest__Output } from '../../../grpc/reflection/v1alpha/ExtensionRequest.ts';
 
 /**
- * Asks one question.
+ * One query.
  */
 export interface ServerReflectionRequest {
   /**
-   * The host that the question is about. Not looked at here.
+   * The host that the query is about. Ignored here.
    */
   'host'?: (string);
   /**
@@ -31,17 +31,17 @@ export interface ServerReflectionRequest {
    */
   'list_services'?: (string);
   /**
-   * The question.
+   * The query.
    */
   'message_request'?: "file_by_filename"|"file_containing_symbol"|"file_containing_extension"|"all_extension_numbers_of_type"|"list_services";
 }
 
 /**
- * Asks one question.
+ * One query.
  */
 export interface ServerReflectionRequest__Output {
   /**
-   * The host that the question is about. Not looked at here.
+   * The host that the query is about. Ignored here.
    */
   'host': (string);
   /**
@@ -65,7 +65,7 @@ export interface ServerReflectionRequest__Output {
    */
   'list_services'?: (string);
   /**
-   * The question.
+   * The query.
    */
   'message_request'?: "file_by_filename"|"file_containing_symbol"|"file_containing_extension"|"all_extension_numbers_of_type"|"list_services";
 }

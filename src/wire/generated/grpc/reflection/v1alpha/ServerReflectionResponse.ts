@@ -7,7 +7,7 @@ import type { ListServiceResponse as _grpc_reflection_v1alpha_ListServiceRespons
 import type { ErrorResponse as _grpc_reflection_v1alpha_ErrorResponse, ErrorResponse__Output as _grpc_reflection_v1alpha_ErrorResponse__Output } from '../../../grpc/reflection/v1alpha/ErrorResponse.ts';
 
 /**
- * Answers one question.
+ * The response to one query.
  */
 export interface ServerReflectionResponse {
   /**
@@ -19,29 +19,29 @@ export interface ServerReflectionResponse {
    */
   'original_request'?: (_grpc_reflection_v1alpha_ServerReflectionRequest | null);
   /**
-   * To the questions for a file.
+   * To the queries for a file.
    */
   'file_descriptor_response'?: (_grpc_reflection_v1alpha_FileDescriptorResponse | null);
   /**
-   * To the question for extension numbers.
+   * To the query for extension numbers.
    */
   'all_extension_numbers_response'?: (_grpc_reflection_v1alpha_ExtensionNumberResponse | null);
   /**
-   * To the question for services.
+   * To the query for services.
    */
   'list_services_response'?: (_grpc_reflection_v1alpha_ListServiceResponse | null);
   /**
-   * When there is no answer.
+   * If the query failed.
    */
   'error_response'?: (_grpc_reflection_v1alpha_ErrorResponse | null);
   /**
-   * The answer.
+   * The response.
    */
   'message_response'?: "file_descriptor_response"|"all_extension_numbers_response"|"list_services_response"|"error_response";
 }
 
 /**
- * Answers one question.
+ * The response to one query.
  */
 export interface ServerReflectionResponse__Output {
   /**
@@ -53,23 +53,23 @@ export interface ServerReflectionResponse__Output {
    */
   'original_request': (_grpc_reflection_v1alpha_ServerReflectionRequest__Output | null);
   /**
-   * To the questions for a file.
+   * To the queries for a file.
    */
   'file_descriptor_response'?: (_grpc_reflection_v1alpha_FileDescriptorResponse__Output | null);
   /**
-   * To the question for extension numbers.
+   * To the query for extension numbers.
    */
   'all_extension_numbers_response'?: (_grpc_reflection_v1alpha_ExtensionNumberResponse__Output | null);
   /**
-   * To the question for services.
+   * To the query for services.
    */
   'list_services_response'?: (_grpc_reflection_v1alpha_ListServiceResponse__Output | null);
   /**
-   * When there is no answer.
+   * If the query failed.
    */
   'error_response'?: (_grpc_reflection_v1alpha_ErrorResponse__Output | null);
   /**
-   * The answer.
+   * The response.
    */
   'message_response'?: "file_descriptor_response"|"all_extension_numbers_response"|"list_services_response"|"error_response";
 }

@@ -1,0 +1,132 @@
+import {
+  bigVarintSize,
+  bytesFieldSize,
+  numberFieldSize,
+  type WireWriter,
+} from "../protobuf/wire-writer.ts";
+import type { StoredObject } from "./object.ts";
+
+/*
+ * The encoded form of an object: a length-delimited field of a message, whose content is a watchfanout.v1.StoredObject.
+ * This file alone knows its fields and their order:
+ *
+ *     tag, length, create_revision, mod_revision, version, lease, key, value
+ *
+ * The fields of a protobuf message may have any order. The value is the last one, so that an object needs only one more
+ * number, `encodedStart`, to find its encoded form in the buffer that holds its value.
+ */
+
+/** The tag of the field that holds an object: `object` or `items`, field 2 of every message that has one. */
+export const objectTag = 0x12;
+
+/** The tag of `previous`, field 3 of an Event. */
+export const previousTag = 0x1a;
+
+const keyTag = 0x0a;
+const valueTag = 0x12;
+const createRevisionTag = 0x18;
+const modRevisionTag = 0x20;
+const versionTag = 0x28;
+const leaseTag = 0x30;
+
+/** Size of a watchfanout.v1.StoredObject without its own tag and length, in bytes. */
+export function objectFieldsSize(
+  keyBytes: number,
+  valueBytes: number,
+  createRevision: number,
+  modRevision: number,
+  version: number,
+  lease: bigint,
+): number {
+  return (
+    numberFieldSize(createRevision) +
+    numberFieldSize(modRevision) +
+    numberFieldSize(version) +
+    (lease === 0n ? 0 : 1 + bigVarintSize(lease)) +
+    bytesFieldSize(keyBytes) +
+    (valueBytes === 0 ? 0 : bytesFieldSize(valueBytes))
+  );
+}
+
+/**
+ * Writes an object as a field with this tag. `fieldsBytes` is its `objectFieldsSize`, `keyBytes` the size of its key in
+ * UTF-8. The value is the part of `source` from `valueStart` to `valueEnd`. Returns the position of the copied value.
+ */
+export function writeObjectFields(
+  writer: WireWriter,
+  tag: number,
+  fieldsBytes: number,
+  key: string,
+  keyBytes: number,
+  createRevision: number,
+  modRevision: number,
+  version: number,
+  lease: bigint,
+  source: Uint8Array,
+  valueStart: number,
+  valueEnd: number,
+): number {
+  writer.byte(tag);
+  writer.varint(fieldsBytes);
+  writer.numberField(createRevisionTag, createRevision);
+  writer.numberField(modRevisionTag, modRevision);
+  writer.numberField(versionTag, version);
+  if (lease !== 0n) {
+    writer.byte(leaseTag);
+    writer.bigVarint(lease);
+  }
+  writer.textField(keyTag, key, keyBytes);
+  if (valueEnd > valueStart) {
+    writer.byte(valueTag);
+    writer.varint(valueEnd - valueStart);
+  }
+  const valuePosition = writer.position;
+  writer.copy(source, valueStart, valueEnd);
+  return valuePosition;
+}
+
+/** Size of an object as a field of another message, in bytes, with tag and length. */
+export function encodedSize(object: StoredObject): number {
+  const { encodedStart, valueEnd } = object;
+  if (encodedStart >= 0) return valueEnd - encodedStart;
+  return bytesFieldSize(fieldsSizeOf(object, Buffer.byteLength(object.key)));
+}
+
+/**
+ * Writes an object as a field with this tag. An object that came from etcd already has its encoded form (see Slabs),
+ * which is copied: measured against writing it field by field, that takes a sixth of the time for 256 bytes, and a
+ * quarter for 1 KiB. Other objects, such as that of a deletion, are written field by field.
+ */
+export function writeObject(
+  writer: WireWriter,
+  tag: typeof objectTag | typeof previousTag,
+  object: StoredObject,
+): void {
+  const { content, encodedStart, valueStart, valueEnd } = object;
+  if (encodedStart >= 0) {
+    writer.copy(content, encodedStart, valueEnd);
+    // The encoded form has the tag of `object`.
+    if (tag !== objectTag) writer.bytes[writer.position - (valueEnd - encodedStart)] = tag;
+    return;
+  }
+  const keyBytes = Buffer.byteLength(object.key);
+  writeObjectFields(
+    writer,
+    tag,
+    fieldsSizeOf(object, keyBytes),
+    object.key,
+    keyBytes,
+    object.createRevision,
+    object.modRevision,
+    object.version,
+    object.lease,
+    content,
+    valueStart,
+    valueEnd,
+  );
+}
+
+function fieldsSizeOf(object: StoredObject, keyBytes: number): number {
+  const { valueBytes, createRevision, modRevision, version, lease } = object;
+  return objectFieldsSize(keyBytes, valueBytes, createRevision, modRevision, version, lease);
+}

@@ -1,0 +1,82 @@
+import { hasReason, invalidRequest, type WatchFanoutError } from "../base/errors.ts";
+import { memoryOverheadBytes } from "../model/event.ts";
+import { estimatedBytes, type StoredObject } from "../model/object.ts";
+import type { Scope, Storage } from "../storage/storage.ts";
+
+/** Maximum size of one page in bytes, if the list is bounded in bytes. */
+const maxPageBytes = 8 * 1024 ** 2;
+
+/** Maximum attempts of one list, each at a newer revision because the one before was compacted. */
+const maxAttempts = 4;
+
+export interface StateListerOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  /** Objects per page. */
+  readonly pageSize: number;
+  /** Maximum size of the whole list in bytes; 0: no limit. */
+  readonly maxBytes: number;
+}
+
+/** Lists the whole state of a scope at one revision, page by page. */
+export class StateLister {
+  readonly #options: StateListerOptions;
+
+  constructor(options: StateListerOptions) {
+    this.#options = options;
+  }
+
+  /** Lists the state at `revision`, or at a later one if `revision` is compacted. */
+  async list(
+    revision: number,
+    signal: AbortSignal,
+  ): Promise<{ readonly objects: readonly StoredObject[]; readonly revision: number }> {
+    let at = revision;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return { objects: await this.#listAt(at, signal), revision: at };
+      } catch (error) {
+        if (!hasReason(error, "REVISION_TOO_OLD") || attempt === maxAttempts) throw error;
+        const oldest = Number(error.metadata["oldest_revision"] ?? Number.NaN);
+        at = oldest > at ? oldest : await this.#options.storage.currentRevision(signal);
+      }
+    }
+  }
+
+  async #listAt(revision: number, signal: AbortSignal): Promise<readonly StoredObject[]> {
+    const { storage, scope, pageSize, maxBytes } = this.#options;
+    const at = { match: "EXACT", revision } as const;
+    if ("key" in scope) {
+      const { object } = await storage.get({ key: scope.key, at, signal });
+      return object === undefined ? [] : [object];
+    }
+    const { prefix } = scope;
+    const objects: StoredObject[] = [];
+    // A number of objects alone does not bound the size of a page.
+    const pageBytes = Math.min(maxBytes, maxPageBytes);
+    let startAfter: string | undefined;
+    let bytes = 0;
+    do {
+      const page = await storage.list({
+        ...{ prefix, startAfter, at, signal },
+        limit: pageSize,
+        maxBytes: pageBytes,
+      });
+      for (const object of page.items) {
+        objects.push(object);
+        bytes += estimatedBytes(object) + memoryOverheadBytes;
+      }
+      if (maxBytes > 0 && bytes > maxBytes) throw stateTooLarge(maxBytes);
+      startAfter = page.next;
+    } while (startAfter !== undefined);
+    return objects;
+  }
+}
+
+function stateTooLarge(maxBytes: number): WatchFanoutError {
+  return invalidRequest(
+    "maxBytes",
+    `The objects to hold take more than the limit of ${maxBytes} bytes. Follow fewer, by a prefix or selectors, or ` +
+      "raise maxBytes.",
+  );
+}

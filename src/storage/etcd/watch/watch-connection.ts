@@ -1,0 +1,179 @@
+import type { Timer } from "../../../base/clock.ts";
+import { upstreamUnavailable, type WatchFanoutError } from "../../../base/errors.ts";
+import type { EtcdClient } from "../client/etcd-client.ts";
+import type { KeyRange } from "../client/key-range.ts";
+import type { CallLimits, Member } from "../client/member.ts";
+import type { WatchCall } from "../client/messages.ts";
+import type { DecodedWatch } from "../client/responses.ts";
+import { ProgressRequester } from "./progress-requester.ts";
+
+/** Maximum time that etcd may take to confirm that it has created a watch, in milliseconds. */
+const createTimeoutMs = 5_000;
+
+export interface WatchConnectionDeps {
+  readonly client: EtcdClient;
+  /** The range in etcd of the watch's scope. */
+  readonly range: KeyRange;
+  readonly withPrevious: boolean;
+  /** Whether this is a watch of past events, whose answers are large and decoded when they are taken. */
+  readonly isPast: boolean;
+  /** Called when etcd has created the watch, with etcd's revision at that moment. */
+  readonly onCreated: (revision: number) => void;
+  /** Called with each later response: events, progress or a cancellation. */
+  readonly onResponse: (response: DecodedWatch) => void;
+  readonly onError: (error: unknown) => void;
+}
+
+/**
+ * The gRPC stream that one watch has to etcd: its creation, progress requests and flow control. After `reset` another
+ * stream can be opened.
+ */
+export class WatchConnection {
+  readonly #deps: WatchConnectionDeps;
+  readonly #progress: ProgressRequester;
+  #member: Member | undefined;
+  #call: WatchCall | undefined;
+  #attempt = 0;
+  #creating: Timer | undefined;
+  #isCreated = false;
+  #isPaused = false;
+  #isClosed = false;
+
+  constructor(deps: WatchConnectionDeps) {
+    this.#deps = deps;
+    this.#progress = new ProgressRequester(
+      deps.client.clock,
+      () => this.#call?.write({ progress_request: {} }),
+      () => deps.onError(this.failure("no longer answers on a watch")),
+    );
+  }
+
+  /** The member that the stream is on; undefined before one is chosen. */
+  get member(): Member | undefined {
+    return this.#member;
+  }
+
+  set member(member: Member) {
+    this.#member = member;
+  }
+
+  /** Counts the streams: what came on an earlier one is dropped. */
+  get attempt(): number {
+    return this.#attempt;
+  }
+
+  get isPaused(): boolean {
+    return this.#isPaused;
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** Opens a stream on the member and creates the watch, which begins at this revision. */
+  async open(member: Member, limits: CallLimits, startRevision: number): Promise<void> {
+    const { client, range, withPrevious, isPast, onError } = this.#deps;
+    const call = await client.openWatch(member, limits, isPast);
+    this.#call = call;
+    this.#listen(call);
+    if (this.#isClosed) return call.cancel();
+    call.write({
+      create_request: {
+        ...range,
+        start_revision: startRevision,
+        progress_notify: true,
+        prev_kv: withPrevious,
+        // To split an answer, etcd sums up all events of the part so far for each event: quadratic for a large answer.
+        fragment: !isPast,
+      },
+    });
+    this.#creating = client.clock.setTimeout(
+      () => onError(this.failure("did not create a watch in time")),
+      createTimeoutMs,
+    );
+  }
+
+  /** Ends the stream. Progress requests are sent again on the next one. */
+  reset(): void {
+    this.#attempt++;
+    this.#call?.cancel();
+    this.#call = undefined;
+    this.#isCreated = false;
+    this.#progress.lost();
+    if (this.#isPaused) this.resume();
+  }
+
+  /** Ends the stream once everything asked for has come; the last response may still be decoded. */
+  complete(): void {
+    this.#progress.stop();
+    this.#call?.cancel();
+    this.#call = undefined;
+  }
+
+  /** Ends the stream for good. Idempotent. */
+  close(): void {
+    this.#isClosed = true;
+    this.#creating?.cancel();
+    this.#progress.stop();
+    this.#call?.cancel();
+  }
+
+  /** Stops reading from etcd. Idempotent. */
+  pause(): void {
+    if (this.#isPaused) return;
+    this.#isPaused = true;
+    this.#progress.pause();
+    this.#call?.pause();
+  }
+
+  resume(): void {
+    this.#isPaused = false;
+    this.#progress.resume();
+    this.#call?.resume();
+  }
+
+  requestProgress(): void {
+    this.#progress.request();
+  }
+
+  /** The answer to a progress request has come. */
+  progressAnswered(): void {
+    this.#progress.answered();
+  }
+
+  /** An UPSTREAM_UNAVAILABLE error that says what the member did. */
+  failure(what: string): WatchFanoutError {
+    const endpoint = this.#member?.endpoint ?? "";
+    return upstreamUnavailable(
+      `The etcd at ${endpoint} ${what}. Watch again from the last revision.`,
+    );
+  }
+
+  #listen(call: WatchCall): void {
+    const { onError } = this.#deps;
+    const isOver = (): boolean => this.#isClosed || this.#call !== call;
+    call.on("error", (error: Error) => {
+      if (!isOver()) onError(error);
+    });
+    call.on("end", () => {
+      if (!isOver()) onError(this.failure("ended a watch without a reason"));
+    });
+    call.on("data", (response: DecodedWatch) => {
+      if (!isOver()) this.#take(response);
+    });
+  }
+
+  #take(response: DecodedWatch): void {
+    const { onCreated, onResponse } = this.#deps;
+    this.#progress.heard();
+    if (response.created && !response.canceled) {
+      this.#creating?.cancel();
+      this.#isCreated = true;
+      onCreated(response.revision);
+      this.#progress.ready();
+      return;
+    }
+    // Progress that came before `created` may have come before events, too, which etcd sends after `created`.
+    if (this.#isCreated || response.canceled) onResponse(response);
+  }
+}
