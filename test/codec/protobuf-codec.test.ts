@@ -92,7 +92,7 @@ describe("A field that is not set", () => {
     ["is false for a bool", { spec: { numbers: {} } }, "spec.numbers.bool_field", "false"],
     ["is empty for a string", { spec: { numbers: {} } }, "spec.numbers.string_field", ""],
     ["is absent if it is optional", { spec: {} }, "spec.last_phase", ""],
-    ["is absent in a oneof", { spec: {} }, "spec.nobody", ""],
+    ["is absent in a oneof", { spec: {} }, "spec.deputy", ""],
     ["is absent if its message is", {}, "spec.phase", ""],
     ["is absent if the message of its message is", { spec: {} }, "spec.numbers.int32_field", ""],
   ])("%s", (_what, json, path, expected) => {
@@ -100,9 +100,9 @@ describe("A field that is not set", () => {
   });
 
   test("differs from one that is set to the default value, if it has presence", () => {
-    const json = { spec: { lastPhase: "PHASE_UNSPECIFIED", nobody: false } };
+    const json = { spec: { lastPhase: "PHASE_UNSPECIFIED", deputy: false } };
     expect(field(json, "spec.last_phase")).toBe("PHASE_UNSPECIFIED");
-    expect(field(json, "spec.nobody")).toBe("false");
+    expect(field(json, "spec.deputy")).toBe("false");
   });
 });
 
@@ -162,7 +162,7 @@ describe("What comes more than once on the wire", () => {
   });
 
   test("in a oneof replaces the earlier field", () => {
-    const paths = ["spec.node_name", "spec.person.name", "spec.person.age", "spec.nobody"];
+    const paths = ["spec.node_name", "spec.person.name", "spec.person.age", "spec.deputy"];
     const person = { spec: { person: { name: "p", labels: { a: "b" } } } };
     const read = (bytes: Buffer) => {
       const found = codec(paths, Lease, "spec.person.labels").attributesOf(bytes);
@@ -173,13 +173,13 @@ describe("What comes more than once on the wire", () => {
     };
     expect(read(join(person))).toEqual({ "spec.person.name": "p", "spec.person.age": "0", a: "b" });
     expect(read(join(person, { spec: { nodeName: "n" } }))).toEqual({ "spec.node_name": "n" });
-    expect(read(join({ spec: { nodeName: "n" } }, { spec: { nobody: true } }))).toEqual({
-      "spec.nobody": "true",
+    expect(read(join({ spec: { nodeName: "n" } }, { spec: { deputy: true } }))).toEqual({
+      "spec.deputy": "true",
     });
   });
 
   test("in a oneof unsets a declared field even if the later one is not declared", () => {
-    const bytes = join({ spec: { person: { name: "p" } } }, { spec: { nobody: true } });
+    const bytes = join({ spec: { person: { name: "p" } } }, { spec: { deputy: true } });
     expect(codec(["spec.person.name"]).attributesOf(bytes)?.fields.size).toBe(0);
   });
 });

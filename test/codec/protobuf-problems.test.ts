@@ -22,7 +22,7 @@ describe("What the message does not have is refused, with what there is", () => 
   test.each<[string, string]>([
     [
       "spec.nodeName",
-      '"spec.nodeName": acme.v1.Spec has no field "nodeName"; it has phase, last_phase, node_name, person, nobody, numbers, limits.',
+      '"spec.nodeName": acme.v1.Spec has no field "nodeName"; it has phase, last_phase, node_name, person, deputy, numbers, limits.',
     ],
     ["", '"" is not a path: names with one dot between, such as status.phase.'],
     [
@@ -31,7 +31,7 @@ describe("What the message does not have is refused, with what there is", () => 
     ],
     [
       "spec",
-      '"spec" is a message, acme.v1.Spec, but a field has to be a scalar. Continue to one of its fields: phase, last_phase, node_name, person, nobody, numbers, limits.',
+      '"spec" is a message, acme.v1.Spec, but a field has to be a scalar. Continue to one of its fields: phase, last_phase, node_name, person, deputy, numbers, limits.',
     ],
     ["payload", '"payload" is bytes, which selectors do not compare.'],
     ["notes", '"notes": notes is repeated, but a path leads to a single value.'],

@@ -29,7 +29,7 @@ class FakeStream extends EventEmitter {
   }
 }
 
-/** Calls take `ms` each to be taken up, and are logged by their path. */
+/** Calls take `ms` each to start, and are logged by their path. */
 function arriving(ms: number) {
   const clock = new WorkClock();
   const taken: string[] = [];
@@ -50,7 +50,7 @@ function numbered(name: string, count: number): string[] {
   return Array.from({ length: count }, (_, i) => `${name}${i}`);
 }
 
-test("A few calls of a connection are taken up as they come, in every turn", () => {
+test("A few calls of a connection start as they arrive, in every turn", () => {
   const { clock, taken, add } = arriving(1);
   const connection = {};
   for (let turn = 0; turn < 3; turn++) {
@@ -86,7 +86,7 @@ test("A turn ends early where calls take longer than its time slice", () => {
   expect(taken.length - before).toBe(4);
 });
 
-test("What comes while others wait waits behind them, and floods wait for each other by a quantum", () => {
+test("Calls that arrive while others wait start after them, and connections take turns", () => {
   const { clock, taken, add } = arriving(0);
   const [first, second] = [{}, {}];
   for (const path of numbered("a", 500)) add(first, path);
@@ -98,7 +98,7 @@ test("What comes while others wait waits behind them, and floods wait for each o
   expect(taken.filter((path) => !path.startsWith("b"))).toEqual([...numbered("a", 500), "last"]);
 });
 
-test("A call that is over before it is taken up is never taken up, and its error ends nothing", () => {
+test("A call that ends before it starts never starts, and its error ends nothing", () => {
   const { clock, taken, arrivals, add } = arriving(0);
   const connection = {};
   const streams = numbered("a", 100).map((path) => add(connection, path));
@@ -112,7 +112,7 @@ test("A call that is over before it is taken up is never taken up, and its error
   expect(arrivals.waiting(connection as ServerHttp2Session)).toBe(0);
 });
 
-test("A call whose connection is gone is taken up at once, to be ended", () => {
+test("A call whose connection is closed starts at once, to be ended", () => {
   const { taken, arrivals } = arriving(0);
   const stream = { session: undefined } as unknown as ServerHttp2Stream;
   arrivals.add(stream, { ":path": "a" });

@@ -58,7 +58,7 @@ describe("A watch from etcd's current revision", () => {
     ["3.6", { version: "3.6.0" }],
     ["a pre-release of 3.6", { version: "3.6.0-rc.1" }],
     [
-      "an etcd that tells its version to root only",
+      "an etcd that reports its version to root only",
       {
         status: () => ({
           code: status.PERMISSION_DENIED,

@@ -191,7 +191,7 @@ export class Member {
     this.#reportsFromStart = version === undefined || !isBefore(version, "3.6.0-alpha");
   }
 
-  /** Undefined: this member does not tell, as etcd since 3.6 tells only root where authentication is enabled. */
+  /** Undefined if this member does not report it: since 3.6, etcd with authentication reports it to root only. */
   async #version(limits: CallLimits): Promise<string | undefined> {
     const maintenance = new MaintenanceClient(this.callable(new Metadata(), limits));
     try {
