@@ -49,6 +49,7 @@ export {
   type ServerOptions,
   type ServerStats,
   startServer,
+  type TlsOptions,
 } from "./server/server.ts";
 export { batches } from "./storage/batches.ts";
 export { UnsupportedEtcdError } from "./storage/etcd/client/errors.ts";

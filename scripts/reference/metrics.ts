@@ -34,7 +34,7 @@ const labels: Readonly<Record<string, string>> = {
   method: "of the service: gRPC service and method, or `unknown`; of the client: the method alone",
   node: "version of Node.js",
   outcome: "`OK`, the reason of the error, or `CANCELLED`",
-  pool: "`requests`, `kept` or `unsent`",
+  pool: "`requests`, `retained` or `unsent`",
   queue: "name that the program gave to the work queue",
   reason: "reason of the error, such as `UPSTREAM_UNAVAILABLE`",
   resource: "name of the resource",
@@ -96,7 +96,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
   };
   const held = (meter: Meter): void => {
     const pool = { bytes: 0, evictions: 0 };
-    const stats = { connections: 0, streams: 0, requests: pool, kept: pool, unsent: pool };
+    const stats = { connections: 0, streams: 0, requests: pool, retained: pool, unsent: pool };
     registerServerMetrics(meter, { stats: () => stats });
   };
   const calls = (meter: Meter): void => {

@@ -1,6 +1,6 @@
 import type { Clock } from "./clock.ts";
 
-/** Maximum time that all time-sliced work together may hold the event loop per turn, in milliseconds. */
+/** Maximum time that all users of `EventLoopTurns` together may hold the event loop per turn, in milliseconds. */
 export const turnMs = 2;
 
 /** Maximum time that one worker runs before the next one is called, in milliseconds. */
@@ -16,14 +16,17 @@ export interface TurnWorker {
 }
 
 /**
- * The time budget of one event loop, shared by all time-sliced work on it, so that long work never blocks the loop for
+ * The time budget of one event loop, shared by the time-sliced work on it, so that long work never blocks the loop for
  * longer than `turnMs` plus one step. If each queue had its own slice, the loop would be blocked for as many slices as
  * there are busy queues. Here all of them together get `turnMs` per turn, in quanta of `quantumMs`, round-robin.
  *
- * Three kinds of work use it:
+ * It is used by an informer's pipeline and handlers, and by three queues:
  * - `runInTimeSlices` (time-slice-queue.ts): work without a result, independent of all other work.
  * - `TimeSliceQueue` (time-slice-queue.ts): the catch-up work of one resource's watchers, alternating with their readers.
  * - `TimeSliceScheduler` (time-slices.ts): work with a result, bounded in number, cancellable, and fair between owners.
+ *
+ * Two users have a budget of their own, so that this work can't delay them: the Dispatcher (4 ms) and new calls
+ * (`CallArrivals`, 2 ms).
  */
 export class EventLoopTurns {
   static readonly #byClock = new WeakMap<Clock, EventLoopTurns>();

@@ -24,6 +24,7 @@ import { initialStatuses, ServingStatuses } from "./services/serving-statuses.ts
 import { writeMethods } from "./services/write-service.ts";
 
 export type { RpcObserver, ServedResource } from "./calls/call-context.ts";
+export type { TlsOptions } from "./grpc-js/grpc-js-server.ts";
 export type { PoolStats, ServerStats } from "./limits/server-pools.ts";
 
 export interface ServerOptions {
@@ -117,7 +118,7 @@ export class RunningServer {
       connections: this.#connections.size,
       streams: streams.size,
       requests,
-      kept: retainedRequests,
+      retained: retainedRequests,
       unsent: sendBudget,
     };
   }

@@ -1,7 +1,7 @@
 import type { Meter } from "@opentelemetry/api";
 import type { PoolStats, ServerStats } from "../server/server.ts";
 
-const pools = ["requests", "kept", "unsent"] as const;
+const pools = ["requests", "retained", "unsent"] as const;
 
 /** Registers what a server holds for its clients. */
 export function registerServerMetrics(meter: Meter, server: { stats(): ServerStats }): void {
@@ -17,7 +17,7 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
     unit: "By",
     description:
       "Memory held for clients, by pool: requests that are incomplete or not handled yet (requests), parts of " +
-      "requests that open streams retain (kept), and responses that clients have not accepted (unsent).",
+      "requests that open streams retain (retained), and responses that clients have not accepted (unsent).",
   });
   const evictions = meter.createObservableCounter("watch_fanout_pool_evictions", {
     unit: "{call}",

@@ -9,8 +9,6 @@ import {
 } from "../protobuf/wire-writer.ts";
 import { leastInPlace, PartsWriter } from "./parts-writer.ts";
 
-export { encodedSize as itemSize } from "../model/object-encoding.ts";
-
 /*
  * The frequent messages, encoded by hand. A tag is the field's number in the proto, shifted by three, and its wire
  * type.

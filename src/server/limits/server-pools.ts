@@ -22,7 +22,7 @@ export interface ServerStats {
   /** Requests that have not arrived completely, or are not handled yet. */
   readonly requests: PoolStats;
   /** Parts of requests that streams and unanswered reads retain. */
-  readonly kept: PoolStats;
+  readonly retained: PoolStats;
   /** Responses and watch frames that clients have not accepted. Memory that several share counts once. */
   readonly unsent: PoolStats;
 }

@@ -2,12 +2,12 @@ import { objectNotFound } from "../../base/errors.ts";
 import type { TimeSlicedWork } from "../../base/time-slices.ts";
 import type { Selection } from "../../cacher/request/selection.ts";
 import type { StoredObject } from "../../model/object.ts";
+import { encodedSize } from "../../model/object-encoding.ts";
 import type { ListResult } from "../../storage/storage.ts";
 import {
   encodeItems,
   encodeListResponse,
   encodeObjectResponse,
-  itemSize,
   type PageHead,
 } from "../../wire/encode.ts";
 import { sizeOf } from "../../wire/frame-parts.ts";
@@ -129,7 +129,7 @@ function fittingItems(items: readonly StoredObject[], historyId: string): readon
   let bytes = 0;
   let count = 0;
   for (const item of items) {
-    bytes += itemSize(item);
+    bytes += encodedSize(item);
     const token = pageTokenSize(Buffer.byteLength(item.key), historyBytes);
     if (count > 0 && bytes + token > maxPageBytes) break;
     count++;

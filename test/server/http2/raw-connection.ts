@@ -5,21 +5,30 @@ import {
   constants,
   type IncomingHttpHeaders,
 } from "node:http2";
+import { connect as connectSocket, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
 
 /** HTTP/2 without a gRPC library: sends data that no library would send, and reads on request. */
 export class RawConnection {
   readonly session: ClientHttp2Session;
+  readonly #socket: Socket;
 
   /** `window` is the initial flow control window of a stream, in bytes. */
   constructor(port: number, window: number = 65_535) {
+    this.#socket = connectSocket(port, "127.0.0.1");
     this.session = connect(`http://127.0.0.1:${port}`, {
+      createConnection: () => this.#socket,
       settings: { initialWindowSize: window },
       // In MB. The default of Node.js is too small for these tests.
       maxSessionMemory: 1_000,
     });
     this.session.on("error", () => {});
     onTestFinished(() => this.session.destroy());
+  }
+
+  /** Drops the TCP connection, without a word of HTTP/2. */
+  drop(): void {
+    this.#socket.destroy();
   }
 
   /** Opens a stream, and sends nothing on it yet. */

@@ -163,7 +163,7 @@ describe("A client that disconnects", () => {
       stream.give(largeBatch(5), largeBatch(6));
       if (how === "cancels") call.cancel();
       else if (how === "closes its connection") raw.session.destroy();
-      else raw.session.socket.destroy();
+      else raw.drop();
       await stream.whenClosed;
       expect(server.openStreams).toBe(0);
     },

@@ -57,7 +57,7 @@ export class Member {
    */
   readonly #past: Client;
   #supported: Promise<void> | undefined;
-  #reportsFromStart = false;
+  #withholdsProgress = false;
 
   /**
    * `pastAnswerBytes`: maximum size of a response to a watch from the past. A larger one ends the watch before it is
@@ -174,8 +174,8 @@ export class Member {
    * 3.6 (`progressIfSync` in its mvcc package). On an idle store, a watch from the next revision then reports nothing.
    * Known once `supported` has resolved.
    */
-  get reportsProgressFromStart(): boolean {
-    return this.#reportsFromStart;
+  get withholdsProgressBeforeStart(): boolean {
+    return this.#withholdsProgress;
   }
 
   close(): void {
@@ -188,7 +188,7 @@ export class Member {
     if (version !== undefined && isBefore(version, oldestVersion)) {
       throw new UnsupportedEtcdError(this.endpoint, version);
     }
-    this.#reportsFromStart = version === undefined || !isBefore(version, "3.6.0-alpha");
+    this.#withholdsProgress = version === undefined || !isBefore(version, "3.6.0-alpha");
   }
 
   /** Undefined if this member does not report it: since 3.6, etcd with authentication reports it to root only. */

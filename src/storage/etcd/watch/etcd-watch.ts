@@ -156,7 +156,7 @@ export class EtcdWatch implements WatchStream {
     }
     this.#position = afterRevision ?? current;
     // An idle store may send nothing for long, and this member would report no progress from the next revision.
-    const isIdle = this.#position === current && member.reportsProgressFromStart;
+    const isIdle = this.#position === current && member.withholdsProgressBeforeStart;
     this.#repeated = isIdle ? current : undefined;
     await this.#connection.open(member, limits, this.#repeated ?? this.#position + 1);
   }
@@ -202,7 +202,7 @@ export class EtcdWatch implements WatchStream {
     if (event === undefined) return;
     const revision = event.kv.modRevision;
     if (revision <= this.#position) {
-      if (revision === this.#repeated) return;
+      if (revision === this.#repeated && revision === this.#position) return;
       const what = `sent revision ${revision} again, after ${this.#position}, on a watch`;
       throw this.#connection.failure(what);
     }
