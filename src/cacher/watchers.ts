@@ -107,7 +107,8 @@ export class Watchers implements CacheObserver {
   }
 
   /**
-   * Ends all watchers; with known changes, those of LATEST_STATE stall instead, and read the changes as one backlog.
+   * Ends all watchers. With known changes, those of LATEST_STATE remain: live ones stall and read the changes as one
+   * backlog, the others keep their source.
    */
   beforeReplace({ state, cause, changes }: Replacement): void {
     // Live watchers first receive everything known of the old state.

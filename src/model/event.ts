@@ -8,7 +8,7 @@ export const memoryOverheadBytes = 192;
 /** One change of one object. Immutable, and shared by all readers. */
 export class WatchEvent {
   readonly type: EventType;
-  /** The object after the change. DELETED: its last content, with the revision of the deletion. */
+  /** The object after the change. DELETED: its last content, if the storage knows it, at the revision of the event. */
   readonly object: StoredObject;
   /** The object before the change. Undefined if the object did not exist, or the reader did not ask for it. */
   readonly previous: StoredObject | undefined;

@@ -15,7 +15,7 @@ export class StoredObject {
   /** Relative to the resource's prefix; never empty, without lone surrogates. */
   readonly key: string;
   readonly createRevision: number;
-  /** The revision that last changed the object; of a deleted object, the revision of the deletion. */
+  /** The revision that last changed the object; in a DELETED event, the revision of the event. */
   readonly modRevision: number;
   /** Number of writes since it was created, from 1. */
   readonly version: number;

@@ -11,7 +11,8 @@ import type {
 
 /**
  * Catches up a LATEST_STATE watcher: delivers everything that it missed as one atomic batch, coalesced by key. Events
- * are coalesced when the client reads, or when the event window is about to drop them.
+ * are coalesced when the client reads, or at the next maintenance pass (500 ms) after the event window has dropped
+ * them; until then the node holds them.
  */
 export class CoalescedCursor implements WatchSource {
   readonly successor = undefined;

@@ -16,6 +16,6 @@ export interface DispatchTarget extends Notifiable {
   stall(node: EventNode): void;
   /** Buffers a bookmark. Returns false if it is unsynced, ahead of the bookmark, or full by `bounds`. */
   bookmark(bookmark: WatchBatch, bounds: BufferBounds): boolean;
-  /** As `bookmark`. If that fails, gets one as soon as it is synced and its buffer is empty. */
+  /** As `bookmark`. If that fails, gets one once it is live and its buffer has been read. */
   requestBookmark(bookmark: WatchBatch, bounds: BufferBounds): void;
 }

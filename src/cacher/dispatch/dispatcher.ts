@@ -66,7 +66,7 @@ export class Dispatcher {
     return this.#position;
   }
 
-  /** The revision of `position`: every event after `position` has a higher one. */
+  /** At or above the revision of `position`, by progress: every later event has a higher one. */
   get revision(): number {
     return this.#revision;
   }
@@ -108,12 +108,12 @@ export class Dispatcher {
     return watcher.bookmark(this.bookmark, this.bufferBounds(watcher));
   }
 
-  /** As `sendBookmark`, or as soon as the watcher is synced and its buffer has room. */
+  /** As `sendBookmark`. If that fails, the watcher gets one once it is live and its buffer has been read. */
   requestBookmark(watcher: DispatchTarget): void {
     watcher.requestBookmark(this.bookmark, this.bufferBounds(watcher));
   }
 
-  /** Offers the watcher every event after `position`. It has received everything up to there. */
+  /** Offers the watcher every event after `position`. It has received, or is about to be handed, all before. */
   join(watcher: DispatchTarget): void {
     if (this.#round !== undefined) this.#joinedInRound.add(watcher);
     this.#index.add(watcher);
@@ -126,7 +126,7 @@ export class Dispatcher {
     this.#settledWork.remove(watcher);
   }
 
-  /** Notifies the watcher, which is ahead of `position`, after the next round. */
+  /** Notifies the watcher once, after the next round. For few watchers: not time-sliced. */
   notifyAfterRound(watcher: DispatchTarget): void {
     this.#settledWork.notifyNext(watcher);
   }

@@ -1,7 +1,7 @@
 /**
  * The state of a watcher.
  *
- * - `starting`: waits for the cache to reach the revision that it begins after. Next: catching up.
+ * - `starting`: waits for the cache to reach the revision that it begins after. Next: initial, or catching up.
  * - `initial`: its client reads the initial state. Next: catching up, or starting.
  * - `catching up`: its client reads missed events, or the backlog of them. Next: live, at the dispatcher's position.
  * - `live`: synced. The dispatcher puts batches into its buffer. Next: stalled, when that is full.

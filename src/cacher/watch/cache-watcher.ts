@@ -175,7 +175,7 @@ export class CacheWatcher implements WatchStream, SourceReader {
     return true;
   }
 
-  /** As `bookmark`. If that fails, the watcher gets a bookmark once it is synced and has room. */
+  /** As `bookmark`. If that fails, gets one once it is live and its buffer has been read. */
   requestBookmark(bookmark: WatchBatch, bounds: BufferBounds): void {
     if (!this.bookmark(bookmark, bounds)) this.#bookmarkWanted = true;
   }
