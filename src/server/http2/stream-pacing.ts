@@ -63,7 +63,8 @@ export class StreamPacing {
   readonly #nextTurn = (): void => {
     this.#isScheduled = false;
     let hasResumed = false;
-    for (const [session, pace] of this.#paces) {
+    // A copy: a resumed connection moves behind the others, and must not be counted down twice.
+    for (const [session, pace] of [...this.#paces]) {
       pace.count = Math.max(0, pace.count - streamsPerTurn);
       const isGone = session.destroyed;
       if (!isGone && this.#isTooFast(session, pace)) continue;

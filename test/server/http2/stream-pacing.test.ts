@@ -189,3 +189,35 @@ test.each([1, 1_000])(
     while ((await floodOpened()) < count + 1) clock.runTurn();
   },
 );
+
+test("A resumed connection is paused again once it exceeds what one turn has compensated for", () => {
+  const clock = new FakeClock();
+  const pacing = new StreamPacing(clock, () => 0);
+  let isReading = true;
+  const socket = {
+    _handle: {
+      writeQueueSize: 0,
+      readStop: () => {
+        isReading = false;
+      },
+      readStart: () => {
+        isReading = true;
+      },
+    },
+  };
+  const session = { destroyed: false, socket } as unknown as ServerHttp2Session;
+  const open = (count: number): void => {
+    for (let i = 0; i < count; i++) pacing.opened(session);
+  };
+  open(300);
+  expect(isReading).toBe(false);
+  clock.runTurn();
+  expect(isReading).toBe(false);
+  clock.runTurn();
+  expect(isReading).toBe(true);
+  // 300 less twice 128 are left.
+  open(128 - 44);
+  expect(isReading).toBe(true);
+  open(1);
+  expect(isReading).toBe(false);
+});
