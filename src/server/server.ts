@@ -72,7 +72,7 @@ export class RunningServer {
   constructor(options: ServerOptions) {
     const { resources, clock, observer } = options;
     const limits = { ...defaultServerLimits, ...options.limits };
-    // Each connection enqueues at most two tasks, new calls and stream openings, so none is ever refused.
+    // Each connection enqueues at most one task, its stream openings, so none is ever refused.
     const scheduler = new TimeSliceScheduler(clock, Infinity);
     this.#options = options;
     this.#endFlushMs = limits.endFlushMs;

@@ -1,4 +1,4 @@
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, pause } from "../../base/clock.ts";
 import type { ListCache } from "../list/list-cache.ts";
 import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
@@ -55,7 +55,7 @@ export class Snapshots {
       if (recent.state.revision >= revision) return recent;
       const waitMs = recent.takenAt + gatherMs - this.#clock.now();
       if (waitMs <= 0 || !recent.state.isLarge) return this.#takeNew(filter);
-      await new Promise<void>((resolve) => this.#clock.setTimeout(resolve, waitMs));
+      await pause(this.#clock, waitMs);
     }
   }
 

@@ -155,7 +155,7 @@ export class Writer {
         };
         const answer = await this.#client.write(naming, lease, signal);
         const marker = rangeIn(answer, answer.responses.length - 1);
-        return { answer, historyId: history.told(marker) };
+        return { answer, historyId: history.idFrom(marker) };
       } catch (error) {
         // Then nothing was written, and etcd may have refused the transaction because of that key alone.
         if (!hasReason(error, "UPSTREAM_DENIED") || (await history.read(signal)) !== "")

@@ -103,7 +103,7 @@ export class HistoryMarker {
   }
 
   /** The id that `reading` returned; empty if it is invalid or the key does not exist. */
-  told(marker: IKeyValue | undefined): string {
+  idFrom(marker: IKeyValue | undefined): string {
     if (marker === undefined) return "";
     return this.#idOf(marker.value.toString("latin1"));
   }
