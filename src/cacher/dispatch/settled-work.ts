@@ -61,8 +61,11 @@ export class SettledWork {
 
   /** Called after each round, with `settledRevision` up to date. */
   run(): void {
-    if (this.#eager.size > 0 && !this.#isBookmarking)
+    if (this.#eager.size > 0 && !this.#isBookmarking) {
+      // Not by the pass itself, which begins in a later turn if this one's slice is over.
+      this.#isBookmarking = true;
       runInTimeSlices(this.#clock, this.#bookmarkEager());
+    }
     if (this.#awaiting.size > 0) {
       const awaiting = [...this.#awaiting];
       this.#awaiting.clear();
@@ -79,7 +82,6 @@ export class SettledWork {
 
   /** Repeats the pass until no newer revision was settled during it. */
   *#bookmarkEager(): Generator<void, void, void> {
-    this.#isBookmarking = true;
     let announced: number;
     do {
       announced = this.#dispatcher.settledRevision;

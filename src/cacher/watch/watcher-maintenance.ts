@@ -93,7 +93,10 @@ export class WatcherMaintenance {
     this.#timer ??= this.#clock.setTimeout(() => {
       this.#timer = undefined;
       this.start();
-      if (!this.#isRunning) runInTimeSlices(this.#clock, this.#run());
+      if (this.#isRunning) return;
+      // Not by the pass itself, which begins in a later turn if this one's slice is over.
+      this.#isRunning = true;
+      runInTimeSlices(this.#clock, this.#run());
     }, maintenanceIntervalMs);
   }
 
@@ -117,7 +120,6 @@ export class WatcherMaintenance {
     coalescedBacklogs.expire();
     historicalSnapshots.expire();
     retainedSnapshots.enforceLimits();
-    this.#isRunning = true;
     let soon = false;
     for (const record of this.#records.values()) {
       // Read for each watcher, as a pass may take long.
