@@ -1,0 +1,86 @@
+import { X509Certificate } from "node:crypto";
+import { createSecureContext } from "node:tls";
+import type { experimental } from "@grpc/grpc-js";
+
+/** A certificate with its chain, and its private key, in PEM. */
+export interface KeyPair {
+  readonly cert: Buffer;
+  readonly key: Buffer;
+}
+
+/**
+ * The certificates of a server or client, which can be replaced while it runs: connections that are open keep theirs, new
+ * ones get the new ones. grpc-js takes them from here.
+ */
+export class CertificateStore implements experimental.CertificateProvider {
+  #authorities: Buffer | undefined;
+  #pair: KeyPair | undefined;
+  readonly #onAuthorities = new Set<experimental.CaCertificateUpdateListener>();
+  readonly #onPair = new Set<experimental.IdentityCertificateUpdateListener>();
+
+  /** Throws an Error with a sentence if a certificate or key is unusable. */
+  constructor(authorities: Buffer | undefined, pair: KeyPair | undefined) {
+    if (pair !== undefined) this.replacePair(pair);
+    if (authorities !== undefined) this.replaceAuthorities(authorities);
+  }
+
+  /** Replaces the certificate and its key. Throws an Error with a sentence if they are unusable. */
+  replacePair(pair: KeyPair): void {
+    checkUsable("certificate or key", () => createSecureContext(pair));
+    this.#pair = pair;
+    for (const listener of this.#onPair) this.#notifyPair(listener);
+  }
+
+  /** Replaces the trusted authorities. Throws an Error with a sentence if they are unusable. */
+  replaceAuthorities(authorities: Buffer): void {
+    // Node.js accepts an invalid one, and would then refuse every peer.
+    checkUsable("CA", () => new X509Certificate(authorities));
+    this.#authorities = authorities;
+    for (const listener of this.#onAuthorities) this.#notifyAuthorities(listener);
+  }
+
+  addCaCertificateListener(listener: experimental.CaCertificateUpdateListener): void {
+    this.#onAuthorities.add(listener);
+    this.#notifyAuthorities(listener);
+  }
+
+  removeCaCertificateListener(listener: experimental.CaCertificateUpdateListener): void {
+    this.#onAuthorities.delete(listener);
+  }
+
+  addIdentityCertificateListener(listener: experimental.IdentityCertificateUpdateListener): void {
+    this.#onPair.add(listener);
+    this.#notifyPair(listener);
+  }
+
+  removeIdentityCertificateListener(
+    listener: experimental.IdentityCertificateUpdateListener,
+  ): void {
+    this.#onPair.delete(listener);
+  }
+
+  /** Not at once: grpc-js ignores an update during the call that adds the listener. */
+  #notifyAuthorities(listener: experimental.CaCertificateUpdateListener): void {
+    queueMicrotask(() => {
+      const authorities = this.#authorities;
+      listener(authorities === undefined ? null : { caCertificate: authorities });
+    });
+  }
+
+  #notifyPair(listener: experimental.IdentityCertificateUpdateListener): void {
+    queueMicrotask(() => {
+      const pair = this.#pair;
+      listener(pair === undefined ? null : { certificate: pair.cert, privateKey: pair.key });
+    });
+  }
+}
+
+/** Turns an error that `parse` throws into a sentence. */
+function checkUsable(what: string, parse: () => unknown): void {
+  try {
+    parse();
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new Error(`The TLS ${what} can't be used: ${why}`, { cause: error });
+  }
+}

@@ -1,0 +1,217 @@
+import { createHash } from "node:crypto";
+import { open, stat } from "node:fs/promises";
+import type { Logger } from "pino";
+import type { Clock, Timer } from "./clock.ts";
+
+/** Interval between two checks of all files, in milliseconds. */
+const checkIntervalMs = 1_000;
+
+/**
+ * Number of checks that read a file again after its metadata has changed. A file that is written twice within the
+ * resolution of its modification time, up to 2 s on some file systems, has the same metadata after the second time.
+ */
+const readsAfterChange = 3;
+
+/** Files that are used together, such as a certificate and its key. */
+export interface WatchedFileSet {
+  /** What they are, for log lines and as a label of metrics, such as `server-certificate`. */
+  readonly kind: string;
+  /** At least one. A symbolic link is followed, so a replaced link (`..data` of Kubernetes) is a change. */
+  readonly paths: readonly string[];
+  /** Maximum size of each file, in bytes. A larger version is refused. */
+  readonly maxBytes: number;
+  /** The contents that are in use, in the order of `paths`. */
+  readonly contents: readonly Uint8Array[];
+  /**
+   * Takes a new version of the files, in the order of `paths`. Throws, or rejects with, an Error with a sentence if the
+   * version can't be used; it must then have changed nothing. The sentence is logged, so it has no secrets. A promise
+   * must settle in bounded time: the files are not checked before that.
+   */
+  readonly apply: (contents: readonly Buffer[]) => void | Promise<void>;
+}
+
+/** How often the files of one kind have changed. */
+export interface ReloadCounts {
+  readonly kind: string;
+  /** Versions that are, or were, in use, without the first. */
+  readonly applied: number;
+  /** Versions that were refused, or could not be read. */
+  readonly refused: number;
+}
+
+/** A file as the last check saw it. */
+interface SeenFile {
+  readonly path: string;
+  /** Its metadata as text; undefined before the first check. */
+  metadata: string | undefined;
+}
+
+interface WatchedSet {
+  readonly set: WatchedFileSet;
+  readonly files: readonly SeenFile[];
+  /** SHA-256 of the contents in use, or of a version that was refused. Contents may be keys and are not retained. */
+  digest: string;
+  /** Why the files can't be read, as it was logged; undefined if they can be. */
+  failure: string | undefined;
+  /** Number of further checks that read the contents even if no metadata has changed. */
+  reads: number;
+  /** The check in progress. On a file system that does not respond it may never end. */
+  checking: Promise<void> | undefined;
+  applied: number;
+  refused: number;
+}
+
+/**
+ * Applies new versions of files while they are in use: certificates, keys, tokens, policies. Checks the metadata of all
+ * files once a second, and their contents after a change. Polling finds every kind of replacement: writing in place,
+ * atomic renames, and symbolic links that are replaced, also on network file systems, where notifications are missing.
+ *
+ * A version that can't be used is refused: it is logged once and counted, and the version before stays in use.
+ */
+export class WatchedFiles {
+  readonly #clock: Clock;
+  readonly #logger: Logger;
+  readonly #sets: WatchedSet[] = [];
+  #timer: Timer | undefined;
+  #isClosed = false;
+
+  constructor(clock: Clock, logger: Logger) {
+    this.#clock = clock;
+    this.#logger = logger;
+  }
+
+  /** Watches files until `close`. */
+  add(set: WatchedFileSet): void {
+    const files = set.paths.map((path) => ({ path, metadata: undefined }));
+    this.#sets.push({
+      ...{ set, files, digest: digestOf(set.contents), failure: undefined },
+      ...{ reads: 0, checking: undefined, applied: 0, refused: 0 },
+    });
+    this.#setTimer();
+  }
+
+  /** Number of reloads by kind. */
+  counts(): readonly ReloadCounts[] {
+    return this.#sets.map(({ set: { kind }, applied, refused }) => ({ kind, applied, refused }));
+  }
+
+  /** Checks all files now. Resolves when what has changed is in use, or was refused. */
+  async check(): Promise<void> {
+    await Promise.all(
+      this.#sets.map((watched) => {
+        watched.checking ??= this.#check(watched).finally(() => {
+          watched.checking = undefined;
+        });
+        return watched.checking;
+      }),
+    );
+  }
+
+  /** Stops watching. Idempotent. */
+  close(): void {
+    this.#isClosed = true;
+    this.#timer?.cancel();
+  }
+
+  #setTimer(): void {
+    if (this.#isClosed) return;
+    this.#timer ??= this.#clock.setTimeout(() => {
+      this.#timer = undefined;
+      this.#setTimer();
+      void this.check();
+    }, checkIntervalMs);
+  }
+
+  /** Never rejects. */
+  async #check(watched: WatchedSet): Promise<void> {
+    const { maxBytes } = watched.set;
+    try {
+      if (!(await hasChanged(watched))) return;
+      const reading = watched.files.map(({ path }) => readBounded(path, maxBytes));
+      const contents = await Promise.all(reading);
+      watched.failure = undefined;
+      if (!this.#isClosed) await this.#apply(watched, contents);
+    } catch (error) {
+      this.#unreadable(watched, sentenceOf(error));
+    }
+  }
+
+  async #apply(watched: WatchedSet, contents: readonly Buffer[]): Promise<void> {
+    const { kind, paths, apply } = watched.set;
+    const digest = digestOf(contents);
+    if (digest === watched.digest) return;
+    watched.digest = digest;
+    const files = paths.join(", ");
+    try {
+      await apply(contents);
+      watched.applied++;
+      this.#logger.info({ kind, files }, "reloaded a file that has changed");
+    } catch (error) {
+      watched.refused++;
+      const problem = sentenceOf(error);
+      this.#logger.error(
+        { kind, files, problem },
+        "refused a new version of a file; the version before stays in use",
+      );
+    }
+  }
+
+  #unreadable(watched: WatchedSet, problem: string): void {
+    // Read again in the next check, also if nothing has changed by then.
+    watched.reads = readsAfterChange;
+    if (watched.failure === problem) return;
+    watched.failure = problem;
+    watched.refused++;
+    const { kind, paths } = watched.set;
+    this.#logger.error(
+      { kind, files: paths.join(", "), problem },
+      "can't read a file that was read before; its last version stays in use",
+    );
+  }
+}
+
+/** Whether the contents of the files have to be read. A pipe has its contents only once, so it never changes. */
+async function hasChanged(watched: WatchedSet): Promise<boolean> {
+  for (const file of watched.files) {
+    const found = await stat(file.path, { bigint: true });
+    if (!found.isFile()) return false;
+    const { dev, ino, size, mtimeNs, ctimeNs } = found;
+    const metadata = [dev, ino, size, mtimeNs, ctimeNs].join(" ");
+    if (metadata === file.metadata) continue;
+    file.metadata = metadata;
+    watched.reads = readsAfterChange;
+  }
+  if (watched.reads === 0) return false;
+  watched.reads--;
+  return true;
+}
+
+/** Reads a file. Rejects if it has more than `maxBytes`, before it reads more than that. */
+async function readBounded(path: string, maxBytes: number): Promise<Buffer> {
+  const file = await open(path);
+  try {
+    const buffer = Buffer.alloc(maxBytes + 1);
+    let length = 0;
+    for (;;) {
+      const { bytesRead } = await file.read(buffer, length, buffer.length - length);
+      length += bytesRead;
+      if (length > maxBytes) {
+        throw new Error(`${JSON.stringify(path)} has more than ${maxBytes} bytes, the maximum.`);
+      }
+      if (bytesRead === 0) return Buffer.from(buffer.subarray(0, length));
+    }
+  } finally {
+    await file.close();
+  }
+}
+
+/** One digest of several contents: each with its length, so that different contents have different digests. */
+function digestOf(contents: readonly Uint8Array[]): string {
+  const hash = createHash("sha256");
+  for (const content of contents) hash.update(`${content.byteLength} `).update(content);
+  return hash.digest("hex");
+}
+
+function sentenceOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,74 @@
+import { ownText } from "../base/text-memory.ts";
+import { unauthenticated } from "./errors.ts";
+import type { Identity } from "./identity.ts";
+import { isName } from "./names.ts";
+
+/** Peers whose `x-forwarded-client-cert` is believed. */
+export interface TrustedForwarders {
+  /** Connections from this machine, such as of a sidecar. */
+  readonly loopback: boolean;
+  /** Names of client certificates. */
+  readonly names: ReadonlySet<string>;
+}
+
+/**
+ * The identity that a trusted proxy forwards in `x-forwarded-client-cert`: the URI of the last element, which is the
+ * certificate of the proxy's own client. Throws UNAUTHENTICATED if the header is malformed, or if that element has no URI
+ * or several different ones.
+ *
+ * https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_conn_man/headers#x-forwarded-client-cert
+ */
+export function forwardedIdentity(header: string): Identity {
+  const last = parseForwardedCertificates(header)?.at(-1);
+  if (last === undefined) throw refused("is malformed");
+  const uris = new Set(
+    last.filter(({ key }) => key.toLowerCase() === "uri").map(({ value }) => value),
+  );
+  const [name] = uris;
+  if (uris.size !== 1 || !isName(name))
+    throw refused("does not have exactly one URI in its last element");
+  // Without the header, which a stream would keep alive.
+  const own = ownText(name);
+  return { name: own, groups: [], source: "forwarded-certificate", expiresAt: undefined };
+}
+
+interface Pair {
+  readonly key: string;
+  readonly value: string;
+}
+
+/**
+ * `KEY=VALUE`, where a value with other characters is in quotes, in which a quote is `\"`. Each character has one way to
+ * match, so a hostile header takes linear time.
+ */
+const pair = /\s*([A-Za-z]+)=(?:"((?:[^"\\]|\\.)*)"|([^",;\s]*))\s*(,|;|$)/y;
+
+/**
+ * Parses the header: elements separated by commas, each of pairs separated by semicolons. Undefined if it is malformed.
+ */
+export function parseForwardedCertificates(
+  header: string,
+): readonly (readonly Pair[])[] | undefined {
+  const elements: Pair[][] = [];
+  let element: Pair[] = [];
+  let end = ",";
+  pair.lastIndex = 0;
+  while (end !== "") {
+    const match = pair.exec(header);
+    if (match === null) return undefined;
+    const [, key = "", quoted, plain = "", separator = ""] = match;
+    element.push({ key, value: quoted?.replaceAll(/\\(.)/g, "$1") ?? plain });
+    end = separator;
+    if (end === ";") continue;
+    elements.push(element);
+    element = [];
+  }
+  return elements;
+}
+
+function refused(problem: string) {
+  return unauthenticated(
+    `The header x-forwarded-client-cert of a trusted proxy ${problem}.`,
+    "Configure the proxy to set it to the URI of its client's certificate.",
+  );
+}

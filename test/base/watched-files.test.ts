@@ -1,0 +1,121 @@
+import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pino } from "pino";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { WatchedFiles } from "../../src/base/watched-files.ts";
+import { FakeClock } from "../fake-clock.ts";
+
+/** Watches the files `names` of a new folder, which contain "1". */
+function watch(names: readonly string[] = ["file"]) {
+  const folder = mkdtempSync(join(tmpdir(), "watched-files-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const clock = new FakeClock();
+  const lines: string[] = [];
+  const logger = pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line).msg) });
+  const files = new WatchedFiles(clock, logger);
+  onTestFinished(() => files.close());
+  const applied: string[] = [];
+  const paths = names.map((name) => join(folder, name));
+  for (const path of paths) writeFileSync(path, "1");
+  files.add({
+    ...{ kind: "test", paths, maxBytes: 10 },
+    contents: paths.map(() => Buffer.from("1")),
+    apply: (contents) => {
+      const text = contents.join("+");
+      if (text.includes("bad")) throw new Error("it is bad.");
+      applied.push(text);
+    },
+  });
+  return { folder, clock, files, applied, lines, path: paths[0] ?? "" };
+}
+
+describe("A watched file", () => {
+  test("is applied when it is written in place, once per content", async () => {
+    const { files, path, applied } = watch();
+    await files.check();
+    writeFileSync(path, "1");
+    await files.check();
+    expect(applied).toEqual([]);
+    writeFileSync(path, "2");
+    await files.check();
+    await files.check();
+    expect(applied).toEqual(["2"]);
+    expect(files.counts()).toEqual([{ kind: "test", applied: 1, refused: 0 }]);
+  });
+
+  test("is applied when another file is renamed to it", async () => {
+    const { files, folder, path, applied } = watch();
+    writeFileSync(join(folder, "new"), "2");
+    renameSync(join(folder, "new"), path);
+    await files.check();
+    expect(applied).toEqual(["2"]);
+  });
+
+  test("is applied when a symbolic link on its path is replaced, as Kubernetes does it", async () => {
+    const { files, folder, applied } = watch();
+    for (const version of ["v1", "v2"]) {
+      mkdirSync(join(folder, version));
+      writeFileSync(join(folder, version, "token"), version);
+    }
+    symlinkSync("v1", join(folder, "..data"));
+    symlinkSync("..data/token", join(folder, "token"));
+    const paths = [join(folder, "token")];
+    const apply = (contents: readonly Buffer[]) => void applied.push(contents.join());
+    files.add({ kind: "token", paths, maxBytes: 10, contents: [Buffer.from("v1")], apply });
+    await files.check();
+    symlinkSync("v2", join(folder, "..data_tmp"));
+    renameSync(join(folder, "..data_tmp"), join(folder, "..data"));
+    await files.check();
+    expect(applied).toEqual(["v2"]);
+  });
+
+  test("is applied together with the others of its set", async () => {
+    const { files, folder, applied } = watch(["cert", "key"]);
+    writeFileSync(join(folder, "key"), "2");
+    await files.check();
+    expect(applied).toEqual(["1+2"]);
+  });
+
+  test("is refused with one log line if it can't be used, and applied once it can be", async () => {
+    const { files, path, applied, lines } = watch();
+    writeFileSync(path, "bad");
+    await files.check();
+    await files.check();
+    expect(files.counts()).toEqual([{ kind: "test", applied: 0, refused: 1 }]);
+    expect(lines).toEqual(["refused a new version of a file; the version before stays in use"]);
+    writeFileSync(path, "3");
+    await files.check();
+    expect(applied).toEqual(["3"]);
+  });
+
+  test.each([
+    ["is missing", (path: string) => rmSync(path)],
+    ["is larger than its bound", (path: string) => writeFileSync(path, "x".repeat(11))],
+  ])("that %s is logged once, and applied when it can be read again", async (_, spoil) => {
+    const { files, path, applied, lines } = watch();
+    await files.check();
+    spoil(path);
+    for (let i = 0; i < 5; i++) await files.check();
+    expect(lines).toEqual([
+      "can't read a file that was read before; its last version stays in use",
+    ]);
+    expect(applied).toEqual([]);
+    writeFileSync(path, "2");
+    await files.check();
+    expect(applied).toEqual(["2"]);
+  });
+
+  test("is checked each second until it is closed", async () => {
+    const { files, path, clock, applied } = watch();
+    writeFileSync(path, "2");
+    clock.advance(1_000);
+    while (applied.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    expect(applied).toEqual(["2"]);
+    files.close();
+    expect(clock.pendingTimers).toBe(0);
+    writeFileSync(path, "3");
+    await files.check();
+    expect(applied).toEqual(["2"]);
+  });
+});
