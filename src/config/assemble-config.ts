@@ -1,8 +1,17 @@
+import { assembleIdentity, checkPlaintext, serverTls } from "./assemble-identity.ts";
 import { assembleResources } from "./assemble-resources.ts";
 import { Checks } from "./checks.ts";
-import type { Config, EtcdConfig, EtcdTls, ListenAddress, ServerTls } from "./config.ts";
+import type {
+  AuditConfig,
+  Config,
+  EtcdConfig,
+  EtcdTls,
+  ListenAddress,
+  PolicyConfig,
+} from "./config.ts";
 import { ConfigError } from "./config-error.ts";
 import type { OptionName, OptionValues } from "./options.ts";
+import { parsePolicy } from "./parse-policy.ts";
 import type { Settings } from "./setting.ts";
 
 const etcdOptions: readonly OptionName[] = [
@@ -37,15 +46,22 @@ export function assembleConfig(
     listen: values.listen,
     admin: values.admin,
     tls: serverTls(values, checks),
+    policy: policyConfig(values, checks),
+    audit: auditConfig(values, checks),
+    identity: assembleIdentity(values, checks),
     eventWindow,
     stallTimeoutMs: values["stall-timeout"],
     maxStreamAgeMs: values["max-stream-age"],
     maxStreams: values["max-streams"],
+    memoryCeilingBytes: values["memory-ceiling"],
+    dispatchIntervalMs: values["dispatch-interval"],
+    framing: values.framing,
     consistencyIntervalMs: values["consistency-interval"],
     shutdownTimeoutMs: values["shutdown-timeout"],
     logLevel: values["log-level"],
     logFormat: values["log-format"],
   };
+  checkPlaintext(values, checks);
   if (sameAddress(config.listen, config.admin)) {
     checks.refuse("admin", "is the same address as --listen; gRPC needs its own port.");
   }
@@ -62,13 +78,23 @@ function sameAddress(a: ListenAddress, b: ListenAddress): boolean {
   return a.port !== 0 && a.port === b.port && a.host === b.host;
 }
 
-function serverTls(values: OptionValues, checks: Checks): ServerTls | undefined {
-  const pair = checks.readKeyPair("tls-cert", values["tls-cert"], "tls-key", values["tls-key"]);
-  const clientCa = checks.readAuthorities("tls-client-ca", values["tls-client-ca"]);
-  if (values["tls-client-ca"] !== undefined && values["tls-cert"] === undefined) {
-    checks.refuse("tls-client-ca", "needs --tls-cert and --tls-key as well.");
+function policyConfig(values: OptionValues, checks: Checks): PolicyConfig | undefined {
+  const path = values.policy;
+  const content = checks.read("policy", path);
+  if (path === undefined || content === undefined) return undefined;
+  const { definition, problems } = parsePolicy(path, content);
+  if (definition !== undefined) return { path, content, definition };
+  checks.problems.push(...problems);
+  return undefined;
+}
+
+function auditConfig(values: OptionValues, checks: Checks): AuditConfig | undefined {
+  const path = values["audit-log"];
+  if (path === undefined) {
+    checks.refuseGiven(["audit-level"], "needs --audit-log as well.");
+    return undefined;
   }
-  return pair === undefined ? undefined : { ...pair, clientCa };
+  return { path: path === "-" ? undefined : path, level: values["audit-level"] };
 }
 
 function etcdConfig(values: OptionValues, checks: Checks): EtcdConfig | undefined {
@@ -98,8 +124,13 @@ function etcdConfig(values: OptionValues, checks: Checks): EtcdConfig | undefine
 function etcdTls(values: OptionValues, checks: Checks): EtcdTls | undefined {
   const ca = checks.readAuthorities("etcd-ca", values["etcd-ca"]);
   const pair = checks.readKeyPair("etcd-cert", values["etcd-cert"], "etcd-key", values["etcd-key"]);
+  const files = {
+    ca: values["etcd-ca"],
+    cert: values["etcd-cert"],
+    key: values["etcd-key"],
+  };
   return values.etcd.some((endpoint) => endpoint.startsWith("https:"))
-    ? { ca, client: pair }
+    ? { ca, client: pair, files }
     : undefined;
 }
 

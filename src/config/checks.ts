@@ -4,7 +4,7 @@ import { flagOf, type OptionName } from "./options.ts";
 import type { Settings, Step } from "./setting.ts";
 
 /** A certificate and its private key, in PEM. */
-export interface KeyPair {
+interface KeyPair {
   readonly cert: Buffer;
   readonly key: Buffer;
 }

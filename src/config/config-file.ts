@@ -1,7 +1,7 @@
-import { isMap, LineCounter, parseDocument } from "yaml";
 import { nearest } from "./nearest.ts";
 import { fileKeyOf, type OptionName, optionNames } from "./options.ts";
-import { formatPath, type Origin, type Setting, type Settings, type Step } from "./setting.ts";
+import type { Origin, Setting, Settings } from "./setting.ts";
+import { parseYamlFile, type YamlMapping } from "./yaml-file.ts";
 
 /** The content of a configuration file. */
 export interface ConfigFile {
@@ -11,39 +11,11 @@ export interface ConfigFile {
 
 /** Parses a YAML file. `name` is its name in messages. */
 export function parseConfigFile(name: string, content: string): ConfigFile {
-  const lines = new LineCounter();
-  const document = parseDocument(content, { lineCounter: lines, prettyErrors: false });
-  const faults = [...document.errors, ...document.warnings];
-  if (faults.length > 0) {
-    const problems = faults.map(
-      (fault) => `${name}:${lines.linePos(fault.pos[0]).line}: not valid YAML: ${fault.message}`,
-    );
-    return { settings: new Map(), problems };
-  }
-  if (document.toJS() === null) return { settings: new Map(), problems: [] };
-  if (!isMap(document.contents)) {
-    return { settings: new Map(), problems: [`${name}: is not a mapping of options to values.`] };
-  }
-
-  const lineOf = (path: readonly Step[]): number | undefined => {
-    for (let length = path.length; length > 0; length--) {
-      const node: unknown = document.getIn(path.slice(0, length), true);
-      const offset = offsetOf(node);
-      if (offset !== undefined) return lines.linePos(offset).line;
-    }
-    return undefined;
-  };
-  const place = (path: readonly Step[]): string => {
-    const line = lineOf(path);
-    return `${name}${line === undefined ? "" : `:${line}`}: ${formatPath(path)}`;
-  };
-  return settingsOf(document.toJS() as Readonly<Record<string, unknown>>, place);
+  const { mapping, problems } = parseYamlFile(name, content, "options to values");
+  return mapping === undefined ? { settings: new Map(), problems } : settingsOf(mapping);
 }
 
-function settingsOf(
-  values: Readonly<Record<string, unknown>>,
-  place: (path: readonly Step[]) => string,
-): ConfigFile {
+function settingsOf({ values, place }: YamlMapping): ConfigFile {
   const byKey = new Map(optionNames.map((name) => [fileKeyOf(name), name]));
   const settings = new Map<OptionName, Setting>();
   const problems: string[] = [];
@@ -59,12 +31,4 @@ function settingsOf(
     settings.set(name, { value, origin });
   }
   return { settings, problems };
-}
-
-/** The offset of a node in the document; undefined if unknown. */
-function offsetOf(node: unknown): number | undefined {
-  if (typeof node !== "object" || node === null || !("range" in node)) return undefined;
-  const range: unknown = node.range;
-  const offset: unknown = Array.isArray(range) ? range[0] : undefined;
-  return typeof offset === "number" ? offset : undefined;
 }

@@ -1,5 +1,8 @@
 import type { EventWindowBounds } from "../cacher/state/event-window.ts";
 import type { Codec } from "../codec/codec.ts";
+import type { CertificateNameKind } from "../identity/certificate-names.ts";
+import type { TrustedForwarders } from "../identity/forwarded-certificate.ts";
+import type { PolicyDefinition } from "../policy/definition.ts";
 import type { ListenAddress } from "./value-types.ts";
 
 export type { ListenAddress } from "./value-types.ts";
@@ -14,13 +17,25 @@ export interface Config {
   readonly admin: ListenAddress;
   /** Undefined: plaintext. */
   readonly tls: ServerTls | undefined;
+  /** Undefined: every caller may do everything. */
+  readonly policy: PolicyConfig | undefined;
+  /** Undefined: calls are not audited. */
+  readonly audit: AuditConfig | undefined;
+  /** How callers are recognised. */
+  readonly identity: IdentityConfig;
   /** The bounds of resources without an event window of their own. */
   readonly eventWindow: EventWindowBounds;
   readonly stallTimeoutMs: number;
+  /** Minimum time between two dispatch rounds of a resource; 0: none. */
+  readonly dispatchIntervalMs: number;
+  /** What writes the messages of responses into HTTP/2 frames. */
+  readonly framing: "direct" | "node";
   /** 0: unlimited. */
   readonly maxStreamAgeMs: number;
   /** Maximum number of open streams; at least 1. */
   readonly maxStreams: number;
+  /** Memory in use above which load is shed, in bytes. Undefined: by the limit of the control group. */
+  readonly memoryCeilingBytes: number | undefined;
   /** Interval of the comparison of each cache with its storage; 0: never. */
   readonly consistencyIntervalMs: number;
   readonly shutdownTimeoutMs: number;
@@ -28,6 +43,22 @@ export interface Config {
   /** Undefined: text on a terminal, otherwise JSON. */
   readonly logFormat: LogFormat | undefined;
 }
+
+/** The policy when the service starts. Its file may have another one later. */
+export interface PolicyConfig {
+  readonly path: string;
+  readonly content: Buffer;
+  readonly definition: PolicyDefinition;
+}
+
+export interface AuditConfig {
+  /** Undefined: standard output. */
+  readonly path: string | undefined;
+  readonly level: AuditLevel;
+}
+
+/** Which allowed calls are audited; see `--audit-level`. */
+export type AuditLevel = "writes" | "reads" | "all";
 
 /** A named collection of objects: the keys below one prefix. */
 export interface ResourceConfig {
@@ -61,12 +92,50 @@ export interface EtcdTls {
   /** Undefined: the authorities that Node.js trusts. */
   readonly ca: Buffer | undefined;
   readonly client: { readonly cert: Buffer; readonly key: Buffer } | undefined;
+  /** The paths of the same files, to read them again. */
+  readonly files: {
+    readonly ca: string | undefined;
+    readonly cert: string | undefined;
+    readonly key: string | undefined;
+  };
 }
 
 /** Certificates in PEM. */
 export interface ServerTls {
   readonly cert: Buffer;
   readonly key: Buffer;
-  /** If present, clients need a certificate from these authorities. */
+  /** The authorities of client certificates. Present unless `clientAuth` is off. */
   readonly clientCa: Buffer | undefined;
+  readonly clientAuth: "require" | "request" | "off";
+  /** The paths of the same files, to read them again. */
+  readonly files: {
+    readonly cert: string;
+    readonly key: string;
+    readonly clientCa: string | undefined;
+  };
+}
+
+/** A file as it was when the configuration was read. */
+export interface FileContent {
+  readonly path: string;
+  readonly content: Buffer;
+}
+
+/** The sources of identities, besides client certificates. */
+export interface IdentityConfig {
+  /** The part of a client certificate that is the name: the first of these that it has. At least one. */
+  readonly certificateNames: readonly CertificateNameKind[];
+  /** Undefined: no static tokens. */
+  readonly tokenFile: FileContent | undefined;
+  /** Undefined: no JSON Web Tokens. */
+  readonly jwt: JwtConfig | undefined;
+  /** Undefined: `x-forwarded-client-cert` is ignored. */
+  readonly trustedForwarders: TrustedForwarders | undefined;
+}
+
+export interface JwtConfig {
+  readonly issuer: string;
+  readonly audience: string;
+  readonly groupsClaim: string;
+  readonly keys: { readonly url: URL } | { readonly file: FileContent };
 }

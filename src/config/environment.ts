@@ -8,6 +8,8 @@ export const configVariable = variableOf("config");
 /** Variables of the client commands, which `serve` ignores. */
 const clientVariables: readonly string[] = [
   "address",
+  "bearer-token",
+  "bearer-token-file",
   "output",
   "timeout",
   "tls-ca",
@@ -25,7 +27,7 @@ const serviceLink =
   /_(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)$/;
 
 /** The options that environment variables set. */
-export interface Environment {
+interface Environment {
   readonly settings: Settings;
   readonly problems: readonly string[];
 }

@@ -8,7 +8,7 @@ import { parseSettings } from "./parse-settings.ts";
 import { type Setting, type Settings, textOrigin } from "./setting.ts";
 
 /** The sources of a configuration. */
-export interface ConfigSources {
+interface ConfigSources {
   /** The values of each flag, in order, as they were typed. */
   readonly flags: Readonly<Record<string, readonly string[] | undefined>>;
   readonly env: Readonly<Record<string, string | undefined>>;

@@ -1,6 +1,15 @@
 import type { z } from "zod";
 import { resource } from "./resource-settings.ts";
-import { choice, count, duration, endpoint, listenAddress, size, text } from "./value-types.ts";
+import {
+  choice,
+  count,
+  duration,
+  endpoint,
+  listenAddress,
+  onOff,
+  size,
+  text,
+} from "./value-types.ts";
 
 /** The definition of one option. Its flag, variable, key in the file, help and checks are derived from it. */
 export interface OptionDefinition {
@@ -21,6 +30,8 @@ export interface OptionDefinition {
   readonly list?: "commas" | "repeated";
   /** Its key in the file, if that is not the option's name. */
   readonly fileKey?: string;
+  /** Its flag may be given without a value, which means on. The placeholder is in brackets. */
+  readonly isSwitch?: true;
   /** Never shown in a message, and without a flag, since other users of the machine can see flags. */
   readonly secret?: true;
 }
@@ -29,7 +40,7 @@ export interface OptionDefinition {
  * Every option of `serve`, by its name: `--NAME` as a flag, `WATCH_FANOUT_NAME` (upper case, `_` for
  * `-`) in the environment and `NAME` in the file.
  */
-export const options = {
+const options = {
   etcd: {
     schema: endpoint,
     list: "commas",
@@ -69,7 +80,89 @@ export const options = {
   "tls-client-ca": {
     schema: text,
     value: "FILE",
-    help: "Accept only clients with a certificate from these authorities (mTLS), in PEM.",
+    help: "Authorities of client certificates (mTLS), in PEM.",
+  },
+  "tls-client-auth": {
+    schema: choice(["require", "request", "off"]),
+    value: "MODE",
+    help:
+      "Whether clients need a certificate: require refuses connections without a valid one, request accepts " +
+      "clients without one, off asks for none.",
+    defaultHelp: "require with --tls-client-ca, otherwise off",
+  },
+  "client-cert-name": {
+    schema: choice(["spiffe", "dns", "cn"]),
+    list: "commas",
+    value: "KIND[,KIND...]",
+    help:
+      "Which part of a client certificate is the caller's name, the first that exists: spiffe (URI), dns (first DNS " +
+      "name) or cn (common name).",
+    defaultHelp: "spiffe,dns,cn",
+  },
+  "trust-forwarded-cert-from": {
+    schema: text,
+    list: "commas",
+    value: "PEER[,PEER...]",
+    help:
+      "Proxies whose x-forwarded-client-cert is believed: loopback (connections from this machine, such as of a " +
+      "sidecar), or the name of a client certificate. From any other peer the header is ignored.",
+  },
+  "token-file": {
+    schema: text,
+    value: "FILE",
+    help: "Static tokens, sha256:HEX NAME[,GROUP...] a line. `watch-fanout token hash` prints the first part for a token.",
+  },
+  "jwt-issuer": {
+    schema: text,
+    value: "URL",
+    help: "Accept JSON Web Tokens of this issuer (claim iss). Needs --jwt-audience and --jwt-jwks.",
+  },
+  "jwt-audience": {
+    schema: text,
+    value: "NAME",
+    help: "Audience (claim aud) that a token must have.",
+  },
+  "jwt-jwks": {
+    schema: text,
+    value: "FILE|URL",
+    help: "Public keys of the issuer, a JSON Web Key Set.",
+  },
+  "jwt-groups-claim": {
+    schema: text,
+    value: "NAME",
+    help: "Claim with the caller's groups, a list of texts.",
+    default: "groups",
+  },
+  insecure: {
+    schema: onOff,
+    isSwitch: true,
+    value: "[on|off]",
+    help: "Serve plain text on an address that other machines may reach.",
+    default: "off",
+  },
+  policy: {
+    schema: text,
+    value: "FILE",
+    help:
+      "What callers may do: a YAML file with roles and bindings, read again when it changes. With it, everything " +
+      "that it does not allow is denied.",
+    defaultHelp: "every caller may do everything",
+  },
+  "audit-log": {
+    schema: text,
+    value: "FILE|-",
+    help:
+      "Append a line of JSON for each denied call, each write, and others by --audit-level, to this file, or to " +
+      "standard output (-).",
+    defaultHelp: "calls are not audited",
+  },
+  "audit-level": {
+    schema: choice(["writes", "reads", "all"]),
+    value: "LEVEL",
+    help:
+      "Which allowed calls --audit-log has: writes; reads, which are Get, List and Watch beside writes; or all, also " +
+      "health and reflection. Denied calls are always in it.",
+    default: "writes",
   },
   "etcd-username": { schema: text, value: "NAME", help: "User name for etcd." },
   "etcd-password": {
@@ -146,6 +239,32 @@ export const options = {
       "Maximum number of open streams: watches, health watches, reflection. A further stream replaces one of the " +
       "connection with the most streams, or is refused.",
     default: "200000",
+  },
+  "memory-ceiling": {
+    schema: size,
+    value: "SIZE",
+    help:
+      "Memory that the process uses, above which it sheds load: what V8's last collection has left of the heap, and " +
+      "what is outside of it. New streams are refused from 90 % of it, Lists from 95 %, then " +
+      "streams whose clients accept nothing, and all calls from 105 %. 75 % of V8's heap limit is a ceiling in any case.",
+    defaultHelp: "90 % of the memory limit of the process's control group, if it has one",
+  },
+  "dispatch-interval": {
+    schema: duration("0s"),
+    value: "DURATION",
+    help:
+      "Minimum time between two deliveries of a resource's events to watches. Events in between are delivered " +
+      "together, in fewer messages, at most this much later. 0s: as soon as they arrive.",
+    default: "0s",
+  },
+  framing: {
+    schema: choice(["direct", "node"]),
+    value: "WRITER",
+    help:
+      "What writes the messages of responses: node, Node.js, stream by stream; or direct, the service itself, those of " +
+      "all streams of a connection in one write. direct takes less than half of the CPU per message where connections " +
+      "have tens of watches, and 13 KiB more memory per connection (25 KiB with TLS).",
+    default: "node",
   },
   "consistency-interval": {
     schema: duration("0s"),

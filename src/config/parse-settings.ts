@@ -1,4 +1,3 @@
-import { inspect } from "node:util";
 import type { z } from "zod";
 import { nearest } from "./nearest.ts";
 import {
@@ -11,6 +10,7 @@ import {
 } from "./options.ts";
 import { keysOf } from "./resource-settings.ts";
 import type { Setting, Settings, Step } from "./setting.ts";
+import { showValue } from "./show-value.ts";
 
 /** The values of the options. */
 export interface ParsedSettings {
@@ -90,7 +90,7 @@ function parseOne(
 /** Turns an issue of zod into a sentence. */
 function describe(issue: z.core.$ZodIssue, place: string, secret: boolean): string {
   if (issue.input === undefined) return `${place}: is missing.`;
-  return `${place}: ${secret ? "the value" : show(issue.input)} ${issue.message}.`;
+  return `${place}: ${secret ? "the value" : showValue(issue.input)} ${issue.message}.`;
 }
 
 /** Problems of unknown keys. Resources and event windows are the only mappings. */
@@ -105,13 +105,4 @@ function unknownKeys(
     const hint = meant === undefined ? "" : ` Did you mean "${meant}"?`;
     return `${place(key)}: ${owner === "resource" ? "a" : "an"} ${owner} has no such key. Its keys are ${known.join(", ")}.${hint}`;
   });
-}
-
-/** An invalid value for a message: cut to 200 characters, without the password of a URL. */
-function show(value: unknown): string {
-  const text =
-    typeof value === "string"
-      ? JSON.stringify(value.length > 200 ? `${value.slice(0, 200)}…` : value)
-      : inspect(value, { depth: 2, breakLength: Number.POSITIVE_INFINITY, maxArrayLength: 10 });
-  return text.replace(/\/\/[^/@\s]*@/g, "//(hidden)@");
 }

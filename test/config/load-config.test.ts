@@ -21,7 +21,27 @@ const plain = {
   eventWindow: defaultEventWindowBounds,
   cache: true,
 };
-const files = { "cert.pem": cert, "key.pem": key, "ca.pem": cert, password: "from a file\n" };
+const files = {
+  ...{ "cert.pem": cert, "key.pem": key, "ca.pem": cert, password: "from a file\n" },
+  tokens: `sha256:${"0".repeat(64)} alice\n`,
+  "keys.json": '{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB"}]}',
+};
+const plainTls = {
+  ...{ cert, key, clientCa: undefined, clientAuth: "off" },
+  files: { cert: "cert.pem", key: "key.pem", clientCa: undefined },
+};
+const etcdPair = {
+  ...{ ca: undefined, client: { cert, key } },
+  files: { ca: undefined, cert: "cert.pem", key: "key.pem" },
+};
+const mutual: Given = {
+  files,
+  env: {
+    WATCH_FANOUT_TLS_CERT: "cert.pem",
+    WATCH_FANOUT_TLS_KEY: "key.pem",
+    WATCH_FANOUT_TLS_CLIENT_CA: "ca.pem",
+  },
+};
 
 test("without any source the embedded store serves one resource with all keys", () => {
   expect(load({})).toEqual({
@@ -30,10 +50,21 @@ test("without any source the embedded store serves one resource with all keys", 
     listen: { host: "127.0.0.1", port: 50051 },
     admin: { host: "127.0.0.1", port: 8080 },
     tls: undefined,
+    policy: undefined,
+    audit: undefined,
+    identity: {
+      certificateNames: ["spiffe", "dns", "cn"],
+      tokenFile: undefined,
+      jwt: undefined,
+      trustedForwarders: undefined,
+    },
     eventWindow: { ageMs: 300_000, minEvents: 1_000, maxEvents: 100_000, maxBytes: 64 * 2 ** 20 },
     stallTimeoutMs: 60_000,
+    dispatchIntervalMs: 0,
+    framing: "node",
     maxStreamAgeMs: 3_600_000,
     maxStreams: 200_000,
+    memoryCeilingBytes: undefined,
     consistencyIntervalMs: 600_000,
     shutdownTimeoutMs: 10_000,
     logLevel: "info",
@@ -42,9 +73,10 @@ test("without any source the embedded store serves one resource with all keys", 
 });
 
 test("the defaults are those of the cache and of the server", () => {
-  const { eventWindow, stallTimeoutMs, maxStreamAgeMs, maxStreams } = load({});
+  const { eventWindow, stallTimeoutMs, dispatchIntervalMs, maxStreamAgeMs, maxStreams } = load({});
   expect(eventWindow).toEqual(defaultEventWindowBounds);
   expect(stallTimeoutMs).toBe(defaultWatcherBounds.stallTimeoutMs);
+  expect(dispatchIntervalMs).toBe(defaultWatcherBounds.dispatchIntervalMs);
   expect({ maxStreamAgeMs, maxStreams }).toEqual({
     maxStreamAgeMs: defaultServerLimits.maxStreamAgeMs,
     maxStreams: defaultServerLimits.maxStreams,
@@ -85,21 +117,90 @@ const cases: readonly [
     "cert.pem",
     { files, env: { WATCH_FANOUT_TLS_KEY: "key.pem" } },
     ({ tls }) => tls,
-    { cert, key, clientCa: undefined },
+    plainTls,
   ],
   [
     "tls-key",
     "key.pem",
     { files, env: { WATCH_FANOUT_TLS_CERT: "cert.pem" } },
     ({ tls }) => tls,
-    { cert, key, clientCa: undefined },
+    plainTls,
   ],
   [
     "tls-client-ca",
     "ca.pem",
     { files, env: { WATCH_FANOUT_TLS_CERT: "cert.pem", WATCH_FANOUT_TLS_KEY: "key.pem" } },
-    ({ tls }) => tls?.clientCa,
-    cert,
+    ({ tls }) => [tls?.clientCa, tls?.clientAuth, tls?.files.clientCa],
+    [cert, "require", "ca.pem"],
+  ],
+  ["tls-client-auth", "request", mutual, ({ tls }) => tls?.clientAuth, "request"],
+  ["client-cert-name", "dns,cn", {}, ({ identity }) => identity.certificateNames, ["dns", "cn"]],
+  [
+    "trust-forwarded-cert-from",
+    "loopback, proxy.example",
+    mutual,
+    ({ identity }) => identity.trustedForwarders,
+    { loopback: true, names: new Set(["proxy.example"]) },
+  ],
+  [
+    "token-file",
+    "tokens",
+    { files },
+    ({ identity }) => identity.tokenFile,
+    { path: "tokens", content: Buffer.from(files.tokens) },
+  ],
+  [
+    "jwt-issuer",
+    "https://issuer",
+    jwtWith({ WATCH_FANOUT_JWT_AUDIENCE: "me", WATCH_FANOUT_JWT_JWKS: "keys.json" }),
+    ({ identity }) => identity.jwt,
+    {
+      ...{ issuer: "https://issuer", audience: "me", groupsClaim: "groups" },
+      keys: { file: { path: "keys.json", content: Buffer.from(files["keys.json"]) } },
+    },
+  ],
+  [
+    "jwt-audience",
+    "me",
+    jwtWith({ WATCH_FANOUT_JWT_JWKS: "keys.json" }),
+    ({ identity }) => identity.jwt?.audience,
+    "me",
+  ],
+  [
+    "jwt-jwks",
+    "https://issuer/keys",
+    jwtWith({ WATCH_FANOUT_JWT_AUDIENCE: "me" }),
+    ({ identity }) => identity.jwt?.keys,
+    { url: new URL("https://issuer/keys") },
+  ],
+  [
+    "jwt-groups-claim",
+    "roles",
+    jwtWith({ WATCH_FANOUT_JWT_AUDIENCE: "me", WATCH_FANOUT_JWT_JWKS: "keys.json" }),
+    ({ identity }) => identity.jwt?.groupsClaim,
+    "roles",
+  ],
+  [
+    "insecure",
+    "on",
+    { env: { WATCH_FANOUT_LISTEN: "0.0.0.0:1" } },
+    ({ listen }) => listen.host,
+    "0.0.0.0",
+  ],
+  [
+    "policy",
+    "policy.yaml",
+    { files: { "policy.yaml": "roles: []\nbindings: []\n" } },
+    ({ policy }) => policy?.definition,
+    { roles: [], bindings: [] },
+  ],
+  ["audit-log", "-", {}, ({ audit }) => audit, { path: undefined, level: "writes" }],
+  [
+    "audit-level",
+    "reads",
+    { env: { WATCH_FANOUT_AUDIT_LOG: "audit.log" } },
+    ({ audit }) => audit,
+    { path: "audit.log", level: "reads" },
   ],
   [
     "etcd-username",
@@ -122,20 +223,29 @@ const cases: readonly [
     ({ etcd }) => etcd?.auth,
     { username: "root", password: "from a file" },
   ],
-  ["etcd-ca", "ca.pem", etcdWith({}), ({ etcd }) => etcd?.tls, { ca: cert, client: undefined }],
+  [
+    "etcd-ca",
+    "ca.pem",
+    etcdWith({}),
+    ({ etcd }) => etcd?.tls,
+    {
+      ...{ ca: cert, client: undefined },
+      files: { ca: "ca.pem", cert: undefined, key: undefined },
+    },
+  ],
   [
     "etcd-cert",
     "cert.pem",
     etcdWith({ WATCH_FANOUT_ETCD_KEY: "key.pem" }),
     ({ etcd }) => etcd?.tls,
-    { ca: undefined, client: { cert, key } },
+    etcdPair,
   ],
   [
     "etcd-key",
     "key.pem",
     etcdWith({ WATCH_FANOUT_ETCD_CERT: "cert.pem" }),
     ({ etcd }) => etcd?.tls,
-    { ca: undefined, client: { cert, key } },
+    etcdPair,
   ],
   ["etcd-history-key", "/elsewhere", etcdWith({}), ({ etcd }) => etcd?.historyKey, "/elsewhere"],
   ["event-window-age", "1h30m", {}, ({ eventWindow }) => eventWindow.ageMs, 5_400_000],
@@ -145,6 +255,9 @@ const cases: readonly [
   ["stall-timeout", "75s", {}, ({ stallTimeoutMs }) => stallTimeoutMs, 75_000],
   ["max-stream-age", "0s", {}, ({ maxStreamAgeMs }) => maxStreamAgeMs, 0],
   ["max-streams", "7", {}, ({ maxStreams }) => maxStreams, 7],
+  ["memory-ceiling", "2GiB", {}, ({ memoryCeilingBytes }) => memoryCeilingBytes, 2 * 2 ** 30],
+  ["dispatch-interval", "20ms", {}, ({ dispatchIntervalMs }) => dispatchIntervalMs, 20],
+  ["framing", "direct", {}, ({ framing }) => framing, "direct"],
   [
     "consistency-interval",
     "1h",
@@ -156,6 +269,10 @@ const cases: readonly [
   ["log-level", "debug", {}, ({ logLevel }) => logLevel, "debug"],
   ["log-format", "json", {}, ({ logFormat }) => logFormat, "json"],
 ];
+
+function jwtWith(env: Readonly<Record<string, string>>): Given {
+  return { files, env: { WATCH_FANOUT_JWT_ISSUER: "https://issuer", ...env } };
+}
 
 function etcdWith(env: Readonly<Record<string, string>>): Given {
   return {

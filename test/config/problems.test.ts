@@ -2,7 +2,16 @@ import { describe, expect, test } from "vitest";
 import { certificates, type Given, load, problemsOf } from "./sources.ts";
 
 const { cert, key, otherKey } = certificates;
-const files = { cert, key, otherKey, nonsense: "nonsense", empty: "\n" };
+const files = {
+  cert,
+  key,
+  otherKey,
+  nonsense: "nonsense",
+  empty: "\n",
+  tokens: "# ours\nsecret alice",
+};
+const tls = ["--tls-cert", "cert", "--tls-key", "key"] as const;
+const jwt = ["--jwt-issuer", "a", "--jwt-audience", "b", "--jwt-jwks"] as const;
 const etcd = ["--etcd", "http://etcd", "--resource", "all="] as const;
 const secure = ["--etcd", "https://etcd", "--resource", "all="] as const;
 
@@ -67,6 +76,10 @@ describe("an invalid value is reported with its source and what is accepted", ()
       { flags: ["--event-window-max-events", bad, "--event-window-min-events", "0"] },
       `--event-window-max-events: "${bad}" is not a whole number of at least 1.`,
     ]),
+    [
+      { flags: ["--memory-ceiling", "80%"] },
+      '--memory-ceiling: "80%" is not a size above 0 in B, KiB, MiB or GiB, such as 64MiB.',
+    ],
     [{ flags: ["--max-streams", "0"] }, '--max-streams: "0" is not a whole number of at least 1.'],
     [
       { env: { WATCH_FANOUT_LOG_LEVEL: "loud" } },
@@ -185,8 +198,19 @@ describe("an unusable file is named", () => {
       { env: { WATCH_FANOUT_CONFIG: "gone.yaml" } },
       /^WATCH_FANOUT_CONFIG: "gone\.yaml" can't be read: .*no such file/,
     ],
+    [
+      { flags: ["--policy", "p"], files: { p: "roles: []\nbindings: 7" } },
+      "p:2: bindings: 7 is not a list of bindings.",
+    ],
+    [{ flags: ["--policy", "gone"] }, /^--policy: "gone" can't be read: .*no such file/],
+    [{ flags: ["--audit-level", "all"] }, "--audit-level: needs --audit-log as well."],
+    [
+      { flags: ["--audit-log", "-", "--audit-level", "none"] },
+      '--audit-level: "none" is not writes, reads or all.',
+    ],
     [{ yaml: "listen: [\n" }, /^wf\.yaml:2: not valid YAML: /],
     [{ yaml: "listen: a:1\nlisten: b:1" }, /^wf\.yaml:2: not valid YAML: Map keys must be unique/],
+    [{ yaml: "listen: *a" }, /^wf\.yaml: not valid YAML: Unresolved alias/],
     [{ yaml: "- listen" }, "wf.yaml: is not a mapping of options to values."],
     [{ yaml: "listen" }, "wf.yaml: is not a mapping of options to values."],
     [{ yaml: "---\na: 1\n---\nb: 1" }, /^wf\.yaml:3: not valid YAML: /],
@@ -228,6 +252,45 @@ describe("options that need or exclude one another are reported", () => {
     [
       { flags: ["--tls-client-ca", "cert"] },
       "--tls-client-ca: needs --tls-cert and --tls-key as well.",
+    ],
+    ...["0.0.0.0", "[::]", "10.0.0.1", "example.test"].map((host): [Given, RegExp] => [
+      { flags: ["--listen", `${host}:1`] },
+      /^--listen: \S+ may be reached from other machines, .* accept plain text with --insecure\.$/,
+    ]),
+    [
+      { flags: [...tls, "--tls-client-auth", "request"] },
+      "--tls-client-auth: request needs --tls-client-ca as well.",
+    ],
+    [
+      { flags: [...tls, "--tls-client-ca", "cert", "--tls-client-auth", "off"] },
+      "--tls-client-auth: off has no use for --tls-client-ca; remove one of them.",
+    ],
+    [{ flags: ["--jwt-audience", "a"] }, "--jwt-audience: needs --jwt-issuer as well."],
+    [
+      { flags: ["--jwt-issuer", "a", "--jwt-jwks", "keys"] },
+      "--jwt-issuer: needs --jwt-audience and --jwt-jwks as well: a token for another service is refused.",
+    ],
+    [
+      { flags: [...jwt, "http://issuer/keys"] },
+      "--jwt-jwks: http://issuer/keys is not https; keys from it could be forged.",
+    ],
+    [
+      { flags: [...jwt, "https://user:secret@issuer/keys"] },
+      "--jwt-jwks: is not a URL without a user and password, or the path of a file.",
+    ],
+    [{ flags: [...jwt, "empty"] }, /^--jwt-jwks: "empty" is not a JSON Web Key Set/],
+    [{ flags: [...jwt, "gone"] }, /^--jwt-jwks: "gone" can't be read: /],
+    [
+      { flags: ["--token-file", "tokens"] },
+      "--token-file: tokens:2: expected sha256:HEX NAME[,GROUP...], where `watch-fanout token hash` prints the first part.",
+    ],
+    [
+      { flags: ["--trust-forwarded-cert-from", "unix"] },
+      "--trust-forwarded-cert-from: unix has no use: --listen is not a Unix socket. Use loopback.",
+    ],
+    [
+      { flags: ["--trust-forwarded-cert-from", "proxy"] },
+      "--trust-forwarded-cert-from: proxy is the name of a certificate, which needs --tls-client-ca.",
     ],
     [{ flags: ["--etcd-ca", "cert"] }, "--etcd-ca: needs --etcd as well."],
     [{ yaml: "etcd-username: root" }, "wf.yaml:1: etcd-username: needs --etcd as well."],

@@ -1,4 +1,3 @@
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
   duration,
@@ -7,6 +6,7 @@ import {
   listenAddress,
   size,
 } from "../../src/config/value-types.ts";
+import fc from "../property.ts";
 
 describe("a duration is the sum of its parts, in milliseconds", () => {
   test.each([

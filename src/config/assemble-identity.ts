@@ -1,0 +1,131 @@
+import { certificateNameKinds } from "../identity/certificate-names.ts";
+import type { TrustedForwarders } from "../identity/forwarded-certificate.ts";
+import { maxKeySetBytes, parseKeySet } from "../identity/key-set.ts";
+import { isLoopback } from "../identity/peer.ts";
+import { parseTokenFile, TokenFileError } from "../identity/token-file.ts";
+import type { Checks } from "./checks.ts";
+import type { FileContent, IdentityConfig, JwtConfig, ServerTls } from "./config.ts";
+import type { OptionName, OptionValues } from "./options.ts";
+
+const jwtOptions: readonly OptionName[] = ["jwt-audience", "jwt-jwks", "jwt-groups-claim"];
+
+/** Checks the options of the server's TLS, and reads its files. */
+export function serverTls(values: OptionValues, checks: Checks): ServerTls | undefined {
+  const [cert, key, ca] = [values["tls-cert"], values["tls-key"], values["tls-client-ca"]];
+  const pair = checks.readKeyPair("tls-cert", cert, "tls-key", key);
+  const clientCa = checks.readAuthorities("tls-client-ca", ca);
+  if (ca !== undefined && cert === undefined) {
+    checks.refuse("tls-client-ca", "needs --tls-cert and --tls-key as well.");
+  }
+  const clientAuth = values["tls-client-auth"] ?? (ca === undefined ? "off" : "require");
+  if (clientAuth !== "off" && ca === undefined) {
+    checks.refuse("tls-client-auth", `${clientAuth} needs --tls-client-ca as well.`);
+  }
+  if (clientAuth === "off" && ca !== undefined) {
+    checks.refuse("tls-client-auth", "off has no use for --tls-client-ca; remove one of them.");
+  }
+  if (pair === undefined || cert === undefined || key === undefined) return undefined;
+  return { ...pair, clientCa, clientAuth, files: { cert, key, clientCa: ca } };
+}
+
+/** Refuses plain text on an address that other machines can reach, unless `--insecure` says that it is meant. */
+export function checkPlaintext(values: OptionValues, checks: Checks): void {
+  const { host } = values.listen;
+  if (isLoopback(host) || host === "localhost") return;
+  if (values["tls-cert"] !== undefined || values.insecure) return;
+  checks.refuse(
+    "listen",
+    `${host} may be reached from other machines, and without TLS they can read and change what is sent. ` +
+      "Set --tls-cert and --tls-key, listen on 127.0.0.1, or accept plain text with --insecure.",
+  );
+}
+
+/** Checks the options of the callers' identity, and reads their files. */
+export function assembleIdentity(values: OptionValues, checks: Checks): IdentityConfig {
+  const names = values["client-cert-name"];
+  return {
+    certificateNames: names.length === 0 ? certificateNameKinds : names,
+    tokenFile: tokenFile(values["token-file"], checks),
+    jwt: jwtConfig(values, checks),
+    trustedForwarders: forwarders(values, checks),
+  };
+}
+
+function tokenFile(path: string | undefined, checks: Checks): FileContent | undefined {
+  const content = checks.read("token-file", path);
+  if (path === undefined || content === undefined) return undefined;
+  try {
+    parseTokenFile(content);
+    return { path, content };
+  } catch (error) {
+    if (!(error instanceof TokenFileError)) throw error;
+    for (const { line, problem } of error.problems) {
+      checks.refuse("token-file", `${path}:${line}: ${problem}`);
+    }
+    return undefined;
+  }
+}
+
+function jwtConfig(values: OptionValues, checks: Checks): JwtConfig | undefined {
+  const issuer = values["jwt-issuer"];
+  const audience = values["jwt-audience"];
+  const location = values["jwt-jwks"];
+  if (issuer === undefined) {
+    checks.refuseGiven(jwtOptions, "needs --jwt-issuer as well.");
+    return undefined;
+  }
+  if (audience === undefined || location === undefined) {
+    const ways = "--jwt-audience and --jwt-jwks";
+    checks.refuse("jwt-issuer", `needs ${ways} as well: a token for another service is refused.`);
+    return undefined;
+  }
+  const keys = keysAt(location, checks);
+  if (keys === undefined) return undefined;
+  return { issuer, audience, groupsClaim: values["jwt-groups-claim"], keys };
+}
+
+function keysAt(location: string, checks: Checks): JwtConfig["keys"] | undefined {
+  if (/^https?:\/\//i.test(location)) return keysUrl(location, checks);
+  const content = checks.read("jwt-jwks", location);
+  if (content === undefined) return undefined;
+  try {
+    if (content.byteLength > maxKeySetBytes) {
+      throw new Error(`has more than ${maxKeySetBytes} bytes, the maximum.`);
+    }
+    parseKeySet(content);
+    return { file: { path: location, content } };
+  } catch (error) {
+    const problem = error instanceof Error ? error.message : String(error);
+    checks.refuse("jwt-jwks", `${JSON.stringify(location)} ${problem}`);
+    return undefined;
+  }
+}
+
+function keysUrl(location: string, checks: Checks): JwtConfig["keys"] | undefined {
+  const url = URL.canParse(location) ? new URL(location) : undefined;
+  if (url === undefined || url.username !== "" || url.password !== "") {
+    checks.refuse("jwt-jwks", "is not a URL without a user and password, or the path of a file.");
+    return undefined;
+  }
+  const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
+  if (url.protocol === "http:" && !isLoopback(host) && host !== "localhost") {
+    checks.refuse("jwt-jwks", `${url.href} is not https; keys from it could be forged.`);
+    return undefined;
+  }
+  return { url };
+}
+
+function forwarders(values: OptionValues, checks: Checks): TrustedForwarders | undefined {
+  const option = "trust-forwarded-cert-from";
+  const peers = values[option];
+  if (peers.length === 0) return undefined;
+  if (peers.includes("unix")) {
+    checks.refuse(option, "unix has no use: --listen is not a Unix socket. Use loopback.");
+  }
+  const names = new Set(peers.filter((peer) => peer !== "loopback" && peer !== "unix"));
+  if (names.size > 0 && values["tls-client-ca"] === undefined) {
+    const [name] = names;
+    checks.refuse(option, `${name} is the name of a certificate, which needs --tls-client-ca.`);
+  }
+  return { loopback: peers.includes("loopback"), names };
+}

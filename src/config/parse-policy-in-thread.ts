@@ -1,0 +1,44 @@
+import { Worker } from "node:worker_threads";
+import type { Clock } from "../base/clock.ts";
+import type { ParsedPolicy } from "./parse-policy.ts";
+
+/** How long a policy may take to parse, in milliseconds. The largest takes a second or two. */
+const maxMs = 30_000;
+
+/** Maximum size of the thread's heap, in MiB. The largest policy takes about half of it. */
+const maxHeapMb = 256;
+
+const worker = import.meta.url.endsWith(".ts") ? "./policy-worker.ts" : "./policy-worker.js";
+
+/**
+ * Like `parsePolicy`, in a thread: a service that is running must not pause for a large file. Rejects with a sentence if
+ * the policy takes too much time or memory.
+ */
+export function parsePolicyInThread(
+  name: string,
+  content: Uint8Array,
+  clock: Clock,
+): Promise<ParsedPolicy> {
+  return new Promise((resolve, reject) => {
+    const thread = new Worker(new URL(worker, import.meta.url), {
+      workerData: { name, content },
+      resourceLimits: { maxOldGenerationSizeMb: maxHeapMb },
+    });
+    thread.unref();
+    const end = (settle: () => void): void => {
+      timer.cancel();
+      settle();
+      void thread.terminate();
+    };
+    const timer = clock.setTimeout(
+      () => end(() => reject(new Error(`${name}: took longer than ${maxMs / 1_000} s to parse.`))),
+      maxMs,
+    );
+    thread.once("message", (parsed: ParsedPolicy) => end(() => resolve(parsed)));
+    thread.once("error", (error: unknown) => {
+      const why = error instanceof Error ? error.message : String(error);
+      end(() => reject(new Error(`${name}: can't be parsed: ${why}`)));
+    });
+    thread.once("exit", () => end(() => reject(new Error(`${name}: its thread has ended.`))));
+  });
+}

@@ -1,0 +1,13 @@
+import { WatchFanoutError } from "../base/errors.ts";
+import type { Identity } from "../identity/identity.ts";
+import { type Access, describeAccess } from "./access.ts";
+
+/** The refusal of an access. It is the same whether or not the resource, or anything in the scope, exists. */
+export function permissionDenied({ name }: Identity, access: Access): WatchFanoutError {
+  return new WatchFanoutError(
+    "PERMISSION_DENIED",
+    `${JSON.stringify(name)} may not ${describeAccess(access)}. Request only what the policy allows, or ask the ` +
+      "operator of the service for a role that allows this.",
+    { metadata: { verb: access.verb, resource: access.resource, ...access.scope } },
+  );
+}

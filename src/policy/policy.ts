@@ -1,0 +1,150 @@
+import type { Identity } from "../identity/identity.ts";
+import { type Access, describeScope, verbs } from "./access.ts";
+import {
+  type BindingDefinition,
+  formatSubject,
+  type PolicyDefinition,
+  type Subject,
+} from "./definition.ts";
+import { Role } from "./role.ts";
+import type { Rule } from "./rule.ts";
+
+/** A role that an identity has, by the first binding that gives it. */
+interface BoundRole {
+  readonly role: Role;
+  readonly subject: Subject;
+  /** The binding's line in the file. */
+  readonly line: number;
+}
+
+/** Whether an identity may do something, and why, in a sentence for an operator. */
+export interface Explanation {
+  readonly allowed: boolean;
+  readonly why: string;
+}
+
+/** Maximum number of names or scopes that an explanation lists. */
+const maxListed = 10;
+
+/**
+ * A compiled policy. Without a rule that allows it, an access is denied. Immutable: a changed file makes another Policy.
+ *
+ * A check looks up the identity's roles, which are kept for as long as the identity is in memory, and for each role
+ * searches one sorted list. The number of rules and bindings matters only to the logarithm.
+ */
+export class Policy {
+  readonly definition: PolicyDefinition;
+  readonly #byName = new Map<string, BoundRole[]>();
+  readonly #byNamePrefix = new Map<string, BoundRole[]>();
+  readonly #byGroup = new Map<string, BoundRole[]>();
+  readonly #ofEveryone: BoundRole[] = [];
+  /** The lengths of the prefixes of names. */
+  readonly #prefixLengths: readonly number[];
+  readonly #ofIdentity = new WeakMap<Identity, readonly BoundRole[]>();
+
+  constructor(definition: PolicyDefinition) {
+    this.definition = definition;
+    const roles = new Map(definition.roles.map((role) => [role.name, new Role(role)]));
+    for (const binding of definition.bindings) {
+      const role = roles.get(binding.role);
+      if (role !== undefined) this.#bind(role, binding);
+    }
+    const lengths = [...this.#byNamePrefix.keys()].map(({ length }) => length);
+    this.#prefixLengths = [...new Set(lengths)];
+  }
+
+  /** The rule that allows the identity the whole access; undefined: it is denied. */
+  allowing(identity: Identity, access: Access): Rule | undefined {
+    for (const { role } of this.#rolesOf(identity)) {
+      const rule = role.allowing(access);
+      if (rule !== undefined) return rule;
+    }
+    return undefined;
+  }
+
+  /** Whether the identity has any right on the resource, with any verb and scope. */
+  concerns(identity: Identity, resource: string): boolean {
+    return this.#rolesOf(identity).some(({ role }) => role.concerns(resource));
+  }
+
+  /** Says which rule and binding allow the access, or what the identity may do instead. Never for the client. */
+  explain(identity: Identity, access: Access): Explanation {
+    const bound = this.#rolesOf(identity);
+    for (const { role, subject, line } of bound) {
+      const rule = role.allowing(access);
+      if (rule === undefined) continue;
+      return {
+        allowed: true,
+        why:
+          `the rule ${rule.name} (line ${rule.line}) allows it, which the binding in line ${line} gives to ` +
+          `${JSON.stringify(formatSubject(subject))}`,
+      };
+    }
+    return { allowed: false, why: denial(identity, access, bound) };
+  }
+
+  #bind(role: Role, { subjects, line }: BindingDefinition): void {
+    for (const subject of subjects) {
+      const bound = { role, subject, line };
+      if (subject === "everyone") this.#ofEveryone.push(bound);
+      else if ("name" in subject) entryOf(this.#byName, subject.name).push(bound);
+      else if ("group" in subject) entryOf(this.#byGroup, subject.group).push(bound);
+      else entryOf(this.#byNamePrefix, subject.namePrefix).push(bound);
+    }
+  }
+
+  #rolesOf(identity: Identity): readonly BoundRole[] {
+    const known = this.#ofIdentity.get(identity);
+    if (known !== undefined) return known;
+    const roles = new Map<Role, BoundRole>();
+    for (const bound of this.#bindingsOf(identity)) {
+      if (!roles.has(bound.role)) roles.set(bound.role, bound);
+    }
+    const result = [...roles.values()];
+    this.#ofIdentity.set(identity, result);
+    return result;
+  }
+
+  *#bindingsOf({ name, groups, source }: Identity): Iterable<BoundRole> {
+    yield* this.#byName.get(name) ?? [];
+    // An identity without a credential has only what is granted to its name.
+    if (source === "none") return;
+    for (const length of this.#prefixLengths) {
+      if (name.length > length) yield* this.#byNamePrefix.get(name.slice(0, length)) ?? [];
+    }
+    for (const group of groups) yield* this.#byGroup.get(group) ?? [];
+    yield* this.#ofEveryone;
+  }
+}
+
+function entryOf(map: Map<string, BoundRole[]>, key: string): BoundRole[] {
+  const entry = map.get(key) ?? [];
+  map.set(key, entry);
+  return entry;
+}
+
+function denial(identity: Identity, access: Access, bound: readonly BoundRole[]): string {
+  const name = JSON.stringify(identity.name);
+  if (bound.length === 0)
+    return `no binding has a subject that matches ${name} or one of its groups`;
+  const { verb, resource } = access;
+  const roles = listed(bound.map(({ role }) => JSON.stringify(role.name)));
+  const scopes = bound.flatMap(({ role }) => role.granted(verb, resource));
+  if (scopes.length > 0) {
+    const granted = listed(scopes.map(describeScope));
+    return `no rule allows all of it; the roles of ${name} (${roles}) allow to ${verb} there only ${granted}`;
+  }
+  const others = verbs.filter((other) =>
+    bound.some(({ role }) => role.granted(other, resource).length > 0),
+  );
+  const rest =
+    others.length === 0
+      ? `have no rights on the resource ${JSON.stringify(resource)}`
+      : `allow only to ${listed(others)} keys of the resource ${JSON.stringify(resource)}`;
+  return `the roles of ${name} (${roles}) ${rest}`;
+}
+
+function listed(names: readonly string[]): string {
+  const more = names.length > maxListed ? ` and ${names.length - maxListed} more` : "";
+  return `${names.slice(0, maxListed).join(", ")}${more}`;
+}
