@@ -1,6 +1,9 @@
 import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import { turnMs } from "../../base/event-loop-turns.ts";
+import type { BytePool, Reservation } from "../limits/byte-pool.ts";
+import { refuseStream } from "./http2-stream.ts";
+import { headerBytes } from "./request-headers.ts";
 
 /** Maximum calls of one connection that start as they arrive in one turn of the event loop. */
 const callsPerTurn = 16;
@@ -8,11 +11,20 @@ const callsPerTurn = 16;
 /** Maximum waiting calls that start in one turn, of all connections together. */
 const waitingPerTurn = 16;
 
+/** Memory of a waiting call in addition to its headers, in bytes. */
+const callBytes = 1024;
+
+interface Arrival {
+  readonly headers: IncomingHttpHeaders;
+  /** The charge for the headers. */
+  readonly reservation: Reservation;
+}
+
 interface Arrivals {
   /** Calls that arrived in this turn. */
   count: number;
   /** In order of arrival. */
-  readonly waiting: Map<ServerHttp2Stream, IncomingHttpHeaders>;
+  readonly waiting: Map<ServerHttp2Stream, Arrival>;
 }
 
 const ignore = (): void => {};
@@ -22,21 +34,25 @@ const ignore = (): void => {};
  * at once, which can be more than a thousand. A call costs some 0.2 ms from its first byte to its response, most of it
  * in callbacks that Node.js runs later in the same turn, where no time slice can interrupt them. So the calls beyond
  * `callsPerTurn` of a connection wait, and `waitingPerTurn` of them start in each later turn, one connection after the
- * other, each in order of arrival. A call that ends while it waits costs nothing more.
+ * other, each in order of arrival. A call that ends while it waits costs nothing more. The headers of waiting calls are
+ * charged to their connection like incomplete requests; a call whose charge is evicted is reset.
  */
 export class CallArrivals {
   readonly #clock: Clock;
+  readonly #requests: BytePool;
   readonly #start: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void;
   /** The connection whose waiting call starts next comes first. */
   readonly #connections = new Map<ServerHttp2Session, Arrivals>();
   #isScheduled = false;
 
-  /** `start` must not throw. */
+  /** `start` must not throw. `requests` bounds the headers of waiting calls. */
   constructor(
     clock: Clock,
+    requests: BytePool,
     start: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void,
   ) {
     this.#clock = clock;
+    this.#requests = requests;
     this.#start = start;
   }
 
@@ -66,7 +82,21 @@ export class CallArrivals {
     }
     // Without a listener, a reset would end the process.
     stream.on("error", ignore);
-    arrivals.waiting.set(stream, headers);
+    this.#wait(session, arrivals.waiting, stream, headers);
+  }
+
+  #wait(
+    session: ServerHttp2Session,
+    waiting: Map<ServerHttp2Stream, Arrival>,
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+  ): void {
+    const reservation = this.#requests.reserve(session, 0, () => {
+      waiting.delete(stream);
+      refuseStream(stream);
+    });
+    waiting.set(stream, { headers, reservation });
+    reservation.resize(callBytes + headerBytes(headers));
   }
 
   #scheduleTurn(): void {
@@ -94,8 +124,9 @@ export class CallArrivals {
     for (const [session, arrivals] of this.#connections) {
       this.#connections.delete(session);
       const { waiting } = arrivals;
-      for (const [stream, headers] of waiting) {
+      for (const [stream, { headers, reservation }] of waiting) {
         waiting.delete(stream);
+        reservation.release();
         if (stream.destroyed || stream.closed) continue;
         this.#start(stream, headers);
         break;

@@ -1,6 +1,8 @@
 import type { Http2Session } from "node:http2";
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "../../base/clock.ts";
+import type { Http2Defences } from "../limits/http2-defences.ts";
+import { socketOf } from "./frames/framed-connections.ts";
 
 /** The bounds of a server's connections. */
 export interface ConnectionBounds {
@@ -25,6 +27,7 @@ interface Connection {
 export class Connections {
   readonly #clock: Clock;
   readonly #bounds: ConnectionBounds;
+  readonly #defences: Pick<Http2Defences, "count"> | undefined;
   /** By the client's address, since a session has a different object for the same socket. */
   readonly #open = new Map<string, Connection>();
   /** Connections without a call, the longest idle first. */
@@ -33,8 +36,9 @@ export class Connections {
   readonly #unshaken = new Set<Connection>();
   #timer: Timer | undefined;
 
-  constructor(clock: Clock, bounds: ConnectionBounds) {
+  constructor(clock: Clock, bounds: ConnectionBounds, defences?: Pick<Http2Defences, "count">) {
     this.#clock = clock;
+    this.#defences = defences;
     this.#bounds = bounds;
   }
 
@@ -93,7 +97,7 @@ export class Connections {
   }
 
   #of(session: Http2Session): Connection | undefined {
-    return session.destroyed ? undefined : this.#open.get(addressOf(session.socket));
+    return session.destroyed ? undefined : this.#open.get(addressOf(socketOf(session)));
   }
 
   /** Idempotent. */
@@ -110,8 +114,9 @@ export class Connections {
     const { handshakeMs } = this.#bounds;
     this.#timer ??= this.#clock.setTimeout(() => {
       this.#timer = undefined;
-      for (const { socket, since } of this.#unshaken) {
+      for (const { address, socket, since } of this.#unshaken) {
         if (this.#clock.now() - since < handshakeMs) break;
+        this.#defences?.count("handshake_timeout", address);
         socket.destroy();
       }
       if (this.#unshaken.size > 0) this.#setTimer();

@@ -1,11 +1,16 @@
-import type { OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { Metadata, status } from "@grpc/grpc-js";
+import { anonymous, type Identity } from "../../identity/identity.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { CallContext } from "../calls/call-context.ts";
 import { CallLifecycle } from "../calls/call-lifecycle.ts";
 import type { ServerCall } from "../calls/server-call.ts";
+import { addressOf } from "./call-origin.ts";
+import { responseWriterOf } from "./frames/framed-connections.ts";
+import type { ResponseWriter } from "./frames/response-writer.ts";
 import { closeAfterResponse, resetStream, resetUnlessClosed } from "./http2-stream.ts";
+import { retainedHeaderBytes } from "./request-headers.ts";
 
 /*
  * The protocol is gRPC over HTTP/2: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md.
@@ -20,9 +25,6 @@ const responseHeaders = {
 };
 const withTrailers = { waitForTrailers: true };
 
-/** How much of a response is passed to HTTP/2 at once, in bytes. */
-const pieceBytes = 256 * 1024;
-
 /** One for all: a stream that fails also closes, and "close" has a listener. */
 const ignore = (): void => {};
 
@@ -32,7 +34,11 @@ const ignore = (): void => {};
  */
 export class Http2Call implements ServerCall {
   readonly connection: object;
+  readonly headerBytes: number;
+  identity: Identity = anonymous;
+  traceId: string | undefined;
   readonly #stream: ServerHttp2Stream;
+  readonly #writer: ResponseWriter;
   readonly #context: CallContext;
   readonly #lifecycle: CallLifecycle;
   /** 0 until the request has been read. */
@@ -40,14 +46,25 @@ export class Http2Call implements ServerCall {
   #onClosed: (() => void) | undefined;
 
   /** `timeoutMs` is the client's timeout in milliseconds; undefined: none. */
-  constructor(stream: ServerHttp2Stream, timeoutMs: number | undefined, context: CallContext) {
+  constructor(
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+    timeoutMs: number | undefined,
+    context: CallContext,
+  ) {
     this.#stream = stream;
+    this.headerBytes = retainedHeaderBytes(headers);
+    this.#writer = responseWriterOf(stream);
     // A closed stream has no session, so it counts as a connection of its own.
     this.connection = stream.session ?? stream;
     this.#context = context;
     this.#lifecycle = new CallLifecycle(context.clock, timeoutMs, () => this.#deadlinePassed());
     stream.on("error", ignore);
-    stream.on("close", () => this.#closed());
+    stream.on("close", () => context.callClosings.add(() => this.#closed()));
+  }
+
+  get address(): string {
+    return addressOf(this.#stream);
   }
 
   get deadline(): number | undefined {
@@ -70,40 +87,19 @@ export class Http2Call implements ServerCall {
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void {
     if (this.isOver) return;
     this.#respond();
-    this.#stream.write(frame, onAccepted);
+    this.#writer.write(frame, onAccepted);
   }
 
-  answer(parts: FrameParts): FrameParts {
+  respond(parts: FrameParts): FrameParts {
     if (this.isOver) return [];
     this.#lifecycle.end();
     this.#respond();
-    resetUnlessClosed(this.#stream, this.#context.responseFlushMs, this.#context.clock);
-    this.#write(parts, 0);
+    const { clock, defences, responseFlushMs } = this.#context;
+    const onReset = (): void => defences?.count("slow_response", this.connection);
+    resetUnlessClosed(this.#stream, responseFlushMs, clock, onReset);
+    this.#writer.writeParts(parts);
+    this.#endBehind({ "grpc-status": status.OK });
     return parts;
-  }
-
-  /** Writes the parts from `first` on, 256 KiB at a time: TLS copies everything that it is passed at once. */
-  #write(parts: FrameParts, first: number): void {
-    const stream = this.#stream;
-    stream.cork();
-    let bytes = 0;
-    let last = first;
-    for (; last < parts.length - 1; last++) {
-      const part = parts[last] as Uint8Array;
-      bytes += part.byteLength;
-      if (bytes >= pieceBytes) break;
-      stream.write(part);
-    }
-    const part = parts[last] as Uint8Array;
-    if (last < parts.length - 1) {
-      stream.write(part, (error) => {
-        if (error === null || error === undefined) this.#write(parts, last + 1);
-      });
-    } else {
-      stream.write(part);
-      this.#endBehind({ "grpc-status": status.OK });
-    }
-    stream.uncork();
   }
 
   end({ code, details, metadata }: WireStatus): void {
@@ -123,6 +119,7 @@ export class Http2Call implements ServerCall {
   }
 
   #closed(): void {
+    this.#writer.close();
     this.#lifecycle.over();
     const onClosed = this.#onClosed;
     this.#onClosed = undefined;
@@ -142,12 +139,7 @@ export class Http2Call implements ServerCall {
 
   /** Ends the stream behind what has been written. */
   #endBehind(trailers: OutgoingHttpHeaders): void {
-    const stream = this.#stream;
-    stream.once("wantTrailers", () => {
-      stream.sendTrailers(trailers);
-      this.#refuseRest();
-    });
-    stream.end();
+    this.#writer.end(trailers, () => this.#refuseRest());
   }
 
   /** The response is complete, so the rest of the request is refused (RFC 9113, 8.1). */

@@ -56,11 +56,19 @@ export function boundHttp2(server: Server, bounds: Http2Bounds): void {
   });
 }
 
-/** Takes over the HTTP/2 servers of a bound grpc-js server, and returns how many there are. */
-export function listenToHttp2(server: Server, listeners: Http2Listeners): number {
+/**
+ * Takes over the HTTP/2 servers of a bound grpc-js server, and returns how many there are. `prepare` is called with each
+ * before the listeners are added.
+ */
+export function listenToHttp2(
+  server: Server,
+  listeners: Http2Listeners,
+  prepare?: (http2Server: Http2Server) => void,
+): number {
   const http2Servers: unknown = Reflect.get(server, "http2Servers");
   if (!(http2Servers instanceof Map)) return 0;
   for (const http2Server of http2Servers.keys() as Iterable<Http2Server>) {
+    prepare?.(http2Server);
     http2Server.removeAllListeners("stream");
     http2Server.on("stream", listeners.stream);
     http2Server.prependListener("connection", listeners.connection);
@@ -198,14 +206,18 @@ function callMethod(handle: object, method: "readStop" | "readStart"): void {
 
 /**
  * Resets the stream unless it closes within `ms` milliseconds. Otherwise the data of a client that has closed its flow
- * control window would be held without limit.
+ * control window would be held without limit. `onReset` is called before that.
  */
 export function resetUnlessClosed(
   stream: ServerHttp2Stream | undefined,
   ms: number,
   clock: Clock,
+  onReset?: () => void,
 ): void {
   if (stream === undefined || stream.destroyed) return;
-  const timer = clock.setTimeout(() => resetStream(stream), ms);
+  const timer = clock.setTimeout(() => {
+    onReset?.();
+    resetStream(stream);
+  }, ms);
   stream.once("close", () => timer.cancel());
 }

@@ -167,6 +167,7 @@ export class IncomingRequests {
       this.#timer = undefined;
       for (const [call, { since }] of this.#incoming) {
         if (clock.now() - since < requestMs) break;
+        this.#context.defences?.count("slow_request", call.connection);
         this.#refuse(call, tookTooLong(requestMs));
       }
       if (this.#incoming.size > 0) this.#setTimer();

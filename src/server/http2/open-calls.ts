@@ -2,20 +2,29 @@ import type { ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { descriptors } from "../../wire/descriptors.ts";
-import { methodOf, type RpcObserver } from "../calls/call-context.ts";
+import type { CallClosings } from "../calls/call-closings.ts";
+import type { RpcObserver } from "../calls/call-context.ts";
+import { methodOf } from "../calls/methods.ts";
 import type { Connections } from "./connections.ts";
 import { statusCodeOf } from "./http2-stream.ts";
 
 /** Counts the open calls of a server and of each connection, and reports each call to the observer. */
 export class OpenCalls {
   readonly #clock: Clock;
+  readonly #closings: CallClosings;
   readonly #connections: Connections;
   readonly #observer: RpcObserver | undefined;
   #size = 0;
   #onIdle: (() => void) | undefined;
 
-  constructor(clock: Clock, connections: Connections, observer: RpcObserver | undefined) {
+  constructor(
+    clock: Clock,
+    closings: CallClosings,
+    connections: Connections,
+    observer: RpcObserver | undefined,
+  ) {
     this.#clock = clock;
+    this.#closings = closings;
     this.#connections = connections;
     this.#observer = observer;
   }
@@ -26,12 +35,13 @@ export class OpenCalls {
     const onEnded = this.#observe(stream, path);
     const { session } = stream;
     const onClosed = session === undefined ? undefined : this.#connections.opened(session);
-    stream.on("close", () => {
+    const release = (): void => {
       onClosed?.();
       this.#size--;
       if (this.#size === 0) this.#onIdle?.();
       onEnded?.();
-    });
+    };
+    stream.on("close", () => this.#closings.add(release));
   }
 
   /** Calls `listener` each time that no call is open any more; at once if none is open. */

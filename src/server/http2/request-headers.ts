@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import { maxTimerMs } from "../../base/clock.ts";
+import { ownText, textBytes } from "../../base/text-memory.ts";
 
 /**
  * Maximum size of a call's headers, in bytes, with 32 added for each header: twice the default of gRPC libraries, and
@@ -9,6 +10,15 @@ export const maxHeaderBytes = 16 * 1024;
 
 /** A host name has at most 253 characters. */
 const maxAuthority = 512;
+
+/** "http" or "https". */
+const maxScheme = 16;
+
+/** The compressions of gRPC messages. */
+const encodings = ["identity", "deflate", "gzip"];
+
+/** Maximum length of an unknown compression's name in an error text. */
+const maxEncoding = 32;
 
 const unitMs: Readonly<Record<string, number>> = {
   H: 3_600_000,
@@ -41,20 +51,37 @@ export function isGrpc(headers: IncomingHttpHeaders): boolean {
   return headers["content-type"]?.startsWith("application/grpc") === true;
 }
 
-/** The compression of those messages that have the compressed flag. */
+/**
+ * The compression of those messages that have the compressed flag. Never the header's own text, since a call retains it
+ * until its request is complete: an unknown name is cut to 32 characters.
+ */
 export function encodingOf(headers: IncomingHttpHeaders): string {
-  return String(headers["grpc-encoding"] ?? "identity");
+  const given = headers["grpc-encoding"];
+  if (given === undefined) return "identity";
+  return encodings.find((name) => name === given) ?? ownText(String(given).slice(0, maxEncoding));
+}
+
+/** Size of a call's headers as HTTP/2 counts it, in bytes: names, values, and 32 for each header. */
+export function headerBytes(headers: IncomingHttpHeaders): number {
+  let bytes = 0;
+  for (const name in headers) bytes += name.length + (headers[name]?.length ?? 0) + 32;
+  return bytes;
 }
 
 /**
- * Whether the headers exceed `maxHeaderBytes`, or the authority exceeds 512 characters: Node.js retains the authority
- * with the stream. The bound is in the HTTP/2 settings, but Node.js enforces it only once the client has acknowledged
- * them.
+ * Whether the headers exceed `maxHeaderBytes`, or one that Node.js retains with the stream exceeds its own bound: 512
+ * characters of the authority, 16 of the scheme. The bound is in the HTTP/2 settings, but Node.js enforces it only once
+ * the client has acknowledged them.
  */
 export function areTooLarge(headers: IncomingHttpHeaders): boolean {
-  const { ":authority": authority, host } = headers;
+  const { ":authority": authority, ":scheme": scheme, host } = headers;
   if ((authority?.length ?? 0) > maxAuthority || (host?.length ?? 0) > maxAuthority) return true;
-  let bytes = 0;
-  for (const name in headers) bytes += name.length + (headers[name]?.length ?? 0) + 32;
-  return bytes > maxHeaderBytes;
+  if ((scheme?.length ?? 0) > maxScheme) return true;
+  return headerBytes(headers) > maxHeaderBytes;
+}
+
+/** Memory of the headers that Node.js retains with the stream, in bytes: the authority and the scheme. */
+export function retainedHeaderBytes(headers: IncomingHttpHeaders): number {
+  const authority = headers[":authority"] ?? headers.host ?? "";
+  return textBytes(authority) + textBytes(headers[":scheme"] ?? "");
 }

@@ -67,7 +67,10 @@ export class RequestStream {
     const read = async (size: number): Promise<Buffer> => {
       if (size === 0) return Buffer.alloc(0);
       for (;;) {
-        if (isLate) throw new RefusedRequest(tookTooLong(requestMs));
+        if (isLate) {
+          this.#context.defences?.count("slow_request", this.#call.connection);
+          throw new RefusedRequest(tookTooLong(requestMs));
+        }
         const bytes = this.#stream.read(size) as Buffer | null;
         // Fewer bytes than `size` are the rest before the end.
         if (bytes !== null) return bytes;

@@ -3,20 +3,8 @@ import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 
 import { expect, test } from "vitest";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { CallArrivals } from "../../../src/server/http2/call-arrivals.ts";
-import { FakeClock } from "../../fake-clock.ts";
-
-/** A clock on which time passes with the work that is done. */
-class WorkClock extends FakeClock {
-  #spent = 0;
-
-  override now(): number {
-    return super.now() + this.#spent;
-  }
-
-  spend(ms: number): void {
-    this.#spent += ms;
-  }
-}
+import { BytePool } from "../../../src/server/limits/byte-pool.ts";
+import { WorkClock } from "../../work-clock.ts";
 
 class FakeStream extends EventEmitter {
   readonly session: ServerHttp2Session;
@@ -27,23 +15,28 @@ class FakeStream extends EventEmitter {
     super();
     this.session = session as ServerHttp2Session;
   }
+
+  close(): void {
+    this.closed = true;
+  }
 }
 
-/** Calls take `ms` each to start, and are logged by their path. */
-function arriving(ms: number) {
+/** Calls take `ms` each to start, and are logged by their path. Their headers may take `maxBytes` while they wait. */
+function arriving(ms: number, maxBytes = 10 * 1024 ** 2) {
   const clock = new WorkClock();
   const taken: string[] = [];
-  const arrivals = new CallArrivals(clock, (_stream, headers) => {
+  const pool = new BytePool({ maxBytes, maxBytesPerOwner: maxBytes });
+  const arrivals = new CallArrivals(clock, pool, (_stream, headers) => {
     clock.spend(ms);
     taken.push(headers[":path"] ?? "");
   });
-  const add = (connection: object, path: string): FakeStream => {
+  const add = (connection: object, path: string, metadata = ""): FakeStream => {
     const stream = new FakeStream(connection);
-    const headers: IncomingHttpHeaders = { ":path": path };
+    const headers: IncomingHttpHeaders = { ":path": path, metadata };
     arrivals.add(stream as unknown as ServerHttp2Stream, headers);
     return stream;
   };
-  return { clock, taken, arrivals, add };
+  return { clock, taken, arrivals, add, pool };
 }
 
 function numbered(name: string, count: number): string[] {
@@ -117,4 +110,20 @@ test("A call whose connection is closed starts at once, to be ended", () => {
   const stream = { session: undefined } as unknown as ServerHttp2Stream;
   arrivals.add(stream, { ":path": "a" });
   expect(taken).toEqual(["a"]);
+});
+
+test("The headers of waiting calls are bounded in bytes; above the bound the largest are reset", () => {
+  const { clock, taken, arrivals, add, pool } = arriving(0, 100_000);
+  const connection = {};
+  const small = numbered("small", 40).map((path) => add(connection, path));
+  const large = numbered("large", 20).map((path) => add(connection, path, "m".repeat(10_000)));
+  expect(arrivals.waiting(connection as ServerHttp2Session)).toBeLessThan(35);
+  expect(pool.bytes).toBeLessThanOrEqual(100_000);
+  expect(pool.bytes).toBeGreaterThan(80_000);
+  clock.runImmediates();
+  expect(small.filter(({ closed }) => closed)).toEqual([]);
+  const refused = large.filter(({ closed }) => closed);
+  expect(refused.length).toBeGreaterThan(10);
+  expect(taken).toHaveLength(60 - refused.length);
+  expect(pool.bytes).toBe(0);
 });

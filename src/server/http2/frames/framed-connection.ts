@@ -1,0 +1,201 @@
+import type { ServerHttp2Stream } from "node:http2";
+import type { Socket } from "node:net";
+import { Duplex } from "node:stream";
+import type { TLSSocket } from "node:tls";
+import type { Flushable, FlushQueue } from "./flush-queue.ts";
+import type { FrameBatch } from "./frame-batch.ts";
+import { FrameSender } from "./frame-sender.ts";
+import { FramedStream } from "./framed-stream.ts";
+import { InboundFrames, type InboundListener, type PeerSettings } from "./inbound-frames.ts";
+import { OutboundFrames, type OutboundListener } from "./outbound-frames.ts";
+import type { ResponseWriter } from "./response-writer.ts";
+
+/** What the connections of a server share. */
+export interface FramingContext {
+  readonly flushQueue: FlushQueue;
+  readonly batch: FrameBatch;
+  /** Maximum number of open streams per connection. */
+  readonly maxStreams: number;
+}
+
+/** Maximum number of writes, of 256 KiB each, in one turn of the event loop. */
+const maxWritesPerFlush = 16;
+
+type Done = (error?: Error | null) => void;
+
+/** The HTTP/2 of a client's connection, put between its socket and nghttp2. */
+export class FramedConnection
+  extends Duplex
+  implements Flushable, InboundListener, OutboundListener
+{
+  readonly socket: Socket;
+  readonly #context: FramingContext;
+  readonly #inbound = new InboundFrames(this);
+  readonly #outbound = new OutboundFrames(this);
+  readonly #sender: FrameSender;
+  #isQueued = false;
+  /** Streams whose message is complete with the current write. */
+  #completed: FramedStream[] = [];
+  /** Number of writes of frames, and of those that the operating system has taken. */
+  #writes = 0;
+  #taken = 0;
+  #isWriting = false;
+  /** nghttp2 has sent a GOAWAY with an error. */
+  #isFailed = false;
+
+  constructor(socket: Socket | TLSSocket, context: FramingContext) {
+    super();
+    this.socket = socket;
+    this.#context = context;
+    this.#sender = new FrameSender(context.maxStreams, () => this.#queue());
+    socket.setNoDelay(true);
+    if ("disableRenegotiation" in socket) socket.disableRenegotiation();
+    socket.on("data", (chunk: Buffer) => this.#inbound.take(chunk));
+    // Not passed on: Node.js would shut down its side and write nevertheless, and that ends the process.
+    socket.on("end", () => this.destroy());
+    socket.on("error", (error) => this.destroy(error));
+    socket.on("close", () => this.destroy());
+  }
+
+  /** What writes the response of a stream. */
+  writerOf(id: number, stream: ServerHttp2Stream): ResponseWriter {
+    const framed = this.#sender.stream(id) ?? new FramedStream(id, this.#sender);
+    // Already ended, if the connection does not know it.
+    if (this.#sender.stream(id) === undefined) framed.close();
+    else framed.attach(stream);
+    return framed;
+  }
+
+  flush(): boolean {
+    this.#isQueued = false;
+    if (this.#isWriting || this.destroyed) return false;
+    const { batch } = this.#context;
+    const completed = this.#completed;
+    for (let i = 0; i < maxWritesPerFlush; i++) {
+      const before = completed.length;
+      this.#sender.collect(batch, completed);
+      if (batch.isEmpty) break;
+      this.#isWriting = true;
+      this.#writes++;
+      batch.write(this.socket, this.#onTaken);
+      for (let next = before; next < completed.length; next++) completed[next]?.sent();
+      // What the operating system has taken at once need not wait for the callback.
+      if (this.socket.writableLength > 0) return false;
+      this.#isWriting = false;
+    }
+    this.#accept();
+    return this.#takeTurn();
+  }
+
+  readonly #onTaken: Done = (error) => {
+    this.#taken++;
+    // Without a socket nothing more is sent; its "close" ends the streams.
+    if (error !== undefined && error !== null) return;
+    if (!this.#isWriting || this.#taken < this.#writes) return;
+    this.#accept();
+    if (this.#sender.canSend) this.#queue();
+  };
+
+  /** The current write was taken. */
+  #accept(): void {
+    this.#isWriting = false;
+    const completed = this.#completed;
+    if (completed.length === 0) return;
+    // The streams may send their next message, which is not a part of this write.
+    this.#completed = [];
+    for (const stream of completed) stream.accepted();
+  }
+
+  #queue(): void {
+    if (this.#isQueued || this.#isWriting || this.destroyed) return;
+    this.#isQueued = true;
+    this.#context.flushQueue.add(this);
+  }
+
+  /** Whether there is more to send that is not queued. The caller queues it. */
+  #takeTurn(): boolean {
+    if (this.#isQueued || !this.#sender.canSend) return false;
+    this.#isQueued = true;
+    return true;
+  }
+
+  override _read(): void {
+    this.socket.resume();
+  }
+
+  override _write(chunk: Buffer, _encoding: string, done: Done): void {
+    this.#outbound.take(chunk);
+    this.socket.write(chunk, done);
+    this.#endIfFailed();
+  }
+
+  override _writev(chunks: { chunk: Buffer }[], done: Done): void {
+    this.socket.cork();
+    chunks.forEach(({ chunk }, i) => {
+      this.#outbound.take(chunk);
+      if (i === chunks.length - 1) this.socket.write(chunk, done);
+      else this.socket.write(chunk);
+    });
+    this.socket.uncork();
+    this.#endIfFailed();
+  }
+
+  override _final(done: Done): void {
+    if (this.socket.writableEnded) done();
+    else this.socket.end(done);
+  }
+
+  /** Node.js leaves a connection open whose client has violated the protocol (RFC 9113, 5.4.1). */
+  #endIfFailed(): void {
+    if (this.#isFailed && !this.socket.writableEnded) this.socket.destroySoon();
+  }
+
+  override _destroy(error: Error | null, done: Done): void {
+    this.socket.destroy();
+    this.#sender.closeAll();
+    done(error);
+  }
+
+  bytesReceived(bytes: Buffer): void {
+    if (!this.push(bytes)) this.socket.pause();
+  }
+
+  headersReceived(id: number): void {
+    if (!this.#sender.open(id)) this.destroy(new Error("Too many streams"));
+  }
+
+  resetReceived(id: number): void {
+    this.#sender.close(id);
+  }
+
+  settingsReceived(settings: PeerSettings): void {
+    if (!this.#sender.settingsReceived(settings)) this.destroy(new Error("SETTINGS flood"));
+  }
+
+  windowUpdateReceived(id: number, increment: number): "taken" | "passed" | "overflow" {
+    return this.#sender.windowUpdateReceived(id, increment);
+  }
+
+  headersSent(id: number, endsStream: boolean): void {
+    if (endsStream) this.#sender.close(id);
+    else this.#sender.stream(id)?.headersSent();
+  }
+
+  dataSent(id: number, bytes: number, endsStream: boolean): void {
+    this.#sender.dataSent(id, bytes);
+    if (endsStream) this.#sender.close(id);
+  }
+
+  resetSent(id: number): void {
+    this.#sender.close(id);
+  }
+
+  settingsAckSent(): void {
+    this.#sender.settingsAcknowledged();
+  }
+
+  goAwaySent(lastId: number, code: number): void {
+    this.#sender.serveUpTo(code === 0 ? lastId : 0);
+    this.#isFailed ||= code !== 0;
+  }
+}

@@ -1,0 +1,150 @@
+import type { OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import type { FrameParts } from "../../../wire/frame-parts.ts";
+import { endStream, type OnAccepted, type ResponseWriter } from "./response-writer.ts";
+
+/** What a stream needs of its connection. */
+export interface StreamOwner {
+  /** The stream has a message to send, and its headers are sent. */
+  ready(stream: FramedStream): void;
+  /** The stream sends nothing more. */
+  closed(stream: FramedStream): void;
+}
+
+/** One for all: only its presence matters. */
+const closedError = new Error("The stream is closed.");
+
+/**
+ * The sending side of a stream: its flow control window, and the message that is being sent. It exists from the HEADERS
+ * frame of the request until the stream ends.
+ */
+export class FramedStream implements ResponseWriter {
+  readonly id: number;
+  readonly #owner: StreamOwner;
+  /** The flow control window, less the connection's initial window of streams, in bytes. */
+  balance = 0;
+  /** Bytes of the message that are not sent. */
+  remaining = 0;
+  /** Whether it waits for its turn to send, and which stream is next. */
+  isReady = false;
+  next: FramedStream | undefined;
+  #hasHeaders = false;
+  #isClosed = false;
+  /** The current part of the message, how many bytes of it are sent, and the parts of which it is one. */
+  #part: Uint8Array | undefined;
+  #partSent = 0;
+  #parts: FrameParts | undefined;
+  #nextPart = 0;
+  #onAccepted: OnAccepted | undefined;
+  #end: (() => void) | undefined;
+  #stream: ServerHttp2Stream | undefined;
+
+  constructor(id: number, owner: StreamOwner) {
+    this.id = id;
+    this.#owner = owner;
+  }
+
+  /** Node.js' stream, which sends the headers and trailers. */
+  attach(stream: ServerHttp2Stream): void {
+    this.#stream = stream;
+  }
+
+  write(message: Uint8Array, onAccepted: OnAccepted): void {
+    if (this.#isClosed) {
+      onAccepted(closedError);
+      return;
+    }
+    this.#part = message;
+    this.#partSent = 0;
+    this.remaining = message.byteLength;
+    this.#onAccepted = onAccepted;
+    if (this.#hasHeaders) this.#owner.ready(this);
+  }
+
+  writeParts(parts: FrameParts): void {
+    if (this.#isClosed) return;
+    let bytes = 0;
+    for (const part of parts) bytes += part.byteLength;
+    this.#parts = parts;
+    this.#nextPart = 0;
+    this.#moveToNextPart();
+    this.remaining = bytes;
+    if (this.#hasHeaders) this.#owner.ready(this);
+  }
+
+  end(trailers: OutgoingHttpHeaders, onSent: () => void): void {
+    const stream = this.#stream;
+    if (this.#isClosed || stream === undefined) return;
+    this.#end = () => endStream(stream, trailers, onSent);
+    if (this.remaining === 0) this.sent();
+  }
+
+  close(): void {
+    this.drop();
+    const onAccepted = this.#onAccepted;
+    this.#onAccepted = undefined;
+    onAccepted?.(closedError);
+  }
+
+  /**
+   * The stream has ended or was reset: drops what is not sent. Idempotent. The sender of the message learns of it with
+   * `close`, once Node.js has closed the stream: many may be reset at once, and their release takes time.
+   */
+  drop(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.remaining = 0;
+    this.#part = undefined;
+    this.#parts = undefined;
+    this.#end = undefined;
+    this.#stream = undefined;
+    this.#owner.closed(this);
+  }
+
+  /** The headers of the response are sent, so its messages may follow. */
+  headersSent(): void {
+    if (this.#hasHeaders) return;
+    this.#hasHeaders = true;
+    if (this.remaining > 0) this.#owner.ready(this);
+  }
+
+  /** Takes a view of at most `bytes` of the message, which has that many left, for a frame. */
+  take(bytes: number): Uint8Array {
+    const part = this.#part as Uint8Array;
+    const start = this.#partSent;
+    const end = Math.min(part.byteLength, start + bytes);
+    this.#partSent = end;
+    if (end === part.byteLength) this.#moveToNextPart();
+    return end - start === part.byteLength ? part : part.subarray(start, end);
+  }
+
+  /** Copies `bytes` of the message, which has that many left, for a frame. */
+  copy(bytes: number, into: Uint8Array, start: number): void {
+    for (let at = start; at < start + bytes; ) {
+      const piece = this.take(start + bytes - at);
+      into.set(piece, at);
+      at += piece.byteLength;
+    }
+  }
+
+  /** All of the message has been passed to the socket: the trailers may follow. */
+  sent(): void {
+    const end = this.#end;
+    this.#end = undefined;
+    end?.();
+  }
+
+  /** The operating system has taken all of the message. */
+  accepted(): void {
+    const onAccepted = this.#onAccepted;
+    this.#onAccepted = undefined;
+    onAccepted?.();
+  }
+
+  #moveToNextPart(): void {
+    this.#partSent = 0;
+    do {
+      this.#part = this.#parts?.[this.#nextPart++];
+    } while (this.#part?.byteLength === 0);
+    if (this.#part === undefined) this.#parts = undefined;
+  }
+}

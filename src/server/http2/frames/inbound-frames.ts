@@ -1,0 +1,143 @@
+import {
+  frameFlag,
+  frameHeadBytes,
+  frameType,
+  max31,
+  read24,
+  read31,
+  read32,
+  setting,
+  windowUpdate,
+  windowUpdateBytes,
+} from "./frame-format.ts";
+
+/** The settings of a peer that concern what is sent to it; undefined: not changed. */
+export interface PeerSettings {
+  readonly initialWindow: number | undefined;
+  readonly maxFrameSize: number | undefined;
+}
+
+/**
+ * What happens to a WINDOW_UPDATE: "taken" is not for nghttp2; "passed" is left to nghttp2; "overflow" exceeds the largest
+ * window, and nghttp2 has to end the stream or the connection.
+ */
+export type WindowUpdateResult = "taken" | "passed" | "overflow";
+
+export interface InboundListener {
+  /** Bytes for nghttp2. */
+  bytesReceived(bytes: Buffer): void;
+  /** A HEADERS frame: the first one of a stream opens it. */
+  headersReceived(id: number): void;
+  resetReceived(id: number): void;
+  /** Settings are complete. They apply from the moment that their acknowledgement is sent. */
+  settingsReceived(settings: PeerSettings): void;
+  windowUpdateReceived(id: number, increment: number): WindowUpdateResult;
+}
+
+const prefaceBytes = 24;
+const settingBytes = 6;
+
+/**
+ * Reads the frames that a client sends, and passes everything on to nghttp2 except for WINDOW_UPDATEs, which the listener
+ * may take. It checks nothing: a malformed frame is passed on, and nghttp2 closes the connection. Holds at most 12 bytes
+ * between two chunks.
+ */
+export class InboundFrames {
+  readonly #listener: InboundListener;
+  /** The beginning of an incomplete head, WINDOW_UPDATE or setting. */
+  #rest: Buffer | undefined;
+  /** Bytes of the preface, or of the current frame's payload, that have not arrived. */
+  #left = prefaceBytes;
+  #isSettings = false;
+  #initialWindow: number | undefined;
+  #maxFrameSize: number | undefined;
+
+  constructor(listener: InboundListener) {
+    this.#listener = listener;
+  }
+
+  take(chunk: Buffer): void {
+    const bytes = this.#rest === undefined ? chunk : Buffer.concat([this.#rest, chunk]);
+    this.#rest = undefined;
+    const listener = this.#listener;
+    let at = 0;
+    /** What is before has been passed on. */
+    let from = 0;
+    for (;;) {
+      if (this.#left > 0) {
+        at = this.#isSettings ? this.#takeSettings(bytes, at) : this.#skip(bytes, at);
+        if (this.#left > 0) break;
+      }
+      const available = bytes.length - at;
+      if (available < frameHeadBytes) break;
+      const length = read24(bytes, at);
+      const type = bytes[at + 3];
+      const id = read31(bytes, at + 5);
+      if (type === frameType.windowUpdate && length === windowUpdateBytes) {
+        if (available < frameHeadBytes + windowUpdateBytes) break;
+        const end = at + frameHeadBytes + windowUpdateBytes;
+        const increment = read31(bytes, at + frameHeadBytes);
+        const result = increment === 0 ? "passed" : listener.windowUpdateReceived(id, increment);
+        if (result !== "passed") {
+          if (at > from) listener.bytesReceived(bytes.subarray(from, at));
+          from = end;
+          // The first may raise nghttp2's own window of the stream from 0 to the largest one.
+          if (result === "overflow") {
+            const largest = windowUpdate(id, max31);
+            listener.bytesReceived(Buffer.concat([largest, largest]));
+          }
+        }
+        at = end;
+        continue;
+      }
+      const flags = bytes[at + 4] ?? 0;
+      at += frameHeadBytes;
+      this.#left = length;
+      this.#isSettings = false;
+      if (type === frameType.headers) listener.headersReceived(id);
+      else if (type === frameType.rstStream) listener.resetReceived(id);
+      else if (type === frameType.settings && id === 0 && (flags & frameFlag.ack) === 0) {
+        this.#isSettings = length % settingBytes === 0;
+        if (length === 0) this.#endSettings();
+      }
+    }
+    if (at > from) listener.bytesReceived(bytes.subarray(from, at));
+    // Not a view: that would keep the whole chunk alive.
+    if (at < bytes.length) this.#rest = Buffer.from(bytes.subarray(at));
+  }
+
+  /** Skips payload. Returns the position behind it or behind the chunk. */
+  #skip(bytes: Buffer, at: number): number {
+    const skipped = Math.min(this.#left, bytes.length - at);
+    this.#left -= skipped;
+    return at + skipped;
+  }
+
+  /** Reads whole settings. Returns the position behind the last one. */
+  #takeSettings(bytes: Buffer, start: number): number {
+    let at = start;
+    while (this.#left > 0 && bytes.length - at >= settingBytes) {
+      const value = read32(bytes, at + 2);
+      switch (((bytes[at] ?? 0) << 8) | (bytes[at + 1] ?? 0)) {
+        case setting.initialWindowSize:
+          this.#initialWindow = value;
+          break;
+        case setting.maxFrameSize:
+          this.#maxFrameSize = value;
+          break;
+      }
+      at += settingBytes;
+      this.#left -= settingBytes;
+    }
+    if (this.#left === 0) this.#endSettings();
+    return at;
+  }
+
+  #endSettings(): void {
+    const settings = { initialWindow: this.#initialWindow, maxFrameSize: this.#maxFrameSize };
+    this.#isSettings = false;
+    this.#initialWindow = undefined;
+    this.#maxFrameSize = undefined;
+    this.#listener.settingsReceived(settings);
+  }
+}

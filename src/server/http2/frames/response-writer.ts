@@ -1,0 +1,88 @@
+import type { OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import type { FrameParts } from "../../../wire/frame-parts.ts";
+
+/** Is called once a message was accepted, or with the error that prevents that. */
+export type OnAccepted = (error?: Error | null) => void;
+
+/** Writes the messages of one response behind its headers, and then its trailers. */
+export interface ResponseWriter {
+  /**
+   * Writes a message. It is accepted when the client's flow control has permitted all of it and the operating system has
+   * taken it. Write the next one only then.
+   */
+  write(message: Uint8Array, onAccepted: OnAccepted): void;
+  /** Writes the only message of a response, in consecutive parts. */
+  writeParts(parts: FrameParts): void;
+  /** Ends the stream with the trailers, behind what was written. Calls `onSent` when it passes them to Node.js. */
+  end(trailers: OutgoingHttpHeaders, onSent: () => void): void;
+  /** The stream is closed: drops what is not sent. Idempotent. */
+  close(): void;
+}
+
+/** How much of a response is passed to HTTP/2 at once, in bytes. */
+const pieceBytes = 256 * 1024;
+
+/** Writes with the public API of Node.js. */
+export class StreamWriter implements ResponseWriter {
+  readonly #stream: ServerHttp2Stream;
+  #isWriting = false;
+  #onWritten: (() => void) | undefined;
+
+  constructor(stream: ServerHttp2Stream) {
+    this.#stream = stream;
+  }
+
+  write(message: Uint8Array, onAccepted: OnAccepted): void {
+    this.#stream.write(message, onAccepted);
+  }
+
+  writeParts(parts: FrameParts): void {
+    this.#isWriting = true;
+    this.#writeFrom(parts, 0);
+  }
+
+  end(trailers: OutgoingHttpHeaders, onSent: () => void): void {
+    if (this.#isWriting) this.#onWritten = () => endStream(this.#stream, trailers, onSent);
+    else endStream(this.#stream, trailers, onSent);
+  }
+
+  /** Node.js drops it. */
+  close(): void {}
+
+  /** Writes the parts from `first` on, 256 KiB at a time: TLS copies everything that it is passed at once. */
+  #writeFrom(parts: FrameParts, first: number): void {
+    const stream = this.#stream;
+    stream.cork();
+    let bytes = 0;
+    let next = first;
+    while (next < parts.length && bytes < pieceBytes) {
+      const part = parts[next++] as Uint8Array;
+      bytes += part.byteLength;
+      if (next < parts.length && bytes >= pieceBytes) {
+        stream.write(part, (error) => {
+          if (error === null || error === undefined) this.#writeFrom(parts, next);
+        });
+      } else {
+        stream.write(part);
+      }
+    }
+    if (next === parts.length) {
+      this.#isWriting = false;
+      this.#onWritten?.();
+    }
+    stream.uncork();
+  }
+}
+
+/** Ends a stream behind what has been written to it. */
+export function endStream(
+  stream: ServerHttp2Stream,
+  trailers: OutgoingHttpHeaders,
+  onSent: () => void,
+): void {
+  stream.once("wantTrailers", () => {
+    stream.sendTrailers(trailers);
+    onSent();
+  });
+  stream.end();
+}

@@ -1,0 +1,170 @@
+import type { Socket } from "node:net";
+import { describe, expect, test } from "vitest";
+import { FrameBatch } from "../../../../src/server/http2/frames/frame-batch.ts";
+import { FrameSender } from "../../../../src/server/http2/frames/frame-sender.ts";
+import type { FramedStream } from "../../../../src/server/http2/frames/framed-stream.ts";
+
+/** A sender, and the writes that it makes. */
+class World {
+  readonly writes: Buffer[] = [];
+  readonly batch = new FrameBatch();
+  ready = 0;
+  readonly sender = new FrameSender(10, () => this.ready++);
+  readonly #socket = {
+    cork: () => {},
+    uncork: () => {},
+    write: (bytes: Buffer) => void this.writes.push(Buffer.from(bytes)),
+  } as unknown as Socket;
+
+  /** A stream whose headers are sent. */
+  open(id: number): FramedStream {
+    this.sender.open(id);
+    const stream = this.sender.stream(id);
+    if (stream === undefined) throw new Error(`There is no stream ${id}.`);
+    stream.headersSent();
+    return stream;
+  }
+
+  /** Sends one write. Returns its frames: stream id and payload. */
+  flush(): [number, string][] {
+    this.writes.length = 0;
+    this.sender.collect(this.batch, []);
+    if (!this.batch.isEmpty) this.batch.write(this.#socket, () => {});
+    const bytes = Buffer.concat(this.writes);
+    const frames: [number, string][] = [];
+    for (let at = 0; at < bytes.length; ) {
+      const end = at + 9 + bytes.readUIntBE(at, 3);
+      frames.push([bytes.readUInt32BE(at + 5), bytes.toString("latin1", at + 9, end)]);
+      at = end;
+    }
+    return frames;
+  }
+}
+
+const ignore = (): void => {};
+
+describe("The messages of a connection", () => {
+  test("leave in one write, each in its frame", () => {
+    const world = new World();
+    for (const id of [1, 3, 5]) world.open(id).write(Buffer.from(`to ${id}`), ignore);
+    expect(world.flush()).toEqual([
+      [1, "to 1"],
+      [3, "to 3"],
+      [5, "to 5"],
+    ]);
+    expect(world.writes).toHaveLength(1);
+    expect(world.flush()).toEqual([]);
+  });
+
+  test("wait for their headers", () => {
+    const world = new World();
+    world.sender.open(1);
+    const stream = world.sender.stream(1);
+    stream?.write(Buffer.from("x"), ignore);
+    expect(world.flush()).toEqual([]);
+    stream?.headersSent();
+    expect(world.flush()).toEqual([[1, "x"]]);
+  });
+
+  test("take turns, a frame each, up to 256 KiB a write", () => {
+    const world = new World();
+    world.sender.windowUpdateReceived(0, 2 ** 24);
+    for (const id of [1, 3]) {
+      const stream = world.open(id);
+      world.sender.windowUpdateReceived(id, 2 ** 24);
+      stream.write(Buffer.alloc(200_000, id), ignore);
+    }
+    const frames = world.flush();
+    expect(frames.slice(0, 4).map(([id, { length }]) => [id, length])).toEqual([
+      [1, 16_384],
+      [3, 16_384],
+      [1, 16_384],
+      [3, 16_384],
+    ]);
+    expect(frames.reduce((sum, [, { length }]) => sum + length, 0)).toBe(16 * 16_384);
+  });
+
+  test("have parts of any size, which frames divide without regard to them", () => {
+    const world = new World();
+    world.sender.settingsReceived({ initialWindow: undefined, maxFrameSize: 20_000 });
+    world.sender.settingsAcknowledged();
+    const stream = world.open(1);
+    const parts = [1, 0, 5_000, 30_000, 2, 0].map((size, i) => Buffer.alloc(size, 65 + i));
+    stream.writeParts(parts);
+    const sent = world.flush();
+    expect(sent.map(([, { length }]) => length)).toEqual([20_000, 15_003]);
+    expect(sent.map(([, text]) => text).join("")).toBe(Buffer.concat(parts).toString("latin1"));
+  });
+
+  test("wait for the window of the connection, and those of their streams", () => {
+    const world = new World();
+    world.sender.settingsReceived({ initialWindow: 3, maxFrameSize: undefined });
+    world.open(1).write(Buffer.alloc(65_533, "a"), ignore);
+    world.flush();
+    world.flush();
+    expect(world.sender.canSend).toBe(false);
+    world.open(3).write(Buffer.from("bcdefg"), ignore);
+    // 2 bytes are left of the connection's window.
+    expect(world.flush()).toEqual([[3, "bc"]]);
+    world.sender.settingsAcknowledged();
+    const before = world.ready;
+    expect(world.sender.windowUpdateReceived(0, 100)).toBe("taken");
+    expect(world.ready).toBe(before + 1);
+    expect(world.flush()).toEqual([[3, "d"]]);
+    expect(world.sender.windowUpdateReceived(3, 2)).toBe("taken");
+    expect(world.flush()).toEqual([[3, "ef"]]);
+    world.sender.settingsReceived({ initialWindow: 4, maxFrameSize: undefined });
+    expect(world.flush()).toEqual([]);
+    // New settings apply when they are acknowledged.
+    world.sender.settingsAcknowledged();
+    expect(world.flush()).toEqual([[3, "g"]]);
+  });
+
+  test("are dropped with their stream, and their sender learns of it once it is closed", () => {
+    const world = new World();
+    const stream = world.open(1);
+    let failure: Error | null | undefined;
+    stream.write(Buffer.from("x"), (error) => {
+      failure = error;
+    });
+    world.sender.close(1);
+    expect(world.flush()).toEqual([]);
+    expect(failure).toBeUndefined();
+    // Once Node.js has closed it.
+    stream.close();
+    expect(failure).toBeInstanceOf(Error);
+    expect(world.sender.size).toBe(0);
+  });
+});
+
+describe("A connection", () => {
+  test("knows a stream from its first HEADERS until its end, and no id twice", () => {
+    const { sender } = new World();
+    sender.open(1);
+    sender.close(1);
+    sender.open(1);
+    expect(sender.size).toBe(0);
+    expect(sender.windowUpdateReceived(1, 1)).toBe("passed");
+  });
+
+  test("opens no streams above the last one that a GOAWAY names", () => {
+    const { sender } = new World();
+    sender.open(1);
+    sender.serveUpTo(1);
+    sender.open(3);
+    expect(sender.size).toBe(1);
+  });
+
+  test("has at most twice as many streams as it may", () => {
+    const { sender } = new World();
+    const opened = Array.from({ length: 21 }, (_, i) => sender.open(2 * i + 1));
+    expect(opened.indexOf(false)).toBe(20);
+  });
+
+  test("has at most 2,000 settings that are not acknowledged", () => {
+    const { sender } = new World();
+    const settings = { initialWindow: 1, maxFrameSize: undefined };
+    const taken = Array.from({ length: 2_001 }, () => sender.settingsReceived(settings));
+    expect(taken.indexOf(false)).toBe(2_000);
+  });
+});

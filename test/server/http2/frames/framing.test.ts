@@ -1,0 +1,135 @@
+import { describe, expect, test } from "vitest";
+import { listWatchService } from "../../../../src/wire/services.ts";
+import { type Served, serveThings } from "../../served.ts";
+import { FrameClient, messagesOf, type ReceivedStream } from "./frame-client.ts";
+
+const { Watch, Get } = listWatchService;
+const watchThings = Watch.requestSerialize({ resource: "things" });
+const largestWindow = 2 ** 31 - 1;
+const flowControlError = 3;
+const protocolError = 1;
+
+/** A watch of a client that has its own settings and windows. */
+interface Watching extends Served {
+  readonly frames: FrameClient;
+  readonly stream: ReceivedStream;
+  put(bytes: number): Promise<void>;
+}
+
+describe.each(["direct", "node"] as const)("With framing %s", (framing) => {
+  /** Its first response, the bookmark, has arrived. */
+  async function watching(initialWindow?: number): Promise<Watching> {
+    const served = await serveThings({ server: { framing } });
+    const frames = await FrameClient.to(served.server.port);
+    frames.greet(initialWindow);
+    const stream = frames.call(Watch.path, watchThings);
+    const put = async (bytes: number): Promise<void> => {
+      await served.storage.put({ key: "a", value: Buffer.alloc(bytes) });
+    };
+    await frames.until(() => messagesOf(stream).length === 1);
+    return { ...served, frames, stream, put };
+  }
+
+  test.each([
+    ["overflows the window of the connection", 0, largestWindow, flowControlError],
+    ["overflows the window of a stream", 1, largestWindow, flowControlError],
+    ["extends a window by 0", 1, 0, protocolError],
+    ["extends the window of a stream that does not exist yet", 99, 1, protocolError],
+  ])("a client that %s gets a GOAWAY, and no event more", async (_what, id, bytes, code) => {
+    const { frames, stream, put, server } = await watching();
+    frames.grant(id, bytes);
+    await frames.until(() => frames.goAwayCode !== undefined);
+    expect(frames.goAwayCode).toBe(code);
+    await put(10);
+    // Node.js keeps such a connection open until it is pinged.
+    if (framing === "node") frames.socket.destroy();
+    await frames.until(() => frames.isClosed);
+    expect(messagesOf(stream)).toHaveLength(1);
+    while (server.openStreams > 0) await new Promise((resolve) => setImmediate(resolve));
+  });
+
+  test("settings that make a window negative stop its stream, until it is extended above 0", async () => {
+    const { frames, stream, put } = await watching();
+    await put(50_000);
+    await frames.until(() => messagesOf(stream).length === 2);
+    frames.settings(0);
+    frames.ping();
+    await frames.until(() => frames.pingsAnswered === 1);
+    expect(stream.window).toBeLessThan(-50_000);
+    await put(10);
+    frames.grant(stream.id, -stream.window);
+    frames.ping();
+    await frames.until(() => frames.pingsAnswered === 2);
+    expect(messagesOf(stream)).toHaveLength(2);
+    frames.grant(stream.id, 1_000);
+    await frames.until(() => messagesOf(stream).length === 3);
+    expect(frames.violations).toEqual([]);
+  });
+
+  test("a message may arrive a byte at a time", async () => {
+    const { frames, stream, put } = await watching(100);
+    frames.settings(1);
+    frames.ping();
+    await frames.until(() => frames.pingsAnswered === 1);
+    await put(20);
+    while (messagesOf(stream).length < 2) {
+      const { length } = stream.bytes;
+      frames.grant(stream.id, 1);
+      // The first bytes may be within what is granted already.
+      if (stream.window > 0) await frames.until(() => stream.bytes.length > length);
+    }
+    expect(frames.violations).toEqual([]);
+  });
+
+  test("the trailers come behind a message that waits for its window", async () => {
+    const { frames, storage } = await watching();
+    await storage.put({ key: "large", value: Buffer.alloc(100_000) });
+    const get = frames.call(Get.path, Get.requestSerialize({ resource: "things", key: "large" }));
+    await frames.until(() => frames.window <= 0 || get.window <= 0);
+    expect(get.end).toBeUndefined();
+    frames.grant(0, 200_000);
+    frames.grant(get.id, 200_000);
+    await frames.until(() => get.end !== undefined);
+    expect(get.end).toBe("ended");
+    expect(messagesOf(get)).toHaveLength(1);
+    expect(get.frames.at(-1)).toBe("T");
+    expect(frames.violations).toEqual([]);
+  });
+
+  test("frames have at most the size that the client permits", async () => {
+    const { frames, stream, put } = await watching(2 ** 20);
+    frames.grant(0, 2 ** 20);
+    await put(60_000);
+    await frames.until(() => messagesOf(stream).length === 2);
+    expect(frames.largestFrame).toBe(16_384);
+    frames.settings(undefined, 20_000);
+    frames.ping();
+    await frames.until(() => frames.pingsAnswered === 1);
+    await put(60_000);
+    await frames.until(() => messagesOf(stream).length === 3);
+    expect(frames.largestFrame).toBeGreaterThanOrEqual(framing === "direct" ? 20_000 : 16_384);
+    expect(frames.violations).toEqual([]);
+  });
+
+  test("a client that closes its side of the socket loses its connection, and its watches end", async () => {
+    const { frames, server } = await watching();
+    frames.socket.end();
+    await frames.until(() => frames.isClosed);
+    while (server.openStreams > 0) await new Promise((resolve) => setImmediate(resolve));
+  });
+
+  test("a client that does not read holds one message per watch", async () => {
+    const { frames, server, storage } = await watching(2 ** 30);
+    frames.grant(0, 2 ** 30);
+    frames.socket.pause();
+    const value = Buffer.alloc(1_000_000);
+    // More than the operating system holds for a socket.
+    for (let i = 0; i < 20; i++) await storage.put({ key: "a", value });
+    for (let turn = 0; turn < 100; turn++) await new Promise((resolve) => setImmediate(resolve));
+    expect(server.stats().unsent.bytes).toBeGreaterThan(1_000_000);
+    expect(server.stats().unsent.bytes).toBeLessThan(1_100_000);
+    frames.socket.resume();
+    while (server.stats().unsent.bytes > 0) await new Promise((resolve) => setImmediate(resolve));
+    expect(frames.violations).toEqual([]);
+  });
+});
