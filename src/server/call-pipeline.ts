@@ -1,14 +1,17 @@
 import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
+import type { Authentication, PendingAuthentication } from "./calls/authentication.ts";
 import type { CallContext } from "./calls/call-context.ts";
 import type { BidiMethod, Methods, SingleRequestMethod } from "./calls/methods.ts";
 import { refused } from "./calls/refusals.ts";
 import { serveConversation, serveRequest } from "./calls/serve-call.ts";
 import { CallArrivals } from "./http2/call-arrivals.ts";
+import { traceIdOf } from "./http2/call-origin.ts";
 import { Http2Call } from "./http2/http2-call.ts";
 import { refuseAsHttp, refuseStream } from "./http2/http2-stream.ts";
 import { IncomingRequests } from "./http2/incoming-requests.ts";
 import type { OpenCalls } from "./http2/open-calls.ts";
+import { peerFactsOf } from "./http2/peer-facts.ts";
 import {
   areTooLarge,
   dropDistantDeadline,
@@ -23,17 +26,24 @@ import { StreamPacing } from "./http2/stream-pacing.ts";
  * The stages of a call. Each method of each service passes through them in this order: Get, List, Watch, Put, Delete,
  * health and reflection.
  *
- *     accept   bounds the headers and the rate of new streams    http2/stream-pacing, http2/call-arrivals
- *     open     counts the call, starts its deadline, routes it   http2/open-calls, http2/http2-call
- *     read     collects the request, inflates it                 http2/incoming-requests, http2/request-stream
- *     decode   checks the request's bytes                        wire/decode
- *     admit    decides whether and when the call is handled      calls/admission
- *     handle   calls the resource                                services/
- *     encode   builds the response once it may be held           calls/unary-call, services/watch-sender
- *     end      sends the status, resets a client that is stuck   http2/http2-call
+ *     accept         bounds the headers and the rate of new streams    http2/stream-pacing, http2/call-arrivals
+ *     open           counts the call, starts its deadline, routes it   http2/open-calls, http2/http2-call
+ *     authenticate   recognises the caller                             calls/authentication, identity/
+ *     read           collects the request, inflates it                 http2/incoming-requests, http2/request-stream
+ *     decode         checks the request's bytes                        wire/decode
+ *     authorize      decides whether the caller may do all of it       calls/authorization, policy/
+ *     admit          decides whether and when the call is handled      calls/admission
+ *     handle         calls the resource                                services/
+ *     encode         builds the response once it may be held           calls/unary-call, services/watch-sender
+ *     end            sends the status, resets a client that is stuck   http2/http2-call
+ *     audit          records refused calls, writes, and others         calls/audit
+ *     release        gives back what the call held, in time slices     calls/call-closings
  *
- * A stage that refuses a call ends it with a status, and the later stages do not run. This file has the stages up to
- * "read", calls/serve-call.ts the others. Calls that grpc-js serves (grpc-js/) enter at "admit".
+ * A stage that refuses a call ends it with a status, and the later stages except the audit do not run. This file has the
+ * stages up to "read", calls/serve-call.ts the others. A credential that has to be verified first is verified while the
+ * request is read, and the call is decoded after both. Calls that grpc-js serves (grpc-js/) enter at "authenticate",
+ * decoded. A stream whose right is lost later is ended by calls/revocation.ts, and one whose credential expires by
+ * limits/authenticated-streams.ts.
  */
 
 /** What the first stages of a call need. */
@@ -41,6 +51,8 @@ export interface CallPipelineDeps {
   readonly methods: Methods;
   readonly context: CallContext;
   readonly openCalls: OpenCalls;
+  /** Undefined: all calls are anonymous. */
+  readonly authentication: Authentication | undefined;
 }
 
 /** Takes HTTP/2 streams, and serves each as a call. */
@@ -48,17 +60,21 @@ export class CallPipeline {
   readonly #methods: Methods;
   readonly #context: CallContext;
   readonly #openCalls: OpenCalls;
+  readonly #authentication: Authentication | undefined;
   readonly #pacing: StreamPacing;
   readonly #arrivals: CallArrivals;
   readonly #requests: IncomingRequests;
 
-  constructor({ methods, context, openCalls }: CallPipelineDeps) {
-    const { clock, streamOpenings } = context;
+  constructor({ methods, context, openCalls, authentication }: CallPipelineDeps) {
+    const { clock, streamOpenings, requestPool } = context;
     this.#methods = methods;
     this.#context = context;
     this.#openCalls = openCalls;
+    this.#authentication = authentication;
     this.#requests = new IncomingRequests(context);
-    this.#arrivals = new CallArrivals(clock, (stream, headers) => this.#open(stream, headers));
+    this.#arrivals = new CallArrivals(clock, requestPool, (stream, headers) =>
+      this.#open(stream, headers),
+    );
     this.#pacing = new StreamPacing(
       clock,
       (session) => this.#arrivals.waiting(session) + streamOpenings.waiting(session),
@@ -68,8 +84,12 @@ export class CallPipeline {
   /** Accept: takes a new stream. It is opened now, or in a later turn of the event loop. */
   accept(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
     if (stream.session !== undefined) this.#pacing.opened(stream.session as ServerHttp2Session);
-    if (areTooLarge(headers)) refuseStream(stream);
-    else this.#arrivals.add(stream, headers);
+    if (areTooLarge(headers)) {
+      this.#context.defences?.count("header_flood", stream.session ?? stream);
+      refuseStream(stream);
+    } else {
+      this.#arrivals.add(stream, headers);
+    }
   }
 
   /** Refuses the calls whose request has not arrived: a server that shuts down does not wait for them. */
@@ -88,20 +108,43 @@ export class CallPipeline {
     }
     const timeoutMs = timeoutOf(headers);
     const isTimeout = !Number.isNaN(timeoutMs);
-    const call = new Http2Call(stream, isTimeout ? timeoutMs : undefined, this.#context);
+    const call = new Http2Call(stream, headers, isTimeout ? timeoutMs : undefined, this.#context);
+    if (this.#context.audit !== undefined) call.traceId = traceIdOf(headers["traceparent"]);
     const method = this.#methods.single.get(path);
     const conversation = this.#methods.streaming.get(path);
     if (!isTimeout) {
       const details = `Invalid grpc-timeout value "${headers["grpc-timeout"]}"`;
       call.end(refused(status.INTERNAL, details));
     } else if (method !== undefined) {
-      this.#readRequest(stream, call, encodingOf(headers), method);
+      const pending = this.#authenticate(stream, headers, call, method.name);
+      if (!call.isOver) this.#readRequest(stream, call, encodingOf(headers), method, pending);
     } else if (conversation !== undefined) {
-      this.#readRequests(stream, call, encodingOf(headers), conversation);
+      const pending = this.#authenticate(stream, headers, call, conversation.name);
+      if (!call.isOver) {
+        this.#readRequests(stream, call, encodingOf(headers), conversation, pending);
+      }
     } else {
       const details = `The server does not implement the method ${path}`;
       call.end(refused(status.UNIMPLEMENTED, details));
     }
+  }
+
+  /** Authenticate: returns undefined if that is done, otherwise what the call has to wait for. */
+  #authenticate(
+    { session }: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+    call: Http2Call,
+    method: string,
+  ): PendingAuthentication | undefined {
+    return this.#authentication?.begin(call, {
+      method,
+      connection: call.connection,
+      // A stream without a session is closed.
+      peerFacts: () => session && peerFactsOf(session),
+      closeConnection: () => session?.close(),
+      authorization: headers.authorization,
+      forwardedCertificate: headers["x-forwarded-client-cert"]?.toString(),
+    });
   }
 
   /** Read and decode, for a method with one request. */
@@ -110,9 +153,12 @@ export class CallPipeline {
     call: Http2Call,
     encoding: string,
     method: SingleRequestMethod,
+    pending: PendingAuthentication | undefined,
   ): void {
     this.#requests.read(stream, call, encoding, (message) => {
-      serveRequest(this.#context, method, call, method.decode(message));
+      const serve = () => serveRequest(this.#context, method, call, method.decode(message));
+      if (pending === undefined) serve();
+      else pending.whenDone(message.length, serve);
     });
   }
 
@@ -122,12 +168,15 @@ export class CallPipeline {
     call: Http2Call,
     encoding: string,
     method: BidiMethod,
+    pending: PendingAuthentication | undefined,
   ): void {
     const requests = new RequestStream(stream, call, this.#context, {
       encoding,
       inflater: this.#requests.inflater,
       maxBytes: method.maxRequestBytes,
     });
-    serveConversation(this.#context, method, call, () => requests.next());
+    const serve = () => serveConversation(this.#context, method, call, () => requests.next());
+    if (pending === undefined) serve();
+    else pending.whenDone(0, serve);
   }
 }

@@ -1,46 +1,57 @@
 import type { Server } from "@grpc/grpc-js";
-import type { Logger } from "pino";
-import type { Clock, Timer } from "../base/clock.ts";
-import { tooManyRequestBytes } from "../base/errors.ts";
+import type { CertificateStore } from "../base/certificate-store.ts";
+import type { Timer } from "../base/clock.ts";
 import { TimeSliceScheduler } from "../base/time-slices.ts";
+import type { Identity } from "../identity/identity.ts";
 import { descriptors } from "../wire/descriptors.ts";
 import { listWatchService, writeService } from "../wire/services.ts";
 import { healthService, reflectionServices } from "../wire/standard-services.ts";
 import { CallPipeline } from "./call-pipeline.ts";
-import type { CallContext, RpcObserver, ServedResource } from "./calls/call-context.ts";
+import { Authentication } from "./calls/authentication.ts";
+import type { CallContext } from "./calls/call-context.ts";
 import { type Methods, servedMethods } from "./calls/methods.ts";
-import { StreamOpenings } from "./calls/stream-openings.ts";
+import { revokeOnChange } from "./calls/revocation.ts";
+import { createCallContext } from "./create-call-context.ts";
 import { addToGrpcJs } from "./grpc-js/grpc-js-fallback.ts";
-import { bindServer, createGrpcJsServer, type TlsOptions } from "./grpc-js/grpc-js-server.ts";
+import {
+  bindServer,
+  createGrpcJsServer,
+  type ServerCertificates,
+  serverCertificates,
+  type TlsOptions,
+} from "./grpc-js/grpc-js-server.ts";
 import { Connections } from "./http2/connections.ts";
-import { listenToHttp2 } from "./http2/http2-stream.ts";
+import { frameConnections, socketOf } from "./http2/frames/framed-connections.ts";
+import { type Http2Listeners, listenToHttp2 } from "./http2/http2-stream.ts";
 import { OpenCalls } from "./http2/open-calls.ts";
-import { defaultServerLimits, type ServerLimits } from "./limits/server-limits.ts";
-import { createServerPools, type ServerPools, type ServerStats } from "./limits/server-pools.ts";
+import { type AttackKind, Http2Defences } from "./limits/http2-defences.ts";
+import { defaultServerLimits } from "./limits/server-limits.ts";
+import { createServerPools, type HeldStats, type ServerPools } from "./limits/server-pools.ts";
+import { MemoryPressure, type PressureStats } from "./pressure/memory-pressure.ts";
+import { SlowStreams } from "./pressure/slow-streams.ts";
+import type { ServerOptions } from "./server-options.ts";
 import { HealthService } from "./services/health-service.ts";
 import { listWatchMethods } from "./services/list-watch-service.ts";
 import { ReflectionService } from "./services/reflection-service.ts";
-import { initialStatuses, ServingStatuses } from "./services/serving-statuses.ts";
+import { initialStatuses, mayKnowService, ServingStatuses } from "./services/serving-statuses.ts";
 import { writeMethods } from "./services/write-service.ts";
 
+export type { AuditEntry, AuditLevel, AuditLog } from "./calls/audit.ts";
 export type { RpcObserver, ServedResource } from "./calls/call-context.ts";
-export type { TlsOptions } from "./grpc-js/grpc-js-server.ts";
-export type { PoolStats, ServerStats } from "./limits/server-pools.ts";
+export type { ClientAuth, TlsOptions } from "./grpc-js/grpc-js-server.ts";
+export type { AttackKind } from "./limits/http2-defences.ts";
+export type { HeldStats, PoolStats } from "./limits/server-pools.ts";
+export type { MemoryGauge, MemoryLimit, MemoryReading } from "./pressure/memory-gauge.ts";
+export type { PressureLevel, PressureStats, ShedKind } from "./pressure/memory-pressure.ts";
 
-export interface ServerOptions {
-  /** The resources by name. The server drains them, but neither starts nor closes them. */
-  readonly resources: ReadonlyMap<string, ServedResource>;
-  /** With port 0 the operating system picks a free port. */
-  readonly listen: { readonly host: string; readonly port: number };
-  /** Without it, connections are plain text. */
-  readonly tls?: TlsOptions | undefined;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly observer?: RpcObserver | undefined;
-  /** Default: `defaultServerLimits`. */
-  readonly limits?: Partial<ServerLimits> | undefined;
-  /** Random numbers in [0, 1), for jitter. Default: Math.random. */
-  readonly random?: (() => number) | undefined;
+export type { Framing, ServerOptions } from "./server-options.ts";
+
+/** What a server holds for its clients, and how short memory is. */
+export interface ServerStats extends HeldStats {
+  /** How short memory is, and what was shed for that. */
+  readonly pressure: PressureStats;
+  /** Number of times that clients were stopped at the level of HTTP/2, by kind. */
+  readonly attacks: ReadonlyMap<AttackKind, number>;
 }
 
 /**
@@ -57,39 +68,63 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 export class RunningServer {
   readonly #options: ServerOptions;
   readonly #endFlushMs: number;
+  readonly #maxStreamsPerConnection: number;
   readonly #server: Server;
   readonly #pools: ServerPools;
+  readonly #memoryPressure: MemoryPressure;
+  readonly #defences: Http2Defences;
   readonly #connections: Connections;
   readonly #openCalls: OpenCalls;
   readonly #health: HealthService;
   readonly #statuses: ServingStatuses;
   readonly #reflection: ReflectionService;
   readonly #pipeline: CallPipeline;
+  readonly #certificates: ServerCertificates | undefined;
   #port = 0;
   #drained: Promise<void> | undefined;
 
   /** For `startServer`. */
   constructor(options: ServerOptions) {
-    const { resources, clock, observer } = options;
+    const { resources, clock, observer, authenticators, now = Date.now } = options;
     const limits = { ...defaultServerLimits, ...options.limits };
     // Each connection enqueues at most one task, its stream openings, so none is ever refused.
     const scheduler = new TimeSliceScheduler(clock, Infinity);
     this.#options = options;
+    this.#certificates = options.tls && serverCertificates(options.tls);
     this.#endFlushMs = limits.endFlushMs;
-    this.#pools = createServerPools(clock, limits);
-    this.#connections = new Connections(clock, limits);
-    this.#openCalls = new OpenCalls(clock, this.#connections, observer);
-    const context = createCallContext(options, limits, this.#pools, scheduler);
-    const { streams, stallDetector } = this.#pools;
-    this.#health = new HealthService(initialStatuses(resources), streams, stallDetector);
+    this.#maxStreamsPerConnection = limits.maxStreamsPerConnection;
+    this.#pools = createServerPools(clock, limits, now);
+    this.#defences = new Http2Defences(clock, options.logger, limits);
+    this.#connections = new Connections(clock, limits, this.#defences);
+    const { streams, sendBudget } = this.#pools;
+    this.#memoryPressure = new MemoryPressure({
+      ...{ clock, logger: options.logger, gauges: options.memoryGauges ?? [] },
+      slowStreams: new SlowStreams(clock, streams, sendBudget),
+    });
+    const memoryPressure = this.#memoryPressure;
+    const context = {
+      ...createCallContext(options, limits, this.#pools, scheduler),
+      memoryPressure,
+      defences: this.#defences,
+    };
+    this.#openCalls = new OpenCalls(clock, context.callClosings, this.#connections, observer);
+    const { authorizer } = context;
+    const mayKnow = mayKnowService(authorizer);
+    this.#health = new HealthService(initialStatuses(resources), this.#pools, mayKnow);
     this.#statuses = new ServingStatuses(resources, this.#health);
     this.#reflection = new ReflectionService(descriptors, context);
+    revokeOnChange(authorizer, streams, scheduler);
+    authorizer.onChange(() => this.#health.recheck());
     const methods = methodsOf(context, this.#health, this.#reflection);
     const openCalls = this.#openCalls;
-    this.#pipeline = new CallPipeline({ methods, context, openCalls });
-    this.#server = createGrpcJsServer(clock, limits);
+    const authentication =
+      authenticators === undefined ? undefined : new Authentication(authenticators, context);
+    this.#pipeline = new CallPipeline({ methods, context, openCalls, authentication });
+    this.#server = createGrpcJsServer(clock, limits, this.#pools.requests);
     const services = [listWatchService, writeService, healthService, ...reflectionServices];
-    for (const service of services) addToGrpcJs(this.#server, service, methods, context);
+    for (const service of services) {
+      addToGrpcJs(this.#server, service, methods, context, authentication);
+    }
   }
 
   get host(): string {
@@ -120,19 +155,69 @@ export class RunningServer {
       requests,
       retained: retainedRequests,
       unsent: sendBudget,
+      pressure: this.#memoryPressure.stats(),
+      attacks: this.#defences.counts,
     };
+  }
+
+  /** Ends the streams of an identity whose credential is no longer accepted, with UNAUTHENTICATED. */
+  revoke(identity: Identity): void {
+    this.#pools.authenticatedStreams.revoke(identity);
+  }
+
+  /**
+   * Replaces the certificate and its key. Open connections keep theirs. Throws an Error with a sentence if the new ones
+   * are unusable, or if the server has no TLS.
+   */
+  replaceCertificate(pair: Pick<TlsOptions, "cert" | "key">): void {
+    this.#tlsStore().replacePair(pair);
+  }
+
+  /**
+   * Replaces the authorities of client certificates, for new connections. Throws an Error with a sentence if the new ones
+   * are unusable, or if the server has no TLS.
+   */
+  replaceClientCa(clientCa: Buffer): void {
+    this.#tlsStore().replaceAuthorities(clientCa);
+  }
+
+  #tlsStore(): CertificateStore {
+    if (this.#certificates === undefined) throw new Error("The server has no TLS.");
+    return this.#certificates.store;
   }
 
   /** For `startServer`. */
   async listen(): Promise<void> {
-    const { listen, tls, logger } = this.#options;
-    this.#port = await bindServer(this.#server, listen, tls);
-    const listening = listenToHttp2(this.#server, {
+    const { listen, tls, logger, clock } = this.#options;
+    try {
+      this.#port = await bindServer(this.#server, listen, this.#certificates);
+    } catch (error) {
+      this.#memoryPressure.stop();
+      throw error;
+    }
+    this.#memoryPressure.start();
+    const listeners: Http2Listeners = {
       stream: (stream, headers) => this.#pipeline.accept(stream, headers),
       connection: (socket) => this.#connections.add(socket),
-      session: (session) => this.#connections.begun(session),
+      session: (session) => {
+        this.#connections.begun(session);
+        this.#defences.watch(session, socketOf(session));
+      },
       error: (error) => logger.error({ err: error }, "the gRPC port failed to accept a connection"),
+    };
+    const listening = listenToHttp2(this.#server, listeners, (http2Server) => {
+      if (this.#options.framing !== "direct") return;
+      const maxStreams = this.#maxStreamsPerConnection;
+      frameConnections(http2Server, { clock, isTls: tls !== undefined, maxStreams });
     });
+    if (listening === 0 && this.#certificates?.clientAuth === "request") {
+      this.#memoryPressure.stop();
+      this.#server.forceShutdown();
+      // The public API of grpc-js does not distinguish an invalid certificate from none.
+      throw new Error(
+        "Unsupported grpc-js version: client certificates can be required, but not requested.",
+      );
+    }
     if (listening === 0) {
       logger.warn(
         "Unsupported grpc-js version: direct HTTP/2 serving and call metrics are disabled, and idle " +
@@ -171,43 +256,11 @@ export class RunningServer {
       flush ??= clock.setTimeout(() => void this.#connections.cut(), this.#endFlushMs);
     });
     await closed;
+    this.#memoryPressure.stop();
     bound.cancel();
     unread.cancel();
     flush?.cancel();
   }
-}
-
-/** What all calls of the server share. */
-function createCallContext(
-  options: ServerOptions,
-  limits: ServerLimits,
-  pools: ServerPools,
-  scheduler: TimeSliceScheduler,
-): CallContext {
-  const { resources, clock, logger, observer, random = Math.random } = options;
-  const { retainedRequests } = pools;
-  const tooMuchRetained = () => tooManyRequestBytes(limits.maxRetainedRequestBytesPerConnection);
-  return {
-    resources,
-    clock,
-    logger,
-    observer,
-    endFlushMs: limits.endFlushMs,
-    responseFlushMs: limits.responseFlushMs,
-    requestMs: limits.requestMs,
-    maxRequestBytes: limits.maxRequestBytes,
-    requestPool: pools.requests,
-    maxUnreadBytesPerConnection: limits.maxUnreadBytesPerConnection,
-    sendBudget: pools.sendBudget,
-    stallDetector: pools.stallDetector,
-    streams: pools.streams,
-    streamOpenings: new StreamOpenings(scheduler, retainedRequests, tooMuchRetained),
-    parsingSelectors: new TimeSliceScheduler(clock),
-    retainedRequests,
-    tooMuchRetained,
-    maxStreamAgeMs: limits.maxStreamAgeMs,
-    random,
-  };
 }
 
 /** The methods of all services. */

@@ -6,6 +6,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { boundHttp2, listenToHttp2 } from "../../src/server/http2/http2-stream.ts";
 import { startServer } from "../../src/server/server.ts";
 import { ManualTimers } from "./limits/manual-timers.ts";
+import { SetGauge } from "./pressure/set-gauge.ts";
 import { serve, serveThings } from "./served.ts";
 import { TestClient } from "./test-client.ts";
 
@@ -64,9 +65,14 @@ describe("A server does not start with", () => {
   test("an address in use", async () => {
     const { server } = await serve(new Map(), new ManualTimers());
     const listen = { host: "127.0.0.1", port: server.port };
-    await expect(startServer({ ...options, listen })).rejects.toThrow(
+    const gauge = new SetGauge();
+    const clock = new ManualTimers();
+    const starting = startServer({ ...options, clock, listen, memoryGauges: [gauge] });
+    await expect(starting).rejects.toThrow(
       new RegExp(`Can't listen on 127.0.0.1:${server.port}: .*EADDRINUSE`),
     );
+    // Nothing of it remains.
+    expect([gauge.closed, clock.pendingTimers]).toEqual([1, 0]);
   });
 
   test.each([
@@ -80,7 +86,7 @@ describe("A server does not start with", () => {
   ])("%s", async (_name, tls) => {
     const listen = { host: "127.0.0.1", port: 0 };
     await expect(startServer({ ...options, listen, tls })).rejects.toThrow(
-      /^The TLS (certificate or key|client CA) can't be used: /,
+      /^The TLS (certificate or key|CA) can't be used: /,
     );
   });
 });

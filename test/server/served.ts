@@ -3,6 +3,7 @@ import { onTestFinished } from "vitest";
 import { Cacher } from "../../src/cacher/cacher.ts";
 import type { CacherOptions } from "../../src/cacher/options.ts";
 import {
+  type Framing,
   type RpcObserver,
   type RunningServer,
   type ServedResource,
@@ -91,6 +92,11 @@ export async function serveThings(
   return { storage, cacher, server, clock, client, recorder };
 }
 
+/** vitest.config.ts runs some tests again, with another writer of frames. */
+function testedFraming(): Framing {
+  return process.env["TEST_FRAMING"] === "direct" ? "direct" : "node";
+}
+
 /** Serves these resources. */
 export async function serve(
   resources: ReadonlyMap<string, ServedResource>,
@@ -104,6 +110,7 @@ export async function serve(
     clock,
     logger: pino({ level: "error" }, recorder),
     observer: recorder,
+    framing: testedFraming(),
     ...options,
   });
   const client = new TestClient(server.port);

@@ -4,6 +4,7 @@ import {
   Client,
   type ClientReadableStream,
   credentials,
+  Metadata,
   type ServiceError,
   type StatusObject,
 } from "@grpc/grpc-js";
@@ -21,24 +22,45 @@ type Output<M> = M extends MethodDefinition<infer _, object, object, infer Out> 
 const { Get, List, Watch } = listWatchService;
 const { Put, Delete } = writeService;
 
+/** Options of a call, and the metadata that is sent with it. */
+interface TestOptions extends CallOptions {
+  readonly metadata?: Metadata;
+}
+
 /** A client of grpc-js. A failed call rejects with its WatchFanoutError. */
 export class TestClient {
   readonly #client: Client;
+  /** Sent with each call. */
+  readonly #metadata: Metadata;
 
-  constructor(port: number, channel: ChannelCredentials = credentials.createInsecure()) {
-    this.#client = new Client(`localhost:${port}`, channel);
+  constructor(
+    port: number | Client,
+    channel: ChannelCredentials = credentials.createInsecure(),
+    metadata: Metadata = new Metadata(),
+  ) {
+    this.#client = typeof port === "number" ? new Client(`localhost:${port}`, channel) : port;
+    this.#metadata = metadata;
   }
 
-  readonly get = (request: Input<typeof Get>): Promise<Output<typeof Get>> =>
-    this.unary(Get, request);
-  readonly list = (request: Input<typeof List>): Promise<Output<typeof List>> =>
-    this.unary(List, request);
-  readonly put = (request: Input<typeof Put>): Promise<Output<typeof Put>> =>
-    this.unary(Put, request);
-  readonly delete = (request: Input<typeof Delete>): Promise<Output<typeof Delete>> =>
-    this.unary(Delete, request);
+  /** A client on the same connection that sends this metadata with each call. */
+  withMetadata(metadata: Metadata | undefined): TestClient {
+    return new TestClient(this.#client, undefined, metadata);
+  }
 
-  unary<In, Out>(method: Method<In, Out>, request: In, options: CallOptions = {}): Promise<Out> {
+  readonly get = (request: Input<typeof Get>, options?: TestOptions): Promise<Output<typeof Get>> =>
+    this.unary(Get, request, options);
+  readonly list = (
+    request: Input<typeof List>,
+    options?: TestOptions,
+  ): Promise<Output<typeof List>> => this.unary(List, request, options);
+  readonly put = (request: Input<typeof Put>, options?: TestOptions): Promise<Output<typeof Put>> =>
+    this.unary(Put, request, options);
+  readonly delete = (
+    request: Input<typeof Delete>,
+    options?: TestOptions,
+  ): Promise<Output<typeof Delete>> => this.unary(Delete, request, options);
+
+  unary<In, Out>(method: Method<In, Out>, request: In, options: TestOptions = {}): Promise<Out> {
     const { path, requestSerialize, responseDeserialize } = method;
     return new Promise((resolve, reject) => {
       this.#client.makeUnaryRequest(
@@ -46,6 +68,7 @@ export class TestClient {
         requestSerialize,
         responseDeserialize,
         request,
+        options.metadata ?? this.#metadata,
         options,
         (error, response) => {
           if (error !== null) reject(errorOf(error));
@@ -55,11 +78,11 @@ export class TestClient {
     });
   }
 
-  watch(request: WatchRequest, options: CallOptions = {}): Watching<WatchResponse__Output> {
+  watch(request: WatchRequest, options: TestOptions = {}): Watching<WatchResponse__Output> {
     return this.stream(Watch, request, options);
   }
 
-  stream<In, Out>(method: Method<In, Out>, request: In, options: CallOptions = {}): Watching<Out> {
+  stream<In, Out>(method: Method<In, Out>, request: In, options: TestOptions = {}): Watching<Out> {
     const { path, requestSerialize, responseDeserialize } = method;
     return new Watching(
       this.#client.makeServerStreamRequest(
@@ -67,6 +90,7 @@ export class TestClient {
         requestSerialize,
         responseDeserialize,
         request,
+        options.metadata ?? this.#metadata,
         options,
       ),
     );

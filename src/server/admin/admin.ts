@@ -3,6 +3,7 @@ import type { AddressInfo } from "node:net";
 import { finished } from "node:stream/promises";
 import type { Logger } from "pino";
 import { IdleConnections } from "./idle-connections.ts";
+import { PipelinedRequests } from "./pipelined-requests.ts";
 
 /** A condition for sending requests to this process. */
 export interface ReadinessCheck {
@@ -10,7 +11,7 @@ export interface ReadinessCheck {
   readonly name: string;
   /** Why it fails; undefined if it passes. */
   readonly failure: string | undefined;
-  /** A warning although it passes, such as how old its answers may be. */
+  /** A warning although it passes, such as how old its responses may be. */
   readonly warning?: string | undefined;
   /** Shown only with `?verbose`. */
   readonly note?: string | undefined;
@@ -38,7 +39,7 @@ export interface RunningAdmin {
   close(): Promise<void>;
 }
 
-interface Answer {
+interface AdminResponse {
   readonly status: number;
   readonly body: string;
   readonly contentType?: string;
@@ -63,6 +64,8 @@ const maxHeaderBytes = 8 * 1024;
  * Rejects with the error of Node.js if it can't listen on the address.
  */
 export async function startAdmin(options: AdminOptions): Promise<RunningAdmin> {
+  const pipelined = new PipelinedRequests();
+  const shared = { ...options, metrics: shareRendering(options.metrics) };
   const server = createServer(
     {
       maxHeaderSize: maxHeaderBytes,
@@ -72,7 +75,8 @@ export async function startAdmin(options: AdminOptions): Promise<RunningAdmin> {
       keepAliveTimeout: idleTimeoutMs,
     },
     (request, response) => {
-      void respond(request, response, options, () => connections.asked(request.socket));
+      if (!pipelined.add(request.socket, response)) return;
+      void respond(request, response, shared, () => connections.asked(request.socket));
     },
   );
   const connections = new IdleConnections(server, maxConnections);
@@ -91,6 +95,20 @@ export async function startAdmin(options: AdminOptions): Promise<RunningAdmin> {
         server.closeAllConnections();
       });
       return closed;
+    },
+  };
+}
+
+/** Renders once for all requests that arrive while it is in progress. */
+function shareRendering(metrics: MetricsSource): MetricsSource {
+  let rendering: Promise<string> | undefined;
+  return {
+    contentType: metrics.contentType,
+    render: () => {
+      rendering ??= metrics.render().finally(() => {
+        rendering = undefined;
+      });
+      return rendering;
     },
   };
 }
@@ -118,24 +136,24 @@ async function respond(
     return; // The client has disconnected, or took too long and got 408 from Node.js.
   }
   onAsked();
-  let answer: Answer;
+  let result: AdminResponse;
   try {
-    answer = await answerTo(request, options);
+    result = await responseTo(request, options);
   } catch (error) {
     options.logger.error({ err: error, path: request.url }, "an admin request failed");
-    answer = { status: 500, body: "Internal error; see the log.\n" };
+    result = { status: 500, body: "Internal error; see the log.\n" };
   }
-  response.writeHead(answer.status, {
-    "content-type": answer.contentType ?? "text/plain; charset=utf-8",
-    "content-length": Buffer.byteLength(answer.body),
+  response.writeHead(result.status, {
+    "content-type": result.contentType ?? "text/plain; charset=utf-8",
+    "content-length": Buffer.byteLength(result.body),
     "cache-control": "no-store",
     "x-content-type-options": "nosniff",
-    ...(answer.status === 405 ? { allow: "GET, HEAD" } : {}),
+    ...(result.status === 405 ? { allow: "GET, HEAD" } : {}),
   });
-  response.end(request.method === "HEAD" ? undefined : answer.body);
+  response.end(request.method === "HEAD" ? undefined : result.body);
 }
 
-async function answerTo(request: IncomingMessage, options: AdminOptions): Promise<Answer> {
+async function responseTo(request: IncomingMessage, options: AdminOptions): Promise<AdminResponse> {
   const [path, query = ""] = (request.url ?? "").split("?", 2);
   if (path !== "/livez" && path !== "/readyz" && path !== "/metrics") {
     return { status: 404, body: "The paths are /livez, /readyz and /metrics.\n" };
@@ -151,7 +169,7 @@ async function answerTo(request: IncomingMessage, options: AdminOptions): Promis
   return { status: 200, body: await options.metrics.render(), contentType };
 }
 
-function readiness(checks: readonly ReadinessCheck[], verbose: boolean): Answer {
+function readiness(checks: readonly ReadinessCheck[], verbose: boolean): AdminResponse {
   const isReady = checks.every(({ failure }) => failure === undefined);
   const lines = checks
     .filter(({ failure, warning }) => verbose || failure !== undefined || warning !== undefined)

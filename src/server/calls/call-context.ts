@@ -9,11 +9,17 @@ import type {
   CacheWatchRequest,
 } from "../../cacher/request/request.ts";
 import type { Selection } from "../../cacher/request/selection.ts";
+import type { Authorizer } from "../../policy/authorizer.ts";
 import type { GetResult, ListResult, Storage, WatchStream } from "../../storage/storage.ts";
+import type { AuthenticatedStreams } from "../limits/authenticated-streams.ts";
 import type { BytePool } from "../limits/byte-pool.ts";
+import type { Http2Defences } from "../limits/http2-defences.ts";
 import type { OpenStreams } from "../limits/open-streams.ts";
 import type { SendBudget } from "../limits/send-budget.ts";
 import type { StallDetector } from "../limits/stall-detector.ts";
+import type { MemoryPressure } from "../pressure/memory-pressure.ts";
+import type { AuditLog } from "./audit.ts";
+import type { CallClosings } from "./call-closings.ts";
 import type { StreamOpenings } from "./stream-openings.ts";
 
 /** Observes every call. Method names look like `watchfanout.v1.ListWatchService/Watch`. */
@@ -47,6 +53,12 @@ export interface CallContext {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly observer: RpcObserver | undefined;
+  /** Decides what callers may do. */
+  readonly authorizer: Authorizer;
+  /** Knows which credentials are no longer valid. */
+  readonly credentials: Pick<AuthenticatedStreams, "lapsed">;
+  /** Undefined: calls are not audited. */
+  readonly audit: AuditLog | undefined;
   /** How long a client may take to accept the end of a stream before it is reset, in milliseconds. */
   readonly endFlushMs: number;
   /** How long a client may take to accept one response before the call is reset, in milliseconds. */
@@ -63,8 +75,14 @@ export interface CallContext {
   readonly sendBudget: SendBudget;
   /** Checks every open watch and health watch. */
   readonly stallDetector: StallDetector;
+  /** Refuses calls while memory is short. Absent: none is refused for that. */
+  readonly memoryPressure?: Pick<MemoryPressure, "refusal"> | undefined;
+  /** Counts clients that are stopped. Absent: they are not counted. */
+  readonly defences?: Pick<Http2Defences, "count"> | undefined;
   /** Counts the open streams. */
   readonly streams: OpenStreams;
+  /** Releases what ended calls hold, in time slices. */
+  readonly callClosings: CallClosings;
   /** Opens watches in time slices, by connection. */
   readonly streamOpenings: StreamOpenings;
   /** Parses the selectors of Lists in time slices, by connection. */
@@ -77,11 +95,6 @@ export interface CallContext {
   readonly maxStreamAgeMs: number;
   /** Random numbers in [0, 1). */
   readonly random: () => number;
-}
-
-/** A method's name in logs and metrics: its gRPC path without the leading slash. */
-export function methodOf(path: string): string {
-  return path.slice(1);
 }
 
 /**

@@ -27,7 +27,7 @@ export function outOfRequestRoom(maxBytesPerConnection: number): WireStatus {
 }
 
 /** A request that waited behind responses which its client does not accept. It had no effect. */
-export function answerNotTaken(ms: number): WireStatus {
+export function responseNotAccepted(ms: number): WireStatus {
   return statusOf(
     new WatchFanoutError(
       "SLOW_CONSUMER",

@@ -1,7 +1,8 @@
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { SendReservation } from "../limits/send-reservation.ts";
 import type { CallContext } from "./call-context.ts";
-import { answerNotTaken, outOfRequestRoom } from "./refusals.ts";
+import { outOfRequestRoom, responseNotAccepted } from "./refusals.ts";
+import { sendResponse } from "./send-response.ts";
 import { RefusedRequest, type ServerCall } from "./server-call.ts";
 
 const callOver = new Error("The call ended while it waited.");
@@ -50,15 +51,14 @@ export class ResponseAdmission {
   }
 
   /** Sends the response, and releases its room when the client has accepted it. */
-  answer(frame: FrameParts): void {
+  respond(frame: FrameParts): void {
     const call = this.#call;
     const reservation = this.#reservation ?? this.#context.sendBudget.force(call.connection);
     this.#reservation = undefined;
-    call.onClosed(() => reservation.release());
-    reservation.send(call.answer(frame), () => call.reset());
+    sendResponse(call, frame, reservation);
   }
 
-  /** Releases the room of a call without a response. Idempotent; no effect after `answer`. */
+  /** Releases the room of a call without a response. Idempotent; no effect after `respond`. */
   release(): void {
     this.#reservation?.release();
     this.#reservation = undefined;
@@ -89,7 +89,7 @@ export class ResponseAdmission {
         else end(resolve);
       });
       const timer = clock.setTimeout(
-        () => refuse(new RefusedRequest(answerNotTaken(responseFlushMs))),
+        () => refuse(new RefusedRequest(responseNotAccepted(responseFlushMs))),
         responseFlushMs,
       );
       signal.addEventListener("abort", onAbort);

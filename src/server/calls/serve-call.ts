@@ -1,36 +1,72 @@
 import type { Decoded } from "../../wire/decode.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { admit } from "./admission.ts";
+import { recordRefused } from "./audit.ts";
+import { auditConversation, authorize } from "./authorization.ts";
 import type { CallContext } from "./call-context.ts";
 import type { BidiMethod, SingleRequestMethod } from "./methods.ts";
 import type { NextRequest, ServerCall } from "./server-call.ts";
 
 /*
- * The stages of a call after its request has been decoded: admit, handle, encode, end. They are the same whether the
- * call is served on its HTTP/2 stream (call-pipeline.ts) or by grpc-js (grpc-js/).
+ * The stages of a call after its request has been decoded: authorize, admit, handle, encode, end. They are the same whether
+ * the call is served on its HTTP/2 stream (call-pipeline.ts) or by grpc-js (grpc-js/).
  */
+
+type Context = Pick<
+  CallContext,
+  "authorizer" | "credentials" | "audit" | "streamOpenings" | "memoryPressure"
+>;
 
 /** Serves a call with one request. A request that could not be decoded ends the call. */
 export function serveRequest(
-  context: Pick<CallContext, "streamOpenings">,
+  context: Context,
   method: SingleRequestMethod,
-  call: ServerCall,
+  received: ServerCall,
   { request, fault }: Decoded<unknown>,
 ): void {
   if (fault !== undefined) {
-    call.end(statusOf(fault));
+    received.end(statusOf(fault));
     return;
   }
-  // The handler encodes its responses and ends the call.
-  admit(context, call, method.queuedBytes?.(request), () => method.handle(call, request));
+  if (hasLapsed(context, method, received)) return;
+  const { authorizer } = context;
+  const { generation } = authorizer;
+  const call = authorize(context, method, received, request);
+  if (call === undefined) return;
+  const admission = { queuedBytes: method.queuedBytes?.(request), sheds: method.sheds };
+  admit(context, call, admission, () => {
+    // The policy may have changed while the call waited, and the credential may have expired or been revoked.
+    if (hasLapsed(context, method, received)) return;
+    const isCurrent = authorizer.generation === generation;
+    const allowed = isCurrent ? call : authorize(context, method, received, request);
+    // The handler encodes its responses and ends the call.
+    if (allowed !== undefined) method.handle(allowed, request);
+  });
 }
 
-/** Serves a call with a stream of requests, which its handler reads with `next` and decodes. */
+/** Serves a call with a stream of requests, which its handler reads with `next` and decodes. It needs no right. */
 export function serveConversation(
-  context: Pick<CallContext, "streamOpenings">,
+  context: Context,
   method: BidiMethod,
   call: ServerCall,
   next: NextRequest,
 ): void {
-  admit(context, call, undefined, () => method.converse(call, next));
+  if (hasLapsed(context, method, call)) return;
+  auditConversation(context, method, call);
+  const admission = { queuedBytes: undefined, sheds: "stream" } as const;
+  admit(context, call, admission, () => method.converse(call, next));
+}
+
+/** Ends the call if its credential is no longer valid: its client may have sent the request long after the headers. */
+function hasLapsed(
+  { credentials, audit }: Context,
+  { name }: { readonly name: string },
+  call: ServerCall,
+): boolean {
+  const error = credentials.lapsed(call.identity);
+  if (error === undefined) return false;
+  const ending = statusOf(error);
+  if (audit !== undefined) recordRefused(audit, call, name, ending);
+  call.end(ending);
+  return true;
 }

@@ -1,3 +1,4 @@
+import type { Identity } from "../../identity/identity.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 
@@ -8,8 +9,16 @@ import type { FrameParts } from "../../wire/frame-parts.ts";
 export interface ServerCall {
   /** Its client's connection: what the client makes the process hold or do is counted by this. */
   readonly connection: object;
+  /** The caller. Anonymous until the call has been authenticated, which is before it is admitted. */
+  readonly identity: Identity;
+  /** The client's IP address and port, for the audit; empty if its connection has been closed. */
+  readonly address: string;
+  /** The id of the client's trace, for the audit; undefined: the client has sent none, or there is no audit. */
+  readonly traceId: string | undefined;
   /** Size of its request, in bytes; an upper bound where the exact size is not known. */
   readonly requestBytes: number;
+  /** Memory of the headers that are retained while the call is open, in bytes. */
+  readonly headerBytes: number;
   /** When its deadline passes, in the clock's milliseconds; undefined: no deadline. The call ends itself then. */
   readonly deadline: number | undefined;
   /** Whether it has ended, or ends without further action. */
@@ -30,7 +39,7 @@ export interface ServerCall {
    */
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void;
   /** Sends the response of a unary call, and ends it. Returns the parts that are held until the call is closed. */
-  answer(parts: FrameParts): FrameParts;
+  respond(parts: FrameParts): FrameParts;
   /** Ends the call behind the responses that were sent. A client that does not accept them is reset after a while. */
   end(status: WireStatus): void;
   /** Ends the call at once, and drops the responses that were not accepted. Clients see RESOURCE_EXHAUSTED. */

@@ -1,6 +1,9 @@
+import type { Identity } from "../../identity/identity.ts";
+import type { Access } from "../../policy/access.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { type FrameParts, frameOf, sizeOf } from "../../wire/frame-parts.ts";
 import type { Reservation } from "../limits/byte-pool.ts";
+import { refusalSince } from "./authorization.ts";
 import { type CallContext, toClientError } from "./call-context.ts";
 import type { MethodHandler } from "./methods.ts";
 import { ResponseAdmission } from "./response-admission.ts";
@@ -18,6 +21,8 @@ export interface UnaryContext {
   readonly signal: AbortSignal;
   /** The client's connection. */
   readonly connection: object;
+  /** The caller. It has the right to everything that the request asks for. */
+  readonly identity: Identity;
   /** The size of the request, in bytes. */
   readonly requestBytes: number;
   /**
@@ -38,13 +43,14 @@ export interface UnaryContext {
 export type Encode = () => FrameParts;
 
 /**
- * Handles the calls of a unary method. `answer` performs the request or throws, and returns what encodes the response.
- * `method` is the method's name in logs and metrics.
+ * Handles the calls of a unary method. `access` is what a request asks for. `perform` performs the request or throws, and
+ * returns what encodes the response. `method` is the method's name in logs and metrics.
  */
 export function unary<Request>(
   context: CallContext,
   method: string,
-  answer: (request: Request, call: UnaryContext) => Promise<Encode>,
+  access: (request: Request) => Access,
+  perform: (request: Request, call: UnaryContext) => Promise<Encode>,
 ): MethodHandler<Request> {
   const serve = async (
     call: ServerCall,
@@ -53,7 +59,7 @@ export function unary<Request>(
   ): Promise<void> => {
     const { signal } = gone;
     const admission = new ResponseAdmission(context, call, signal);
-    const { connection, requestBytes } = call;
+    const { connection, identity, requestBytes } = call;
     let kept: Reservation | undefined;
     const retain = (bytes: number): void => {
       if (bytes <= freeRetainedBytes && kept === undefined) return;
@@ -64,16 +70,29 @@ export function unary<Request>(
       kept.resize(bytes);
     };
     try {
-      const admit = (maxBytes: number): Promise<void> | undefined => admission.admit(maxBytes);
+      // The right may be lost while the call waits, for room or for what it reads.
+      const { generation } = context.authorizer;
+      const recheck = (): void => {
+        const refusal = refusalSince(context, method, call, access(request), generation);
+        if (refusal !== undefined) throw refusal;
+      };
+      const admit = (maxBytes: number): Promise<void> | undefined => {
+        const wait = admission.admit(maxBytes);
+        if (wait !== undefined) return wait.then(recheck);
+        recheck();
+        return undefined;
+      };
       // Handle.
-      const encode = await answer(request, { signal, connection, requestBytes, admit, retain });
+      const encode = await perform(request, {
+        ...{ signal, connection, identity, requestBytes, admit, retain },
+      });
       // Encode, once the server as a whole has room for responses.
       const wait = admission.mayEncode();
       if (wait !== undefined) await wait;
       if (signal.aborted || call.isOver) return;
       const message = encode();
       // End.
-      admission.answer(frameOf(...message));
+      admission.respond(frameOf(...message));
       context.observer?.sent(method, 1, sizeOf(message));
     } catch (error) {
       // The outcome of a call that has ended is neither sent nor logged.
@@ -86,6 +105,7 @@ export function unary<Request>(
     }
   };
   return {
+    access,
     handle: (call, request) => {
       const gone = new AbortController();
       call.onOver(() => gone.abort(clientGone));

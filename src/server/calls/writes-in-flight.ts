@@ -23,7 +23,7 @@ export interface WritingCall {
 type WriteContext = Pick<CallContext, "clock" | "requestPool" | "maxUnreadBytesPerConnection">;
 
 /**
- * Bounds the writes that were sent to the store and not answered. Each holds its value until the store has answered, so
+ * Bounds the writes that were sent to the store and have no response. Each holds its value until the store has responded, so
  * a slow store would make the process hold everything that clients send. Above the bound further writes wait,
  * connections in rotation, and are charged to their connection like incomplete requests.
  */

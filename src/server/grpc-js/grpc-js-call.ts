@@ -1,3 +1,4 @@
+import { X509Certificate } from "node:crypto";
 import type { ServerHttp2Stream } from "node:http2";
 import {
   type handleBidiStreamingCall,
@@ -8,15 +9,20 @@ import {
   type ServerWritableStream,
   status,
 } from "@grpc/grpc-js";
+import { textBytes } from "../../base/text-memory.ts";
+import { anonymous, type Identity } from "../../identity/identity.ts";
+import type { PeerFacts } from "../../identity/peer.ts";
 import type { Decoded } from "../../wire/decode.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
+import type { Authentication } from "../calls/authentication.ts";
 import type { CallContext } from "../calls/call-context.ts";
 import { CallLifecycle } from "../calls/call-lifecycle.ts";
 import type { BidiMethod, SingleRequestMethod } from "../calls/methods.ts";
 import { serveConversation, serveRequest } from "../calls/serve-call.ts";
 import type { NextRequest, ServerCall } from "../calls/server-call.ts";
+import { addressOf, traceIdOf } from "../http2/call-origin.ts";
 import {
   forgetMetadata,
   forgetRequest,
@@ -24,6 +30,7 @@ import {
   resetStream,
   resetUnlessClosed,
 } from "../http2/http2-stream.ts";
+import { peerFactsOf } from "../http2/peer-facts.ts";
 
 /** The calls of grpc-js: unary, with a stream of responses, and with streams both ways. */
 type Unary = ServerUnaryCall<Decoded<unknown>, Buffer>;
@@ -31,7 +38,11 @@ type Streaming = ServerWritableStream<Decoded<unknown>, Buffer>;
 type Bidi = ServerDuplexStream<Buffer, Buffer>;
 
 /** What all of them have in common. */
-interface SurfaceCall extends Pick<Unary, "cancelled" | "getDeadline"> {
+interface SurfaceCall
+  extends Pick<
+    Unary,
+    "cancelled" | "getDeadline" | "getHost" | "metadata" | "getPeer" | "getAuthContext"
+  > {
   once(event: "cancelled", listener: () => void): unknown;
 }
 
@@ -39,17 +50,21 @@ interface SurfaceCall extends Pick<Unary, "cancelled" | "getDeadline"> {
 export function unaryHandler(
   method: SingleRequestMethod,
   context: CallContext,
+  authentication: Authentication | undefined,
 ): handleUnaryCall<Decoded<unknown>, Buffer> {
   return (call, callback) => {
     const toGrpcJs = {
       send: () => {
         throw new Error("A unary call has one response.");
       },
-      answer: (message: Buffer) => callback(null, message),
+      respond: (message: Buffer) => callback(null, message),
       end: (status: WireStatus) => callback(status),
     };
     const served = new GrpcJsCall(call, toGrpcJs, context);
-    serveRequest(context, method, served, takeRequest(call));
+    const serve = () => serveRequest(context, method, served, request);
+    const proceed = authenticate(call, served, method, authentication, serve);
+    const request = takeRequest(call);
+    proceed();
   };
 }
 
@@ -57,10 +72,14 @@ export function unaryHandler(
 export function streamingHandler(
   method: SingleRequestMethod,
   context: CallContext,
+  authentication: Authentication | undefined,
 ): handleServerStreamingCall<Decoded<unknown>, Buffer> {
   return (call) => {
     const served = new GrpcJsCall(call, streamTo(call), context);
-    serveRequest(context, method, served, takeRequest(call));
+    const serve = () => serveRequest(context, method, served, request);
+    const proceed = authenticate(call, served, method, authentication, serve);
+    const request = takeRequest(call);
+    proceed();
   };
 }
 
@@ -68,6 +87,7 @@ export function streamingHandler(
 export function bidiStreamingHandler(
   method: BidiMethod,
   context: CallContext,
+  authentication: Authentication | undefined,
 ): handleBidiStreamingCall<Buffer, Buffer> {
   return (call) => {
     // To destroy the call on return would leave its HTTP/2 stream open, without a status.
@@ -76,8 +96,53 @@ export function bidiStreamingHandler(
       const { value, done } = await requests.next();
       return done === true ? undefined : (value as Buffer);
     };
+    const served = new GrpcJsCall(call, streamTo(call), context);
+    const serve = () => serveConversation(context, method, served, next);
+    const proceed = authenticate(call, served, method, authentication, serve);
     forgetMetadata(call.metadata);
-    serveConversation(context, method, new GrpcJsCall(call, streamTo(call), context), next);
+    proceed();
+  };
+}
+
+/**
+ * Begins to authenticate a call by its metadata, which may be released afterwards. Returns what calls `serve` when the
+ * call has its identity, and never if the call is refused.
+ */
+function authenticate(
+  call: SurfaceCall,
+  served: GrpcJsCall,
+  { name: method }: { readonly name: string },
+  authentication: Authentication | undefined,
+  serve: () => void,
+): () => void {
+  const pending = authentication?.begin(served, {
+    method,
+    connection: served.connection,
+    peerFacts: () => peerFactsOfCall(call, served.connection),
+    closeConnection: () => http2StreamOf(call)?.session?.close(),
+    authorization: call.metadata.get("authorization")[0]?.toString(),
+    forwardedCertificate: joined(call.metadata.get("x-forwarded-client-cert")),
+  });
+  return () => {
+    if (pending !== undefined) pending.whenDone(served.requestBytes, serve);
+    else if (!served.isOver) serve();
+  };
+}
+
+/** Of several headers the later ones follow, as if they were one. */
+function joined(values: readonly (string | Buffer)[]): string | undefined {
+  return values.length === 0 ? undefined : values.join(",");
+}
+
+/** From grpc-js's public API if the HTTP/2 session is not known. That has only trusted certificates. */
+function peerFactsOfCall(call: SurfaceCall, connection: object): PeerFacts | undefined {
+  const session = http2StreamOf(call)?.session;
+  if (session !== undefined && session === connection) return peerFactsOf(session);
+  const { sslPeerCertificate } = call.getAuthContext();
+  return {
+    address: /^\[?([^[\]]+?)\]?:\d+$/.exec(call.getPeer())?.[1],
+    certificate: sslPeerCertificate && new X509Certificate(sslPeerCertificate.raw),
+    isCertificateTrusted: sslPeerCertificate !== undefined,
   };
 }
 
@@ -90,14 +155,14 @@ function takeRequest(call: Unary | Streaming): Decoded<unknown> {
 
 interface ToGrpcJs {
   send(message: Buffer, onAccepted: (error?: Error | null) => void): void;
-  answer(message: Buffer): void;
+  respond(message: Buffer): void;
   end(status: WireStatus): void;
 }
 
 function streamTo(call: Streaming | Bidi): ToGrpcJs {
   return {
     send: (message, onAccepted) => void call.write(message, onAccepted),
-    answer: () => {
+    respond: () => {
       throw new Error("A stream has no single response.");
     },
     end: (ending) => {
@@ -110,7 +175,10 @@ function streamTo(call: Streaming | Bidi): ToGrpcJs {
 /** A call that grpc-js serves, with versions of grpc-js whose HTTP/2 streams can't be taken over. */
 class GrpcJsCall implements ServerCall {
   readonly connection: object;
+  identity: Identity = anonymous;
+  readonly traceId: string | undefined;
   readonly requestBytes: number;
+  readonly headerBytes: number;
   readonly #call: Pick<Unary, "cancelled">;
   readonly #toGrpcJs: ToGrpcJs;
   readonly #context: CallContext;
@@ -123,6 +191,8 @@ class GrpcJsCall implements ServerCall {
     this.#toGrpcJs = toGrpcJs;
     this.#context = context;
     this.requestBytes = context.maxRequestBytes;
+    this.headerBytes = textBytes(call.getHost());
+    if (context.audit !== undefined) this.traceId = traceIdOf(call.metadata.get("traceparent")[0]);
     this.#stream = http2StreamOf(call);
     this.connection = this.#stream?.session ?? call;
     const deadline = Number(call.getDeadline());
@@ -137,6 +207,10 @@ class GrpcJsCall implements ServerCall {
     call.once("cancelled", over);
     // grpc-js does not report a call that was cancelled just before its handler runs.
     this.#stream?.once("close", over);
+  }
+
+  get address(): string {
+    return addressOf(this.#stream);
   }
 
   get deadline(): number | undefined {
@@ -162,11 +236,11 @@ class GrpcJsCall implements ServerCall {
     if (!this.isOver) this.#toGrpcJs.send(messageOf([frame]), onAccepted);
   }
 
-  answer(frame: FrameParts): FrameParts {
+  respond(frame: FrameParts): FrameParts {
     if (this.isOver) return [];
     this.#finish(this.#context.responseFlushMs);
     const message = messageOf(frame);
-    this.#toGrpcJs.answer(message);
+    this.#toGrpcJs.respond(message);
     return [message];
   }
 

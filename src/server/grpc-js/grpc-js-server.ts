@@ -1,28 +1,59 @@
-import { X509Certificate } from "node:crypto";
-import { createSecureContext } from "node:tls";
-import { Server, ServerCredentials } from "@grpc/grpc-js";
+import { experimental, Server, ServerCredentials } from "@grpc/grpc-js";
+import { CertificateStore } from "../../base/certificate-store.ts";
 import { type Clock, maxTimerMs } from "../../base/clock.ts";
 import { boundHttp2 } from "../http2/http2-stream.ts";
 import { maxHeaderBytes } from "../http2/request-headers.ts";
+import type { BytePool } from "../limits/byte-pool.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
-import { boundRequestTime } from "./grpc-js-fallback.ts";
+import { IncompleteRequests } from "./incomplete-requests.ts";
 
 /** Certificates in PEM. */
 export interface TlsOptions {
   readonly cert: Buffer;
   readonly key: Buffer;
-  /** If present, clients need a certificate that this CA has signed. */
+  /** The authorities of client certificates. */
   readonly clientCa?: Buffer | undefined;
+  /** Whether clients need a certificate. Default: `require` with `clientCa`, otherwise `off`. */
+  readonly clientAuth?: ClientAuth | undefined;
 }
 
-/** Makes a grpc-js server with the limits that grpc-js and HTTP/2 apply themselves. It does not listen yet. */
-export function createGrpcJsServer(clock: Clock, limits: ServerLimits): Server {
+/**
+ * - `require`: a connection without a valid client certificate is refused.
+ * - `request`: a client may have a certificate. Its calls are refused if that is invalid.
+ * - `off`: clients are not asked for a certificate.
+ */
+export type ClientAuth = "require" | "request" | "off";
+
+/** The certificates of a server, which can be replaced while it runs. */
+export interface ServerCertificates {
+  readonly store: CertificateStore;
+  readonly clientAuth: ClientAuth;
+}
+
+/** Throws an Error with a sentence if a certificate or key is unusable, or `clientCa` is missing. */
+export function serverCertificates(tls: TlsOptions): ServerCertificates {
+  const { cert, key, clientCa, clientAuth = clientCa === undefined ? "off" : "require" } = tls;
+  if (clientAuth !== "off" && clientCa === undefined) {
+    throw new Error(`The TLS client CA is missing, which clientAuth ${clientAuth} needs.`);
+  }
+  return { store: new CertificateStore(clientCa, { cert, key }), clientAuth };
+}
+
+/**
+ * Makes a grpc-js server with the limits that grpc-js and HTTP/2 apply themselves. It does not listen yet. `requestPool`
+ * bounds the incomplete requests of calls that grpc-js serves.
+ */
+export function createGrpcJsServer(
+  clock: Clock,
+  limits: ServerLimits,
+  requestPool: BytePool,
+): Server {
   const server = new Server({
     "grpc.enable_channelz": 0,
     "grpc.max_receive_message_length": limits.maxRequestBytes,
     "grpc.max_concurrent_streams": limits.maxStreamsPerConnection,
     // Applies only to calls that grpc-js serves: none, with a supported version.
-    interceptors: [boundRequestTime(clock, limits.requestMs)],
+    interceptors: [new IncompleteRequests(clock, limits, requestPool).interceptor],
     "grpc.keepalive_time_ms": limits.keepaliveTimeMs,
     "grpc.keepalive_timeout_ms": limits.keepaliveTimeoutMs,
     ...(limits.maxStreamAgeMs > 0 && {
@@ -39,13 +70,12 @@ export function createGrpcJsServer(clock: Clock, limits: ServerLimits): Server {
 }
 
 /**
- * Binds a server, and returns its port. Rejects with a sentence if the certificates are unusable, or if the address is
- * in use or not one of this machine.
+ * Binds a server, and returns its port. Rejects with a sentence if the address is in use or not one of this machine.
  */
 export async function bindServer(
   server: Server,
   { host, port }: { readonly host: string; readonly port: number },
-  tls: TlsOptions | undefined,
+  tls: ServerCertificates | undefined,
 ): Promise<number> {
   const address = host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
   const credentials = credentialsOf(tls);
@@ -57,22 +87,14 @@ export async function bindServer(
   });
 }
 
-function credentialsOf(tls: TlsOptions | undefined): ServerCredentials {
+function credentialsOf(tls: ServerCertificates | undefined): ServerCredentials {
   if (tls === undefined) return ServerCredentials.createInsecure();
-  const { cert, key, clientCa } = tls;
-  checkUsable("certificate or key", () => createSecureContext({ cert, key }));
-  // Node.js accepts an invalid CA, and would then refuse every client.
-  if (clientCa !== undefined) checkUsable("client CA", () => new X509Certificate(clientCa));
-  const pairs = [{ cert_chain: cert, private_key: key }];
-  return ServerCredentials.createSsl(clientCa ?? null, pairs, clientCa !== undefined);
-}
-
-/** Turns an error that `parse` throws into a sentence. */
-function checkUsable(what: string, parse: () => unknown): void {
-  try {
-    parse();
-  } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new Error(`The TLS ${what} can't be used: ${why}`, { cause: error });
-  }
+  const { store, clientAuth } = tls;
+  // grpc-js names these parameters the other way round: the first provides the server's own certificate.
+  const authorities = clientAuth === "off" ? null : store;
+  return experimental.createCertificateProviderServerCredentials(
+    store,
+    authorities,
+    clientAuth === "require",
+  );
 }

@@ -1,10 +1,24 @@
 import { tooManyStreams, type WatchFanoutError } from "../../base/errors.ts";
+import type { Identity } from "../../identity/identity.ts";
+import type { Access } from "../../policy/access.ts";
+import type { AuthenticatedStreams } from "./authenticated-streams.ts";
 
 /** A stream: a watch, a health watch or a reflection stream. */
 export interface OpenStream {
+  /** The identity that has opened it. */
+  readonly identity: Identity;
+  /** The right that it needs for as long as it is open; undefined: it needs no right, or there is no policy. */
+  readonly access: Access | undefined;
   /** Its client's connection. */
   readonly connection: object;
-  /** Ends it with the error, to make room. Called after it was removed from the count. */
+  /** Number of messages sent. Absent if it is not counted. */
+  readonly sent?: number;
+  /**
+   * Memory that it holds because its client does not accept what it is sent, in bytes, estimated; 0 if the client has
+   * accepted everything. Absent if that is little.
+   */
+  readonly heldBytes?: number;
+  /** Ends it with the error: to make room, after it was removed from the count, or because of its identity or its right. */
   evict(error: WatchFanoutError): void;
 }
 
@@ -18,15 +32,23 @@ export interface OpenStream {
 export class OpenStreams {
   readonly #maxStreams: number;
   readonly #connections = new Map<object, Set<OpenStream>>();
+  readonly #authenticated: AuthenticatedStreams | undefined;
   #size = 0;
 
-  constructor(maxStreams: number) {
+  /** `authenticated` gets every stream for as long as it is open. */
+  constructor(maxStreams: number, authenticated?: AuthenticatedStreams) {
     this.#maxStreams = maxStreams;
+    this.#authenticated = authenticated;
   }
 
   /** Number of open streams. */
   get size(): number {
     return this.#size;
+  }
+
+  /** The open streams. Those that are opened while this is read may or may not be among them. */
+  *[Symbol.iterator](): Generator<OpenStream, void, void> {
+    for (const streams of this.#connections.values()) yield* streams;
   }
 
   /** Makes room for one more stream of this connection. Returns the error if there is no room. */
@@ -54,14 +76,17 @@ export class OpenStreams {
     if (streams.has(stream)) return;
     streams.add(stream);
     this.#size++;
+    this.#authenticated?.add(stream);
   }
 
-  /** Idempotent. */
-  delete(stream: OpenStream): void {
+  /** Returns whether it was counted. */
+  delete(stream: OpenStream): boolean {
     const streams = this.#connections.get(stream.connection);
-    if (streams?.delete(stream) !== true) return;
+    if (streams?.delete(stream) !== true) return false;
     this.#size--;
+    this.#authenticated?.delete(stream);
     if (streams.size === 0) this.#connections.delete(stream.connection);
+    return true;
   }
 }
 

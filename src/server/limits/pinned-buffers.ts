@@ -6,13 +6,13 @@ export class PinnedBuffers {
   readonly #counts = new Map<ArrayBufferLike, number>();
   #bytes = 0;
 
-  /** Size of all buffers, and of the additions per view. */
+  /** Size of all buffers, and of what was added beside them. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Adds views, and `eachBytes` for each of them. Returns the argument for `delete`. */
-  add(views: readonly Uint8Array[], eachBytes: number): readonly ArrayBufferLike[] {
+  /** Adds views, and `besideBytes` beside their buffers. Returns the argument for `delete`. */
+  add(views: readonly Uint8Array[], besideBytes: number): readonly ArrayBufferLike[] {
     const buffers: ArrayBufferLike[] = [];
     let last: ArrayBufferLike | undefined;
     for (const { buffer } of views) {
@@ -24,11 +24,11 @@ export class PinnedBuffers {
       if (count === 0) this.#bytes += buffer.byteLength;
       this.#counts.set(buffer, count + 1);
     }
-    this.#bytes += views.length * eachBytes;
+    this.#bytes += besideBytes;
     return buffers;
   }
 
-  /** Removes what `add` returned. `besideBytes` is the sum of what was added per view. */
+  /** Removes what `add` returned, and the `besideBytes` that it was given. */
   delete(buffers: readonly ArrayBufferLike[], besideBytes: number): void {
     for (const buffer of buffers) {
       const count = this.#counts.get(buffer) ?? 0;

@@ -2,7 +2,13 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import { FairQueue } from "./fair-queue.ts";
 import { PinnedBuffers } from "./pinned-buffers.ts";
-import { Account, type SendLedger, SendReservation, type Waiter } from "./send-reservation.ts";
+import {
+  Account,
+  type PinnedParts,
+  type SendLedger,
+  SendReservation,
+  type Waiter,
+} from "./send-reservation.ts";
 
 /** Bounds of the responses that clients have not accepted, in bytes. */
 export interface SendBounds {
@@ -118,8 +124,9 @@ export class SendBudget implements SendLedger {
   }
 
   /** For `SendReservation`. */
-  pin(parts: FrameParts): readonly ArrayBufferLike[] {
-    return this.#pinned.add(parts, partBytes);
+  pin(parts: FrameParts, besideBytes: number): PinnedParts {
+    const beside = parts.length * partBytes + besideBytes;
+    return { buffers: this.#pinned.add(parts, beside), besideBytes: beside };
   }
 
   /**
@@ -128,12 +135,12 @@ export class SendBudget implements SendLedger {
    */
   settle(account: Account): void {
     this.#serve(account);
-    while (this.#pinned.bytes > this.#bounds.maxBytes && this.#evict(Infinity)) {}
+    while (this.#pinned.bytes > this.#bounds.maxBytes && this.evict(Infinity)) {}
   }
 
   /** For `SendReservation`: it was released. */
-  unpin(account: Account, pinned: readonly ArrayBufferLike[], parts: number): void {
-    this.#pinned.delete(pinned, parts * partBytes);
+  unpin(account: Account, { buffers, besideBytes }: PinnedParts): void {
+    this.#pinned.delete(buffers, besideBytes);
     this.#serve(account);
     this.#serveAll();
   }
@@ -193,7 +200,7 @@ export class SendBudget implements SendLedger {
     this.#timer ??= this.#clock.setTimeout(() => {
       this.#timer = undefined;
       const latest = this.#clock.now() - graceMs;
-      while (this.isFull && !this.#waiting.isEmpty && this.#evict(latest)) {}
+      while (this.isFull && !this.#waiting.isEmpty && this.evict(latest)) {}
       if (!this.#waiting.isEmpty) this.#setTimer();
     }, checkIntervalMs);
   }
@@ -202,7 +209,7 @@ export class SendBudget implements SendLedger {
    * Evicts a response that was sent at `latest` or before: the largest of the connection that holds most. Returns false
    * if there is no such response.
    */
-  #evict(latest: number): boolean {
+  evict(latest: number): boolean {
     let most = 0;
     let found: SendReservation | undefined;
     for (const account of this.#accounts.values()) {

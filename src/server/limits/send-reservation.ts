@@ -4,12 +4,19 @@ import type { FrameParts } from "../../wire/frame-parts.ts";
 export interface SendLedger {
   /** The clock's time, in milliseconds. */
   now(): number;
-  /** Counts the memory of a response's parts. Returns the argument for `unpin`. */
-  pin(parts: FrameParts): readonly ArrayBufferLike[];
+  /** Counts the memory of a response's parts, and `besideBytes` of its call. Returns the argument for `unpin`. */
+  pin(parts: FrameParts, besideBytes: number): PinnedParts;
   /** An expected response was sent. Evicts until the total is below its bound, which may evict that response. */
   settle(account: Account): void;
   /** A reservation was released. */
-  unpin(account: Account, pinned: readonly ArrayBufferLike[], parts: number): void;
+  unpin(account: Account, pinned: PinnedParts): void;
+}
+
+/** The counted memory of one response. */
+export interface PinnedParts {
+  readonly buffers: readonly ArrayBufferLike[];
+  /** Bytes that are counted beside the buffers. */
+  readonly besideBytes: number;
 }
 
 /** A response that waits for room on its connection. */
@@ -43,12 +50,13 @@ export class Account {
   }
 }
 
+const nothing: PinnedParts = { buffers: [], besideBytes: 0 };
+
 /** The part of a budget that one response has. */
 export class SendReservation {
   readonly #ledger: SendLedger;
   readonly #account: Account;
-  #pinned: readonly ArrayBufferLike[] = [];
-  #parts = 0;
+  #pinned: PinnedParts | undefined;
   #onEvict: (() => void) | undefined;
   #isReleased = false;
   /** The expected size; once sent, the actual size. */
@@ -67,23 +75,23 @@ export class SendReservation {
 
   /** Whether it was sent. */
   get isSent(): boolean {
-    return this.#parts > 0;
+    return this.#pinned !== undefined;
   }
 
   /**
-   * Charges the actual size of a response that was sent. On eviction the reservation is released, then `onEvict` is
-   * called, which must drop the response. That may happen before this returns.
+   * Charges the actual size of a response that was sent, and `callBytes` for the call that is held until then. On
+   * eviction the reservation is released, then `onEvict` is called, which must drop the response. That may happen before
+   * this returns.
    */
-  send(parts: FrameParts, onEvict: () => void): void {
+  send(parts: FrameParts, onEvict: () => void, callBytes: number = 0): void {
     if (this.#isReleased || this.isSent) return;
-    let bytes = 0;
+    let bytes = callBytes;
     for (const part of parts) bytes += part.byteLength;
     this.#account.bytes += bytes - this.bytes;
     this.bytes = bytes;
     this.since = this.#ledger.now();
-    this.#parts = parts.length;
     this.#onEvict = onEvict;
-    this.#pinned = this.#ledger.pin(parts);
+    this.#pinned = this.#ledger.pin(parts, callBytes);
     this.#ledger.settle(this.#account);
   }
 
@@ -94,7 +102,7 @@ export class SendReservation {
     this.#account.reservations.delete(this);
     this.#account.bytes -= this.bytes;
     this.#onEvict = undefined;
-    this.#ledger.unpin(this.#account, this.#pinned, this.#parts);
+    this.#ledger.unpin(this.#account, this.#pinned ?? nothing);
   }
 
   /** For the budget. */

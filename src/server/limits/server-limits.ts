@@ -13,7 +13,7 @@ export interface ServerLimits {
    */
   readonly maxStreams: number;
   /**
-   * Maximum size of the request parts that a connection's streams and unanswered reads retain: keys, prefixes and parsed
+   * Maximum size of the request parts that a connection's streams and open reads retain: keys, prefixes and parsed
    * selectors, beyond a free allowance for each. Above it the one that retains most is ended. Default 32 MiB.
    */
   readonly maxRetainedRequestBytesPerConnection: number;
@@ -24,6 +24,13 @@ export interface ServerLimits {
    * A burst of `maxStreamsPerConnection` is allowed in addition. Above that the connection is closed. Default 1,000.
    */
   readonly maxCancelsPerSecond: number;
+  /**
+   * Maximum number of PING frames of a connection per second; above that it is closed. Clients that measure bandwidth send
+   * about one in each round trip. Default 10,000.
+   */
+  readonly maxPingsPerSecond: number;
+  /** The same for SETTINGS frames. Default 1,000. */
+  readonly maxSettingsPerSecond: number;
   /**
    * Maximum number of open connections. A further connection replaces the one that has been without a call for longest,
    * and is refused while all have calls. Default 20,000.
@@ -77,6 +84,8 @@ export const defaultServerLimits: ServerLimits = {
   maxRetainedRequestBytesPerConnection: 32 * 1024 ** 2,
   maxRetainedRequestBytes: 256 * 1024 ** 2,
   maxCancelsPerSecond: 1_000,
+  maxPingsPerSecond: 10_000,
+  maxSettingsPerSecond: 1_000,
   maxConnections: 20_000,
   handshakeMs: 10_000,
   keepaliveTimeMs: 30_000,

@@ -1,4 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
+import { AuthenticatedStreams } from "./authenticated-streams.ts";
 import { BytePool } from "./byte-pool.ts";
 import { OpenStreams } from "./open-streams.ts";
 import { SendBudget } from "./send-budget.ts";
@@ -14,14 +15,14 @@ export interface PoolStats {
 }
 
 /** What a server holds for its clients. */
-export interface ServerStats {
+export interface HeldStats {
   /** Open connections. */
   readonly connections: number;
   /** Open streams: watches, health watches, reflection. */
   readonly streams: number;
   /** Requests that have not arrived completely, or are not handled yet. */
   readonly requests: PoolStats;
-  /** Parts of requests that streams and unanswered reads retain. */
+  /** Parts of requests that streams and open reads retain. */
   readonly retained: PoolStats;
   /** Responses and watch frames that clients have not accepted. Memory that several share counts once. */
   readonly unsent: PoolStats;
@@ -37,12 +38,19 @@ export interface ServerPools {
   readonly sendBudget: SendBudget;
   /** Open streams. */
   readonly streams: OpenStreams;
+  /** Open streams by identity. */
+  readonly authenticatedStreams: AuthenticatedStreams;
   /** Ends streams whose client accepts nothing. */
   readonly stallDetector: StallDetector;
 }
 
-/** Makes the empty pools of a server. */
-export function createServerPools(clock: Clock, limits: ServerLimits): ServerPools {
+/** Makes the empty pools of a server. `now` returns the time of day, in milliseconds since the epoch. */
+export function createServerPools(
+  clock: Clock,
+  limits: ServerLimits,
+  now: () => number,
+): ServerPools {
+  const authenticatedStreams = new AuthenticatedStreams(clock, now);
   return {
     requests: new BytePool({
       maxBytes: limits.maxUnreadBytes,
@@ -56,7 +64,8 @@ export function createServerPools(clock: Clock, limits: ServerLimits): ServerPoo
       maxBytes: limits.maxUnsentBytes,
       maxBytesPerConnection: limits.maxUnsentBytesPerConnection,
     }),
-    streams: new OpenStreams(limits.maxStreams),
+    streams: new OpenStreams(limits.maxStreams, authenticatedStreams),
+    authenticatedStreams,
     stallDetector: new StallDetector(clock, limits.responseFlushMs),
   };
 }

@@ -1,50 +1,67 @@
 import { status } from "@grpc/grpc-js";
 import { WatchFanoutError } from "../../base/errors.ts";
+import type { Identity } from "../../identity/identity.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { type FrameParts, frameOf } from "../../wire/frame-parts.ts";
 import type { HealthCheckRequest__Output } from "../../wire/generated/grpc/health/v1/HealthCheckRequest.ts";
 import { healthService } from "../../wire/standard-services.ts";
 import type { ServiceHandlers } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
+import { sendResponse } from "../calls/send-response.ts";
 import type { ServerCall } from "../calls/server-call.ts";
-import type { OpenStream, OpenStreams } from "../limits/open-streams.ts";
-import type { Sender, StallDetector } from "../limits/stall-detector.ts";
+import type { OpenStream } from "../limits/open-streams.ts";
+import type { ServerPools } from "../limits/server-pools.ts";
+import type { Sender } from "../limits/stall-detector.ts";
 
 export type ServingStatus = "SERVING" | "NOT_SERVING";
 
 type ReportedStatus = ServingStatus | "SERVICE_UNKNOWN";
 
+/** What bounds the health service: its watches are streams that the stall detector checks. */
+export type HealthLimits = Pick<ServerPools, "streams" | "stallDetector" | "sendBudget">;
+
+/** Whether the caller may know that the service exists. */
+export type MayKnow = (identity: Identity, service: string) => boolean;
+
 /**
- * Serves grpc.health.v1.Health.
+ * Serves grpc.health.v1.Health. A service that the caller may not know is like an unknown one.
  *
  * A watch has at most one status outstanding. A client that does not read gets the newest status when it reads again. A
  * client that does not accept a status within the stall detector's timeout gets SLOW_CONSUMER.
+ *
+ * Responses count in the send budget and never wait for it: an orchestrator would end a process whose health does not
+ * respond because other clients do not read.
  */
 export class HealthService {
   readonly #statuses: Map<string, ServingStatus>;
-  readonly #streams: OpenStreams;
-  readonly #stallDetector: StallDetector;
+  readonly #limits: HealthLimits;
+  readonly #mayKnow: MayKnow;
   readonly #watches = new Set<HealthWatch>();
   #ended = false;
-  /** The response of List, encoded once per change. */
+  /** The response of List for a caller that may know all services, encoded once per change. */
   #listed: FrameParts | undefined;
 
-  /** `statuses` has every service. Watches count as `streams`, and `stallDetector` checks them. */
+  /** `statuses` has every service. */
   constructor(
     statuses: ReadonlyMap<string, ServingStatus>,
-    streams: OpenStreams,
-    stallDetector: StallDetector,
+    limits: HealthLimits,
+    mayKnow: MayKnow,
   ) {
     this.#statuses = new Map(statuses);
-    this.#streams = streams;
-    this.#stallDetector = stallDetector;
+    this.#limits = limits;
+    this.#mayKnow = mayKnow;
   }
 
   /** Sets the status of a service that the constructor was given. */
   set(service: string, serving: ServingStatus): void {
     this.#statuses.set(service, serving);
     this.#listed = undefined;
-    for (const watch of this.#watches) watch.report(this.#of(watch.service));
+    for (const watch of this.#watches) watch.report(this.#of(watch));
+  }
+
+  /** What callers may know has changed: each watch gets the status of its service if it is another for its caller. */
+  recheck(): void {
+    for (const watch of this.#watches) watch.report(this.#of(watch));
   }
 
   /** Ends all watches with DRAINING, after their last status. */
@@ -55,15 +72,21 @@ export class HealthService {
 
   /** The handlers of the methods, by name. */
   readonly handlers: ServiceHandlers = {
-    Check: { handle: (call, request: HealthCheckRequest__Output) => this.#check(call, request) },
-    List: { handle: (call) => this.#list(call) },
-    Watch: { handle: (call, request: HealthCheckRequest__Output) => this.#watch(call, request) },
+    Check: {
+      access: "open",
+      handle: (call, request: HealthCheckRequest__Output) => this.#check(call, request),
+    },
+    List: { access: "open", handle: (call) => this.#list(call) },
+    Watch: {
+      access: "open",
+      handle: (call, request: HealthCheckRequest__Output) => this.#watch(call, request),
+    },
   };
 
   #check(call: ServerCall, { service }: HealthCheckRequest__Output): void {
     const serving = this.#statuses.get(service);
-    if (serving !== undefined) {
-      call.answer(answers[serving]);
+    if (serving !== undefined && this.#mayKnow(call.identity, service)) {
+      this.#respond(call, responses[serving]);
       return;
     }
     const details = "There is no service of that name. List returns the names of all services.";
@@ -71,31 +94,42 @@ export class HealthService {
   }
 
   #list(call: ServerCall): void {
-    this.#listed ??= listAnswer(this.#statuses);
-    call.answer(this.#listed);
+    const known = [...this.#statuses].filter(([name]) => this.#mayKnow(call.identity, name));
+    if (known.length < this.#statuses.size) {
+      this.#respond(call, listResponse(known));
+      return;
+    }
+    this.#listed ??= listResponse(known);
+    this.#respond(call, this.#listed);
+  }
+
+  #respond(call: ServerCall, parts: FrameParts): void {
+    sendResponse(call, parts, this.#limits.sendBudget.force(call.connection));
   }
 
   #watch(call: ServerCall, { service }: HealthCheckRequest__Output): void {
+    const { streams, stallDetector } = this.#limits;
     const watch = new HealthWatch(call, this.#known(service), () => {
       this.#watches.delete(watch);
-      this.#streams.delete(watch);
-      this.#stallDetector.delete(watch);
+      streams.delete(watch);
+      stallDetector.delete(watch);
     });
     if (!watch.open) return;
-    const refusal = this.#streams.makeRoom(watch.connection);
+    const refusal = streams.makeRoom(watch.connection);
     if (refusal !== undefined) {
       watch.evict(refusal);
       return;
     }
-    this.#streams.add(watch);
+    streams.add(watch);
     this.#watches.add(watch);
-    this.#stallDetector.add(watch);
-    watch.report(this.#of(watch.service));
+    stallDetector.add(watch);
+    watch.report(this.#of(watch));
     if (this.#ended) watch.end();
   }
 
-  #of(service: string | undefined): ReportedStatus {
-    return (service === undefined ? undefined : this.#statuses.get(service)) ?? "SERVICE_UNKNOWN";
+  #of({ service, identity }: HealthWatch): ReportedStatus {
+    if (service === undefined || !this.#mayKnow(identity, service)) return "SERVICE_UNKNOWN";
+    return this.#statuses.get(service) ?? "SERVICE_UNKNOWN";
   }
 
   /** The service's name from `#statuses`; undefined for an unknown service, whose name is not retained. */
@@ -106,23 +140,25 @@ export class HealthService {
 }
 
 /** The response for each status, encoded once. */
-const answers = {
-  SERVING: checkAnswer("SERVING"),
-  NOT_SERVING: checkAnswer("NOT_SERVING"),
-  SERVICE_UNKNOWN: checkAnswer("SERVICE_UNKNOWN"),
+const responses = {
+  SERVING: checkResponse("SERVING"),
+  NOT_SERVING: checkResponse("NOT_SERVING"),
+  SERVICE_UNKNOWN: checkResponse("SERVICE_UNKNOWN"),
 } as const satisfies Record<ReportedStatus, readonly [Uint8Array]>;
 
-function checkAnswer(serving: ReportedStatus): readonly [Uint8Array] {
+function checkResponse(serving: ReportedStatus): readonly [Uint8Array] {
   return [Buffer.concat(frameOf(healthService.Check.responseSerialize({ status: serving })))];
 }
 
-function listAnswer(known: ReadonlyMap<string, ServingStatus>): FrameParts {
-  const statuses = [...known].map(([name, serving]) => [name, { status: serving }]);
+function listResponse(known: readonly (readonly [string, ServingStatus])[]): FrameParts {
+  const statuses = known.map(([name, serving]) => [name, { status: serving }]);
   const response = { statuses: Object.fromEntries(statuses) };
   return frameOf(healthService.List.responseSerialize(response));
 }
 
 class HealthWatch implements OpenStream, Sender {
+  /** Without the right its status becomes unknown, as if the service were. */
+  readonly access = undefined;
   /** Undefined: an unknown service. */
   readonly service: string | undefined;
   readonly #call: ServerCall;
@@ -147,6 +183,10 @@ class HealthWatch implements OpenStream, Sender {
 
   get connection(): object {
     return this.#call.connection;
+  }
+
+  get identity(): Identity {
+    return this.#call.identity;
   }
 
   evict(error: WatchFanoutError): void {
@@ -178,7 +218,7 @@ class HealthWatch implements OpenStream, Sender {
       this.#reported = newest;
       this.outstanding = true;
       this.sent++;
-      this.#call.send(answers[newest][0], () => {
+      this.#call.send(responses[newest][0], () => {
         this.outstanding = false;
         this.#send();
       });

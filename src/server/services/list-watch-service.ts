@@ -19,6 +19,8 @@ import { unary } from "../calls/unary-call.ts";
 import { expectedObjectBytes } from "../limits/expected-sizes.ts";
 import { encodePageToken, pageTokenSize } from "./page-token.ts";
 import {
+  accessOfGet,
+  accessOfList,
   checkHistory,
   listIdentity,
   parseGet,
@@ -37,36 +39,45 @@ const leastSliced = 1024;
 
 /** The handlers of watchfanout.v1.ListWatchService, by method. */
 export function listWatchMethods(context: CallContext): ServiceHandlers {
-  const { resources } = context;
   return {
-    Get: unary<GetRequest__Output>(context, `${service}/Get`, async (request, call) => {
-      const resource = resourceNamed(resources, request.resource);
-      const { signal, connection: owner } = call;
-      const admit = (): Promise<void> | undefined => call.admit(expectedObjectBytes);
-      const get = { ...parseGet(request), signal, owner, admit };
-      call.retain(call.requestBytes);
-      const { revision, object } = await inHistory(resource, request.history_id, signal, () =>
-        resource.get(get),
-      );
-      if (object === undefined) throw objectNotFound(request.key, revision);
-      return () => encodeObjectResponse(revision, object, resource.currentHistoryId);
-    }),
-    List: unary<ListRequest__Output>(context, `${service}/List`, async (request, call) => {
-      const resource = resourceNamed(resources, request.resource);
-      const { signal, connection: owner } = call;
-      call.retain(call.requestBytes);
-      const large = call.requestBytes > leastSliced;
-      const selection = large
-        ? await context.parsingSelectors.run(owner, parsingSelectors(resource, request), signal)
-        : resource.select(request.label_selector, request.field_selector);
-      call.retain(call.requestBytes + (selection?.bytes ?? 0));
-      const { list, historyId } = parseList(request, selection, maxPageBytes);
-      const admit = (): Promise<void> | undefined => call.admit(maxPageBytes);
-      const result = await inHistory(resource, historyId, signal, () =>
-        resource.list({ ...list, signal, owner, admit }),
-      );
-      return () => encodePage(result, request, resource.currentHistoryId);
-    }),
+    Get: unary<GetRequest__Output>(
+      context,
+      `${service}/Get`,
+      accessOfGet,
+      async (request, call) => {
+        const resource = resourceNamed(context, call, request.resource);
+        const { signal, connection: owner } = call;
+        const admit = (): Promise<void> | undefined => call.admit(expectedObjectBytes);
+        const get = { ...parseGet(request), signal, owner, admit };
+        call.retain(call.requestBytes);
+        const { revision, object } = await inHistory(resource, request.history_id, signal, () =>
+          resource.get(get),
+        );
+        if (object === undefined) throw objectNotFound(request.key, revision);
+        return () => encodeObjectResponse(revision, object, resource.currentHistoryId);
+      },
+    ),
+    List: unary<ListRequest__Output>(
+      context,
+      `${service}/List`,
+      accessOfList,
+      async (request, call) => {
+        const resource = resourceNamed(context, call, request.resource);
+        const { signal, connection: owner } = call;
+        call.retain(call.requestBytes);
+        const large = call.requestBytes > leastSliced;
+        const selection = large
+          ? await context.parsingSelectors.run(owner, parsingSelectors(resource, request), signal)
+          : resource.select(request.label_selector, request.field_selector);
+        call.retain(call.requestBytes + (selection?.bytes ?? 0));
+        const { list, historyId } = parseList(request, selection, maxPageBytes);
+        const admit = (): Promise<void> | undefined => call.admit(maxPageBytes);
+        const result = await inHistory(resource, historyId, signal, () =>
+          resource.list({ ...list, signal, owner, admit }),
+        );
+        return () => encodePage(result, request, resource.currentHistoryId);
+      },
+    ),
     Watch: watchHandler(context),
   };
 }
@@ -92,10 +103,10 @@ async function inHistory<T>(
 ): Promise<T> {
   await resource.findHistory?.(signal);
   if (resource.ready) checkHistory(known, resource.currentHistoryId);
-  const answer = await read();
+  const result = await read();
   if (known !== "") await resource.findHistory?.(signal);
   checkHistory(known, resource.currentHistoryId);
-  return answer;
+  return result;
 }
 
 /**

@@ -6,6 +6,9 @@ import type {
   Delivery,
 } from "../../cacher/request/request.ts";
 import type { Selection } from "../../cacher/request/selection.ts";
+import type { Identity } from "../../identity/identity.ts";
+import type { Access } from "../../policy/access.ts";
+import type { Authorizer } from "../../policy/authorizer.ts";
 import type {
   DeleteRequest,
   GetRequest,
@@ -30,15 +33,20 @@ import { decodePageToken } from "./page-token.ts";
 /** Maximum number of names that a message lists. */
 const maxNamesListed = 10;
 
-/** The resource of that name. Throws UNKNOWN_RESOURCE, with the names of the resources. */
-export function resourceNamed<T>(resources: ReadonlyMap<string, T>, name: string): T {
+/** The resource of that name. Throws UNKNOWN_RESOURCE, with the names of the resources that the caller may know. */
+export function resourceNamed<T>(
+  {
+    resources,
+    authorizer,
+  }: { readonly resources: ReadonlyMap<string, T>; readonly authorizer: Authorizer },
+  { identity }: { readonly identity: Identity },
+  name: string,
+): T {
   const resource = resources.get(name);
   if (resource !== undefined) return resource;
-  const names = [...resources.keys()]
-    .slice(0, maxNamesListed)
-    .map((known) => JSON.stringify(known));
-  const more =
-    resources.size > maxNamesListed ? ` and ${resources.size - maxNamesListed} more` : "";
+  const known = [...resources.keys()].filter((each) => authorizer.mayKnow(identity, each));
+  const names = known.slice(0, maxNamesListed).map((each) => JSON.stringify(each));
+  const more = known.length > maxNamesListed ? ` and ${known.length - maxNamesListed} more` : "";
   throw new WatchFanoutError(
     "UNKNOWN_RESOURCE",
     `There is no resource ${JSON.stringify(name)}. The resources are: ${names.join(", ")}${more}.`,
@@ -49,6 +57,31 @@ export function resourceNamed<T>(resources: ReadonlyMap<string, T>, name: string
 /** Throws HISTORY_CHANGED if `known` is not empty and is not the current history. */
 export function checkHistory(known: string, current: string): void {
   if (known !== "" && known !== current) throw otherHistory(known, current);
+}
+
+/*
+ * What requests ask for. Also of an invalid request: it is refused only after its caller's right has been checked.
+ */
+
+export function accessOfGet({ resource, key }: GetRequest__Output): Access {
+  return { verb: "get", resource, scope: { key } };
+}
+
+export function accessOfList({ resource, prefix }: ListRequest__Output): Access {
+  return { verb: "list", resource, scope: { prefix } };
+}
+
+export function accessOfWatch(request: WatchRequest__Output): Access {
+  const { resource, key = "", prefix = "" } = request;
+  return { verb: "watch", resource, scope: request.scope === "key" ? { key } : { prefix } };
+}
+
+export function accessOfPut({ resource, key }: PutRequest__Output): Access {
+  return { verb: "put", resource, scope: { key } };
+}
+
+export function accessOfDelete({ resource, key }: DeleteRequest__Output): Access {
+  return { verb: "delete", resource, scope: { key } };
 }
 
 export function parseGet(request: GetRequest__Output): GetRequest {

@@ -5,19 +5,20 @@ import { statusOf } from "../../wire/errors.ts";
 import { frameOf } from "../../wire/frame-parts.ts";
 import type { ServerReflectionRequest__Output } from "../../wire/generated/grpc/reflection/v1/ServerReflectionRequest.ts";
 import type { ServerReflectionResponse } from "../../wire/generated/grpc/reflection/v1/ServerReflectionResponse.ts";
-import { type CallContext, methodOf, toClientError } from "../calls/call-context.ts";
-import { type BidiMethod, decoderOf } from "../calls/methods.ts";
+import { type CallContext, toClientError } from "../calls/call-context.ts";
+import { type BidiMethod, decoderOf, methodOf } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
+import { ResponseSender } from "../calls/response-sender.ts";
 import { type NextRequest, RefusedRequest, type ServerCall } from "../calls/server-call.ts";
 import type { OpenStream } from "../limits/open-streams.ts";
 
-type Answer = Omit<ServerReflectionResponse, "valid_host" | "original_request">;
+type Result = Omit<ServerReflectionResponse, "valid_host" | "original_request">;
 type Method = ServiceDefinition[string];
 
 /** Maximum size of a request, in bytes: requests hold the name of a file or of a symbol. */
 const maxReflectionRequestBytes = 16 * 1024;
 
-/** Serves grpc.reflection.v1 and v1alpha, which differ only in their name. */
+/** Serves grpc.reflection.v1 and v1alpha, which differ only in their name. They have the protos, the same for each caller. */
 export class ReflectionService {
   readonly #descriptors: Descriptors;
   readonly #context: CallContext;
@@ -33,7 +34,9 @@ export class ReflectionService {
     const methods = Object.values(service).map((method) => {
       const converse = (call: ServerCall, next: NextRequest): void =>
         void this.#converse(call, next, method);
-      return [method.path, { maxRequestBytes: maxReflectionRequestBytes, converse }] as const;
+      const name = methodOf(method.path);
+      const served = { name, maxRequestBytes: maxReflectionRequestBytes, converse };
+      return [method.path, served] as const;
     });
     return new Map(methods);
   }
@@ -49,15 +52,15 @@ export class ReflectionService {
   /** Reads each request after the client has accepted the response to the one before. */
   async #converse(call: ServerCall, next: NextRequest, method: Method): Promise<void> {
     const decode = decoderOf<ServerReflectionRequest__Output>(method.path);
-    const { clock, responseFlushMs, logger, streams } = this.#context;
+    const { logger, streams } = this.#context;
     const evict = (error: WatchFanoutError): void => call.end(statusOf(error));
-    const stream: OpenStream = { connection: call.connection, evict };
-    let release = (): void => {};
+    const { connection, identity } = call;
+    const stream: OpenStream = { connection, identity, access: undefined, evict };
+    const sender = new ResponseSender(this.#context, call);
     call.onOver(() => {
       streams.delete(stream);
       this.#calls.delete(call);
-      // A response that is outstanding when the call ends is neither accepted nor refused.
-      release();
+      sender.over();
     });
     if (call.isOver) return;
     const refusal = streams.makeRoom(call.connection);
@@ -71,18 +74,14 @@ export class ReflectionService {
         const { request, fault } = decode(message);
         if (fault !== undefined) throw fault;
         checkLength(request);
-        const response = {
-          valid_host: request.host,
-          original_request: request,
-          ...this.#answer(request),
-        };
-        const frame = Buffer.concat(frameOf(method.responseSerialize(response)));
-        const stalled = clock.setTimeout(() => call.reset(), responseFlushMs);
-        await new Promise<void>((resolve) => {
-          release = resolve;
-          call.send(frame, () => resolve());
+        await sender.send(() => {
+          const response = {
+            valid_host: request.host,
+            original_request: request,
+            ...this.#resultOf(request),
+          };
+          return frameOf(method.responseSerialize(response));
         });
-        stalled.cancel();
         if (call.isOver) break;
       }
       call.end(refused(status.OK, ""));
@@ -97,7 +96,7 @@ export class ReflectionService {
     }
   }
 
-  #answer(request: ServerReflectionRequest__Output): Answer {
+  #resultOf(request: ServerReflectionRequest__Output): Result {
     const { files, declaredIn, messages, services } = this.#descriptors;
     switch (request.message_request) {
       case "list_services":
@@ -124,7 +123,7 @@ export class ReflectionService {
   }
 
   /** The file and everything that it imports, so that clients need no further requests. */
-  #file(file: FileDescriptor | undefined): Answer {
+  #file(file: FileDescriptor | undefined): Result {
     if (file === undefined) {
       return notFound(
         "There is no file or symbol of that name. list_services returns the services.",
@@ -158,6 +157,6 @@ function checkLength({ host, ...request }: ServerReflectionRequest__Output): voi
   }
 }
 
-function notFound(message: string): Answer {
+function notFound(message: string): Result {
   return { error_response: { error_code: status.NOT_FOUND, error_message: message } };
 }

@@ -1,10 +1,20 @@
+import type { Authorizer } from "../../policy/authorizer.ts";
 import type { ServedResource } from "../calls/call-context.ts";
-import type { HealthService, ServingStatus } from "./health-service.ts";
+import type { HealthService, MayKnow, ServingStatus } from "./health-service.ts";
 
 const listWatch = "watchfanout.v1.ListWatchService";
 const write = "watchfanout.v1.WriteService";
 
 type Resources = ReadonlyMap<string, ServedResource>;
+
+const ofResource = "resource/";
+
+/** Whether a caller may know a service: each but those of resources that it has no right on. */
+export function mayKnowService(authorizer: Authorizer): MayKnow {
+  return (identity, service) =>
+    !service.startsWith(ofResource) ||
+    authorizer.mayKnow(identity, service.slice(ofResource.length));
+}
 
 /** The health statuses of a new server, by service name: `""` is the server as a whole. */
 export function initialStatuses(resources: Resources): ReadonlyMap<string, ServingStatus> {
@@ -14,7 +24,7 @@ export function initialStatuses(resources: Resources): ReadonlyMap<string, Servi
     [listWatch, all],
     [write, "SERVING"],
   ]);
-  for (const [name, { ready }] of resources) statuses.set(`resource/${name}`, statusOf(ready));
+  for (const [name, { ready }] of resources) statuses.set(ofResource + name, statusOf(ready));
   return statuses;
 }
 
@@ -31,7 +41,7 @@ export class ServingStatuses {
     this.#wasReady = areReady(resources);
     for (const [name, resource] of resources) {
       resource.onReadyChange((ready) => {
-        health.set(`resource/${name}`, statusOf(ready));
+        health.set(ofResource + name, statusOf(ready));
         this.#checkReady();
       });
     }

@@ -41,7 +41,7 @@ export class UncachedResource implements ServedResource {
     this.#attributes = attributes;
     this.#reads = new LimitedUpstreamReader({
       ...{ ...reads, name, storage },
-      check: (answer) => this.#namingHistory(answer),
+      check: (result) => this.#namingHistory(result),
     });
   }
 

@@ -5,12 +5,13 @@ import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/W
 import { type CallContext, toClientError } from "../calls/call-context.ts";
 import type { MethodHandler } from "../calls/methods.ts";
 import type { ServerCall } from "../calls/server-call.ts";
-import { parseWatch, resourceNamed } from "./parse-requests.ts";
+import { accessOfWatch, parseWatch, resourceNamed } from "./parse-requests.ts";
 import { WatchSender, watchMethod } from "./watch-sender.ts";
 
 /** Handles the calls of Watch. They wait for a time slice: to parse a selector and register a watcher takes long. */
 export function watchHandler(context: CallContext): MethodHandler<WatchRequest__Output> {
   return {
+    access: accessOfWatch,
     queuedBytes: bytesOf,
     handle: (call, request) => open(context, call, request),
   };
@@ -19,14 +20,17 @@ export function watchHandler(context: CallContext): MethodHandler<WatchRequest__
 /** Never throws. */
 function open(context: CallContext, call: ServerCall, request: WatchRequest__Output): void {
   try {
-    const resource = resourceNamed(context.resources, request.resource);
+    const resource = resourceNamed(context, call, request.resource);
     const selection = resource.select(request.label_selector, request.field_selector);
     const ends = { deadline: call.deadline, expiresAt: expiryOf(context) };
     const watch = parseWatch(request, selection, ends);
     const refusal = context.streams.makeRoom(call.connection);
     if (refusal !== undefined) throw refusal;
     const stream = resource.watch({ ...watch, owner: call.connection });
-    new WatchSender(call, stream, resource, context).start(retainedBytesOf(watch));
+    const sender = new WatchSender(call, stream, resource, context);
+    // Without a policy the right can't be lost, and the stream does not retain what it needs.
+    if (context.authorizer.hasPolicy) sender.access = accessOfWatch(request);
+    sender.start(retainedBytesOf(watch) + call.headerBytes);
   } catch (error) {
     call.end(statusOf(toClientError(error, watchMethod, context.logger)));
   }

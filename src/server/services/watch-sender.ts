@@ -1,4 +1,6 @@
-import { WatchFanoutError } from "../../base/errors.ts";
+import { type Reason, WatchFanoutError } from "../../base/errors.ts";
+import type { Identity } from "../../identity/identity.ts";
+import type { Access } from "../../policy/access.ts";
 import type { WatchStream } from "../../storage/storage.ts";
 import { prefixSize, resumePointOf, withHistoryId } from "../../wire/encode.ts";
 import { statusOf } from "../../wire/errors.ts";
@@ -17,6 +19,13 @@ export const watchMethod = "watchfanout.v1.ListWatchService/Watch";
 /** Batches whose frames are smaller than this, in bytes, are not counted: the stream itself takes more memory. */
 const leastCounted = 4 * 1024;
 
+/** The reasons whose errors have the resume point: a client may continue from it, with this replica or another. */
+const resumable: ReadonlySet<Reason> = new Set([
+  ...(["SLOW_CONSUMER", "DRAINING", "OVERLOADED"] as const),
+  // With another credential, or once the right is granted again.
+  ...(["UNAUTHENTICATED", "PERMISSION_DENIED"] as const),
+]);
+
 const noFrames: readonly Uint8Array[] = [];
 
 /**
@@ -29,6 +38,7 @@ export class WatchSender implements Sender, OpenStream {
   readonly #watch: WatchStream;
   readonly #resource: Pick<ServedResource, "currentHistoryId">;
   readonly #context: CallContext;
+  access: Access | undefined;
   /** The charge for the request, if it exceeds the free allowance of each stream. */
   #retainedRequest: Reservation | undefined;
   /** The frames of the last batch that was read, and the index of the next one to send. */
@@ -59,6 +69,15 @@ export class WatchSender implements Sender, OpenStream {
 
   get connection(): object {
     return this.#call.connection;
+  }
+
+  get heldBytes(): number {
+    if (!this.outstanding) return 0;
+    return (this.#sendReservation?.bytes ?? 0) + (this.#watch.heldBytes ?? 0);
+  }
+
+  get identity(): Identity {
+    return this.#call.identity;
   }
 
   /** Begins to send. Call it once. `retainedBytes` is the memory that the request takes, in bytes. */
@@ -186,10 +205,11 @@ export class WatchSender implements Sender, OpenStream {
     if (this.#ended) return;
     this.#close();
     let reported = toClientError(error, watchMethod, this.#context.logger);
-    if (reported.reason === "SLOW_CONSUMER" || reported.reason === "DRAINING") {
-      if (this.#resumePoint !== undefined) {
-        reported = reported.with({ resume_revision: String(this.#resumePoint) });
-      }
+    if (reported.reason === "SLOW_CONSUMER") {
+      this.#context.defences?.count("slow_response", this.connection);
+    }
+    if (resumable.has(reported.reason) && this.#resumePoint !== undefined) {
+      reported = reported.with({ resume_revision: String(this.#resumePoint) });
     }
     this.#call.end(statusOf(reported));
   }

@@ -7,7 +7,13 @@ import type { ServiceHandlers } from "../calls/methods.ts";
 import { type Encode, unary } from "../calls/unary-call.ts";
 import { WritesInFlight } from "../calls/writes-in-flight.ts";
 import { expectedObjectBytes } from "../limits/expected-sizes.ts";
-import { parseDelete, parsePut, resourceNamed } from "./parse-requests.ts";
+import {
+  accessOfDelete,
+  accessOfPut,
+  parseDelete,
+  parsePut,
+  resourceNamed,
+} from "./parse-requests.ts";
 
 const service = "watchfanout.v1.WriteService";
 
@@ -16,24 +22,33 @@ const service = "watchfanout.v1.WriteService";
  * waits before it is sent while its connection is at its send budget.
  */
 export function writeMethods(context: CallContext): ServiceHandlers {
-  const { resources } = context;
   const inFlight = new WritesInFlight(context);
   return {
-    Put: unary<PutRequest__Output>(context, `${service}/Put`, async (request, call) => {
-      const resource = resourceNamed(resources, request.resource);
-      const put = { ...parsePut(request), signal: call.signal };
-      // The response holds the object of the request.
-      const wait = call.admit(call.requestBytes);
-      if (wait !== undefined) await wait;
-      return written(resource, await inFlight.run(call, () => resource.put(put)));
-    }),
-    Delete: unary<DeleteRequest__Output>(context, `${service}/Delete`, async (request, call) => {
-      const resource = resourceNamed(resources, request.resource);
-      const wait = call.admit(expectedObjectBytes);
-      if (wait !== undefined) await wait;
-      const deletion = { ...parseDelete(request), signal: call.signal };
-      return written(resource, await inFlight.run(call, () => resource.delete(deletion)));
-    }),
+    Put: unary<PutRequest__Output>(
+      context,
+      `${service}/Put`,
+      accessOfPut,
+      async (request, call) => {
+        const resource = resourceNamed(context, call, request.resource);
+        const put = { ...parsePut(request), signal: call.signal };
+        // The response holds the object of the request.
+        const wait = call.admit(call.requestBytes);
+        if (wait !== undefined) await wait;
+        return written(resource, await inFlight.run(call, () => resource.put(put)));
+      },
+    ),
+    Delete: unary<DeleteRequest__Output>(
+      context,
+      `${service}/Delete`,
+      accessOfDelete,
+      async (request, call) => {
+        const resource = resourceNamed(context, call, request.resource);
+        const wait = call.admit(expectedObjectBytes);
+        if (wait !== undefined) await wait;
+        const deletion = { ...parseDelete(request), signal: call.signal };
+        return written(resource, await inFlight.run(call, () => resource.delete(deletion)));
+      },
+    ),
   };
 }
 

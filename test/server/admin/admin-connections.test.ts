@@ -5,12 +5,19 @@ import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { type RunningAdmin, startAdmin } from "../../../src/server/admin/admin.ts";
 
 let admin: RunningAdmin;
+let renderings = 0;
 
 beforeEach(async () => {
   admin = await startAdmin({
     listen: { host: "127.0.0.1", port: 0 },
     readiness: () => [],
-    metrics: { contentType: "text/plain; version=0.0.4", render: async () => "" },
+    metrics: {
+      contentType: "text/plain; version=0.0.4",
+      render: async () => {
+        renderings++;
+        return "x".repeat(1_000_000);
+      },
+    },
     logger: pino({ level: "silent" }),
   });
   return () => admin.close();
@@ -77,4 +84,29 @@ test("Above the bound, the connections with the oldest last request are closed",
     expect(await ask(await open())).toBe(alive);
     expect(await ask(asking)).toBe(alive);
   }
+});
+
+describe("Requests that one connection sends at once", () => {
+  const scrape = "GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n";
+
+  test("share one rendering of the metrics", async () => {
+    const socket = await open();
+    renderings = 0;
+    let received = 0;
+    socket.on("data", (chunk) => {
+      received += chunk.length;
+    });
+    socket.write(scrape.repeat(4));
+    while (received < 4_000_000) await once(socket, "data");
+    expect(renderings).toBe(1);
+    expect(await ask(socket)).toBe(alive);
+  });
+
+  test("close it if it has five without their response", async () => {
+    const socket = await open(scrape.repeat(1_000));
+    socket.resume();
+    await once(socket, "close");
+    expect(socket.bytesRead).toBeLessThan(6_000_000);
+    expect(await ask(await open())).toBe(alive);
+  });
 });

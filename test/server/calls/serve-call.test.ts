@@ -2,10 +2,14 @@ import { status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
 import { invalidRequest, tooManyRequestBytes } from "../../../src/base/errors.ts";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
+import type { Access } from "../../../src/policy/access.ts";
+import { Authorizer } from "../../../src/policy/authorizer.ts";
 import { serveConversation, serveRequest } from "../../../src/server/calls/serve-call.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
+import { AuthenticatedStreams } from "../../../src/server/limits/authenticated-streams.ts";
 import { BytePool } from "../../../src/server/limits/byte-pool.ts";
+import { policyOf } from "../../config/parsed-policy.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { WaitingCall } from "./waiting-call.ts";
 
@@ -17,10 +21,21 @@ function setUp() {
   );
   const handled: unknown[] = [];
   const method = {
+    name: "a",
+    isStreaming: false,
+    access: "open" as const,
     decode: () => ({ request: undefined, fault: invalidRequest("key", "Not called.") }),
     handle: (_call: unknown, request: unknown) => void handled.push(request),
   };
-  return { pool, context: { streamOpenings }, handled, method };
+  return {
+    pool,
+    context: {
+      ...{ streamOpenings, authorizer: new Authorizer(), audit: undefined },
+      credentials: new AuthenticatedStreams(clock, () => 0),
+    },
+    handled,
+    method,
+  };
 }
 
 const decoded = (request: string) => ({ request, fault: undefined });
@@ -63,10 +78,40 @@ describe("A decoded request", () => {
   });
 });
 
+test("A request that waits while the policy changes is decided by the new policy", () => {
+  const { context, handled, method } = setUp();
+  const { authorizer } = context;
+  const all = `
+roles: [{ name: all, rules: [{ resources: ["*"], prefixes: ["*"], verbs: ["*"] }] }]
+bindings: [{ role: all, subjects: [anonymous] }]
+`;
+  authorizer.replace(policyOf(all));
+  const calls: WaitingCall[] = [];
+  const guarded = {
+    ...method,
+    access: (): Access => ({ verb: "watch", resource: "pods", scope: { prefix: "" } }),
+    queuedBytes: () => 10,
+    handle: (call: ServerCall, request: unknown): void => {
+      handled.push(request);
+      if (request !== "a") return;
+      // This one waits for the one that is being handled.
+      const next = new WaitingCall(call.connection);
+      calls.push(next);
+      serveRequest(context, guarded, next, decoded("b"));
+      expect(next.ended).toBeUndefined();
+      authorizer.replace(policyOf("roles: []\nbindings: []"));
+    },
+  };
+  serveRequest(context, guarded, new WaitingCall({}), decoded("a"));
+  expect(handled).toEqual(["a"]);
+  expect(calls.map(({ ended }) => ended?.code)).toEqual([status.PERMISSION_DENIED]);
+});
+
 test("A stream of requests is passed to its method with a function that reads the next one", () => {
   const { context, handled } = setUp();
   const next = async (): Promise<undefined> => undefined;
   const method = {
+    name: "a",
     maxRequestBytes: 1,
     converse: (_call: unknown, read: unknown) => void handled.push(read),
   };

@@ -4,21 +4,8 @@ import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
 import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
 import { BytePool } from "../../../src/server/limits/byte-pool.ts";
-import { FakeClock } from "../../fake-clock.ts";
+import { WorkClock } from "../../work-clock.ts";
 import { WaitingCall } from "./waiting-call.ts";
-
-/** A clock whose time passes with the work. */
-class WorkClock extends FakeClock {
-  #spent = 0;
-
-  override now(): number {
-    return super.now() + this.#spent;
-  }
-
-  spend(ms: number): void {
-    this.#spent += ms;
-  }
-}
 
 function setUp(bounds = { maxBytes: 1_000, maxBytesPerOwner: 1_000 }) {
   const clock = new WorkClock();

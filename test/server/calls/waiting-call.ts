@@ -1,3 +1,4 @@
+import { anonymous } from "../../../src/identity/identity.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import type { WireStatus } from "../../../src/wire/errors.ts";
 import type { FrameParts } from "../../../src/wire/frame-parts.ts";
@@ -5,7 +6,11 @@ import type { FrameParts } from "../../../src/wire/frame-parts.ts";
 /** A call that records how it was ended. */
 export class WaitingCall implements ServerCall {
   readonly connection: object;
+  readonly identity = anonymous;
+  readonly address = "";
+  readonly traceId = undefined;
   readonly requestBytes = 0;
+  readonly headerBytes = 0;
   readonly deadline = undefined;
   isOver = false;
   ended: WireStatus | undefined;
@@ -22,7 +27,7 @@ export class WaitingCall implements ServerCall {
   send(): void {}
   onClosed(): void {}
 
-  answer(): FrameParts {
+  respond(): FrameParts {
     return [];
   }
 

@@ -1,9 +1,12 @@
 import { describe, expect, test } from "vitest";
 import type { WatchFanoutError } from "../../../src/base/errors.ts";
+import { anonymous } from "../../../src/identity/identity.ts";
 import { type OpenStream, OpenStreams } from "../../../src/server/limits/open-streams.ts";
 
 class Stream implements OpenStream {
   readonly connection: object;
+  readonly identity = anonymous;
+  readonly access = undefined;
   evicted: WatchFanoutError | undefined;
 
   constructor(connection: object) {

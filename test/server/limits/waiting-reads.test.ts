@@ -7,6 +7,7 @@ import type { GetResult, ListResult } from "../../../src/storage/storage.ts";
 import { listWatchService } from "../../../src/wire/services.ts";
 import { silent } from "../../cacher/cached-store.ts";
 import { heldBytes } from "../../heap.ts";
+import { ClientThread } from "../http2/client-thread.ts";
 import { RawConnection } from "../http2/raw-connection.ts";
 import { serveThings } from "../served.ts";
 import { ManualTimers } from "./manual-timers.ts";
@@ -87,18 +88,22 @@ test.each([
   "Waiting reads retain at most 32 MiB of their requests per connection, here large %s",
   async (_name, count, path, message) => {
     const { server, recorder } = await serveWithSilentStore();
-    const raw = new RawConnection(server.port);
+    const raw = new ClientThread(server.port);
     const before = heldBytes();
-    const calls = Array.from({ length: count }, (_, i) => raw.call(path, message(i)).drain());
-    const refused = await Promise.any(calls.map((call) => call.ended));
-    expect(refused).toMatchObject({ code: status.RESOURCE_EXHAUSTED });
+    for (let i = 0; i < count; i++) raw.call(path, message(i));
     await recorder.untilStarted(1 + count);
+    while (raw.ended.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    expect(new Set(raw.ended)).toEqual(new Set([status.RESOURCE_EXHAUSTED]));
     const other = new RawConnection(server.port);
     const request = { resource, key: "a", revision_match: "REVISION_MATCH_ANY" } as const;
     const answered = await other.call(Get.path, Get.requestSerialize(request)).drain().ended;
     expect(answered.code).toBe(status.OK);
-    // Requests in transit use up to 16 MiB, and the clients are in this process as well.
-    expect(heldBytes() - before).toBeLessThan(96 * mebibyte);
+    const { retained, requests } = server.stats();
+    expect(retained.bytes).toBeGreaterThan(24 * mebibyte);
+    expect(retained.bytes).toBeLessThanOrEqual(32 * mebibyte);
+    expect(requests.bytes).toBeLessThanOrEqual(16 * mebibyte);
+    // What is counted is what it takes: measured 29 to 37 MiB, with Node.js 22 and 24.
+    expect(heldBytes() - before).toBeLessThan((32 + 16) * mebibyte);
     expect(recorder.logged).toEqual([]);
   },
 );

@@ -1,12 +1,12 @@
 import { constants } from "node:http2";
 import { Client, credentials, status } from "@grpc/grpc-js";
-import fc from "fast-check";
 import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { readDescriptors } from "../../../src/protobuf/descriptors.ts";
 import { descriptors } from "../../../src/wire/descriptors.ts";
 import type { ServerReflectionRequest } from "../../../src/wire/generated/grpc/reflection/v1/ServerReflectionRequest.ts";
 import type { ServerReflectionResponse__Output } from "../../../src/wire/generated/grpc/reflection/v1/ServerReflectionResponse.ts";
 import { reflectionServices } from "../../../src/wire/standard-services.ts";
+import fc from "../../property.ts";
 import { framed, type RawCall, RawConnection } from "../http2/raw-connection.ts";
 import { serveThings } from "../served.ts";
 

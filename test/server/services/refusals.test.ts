@@ -1,9 +1,9 @@
 import { status } from "@grpc/grpc-js";
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type Reason, WatchFanoutError } from "../../../src/base/errors.ts";
 import { descriptors } from "../../../src/wire/descriptors.ts";
 import { listWatchService } from "../../../src/wire/services.ts";
+import fc from "../../property.ts";
 import { framed, RawConnection } from "../http2/raw-connection.ts";
 import { ManualTimers } from "../limits/manual-timers.ts";
 import { ScriptedResource } from "../scripted-resource.ts";

@@ -1,8 +1,12 @@
 import { expect, test } from "vitest";
 import { tooManyRequestBytes } from "../../../src/base/errors.ts";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
+import { anonymous } from "../../../src/identity/identity.ts";
+import { Authorizer } from "../../../src/policy/authorizer.ts";
+import { CallClosings } from "../../../src/server/calls/call-closings.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
+import { AuthenticatedStreams } from "../../../src/server/limits/authenticated-streams.ts";
 import { BytePool } from "../../../src/server/limits/byte-pool.ts";
 import { OpenStreams } from "../../../src/server/limits/open-streams.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
@@ -15,7 +19,11 @@ import { CachedStore, silent } from "../../cacher/cached-store.ts";
 /** A call whose client accepts responses on request of the test. */
 class SlowCall implements ServerCall {
   readonly connection = this;
+  readonly identity = anonymous;
+  readonly address = "";
+  readonly traceId = undefined;
   readonly requestBytes = 0;
+  readonly headerBytes = 0;
   readonly deadline = undefined;
   readonly isOver = false;
   readonly sizes: number[] = [];
@@ -33,7 +41,7 @@ class SlowCall implements ServerCall {
     this.#accept();
   }
 
-  answer(): FrameParts {
+  respond(): FrameParts {
     return [];
   }
 
@@ -70,6 +78,9 @@ test.each([
     clock,
     logger: silent,
     observer: undefined,
+    authorizer: new Authorizer(),
+    credentials: new AuthenticatedStreams(clock, () => 0),
+    audit: undefined,
     endFlushMs: 1_000,
     // Longer than the stall timeout, which the Cacher applies.
     responseFlushMs: 120_000,
@@ -80,6 +91,7 @@ test.each([
     sendBudget: new SendBudget(clock, { maxBytes: 2 ** 30, maxBytesPerConnection: 2 ** 30 }),
     stallDetector: new StallDetector(clock, 120_000),
     streams: new OpenStreams(1),
+    callClosings: new CallClosings(clock),
     streamOpenings: new StreamOpenings(new TimeSliceScheduler(clock), kept, tooMuchKept),
     parsingSelectors: new TimeSliceScheduler(clock),
     retainedRequests: kept,

@@ -1,0 +1,217 @@
+import type { Clock, Timer } from "../../base/clock.ts";
+import { upstreamUnavailable } from "../../base/errors.ts";
+import type { Authenticators } from "../../identity/authenticators.ts";
+import type { Identity } from "../../identity/identity.ts";
+import type { Peer, PeerFacts } from "../../identity/peer.ts";
+import { statusOf } from "../../wire/errors.ts";
+import type { BytePool, Reservation } from "../limits/byte-pool.ts";
+import { FairQueue } from "../limits/fair-queue.ts";
+import { recordRefused } from "./audit.ts";
+import { type CallContext, toClientError } from "./call-context.ts";
+import { outOfRequestRoom } from "./refusals.ts";
+import type { ServerCall } from "./server-call.ts";
+
+/** Maximum number of credentials that are verified at once. Each may occupy a thread, or wait for the token issuer. */
+const maxVerifying = 16;
+
+/** How long a call may wait until its credential is verified, in milliseconds. */
+const maxWaitMs = 10_000;
+
+const tooLate = `The credential of the call could not be verified within ${maxWaitMs / 1_000} s. Try again.`;
+
+/** A call that gets its identity from `Authentication`. */
+export interface UnauthenticatedCall extends ServerCall {
+  identity: Identity;
+}
+
+/** What a call presents, and its connection. */
+export interface Presented {
+  /** Its method's name in logs and metrics. */
+  readonly method: string;
+  /** What the peer is remembered by. */
+  readonly connection: object;
+  /** Called once per connection. Undefined if the connection is closed. */
+  readonly peerFacts: () => PeerFacts | undefined;
+  /** Ends the connection behind its calls. Idempotent. */
+  readonly closeConnection: () => void;
+  /** The metadata `authorization`; undefined: absent. */
+  readonly authorization: string | undefined;
+  /** The metadata `x-forwarded-client-cert`; undefined: absent. */
+  readonly forwardedCertificate: string | undefined;
+}
+
+/**
+ * The stage that gives each call its identity, or ends it with UNAUTHENTICATED. Almost all calls have theirs at once: a
+ * certificate is recognised once per connection, and a token that was verified is cached. A token that is new is verified
+ * while the request is read; the call waits for both.
+ *
+ * Bounds: `maxVerifying` tokens are verified at once, of connections in rotation, and a call waits for `maxWaitMs`.
+ */
+export class Authentication {
+  readonly #authenticators: Authenticators;
+  readonly #context: CallContext;
+  readonly #peers = new WeakMap<object, Peer>();
+  readonly #waiting = new FairQueue<PendingAuthentication>();
+  #verifying = 0;
+
+  constructor(authenticators: Authenticators, context: CallContext) {
+    this.#authenticators = authenticators;
+    this.#context = context;
+  }
+
+  /**
+   * Begins to authenticate a call. Returns undefined if that is done: the call has its identity, or has ended. Otherwise
+   * the call has to wait for what is returned.
+   */
+  begin(call: UnauthenticatedCall, presented: Presented): PendingAuthentication | undefined {
+    const peer = this.#peerOf(presented);
+    if (peer === undefined) {
+      // The connection is closed. Nothing must be done for a caller that is not known.
+      call.reset();
+      return undefined;
+    }
+    // The client connects again, with the certificate that it has by now.
+    if (this.#authenticators.hasExpired(peer)) presented.closeConnection();
+    const { method, authorization, forwardedCertificate } = presented;
+    try {
+      const found = this.#authenticators.authenticate({
+        peer,
+        authorization,
+        forwardedCertificate,
+      });
+      if (typeof found === "function") return this.#enqueue(call, method, found);
+      call.identity = found;
+    } catch (error) {
+      this.#refuse(call, method, error);
+    }
+    return undefined;
+  }
+
+  #peerOf({ connection, peerFacts }: Presented): Peer | undefined {
+    const known = this.#peers.get(connection);
+    if (known !== undefined) return known;
+    const facts = peerFacts();
+    if (facts === undefined) return undefined;
+    const peer = this.#authenticators.recognisePeer(facts);
+    this.#peers.set(connection, peer);
+    return peer;
+  }
+
+  #enqueue(
+    call: UnauthenticatedCall,
+    method: string,
+    verify: () => Promise<Identity>,
+  ): PendingAuthentication {
+    const { clock, requestPool, maxUnreadBytesPerConnection } = this.#context;
+    const pending = new PendingAuthentication(call, method, verify, {
+      ...{ clock, requestPool, maxUnreadBytesPerConnection },
+      late: () => this.#refuse(call, method, upstreamUnavailable(tooLate)),
+    });
+    this.#waiting.push(call.connection, pending);
+    this.#verifyNext();
+    return pending;
+  }
+
+  #verifyNext(): void {
+    while (this.#verifying < maxVerifying) {
+      const next = this.#waiting.shift();
+      if (next === undefined) return;
+      if (next.call.isOver) continue;
+      this.#verifying++;
+      void this.#verify(next).finally(() => {
+        this.#verifying--;
+        this.#verifyNext();
+      });
+    }
+  }
+
+  /** Never rejects. */
+  async #verify(pending: PendingAuthentication): Promise<void> {
+    try {
+      pending.finish(await pending.verify());
+    } catch (error) {
+      pending.cancel();
+      this.#refuse(pending.call, pending.method, error);
+    }
+  }
+
+  #refuse(call: ServerCall, method: string, error: unknown): void {
+    if (call.isOver) return;
+    const { audit, logger } = this.#context;
+    const ending = statusOf(toClientError(error, "authentication", logger));
+    if (audit !== undefined) recordRefused(audit, call, method, ending);
+    call.end(ending);
+  }
+}
+
+/** A call whose credential is being verified. */
+export class PendingAuthentication {
+  readonly call: UnauthenticatedCall;
+  readonly method: string;
+  readonly verify: () => Promise<Identity>;
+  readonly #pool: BytePool;
+  readonly #maxBytes: number;
+  readonly #timer: Timer;
+  #isDone = false;
+  #reservation: Reservation | undefined;
+  #next: (() => void) | undefined;
+
+  constructor(
+    call: UnauthenticatedCall,
+    method: string,
+    verify: () => Promise<Identity>,
+    context: Pick<CallContext, "requestPool" | "maxUnreadBytesPerConnection"> & {
+      readonly clock: Clock;
+      /** Ends a call that has waited too long. */
+      readonly late: () => void;
+    },
+  ) {
+    this.call = call;
+    this.method = method;
+    this.verify = verify;
+    this.#pool = context.requestPool;
+    this.#maxBytes = context.maxUnreadBytesPerConnection;
+    this.#timer = context.clock.setTimeout(() => {
+      this.cancel();
+      context.late();
+    }, maxWaitMs);
+  }
+
+  /**
+   * Calls `next` when the call has its identity, at once if it has it already, and never if it ends before. `bytes` is the
+   * size of the request that waits, which is charged to the connection.
+   */
+  whenDone(bytes: number, next: () => void): void {
+    if (this.call.isOver) {
+      this.cancel();
+      return;
+    }
+    if (this.#isDone) {
+      next();
+      return;
+    }
+    this.#next = next;
+    this.call.onOver(() => this.cancel());
+    this.#reservation = this.#pool.reserve(this.call.connection, bytes, () => {
+      this.cancel();
+      this.call.end(outOfRequestRoom(this.#maxBytes));
+    });
+  }
+
+  /** For `Authentication`. */
+  finish(identity: Identity): void {
+    const next = this.#next;
+    this.cancel();
+    this.#isDone = true;
+    this.call.identity = identity;
+    if (!this.call.isOver) next?.();
+  }
+
+  /** Releases what is held while the call waits. Idempotent. */
+  cancel(): void {
+    this.#timer.cancel();
+    this.#next = undefined;
+    this.#reservation?.release();
+    this.#reservation = undefined;
+  }
+}

@@ -1,0 +1,86 @@
+import { status } from "@grpc/grpc-js";
+import type { WatchFanoutError } from "../../base/errors.ts";
+import type { Access } from "../../policy/access.ts";
+import { permissionDenied } from "../../policy/permission-denied.ts";
+import { statusOf } from "../../wire/errors.ts";
+import { AuditedCall, auditEntry, isAudited } from "./audit.ts";
+import type { CallContext } from "./call-context.ts";
+import type { BidiMethod, SingleRequestMethod } from "./methods.ts";
+import type { ServerCall } from "./server-call.ts";
+
+type Context = Pick<CallContext, "authorizer" | "audit">;
+
+const openToAll = { allowed: true, rule: undefined };
+
+/**
+ * The stage between decoding and admission: decides whether the caller may do all of what the request asks for, and audits
+ * it. Returns the call to continue with; undefined: it was denied, and has ended.
+ *
+ * The decision needs nothing but the identity and the request, so it is the same whether or not anything in the scope
+ * exists. Whatever the handler reads later is in the request's scope, so no right is checked per object or event.
+ */
+export function authorize(
+  { authorizer, audit }: Context,
+  method: Pick<SingleRequestMethod, "name" | "isStreaming" | "access">,
+  call: ServerCall,
+  request: unknown,
+): ServerCall | undefined {
+  const access = method.access === "open" ? undefined : method.access(request);
+  const decision = access === undefined ? openToAll : authorizer.decide(call.identity, access);
+  if (access !== undefined && !decision.allowed) {
+    const code = status[status.PERMISSION_DENIED];
+    audit?.record({ ...auditEntry(call, method.name, access, decision), code });
+    authorizer.countDenied(access.verb);
+    call.end(statusOf(permissionDenied(call.identity, access)));
+    return undefined;
+  }
+  if (audit === undefined || !isAudited(audit, access)) return call;
+  const entry = auditEntry(call, method.name, access, decision);
+  if (!method.isStreaming) {
+    return new AuditedCall(call, (code, isDenied) => {
+      audit.record(
+        isDenied ? { ...entry, allowed: false, rule: undefined, code } : { ...entry, code },
+      );
+    });
+  }
+  audit.record({ ...entry, code: undefined });
+  return call;
+}
+
+/** Like `authorize`, for a method with a stream of requests, which needs no right. */
+export function auditConversation(
+  { audit }: Context,
+  { name }: Pick<BidiMethod, "name">,
+  call: ServerCall,
+): void {
+  if (audit === undefined || !isAudited(audit, undefined)) return;
+  audit.record({ ...auditEntry(call, name, undefined, openToAll), code: undefined });
+}
+
+/**
+ * Why a unary call that was allowed at `generation` of the policy may not continue after it has waited: its right was
+ * lost, or its credential is no longer valid. Audited like a call that is refused at first. Undefined: it may continue.
+ */
+export function refusalSince(
+  { authorizer, credentials, audit }: Context & Pick<CallContext, "credentials">,
+  method: string,
+  call: ServerCall,
+  access: Access,
+  generation: number,
+): WatchFanoutError | undefined {
+  const { identity } = call;
+  const isCurrent = authorizer.generation === generation;
+  const isDenied = !isCurrent && !authorizer.decide(identity, access).allowed;
+  const error =
+    credentials.lapsed(identity) ?? (isDenied ? permissionDenied(identity, access) : undefined);
+  if (error === undefined) return undefined;
+  if (error.reason === "PERMISSION_DENIED") authorizer.countDenied(access.verb);
+  const { code } = statusOf(error);
+  if (call instanceof AuditedCall) {
+    call.denied();
+  } else {
+    const denied = { allowed: false, rule: undefined };
+    audit?.record({ ...auditEntry(call, method, access, denied), code: status[code] });
+  }
+  return error;
+}

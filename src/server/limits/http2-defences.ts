@@ -1,0 +1,183 @@
+import { constants, type ServerHttp2Session } from "node:http2";
+import type { Socket } from "node:net";
+import type { Logger } from "pino";
+import type { Clock } from "../../base/clock.ts";
+
+/**
+ * What clients do to a server with HTTP/2, on purpose or by mistake, and are stopped from:
+ *
+ * - `rapid_reset`: opens and resets streams far faster than it may; its connection is closed;
+ * - `ping_flood`, `settings_flood`: sends more PING or SETTINGS frames than it may; its connection is closed;
+ * - `header_flood`: sends headers above their bound, or in too many frames; its call is reset, or its connection closed;
+ * - `invalid_frames`: does not speak HTTP/2, or sends frames that have no use; its connection is closed;
+ * - `slow_request`: does not complete a request in time; its call is refused;
+ * - `slow_response`: does not accept a response or message in time, as with a tiny window; its call is reset;
+ * - `handshake_timeout`: does not complete the TLS handshake in time; its connection is closed;
+ * - `half_open`: does not acknowledge a keepalive ping in time; its connection is closed.
+ */
+export const attackKinds = [
+  ...(["rapid_reset", "ping_flood", "settings_flood", "header_flood", "invalid_frames"] as const),
+  ...(["slow_request", "slow_response", "handshake_timeout", "half_open"] as const),
+] as const;
+
+export type AttackKind = (typeof attackKinds)[number];
+
+/** The bounds of what a connection may send, and of what it must acknowledge. */
+export interface Http2DefenceBounds {
+  /** Maximum number of PING frames per second. */
+  readonly maxPingsPerSecond: number;
+  /** Maximum number of SETTINGS frames per second. */
+  readonly maxSettingsPerSecond: number;
+  /** Burst of stream resets that Node.js allows. */
+  readonly maxStreamsPerConnection: number;
+  /** Time limit of the acknowledgement of a keepalive ping, in milliseconds. */
+  readonly keepaliveTimeoutMs: number;
+}
+
+/** The frames of one connection in the current period, and in the one before. */
+interface Period {
+  since: number;
+  count: number;
+  /** The count of the period before. */
+  before: number;
+}
+
+/** Minimum time between two lines about the same kind, in milliseconds. */
+const logIntervalMs = 10_000;
+
+/** Streams that were opened within this time count as one burst, in milliseconds. */
+const burstMs = 10_000;
+
+/** What is known of a connection. */
+class Peer {
+  readonly address: string;
+  readonly pings: Period = { since: 0, count: 0, before: 0 };
+  readonly settings: Period = { since: 0, count: 0, before: 0 };
+  readonly streams: Period = { since: 0, count: 0, before: 0 };
+
+  constructor(address: string) {
+    this.address = address;
+  }
+}
+
+type PingCallback = (error: Error | null, durationMs: number, payload: Buffer) => void;
+
+/** The log lines about one kind. */
+interface Lines {
+  last: number;
+  suppressed: number;
+}
+
+/**
+ * Counts and logs what clients are stopped from, and closes connections that send too many PING or SETTINGS frames.
+ * nghttp2 bounds those that come at once, resets of streams and CONTINUATION frames itself; the other bounds are in the
+ * files that report here.
+ */
+export class Http2Defences {
+  readonly #clock: Clock;
+  readonly #logger: Logger;
+  readonly #bounds: Http2DefenceBounds;
+  readonly #counts = new Map<AttackKind, number>(attackKinds.map((kind) => [kind, 0]));
+  readonly #lines = new Map<AttackKind, Lines>();
+  readonly #peers = new WeakMap<object, Peer>();
+
+  constructor(clock: Clock, logger: Logger, bounds: Http2DefenceBounds) {
+    this.#clock = clock;
+    this.#logger = logger;
+    this.#bounds = bounds;
+  }
+
+  /** Number of times that clients were stopped, by kind. */
+  get counts(): ReadonlyMap<AttackKind, number> {
+    return this.#counts;
+  }
+
+  /** Observes a connection that begins to speak HTTP/2. `socket` is the one of its client. */
+  watch(
+    session: ServerHttp2Session,
+    { remoteAddress, remotePort }: Pick<Socket, "remoteAddress" | "remotePort"> = session.socket,
+  ): void {
+    const peer = new Peer(`${remoteAddress}:${remotePort}`);
+    this.#peers.set(session, peer);
+    session.on("ping", () => {
+      const { maxPingsPerSecond } = this.#bounds;
+      if (this.#add(peer.pings, 1_000) > maxPingsPerSecond) this.#close(session, "ping_flood");
+    });
+    session.on("remoteSettings", () => {
+      const { maxSettingsPerSecond } = this.#bounds;
+      const count = this.#add(peer.settings, 1_000);
+      if (count > maxSettingsPerSecond) this.#close(session, "settings_flood");
+    });
+    session.on("stream", () => void this.#add(peer.streams, burstMs));
+    session.on("error", (error) => {
+      // An error of the socket: the client or the network has gone away.
+      if (!("syscall" in error)) this.count(this.#kindOf(error, peer), session);
+    });
+    this.#observePings(session);
+  }
+
+  /**
+   * Counts that a client was stopped, and logs it, one line for each kind in 10 s. `connection` is its HTTP/2 session, or
+   * its address.
+   */
+  count(kind: AttackKind, connection: object | string): void {
+    this.#counts.set(kind, (this.#counts.get(kind) ?? 0) + 1);
+    const now = this.#clock.now();
+    const lines = this.#lines.get(kind) ?? { last: -Infinity, suppressed: 0 };
+    this.#lines.set(kind, lines);
+    if (now - lines.last < logIntervalMs) {
+      lines.suppressed++;
+      return;
+    }
+    const peer = typeof connection === "string" ? connection : this.#peers.get(connection)?.address;
+    const fields = lines.suppressed === 0 ? {} : { suppressedOfKind: lines.suppressed };
+    this.#logger.warn({ kind, peer, ...fields }, "a client exceeded a limit of HTTP/2");
+    lines.last = now;
+    lines.suppressed = 0;
+  }
+
+  /** Counts one more in the period, and returns the number in it. */
+  #add(period: Period, lengthMs: number): number {
+    const now = this.#clock.now();
+    if (now - period.since >= lengthMs) {
+      period.before = now - period.since < 2 * lengthMs ? period.count : 0;
+      period.since = now;
+      period.count = 0;
+    }
+    return ++period.count;
+  }
+
+  #close(session: ServerHttp2Session, kind: AttackKind): void {
+    if (session.destroyed) return;
+    this.count(kind, session);
+    session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM);
+  }
+
+  /** Why nghttp2 or Node.js has closed the connection. For resets they have no error of their own. */
+  #kindOf(error: Error, { pings, settings, streams }: Peer): AttackKind {
+    const { maxStreamsPerConnection } = this.#bounds;
+    if (/CONTINUATION|header/i.test(error.message)) return "header_flood";
+    if (/flood/i.test(error.message)) {
+      const isSettings = error.message.includes("SETTINGS") || settings.count > pings.count;
+      return isSettings ? "settings_flood" : "ping_flood";
+    }
+    // The streams of the read in which the connection is closed are not counted any more.
+    const isBurst = Math.max(streams.count, streams.before) >= maxStreamsPerConnection / 2;
+    return isBurst ? "rapid_reset" : "invalid_frames";
+  }
+
+  /** grpc-js sends the keepalive pings, and closes the connection without a reason if one is not acknowledged in time. */
+  #observePings(session: ServerHttp2Session): void {
+    const { ping } = session;
+    const observed = (callback: PingCallback): boolean => {
+      const sent = this.#clock.now();
+      const onAck: PingCallback = (error, durationMs, payload) => {
+        const isLate = this.#clock.now() - sent >= 0.9 * this.#bounds.keepaliveTimeoutMs;
+        if (error !== null && isLate) this.count("half_open", session);
+        callback(error, durationMs, payload);
+      };
+      return Boolean(Reflect.apply(ping, session, [onAck]));
+    };
+    Reflect.set(session, "ping", observed);
+  }
+}

@@ -1,0 +1,43 @@
+import type { Logger } from "pino";
+import type { Clock } from "../base/clock.ts";
+import type { Authenticators } from "../identity/authenticators.ts";
+import type { Authorizer } from "../policy/authorizer.ts";
+import type { AuditLog } from "./calls/audit.ts";
+import type { RpcObserver, ServedResource } from "./calls/call-context.ts";
+import type { TlsOptions } from "./grpc-js/grpc-js-server.ts";
+import type { ServerLimits } from "./limits/server-limits.ts";
+import type { MemoryGauge } from "./pressure/memory-gauge.ts";
+
+/**
+ * What writes the DATA frames of responses: "node", Node.js, stream by stream; "direct", the server itself, those of all
+ * streams of a connection in one write, which costs less where connections have many streams, and memory for each.
+ */
+export type Framing = "direct" | "node";
+
+export interface ServerOptions {
+  /** The resources by name. The server drains them, but neither starts nor closes them. */
+  readonly resources: ReadonlyMap<string, ServedResource>;
+  /** With port 0 the operating system picks a free port. */
+  readonly listen: { readonly host: string; readonly port: number };
+  /** Without it, connections are plain text. */
+  readonly tls?: TlsOptions | undefined;
+  /** What recognises the callers. Without it all are anonymous. */
+  readonly authenticators?: Authenticators | undefined;
+  readonly clock: Clock;
+  /** The time of day, in milliseconds since the epoch, for the expiry of credentials. Default: Date.now. */
+  readonly now?: (() => number) | undefined;
+  readonly logger: Logger;
+  readonly observer?: RpcObserver | undefined;
+  /** Decides what callers may do. Default: without a policy, everything. */
+  readonly authorizer?: Authorizer | undefined;
+  /** Takes the audited calls. Default: none are audited. */
+  readonly audit?: AuditLog | undefined;
+  /** Default: `defaultServerLimits`. */
+  readonly limits?: Partial<ServerLimits> | undefined;
+  /** What measures memory, to shed load before it is used up. Default: nothing is shed. */
+  readonly memoryGauges?: readonly MemoryGauge[] | undefined;
+  /** Default: "node". */
+  readonly framing?: Framing | undefined;
+  /** Random numbers in [0, 1), for jitter. Default: Math.random. */
+  readonly random?: (() => number) | undefined;
+}

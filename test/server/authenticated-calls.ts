@@ -1,0 +1,185 @@
+import { credentials, Metadata } from "@grpc/grpc-js";
+import { describe, expect, onTestFinished, test } from "vitest";
+import {
+  Authenticators,
+  type AuthenticatorsOptions,
+  type Credentials,
+} from "../../src/identity/authenticators.ts";
+import type { Identity } from "../../src/identity/identity.ts";
+import { JwtAuthenticator } from "../../src/identity/jwt-authenticator.ts";
+import type { KeySet } from "../../src/identity/key-set.ts";
+import { FileKeySet, parseKeySet } from "../../src/identity/key-set.ts";
+import { parseTokenFile, StaticTokens, tokenDigest } from "../../src/identity/token-file.ts";
+import type { AuditLog, ClientAuth, RunningServer } from "../../src/server/server.ts";
+import { healthService, reflectionServices } from "../../src/wire/standard-services.ts";
+import { Authority, type Issued } from "../identity/authority.ts";
+import { Issuer, keySetContent } from "../identity/issuer.ts";
+import { framed, RawConnection } from "./http2/raw-connection.ts";
+import { type Served, serveThings } from "./served.ts";
+import { TestClient } from "./test-client.ts";
+
+export const resource = "things";
+export const authority = await Authority.create();
+export const serverCertificate = await authority.issueForServer();
+export const issuer = await Issuer.create();
+
+/** Authenticators that record the identity of each call. */
+class Recording extends Authenticators {
+  readonly identities: Identity[] = [];
+
+  override authenticate(presented: Credentials): Identity | (() => Promise<Identity>) {
+    const found = super.authenticate(presented);
+    const record = (identity: Identity): Identity => {
+      this.identities.push(identity);
+      return identity;
+    };
+    return typeof found === "function" ? () => found().then(record) : record(found);
+  }
+}
+
+export interface Authenticated extends Served {
+  readonly authenticators: Recording;
+  readonly tokens: StaticTokens;
+  /** The time of day of the server, in milliseconds since the epoch. */
+  readonly time: { now: number };
+}
+
+/** Serves `things` to callers with a certificate of `authority`, the token `static`, or a token of `issuer`. */
+export async function serveAuthenticated(
+  options: {
+    readonly clientAuth?: ClientAuth;
+    readonly keys?: KeySet;
+    readonly audit?: AuditLog;
+  } & Partial<AuthenticatorsOptions> = {},
+): Promise<Authenticated> {
+  const publicKeys = new FileKeySet(parseKeySet(keySetContent(issuer)));
+  const { clientAuth, keys = publicKeys, audit, ...own } = options;
+  const time = { now: Date.now() };
+  const now = () => time.now;
+  let server: RunningServer | undefined;
+  const lines = parseTokenFile(Buffer.from(`sha256:${tokenDigest("static")} machine`));
+  const tokens = new StaticTokens(lines, (identity) => server?.revoke(identity));
+  const audience = { issuer: "https://issuer.example", audience: "watch-fanout" };
+  const authenticators = new Recording({
+    ...{ certificateNames: ["spiffe", "dns", "cn"], tokens, now },
+    jwt: new JwtAuthenticator({ ...audience, groupsClaim: "groups", keys, now }),
+    ...own,
+  });
+  const tls = clientAuth && { ...serverCertificate, clientCa: authority.cert, clientAuth };
+  const served = await serveThings({ server: { authenticators, now, tls, audit } });
+  server = served.server;
+  return { ...served, authenticators, tokens, time };
+}
+
+/** A client over TLS that trusts `authority`, with this certificate. */
+export function clientWith(port: number, issued?: Issued, ca: Buffer = authority.cert): TestClient {
+  const channel = credentials.createSsl(ca, issued?.key ?? null, issued?.cert ?? null);
+  const client = new TestClient(port, channel);
+  onTestFinished(() => client.close());
+  return client;
+}
+
+/** Metadata of calls by these headers. */
+export function headers(fields: Readonly<Record<string, string>>): { metadata: Metadata } {
+  const metadata = new Metadata();
+  for (const [name, value] of Object.entries(fields)) metadata.set(name, value);
+  return { metadata };
+}
+
+export const bearer = (token: string) => headers({ authorization: `Bearer ${token}` });
+
+/** Lists `things` with metadata. */
+export function list(client: TestClient, call: { metadata?: Metadata } = {}) {
+  return client.withMetadata(call.metadata).list({ resource });
+}
+
+const { Check, Watch: HealthWatch } = healthService;
+const { ServerReflectionInfo: Reflection } = reflectionServices[0] ?? {};
+const spiffe = "spiffe://corp/ns/a/sa/b";
+
+/** The rules of authentication, by whatever serves the calls. */
+export function describeAuthentication(served: string): void {
+  describe(`Calls served ${served} are authenticated`, () => {
+    test("by the client's certificate, whose SPIFFE ID is the name", async () => {
+      const { server, authenticators } = await serveAuthenticated({ clientAuth: "require" });
+      const names = [{ type: "url", value: spiffe } as const];
+      await list(clientWith(server.port, await authority.issue({ names })));
+      expect(authenticators.identities).toMatchObject([{ name: spiffe, source: "certificate" }]);
+    });
+
+    test("by their token", async () => {
+      const { client, authenticators } = await serveAuthenticated();
+      await list(client, bearer("static"));
+      await list(client, bearer(await issuer.sign({ exp: Date.now() / 1_000 + 60 })));
+      await list(client);
+      expect(authenticators.identities.map(({ name }) => name)).toEqual([
+        ...["machine", "alice", "anonymous"],
+      ]);
+    });
+
+    test("by the certificate that a trusted proxy forwards, and a forged header is ignored", async () => {
+      const header = headers({ "x-forwarded-client-cert": `By=spiffe://corp/p;URI=${spiffe}` });
+      const trusted = { loopback: true, names: new Set<string>() };
+      for (const [trustedForwarders, name] of [
+        [trusted, spiffe],
+        [undefined, "anonymous"],
+      ] as const) {
+        const { client, authenticators } = await serveAuthenticated({ trustedForwarders });
+        await list(client, header);
+        expect(authenticators.identities).toMatchObject([{ name }]);
+      }
+    });
+
+    test("in every service: a wrong token is refused", async () => {
+      const { client, server } = await serveAuthenticated();
+      const wrong = bearer("wrong");
+      const refused = { reason: "UNAUTHENTICATED" };
+      await expect(list(client, wrong)).rejects.toMatchObject(refused);
+      const put = { resource, key: "a", value: Buffer.from("1") };
+      await expect(client.withMetadata(wrong.metadata).put(put)).rejects.toMatchObject(refused);
+      await expect(client.unary(Check, { service: "" }, wrong)).rejects.toMatchObject(refused);
+      expect(await client.watch({ resource }, wrong).ended).toMatchObject(refused);
+      const health = client.stream(HealthWatch, { service: "" }, wrong);
+      expect(await health.ended).toMatchObject(refused);
+      const raw = new RawConnection(server.port);
+      const call = raw.open(Reflection?.path ?? "", { authorization: "Bearer wrong" });
+      call.stream.write(framed(Reflection?.requestSerialize({ list_services: "" }) ?? Buffer.of()));
+      expect((await call.drain().ended).code).toBe(16);
+      expect(server.openStreams).toBe(0);
+    });
+
+    test("before they have an effect: a write with a wrong token writes nothing", async () => {
+      const { client, storage } = await serveAuthenticated();
+      const before = await storage.currentRevision();
+      const put = { resource, key: "a", value: Buffer.from("1") };
+      const wrong = bearer(await issuer.sign({ exp: 1 }));
+      await expect(client.withMetadata(wrong.metadata).put(put)).rejects.toThrow("has expired");
+      expect(await storage.currentRevision()).toBe(before);
+    });
+
+    test("while an open stream lasts: it ends when its token expires, with its resume point", async () => {
+      const { client, clock, time, storage } = await serveAuthenticated();
+      const exp = Math.ceil(time.now / 1_000) + 60;
+      const watch = client.watch({ resource }, bearer(await issuer.sign({ exp })));
+      const others = client.watch({ resource }, bearer("static"));
+      await Promise.all([watch.next(), others.next()]);
+      await storage.put({ key: "a", value: Buffer.from("1") });
+      const { revision } = await watch.next();
+      await others.next();
+      time.now = exp * 1_000 - 1;
+      clock.advance(1_000);
+      await storage.put({ key: "a", value: Buffer.from("2") });
+      expect(Number((await watch.next()).revision)).toBe(Number(revision) + 1);
+      time.now = exp * 1_000;
+      clock.advance(1_000);
+      expect(await watch.ended).toMatchObject({
+        reason: "UNAUTHENTICATED",
+        metadata: { resume_revision: String(Number(revision) + 1) },
+      });
+      await storage.put({ key: "a", value: Buffer.from("3") });
+      await others.next();
+      await others.next();
+      others.cancel();
+    });
+  });
+}

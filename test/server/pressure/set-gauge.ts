@@ -1,0 +1,34 @@
+import type {
+  MemoryGauge,
+  MemoryLimit,
+  MemoryReading,
+} from "../../../src/server/pressure/memory-gauge.ts";
+
+/** A gauge that shows what a test sets, of a ceiling of 1,000 bytes; a new measurement each time by default. */
+export class SetGauge implements MemoryGauge {
+  readonly #limit: MemoryLimit;
+  used: number | undefined = 0;
+  measurement: number | undefined;
+  reads = 0;
+  closed = 0;
+  refreshed = 0;
+
+  constructor(limit: MemoryLimit = "heap") {
+    this.#limit = limit;
+  }
+
+  read(): MemoryReading | undefined {
+    this.reads++;
+    if (this.used === undefined) return undefined;
+    const measurement = this.measurement ?? this.reads;
+    return { limit: this.#limit, usedBytes: this.used, ceilingBytes: 1_000, measurement };
+  }
+
+  refresh(): void {
+    this.refreshed++;
+  }
+
+  close(): void {
+    this.closed++;
+  }
+}
