@@ -5,10 +5,10 @@ import { hasReason, upstreamUnavailable, WatchFanoutError } from "../base/errors
 import { SingleFlightCheck } from "../base/single-flight.ts";
 import type { ReflectorState } from "./reflector-state.ts";
 
-/** How long a read waits for the list that decides whether its answer is of the same history, in milliseconds. */
+/** How long a read waits for the list that decides whether its response is of the same history, in milliseconds. */
 const listTimeoutMs = 3_000;
 
-export interface HistoryConfirmationDeps {
+interface HistoryConfirmationDeps {
   readonly clock: Clock;
   readonly state: ReflectorState;
   /** Notified after each list and each recovery. */

@@ -2,7 +2,7 @@ import { hasReason, type WatchFanoutError } from "../base/errors.ts";
 import type { ReplaceCause } from "./reflector-target.ts";
 
 /** What `fail` decides. */
-export interface Transition {
+interface Transition {
   /** The resume point before the failure; undefined if a list failed. */
   readonly from: number | undefined;
   /** Whether the next step is a list that must not wait for the backoff. */

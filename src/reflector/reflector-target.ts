@@ -64,7 +64,10 @@ export interface ReflectorOptions {
   readonly random?: (() => number) | undefined;
   /** Keys to reflect. Default: all. */
   readonly scope?: Scope | undefined;
-  /** Objects per page of a list. Default 50,000: few large requests cost etcd less than many small ones. */
+  /**
+   * Objects per page of a list; 0: no limit. Default: no limit, since a storage reads ahead within a page, and not from
+   * one to the next; 50,000 with `maxBytes`, which is checked after each page.
+   */
   readonly pageSize?: number | undefined;
   /**
    * Maximum size of a list in bytes: estimated bytes and memory overhead of its objects. A larger list fails with

@@ -43,8 +43,9 @@ export class Reflector {
   #pausing: AbortController | undefined;
 
   constructor(options: ReflectorOptions) {
-    const { storage, target, clock, scope = { prefix: "" }, pageSize = 50_000 } = options;
+    const { storage, target, clock, scope = { prefix: "" } } = options;
     const { backoff = defaultBackoffBounds, random = Math.random, maxBytes = 0 } = options;
+    const { pageSize = maxBytes > 0 ? 50_000 : 0 } = options;
     this.#options = options;
     this.#scope = scope;
     this.#lister = new StateLister({ storage, scope, pageSize, maxBytes });
@@ -95,7 +96,7 @@ export class Reflector {
   /**
    * Confirms that the target's state belongs to the history that the store has now. Rejects with HISTORY_CHANGED if it
    * does not, and with the storage's error if that can't be found out. Asks nothing while a watch is open, as that
-   * proves it. Concurrent callers share one answer. If the store has compacted what is known of the history, waits up
+   * proves it. Concurrent callers share one response. If the store has compacted what is known of the history, waits up
    * to 3 s for the list that follows.
    */
   confirmHistory(signal: AbortSignal = this.#stopping.signal): Promise<void> {

@@ -9,7 +9,7 @@ const maxPageBytes = 8 * 1024 ** 2;
 /** Maximum attempts of one list, each at a newer revision because the one before was compacted. */
 const maxAttempts = 4;
 
-export interface StateListerOptions {
+interface StateListerOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   /** Objects per page. */
@@ -62,6 +62,8 @@ export class StateLister {
         limit: pageSize,
         maxBytes: pageBytes,
       });
+      // Not copied: a large state would take twice its array.
+      if (objects.length === 0 && page.next === undefined && maxBytes === 0) return page.items;
       for (const object of page.items) {
         objects.push(object);
         bytes += estimatedBytes(object) + memoryOverheadBytes;

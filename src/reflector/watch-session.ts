@@ -2,7 +2,7 @@ import { upstreamUnavailable } from "../base/errors.ts";
 import type { WatchBatch } from "../model/event.ts";
 import type { WatchStream } from "../storage/storage.ts";
 
-export interface WatchSessionDeps {
+interface WatchSessionDeps {
   readonly stream: WatchStream;
   /**
    * Awaited before the first batch is delivered, if it is defined. Begins when that batch has come, so that the watch

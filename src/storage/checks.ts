@@ -33,19 +33,19 @@ export function checkInteger(field: string, value: number, least: number): void 
 }
 
 /** Throws INVALID_REQUEST if the requirement has an invalid revision. */
-export function checkRequirement(at: RevisionRequirement): void {
+function checkRequirement(at: RevisionRequirement): void {
   if (at.match === "EXACT" || at.match === "NOT_OLDER_THAN") {
     checkInteger("revision", at.revision, 1);
   }
 }
 
-/** Throws INVALID_REQUEST for a get that no Storage can answer. */
+/** Throws INVALID_REQUEST for a get that no Storage can serve. */
 export function checkGet(request: GetRequest): void {
   checkKey(request.key);
   checkRequirement(request.at);
 }
 
-/** Throws INVALID_REQUEST for a list that no Storage can answer. */
+/** Throws INVALID_REQUEST for a list that no Storage can serve. */
 export function checkList(request: ListRequest): void {
   checkText("prefix", request.prefix);
   checkText("startAfter", request.startAfter ?? "");
@@ -101,5 +101,14 @@ export function checkWatch(request: WatchRequest): void {
       "withPrevious",
       "A watch by content needs withPrevious: whether an object came or went depends on how it was.",
     );
+  }
+}
+
+/** Ends the stream with the error that `check` throws, if it throws one. */
+export function endIfRefused(stream: { end(error: Error): void }, check: () => void): void {
+  try {
+    check();
+  } catch (error) {
+    stream.end(error instanceof Error ? error : new Error(String(error)));
   }
 }

@@ -15,7 +15,7 @@ export interface Storage {
   watch(request: WatchRequest): WatchStream;
   /**
    * Rejects with REVISION_CONFLICT if the expectation does not hold, LEASE_NOT_FOUND, VALUE_TOO_LARGE, STORAGE_FULL, or
-   * OUTCOME_UNKNOWN if the request was sent and no answer came.
+   * OUTCOME_UNKNOWN if the request was sent and no response came.
    */
   put(request: PutRequest): Promise<WriteResult>;
   /** Rejects with OBJECT_NOT_FOUND for an absent key, otherwise as `put`. */
@@ -66,7 +66,7 @@ export interface GetRequest {
 }
 
 export interface GetResult {
-  /** The revision of the answer. */
+  /** The revision of the response. */
   readonly revision: number;
   readonly object: StoredObject | undefined;
 }
@@ -135,6 +135,11 @@ export interface WatchRequest {
    */
   readonly upTo?: number | undefined;
   /**
+   * With `upTo`: the number of such watches that are read at the same time, up to 16; undefined: 1. A storage that holds
+   * responses whole may divide its memory for them: a quarter for each of up to 4 watches, a sixteenth for more.
+   */
+  readonly concurrent?: number | undefined;
+  /**
    * Whether the reader needs complete events: DELETED with the last content, and `previous`. Without it (for readers
    * that keep the state themselves) a DELETED event may have only the object's key and the revision of the deletion,
    * MODIFIED and ADDED say only whether the key existed, and `previous` is absent.
@@ -173,6 +178,8 @@ export interface WatchStream {
    * takes long over one batch.
    */
   accepted?(): void;
+  /** Memory of the batches that wait to be read, in bytes, estimated. Absent if it is not known. */
+  readonly heldBytes?: number;
   /** Ends the stream and drops the unread batches. Idempotent. */
   close(): void;
 }

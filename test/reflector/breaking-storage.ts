@@ -23,8 +23,8 @@ export class BreakingStorage extends MemoryStorage {
       get ended() {
         return broken ?? stream.ended;
       },
-      onReadable: (told) => {
-        listener = told;
+      onReadable: (notify) => {
+        listener = notify;
       },
       close: () => stream.close(),
     };

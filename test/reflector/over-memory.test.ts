@@ -1,4 +1,3 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { defaultEventWindowBounds } from "../../src/cacher/state/event-window.ts";
 import { WatchCache } from "../../src/cacher/state/watch-cache.ts";
@@ -7,6 +6,7 @@ import type { ListedState, ReflectorTarget, ReplaceCause } from "../../src/refle
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import type { Storage } from "../../src/storage/storage.ts";
 import { FakeClock } from "../fake-clock.ts";
+import fc from "../property.ts";
 import { BreakingStorage } from "./breaking-storage.ts";
 import { Reflected } from "./reflected.ts";
 
@@ -180,8 +180,8 @@ describe("Whatever happens to the store and its streams", () => {
         const { items, revision } = await store.list({ prefix: "", limit: 0, at });
         expect([...target.cache.state.range("")]).toEqual(items);
         expect(target.cache.revision).toBe(revision);
-        const told = target.batches.flatMap(({ events }) => events.map(short));
-        expect(told).toEqual(history(account, target.cache.eventWindow.floor.revision));
+        const delivered = target.batches.flatMap(({ events }) => events.map(short));
+        expect(delivered).toEqual(history(account, target.cache.eventWindow.floor.revision));
         const [first, ...others] = target.causes;
         expect(first).toBe("start");
         expect(others.filter((cause) => cause !== "history lost")).toEqual([]);

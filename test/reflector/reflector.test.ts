@@ -33,7 +33,7 @@ describe("A Reflector begins", () => {
     const storage = new ScriptedStorage();
     await new Reflected(storage, { scope: { prefix: "a/" } }).begin();
     expect(storage.calls.slice(1)).toEqual([
-      'list 50000 of "a/" at 5',
+      'list 0 of "a/" at 5',
       'watch {"prefix":"a/"} after 5',
     ]);
   });
@@ -66,12 +66,12 @@ describe("A Reflector whose list is overtaken by compaction", () => {
     ["the current revision where the store does not say", undefined, 100],
     ["the current revision where the store names one that it was just refused", 70, 100],
     ["the current revision where the store names one below", 3, 100],
-  ])("lists at %s", async (_what, told, at) => {
+  ])("lists at %s", async (_what, oldest, at) => {
     const storage = new ScriptedStorage();
     let asked = 0;
     storage.onCurrentRevision = () => (asked++ === 0 ? 70 : 100);
     storage.onList = (request, revision) => {
-      if (revision < 90) throw revisionTooOld(revision, told);
+      if (revision < 90) throw revisionTooOld(revision, oldest);
       return storage.pageOf(request, revision);
     };
     const reflected = new Reflected(storage);
@@ -105,7 +105,7 @@ describe("A Reflector whose list is overtaken by compaction", () => {
     await reflected.begin();
     expect(storage.calls).toEqual([
       "current revision",
-      ...[5, 6, 7, 8].map((revision) => `list 50000 of "" at ${revision}`),
+      ...[5, 6, 7, 8].map((revision) => `list 0 of "" at ${revision}`),
     ]);
     storage.onList = (request, revision) => storage.pageOf(request, revision);
     await reflected.clock.elapse(50);
@@ -223,9 +223,9 @@ describe("A watch that breaks", () => {
 describe("The failure callback", () => {
   it("is called for each failure, with the next step", async () => {
     const storage = new ScriptedStorage();
-    const told: string[] = [];
+    const reported: string[] = [];
     storage.onCurrentRevision = () => Promise.reject(failure("NOT_READY"));
-    const { clock, begin } = reporting(storage, told);
+    const { clock, begin } = reporting(storage, reported);
     await begin();
     storage.onCurrentRevision = () => 5;
     await clock.elapse(1_000);
@@ -233,7 +233,7 @@ describe("The failure callback", () => {
     await clock.elapse(1_000);
     storage.stream.end(revisionTooOld(5, 7));
     await clock.elapse(1_000);
-    expect(told).toEqual([
+    expect(reported).toEqual([
       "NOT_READY: list in 50 ms from undefined",
       "DRAINING: resume in 100 ms from 5",
       "REVISION_TOO_OLD: list in 200 ms from 5",
@@ -242,10 +242,10 @@ describe("The failure callback", () => {
 });
 
 /** A Reflector whose failure callback is recorded. */
-function reporting(storage: ScriptedStorage, told: string[]) {
+function reporting(storage: ScriptedStorage, reported: string[]) {
   const reflected = new Reflected(storage, {
     onFailure: ({ error, next, pauseMs, revision }) =>
-      told.push(`${error.reason}: ${next} in ${pauseMs} ms from ${revision}`),
+      reported.push(`${error.reason}: ${next} in ${pauseMs} ms from ${revision}`),
   });
   return { clock: reflected.clock, begin: () => reflected.begin() };
 }

@@ -29,7 +29,7 @@ export class ScriptedStorage implements Storage {
 
   /** By default the state is still the delivered one. */
   onGet: (key: string, revision: number) => GetResult | Promise<GetResult> = (key, revision) =>
-    this.#told(key, revision);
+    this.#objectAt(key, revision);
 
   /** The stream of the newest watch. */
   get stream(): ScriptedStream {
@@ -41,8 +41,9 @@ export class ScriptedStorage implements Storage {
   /** One page of `objects`, which are in order. */
   pageOf({ startAfter, limit }: ListRequest, revision: number): ListResult {
     const from = this.objects.findIndex(({ key }) => key === startAfter) + 1;
-    const items = this.objects.slice(from, from + limit);
-    const more = from + limit < this.objects.length;
+    const end = limit === 0 ? this.objects.length : from + limit;
+    const items = this.objects.slice(from, end);
+    const more = end < this.objects.length;
     return { revision, items, next: more ? items.at(-1)?.key : undefined, remaining: undefined };
   }
 
@@ -86,8 +87,10 @@ export class ScriptedStorage implements Storage {
   }
 
   /** The object `key` at `revision`, by the listed objects and the delivered events. */
-  #told(key: string, revision: number): GetResult {
-    const events = this.streams.flatMap(({ told }) => told).flatMap((batch) => batch.events);
+  #objectAt(key: string, revision: number): GetResult {
+    const events = this.streams
+      .flatMap(({ delivered }) => delivered)
+      .flatMap((batch) => batch.events);
     const change = events.findLast(
       ({ object }) => object.key === key && object.modRevision <= revision,
     );
@@ -108,7 +111,7 @@ export class ScriptedStorage implements Storage {
 /** A stream that its test fills and ends. */
 export class ScriptedStream implements WatchStream {
   /** All batches that were ever pushed. */
-  readonly told: WatchBatch[] = [];
+  readonly delivered: WatchBatch[] = [];
   readonly #batches: WatchBatch[] = [];
   #end: Error | null | undefined;
   #listener: () => void = () => {};
@@ -120,7 +123,7 @@ export class ScriptedStream implements WatchStream {
 
   push(...batches: readonly WatchBatch[]): void {
     if (this.#end !== undefined) return;
-    this.told.push(...batches);
+    this.delivered.push(...batches);
     this.#batches.push(...batches);
     this.#notify();
   }
@@ -156,10 +159,10 @@ export class ScriptedStream implements WatchStream {
 /** A promise that never settles. */
 export const never = new Promise<never>(() => {});
 
-function abortable<T>(answer: T | Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+function abortable<T>(response: T | Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   return new Promise<T>((resolve, reject) => {
     signal?.addEventListener("abort", () => reject(signal.reason));
     if (signal?.aborted === true) reject(signal.reason);
-    Promise.resolve(answer).then(resolve, reject);
+    Promise.resolve(response).then(resolve, reject);
   });
 }

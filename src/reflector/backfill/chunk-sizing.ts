@@ -29,9 +29,16 @@ const watchRevisions = 950;
 const chunkEvents = 16_000;
 const chunkBytes = 16 * 1024 * 1024;
 /** Number of revisions of the first chunk, which is small as the number of events per revision is unknown. */
-const firstRevisions = 200;
+const firstRevisions = 50;
 /** Maximum growth of the number of revisions from one chunk to the next. */
 const growth = 4;
+
+/**
+ * Above this many estimated bytes for each watch, fewer watches read the chunk: half of the response that a storage
+ * accepts from each of 16 watches, and of 4 (`WatchRequest.concurrent`), since responses differ in size.
+ */
+const shareOfSixteen = 2 * 1024 * 1024;
+const shareOfFour = 8 * 1024 * 1024;
 
 /** Maximum estimated bytes of the events of one chunk. */
 export const maxChunkBytes = 2 * chunkBytes;
@@ -53,8 +60,16 @@ export class ChunkSizing {
     const all = atLeastOne(
       Math.min(left, this.#revisions * growth, events, Math.max(most, bytes / this.#bytes)),
     );
-    const watches = Math.min(maxWatches, Math.ceil(all / most));
+    const watches = this.#watches(all, most);
     return { watches, revisions: Math.min(most, Math.ceil(all / watches)) };
+  }
+
+  /** The number of watches for `all` revisions, of at most `most` each. */
+  #watches(all: number, most: number): number {
+    const wanted = Math.min(maxWatches, Math.ceil(all / most));
+    const bytes = Math.min(most, all / wanted) * this.#bytes;
+    if (wanted > 1 && bytes > shareOfFour) return 1;
+    return wanted > 4 && bytes > shareOfSixteen ? 4 : wanted;
   }
 
   /** Records a chunk that was read. */

@@ -14,7 +14,7 @@ export interface PastEvents {
 }
 
 /** The result of one attempt to read past events. */
-export interface PastRead {
+interface PastRead {
   /** The newest part of the requested events, without a gap; undefined if no part is complete. */
   readonly past: PastEvents | undefined;
   /** Why older events are missing; undefined if none are, or if they exceeded `maxBytes`. */
@@ -23,7 +23,7 @@ export interface PastRead {
   readonly firstMs: number;
 }
 
-export interface PastSource {
+interface PastSource {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly clock: Clock;
@@ -90,7 +90,8 @@ class PastReader {
     const { storage, scope } = source;
     this.#segments = starts.map((after, i) => {
       const end = starts[i + 1] ?? upTo;
-      const request = { scope, afterRevision: after, upTo: end, withPrevious: true };
+      const concurrent = starts.length;
+      const request = { scope, afterRevision: after, upTo: end, concurrent, withPrevious: true };
       return new Segment(after, end, storage.watch(request));
     });
   }

@@ -1,5 +1,6 @@
 import { Backoff, defaultBackoffBounds } from "../../base/backoff.ts";
 import { type Clock, pause } from "../../base/clock.ts";
+import { Condition } from "../../base/condition.ts";
 import { hasReason, WatchFanoutError } from "../../base/errors.ts";
 import type { Scope, Storage } from "../../storage/storage.ts";
 import type { BackfillQueue } from "./backfill-queue.ts";
@@ -8,7 +9,8 @@ import { type PastEvents, readPast } from "./past-events.ts";
 
 /**
  * State of a backfill:
- * - `filling`: it is running;
+ * - `running`;
+ * - `paused`: what is read without a request is in the target; older events are read on request;
  * - `complete`: everything requested is in the target;
  * - `full`: the target has no room for older events;
  * - `compacted`: the store has nothing older;
@@ -18,14 +20,14 @@ import { type PastEvents, readPast } from "./past-events.ts";
  * - `stopped`: it was stopped.
  */
 export const backfillStates = [
-  ...(["filling", "complete", "full", "compacted"] as const),
+  ...(["running", "paused", "complete", "full", "compacted"] as const),
   ...(["costly", "failed", "conflicting", "stopped"] as const),
 ] as const;
 
 export type BackfillState = (typeof backfillStates)[number];
 
 /** What a target has taken of a chunk. */
-export interface Prepended {
+interface Prepended {
   /** The target now has everything after this revision. */
   readonly after: number;
   /** Number of events that it has taken. */
@@ -43,6 +45,8 @@ export interface BackfillTarget {
    * they can't have led to the target's state. Rejects with the signal's reason.
    */
   prepend(past: PastEvents, signal: AbortSignal): Promise<Prepended | undefined>;
+  /** The backfill is paused: releases the memory that only further chunks need. */
+  release(): void;
 }
 
 export interface BackfillOptions {
@@ -59,6 +63,10 @@ export interface BackfillOptions {
   readonly endRevision: number;
   /** How far back to fill: everything after this revision, if it is available. */
   readonly startRevision: number;
+  /** How far back to fill without a request. Default: `startRevision`. */
+  readonly eagerRevision?: number | undefined;
+  /** Number of events after which nothing more is filled without a request. Default: no limit. */
+  readonly eagerEvents?: number | undefined;
 }
 
 /** Interval of etcd's passes for unsynced watches, in milliseconds: a request may wait this long. */
@@ -73,7 +81,7 @@ const maxCostly = 3;
  */
 const lookUpMs = 0.005;
 /** A watch reads etcd's revision, is created, and gets its response. */
-const roundTripsOfAnswer = 3;
+const roundTripsPerResponse = 3;
 /** Pause after each chunk, in durations of its pass: etcd's store is blocked at most a quarter of the time. */
 const pauseShare = 3;
 const minPauseMs = 20;
@@ -86,6 +94,8 @@ const maxFailures = 5;
  * pass of etcd serves, with pauses between them. Each chunk is delivered before the next one is requested, so the
  * target soon has the newest events.
  *
+ * Chunks before `eagerRevision` are read only once `fillTo` requests them.
+ *
  * The older a chunk is, the more it costs etcd, which reads from there to the current revision in each pass and blocks
  * its store meanwhile. So the backfill ends when a chunk costs too much.
  */
@@ -94,7 +104,10 @@ export class WindowBackfill {
   readonly #sizing = new ChunkSizing();
   readonly #backoff: Backoff;
   readonly #stopping = new AbortController();
-  #state: BackfillState = "filling";
+  readonly #requested = new Condition();
+  /** Everything after this revision is wanted. */
+  #goal: number;
+  #state: BackfillState = "running";
   #backfilledTo: number;
   #startRevision: number;
   #isCompacted = false;
@@ -108,6 +121,7 @@ export class WindowBackfill {
     this.#backoff = new Backoff(defaultBackoffBounds, options.random);
     this.#backfilledTo = options.endRevision;
     this.#startRevision = Math.min(options.startRevision, options.endRevision);
+    this.#goal = Math.max(this.#startRevision, options.eagerRevision ?? 0);
   }
 
   get state(): BackfillState {
@@ -134,13 +148,33 @@ export class WindowBackfill {
     return this.#failure;
   }
 
+  /** Whether it may still deliver older events. */
+  get isOpen(): boolean {
+    return this.#state === "running" || this.#state === "paused";
+  }
+
+  /** Requests everything after `revision`, down to the start revision. */
+  fillTo(revision: number): void {
+    if (!this.isOpen || this.#backfilledTo <= revision) return;
+    this.#goal = Math.min(this.#goal, revision);
+    this.#state = "running";
+    this.#requested.notify();
+  }
+
   /** Fills until the backfill ends or is stopped. Calls `onProgress` after each chunk. */
   async run(onProgress: () => void): Promise<void> {
     const { signal } = this.#stopping;
-    while (this.#state === "filling") {
+    while (this.isOpen) {
       if (this.#backfilledTo <= this.#startRevision) {
         this.#end(this.#isCompacted ? "compacted" : "complete");
         break;
+      }
+      if (this.#backfilledTo <= this.#goal || this.#hasEnough) {
+        this.#goal = this.#backfilledTo;
+        this.#state = "paused";
+        this.#options.target.release();
+        await this.#requested.until(() => this.#backfilledTo > this.#goal, signal);
+        continue;
       }
       try {
         await this.#options.queue.run(() => this.#next(signal, onProgress));
@@ -149,6 +183,12 @@ export class WindowBackfill {
         if (!signal.aborted) throw error;
       }
     }
+  }
+
+  /** Whether the events that are delivered without a request are there. */
+  get #hasEnough(): boolean {
+    const { eagerRevision, eagerEvents = Infinity } = this.#options;
+    return this.#goal === eagerRevision && this.#events >= eagerEvents;
   }
 
   /** Nothing is delivered after this. Idempotent. */
@@ -162,12 +202,15 @@ export class WindowBackfill {
     signal.throwIfAborted();
     const { room } = target;
     if (room.events <= 0 || room.bytes <= 0) return this.#end("full");
-    const size = this.#sizing.next(this.#backfilledTo - this.#startRevision, room);
+    // On request chunks have their full size: other streams soon resume from about there.
+    const isEager = this.#goal === this.#options.eagerRevision;
+    const reach = isEager ? Math.max(this.#goal, this.#startRevision) : this.#startRevision;
+    const size = this.#sizing.next(this.#backfilledTo - reach, room);
     const roundTripMs = await this.#roundTripMs(signal);
     const begun = clock.now();
     const { past, failure, firstMs } = await readPast(
       this.#options,
-      startsOf(size, this.#backfilledTo, this.#startRevision),
+      startsOf(size, this.#backfilledTo, reach),
       this.#backfilledTo,
       maxChunkBytes,
       signal,
@@ -176,13 +219,13 @@ export class WindowBackfill {
     this.#judge(size, past, failure);
     if (past !== undefined) await this.#handOver(past, signal);
     const events = past?.events.length ?? 0;
-    const otherMs = passIntervalMs + lookUpMs * events + roundTripsOfAnswer * roundTripMs;
+    const otherMs = passIntervalMs + lookUpMs * events + roundTripsPerResponse * roundTripMs;
     // A lower bound: the pass may have begun at once.
     const passMs = Math.max(0, firstMs - otherMs);
     this.#costly = passMs > maxPassMs ? this.#costly + 1 : 0;
     if (this.#costly >= maxCostly) this.#end("costly");
     onProgress();
-    if (this.#state !== "filling") return;
+    if (this.#state !== "running") return;
     const pauseMs = Math.max(minPauseMs, pauseShare * passMs + tookMs - firstMs);
     await pause(clock, Math.min(maxPauseMs, pauseMs), signal);
   }
@@ -253,7 +296,7 @@ export class WindowBackfill {
   }
 
   #end(state: BackfillState): void {
-    if (this.#state === "filling") this.#state = state;
+    if (this.isOpen) this.#state = state;
   }
 }
 

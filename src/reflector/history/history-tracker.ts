@@ -92,9 +92,9 @@ export class HistoryTracker {
       } catch (error) {
         if (signal.aborted) return;
         // The watch itself reports other errors.
-        const isNoAnswer =
+        const isUndetermined =
           error instanceof WatchFanoutError && !hasReason(error, "HISTORY_CHANGED");
-        if (!isNoAnswer) throw error;
+        if (!isUndetermined) throw error;
       }
     }
   }

@@ -11,7 +11,7 @@ const capacity = 64;
  *
  * A restored store that has grown past its old revision may have the same last change: if a resource was not written
  * since the backup, both histories have that. But then every difference was written after it, or was deleted. So the
- * store is asked, at the last delivered revision, what was written after the oldest recorded change. The answer must be
+ * store is asked, at the last delivered revision, what was written after the oldest recorded change. It must be
  * exactly the recorded changes, and the number of objects must be the same.
  */
 export class RecentChanges {

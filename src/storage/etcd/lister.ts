@@ -3,26 +3,29 @@ import { Slabs } from "../../model/slabs.ts";
 import type { ListRequest, ListResult, RevisionRequirement } from "../storage.ts";
 import { storedObject, valuelessObject } from "./client/decode.ts";
 import { type KeyRange, rangeAfter } from "./client/key-range.ts";
-import type { RangeRequest } from "./client/messages.ts";
-import type { DecodedKeyValue, DecodedRange } from "./client/responses.ts";
+import type { DecodedKeyValue, DecodedKeyValues } from "./client/key-values.ts";
+import type { ResourceKeys } from "./client/resource-keys.ts";
+import type { DecodedRange } from "./client/responses.ts";
+import { RangeParts } from "./range-parts.ts";
+import type { RangeReader, RangeResult } from "./range-reader.ts";
 
 /**
  * Target size of the keys and values of one etcd response, in bytes. For each response etcd counts all remaining keys
  * of the range, so the cost of a list is quadratic in its number of responses.
  */
-const answerBytes = 8 * 1024 * 1024;
+const responseBytes = 8 * 1024 * 1024;
 
 /** Maximum size of slabs of listed objects, in bytes. */
 const largestSlab = 64 * 1024;
 
 /** Maximum number of keys in one etcd response. */
-const maxAnswerKeys = 50_000;
+const maxResponseKeys = 50_000;
 
 /**
  * Number of keys to request while their size is unknown. etcd bounds a response by its number of keys alone, and each
  * value may have 1.5 MiB.
  */
-const firstAnswerKeys = 64;
+const firstResponseKeys = 64;
 
 /** Maximum growth of the number of keys from one request to the next, as the next ones may have any size. */
 const growth = 8;
@@ -33,89 +36,77 @@ const maxScanned = 50_000;
 /** What a request returns for each key: key and value, or the key alone. */
 type Unit = "whole" | "key";
 
-interface Answer {
+interface ResponseSize {
   readonly keys: number;
   /** Average size of a key and its value, or of a key, in bytes. */
   readonly averageBytes: number;
 }
 
-const unknown: Answer = { keys: 0, averageBytes: 1 };
-
-/** What a Lister needs from the storage. */
-export interface ListSource {
-  /** Reads once at the required revision, and returns the revision of the answer. */
-  read(
-    request: RangeRequest,
-    at: RevisionRequirement,
-    signal: AbortSignal | undefined,
-  ): Promise<{ readonly revision: number; readonly response: DecodedRange }>;
-  /** Length of the resource's prefix, in bytes. */
-  readonly prefixBytes: number;
-  /** Returns the relative key; undefined for a key that is no object of the resource. */
-  keyOf(kv: DecodedKeyValue): string | undefined;
-}
+const unknown: ResponseSize = { keys: 0, averageBytes: 1 };
 
 /**
  * Reads one page of the resource in one or more etcd requests, all at one revision. Responses have about 8 MiB once the
  * size of objects is known: the first list measures it with few objects, later lists know it.
  */
 export class Lister {
-  readonly #source: ListSource;
+  readonly #reader: Pick<RangeReader, "read">;
+  readonly #keys: ResourceKeys;
   /** Sizes in the last responses, with values and without, which decide how many keys to request. */
-  readonly #last: Record<Unit, Answer> = { whole: unknown, key: unknown };
+  readonly #last: Record<Unit, ResponseSize> = { whole: unknown, key: unknown };
 
-  constructor(source: ListSource) {
-    this.#source = source;
+  constructor(reader: Pick<RangeReader, "read">, keys: ResourceKeys) {
+    this.#reader = reader;
+    this.#keys = keys;
   }
 
-  /** `range` is that of the request's prefix, `startAfter` the absolute key to start after. */
-  async list(
-    request: ListRequest,
-    range: Required<KeyRange>,
-    startAfter: Buffer | undefined,
-  ): Promise<ListResult> {
+  async list(request: ListRequest): Promise<ListResult> {
+    const { prefix, startAfter } = request;
+    const range = this.#keys.prefixRange(prefix);
     const page = new Page(request);
     const slabs = new Slabs(largestSlab);
-    let rest = startAfter === undefined ? range : rangeAfter(range, startAfter);
-    if (rest === undefined) return this.#empty(request, range);
-    let { at } = request;
-    let atRevision: number | undefined;
+    const whole =
+      startAfter === undefined ? range : rangeAfter(range, this.#keys.absolute(startAfter));
+    if (whole === undefined) return this.#empty(request, range);
+    const parts = new RangeParts(whole);
+    let reading = this.#read(page, parts, request.at);
     for (;;) {
-      const limit = this.#keysToAskFor(page);
-      const { revision, response } = await this.#source.read(
-        { ...rest, limit, keys_only: page.unit === "key" },
-        at,
-        request.signal,
-      );
-      atRevision ??= revision;
-      at = { match: "EXACT", revision: atRevision };
-      const { kvs, more } = response;
-      this.#learn(page, kvs);
+      const { revision, response } = await reading;
+      const { kvs } = response;
+      this.#learn(page, response);
+      const more = parts.advance(response, this.#keysToRequest(page));
+      const at = { match: "EXACT", revision } as const;
+      // etcd reads the next part while this one is processed.
+      const next = more && page.isWhole ? this.#read(page, parts, at) : undefined;
+      next?.catch(ignore);
+      const { length } = kvs;
       const taken = this.#fill(page, kvs, slabs);
-      if (taken < kvs.length || (page.isFull && more)) {
-        return unfinished(page, atRevision);
-      }
-      const last = kvs.at(-1);
-      if (!more || last === undefined) return finished(page, atRevision);
-      rest = rangeAfter(rest, last.key);
-      if (rest === undefined) return finished(page, atRevision);
+      kvs.release?.();
+      if (taken < length || (page.isFull && more)) return unfinished(page, revision);
+      if (!more) return finished(page, revision);
+      reading = next ?? this.#read(page, parts, at);
     }
+  }
+
+  #read(page: Page, { part }: RangeParts, at: RevisionRequirement): Promise<RangeResult> {
+    const limit = this.#keysToRequest(page);
+    const read = { ...part, limit, keys_only: page.unit === "key" };
+    return this.#reader.read(read, at, page.signal);
   }
 
   /** The range is empty, so only the revision is read. */
   async #empty(request: ListRequest, { key }: KeyRange): Promise<ListResult> {
     const read = { key, count_only: true };
-    const { revision } = await this.#source.read(read, request.at, request.signal);
+    const { revision } = await this.#reader.read(read, request.at, request.signal);
     return { revision, items: [], next: undefined, remaining: 0 };
   }
 
   /** Adds the objects that fit to the page, and returns the number of keys that it has processed. */
-  #fill(page: Page, kvs: readonly DecodedKeyValue[], slabs: Slabs): number {
-    const { prefixBytes } = this.#source;
+  #fill(page: Page, kvs: DecodedKeyValues, slabs: Slabs): number {
+    const { prefixBytes } = this.#keys;
     let taken = 0;
-    for (const kv of kvs) {
-      if (page.isFull) break;
-      const key = this.#source.keyOf(kv);
+    while (taken < kvs.length && !page.isFull) {
+      const kv = kvs.at(taken) as DecodedKeyValue;
+      const key = this.#keys.relative(kv);
       if (key !== undefined) {
         const object =
           page.unit === "key"
@@ -128,22 +119,33 @@ export class Lister {
     return taken;
   }
 
-  #keysToAskFor(page: Page): number {
+  #keysToRequest(page: Page): number {
     const { keys, averageBytes } = this.#last[page.unit];
-    const bytes = Math.min(answerBytes, page.roomBytes);
+    const bytes = Math.min(responseBytes, page.roomBytes);
     const byBytes = Math.ceil(bytes / averageBytes) + 1;
-    const byGrowth = Math.max(firstAnswerKeys, keys * growth);
-    return Math.max(1, Math.min(byBytes, byGrowth, page.roomCount, maxAnswerKeys));
+    const byGrowth = Math.max(firstResponseKeys, keys * growth);
+    return Math.max(1, Math.min(byBytes, byGrowth, page.roomCount, maxResponseKeys));
   }
 
-  #learn(page: Page, kvs: readonly DecodedKeyValue[]): void {
+  /** Learns the size of keys. A response that ended with its part may have too few to reduce the next one. */
+  #learn(page: Page, { kvs, more }: DecodedRange): void {
     if (kvs.length === 0) return;
     let bytes = 0;
-    for (const kv of kvs) bytes += kv.keyEnd - kv.keyStart + kv.valueEnd - kv.valueStart;
+    for (let i = 0; i < kvs.length; i++) {
+      const kv = kvs.at(i) as DecodedKeyValue;
+      bytes += kv.keyEnd - kv.keyStart + kv.valueEnd - kv.valueStart;
+    }
     const averageBytes = Math.max(1, bytes / kvs.length);
-    this.#last[page.unit] = { keys: kvs.length, averageBytes };
+    const last = this.#last[page.unit];
+    this.#last[page.unit] =
+      more || kvs.length >= last.keys
+        ? { keys: kvs.length, averageBytes }
+        : { keys: last.keys, averageBytes: Math.max(averageBytes, last.averageBytes) };
   }
 }
+
+/** Awaited later, a rejection must not count as unhandled until then. */
+const ignore = (): void => {};
 
 function finished(page: Page, revision: number): ListResult {
   return { revision, items: page.items, next: undefined, remaining: 0 };
@@ -177,6 +179,16 @@ class Page {
 
   get unit(): Unit {
     return this.#request.keysOnly === true ? "key" : "whole";
+  }
+
+  get signal(): AbortSignal | undefined {
+    return this.#request.signal;
+  }
+
+  /** Whether the page has no bound, so that it takes every object. */
+  get isWhole(): boolean {
+    const { limit, maxBytes = 0 } = this.#request;
+    return limit === 0 && maxBytes === 0 && !this.isFiltered;
   }
 
   get isFull(): boolean {

@@ -22,7 +22,7 @@ interface Expectation {
 
 /** etcd's response, and the id of its history at that time; empty if it can't be read. */
 interface Written {
-  readonly answer: TxnResponse;
+  readonly response: TxnResponse;
   readonly historyId: string;
 }
 
@@ -57,13 +57,13 @@ export class Writer {
 
   async #delete(key: Buffer, request: DeleteRequest): Promise<WriteResult> {
     const deletion = { request_delete_range: { key, prev_kv: true } };
-    const { answer, historyId } = await this.#write(key, [deletion], request, 0n);
-    const revision = safeNumber(answer.header.revision);
-    const [deleted] = answer.responses[0]?.response_delete_range?.prev_kvs ?? [];
+    const { response, historyId } = await this.#write(key, [deletion], request, 0n);
+    const revision = safeNumber(response.header.revision);
+    const [deleted] = response.responses[0]?.response_delete_range?.prev_kvs ?? [];
     if (deleted !== undefined) {
       return { revision, object: loadedObject(request.key, deleted), historyId };
     }
-    const state = answer.succeeded ? undefined : rangeIn(answer, 0);
+    const state = response.succeeded ? undefined : rangeIn(response, 0);
     if (state === undefined) throw objectNotFound(request.key, revision);
     throw conflict(request, state);
   }
@@ -83,7 +83,7 @@ export class Writer {
   async #putUnder(lease: bigint, key: Buffer, request: PutRequest): Promise<WriteResult> {
     const { buffer, byteOffset, byteLength } = request.value;
     const value = Buffer.from(buffer, byteOffset, byteLength);
-    const { answer, historyId } = await this.#write(
+    const { response, historyId } = await this.#write(
       key,
       [
         { request_put: { key, value, lease: String(lease) } },
@@ -93,12 +93,12 @@ export class Writer {
       request,
       lease,
     );
-    if (!answer.succeeded) throw conflict(request, rangeIn(answer, 0));
-    const state = rangeIn(answer, 1);
+    if (!response.succeeded) throw conflict(request, rangeIn(response, 0));
+    const state = rangeIn(response, 1);
     if (state === undefined) throw new Error("etcd does not have what it has just been given.");
     const { createRevision, modRevision, version } = loadedObject(request.key, state);
     return {
-      revision: safeNumber(answer.header.revision),
+      revision: safeNumber(response.header.revision),
       object: new StoredObject(
         request.key,
         request.value,
@@ -124,7 +124,7 @@ export class Writer {
     if (historyId === "") return this.#writeNaming({ compare, success, failure }, lease, signal);
     const { history } = this.#client;
     if (!history.mayBe(historyId)) throw otherHistory(historyId, await history.read(signal));
-    const answer = await this.#writeIfKnown(
+    const response = await this.#writeIfKnown(
       historyId,
       {
         compare: [history.isStill(historyId), ...compare],
@@ -134,7 +134,8 @@ export class Writer {
       lease,
       signal,
     );
-    if (answer.succeeded || isStill(historyId, rangeIn(answer, 1))) return { answer, historyId };
+    if (response.succeeded || isStill(historyId, rangeIn(response, 1)))
+      return { response, historyId };
     throw otherHistory(historyId, await history.read(signal));
   }
 
@@ -153,16 +154,16 @@ export class Writer {
           success: [...success, history.reading],
           failure: [...failure, history.reading],
         };
-        const answer = await this.#client.write(naming, lease, signal);
-        const marker = rangeIn(answer, answer.responses.length - 1);
-        return { answer, historyId: history.idFrom(marker) };
+        const response = await this.#client.write(naming, lease, signal);
+        const marker = rangeIn(response, response.responses.length - 1);
+        return { response, historyId: history.idFrom(marker) };
       } catch (error) {
         // Then nothing was written, and etcd may have refused the transaction because of that key alone.
         if (!hasReason(error, "UPSTREAM_DENIED") || (await history.read(signal)) !== "")
           throw error;
       }
     }
-    return { answer: await this.#client.write(request, lease, signal), historyId: "" };
+    return { response: await this.#client.write(request, lease, signal), historyId: "" };
   }
 
   /**
@@ -195,7 +196,7 @@ export class Writer {
 }
 
 /**
- * Whether a failed write has certainly changed nothing. INTERNAL stands for an unreadable answer, so the write may have
+ * Whether a failed write has certainly changed nothing. INTERNAL is an unreadable response, so the write may have
  * been executed.
  */
 function isUndone(error: unknown, signal: AbortSignal | undefined): boolean {
@@ -222,8 +223,8 @@ function isStill(historyId: string, marker: IKeyValue | undefined): boolean {
   return marker?.value.equals(Buffer.from(historyId)) ?? false;
 }
 
-function rangeIn(answer: TxnResponse, position: number): IKeyValue | undefined {
-  return answer.responses[position]?.response_range?.kvs[0];
+function rangeIn(response: TxnResponse, position: number): IKeyValue | undefined {
+  return response.responses[position]?.response_range?.kvs[0];
 }
 
 function conflict(request: PutRequest | DeleteRequest, state: IKeyValue | undefined): Error {

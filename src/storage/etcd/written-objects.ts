@@ -5,7 +5,7 @@ import type { Storage, WrittenAfterRequest, WrittenObjects } from "../storage.ts
 const pageSize = 10_000;
 
 /**
- * Answers `writtenAfter` by reading every key below `prefix`, for storages where etcd's own count includes keys that
+ * Serves `writtenAfter` by reading every key below `prefix`, for storages where etcd's own count includes keys that
  * are no objects of the resource.
  */
 export async function scanWrittenObjects(

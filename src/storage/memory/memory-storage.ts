@@ -10,7 +10,15 @@ import {
   WatchFanoutError,
 } from "../../base/errors.ts";
 import type { WatchEvent } from "../../model/event.ts";
-import { checkDelete, checkGet, checkInteger, checkList, checkPut, checkWatch } from "../checks.ts";
+import {
+  checkDelete,
+  checkGet,
+  checkInteger,
+  checkList,
+  checkPut,
+  checkWatch,
+  endIfRefused,
+} from "../checks.ts";
 import type {
   DeleteRequest,
   GetRequest,
@@ -102,12 +110,10 @@ export class MemoryStorage implements Storage {
   watch(request: WatchRequest): WatchStream {
     const watch = new MemoryWatch(request, this.#store.log, () => this.#notifySoon());
     this.#watches.add(watch);
-    try {
+    endIfRefused(watch, () => {
       this.#enter(undefined);
       this.#checkWatch(request);
-    } catch (error) {
-      watch.end(error instanceof Error ? error : new Error(String(error)));
-    }
+    });
     // Notify the reader, as the history may have events for it already.
     this.#notifySoon();
     return watch;

@@ -25,22 +25,34 @@ function sizes(every: number, each: number, bytes: number, left: number = 1_000_
 
 describe("Chunks of the past", () => {
   test("begin small, and grow to the maximum number of concurrent watches", () => {
-    expect(sizes(1, 1, 600)).toEqual(["1x200", "1x800", "4x800", "14x915", "16x950", "16x950"]);
+    expect(sizes(1, 1, 600)).toEqual(["1x50", "1x200", "1x800", "4x800", "14x915", "16x950"]);
   });
 
   test("have few revisions if each has many events, but at least as many as one watch is sent", () => {
-    expect(sizes(1, 50, 600)).toEqual(["1x200", "1x800", "1x950", "1x950", "1x950", "1x950"]);
+    expect(sizes(1, 50, 600)).toEqual(["1x50", "1x200", "1x800", "1x950", "1x950", "1x950"]);
   });
 
   test("have few revisions if objects are large", () => {
     // 16 MiB of 64 KiB each.
-    expect(sizes(1, 1, 65_536)).toEqual(["1x200", "1x512", "1x512", "1x512", "1x512", "1x512"]);
+    expect(sizes(1, 1, 65_536)).toEqual(["1x50", "1x200", "1x512", "1x512", "1x512", "1x512"]);
   });
 
   test("have many revisions per watch if most have no events of the resource", () => {
     expect(sizes(100, 1, 600)).toEqual([
-      ...["1x200", "1x800", "1x3200", "1x12800", "1x51200", "3x68267"],
+      ...["1x50", "1x200", "1x800", "1x3200", "1x12800", "1x51200"],
     ]);
+  });
+
+  test("are read by fewer watches if responses may exceed half of the share that each watch has", () => {
+    // 16 MiB of 2.5 KiB each are 6,553 revisions: seven watches of 2.3 MiB are above half of a sixteenth of 64 MiB.
+    expect(sizes(1, 1, 2_560).at(-1)).toBe("4x950");
+    expect(sizes(1, 1, 2_048).at(-1)).toBe("9x911");
+    // Two watches of 11 MiB are above half of a quarter.
+    const sizing = new ChunkSizing();
+    sizing.record(piece(1_000, 1, 1, 16 * 1024));
+    expect(sizing.next(2_000, unbounded)).toEqual({ watches: 2, revisions: 512 });
+    sizing.record(piece(2, 1, 1, 9 * 1024 ** 2));
+    expect(sizing.next(2_000, unbounded)).toEqual({ watches: 1, revisions: 3 });
   });
 
   test("end at the oldest requested revision", () => {
@@ -68,6 +80,6 @@ describe("Chunks of the past", () => {
       asked.push(size.revisions);
       if (!sizing.tooLarge(size)) break;
     }
-    expect(asked).toEqual([200, 12, 1]);
+    expect(asked).toEqual([50, 3, 1]);
   });
 });

@@ -9,6 +9,8 @@ import { ScriptedStorage } from "../scripted-storage.ts";
 function reading(maxBytes: number = Infinity) {
   const clock = new FakeClock();
   const storage = new ScriptedStorage();
+  const concurrent = new Set<number | undefined>();
+  storage.onWatch = (_stream, request) => concurrent.add(request.concurrent);
   let progressRequests = 0;
   storage.requestProgress = () => progressRequests++;
   const giveUp = new AbortController();
@@ -34,6 +36,7 @@ function reading(maxBytes: number = Infinity) {
     middle,
     newest,
     progress: () => progressRequests,
+    concurrent,
   };
 }
 
@@ -41,7 +44,9 @@ const put = (revision: number) => ["MODIFIED", "a", revision] as const;
 
 describe("Past events", () => {
   test("are read by concurrent watches, each of which is closed where the next one begins", async () => {
-    const { storage, oldest, middle, newest, outcome, clock, progress } = reading();
+    const { storage, oldest, middle, newest, outcome, clock, progress, concurrent } = reading();
+    // The storage divides the memory for responses among them.
+    expect([...concurrent]).toEqual([3]);
     expect(storage.calls).toEqual([0, 10, 20].map((after) => `watch {"prefix":""} after ${after}`));
     expect(progress()).toBe(1);
     clock.advance(40);

@@ -17,11 +17,11 @@ import { FakeClock } from "../../fake-clock.ts";
 import { ScriptedStorage } from "../scripted-storage.ts";
 
 /**
- * A backfill from revision 60,000 on, with one event per revision, from a storage that responds after `answerMs`. Runs
+ * A backfill from revision 60,000 on, with one event per revision, from a storage that responds after `responseMs`. Runs
  * until `forMs` have passed.
  */
 async function filled(
-  answerMs: (request: number) => number,
+  responseMs: (request: number) => number,
   options: Partial<BackfillOptions> = {},
   forMs: number = 10 * 60_000,
 ) {
@@ -34,7 +34,7 @@ async function filled(
     const events = Array.from({ length: upTo - afterRevision }, (_, i) =>
       event("ADDED", `${afterRevision + i + 1}`, afterRevision + i + 1),
     );
-    clock.setTimeout(() => stream.push(new WatchBatch(upTo, events)), answerMs(asked.length));
+    clock.setTimeout(() => stream.push(new WatchBatch(upTo, events)), responseMs(asked.length));
   };
   const taken: string[] = [];
   const target = {
@@ -43,6 +43,7 @@ async function filled(
       taken.push(`${after} to ${upTo}`);
       return { after, events: events.length, isFull: false };
     },
+    release: () => void taken.push("release"),
   };
   const fill = new WindowBackfill({
     ...{ storage, clock, target, scope: { prefix: "" }, random: () => 0 },
@@ -68,7 +69,7 @@ describe("A backfill of the event window", () => {
     const { fill, taken, running } = await filled(() => 50);
     await running;
     expect(fill).toMatchObject({ state: "complete", backfilledTo: 1, events: 59_999 });
-    expect(taken[0]).toBe("59800 to 60000");
+    expect(taken[0]).toBe("59950 to 60000");
     expect(taken.at(-1)).toMatch(/^1 to /);
     for (const [i, piece] of taken.slice(1).entries()) {
       expect(piece.split(" ")[2]).toBe(taken[i]?.split(" ")[0]);
@@ -80,8 +81,8 @@ describe("A backfill of the event window", () => {
 
   test("pauses three times as long as etcd was busy, without the 100 ms between its passes", async () => {
     const { asked } = await filled(() => 300);
-    // Of the 300 ms, 1 is for looking up 200 previous objects.
-    expect((asked[1]?.at ?? 0) - (asked[0]?.at ?? 0)).toBe(300 + 3 * 199);
+    // Of the 300 ms, 0.25 are for looking up 50 previous objects.
+    expect((asked[1]?.at ?? 0) - (asked[0]?.at ?? 0)).toBe(300 + 3 * 199.75);
   });
 
   test("pauses for at least 20 ms and at most 2 s", async () => {
@@ -107,7 +108,7 @@ describe("A backfill of the event window", () => {
 
   test.each([
     ["what is kept", 59_500, 59_500],
-    ["what it has, if the oldest kept revision is unknown", undefined, 59_800],
+    ["what it has, if the oldest kept revision is unknown", undefined, 59_750],
   ])("ends at compaction with %s", async (_, oldest, backfilledTo) => {
     const clock = new FakeClock();
     const storage = new ScriptedStorage();
@@ -131,7 +132,7 @@ describe("A backfill of the event window", () => {
     };
     const { fill } = await filled(() => 0, { storage, clock });
     await clock.elapse(60_000);
-    expect(asked[0]).toBe(200);
+    expect(asked[0]).toBe(50);
     expect(fill).toMatchObject({ state: "full", backfilledTo: 59_990, failure: undefined });
   });
 
@@ -143,9 +144,54 @@ describe("A backfill of the event window", () => {
         if (asked > 3) throw historyChanged(5, 3);
       },
     });
-    expect(taken).toEqual(["59800 to 60000"]);
+    expect(taken).toEqual(["59950 to 60000"]);
     expect(fill).toMatchObject({ state: "failed", failure: { reason: "HISTORY_CHANGED" } });
     expect(asked).toBe(3 + 5);
+  });
+
+  test("pauses at the end of what is read without a request, and releases its memory", async () => {
+    const { fill, taken, storage, clock } = await filled(() => 50, { eagerRevision: 59_000 });
+    expect(taken).toEqual(["59950 to 60000", "59750 to 59950", "59000 to 59750", "release"]);
+    expect(fill).toMatchObject({ state: "paused", backfilledTo: 59_000, isOpen: true });
+    const requests = storage.calls.length;
+    fill.fillTo(59_500);
+    await clock.elapse(10 * 60_000);
+    expect(storage.calls.length).toBe(requests);
+    expect(fill.state).toBe("paused");
+  });
+
+  test("fills on request as far as requested, in chunks of full size, and then pauses again", async () => {
+    const { fill, taken, clock } = await filled(() => 50, { eagerRevision: 59_000 });
+    taken.splice(0);
+    fill.fillTo(58_999);
+    expect(fill.state).toBe("running");
+    await clock.elapse(60_000);
+    expect(taken).toEqual(["56000 to 59000", "release"]);
+    fill.fillTo(55_000);
+    fill.fillTo(50_000);
+    await clock.elapse(60_000);
+    expect(fill.state).toBe("paused");
+    expect(fill.backfilledTo).toBeLessThanOrEqual(50_000);
+    fill.fillTo(1);
+    await clock.elapse(10 * 60_000);
+    expect(fill).toMatchObject({ state: "complete", backfilledTo: 1, events: 59_999 });
+  });
+
+  test("pauses earlier if the events without a request are many, and continues on request", async () => {
+    const { fill, clock } = await filled(() => 50, { eagerRevision: 59_000, eagerEvents: 200 });
+    expect(fill).toMatchObject({ state: "paused", backfilledTo: 59_750, events: 250 });
+    fill.fillTo(59_500);
+    await clock.elapse(60_000);
+    expect(fill).toMatchObject({ state: "paused", backfilledTo: 58_950 });
+  });
+
+  test("ends when it is stopped while it is paused", async () => {
+    const { fill, running, clock } = await filled(() => 50, { eagerRevision: 59_000 });
+    fill.stop();
+    await running;
+    fill.fillTo(1);
+    await clock.elapse(60_000);
+    expect(fill).toMatchObject({ state: "stopped", backfilledTo: 59_000, isOpen: false });
   });
 
   test("delivers nothing after it is stopped", async () => {
@@ -159,7 +205,8 @@ describe("A backfill of the event window", () => {
   });
 
   test("requests nothing if there is no room", async () => {
-    const target = { room: { events: 0, bytes: 100 }, prepend: async () => undefined };
+    const prepend = async () => undefined;
+    const target = { room: { events: 0, bytes: 100 }, prepend, release: () => {} };
     const { fill, asked } = await filled(() => 50, { target });
     expect(fill.state).toBe("full");
     expect(asked).toEqual([]);

@@ -7,7 +7,7 @@ import { ScriptedStorage } from "../scripted-storage.ts";
 
 const { signal } = new AbortController();
 
-/** A storage that answers from these objects at any revision. */
+/** A storage that serves reads from these objects at any revision. */
 class Counting extends ScriptedStorage {
   readonly asked: WrittenAfterRequest[] = [];
 

@@ -1,8 +1,8 @@
-import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Predicate } from "../../../src/model/predicate.ts";
 import type { Operation } from "../../../src/storage/memory/operation.ts";
 import type { Scope } from "../../../src/storage/storage.ts";
+import fc from "../../property.ts";
 import { Model, plainObject } from "./model.ts";
 import { exact, linearizable, type Opened, put, remove, type Traits, valueHas } from "./opened.ts";
 import { StreamReader } from "./stream-reader.ts";

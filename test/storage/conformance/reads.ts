@@ -126,9 +126,9 @@ export function describeReads(open: () => Promise<Opened>, traits: Traits): void
       const old = storage.get({ key: "a", at: exact(first) });
       if (traits.keepsOwnHistory === true) {
         // It may still have the revision. It must not return another state.
-        const answer = await old.catch((error: Error) => error);
-        if (answer instanceof Error) await expectFailure(old, "REVISION_TOO_OLD");
-        else expect(answer.object && plainObject(answer.object).value).toBe("1");
+        const response = await old.catch((error: Error) => error);
+        if (response instanceof Error) await expectFailure(old, "REVISION_TOO_OLD");
+        else expect(response.object && plainObject(response.object).value).toBe("1");
       } else {
         await expectFailure(old, "REVISION_TOO_OLD", { requested_revision: String(first) });
         await expectFailure(

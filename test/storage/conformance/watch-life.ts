@@ -145,15 +145,15 @@ export function describeWatchLife(open: () => Promise<Opened>): void {
     const afterRevision = await storage.currentRevision();
     const echo = storage.watch({ ...fromNow, afterRevision, scope: { prefix: "ping" } });
     const echoes: Promise<unknown>[] = [];
-    const answer = (): void => {
+    const respond = (): void => {
       for (let batch = echo.read(); batch !== undefined; batch = echo.read()) {
         for (const { object } of batch.events) {
           echoes.push(storage.put({ key: `pong to ${object.key}`, value: object.value }));
         }
       }
     };
-    echo.onReadable(answer);
-    answer();
+    echo.onReadable(respond);
+    respond();
     const reader = new StreamReader(storage, { ...fromNow, afterRevision });
     await write([put("ping 1"), put("ping 2")]);
     while (reader.events.length < 4) await reader.next();

@@ -101,11 +101,11 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
             afterRevision: before,
           });
           const events = await reader.through(last);
-          const told = events.map(({ type, object, previous }) => {
+          const delivered = events.map(({ type, object, previous }) => {
             const was = previous === undefined ? "" : `, was ${previous.value}`;
             return `${type} ${object?.value}${was}`;
           });
-          expect(told).toEqual(expected === undefined ? [] : [expected]);
+          expect(delivered).toEqual(expected === undefined ? [] : [expected]);
           for (const { revision, object } of events) {
             expect(revision).toBe(last);
             expect(object?.modRevision).toBe(last);
@@ -137,18 +137,18 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
         const start = await storage.currentRevision();
         const { model, last } = await play(history, write);
         const request = { scope: all, withPrevious: true };
-        const told: unknown[] = [];
+        const delivered: unknown[] = [];
         let afterRevision = start;
         while (afterRevision < last) {
           // One batch, then the stream is dropped.
           const reader = new StreamReader(storage, { ...request, afterRevision });
           storage.requestProgress();
           while (reader.resumePoint === afterRevision) await reader.next();
-          told.push(...reader.events);
+          delivered.push(...reader.events);
           afterRevision = reader.resumePoint;
           reader.stream.close();
         }
-        expect(told).toEqual(model.events({ ...request, afterRevision: start }));
+        expect(delivered).toEqual(model.events({ ...request, afterRevision: start }));
       },
     );
 

@@ -9,6 +9,7 @@ import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
 import type { WatchRequest } from "../../../src/storage/storage.ts";
 import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
 import { etcdOfFile } from "../../etcd/etcd-of-file.ts";
+import { Authority } from "../../identity/authority.ts";
 import { bytes, linearizable } from "../conformance/opened.ts";
 import { StreamReader } from "../conformance/stream-reader.ts";
 import { clientOf, eventually } from "./source.ts";
@@ -168,6 +169,46 @@ describe("an etcd with TLS", () => {
         reason: "UPSTREAM_UNAVAILABLE",
       });
     }
+  });
+});
+
+describe("The certificates for an etcd", () => {
+  test("are replaced while they are in use, for new connections", async () => {
+    const [authority, other] = [await Authority.create(), await Authority.create("CN=Other")];
+    const folder = await mkdtemp(join(tmpdir(), "etcd-tls-"));
+    closings.push(() => rm(folder, { recursive: true, force: true }));
+    const path = (name: string): string => join(folder, name);
+    const server = await authority.issueForServer();
+    await writeFile(path("server.pem"), server.cert);
+    await writeFile(path("server.key"), server.key);
+    await writeFile(path("ca.pem"), authority.cert);
+    const etcd = await startEtcd({
+      tls: { cert: path("server.pem"), key: path("server.key"), clientCa: path("ca.pem") },
+    });
+    closings.push(() => etcd.stop());
+    const tls = { ca: other.cert, client: await other.issue() };
+    const client = clientOf(etcd, { tls, requestTimeoutMs: 2_000 });
+    const storage = new EtcdStorage(client, { prefix: "p/" });
+    closings.push(async () => {
+      await storage.close();
+      await client.close();
+    });
+    const unavailable = { reason: "UPSTREAM_UNAVAILABLE" };
+    await expect(storage.currentRevision()).rejects.toMatchObject(unavailable);
+    client.replaceAuthorities(authority.cert);
+    await expect(storage.currentRevision()).rejects.toMatchObject(unavailable);
+    const next = await authority.issue();
+    expect(() => client.replaceCertificate({ ...next, key: server.key })).toThrow("can't be used");
+    client.replaceCertificate(next);
+    const { revision } = await eventually(() => storage.put({ key: "a", value }));
+    const reader = new StreamReader(storage, { ...all, afterRevision: revision });
+    await reader.through(revision);
+
+    // Open connections continue: the watch gets what is written afterwards.
+    client.replaceAuthorities(other.cert);
+    client.replaceCertificate(await other.issue());
+    const written = await storage.put({ key: "b", value });
+    expect((await reader.through(written.revision)).map(({ key }) => key)).toEqual(["b"]);
   });
 });
 

@@ -90,9 +90,9 @@ test("Reads of what is compacted look for the oldest revision together, on one s
     },
   });
   const get = () => storage.get({ key: "a", at: { match: "EXACT", revision: 7 } });
-  const answers = await Promise.allSettled(Array.from({ length: 100 }, get));
-  for (const answer of answers) {
-    expect(answer).toMatchObject({
+  const responses = await Promise.allSettled(Array.from({ length: 100 }, get));
+  for (const response of responses) {
+    expect(response).toMatchObject({
       reason: { reason: "REVISION_TOO_OLD", metadata: { oldest_revision: "40" } },
     });
   }

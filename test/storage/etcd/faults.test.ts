@@ -1,6 +1,5 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
-import fc from "fast-check";
 import { afterEach, describe, expect, test } from "vitest";
 import type { EtcdClientOptions } from "../../../src/storage/etcd/client/etcd-client.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
@@ -8,6 +7,7 @@ import type { WatchRequest } from "../../../src/storage/storage.ts";
 import { CuttingProxy } from "../../etcd/cutting-proxy.ts";
 import { startEtcd } from "../../etcd/etcd.ts";
 import { etcdOfFile } from "../../etcd/etcd-of-file.ts";
+import fc from "../../property.ts";
 import { Model, type PlainEvent } from "../conformance/model.ts";
 import { bytes, linearizable, put, remove } from "../conformance/opened.ts";
 import { StreamReader } from "../conformance/stream-reader.ts";
@@ -83,7 +83,7 @@ describe("an etcd that is killed", () => {
     await failed;
   });
 
-  test("with the answer to a write lost, has the write applied once", async () => {
+  test("with the response to a write lost, has the write applied once", async () => {
     const etcd = await etcdOf();
     const prefix = newPrefix();
     const proxy = await CuttingProxy.to(etcd.url);
@@ -92,7 +92,7 @@ describe("an etcd that is killed", () => {
     const direct = storageOf(etcd, prefix);
     const { revision } = await storage.put({ key: "a", value });
     const reader = new StreamReader(direct, { ...all, afterRevision: revision });
-    proxy.loseAnswers();
+    proxy.loseResponses();
     const write = storage.put({ key: "a", value, expectedModRevision: revision });
     const failed = expect(write).rejects.toMatchObject({ reason: "OUTCOME_UNKNOWN" });
     while (reader.events.length === 0) await reader.next(); // until etcd has applied it

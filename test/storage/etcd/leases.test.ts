@@ -81,7 +81,7 @@ describe("the lease of a put with a time to live", () => {
       "UPSTREAM_DENIED",
     ],
     [
-      "does not answer",
+      "does not respond",
       { leaseGrant: () => ({ code: status.UNAVAILABLE, details: "etcdserver: no leader" }) },
       "UPSTREAM_UNAVAILABLE",
     ],
@@ -151,11 +151,11 @@ describe("the lease of a put with a time to live", () => {
 
   test("is revoked if etcd refuses the put after the caller has given up", async () => {
     const [putting, revoked] = [step(), step()];
-    const answer = Promise.withResolvers<{ code: status; details: string }>();
+    const response = Promise.withResolvers<{ code: status; details: string }>();
     const { storage } = await scripted({
       txn: () => {
         putting.resolve();
-        return answer.promise;
+        return response.promise;
       },
       leaseRevoke: () => {
         revoked.resolve();
@@ -163,18 +163,18 @@ describe("the lease of a put with a time to live", () => {
       },
     });
     await aborted(storage, putting.promise);
-    answer.resolve(refusal("etcdserver: mvcc: database space exceeded"));
+    response.resolve(refusal("etcdserver: mvcc: database space exceeded"));
     await revoked.promise;
   });
 
   test("stays if the caller has given up and the outcome of the put is unknown", async () => {
     const [putting, revoked] = [step(), step()];
-    const answer = Promise.withResolvers<{ code: status; details: string }>();
-    const answers = [answer.promise, refusal("etcdserver: mvcc: database space exceeded")];
+    const response = Promise.withResolvers<{ code: status; details: string }>();
+    const responses = [response.promise, refusal("etcdserver: mvcc: database space exceeded")];
     const { storage, etcd } = await scripted({
       txn: () => {
         putting.resolve();
-        return answers.shift() ?? refusal("etcdserver: permission denied");
+        return responses.shift() ?? refusal("etcdserver: permission denied");
       },
       leaseRevoke: () => {
         revoked.resolve();
@@ -182,7 +182,7 @@ describe("the lease of a put with a time to live", () => {
       },
     });
     await aborted(storage, putting.promise);
-    answer.resolve({ code: status.UNAVAILABLE, details: "connection reset" });
+    response.resolve({ code: status.UNAVAILABLE, details: "connection reset" });
     // Its outcome is known before that of a later put, whose lease is the only revoked one.
     const next = storage.put({ key: "b", value, ttlSeconds: 600 });
     await revoked.promise;

@@ -51,7 +51,8 @@ export interface ScriptedWatch {
   readonly progressRequests: number;
   /** Called with each further request. */
   onProgressRequest: () => void;
-  send(response: object): void;
+  /** Calls `onSent` when the client's flow control has accepted it. */
+  send(response: object, onSent?: () => void): void;
   fail(error: Partial<ServiceError>): void;
 }
 
@@ -120,7 +121,7 @@ function answerWatch(call: ServerDuplexStream<WatchRequest, object>, script: Scr
         startRevision: Number(request.create_request.start_revision),
         progressRequests: 0,
         onProgressRequest: () => undefined,
-        send: (response) => call.write(response),
+        send: (response, onSent) => call.write(response, onSent),
         fail: (error) => call.emit("error", error),
       };
       script.watch?.(scripted);

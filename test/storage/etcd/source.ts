@@ -83,8 +83,8 @@ export class Source {
   }
 
   async #revision(path: string, body: object): Promise<number> {
-    const answer = (await this.call(path, body)) as { header: { revision: string } };
-    return Number(answer.header.revision);
+    const response = (await this.call(path, body)) as { header: { revision: string } };
+    return Number(response.header.revision);
   }
 }
 

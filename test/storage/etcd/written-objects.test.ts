@@ -23,8 +23,8 @@ async function open(prefix: string = newPrefix(), historyKey: string = `${newPre
     written: async (revision: number, after: number, limit: number = 10) => {
       const request = { scope: { prefix: "" }, revision, after, limit };
       const { written, total } = await storage.writtenAfter(request);
-      const told = written.map(({ key, modRevision }) => `${key}@${modRevision}`);
-      return [...told, "of", total].join(" ");
+      const lines = written.map(({ key, modRevision }) => `${key}@${modRevision}`);
+      return [...lines, "of", total].join(" ");
     },
   };
 }

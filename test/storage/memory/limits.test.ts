@@ -163,14 +163,14 @@ describe("a MemoryStorage's stream that is not read", () => {
   test("ends with REVISION_TOO_OLD when the history is compacted past it, never in silence", async () => {
     const { clock, storage } = open({ maxLogRevisions: 10 });
     const stream = storage.watch({ ...all, afterRevision: 1 });
-    let told = 0;
-    stream.onReadable(() => told++);
+    let notified = 0;
+    stream.onReadable(() => notified++);
     expect(stream.read()).toBeUndefined();
     for (let i = 0; i < 50; i++) await storage.put({ key: "a", value: bytes(`${i}`) });
     expect(stream.read()).toBeUndefined();
     clock.runImmediates();
     // The reader has found the end without the listener.
-    expect(told).toBe(0);
+    expect(notified).toBe(0);
     expect(stream.ended).toMatchObject({
       reason: "REVISION_TOO_OLD",
       metadata: { requested_revision: "1", oldest_revision: "41" },
@@ -289,18 +289,18 @@ describe("a MemoryStorage's listeners", () => {
   test("that throw affect neither the write nor other listeners, and their errors are reported", async () => {
     const { clock, storage } = open();
     const streams = [1, 2, 3].map(() => storage.watch({ ...all, afterRevision: undefined }));
-    const told: number[] = [];
+    const notified: number[] = [];
     streams.forEach((stream, i) => {
       stream.read();
       stream.onReadable(() => {
-        told.push(i);
+        notified.push(i);
         if (i < 2) throw new Error(`listener ${i} is broken`);
       });
     });
     const { revision } = await storage.put({ key: "a", value: bytes("1") });
     expect(revision).toBe(2);
     expect(() => clock.runImmediates()).toThrow(AggregateError);
-    expect(told).toEqual([0, 1, 2]);
+    expect(notified).toEqual([0, 1, 2]);
     for (const stream of streams) expect(stream.read()?.revision).toBe(2);
   });
 

@@ -3,7 +3,7 @@ import type { IKeyValue } from "etcd3";
 import { WatchFanoutError } from "../../../base/errors.ts";
 import { StoredObject } from "../../../model/object.ts";
 import { Slabs } from "../../../model/slabs.ts";
-import type { DecodedKeyValue } from "./responses.ts";
+import type { DecodedKeyValue } from "./key-values.ts";
 
 /** Converts etcd's int64 of a revision, version or count. Throws if a number can't hold it exactly. */
 export function safeNumber(decimal: string): number {

@@ -34,6 +34,9 @@ const denied = [
 /** Errors that a new token may solve. etcd returns them before it executes anything. */
 const staleToken = ["invalid auth token", "revision of auth store is old"];
 
+/** Part of grpc-js's error for a response above its configured maximum. */
+const responseLargerThanMax = "Received message larger than max";
+
 const tooLarge = ["request is too large", "received message larger than max"];
 
 export function isServiceError(error: unknown): error is ServiceError {
@@ -43,6 +46,11 @@ export function isServiceError(error: unknown): error is ServiceError {
 /** Whether etcd's error message, or its reason to cancel a watch, contains one of these. */
 export function says(message: string, ...phrases: readonly string[]): boolean {
   return phrases.some((phrase) => message.includes(phrase));
+}
+
+/** Whether a response is above its configured maximum size, which is known before all of it has come. */
+export function isResponseTooLarge(error: unknown): boolean {
+  return isServiceError(error) && says(error.details, responseLargerThanMax);
 }
 
 /** Whether etcd refused the call because of its user's permissions, or because it has no user. */
@@ -126,10 +134,20 @@ export function cancelError(reason: string, endpoint: string): WatchFanoutError 
   );
 }
 
+/** The WatchFanoutError for a response about the events after `revision` that is too large to be received. */
+export function responseTooLarge(revision: number): WatchFanoutError {
+  return new WatchFanoutError(
+    "HISTORY_LOST",
+    `etcd's response about the time after revision ${revision} is above the maximum size of one response. Begin at ` +
+      "a later revision.",
+    { metadata: { current_revision: String(revision) } },
+  );
+}
+
 function outcomeUnknown(endpoint: string, details: string, cause: unknown): WatchFanoutError {
   return new WatchFanoutError(
     "OUTCOME_UNKNOWN",
-    `The write was sent to the etcd at ${endpoint} and no answer came (${details}), so it may or may ` +
+    `The write was sent to the etcd at ${endpoint} and no response came (${details}), so it may or may ` +
       "not have been done. Read the object before you repeat it.",
     { cause },
   );

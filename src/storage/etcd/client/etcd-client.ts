@@ -1,5 +1,6 @@
 import { KVClient, LeaseClient } from "etcd3";
 import type { Logger } from "pino";
+import type { KeyPair } from "../../../base/certificate-store.ts";
 import type { Clock } from "../../../base/clock.ts";
 import { upstreamUnavailable } from "../../../base/errors.ts";
 import { TimeSliceScheduler } from "../../../base/time-slices.ts";
@@ -16,7 +17,13 @@ import {
   writeError,
 } from "./errors.ts";
 import { defaultHistoryKey, HistoryMarker } from "./history-marker.ts";
-import { type CallLimits, type EtcdTls, Member } from "./member.ts";
+import {
+  type CallLimits,
+  type EtcdTls,
+  Member,
+  type MemberCertificates,
+  memberCertificates,
+} from "./member.ts";
 import type { RangeRequest, TxnRequest, TxnResponse, WatchCall } from "./messages.ts";
 import type { DecodedRange } from "./responses.ts";
 
@@ -32,21 +39,22 @@ export interface EtcdClientOptions {
   /** Maximum duration of a call with all its attempts, in milliseconds. Default 5,000. */
   readonly requestTimeoutMs?: number | undefined;
   /**
-   * Maximum size of one response to a watch of past events, in bytes. etcd bounds it to 1,000 revisions and does not
-   * split it; a larger one ends the watch with HISTORY_LOST. Default 64 MiB, as much as an event window holds.
+   * Maximum size of one response to a watch of past events, in bytes; of each of several watches that are read at the
+   * same time a quarter (up to 4) or a sixteenth (up to 16). etcd bounds it to 1,000 revisions and does not split it; a
+   * larger one ends the watch with HISTORY_LOST. Default 64 MiB, as much as an event window holds.
    */
-  readonly pastAnswerBytes?: number | undefined;
+  readonly pastResponseBytes?: number | undefined;
   /** Returns numbers from 0 up to 1, to choose the first member. Default: Math.random. */
   readonly random?: (() => number) | undefined;
 }
 
-const defaultPastAnswerBytes = 64 * 1024 ** 2;
+const defaultPastResponseBytes = 64 * 1024 ** 2;
 
 /**
  * The connection to one etcd, shared by the storages of all resources.
  *
  * Reads fall back to another member. A write is sent once: if it can't have arrived, it fails with
- * UPSTREAM_UNAVAILABLE; if its answer is lost, with OUTCOME_UNKNOWN. A member's version is checked before its first
+ * UPSTREAM_UNAVAILABLE; if its response is lost, with OUTCOME_UNKNOWN. A member's version is checked before its first
  * use.
  */
 export class EtcdClient {
@@ -70,13 +78,14 @@ export class EtcdClient {
   readonly history: HistoryMarker;
   readonly #tokens: AuthTokens;
   readonly #members: readonly Member[];
+  readonly #certificates: MemberCertificates | undefined;
   readonly #closing = new AbortController();
   /** Index of the member that calls try first; advances when that member fails. */
   #preferred: number;
 
   constructor(options: EtcdClientOptions) {
     const { endpoints, tls, random = Math.random } = options;
-    const { pastAnswerBytes = defaultPastAnswerBytes } = options;
+    const { pastResponseBytes = defaultPastResponseBytes } = options;
     if (endpoints.length === 0) throw new Error("An etcd client needs at least one endpoint.");
     this.clock = options.clock;
     this.logger = options.logger;
@@ -84,21 +93,25 @@ export class EtcdClient {
     this.requestTimeoutMs = options.requestTimeoutMs ?? 5_000;
     this.history = new HistoryMarker(this, options.historyKey ?? defaultHistoryKey);
     this.#tokens = new AuthTokens(options.auth, options.logger, this.#closing.signal);
-    this.#members = endpoints.map((endpoint) => new Member(endpoint, tls, pastAnswerBytes));
+    const certificates = tls && memberCertificates(tls);
+    this.#certificates = certificates;
+    this.#members = endpoints.map(
+      (endpoint) => new Member(endpoint, certificates, pastResponseBytes),
+    );
     this.#preferred = Math.floor(random() * this.#members.length);
   }
 
   /**
-   * Checks the version of every member. Members that do not answer are checked before their first use.
+   * Checks the version of every member. Members that do not respond are checked before their first use.
    *
    * @throws UnsupportedEtcdError if one is too old
    */
   async checkVersions(): Promise<void> {
     const limits = this.#limits(undefined);
-    const answers = this.#members.map((member) => member.supported(limits));
-    for (const answer of await Promise.allSettled(answers)) {
-      if (answer.status === "rejected" && answer.reason instanceof UnsupportedEtcdError) {
-        throw answer.reason;
+    const checks = this.#members.map((member) => member.supported(limits));
+    for (const check of await Promise.allSettled(checks)) {
+      if (check.status === "rejected" && check.reason instanceof UnsupportedEtcdError) {
+        throw check.reason;
       }
     }
   }
@@ -145,7 +158,7 @@ export class EtcdClient {
   }
 
   /**
-   * Grants a lease of at least this many seconds: etcd has a minimum of its own. If the answer is lost, the unused
+   * Grants a lease of at least this many seconds: etcd has a minimum of its own. If the response is lost, the unused
    * lease expires.
    *
    * @internal
@@ -201,8 +214,8 @@ export class EtcdClient {
       } catch (error) {
         if (this.#isOurs(error, signal)) throw error;
         if (isServiceError(error) && !isTransient(error)) {
-          const isAnswer = says(error.details, compacted, futureRevision);
-          throw isAnswer ? error : readError(error, member.endpoint);
+          const isAboutRevision = says(error.details, compacted, futureRevision);
+          throw isAboutRevision ? error : readError(error, member.endpoint);
         }
         this.failed(member);
         if (attempt >= attempts) throw readError(error, member.endpoint);
@@ -211,16 +224,16 @@ export class EtcdClient {
   }
 
   /**
-   * Opens a watch stream that ends if the member loses its leader. `isPast`: for responses of many events, which are
-   * decoded one by one when they are read.
+   * Opens a watch stream that ends if the member loses its leader. `past`: it is one of this many watches of past events,
+   * whose responses have many events, which are decoded one by one when they are read.
    *
    * @internal
    */
-  async openWatch(member: Member, limits: CallLimits, isPast: boolean = false): Promise<WatchCall> {
+  async openWatch(member: Member, limits: CallLimits, past?: number): Promise<WatchCall> {
     const metadata = await this.#tokens.metadata(member, limits);
     metadata.set("hasleader", "true");
     limits.signal?.throwIfAborted();
-    const call = member.watch(metadata, isPast);
+    const call = member.watch(metadata, past);
     const cancel = (): void => call.cancel();
     this.#closing.signal.addEventListener("abort", cancel);
     call.on("status", () => this.#closing.signal.removeEventListener("abort", cancel));
@@ -234,6 +247,23 @@ export class EtcdClient {
    */
   failed(member: Member): void {
     if (this.#member() === member) this.#preferred = (this.#preferred + 1) % this.#members.length;
+  }
+
+  /**
+   * Replaces the client certificate and its key, for new connections. Throws an Error with a sentence if they are
+   * unusable, or if the client was made without one.
+   */
+  replaceCertificate(pair: KeyPair): void {
+    if (this.#certificates?.hasClientCertificate !== true) {
+      throw new Error("The etcd client has no certificate to replace.");
+    }
+    this.#certificates.store.replacePair(pair);
+  }
+
+  /** Replaces the authorities of etcd's certificates, for new connections. Throws as `replaceCertificate`. */
+  replaceAuthorities(authorities: Buffer): void {
+    if (this.#certificates === undefined) throw new Error("The etcd client has no TLS.");
+    this.#certificates.store.replaceAuthorities(authorities);
   }
 
   /** The next call authenticates again. */

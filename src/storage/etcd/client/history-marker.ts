@@ -54,12 +54,12 @@ export class HistoryMarker {
    * The id, linearizable; empty if it can't be read. Writes the first id, and tries to replace an outdated
    * one, at most once per interval.
    *
-   * @throws UPSTREAM_UNAVAILABLE if etcd does not answer
+   * @throws UPSTREAM_UNAVAILABLE if etcd does not respond
    */
   read(signal: AbortSignal | undefined): Promise<string> {
     return this.#unlessRefused(async () => {
       const { kvs } = await this.#client.range({ key: this.key }, signal);
-      const [kv] = kvs;
+      const kv = kvs.at(0);
       if (kv === undefined) return this.#replace(undefined, signal);
       const id = kv.value.toString("latin1");
       return id === this.#refuted && this.#mayRetry() ? this.#replace(id, signal) : this.#idOf(id);
@@ -130,14 +130,14 @@ export class HistoryMarker {
       success: [{ request_put: { key: this.key, value: Buffer.from(id) } }],
       failure: [this.reading],
     };
-    const answer = await this.#write(request, signal);
-    if (answer.succeeded) {
+    const response = await this.#write(request, signal);
+    if (response.succeeded) {
       this.#isReported = false;
       this.#isReadable = true;
       this.#client.logger.info({ historyId: id, before: known }, "gave etcd's history an id");
       return id;
     }
-    const theirs = answer.responses[0]?.response_range?.kvs[0];
+    const theirs = response.responses[0]?.response_range?.kvs[0];
     if (theirs !== undefined) return this.#idOf(theirs.value.toString("latin1"));
     throw upstreamUnavailable(
       `${JSON.stringify(this.key.toString())} was deleted at this moment. It holds the id of etcd's ` +

@@ -1,15 +1,19 @@
+import { getCACertificates } from "node:tls";
 import {
   type ChannelCredentials,
   Client,
   connectivityState,
   credentials,
+  experimental,
   Metadata,
 } from "@grpc/grpc-js";
 import { type ICallable, MaintenanceClient } from "etcd3";
 import { abortable } from "../../../base/abort.ts";
+import { CertificateStore } from "../../../base/certificate-store.ts";
 import { isDenied, oldestVersion, UnsupportedEtcdError } from "./errors.ts";
 import type { RangeRequest, WatchCall } from "./messages.ts";
 import { methodOf, rangeMethod, watchMethod } from "./methods.ts";
+import { PausedRead } from "./paused-read.ts";
 import { type DecodedRange, decodePastWatch, decodeRange, decodeWatch } from "./responses.ts";
 
 /** PEM. */
@@ -17,6 +21,22 @@ export interface EtcdTls {
   /** Undefined: the certificate authorities that Node.js trusts. */
   readonly ca?: Buffer | undefined;
   readonly client?: { readonly cert: Buffer; readonly key: Buffer } | undefined;
+}
+
+/** The certificates of all members, which can be replaced while they are in use. */
+export interface MemberCertificates {
+  /** Has authorities. */
+  readonly store: CertificateStore;
+  readonly hasClientCertificate: boolean;
+}
+
+/** The certificates that are used first. Throws an Error with a sentence if they are unusable. */
+export function memberCertificates({ ca, client }: EtcdTls): MemberCertificates {
+  const authorities = ca ?? Buffer.from(getCACertificates("default").join("\n"));
+  return {
+    store: new CertificateStore(authorities, client),
+    hasClientCertificate: client !== undefined,
+  };
 }
 
 /** The deadline of a call, and the signal that ends it earlier. */
@@ -42,6 +62,9 @@ const channelOptions = {
   "grpc.service_config_disable_resolution": 1,
 };
 
+/** The numbers of watches among which the memory for responses about the past is divided. */
+const shares = [1, 4, 16];
+
 /**
  * One member of etcd: its connections and calls. Each call is sent once, within its limits, and fails with gRPC's own
  * error. etcd3's raw clients send through `callable`; Range and Watch are sent here.
@@ -53,24 +76,30 @@ export class Member {
   readonly endpoint: string;
   readonly #client: Client;
   /**
-   * For watches from the past, on a connection of their own, as the maximum size of a message is set per connection.
+   * For watches from the past, by the number of those that are read at the same time: on connections of their own, as the
+   * maximum size of a message is set per connection.
    */
-  readonly #past: Client;
+  readonly #past: readonly { readonly upTo: number; readonly client: Client }[];
   #supported: Promise<void> | undefined;
   #withholdsProgress = false;
 
   /**
-   * `pastAnswerBytes`: maximum size of a response to a watch from the past. A larger one ends the watch before it is
-   * received.
+   * `pastResponseBytes`: maximum size of the responses to all watches from the past that are read at the same time. One
+   * above its watch's share ends the watch before it is received.
    */
-  constructor(endpoint: string, tls: EtcdTls | undefined, pastAnswerBytes: number) {
+  constructor(
+    endpoint: string,
+    certificates: MemberCertificates | undefined,
+    pastResponseBytes: number,
+  ) {
     this.endpoint = endpoint;
     const address = endpoint.replace(/^https?:\/\//, "");
-    const secured = channelCredentials(endpoint, tls);
+    const secured = channelCredentials(endpoint, certificates);
     this.#client = new Client(address, secured, channelOptions);
-    this.#past = new Client(address, secured, {
-      ...channelOptions,
-      "grpc.max_receive_message_length": pastAnswerBytes,
+    this.#past = shares.map((upTo) => {
+      const maxBytes = Math.floor(pastResponseBytes / upTo);
+      const options = { ...channelOptions, "grpc.max_receive_message_length": maxBytes };
+      return { upTo, client: new Client(address, secured, options) };
     });
   }
 
@@ -95,12 +124,24 @@ export class Member {
   }
 
   /**
-   * Opens a watch stream, whose responses are decoded by hand; with `isPast`, the events one by one when they are read.
+   * Opens a watch stream, whose responses are decoded by hand. With `past` it is one of this many watches from the past,
+   * whose events are decoded one by one when they are read.
    */
-  watch(metadata: Metadata, isPast: boolean): WatchCall {
+  watch(metadata: Metadata, past: number | undefined): WatchCall {
     const { path, requestSerialize } = watchMethod;
-    const [client, decode] = isPast ? [this.#past, decodePastWatch] : [this.#client, decodeWatch];
-    return client.makeBidiStreamRequest(path, requestSerialize, decode, metadata);
+    const [client, decode] =
+      past === undefined ? [this.#client, decodeWatch] : [this.#clientFor(past), decodePastWatch];
+    const pausedRead = new PausedRead();
+    const interceptors = [pausedRead.interceptor];
+    const call = client.makeBidiStreamRequest(path, requestSerialize, decode, metadata, {
+      interceptors,
+    });
+    pausedRead.attach(call);
+    return call;
+  }
+
+  #clientFor(past: number): Client {
+    return this.#past.find(({ upTo }) => past <= upTo)?.client ?? this.#client;
   }
 
   #send<Request, Response>(
@@ -158,10 +199,10 @@ export class Member {
   /**
    * Resolves if this member's version is supported. Asks the member once.
    *
-   * @throws UnsupportedEtcdError, or why the member does not answer
+   * @throws UnsupportedEtcdError, or why the member does not respond
    */
   supported({ deadline, signal }: CallLimits): Promise<void> {
-    // Without this caller's signal, as others may wait for the same answer.
+    // Without this caller's signal, as others may wait for the same response.
     this.#supported ??= this.#checkVersion({ deadline }).catch((error: unknown) => {
       this.#supported = undefined;
       throw error;
@@ -180,7 +221,7 @@ export class Member {
 
   close(): void {
     this.#client.close();
-    this.#past.close();
+    for (const { client } of this.#past) client.close();
   }
 
   async #checkVersion(limits: CallLimits): Promise<void> {
@@ -220,11 +261,15 @@ function isBefore(version: string, other: string): boolean {
   return order < 0 || (order === 0 && ownPre !== undefined && pre === undefined);
 }
 
-function channelCredentials(endpoint: string, tls: EtcdTls | undefined): ChannelCredentials {
+function channelCredentials(
+  endpoint: string,
+  certificates: MemberCertificates | undefined,
+): ChannelCredentials {
   if (!endpoint.startsWith("https:")) return credentials.createInsecure();
-  return credentials.createSsl(
-    tls?.ca ?? null,
-    tls?.client?.key ?? null,
-    tls?.client?.cert ?? null,
+  if (certificates === undefined) return credentials.createSsl();
+  const { store, hasClientCertificate } = certificates;
+  return experimental.createCertificateProviderChannelCredentials(
+    store,
+    hasClientCertificate ? store : null,
   );
 }

@@ -49,7 +49,7 @@ export interface TxnRequest {
   readonly failure: RequestOp[];
 }
 
-export interface ResponseOp {
+interface ResponseOp {
   readonly response_range?: IRangeResponse;
   readonly response_delete_range?: { readonly prev_kvs: readonly IKeyValue[] };
 }
@@ -60,7 +60,7 @@ export interface TxnResponse {
   readonly responses: readonly ResponseOp[];
 }
 
-export interface WatchCreateRequest {
+interface WatchCreateRequest {
   readonly key: Buffer;
   readonly range_end?: Buffer;
   readonly start_revision: number;

@@ -1,4 +1,10 @@
 import { MessageCursor, WireFault } from "../../../protobuf/message-cursor.ts";
+import {
+  type DecodedKeyValue,
+  type DecodedKeyValues,
+  KeyValueColumns,
+  readKeyValue,
+} from "./key-values.ts";
 
 /*
  * The two frequent responses of etcd, which may have a hundred thousand objects, decoded by hand: etcd3's generic
@@ -7,53 +13,10 @@ import { MessageCursor, WireFault } from "../../../protobuf/message-cursor.ts";
  * gRPC turns into the error that ends the call.
  */
 
-/** A key and its value, in place: it keeps the whole message alive. */
-export class DecodedKeyValue {
-  readonly message: Buffer;
-  readonly keyStart: number;
-  readonly keyEnd: number;
-  readonly valueStart: number;
-  readonly valueEnd: number;
-  readonly createRevision: number;
-  readonly modRevision: number;
-  readonly version: number;
-  readonly lease: bigint;
-
-  constructor(
-    message: Buffer,
-    keyStart: number,
-    keyEnd: number,
-    valueStart: number,
-    valueEnd: number,
-    createRevision: number,
-    modRevision: number,
-    version: number,
-    lease: bigint,
-  ) {
-    this.message = message;
-    this.keyStart = keyStart;
-    this.keyEnd = keyEnd;
-    this.valueStart = valueStart;
-    this.valueEnd = valueEnd;
-    this.createRevision = createRevision;
-    this.modRevision = modRevision;
-    this.version = version;
-    this.lease = lease;
-  }
-
-  get key(): Buffer {
-    return this.message.subarray(this.keyStart, this.keyEnd);
-  }
-
-  get value(): Buffer {
-    return this.message.subarray(this.valueStart, this.valueEnd);
-  }
-}
-
 export interface DecodedRange {
   /** The store's own revision. */
   readonly revision: number;
-  readonly kvs: readonly DecodedKeyValue[];
+  readonly kvs: DecodedKeyValues;
   readonly more: boolean;
   /** Number of keys in the range, regardless of the limit. */
   readonly count: number;
@@ -78,7 +41,7 @@ export interface DecodedWatch {
 }
 
 /** An array of events, or an object that decodes them one by one when they are read. */
-export interface DecodedEvents {
+interface DecodedEvents {
   readonly length: number;
   /** Counts from the end if negative. */
   at(position: number): DecodedEvent | undefined;
@@ -150,19 +113,33 @@ function decoding<Message>(
   }
 }
 
+/** The field `kvs` of a RangeResponse. */
+const kvsTag = 0x12;
+
 function readRange(cursor: MessageCursor): DecodedRange {
-  const kvs: DecodedKeyValue[] = [];
+  const kvs = new KeyValueColumns(cursor.bytes, countOf(kvsTag, cursor.bytes));
   let revision = 0;
   let more = false;
   let count = 0;
   for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
-    if (tag === 0x12) kvs.push(readKeyValue(cursor));
+    if (tag === kvsTag) kvs.add(cursor);
     else if (tag === 0x0a) revision = readHeader(cursor);
     else if (tag === 0x18) more = cursor.number() !== 0;
     else if (tag === 0x20) count = cursor.natural();
     else cursor.skip(tag);
   }
   return { revision, kvs, more, count };
+}
+
+/** How many times the message has the field with this tag. */
+function countOf(wanted: number, message: Buffer): number {
+  const cursor = new MessageCursor(message);
+  let count = 0;
+  for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+    if (tag === wanted) count++;
+    cursor.skip(tag);
+  }
+  return count;
 }
 
 /** With `found`, records the positions of the events and does not decode them. */
@@ -236,56 +213,4 @@ function readEvent(cursor: MessageCursor): DecodedEvent {
   if (type !== 0 && type !== 1) throw new WireFault(`has an event of an unknown type, ${type}`);
   if (kv === undefined) throw new WireFault("has an event without a key");
   return { isDelete: type === 1, kv, previous };
-}
-
-function readKeyValue(cursor: MessageCursor): DecodedKeyValue {
-  let keyStart = 0;
-  let keyEnd = 0;
-  let valueStart = 0;
-  let valueEnd = 0;
-  let createRevision = 0;
-  let modRevision = 0;
-  let version = 0;
-  let lease = 0n;
-  const outer = cursor.enter();
-  for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
-    switch (tag) {
-      case 0x0a:
-        cursor.content();
-        keyStart = cursor.start;
-        keyEnd = cursor.end;
-        break;
-      case 0x10:
-        createRevision = cursor.natural();
-        break;
-      case 0x18:
-        modRevision = cursor.natural();
-        break;
-      case 0x20:
-        version = cursor.natural();
-        break;
-      case 0x2a:
-        cursor.content();
-        valueStart = cursor.start;
-        valueEnd = cursor.end;
-        break;
-      case 0x30:
-        lease = cursor.bigint();
-        break;
-      default:
-        cursor.skip(tag);
-    }
-  }
-  cursor.leave(outer);
-  return new DecodedKeyValue(
-    cursor.bytes,
-    keyStart,
-    keyEnd,
-    valueStart,
-    valueEnd,
-    createRevision,
-    modRevision,
-    version,
-    lease,
-  );
 }

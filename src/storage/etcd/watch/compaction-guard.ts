@@ -1,7 +1,7 @@
 import type { WatchBatch } from "../../../model/event.ts";
 import { BatchQueue } from "../../batch-queue.ts";
 
-export interface CompactionGuardDeps {
+interface CompactionGuardDeps {
   /** Whether the state at this revision can still be read. */
   readonly isAvailable: (revision: number) => Promise<boolean>;
   /** Called when there is something new to read. */
@@ -49,9 +49,9 @@ export class CompactionGuard {
   }
 
   /** `after` is the resume point before the batch; 0 at the beginning of history. */
-  push(batch: WatchBatch, after: number, isHistory: boolean): void {
+  push(batch: WatchBatch, after: number, isHistorical: boolean): void {
     this.#queue.push(batch);
-    if (this.#unconfirmed === 0 && (after === 0 || !isHistory)) {
+    if (this.#unconfirmed === 0 && (after === 0 || !isHistorical)) {
       this.#readable++;
       this.#deps.onReadable();
       return;

@@ -3,16 +3,21 @@ import {
   historyChanged,
   revisionTooOld,
   upstreamUnavailable,
-  WatchFanoutError,
 } from "../../../base/errors.ts";
 import type { TimeSlicedWork } from "../../../base/time-slices.ts";
 import { WatchBatch, type WatchEvent } from "../../../model/event.ts";
 import { ReadableNotifier } from "../../readable-notifier.ts";
 import type { WatchRequest, WatchStream } from "../../storage.ts";
-import { cancelError, isServiceError, isStaleToken, readError, says } from "../client/errors.ts";
+import {
+  cancelError,
+  isResponseTooLarge,
+  isStaleToken,
+  readError,
+  responseTooLarge,
+} from "../client/errors.ts";
 import type { EtcdClient } from "../client/etcd-client.ts";
-import type { KeyRange } from "../client/key-range.ts";
-import type { DecodedEvent, DecodedKeyValue, DecodedWatch } from "../client/responses.ts";
+import type { ResourceKeys } from "../client/resource-keys.ts";
+import type { DecodedEvent, DecodedWatch } from "../client/responses.ts";
 import type { RevisionProbe } from "../client/revision-probe.ts";
 import { CompactionGuard } from "./compaction-guard.ts";
 import { EventDecoder, MissingPreviousError } from "./event-decoder.ts";
@@ -22,25 +27,20 @@ import { WatchConnection } from "./watch-connection.ts";
 /** Maximum number of times in a row that etcd may leave out previous objects before the watch fails. */
 const maxOmissions = 3;
 
+/** Maximum number of responses about the past that are held while they are decoded; then no more are read from etcd. */
+const maxUndecoded = 2;
+
 /** Past events that are decoded in one step of a time slice. */
 const eventsPerStep = 32;
 
-/** Part of grpc-js's error for a message above its configured maximum. */
-const largerThanMax = "Received message larger than max";
-
-/** etcd's watch id in answers to a manual progress request. */
+/** etcd's watch id in responses to a manual progress request. */
 const wholeStream = -1;
 
 /** What a watch needs from the storage that it belongs to. */
-export interface EtcdWatchSource {
+interface EtcdWatchSource {
   readonly client: EtcdClient;
   readonly probe: RevisionProbe;
-  /** The range in etcd of the request's scope. */
-  readonly range: KeyRange;
-  /** Length of the resource's prefix, in bytes. */
-  readonly prefixBytes: number;
-  /** Returns the relative key; undefined for a key that is no object of the resource. */
-  readonly keyOf: (kv: DecodedKeyValue) => string | undefined;
+  readonly keys: ResourceKeys;
   /** Maximum size of one revision that is held until it is complete, in bytes. */
   readonly maxRevisionBytes: number | undefined;
   /** Called once, when the watch no longer needs the storage. */
@@ -48,7 +48,7 @@ export interface EtcdWatchSource {
 }
 
 /**
- * One watch of etcd, on a gRPC stream of its own: etcd answers a manual progress request only while
+ * One watch of etcd, on a gRPC stream of its own: etcd responds to a manual progress request only while
  * every watch of the stream is synced.
  *
  * The resume point is the last complete revision that came, or the revision of a progress notification. The revision
@@ -71,16 +71,19 @@ export class EtcdWatch implements WatchStream {
   #repeated: number | undefined;
   /** Number of times in a row that etcd has left out a previous object. */
   #omissions = 0;
+  /** Number of responses that are being decoded. */
+  #undecoded = 0;
   /** Events up to this revision come from etcd's store, which may be compacted. */
   #syncedRevision = Infinity;
   /** Why the stream ends, once everything before the end has been read. */
   #end: Error | null | undefined;
 
   constructor(source: EtcdWatchSource, request: WatchRequest) {
-    const { client, probe, range, prefixBytes, keyOf, maxRevisionBytes } = source;
+    const { client, probe, keys, maxRevisionBytes } = source;
+    const range = keys.rangeOf(request.scope);
     this.#source = source;
     this.#request = request;
-    this.#decoder = new EventDecoder({ request, prefixBytes, keyOf });
+    this.#decoder = new EventDecoder(request, keys);
     this.#assembler = new FragmentAssembler(maxRevisionBytes);
     this.#notifier = new ReadableNotifier(() => !this.#queue.isEmpty || this.ended !== undefined);
     this.#queue = new CompactionGuard({
@@ -93,13 +96,15 @@ export class EtcdWatch implements WatchStream {
     });
     this.#connection = new WatchConnection({
       ...{ client, range, withPrevious: request.withPrevious },
-      isPast: request.upTo !== undefined,
+      past: request.upTo === undefined ? undefined : (request.concurrent ?? 1),
       onCreated: (revision) => {
         this.#syncedRevision = revision;
       },
       onResponse: (response) => this.#receive(response),
-      onError: (error) =>
-        this.#fail(this.#isTooLarge(error) ? answerTooLarge(this.#position) : error),
+      onError: (error) => {
+        const isTooLarge = request.upTo !== undefined && isResponseTooLarge(error);
+        this.#fail(isTooLarge ? responseTooLarge(this.#position) : error);
+      },
     });
   }
 
@@ -115,7 +120,7 @@ export class EtcdWatch implements WatchStream {
   read(): WatchBatch | undefined {
     const batch = this.#queue.shift();
     this.#notifier.isWaiting = batch === undefined && this.#end === undefined;
-    if (this.#connection.isPaused && this.#queue.isHalfEmpty) this.#connection.resume();
+    this.#resume();
     return batch;
   }
 
@@ -218,11 +223,22 @@ export class EtcdWatch implements WatchStream {
     const isAll = last > upTo || (last === upTo && !response.fragment);
     if (isAll) this.#connection.complete();
     const { attempt } = this.#connection;
+    this.#undecoded++;
+    if (this.#undecoded >= maxUndecoded) this.#connection.pause();
     this.#source.client.timeSlices
       .run(this, this.#pastOf(response, upTo, isAll, attempt))
       .catch((error: unknown) => {
         if (attempt === this.#connection.attempt) this.#notTaken(error);
+      })
+      .finally(() => {
+        this.#undecoded--;
+        this.#resume();
       });
+  }
+
+  #resume(): void {
+    if (!this.#connection.isPaused || this.#undecoded >= maxUndecoded) return;
+    if (this.#queue.isHalfEmpty) this.#connection.resume();
   }
 
   /** An error takes effect at once: the next response may be taken in the same slice, and must not be. */
@@ -258,7 +274,7 @@ export class EtcdWatch implements WatchStream {
   /** A progress notification says that everything up to its revision has been sent. */
   #takeProgress({ revision, watchId }: DecodedWatch): void {
     if (!this.#assembler.isOpen && revision >= this.#position) this.#deliver(revision, []);
-    if (watchId === wholeStream) this.#connection.progressAnswered();
+    if (watchId === wholeStream) this.#connection.progressReceived();
   }
 
   #deliver(revision: number, events: readonly WatchEvent[]): void {
@@ -266,8 +282,8 @@ export class EtcdWatch implements WatchStream {
     this.#position = revision;
     this.#omissions = 0;
     // The first batch, too, even if nothing seems to be missing: there may have been writes before the watch was created.
-    const isHistory = after < this.#syncedRevision || after === this.#request.afterRevision;
-    this.#queue.push(new WatchBatch(revision, events), after, isHistory);
+    const isHistorical = after < this.#syncedRevision || after === this.#request.afterRevision;
+    this.#queue.push(new WatchBatch(revision, events), after, isHistorical);
     if (this.#queue.isFull) this.#connection.pause();
   }
 
@@ -288,12 +304,6 @@ export class EtcdWatch implements WatchStream {
     this.#finish(end);
   }
 
-  /** Whether a response about the past is above its maximum size, which is known before all of it has come. */
-  #isTooLarge(error: unknown): boolean {
-    const isPast = this.#request.upTo !== undefined;
-    return isPast && isServiceError(error) && says(error.details, largerThanMax);
-  }
-
   async #endTooOld(requested: number): Promise<void> {
     this.#hangUp();
     const tooOld = await this.#source.probe.tooOld(requested);
@@ -312,13 +322,4 @@ export class EtcdWatch implements WatchStream {
     this.#connection.close();
     this.#stopping.abort(upstreamUnavailable("The watch has ended."));
   }
-}
-
-function answerTooLarge(after: number): WatchFanoutError {
-  return new WatchFanoutError(
-    "HISTORY_LOST",
-    `etcd's answer about the time after revision ${after} is above the maximum size of one answer. Begin at a later ` +
-      "revision.",
-    { metadata: { current_revision: String(after) } },
-  );
 }

@@ -4,7 +4,9 @@ import { transition } from "../../../model/predicate.ts";
 import { Slabs, smallestSlab } from "../../../model/slabs.ts";
 import type { WatchRequest } from "../../storage.ts";
 import { deletedObject, storedObject } from "../client/decode.ts";
-import type { DecodedEvent, DecodedKeyValue } from "../client/responses.ts";
+import type { DecodedKeyValue } from "../client/key-values.ts";
+import type { ResourceKeys } from "../client/resource-keys.ts";
+import type { DecodedEvent } from "../client/responses.ts";
 
 /**
  * etcd left out the previous object of an event although the watch asked for it. etcd looks it up when it sends the
@@ -15,21 +17,15 @@ import type { DecodedEvent, DecodedKeyValue } from "../client/responses.ts";
  */
 export class MissingPreviousError extends Error {}
 
-export interface EventDecoderDeps {
-  readonly request: WatchRequest;
-  /** Length of the resource's prefix, in bytes. */
-  readonly prefixBytes: number;
-  /** Returns the relative key; undefined for a key that is no object of the resource. */
-  readonly keyOf: (kv: DecodedKeyValue) => string | undefined;
-}
-
 /** Makes the events of one watch from etcd's, with their objects in slabs of the watch. */
 export class EventDecoder {
-  readonly #deps: EventDecoderDeps;
+  readonly #request: WatchRequest;
+  readonly #keys: ResourceKeys;
   readonly #slabs = new Slabs(smallestSlab);
 
-  constructor(deps: EventDecoderDeps) {
-    this.#deps = deps;
+  constructor(request: WatchRequest, keys: ResourceKeys) {
+    this.#request = request;
+    this.#keys = keys;
   }
 
   /**
@@ -38,9 +34,9 @@ export class EventDecoder {
    * @throws MissingPreviousError
    */
   decode({ isDelete, kv, previous: before }: DecodedEvent): WatchEvent | undefined {
-    const key = this.#deps.keyOf(kv);
+    const key = this.#keys.relative(kv);
     if (key === undefined) return undefined;
-    const { withPrevious, predicate } = this.#deps.request;
+    const { withPrevious, predicate } = this.#request;
     const isCreation = !isDelete && kv.createRevision === kv.modRevision;
     if (withPrevious && !isCreation && before === undefined) throw new MissingPreviousError();
     const previous = before === undefined ? undefined : this.#stored(key, before);
@@ -53,6 +49,6 @@ export class EventDecoder {
   }
 
   #stored(key: string, kv: DecodedKeyValue): StoredObject {
-    return storedObject(key, kv, this.#deps.prefixBytes, this.#slabs);
+    return storedObject(key, kv, this.#keys.prefixBytes, this.#slabs);
   }
 }

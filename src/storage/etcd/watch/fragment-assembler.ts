@@ -4,7 +4,7 @@ import { memoryOverheadBytes, type WatchEvent } from "../../../model/event.ts";
 const defaultMaxRevisionBytes = 256 * 1024 ** 2;
 
 /** Complete revisions, in order. */
-export interface AssembledRevisions {
+interface AssembledRevisions {
   /** The last of them: everything up to it has come. */
   readonly revision: number;
   readonly events: readonly WatchEvent[];

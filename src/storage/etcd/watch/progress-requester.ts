@@ -1,16 +1,16 @@
 import type { Clock, Timer } from "../../../base/clock.ts";
 
-/** Interval between repeated progress requests, in milliseconds: etcd drops those that it can't answer. */
-const askAgainMs = 100;
+/** Interval between repeated progress requests, in milliseconds: etcd drops those that it can't respond to. */
+const repeatMs = 100;
 
 /** Maximum time without any response to progress requests, in milliseconds. */
 const silenceMs = 10_000;
 
 /**
- * Sends progress requests on one etcd stream until etcd answers.
+ * Sends progress requests on one etcd stream until etcd responds.
  *
- * etcd answers only while the watch is synced, and not at all while its own buffer is full, so the request is repeated.
- * An answer is for the callers before the request was sent; for later callers another request is sent.
+ * etcd responds only while the watch is synced, and not at all while its own buffer is full, so the request is repeated.
+ * A response is for the callers before the request was sent; for later callers another request is sent.
  */
 export class ProgressRequester {
   readonly #clock: Clock;
@@ -37,13 +37,13 @@ export class ProgressRequester {
     this.#next();
   }
 
-  /** The watch exists now. Before, etcd would answer for a stream without watches. */
+  /** The watch exists now. Before, etcd would respond for a stream without watches. */
   ready(): void {
     this.#isReady = true;
     this.#next();
   }
 
-  /** The stream has ended. Unanswered requests are sent on the next one, once that is `ready`. */
+  /** The stream has ended. Requests without a response are sent on the next one, once that is `ready`. */
   lost(): void {
     if (this.#timer !== undefined) this.#isWanted = true;
     this.stop();
@@ -56,11 +56,11 @@ export class ProgressRequester {
     this.#silentSince = this.#clock.now();
   }
 
-  /** The answer was received. */
-  answered(): void {
+  /** The response was received. */
+  received(): void {
     if (this.#timer === undefined) return;
     this.stop();
-    // Two requests have two answers, and the second would be taken for one to the next request.
+    // Two requests have two responses, and the second would be taken for one to the next request.
     if (this.#isRepeated) this.#isWanted = true;
     this.#isRepeated = false;
     this.#next();
@@ -97,6 +97,6 @@ export class ProgressRequester {
       this.#isRepeated = true;
       this.#send();
       this.#wait();
-    }, askAgainMs);
+    }, repeatMs);
   }
 }

@@ -10,13 +10,16 @@ import { ProgressRequester } from "./progress-requester.ts";
 /** Maximum time that etcd may take to confirm that it has created a watch, in milliseconds. */
 const createTimeoutMs = 5_000;
 
-export interface WatchConnectionDeps {
+interface WatchConnectionDeps {
   readonly client: EtcdClient;
   /** The range in etcd of the watch's scope. */
   readonly range: KeyRange;
   readonly withPrevious: boolean;
-  /** Whether this is a watch of past events, whose answers are large and decoded when they are taken. */
-  readonly isPast: boolean;
+  /**
+   * The number of watches of past events that are read at the same time, if this is one of them: their responses are large
+   * and decoded when they are taken. Undefined for other watches.
+   */
+  readonly past: number | undefined;
   /** Called when etcd has created the watch, with etcd's revision at that moment. */
   readonly onCreated: (revision: number) => void;
   /** Called with each later response: events, progress or a cancellation. */
@@ -44,7 +47,7 @@ export class WatchConnection {
     this.#progress = new ProgressRequester(
       deps.client.clock,
       () => this.#call?.write({ progress_request: {} }),
-      () => deps.onError(this.failure("no longer answers on a watch")),
+      () => deps.onError(this.failure("no longer responds on a watch")),
     );
   }
 
@@ -72,8 +75,8 @@ export class WatchConnection {
 
   /** Opens a stream on the member and creates the watch, which begins at this revision. */
   async open(member: Member, limits: CallLimits, startRevision: number): Promise<void> {
-    const { client, range, withPrevious, isPast, onError } = this.#deps;
-    const call = await client.openWatch(member, limits, isPast);
+    const { client, range, withPrevious, past, onError } = this.#deps;
+    const call = await client.openWatch(member, limits, past);
     this.#call = call;
     this.#listen(call);
     if (this.#isClosed) return call.cancel();
@@ -83,8 +86,8 @@ export class WatchConnection {
         start_revision: startRevision,
         progress_notify: true,
         prev_kv: withPrevious,
-        // To split an answer, etcd sums up all events of the part so far for each event: quadratic for a large answer.
-        fragment: !isPast,
+        // To split a response, etcd sums up all events of the part so far for each event: quadratic for a large response.
+        fragment: past === undefined,
       },
     });
     this.#creating = client.clock.setTimeout(
@@ -136,9 +139,9 @@ export class WatchConnection {
     this.#progress.request();
   }
 
-  /** The answer to a progress request has come. */
-  progressAnswered(): void {
-    this.#progress.answered();
+  /** The response to a progress request has come. */
+  progressReceived(): void {
+    this.#progress.received();
   }
 
   /** An UPSTREAM_UNAVAILABLE error that says what the member did. */

@@ -268,8 +268,8 @@ describe("an etcd that keeps the id to itself", () => {
 });
 
 async function stored(source: Source, key: string): Promise<string | undefined> {
-  const answer = await source.call("kv/range", { key: Buffer.from(key).toString("base64") });
-  const [kv] = (answer as { kvs?: { value: string }[] }).kvs ?? [];
+  const response = await source.call("kv/range", { key: Buffer.from(key).toString("base64") });
+  const [kv] = (response as { kvs?: { value: string }[] }).kvs ?? [];
   return kv && Buffer.from(kv.value, "base64").toString();
 }
 

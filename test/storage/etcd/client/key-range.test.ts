@@ -1,6 +1,6 @@
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { prefixRange, rangeAfter } from "../../../../src/storage/etcd/client/key-range.ts";
+import fc from "../../../property.ts";
 
 const zero = Buffer.from([0]);
 

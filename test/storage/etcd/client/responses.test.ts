@@ -1,12 +1,15 @@
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import type {
+  DecodedKeyValue,
+  DecodedKeyValues,
+} from "../../../../src/storage/etcd/client/key-values.ts";
 import {
-  type DecodedKeyValue,
   type DecodedWatch,
   decodePastWatch,
   decodeRange,
   decodeWatch,
 } from "../../../../src/storage/etcd/client/responses.ts";
+import fc from "../../../property.ts";
 import { serviceOf } from "../scripted-etcd.ts";
 
 /** etcd3's decoder and encoder of a response. */
@@ -114,9 +117,18 @@ function plainLoaded(kv: LoadedKeyValue) {
   };
 }
 
+function allOf(kvs: DecodedKeyValues): DecodedKeyValue[] {
+  return Array.from({ length: kvs.length }, (_, i) => kvs.at(i) as DecodedKeyValue);
+}
+
 function readRange(message: Buffer) {
   const { revision, kvs, more, count } = decodeRange(message);
-  return { revision: String(revision), more, count: String(count), kvs: kvs.map(plainKeyValue) };
+  return {
+    revision: String(revision),
+    more,
+    count: String(count),
+    kvs: allOf(kvs).map(plainKeyValue),
+  };
 }
 
 function loadRange(message: Buffer) {
@@ -232,5 +244,20 @@ describe("A response of etcd that is decoded by hand", () => {
     const keyAt = (i: number): string | undefined => events.at(i)?.kv.key.toString();
     expect([2, 0, -2, 1, 4].map(keyAt)).toEqual(["c", "a", "c", "b", undefined]);
     expect(() => events.at(-1)).toThrow("unknown type, 2");
+  });
+});
+
+describe("A large response to a Range", () => {
+  test.each([
+    ["frees its message at once when it is released", 2 * 1024 ** 2, true],
+    ["does not if the message is small, and may share its buffer with others", 2 * 1024, false],
+  ])("%s", (_what, valueBytes, isFreed) => {
+    const kv = { key: Buffer.from("a"), value: Buffer.alloc(valueBytes) };
+    const message = Buffer.concat([range.encode({ kvs: [kv] })]);
+    const { kvs } = decodeRange(message);
+    expect(kvs.at(0)?.value.byteLength).toBe(valueBytes);
+    kvs.release?.();
+    expect(kvs.length).toBe(0);
+    expect(message.byteLength === 0).toBe(isFreed);
   });
 });

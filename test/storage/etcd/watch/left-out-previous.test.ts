@@ -38,9 +38,9 @@ async function watch(
     await client.close();
     etcd.close();
   });
-  const { upTo } = options;
+  const { upTo, concurrent } = options;
   const everything = { scope: { prefix: "" }, withPrevious: true };
-  const request: WatchRequest = { ...everything, afterRevision: 10, upTo };
+  const request: WatchRequest = { ...everything, afterRevision: 10, upTo, concurrent };
   return { reader: new StreamReader(storage, request), storage, starts };
 }
 
@@ -104,8 +104,8 @@ describe("an event without the previous object, which etcd should have sent with
       },
       events(complete),
     ]);
-    const told = await reader.through(12);
-    expect(told.map(({ key, revision }) => [key, revision])).toEqual([
+    const delivered = await reader.through(12);
+    expect(delivered.map(({ key, revision }) => [key, revision])).toEqual([
       ["b", 11],
       ["a", 12],
     ]);
@@ -125,8 +125,8 @@ describe("an event without the previous object, which etcd should have sent with
       undefined,
       { upTo: 14, together: 2 },
     );
-    const told = await reader.through(14);
-    expect(told.map(({ key, revision }) => [key, revision])).toEqual([
+    const delivered = await reader.through(14);
+    expect(delivered.map(({ key, revision }) => [key, revision])).toEqual([
       ["a", 12],
       ["b", 14],
     ]);
@@ -161,18 +161,18 @@ describe("an event without the previous object, which etcd should have sent with
     ["and says from where on", 30, "30"],
     ["and does not name as the oldest what a member that is behind has", 7, undefined],
   ];
-  for (const [name, compactRevision, told] of oldest) {
+  for (const [name, compactRevision, reported] of oldest) {
     test(`is REVISION_TOO_OLD if it has been compacted, ${name}`, async () => {
-      const answers = [50, compactedError];
+      const responses = [50, compactedError];
       const { reader } = await watch(
         [events(incomplete), canceledAt(compactRevision)],
-        () => answers.shift() ?? compactedError,
+        () => responses.shift() ?? compactedError,
       );
       const end = await reader.end();
       expect(end).toMatchObject({ reason: "REVISION_TOO_OLD" });
       expect(end).toHaveProperty("metadata", {
         requested_revision: "10",
-        ...(told === undefined ? {} : { oldest_revision: told }),
+        ...(reported === undefined ? {} : { oldest_revision: reported }),
       });
     });
   }
@@ -187,16 +187,71 @@ describe("a response about the past above the maximum size", () => {
   test("ends the watch with HISTORY_LOST", async () => {
     const { reader } = await watch([events(large)], undefined, {
       upTo: 14,
-      pastAnswerBytes: 65_536,
+      pastResponseBytes: 65_536,
     });
     expect(await reader.end()).toMatchObject({
       reason: "HISTORY_LOST",
-      message: expect.stringContaining("above the maximum size of one answer"),
+      message: expect.stringContaining("above the maximum size of one response"),
     });
   });
 
+  test.each([
+    [1, "14"],
+    [2, "HISTORY_LOST"],
+    [5, "HISTORY_LOST"],
+  ])("is a share of the maximum of all: of %i watches", async (concurrent, outcome) => {
+    // Above a quarter of the bound.
+    const last = { ...large, kv: { ...large.kv, mod_revision: 14, create_revision: 14 } };
+    const { reader } = await watch([events(last)], undefined, {
+      ...{ upTo: 14, concurrent, pastResponseBytes: 4 * 65_536 },
+    });
+    if (outcome === "14") expect(await reader.through(14)).toMatchObject([{ revision: 14 }]);
+    else expect(await reader.end()).toMatchObject({ reason: outcome });
+  });
+
+  test("is accepted from four watches if it is a quarter, and not from five", async () => {
+    const last = { ...large, kv: { ...large.kv, mod_revision: 14, create_revision: 14 } };
+    for (const concurrent of [4, 5]) {
+      const { reader } = await watch([events(last)], undefined, {
+        ...{ upTo: 14, concurrent, pastResponseBytes: 5 * 65_536 },
+      });
+      if (concurrent === 4) expect(await reader.through(14)).toHaveLength(1);
+      else expect(await reader.end()).toMatchObject({ reason: "HISTORY_LOST" });
+    }
+  });
+
   test("is accepted on a watch without an end", async () => {
-    const { reader } = await watch([events(large)], undefined, { pastAnswerBytes: 65_536 });
+    const { reader } = await watch([events(large)], undefined, { pastResponseBytes: 65_536 });
     expect(await reader.through(12)).toMatchObject([{ key: "a", revision: 12 }]);
   });
+});
+
+test("Of the past, two responses are held that are not decoded; the next ones are not read from etcd", async () => {
+  const value = Buffer.alloc(1024 ** 2);
+  const count = 30;
+  let sent = 0;
+  const { reader } = await watch(
+    [
+      (stream) => {
+        for (let i = 0; i < count; i++) {
+          const changed = { ...kv("a", 11 + i, ""), value };
+          const response = {
+            header: { revision: 50 },
+            events: [{ type: "Put", kv: changed, prev_kv: kv("a", 10 + i, "") }],
+          };
+          stream.send(response, () => sent++);
+        }
+      },
+    ],
+    undefined,
+    // Decoding begins only when three have come.
+    { upTo: 10 + count, together: 3 },
+  );
+  const turns = async (): Promise<void> => {
+    for (let i = 0; i < 2_000; i++) await new Promise((resolve) => setImmediate(resolve));
+  };
+  while (sent < 2) await turns();
+  await turns();
+  expect(sent).toBeLessThan(8);
+  expect(reader.events).toEqual([]);
 });

@@ -5,13 +5,13 @@ import { FakeClock } from "../../../fake-clock.ts";
 let clock: FakeClock;
 let sent: number;
 let silences: number;
-let asker: ProgressRequester;
+let requester: ProgressRequester;
 
 beforeEach(() => {
   clock = new FakeClock();
   sent = 0;
   silences = 0;
-  asker = new ProgressRequester(
+  requester = new ProgressRequester(
     clock,
     () => {
       sent++;
@@ -23,42 +23,42 @@ beforeEach(() => {
 });
 
 test("sends nothing before the watch exists, and then one request for all callers", () => {
-  asker.request();
-  asker.request();
+  requester.request();
+  requester.request();
   expect(sent).toBe(0);
-  asker.ready();
+  requester.ready();
   expect(sent).toBe(1);
 });
 
 test("sends another request for callers that came during the first one", () => {
-  asker.ready();
-  asker.request();
-  asker.request();
-  asker.request();
+  requester.ready();
+  requester.request();
+  requester.request();
+  requester.request();
   expect(sent).toBe(1);
-  asker.answered();
+  requester.received();
   expect(sent).toBe(2);
-  asker.answered();
+  requester.received();
   expect(sent).toBe(2);
   expect(clock.pendingTimers).toBe(0);
 });
 
-test("repeats an unanswered request, and sends another one after the answer", () => {
-  asker.ready();
-  asker.request();
+test("repeats a request without a response, and sends another one after the response", () => {
+  requester.ready();
+  requester.request();
   clock.advance(100);
   expect(sent).toBe(2);
-  // It may answer the first or the second request. The second answer must not serve a caller that comes now.
-  asker.answered();
+  // It may be the response to the first or the second request. The second response must not serve a caller that comes now.
+  requester.received();
   expect(sent).toBe(3);
-  asker.answered();
+  requester.received();
   clock.advance(60_000);
   expect(sent).toBe(3);
 });
 
 test("reports silence after ten seconds without a response", () => {
-  asker.ready();
-  asker.request();
+  requester.ready();
+  requester.request();
   clock.advance(9_900);
   expect(silences).toBe(0);
   clock.advance(100);
@@ -67,22 +67,22 @@ test("reports silence after ten seconds without a response", () => {
 });
 
 test("counts any response as a sign of life", () => {
-  asker.ready();
-  asker.request();
+  requester.ready();
+  requester.request();
   for (let i = 0; i < 10; i++) {
     clock.advance(9_000);
-    asker.heard();
+    requester.heard();
   }
   expect(silences).toBe(0);
 });
 
 test("neither reports silence nor sends requests while the reader is paused", () => {
-  asker.ready();
-  asker.request();
-  asker.pause();
+  requester.ready();
+  requester.request();
+  requester.pause();
   clock.advance(60_000);
   expect(sent).toBe(1);
-  asker.resume();
+  requester.resume();
   clock.advance(9_900);
   expect(silences).toBe(0);
   clock.advance(100);
@@ -90,9 +90,9 @@ test("neither reports silence nor sends requests while the reader is paused", ()
 });
 
 test("leaves no timer behind when it is stopped", () => {
-  asker.ready();
-  asker.request();
-  asker.stop();
+  requester.ready();
+  requester.request();
+  requester.stop();
   clock.advance(60_000);
   expect(sent).toBe(1);
   expect(silences).toBe(0);

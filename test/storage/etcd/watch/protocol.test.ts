@@ -48,7 +48,7 @@ function put(key: string, revision: number, createRevision: number = revision): 
 
 const created = { created: true, header: { revision: 50 } };
 
-test("a read whose answer can't be right is UPSTREAM_UNAVAILABLE, and says what is wrong with it", async () => {
+test("a read whose response can't be right is UPSTREAM_UNAVAILABLE, and says what is wrong with it", async () => {
   const numbers = { create_revision: "3", mod_revision: "-4", version: "1", lease: "0" };
   const kv = { key: Buffer.from("p/a"), value: Buffer.from("1"), ...numbers };
   const { storage } = await open({ range: () => ({ header: { revision: "50" }, kvs: [kv] }) });
@@ -86,7 +86,7 @@ describe("the resume point of a watch", () => {
       ["11: 11"],
     ],
     [
-      "is progress, also where it is answered for the whole stream (watch id -1)",
+      "is progress, also where it is for the whole stream (watch id -1)",
       [
         created,
         { header: { revision: 20 }, watch_id: -1 },
@@ -171,7 +171,7 @@ describe("a watch asks etcd", () => {
     expect(await batchesOf(reader, 1)).toEqual(["50: "]);
   });
 
-  test("for progress again where the answer was for an earlier question, or did not come", async () => {
+  test("for progress again where the response was for an earlier question, or did not come", async () => {
     const started = Promise.withResolvers<ScriptedWatch>();
     const { storage } = await open({ range: () => 50, watch: started.resolve });
     const reader = new StreamReader(storage, request);
@@ -278,10 +278,10 @@ describe("a watch ends with", () => {
       code: status.OUT_OF_RANGE,
       details: "etcdserver: mvcc: required revision has been compacted",
     };
-    const answers = [50, compacted];
+    const responses = [50, compacted];
     let watches = 0;
     const { storage } = await open({
-      range: () => answers.shift() ?? 50,
+      range: () => responses.shift() ?? 50,
       watch: (stream) => {
         stream.send(created);
         // The second stream looks up the compacted revision.
@@ -355,7 +355,7 @@ describe("an etcd of version", () => {
 
 describe("a write", () => {
   const errors: [string, number, string, string][] = [
-    ["with its answer lost", status.UNAVAILABLE, "connection reset", "OUTCOME_UNKNOWN"],
+    ["with its response lost", status.UNAVAILABLE, "connection reset", "OUTCOME_UNKNOWN"],
     ["in a change of leader", status.UNAVAILABLE, "etcdserver: leader changed", "OUTCOME_UNKNOWN"],
     ["that took too long", status.DEADLINE_EXCEEDED, "Deadline exceeded", "OUTCOME_UNKNOWN"],
     [
@@ -396,10 +396,10 @@ describe("a write", () => {
 describe("a read", () => {
   test("is tried again when the leader changes, and fails in our words", async () => {
     const details = "etcdserver: leader changed";
-    const answers = [{ code: status.UNAVAILABLE, details }];
-    const { storage } = await open({ range: () => answers.shift() ?? 7 });
+    const responses = [{ code: status.UNAVAILABLE, details }];
+    const { storage } = await open({ range: () => responses.shift() ?? 7 });
     expect(await storage.currentRevision()).toBe(7);
-    answers.push({ code: status.UNAVAILABLE, details }, { code: status.UNAVAILABLE, details });
+    responses.push({ code: status.UNAVAILABLE, details }, { code: status.UNAVAILABLE, details });
     await expect(storage.currentRevision()).rejects.toMatchObject({
       reason: "UPSTREAM_UNAVAILABLE",
       message: expect.stringContaining(details),
@@ -408,18 +408,18 @@ describe("a read", () => {
 });
 
 describe("a listing", () => {
-  test("of many answers of etcd has all of them at the revision of the first", async () => {
+  test("of many responses of etcd has all of them at the revision of the first", async () => {
     const asked: object[] = [];
     const kv = (key: string): object => ({ key: Buffer.from(`p/${key}`), value: Buffer.from("x") });
     const { storage } = await open({
       range: ({ revision, key }) => {
         asked.push({ revision: Number(revision), key: Buffer.from(key).toString() });
-        const answered = asked.length;
+        const count = asked.length;
         return {
-          header: { revision: `${10 + answered}` },
-          kvs: [kv(`${answered}`)],
-          more: answered < 3,
-          count: `${4 - answered}`,
+          header: { revision: `${10 + count}` },
+          kvs: [kv(`${count}`)],
+          more: count < 3,
+          count: `${4 - count}`,
         } as ScriptedRange;
       },
     });
@@ -435,11 +435,11 @@ describe("a listing", () => {
 
   test("of ANY state goes to the leader where the member is behind what was read before", async () => {
     const asked: boolean[] = [];
-    const answers = [20, 15, 21];
+    const responses = [20, 15, 21];
     const { storage } = await open({
       range: ({ serializable = false }) => {
         asked.push(serializable);
-        return answers.shift() ?? 0;
+        return responses.shift() ?? 0;
       },
     });
     await storage.currentRevision();

@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import type { Clock } from "../../base/clock.ts";
+import type { Clock } from "../../../base/clock.ts";
 
 /** Minimum interval between log lines, in milliseconds. */
 const logIntervalMs = 60_000;
