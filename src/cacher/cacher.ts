@@ -12,7 +12,6 @@ import type {
 import { ConsistencyChecker } from "./consistency-checker.ts";
 import { defaultWatcherBounds } from "./dispatch/watcher-bounds.ts";
 import { Freshness } from "./freshness/freshness.ts";
-import { Readiness } from "./freshness/readiness.ts";
 import { UpstreamLimiter } from "./freshness/upstream-limiter.ts";
 import { UpstreamWriter } from "./freshness/upstream-writer.ts";
 import { EventIngest } from "./ingest.ts";
@@ -24,6 +23,7 @@ import type { CacheGetRequest, CacheListRequest, CacheWatchRequest } from "./req
 import type { Selection } from "./request/selection.ts";
 import type { ComponentContext } from "./state/component.ts";
 import { defaultEventWindowBounds } from "./state/event-window.ts";
+import { Readiness } from "./state/readiness.ts";
 import { WatchCache } from "./state/watch-cache.ts";
 import type { CacherStats } from "./stats.ts";
 import type { CacheWatcher } from "./watch/cache-watcher.ts";
@@ -36,7 +36,7 @@ const defaultConsistencyIntervalMs = 10 * 60_000;
  * passes writes through.
  *
  * It consists of four components, each of which uses only those before it: the ingest writes into the watch cache,
- * freshness says how new the cache is, reads answer from it, and watchers follow it.
+ * freshness says how new the cache is, reads are served from it, and watchers follow it.
  */
 export class Cacher implements Storage {
   /** The resource's name. */
@@ -61,11 +61,13 @@ export class Cacher implements Storage {
     const backfillQueue = options.backfillQueue ?? new BackfillQueue();
     const attributes = new ObjectAttributes(options.attributes, options.indexes);
     const cache = new WatchCache(eventWindowBounds, clock, attributes);
-    const context: ComponentContext = { name, storage, cache, clock, logger, scheduler, random };
     const readiness = new Readiness(name);
-
-    const ingest = new EventIngest(context, readiness, backfillQueue, eventWindowBounds.maxEvents);
-    const freshness = new Freshness(context, readiness, limiter, ingest.reflector);
+    const context: ComponentContext = {
+      ...{ name, storage, cache, readiness },
+      ...{ clock, logger, scheduler, random },
+    };
+    const ingest = new EventIngest(context, backfillQueue, eventWindowBounds.maxEvents);
+    const freshness = new Freshness(context, limiter, ingest.reflector);
     const reads = new Reads(context, freshness, {
       initialChunkBytes: watcherBounds.batchBytes,
       retainedSnapshotBytes: watcherBounds.retainedSnapshotBytes,
@@ -111,7 +113,7 @@ export class Cacher implements Storage {
   async get(request: CacheGetRequest): Promise<GetResult> {
     const any = request.at.match === "ANY";
     this.#readiness.check(any);
-    const result = await this.#reads.cacheReader.get(request);
+    const result = await this.#reads.get(request);
     this.#readiness.check(any);
     return result;
   }
@@ -119,8 +121,8 @@ export class Cacher implements Storage {
   async list(request: CacheListRequest): Promise<ListResult> {
     const any = request.at.match === "ANY";
     this.#readiness.check(any);
-    const result = await this.#reads.cacheReader.list(request);
-    // The cache may have been found inconsistent during the read: then its answer must not be returned.
+    const result = await this.#reads.list(request);
+    // The cache may have been found inconsistent during the read: then its result must not be returned.
     this.#readiness.check(any);
     return result;
   }

@@ -10,7 +10,7 @@ import type { ComponentContext } from "./state/component.ts";
 const pageSize = 10_000;
 
 /** The first key in which cache and store differ. */
-export interface Inconsistency {
+interface Inconsistency {
   readonly key: string;
   /** The revision at which both were compared. */
   readonly revision: number;

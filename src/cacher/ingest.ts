@@ -8,7 +8,6 @@ import {
   type ReflectorTarget,
   type ReplaceCause,
 } from "../reflector/reflector.ts";
-import type { Readiness } from "./freshness/readiness.ts";
 import type { ObjectAttributes } from "./request/object-attributes.ts";
 import type { CacheObserver, ComponentContext } from "./state/component.ts";
 import { diffStates, type StateChange } from "./state/diff.ts";
@@ -28,7 +27,6 @@ export class EventIngest implements ReflectorTarget {
   readonly reflector: Reflector;
   readonly backfill: EventWindowBackfill;
   readonly #context: ComponentContext;
-  readonly #readiness: Readiness;
   /** For what the store delivers; reads of clients have their own. */
   readonly #timeSlices: TimeSliceScheduler;
   #observers: readonly CacheObserver[];
@@ -38,15 +36,9 @@ export class EventIngest implements ReflectorTarget {
   #changes: readonly StateChange[] | undefined;
 
   /** The backfill reads up to `backfillRevisions` revisions from before the first list. */
-  constructor(
-    context: ComponentContext,
-    readiness: Readiness,
-    backfillQueue: BackfillQueue,
-    backfillRevisions: number,
-  ) {
+  constructor(context: ComponentContext, backfillQueue: BackfillQueue, backfillRevisions: number) {
     const { storage, clock, logger, random } = context;
     this.#context = context;
-    this.#readiness = readiness;
     this.#observers = [];
     this.#timeSlices = new TimeSliceScheduler(clock);
     this.#lastReceivedAt = clock.now();
@@ -94,7 +86,7 @@ export class EventIngest implements ReflectorTarget {
 
   conflictsWith(state: Listed): boolean {
     // A cache found inconsistent proves nothing, and its watchers have ended, so no watcher needs the changes.
-    if (!this.#readiness.ready) return false;
+    if (!this.#context.readiness.ready) return false;
     this.#changes = this.#changesTo(state);
     return this.#changes === undefined;
   }
@@ -116,7 +108,7 @@ export class EventIngest implements ReflectorTarget {
   }
 
   invalidate(): void {
-    this.#readiness.invalidate();
+    this.#context.readiness.invalidate();
   }
 
   identify(historyId: string): void {

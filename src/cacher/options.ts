@@ -19,7 +19,7 @@ export interface CacherOptions {
   readonly name: string;
   readonly eventWindow?: Partial<EventWindowBounds> | undefined;
   /**
-   * Shared by all Cachers over one store, so that they fill their event windows one piece at a time, round-robin.
+   * Shared by all Cachers over one store, so that they backfill their event windows one chunk at a time, round-robin.
    * Default: one for this Cacher.
    *
    * @internal
@@ -42,7 +42,7 @@ export interface CacherOptions {
    */
   readonly scheduler?: TimeSliceScheduler | undefined;
   /**
-   * Bounds the reads that only the storage can answer; shared by all caches of a process. Default: one for this
+   * Bounds the reads that only the storage can serve; shared by all caches of a process. Default: one for this
    * Cacher.
    *
    * @internal

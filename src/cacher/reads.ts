@@ -1,7 +1,9 @@
-import { CacheReader } from "./freshness/cache-reader.ts";
+import { checkGet, checkList } from "../storage/checks.ts";
+import type { GetResult, ListResult } from "../storage/storage.ts";
 import type { Freshness } from "./freshness/freshness.ts";
 import { ListCache } from "./list/list-cache.ts";
 import { PageReader } from "./list/page-reader.ts";
+import type { CacheGetRequest, CacheListRequest } from "./request/request.ts";
 import { ChunkCache } from "./state/chunk-cache.ts";
 import type { CacheObserver, ComponentContext } from "./state/component.ts";
 import { HistoricalSnapshots } from "./state/historical-snapshots.ts";
@@ -15,7 +17,7 @@ const maxScannedPerChunk = 50_000;
 /** Maximum memory that snapshots retained for future pages keep alive, in bytes. */
 const idleSnapshotBytes = 128 * 1024 * 1024;
 
-export interface ReadsOptions {
+interface ReadsOptions {
   /** Approximate size of a chunk of an initial state, in bytes. */
   readonly initialChunkBytes: number;
   /** Maximum memory that all retained snapshots keep alive, in bytes. */
@@ -23,37 +25,78 @@ export interface ReadsOptions {
 }
 
 /**
- * Answers reads from the cache, or from the store where the cache can't: the list cache, its chunks, and the
+ * Serves reads from the cache, or from the store where the cache can't: by the list cache, its chunks, and the
  * snapshots of older revisions. Initial states of watches are put together from the same chunks.
  */
 export class Reads implements CacheObserver {
-  readonly cacheReader: CacheReader;
-  readonly historicalSnapshots: HistoricalSnapshots;
   readonly retainedSnapshots: RetainedSnapshots;
   readonly chunkCache = new ChunkCache();
   /** The lists that initial states are put together from. */
   readonly initialLists: ListCache;
+  readonly #context: ComponentContext;
+  readonly #freshness: Freshness;
+  readonly #historicalSnapshots: HistoricalSnapshots;
   readonly #lists: ListCache;
+  readonly #pageReader: PageReader;
 
   constructor(context: ComponentContext, freshness: Freshness, options: ReadsOptions) {
     const { cache, clock } = context;
     const { initialChunkBytes, retainedSnapshotBytes } = options;
+    this.#context = context;
+    this.#freshness = freshness;
     this.retainedSnapshots = new RetainedSnapshots(cache, {
       idleBytes: Math.min(idleSnapshotBytes, retainedSnapshotBytes),
       bytes: retainedSnapshotBytes,
     });
-    this.historicalSnapshots = new HistoricalSnapshots(cache, clock, this.retainedSnapshots);
+    this.#historicalSnapshots = new HistoricalSnapshots(cache, clock, this.retainedSnapshots);
     this.#lists = new ListCache(cache, this.chunkCache, listChunkBounds);
     this.initialLists = new ListCache(cache, this.chunkCache, {
       bytes: initialChunkBytes,
       scanned: maxScannedPerChunk,
     });
-    const pageReader = new PageReader(cache, this.historicalSnapshots, this.#lists);
-    this.cacheReader = new CacheReader(context, freshness, pageReader);
+    this.#pageReader = new PageReader(cache, this.#historicalSnapshots, this.#lists);
+  }
+
+  async get(request: CacheGetRequest): Promise<GetResult> {
+    checkGet(request);
+    const { scheduler, clock } = this.#context;
+    const since = clock.now();
+    const { signal, owner = request } = request;
+    const result = await this.#fromCache(request, () => {
+      const work = this.#pageReader.get(request);
+      // Most gets are one lookup in the state, and need not wait behind scans.
+      const { done, value } = work.next();
+      return done === true ? value : scheduler.run(owner, work, signal);
+    });
+    return result ?? this.#freshness.upstreamReader.get(request, since);
+  }
+
+  async list(request: CacheListRequest): Promise<ListResult> {
+    checkList(request);
+    const { scheduler, clock } = this.#context;
+    const { upstreamReader } = this.#freshness;
+    const since = clock.now();
+    const { signal, owner = request } = request;
+    if (this.#isBeyond(request)) {
+      const wait = request.admit?.();
+      if (wait !== undefined) await wait;
+      return upstreamReader.list(request);
+    }
+    const result = await this.#fromCache(request, () =>
+      scheduler.run(owner, this.#pageReader.list(request), signal),
+    );
+    return result ?? upstreamReader.list(request, since);
   }
 
   reset(): void {
-    this.historicalSnapshots.clear();
+    this.#historicalSnapshots.clear();
+  }
+
+  /** Drops what is no longer shared, and bounds what is retained. */
+  expire(): void {
+    this.chunkCache.expire();
+    this.#historicalSnapshots.expire();
+    this.retainedSnapshots.enforceLimits();
   }
 
   stats(): Pick<CacherStats, "cachedLists" | "chunkCacheBytes" | "retainedSnapshots"> {
@@ -62,5 +105,37 @@ export class Reads implements CacheObserver {
       chunkCacheBytes: this.chunkCache.bytes,
       retainedSnapshots: this.retainedSnapshots.stats(),
     };
+  }
+
+  /**
+   * Waits until the cache is new enough, then returns the result of `read`; undefined if only the store can serve the
+   * request. Repeats both if the cache is replaced meanwhile, since the result may belong to another history.
+   */
+  async #fromCache<T>(
+    request: CacheGetRequest | CacheListRequest,
+    read: () => T | undefined | Promise<T | undefined>,
+  ): Promise<T | undefined> {
+    const { cache } = this.#context;
+    const { at, signal } = request;
+    let { admit } = request;
+    for (;;) {
+      const { epoch } = cache;
+      const reached = await this.#freshness.reach(at, signal);
+      const wait = admit?.();
+      admit = undefined;
+      if (wait !== undefined) await wait;
+      if (reached === undefined) return undefined;
+      const result = await read();
+      if (epoch === cache.epoch) return result;
+    }
+  }
+
+  /**
+   * Whether the request continues a list that the store began, since the cache was not new enough then, and still
+   * is not. Another wait would not help, and a failure would break off the list midway.
+   */
+  #isBeyond({ at, startAfter }: CacheListRequest): boolean {
+    if (startAfter === undefined || at.match !== "EXACT") return false;
+    return at.revision > this.#context.cache.revision;
   }
 }

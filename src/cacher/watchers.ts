@@ -1,25 +1,36 @@
 import type { WatchFanoutError } from "../base/errors.ts";
-import { runInTimeSlices } from "../base/time-slice-queue.ts";
+import { runInTimeSlices, TimeSliceQueue } from "../base/time-slice-queue.ts";
+import { CoalescedBacklogs } from "./catch-up/coalesced-backlogs.ts";
 import { Snapshots } from "./catch-up/snapshots.ts";
+import type { SourceContext } from "./catch-up/watch-source.ts";
 import { Dispatcher } from "./dispatch/dispatcher.ts";
 import type { WatcherBounds } from "./dispatch/watcher-bounds.ts";
 import type { Freshness } from "./freshness/freshness.ts";
 import type { Reads } from "./reads.ts";
 import { lost } from "./request/errors.ts";
-import type { CacheWatchRequest } from "./request/request.ts";
+import type { CacheWatchRequest, Delivery } from "./request/request.ts";
 import type { CacheObserver, ComponentContext, Replacement } from "./state/component.ts";
 import type { EventWindowBackfill } from "./state/event-window-backfill.ts";
 import type { CacherStats } from "./stats.ts";
 import type { CacheWatcher } from "./watch/cache-watcher.ts";
 import { ProgressRequester } from "./watch/progress-requester.ts";
+import { WatchOpener } from "./watch/watch-opener.ts";
+import { WatcherMaintenance } from "./watch/watcher-maintenance.ts";
 import { WatcherRegistry } from "./watch/watcher-registry.ts";
+
+/** Whether the watchers of a mode remain after a replacement whose changes are known. */
+const readsReplacements: Readonly<Record<Delivery, boolean>> = {
+  EVERY_EVENT: false,
+  LATEST_STATE: true,
+};
 
 /** All watches on a Cacher: opens them, dispatches events to them, and ends those that a replacement interrupts. */
 export class Watchers implements CacheObserver {
   readonly #context: ComponentContext;
-  readonly #freshness: Freshness;
   readonly #dispatcher: Dispatcher;
+  readonly #coalescedBacklogs: CoalescedBacklogs;
   readonly #snapshots: Snapshots;
+  readonly #maintenance: WatcherMaintenance;
   readonly #registry: WatcherRegistry;
   readonly #progressRequester: ProgressRequester;
   /** The watchers that the replacement in progress has ended or stalled; none outside of one. */
@@ -34,33 +45,36 @@ export class Watchers implements CacheObserver {
     bounds: WatcherBounds,
   ) {
     const { cache, clock } = context;
-    const { readiness, upstreamReader, currentRevision, waiters } = freshness;
-    const { cacheReader, historicalSnapshots, retainedSnapshots, chunkCache, initialLists } = reads;
-    this.#context = context;
-    this.#freshness = freshness;
-    this.#interrupted = [];
+    const { chunkCache, initialLists, retainedSnapshots } = reads;
     const dispatcher = new Dispatcher(cache, clock, bounds);
+    const timeSlices = new TimeSliceQueue(clock);
+    const coalescedBacklogs = new CoalescedBacklogs({
+      ...{ clock, cache, dispatcher, chunkCache, timeSlices },
+      ...{ chunkBytes: bounds.batchBytes, maxBytes: bounds.coalescedBytes },
+    });
+    const sources: SourceContext = { bounds, cache, dispatcher, coalescedBacklogs, timeSlices };
+    const snapshots = new Snapshots(cache, clock, initialLists, retainedSnapshots);
+    const opener = new WatchOpener(context, freshness, snapshots, backfill, sources);
+    const expiring = [snapshots, coalescedBacklogs, reads];
+    const maintenance = new WatcherMaintenance(context, sources, expiring);
+    const registry = new WatcherRegistry(context, sources, opener, maintenance);
+    this.#context = context;
     this.#dispatcher = dispatcher;
-    this.#snapshots = new Snapshots(cache, clock, initialLists, retainedSnapshots);
-    this.#registry = new WatcherRegistry({
-      ...context,
-      ...{ readiness, upstreamReader, currentRevision, waiters },
-      ...{ cacheReader, historicalSnapshots, retainedSnapshots, chunkCache },
-      ...{ dispatcher, snapshots: this.#snapshots, backfill, bounds },
-    });
-    this.#progressRequester = new ProgressRequester({
-      ...{ clock, cache, currentRevision, waiters, dispatcher },
-      watchers: this.#registry.all,
-    });
+    this.#coalescedBacklogs = coalescedBacklogs;
+    this.#snapshots = snapshots;
+    this.#maintenance = maintenance;
+    this.#registry = registry;
+    this.#progressRequester = new ProgressRequester(context, freshness, dispatcher, registry.all);
+    this.#interrupted = [];
   }
 
   /** Begins the periodic maintenance. Idempotent. */
   start(): void {
-    this.#registry.start();
+    this.#maintenance.start();
   }
 
   stop(): void {
-    this.#registry.stop();
+    this.#maintenance.stop();
   }
 
   open(request: CacheWatchRequest): CacheWatcher {
@@ -79,8 +93,8 @@ export class Watchers implements CacheObserver {
 
   /** Requests a bookmark for every watch, once the cache is where the store is now. */
   requestProgress(): void {
-    if (!this.#freshness.readiness.ready) return;
-    const { name, logger } = this.#context;
+    const { name, logger, readiness } = this.#context;
+    if (!readiness.ready) return;
     this.#progressRequester.request().catch((error: unknown) => {
       logger.debug({ err: error, resource: name }, "could not request progress");
     });
@@ -99,7 +113,7 @@ export class Watchers implements CacheObserver {
     return {
       ...this.#watcherStats(),
       filters: this.#registry.filters,
-      coalescing: this.#registry.coalescedBacklogs.stats(),
+      coalescing: this.#coalescedBacklogs.stats(),
       dispatchedEvents: this.#dispatcher.dispatchedEvents,
       dispatchedBatches: this.#dispatcher.dispatchedBatches,
       slowConsumers: this.#registry.slowConsumers,
@@ -117,8 +131,9 @@ export class Watchers implements CacheObserver {
     const end = lost(cause, state.revision, state.historyId);
     this.#interrupted = [...this.#registry.all];
     for (const watcher of this.#interrupted) {
-      if (changes === undefined || !isLatestState(watcher)) watcher.endSilently(end);
-      else watcher.stall(lastKnown);
+      const remains = changes !== undefined && readsReplacements[watcher.options.delivery];
+      if (remains) watcher.stall(lastKnown);
+      else watcher.endSilently(end);
     }
   }
 
@@ -127,7 +142,7 @@ export class Watchers implements CacheObserver {
     this.#dispatcher.reset();
     this.#progressRequester.forget();
     // Without known changes nothing leads from the old state to the new one, so no new watcher may share a backlog.
-    if (changes === undefined) this.#registry.coalescedBacklogs.clear();
+    if (changes === undefined) this.#coalescedBacklogs.clear();
   }
 
   advanced(): void {
@@ -158,10 +173,6 @@ export class Watchers implements CacheObserver {
     }
     return { watchers, buffers };
   }
-}
-
-function isLatestState({ options }: CacheWatcher): boolean {
-  return options.delivery === "LATEST_STATE";
 }
 
 function* notifyEach(watchers: readonly CacheWatcher[]): Generator<void, void, void> {

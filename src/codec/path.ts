@@ -1,5 +1,5 @@
 /** The steps of a path from the whole value to a part of it, or the problem of the path. */
-export type ParsedPath =
+type ParsedPath =
   | { readonly steps: readonly string[]; readonly problem?: undefined }
   | { readonly problem: string };
 

@@ -1,5 +1,5 @@
 /** The attributes that a codec read from an object's value. Only their size matters here. */
-export interface CachedAttributes {
+interface CachedAttributes {
   /** What they take in memory, in bytes. */
   readonly bytes: number;
 }

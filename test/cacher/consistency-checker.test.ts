@@ -128,7 +128,7 @@ describe("The consistency check", () => {
     expect(readAll(after)).toEqual(["→2", "ADDED:b=1@3 →3"]);
   });
 
-  it("proves nothing about the cache if the store can't answer", async () => {
+  it("proves nothing about the cache if the store can't serve", async () => {
     const cached = await CachedStore.ready({ consistencyIntervalMs: minute });
     await cached.write(["a", "1"]);
     const list = cached.store.list.bind(cached.store);

@@ -1,6 +1,6 @@
-import fc from "fast-check";
 import { type EventType, WatchEvent } from "../../src/model/event.ts";
 import { StoredObject } from "../../src/model/object.ts";
+import fc from "../property.ts";
 
 /** An object written once, at `revision`. */
 export function object(key: string, revision: number, value: string = "", version = 1) {

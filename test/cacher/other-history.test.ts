@@ -62,10 +62,10 @@ describe("A cache whose upstream watch breaks", () => {
     expect(cached.cacher.currentHistoryId).toBe(anew);
   });
 
-  it("repeats the check if it gets no answer", async () => {
+  it("repeats the check if it gets no response", async () => {
     const { cached, stream } = await watched();
     const historyId = cached.store.historyId.bind(cached.store);
-    cached.store.historyId = () => Promise.reject(upstreamUnavailable("No answer."));
+    cached.store.historyId = () => Promise.reject(upstreamUnavailable("No response."));
     await cached.clock.elapse(30_000);
     expect(stream.ended).toBeUndefined();
     cached.store.historyId = historyId;

@@ -81,14 +81,14 @@ it("The readers of all streams that a relist ends are notified in time slices, a
   const cached = await CachedStore.ready({ consistencyIntervalMs: 0 }, clock);
   const streams = Array.from({ length: 50 }, () => cached.cacher.watch(everything));
   await clock.settle();
-  const toldIn = new Map<number, number>();
-  let told = 0;
+  const notifiedIn = new Map<number, number>();
+  let notified = 0;
   for (const stream of streams) {
     readAll(stream);
     stream.onReadable(() => {
       if (stream.ended === undefined) return;
-      told++;
-      toldIn.set(clock.turns, (toldIn.get(clock.turns) ?? 0) + 1);
+      notified++;
+      notifiedIn.set(clock.turns, (notifiedIn.get(clock.turns) ?? 0) + 1);
       expect(cached.cacher.stats()).toMatchObject({ ready: true, revision: 2, objects: 1 });
     });
   }
@@ -96,6 +96,6 @@ it("The readers of all streams that a relist ends are notified in time slices, a
   for (const stream of streams) readAll(stream);
   loseHistory(cached);
   await clock.elapse(10_000);
-  expect(told).toBe(streams.length);
-  expect(Math.max(...toldIn.values())).toBeLessThanOrEqual(4);
+  expect(notified).toBe(streams.length);
+  expect(Math.max(...notifiedIn.values())).toBeLessThanOrEqual(4);
 });

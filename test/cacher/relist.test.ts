@@ -92,10 +92,10 @@ describe("A relist, for a LATEST_STATE watch", () => {
   it("notifies a waiting reader, and delivers the same batch to all", async () => {
     const cached = await ready();
     const streams = [await watching(cached), await watching(cached), await watching(cached)];
-    let told = 0;
-    for (const stream of streams) stream.onReadable(() => told++);
+    let notified = 0;
+    for (const stream of streams) stream.onReadable(() => notified++);
     await relist(cached, ...unseen);
-    expect(told).toBe(3);
+    expect(notified).toBe(3);
     expect(new Set(streams.map((stream) => stream.read())).size).toBe(1);
   });
 

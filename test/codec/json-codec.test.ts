@@ -1,7 +1,7 @@
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { CodecError } from "../../src/codec/codec.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";
+import fc from "../property.ts";
 
 function attributes(value: string | Uint8Array, fields: readonly string[] = []) {
   const bytes = typeof value === "string" ? Buffer.from(value) : value;

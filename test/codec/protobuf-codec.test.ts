@@ -1,6 +1,6 @@
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { ProtobufCodec } from "../../src/codec/protobuf-codec.ts";
+import fc from "../property.ts";
 import { buildDescriptors, convert, encoder } from "./fixtures.ts";
 
 const descriptors = buildDescriptors();

@@ -1,6 +1,6 @@
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { compareKeys } from "../../src/model/key-order.ts";
+import fc from "../property.ts";
 
 /** Text of characters from all ranges in which UTF-16 and UTF-8 order could differ. */
 const text = fc.string({

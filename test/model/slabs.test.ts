@@ -1,7 +1,7 @@
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { estimatedBytes, StoredObject } from "../../src/model/object.ts";
 import { Slabs } from "../../src/model/slabs.ts";
+import fc from "../property.ts";
 
 const source = Buffer.alloc(1024 * 1024, "source");
 

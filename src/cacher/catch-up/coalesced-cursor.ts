@@ -64,7 +64,7 @@ export class CoalescedCursor implements WatchSource {
 
   checkWindow(): void {
     const reached = this.#backlog?.reached ?? this.#cursor;
-    if (reached === undefined || this.#context.eventWindow.covers(reached)) return;
+    if (reached === undefined || this.#context.cache.eventWindow.covers(reached)) return;
     this.#hold().catchUp();
   }
 

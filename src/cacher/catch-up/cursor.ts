@@ -10,7 +10,10 @@ export function cursorAfter(
   context: SourceContext,
   origin: CursorOrigin,
 ): WatchSource {
-  return watcher.options.delivery === "LATEST_STATE"
-    ? new CoalescedCursor(watcher, context, node, origin)
-    : new EventWindowCursor(watcher, context, node, origin);
+  switch (watcher.options.delivery) {
+    case "EVERY_EVENT":
+      return new EventWindowCursor(watcher, context, node, origin);
+    case "LATEST_STATE":
+      return new CoalescedCursor(watcher, context, node, origin);
+  }
 }

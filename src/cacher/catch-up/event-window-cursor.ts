@@ -80,7 +80,8 @@ export class EventWindowCursor implements WatchSource {
 
   checkWindow(): void {
     if (this.#watcher.state === "ended") return;
-    const { eventWindow, bounds } = this.#context;
+    const { bounds, cache } = this.#context;
+    const { eventWindow } = cache;
     if (eventWindow.covers(this.#cursor)) return;
     const retained = eventWindow.newest.bytes - this.#cursor.bytes;
     if (this.#retainsEvents && retained <= bounds.retainedEventBytes) return;

@@ -10,7 +10,7 @@ import type { SourceResult, WatchSource } from "./watch-source.ts";
  */
 const maxClosingBytes = 16 * 1024;
 
-export interface SnapshotInitialStateOptions {
+interface SnapshotInitialStateOptions {
   /** The watcher that takes the state. */
   readonly reader: SnapshotReader;
   readonly scheduler: TimeSliceScheduler;

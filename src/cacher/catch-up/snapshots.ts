@@ -18,7 +18,7 @@ const maxSnapshots = 16;
  * A state and its position in the event window. They are separate, since a watcher that takes the state chunk by chunk
  * must not hold the node: that would keep all events after it alive.
  */
-export interface InitialSnapshot {
+interface InitialSnapshot {
   readonly state: StateSnapshot;
   /** The newest event that is part of the state. */
   readonly node: EventNode;

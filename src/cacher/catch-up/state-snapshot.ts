@@ -14,7 +14,7 @@ import type {
 } from "../state/retained-snapshots.ts";
 
 /** The objects at one revision. Immutable. */
-export interface SnapshotContent {
+interface SnapshotContent {
   readonly revision: number;
   /** A superset of the objects that match the filter. */
   readonly objects: OrderedStore;

@@ -5,7 +5,7 @@ import type { Dispatcher } from "../dispatch/dispatcher.ts";
 import type { WatcherBounds } from "../dispatch/watcher-bounds.ts";
 import type { WatcherState } from "../dispatch/watcher-state.ts";
 import type { Delivery } from "../request/request.ts";
-import type { EventWindow } from "../state/event-window.ts";
+import type { WatchCache } from "../state/watch-cache.ts";
 import type { BacklogReader } from "./coalesced-backlog.ts";
 import type { CoalescedBacklogs } from "./coalesced-backlogs.ts";
 
@@ -49,8 +49,8 @@ export interface SourceReader extends DispatchTarget, BacklogReader {
 /** The parts of the Cacher that sources use. */
 export interface SourceContext {
   readonly bounds: WatcherBounds;
+  readonly cache: WatchCache;
   readonly dispatcher: Dispatcher;
-  readonly eventWindow: EventWindow;
   readonly coalescedBacklogs: CoalescedBacklogs;
   /** Shared by all watchers that catch up. */
   readonly timeSlices: TimeSliceQueue;

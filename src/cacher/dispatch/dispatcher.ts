@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { WatchBatch } from "../../model/event.ts";
-import type { EventNode } from "../state/event-node.ts";
+import { type EventNode, lastOfRevision, lastUpTo } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import { type BufferBounds, BufferSizing } from "./buffer-sizing.ts";
@@ -43,6 +43,8 @@ export class Dispatcher {
   /** Watchers that joined during the current round. They have had all of its events. Empty between rounds. */
   readonly #joinedInRound = new Set<DispatchTarget>();
   #scheduled = false;
+  /** When the next round may begin, by the clock. */
+  #nextRoundAt = -Infinity;
   #settledRevision: number;
   #bookmark: WatchBatch;
   #dispatchedEvents = 0;
@@ -138,8 +140,7 @@ export class Dispatcher {
       this.#settle();
       return;
     }
-    this.#scheduled = true;
-    this.#clock.setImmediate(this.#continue);
+    this.#scheduleRound();
   }
 
   /**
@@ -178,14 +179,26 @@ export class Dispatcher {
       this.#step();
       if (this.#clock.now() >= until) break;
     }
-    if (this.#round !== undefined || this.#cache.eventWindow.newest !== this.#position) {
+    if (this.#round !== undefined) {
       this.#scheduled = true;
       this.#clock.setImmediate(this.#continue);
+    } else if (this.#cache.eventWindow.newest !== this.#position) {
+      this.#scheduleRound();
     }
   };
 
+  /** Schedules a round for the next turn of the event loop, or for when the interval since the last one has passed. */
+  #scheduleRound(): void {
+    this.#scheduled = true;
+    const waitMs = this.#bounds.dispatchIntervalMs > 0 ? this.#nextRoundAt - this.#clock.now() : 0;
+    if (waitMs > 0) this.#clock.setTimeout(this.#continue, waitMs);
+    else this.#clock.setImmediate(this.#continue);
+  }
+
   #begin(): void {
     if (this.#round !== undefined) return;
+    const { dispatchIntervalMs } = this.#bounds;
+    if (dispatchIntervalMs > 0) this.#nextRoundAt = this.#clock.now() + dispatchIntervalMs;
     this.#round = this.#offerAll();
   }
 
@@ -296,17 +309,4 @@ export class Dispatcher {
 /** An index by the same fields as the cache has. */
 function newIndex({ objectAttributes }: WatchCache): WatcherIndex {
   return new WatcherIndex(objectAttributes.indexes, objectAttributes.readField);
-}
-
-function lastOfRevision(node: EventNode): EventNode {
-  let last = node;
-  while (last.next !== undefined && last.next.revision === node.revision) last = last.next;
-  return last;
-}
-
-/** The last node at or below `revision`, from `from` on. Follows links, as a round may exceed the event window. */
-function lastUpTo(revision: number, from: EventNode): EventNode {
-  let node = from;
-  while (node.next !== undefined && node.next.revision <= revision) node = node.next;
-  return node;
 }

@@ -10,7 +10,10 @@ export interface WatcherBounds {
   readonly batchBytes: number;
   /** Number of events that a watcher scans for one batch when it catches up. */
   readonly scanEvents: number;
-  /** Maximum bytes of events kept beyond the event window for a watcher that takes its initial state. */
+  /**
+   * Maximum bytes of the events that a watcher has yet to read, once the event window has dropped some of them. Applies
+   * until it is first synced after its initial state; later it may be behind by the event window only.
+   */
   readonly retainedEventBytes: number;
   /** Maximum estimated bytes of the coalesced backlogs of all LATEST_STATE watchers together. */
   readonly coalescedBytes: number;
@@ -18,6 +21,11 @@ export interface WatcherBounds {
   readonly retainedSnapshotBytes: number;
   /** Time after which a watcher ends if its client takes nothing of what is pending, in milliseconds. */
   readonly stallTimeoutMs: number;
+  /**
+   * Minimum time between the beginnings of two dispatch rounds, in milliseconds. 0: a round begins as soon as there are
+   * events.
+   */
+  readonly dispatchIntervalMs: number;
 }
 
 export const defaultWatcherBounds: WatcherBounds = {
@@ -31,4 +39,5 @@ export const defaultWatcherBounds: WatcherBounds = {
   coalescedBytes: 512 * 1024 * 1024,
   retainedSnapshotBytes: 512 * 1024 * 1024,
   stallTimeoutMs: 60_000,
+  dispatchIntervalMs: 0,
 };

@@ -4,9 +4,9 @@ import type { Clock } from "../../base/clock.ts";
 const maxWaitMs = 1_000;
 
 /**
- * The store's current revision, with as few requests as correctness permits (single-flight): callers share an answer,
- * but a caller never gets the answer to a request that was sent before its call, since that answer would not include
- * a write that completed in between.
+ * The store's current revision, with as few requests as correctness permits (single-flight): callers share a response,
+ * but a caller never gets the response to a request that was sent before its call, since that would not include a
+ * write that completed in between.
  */
 export class CurrentRevision {
   readonly #ask: () => Promise<number>;
@@ -16,7 +16,7 @@ export class CurrentRevision {
   /** The request not yet sent, which all callers until then share. */
   #next: PromiseWithResolvers<number> | undefined;
   #newest = 0;
-  /** Counts the histories, since an answer from one is meaningless in the next. */
+  /** Counts the histories, since a response from one is meaningless in the next. */
   #histories = 0;
 
   constructor(ask: () => Promise<number>, clock: Clock) {

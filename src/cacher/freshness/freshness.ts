@@ -1,17 +1,21 @@
+import { abortable } from "../../base/abort.ts";
+import { historyChanged, revisionTooNew } from "../../base/errors.ts";
 import type { Reflector } from "../../reflector/reflector.ts";
+import type { RevisionRequirement } from "../../storage/storage.ts";
 import type { CacheObserver, ComponentContext, Replacement } from "../state/component.ts";
 import { CurrentRevision } from "./current-revision.ts";
-import type { Readiness } from "./readiness.ts";
 import { RevisionWaiters } from "./revision-waiters.ts";
 import type { UpstreamLimiter } from "./upstream-limiter.ts";
 import { UpstreamReader } from "./upstream-reader.ts";
 
+/** How long a request waits for the cache to become new enough, in milliseconds. */
+const freshnessTimeoutMs = 3_000;
+
 /**
  * Knows how new the cache has to be, and waits until it is: the store's current revision, the requests that wait for
- * the cache to reach a revision, and the reads that only the store can answer.
+ * the cache to reach a revision, and the reads that only the store can serve.
  */
 export class Freshness implements CacheObserver {
-  readonly readiness: Readiness;
   readonly upstreamReader: UpstreamReader;
   readonly currentRevision: CurrentRevision;
   readonly waiters: RevisionWaiters;
@@ -22,14 +26,12 @@ export class Freshness implements CacheObserver {
   /** `history` confirms that the store still has the history that the cache holds. */
   constructor(
     context: ComponentContext,
-    readiness: Readiness,
     limiter: UpstreamLimiter,
     history: Pick<Reflector, "confirmHistory" | "historyGeneration">,
   ) {
     const { storage, clock } = context;
     const upstreamReader = new UpstreamReader(context, limiter, history);
     this.#context = context;
-    this.readiness = readiness;
     this.upstreamReader = upstreamReader;
     this.currentRevision = new CurrentRevision(() => upstreamReader.currentRevision(), clock);
     this.waiters = new RevisionWaiters(clock, () => storage.requestProgress());
@@ -37,7 +39,7 @@ export class Freshness implements CacheObserver {
 
   reset({ state, cause }: Replacement): void {
     if (cause === "history changed") this.currentRevision.forget();
-    const readyAt = this.readiness.listed(state.current);
+    const readyAt = this.#context.readiness.listed(state.current);
     this.#stopWaiting();
     // The missing revisions may be of keys outside this resource, which only progress notifications report.
     if (readyAt !== undefined && readyAt > state.revision) {
@@ -46,16 +48,56 @@ export class Freshness implements CacheObserver {
   }
 
   advanced(revision: number): void {
-    const { name, logger } = this.#context;
-    if (this.readiness.reached(revision)) {
+    const { name, logger, readiness } = this.#context;
+    if (readiness.reached(revision)) {
       logger.info({ resource: name, revision }, "the cache is ready");
     }
     this.waiters.reached(revision);
   }
 
+  /**
+   * Waits until the cache is as new as `at` requires, for up to 3 s, and resolves to the required revision; 0: any.
+   * Resolves to undefined if a linearizable read has to be served by the store, as the cache is not new enough
+   * in time.
+   *
+   * Rejects with HISTORY_CHANGED for a revision above the store's own, with REVISION_TOO_NEW if the cache does not
+   * reach the given revision in time, and with the store's error if its current revision can't be read.
+   */
+  async reach(at: RevisionRequirement, signal?: AbortSignal): Promise<number | undefined> {
+    signal?.throwIfAborted();
+    switch (at.match) {
+      case "ANY":
+        return 0;
+      case "LINEARIZABLE": {
+        const current = await abortable(this.currentRevision.get(), signal);
+        return (await this.#await(current, signal)) ? current : undefined;
+      }
+      case "NOT_OLDER_THAN":
+      case "EXACT":
+        await this.checkExists(at.revision, signal);
+        if (await this.#await(at.revision, signal)) return at.revision;
+        throw revisionTooNew(at.revision, this.#context.cache.revision);
+    }
+  }
+
+  /** Rejects with HISTORY_CHANGED if the store itself has not reached `revision`. */
+  async checkExists(revision: number, signal?: AbortSignal): Promise<void> {
+    const { cache } = this.#context;
+    if (revision <= cache.revision) return;
+    const current = await abortable(this.currentRevision.get(), signal);
+    if (revision > current) throw historyChanged(revision, current, cache.historyId);
+  }
+
   /** Ends all waits, and refuses reads from now on. Idempotent. */
   close(): void {
     this.waiters.close();
-    this.readiness.close();
+    this.#context.readiness.close();
+  }
+
+  async #await(revision: number, signal?: AbortSignal): Promise<boolean> {
+    if (this.#context.cache.revision >= revision) return true;
+    const reached = await this.waiters.wait(revision, freshnessTimeoutMs, signal);
+    signal?.throwIfAborted();
+    return reached;
   }
 }

@@ -14,8 +14,8 @@ import type { UpstreamLimiter } from "./upstream-limiter.ts";
 
 /** Maximum number of objects examined for a page with a predicate, which is short or empty if few of them match. */
 const maxScanned = 50_000;
-/** Maximum size of one answer of the storage to a list with a predicate, in bytes. */
-const answerBytes = 8 * 1024 * 1024;
+/** Maximum size of one response of the storage to a list with a predicate, in bytes. */
+const responseBytes = 8 * 1024 * 1024;
 
 export interface LimitedUpstreamReaderDeps {
   /** The resource's name. */
@@ -23,8 +23,8 @@ export interface LimitedUpstreamReaderDeps {
   readonly storage: Pick<Storage, "get" | "list">;
   readonly limiter: UpstreamLimiter;
   readonly scheduler: TimeSliceScheduler;
-  /** Checks an answer before it is returned: resolves to it, or rejects. */
-  readonly check: <T>(answer: Promise<T>) => Promise<T>;
+  /** Checks a response before it is returned: resolves to it, or rejects. */
+  readonly check: <T>(response: Promise<T>) => Promise<T>;
 }
 
 /**
@@ -70,7 +70,7 @@ export class LimitedUpstreamReader {
     return limiter.run(owner, upstreamRequest, signal);
   }
 
-  /** A page of matching objects. A storage would evaluate the predicate on a whole answer at once. */
+  /** A page of matching objects. A storage would evaluate the predicate on a whole response at once. */
   async #listMatching(
     request: CacheListRequest,
     owner: object,
@@ -85,7 +85,14 @@ export class LimitedUpstreamReader {
     let { at } = request;
     for (;;) {
       const part: ListRequest = {
-        ...{ prefix, startAfter: page.next, limit: maxScanned, maxBytes: answerBytes, at, signal },
+        ...{
+          prefix,
+          startAfter: page.next,
+          limit: maxScanned,
+          maxBytes: responseBytes,
+          at,
+          signal,
+        },
       };
       const { revision, items, next } = await storage.list(part);
       at = { match: "EXACT", revision };
@@ -111,7 +118,7 @@ function pageName(resource: string, request: CacheListRequest): string | undefin
   return JSON.stringify(["list", resource, at, prefix, selected, ...bounds]);
 }
 
-/** Whether the answer does not depend on when it is requested. */
+/** Whether the response does not depend on when it is requested. */
 function isCacheable({ match }: RevisionRequirement): boolean {
   return match === "EXACT";
 }

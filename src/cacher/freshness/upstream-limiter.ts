@@ -6,13 +6,13 @@ export interface UpstreamBounds {
   /** Maximum number of reads in flight, of all owners together and of one owner. */
   readonly concurrent: number;
   readonly concurrentPerOwner: number;
-  /** Maximum number of queued reads of all owners. Those that share an answer count once for each owner. */
+  /** Maximum number of queued reads of all owners. Those that share a response count once for each owner. */
   readonly queued: number;
   /** Maximum time that a read is queued, in milliseconds. */
   readonly maxWaitMs: number;
 }
 
-export const defaultUpstreamBounds: UpstreamBounds = {
+const defaultUpstreamBounds: UpstreamBounds = {
   concurrent: 32,
   concurrentPerOwner: 8,
   queued: 2_000,
@@ -21,13 +21,13 @@ export const defaultUpstreamBounds: UpstreamBounds = {
 
 /** One read of the store, which several calls may share. */
 export interface UpstreamRequest<T> {
-  /** Equal for requests with the same answer; undefined: never shared. */
+  /** Equal for requests with the same response; undefined: never shared. */
   readonly name: string | undefined;
-  /** Whether the answer never changes. Otherwise only calls that arrived before the read began share it. */
+  /** Whether the response never changes. Otherwise only calls that arrived before the read began share it. */
   readonly isCacheable: boolean;
   /** When the call arrived, in the clock's milliseconds. Default: now. */
   readonly since?: number | undefined;
-  /** Reads from the store. `signal` is aborted when no call waits for the answer any more. */
+  /** Reads from the store. `signal` is aborted when no call waits for the response any more. */
   readonly ask: (signal: AbortSignal) => Promise<T>;
 }
 
@@ -40,7 +40,7 @@ export interface UpstreamStats {
 }
 
 /**
- * Bounds concurrent reads of the store. Reads that the caches can't answer are queued here and started round-robin
+ * Bounds concurrent reads of the store. Reads that the caches can't serve are queued here and started round-robin
  * by owner, so that a store is not overloaded when it becomes available again, and one client's reads do not delay
  * another's. Equal reads are sent once.
  *
@@ -70,22 +70,22 @@ export class UpstreamLimiter {
   }
 
   /**
-   * Resolves to the answer, once the owner has had its turn. Rejects with the store's error, with the signal's reason,
+   * Resolves to the response, once the owner has had its turn. Rejects with the store's error, the signal's reason,
    * or with UPSTREAM_UNAVAILABLE.
    */
   run<T>(owner: object, upstreamRequest: UpstreamRequest<T>, signal?: AbortSignal): Promise<T> {
     if (signal?.aborted === true) return Promise.reject(signal.reason);
     const { name, since = this.#clock.now() } = upstreamRequest;
     let pending = name === undefined ? undefined : this.#shared.get(name);
-    if (pending === undefined || !pending.answers(since)) {
+    if (pending === undefined || !pending.serves(since)) {
       pending = new Pending(upstreamRequest);
       if (name !== undefined) this.#shared.set(name, pending);
     }
-    const answer = this.#join(pending, signal) as Promise<T>;
+    const response = this.#join(pending, signal) as Promise<T>;
     const isWaiting = pending.startedAt === undefined;
     if (isWaiting && !pending.owners.has(owner)) this.#enqueue(owner, pending);
     this.#startNext();
-    return answer;
+    return response;
   }
 
   #join(pending: Pending, signal: AbortSignal | undefined): Promise<unknown> {
@@ -132,7 +132,7 @@ export class UpstreamLimiter {
     this.#abandon(pending);
     pending.settled.reject(
       upstreamUnavailable(
-        `Only the store can answer this, and it is overloaded: the read ${reason}. Try again soon.`,
+        `Only the store can serve this, and it is overloaded: the read ${reason}. Try again soon.`,
       ),
     );
   }
@@ -201,14 +201,14 @@ export class UpstreamLimiter {
   }
 }
 
-/** A queued or running read, with the calls that wait for its answer. */
+/** A queued or running read, with the calls that wait for its response. */
 class Pending {
   readonly request: UpstreamRequest<unknown>;
   readonly settled = Promise.withResolvers<unknown>();
   readonly abort = new AbortController();
   /** The owners whose queues hold it. */
   readonly owners = new Set<object>();
-  /** Number of calls that wait for the answer. */
+  /** Number of calls that wait for the response. */
   users = 0;
   /** When it was sent, in the clock's milliseconds; undefined while it is queued. */
   startedAt: number | undefined;
@@ -220,8 +220,8 @@ class Pending {
     this.settled.promise.catch(() => {});
   }
 
-  /** Whether a call that arrived at `since` may share the answer: not one that may change and was read before that. */
-  answers(since: number): boolean {
+  /** Whether a call that arrived at `since` may share it: not a response that may change and was read before that. */
+  serves(since: number): boolean {
     return this.startedAt === undefined || this.request.isCacheable || this.startedAt > since;
   }
 }

@@ -13,8 +13,8 @@ type UpstreamReaderContext = Pick<ComponentContext, "name" | "storage" | "cache"
 type HistoryCheck = Pick<Reflector, "confirmHistory" | "historyGeneration">;
 
 /**
- * Reads that only the store can answer. Every answer is confirmed to belong to the history that the cache holds:
- * while the upstream watch is broken, the store may have been restored from a backup, which its answers do not show,
+ * Reads that only the store can serve. Every response is confirmed to belong to the history that the cache holds:
+ * while the upstream watch is broken, the store may have been restored from a backup, which its responses do not show,
  * and a client that continued from them would mix two histories. The limiter bounds concurrent reads.
  */
 export class UpstreamReader implements Pick<Storage, "get" | "list" | "currentRevision"> {
@@ -28,7 +28,7 @@ export class UpstreamReader implements Pick<Storage, "get" | "list" | "currentRe
     this.#history = history;
     this.#reads = new LimitedUpstreamReader({
       ...{ name, storage, scheduler, limiter },
-      check: (answer) => this.#confirmed(answer),
+      check: (response) => this.#confirmed(response),
     });
   }
 
@@ -52,19 +52,19 @@ export class UpstreamReader implements Pick<Storage, "get" | "list" | "currentRe
   }
 
   /**
-   * Rejects with UPSTREAM_UNAVAILABLE if the answer may belong to another history. The generation is compared as
-   * well, since the store may have answered, wholly or in part, before the cache took in its present history.
+   * Rejects with UPSTREAM_UNAVAILABLE if the response may belong to another history. The generation is compared as
+   * well, since the store may have responded, wholly or in part, before the cache took in its present history.
    */
   async #confirmed<T>(pending: Promise<T>): Promise<T> {
     const history = this.#history;
     const generation = history.historyGeneration;
-    const answer = await pending;
+    const response = await pending;
     try {
       await history.confirmHistory();
     } catch (error) {
       throw hasReason(error, "HISTORY_CHANGED") ? historyChangePending(error) : error;
     }
     if (generation !== history.historyGeneration) throw historyChangePending();
-    return answer;
+    return response;
   }
 }

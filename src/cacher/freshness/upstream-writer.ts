@@ -4,7 +4,7 @@ import type { Reflector } from "../../reflector/reflector.ts";
 import type { DeleteRequest, PutRequest, Storage, WriteResult } from "../../storage/storage.ts";
 import type { ComponentContext } from "../state/component.ts";
 
-/** Maximum delay of the answer to a write while its history is determined, in milliseconds. */
+/** Maximum delay of the response to a write while its history is determined, in milliseconds. */
 const historyCheckTimeoutMs = 3_000;
 
 /** What the cache knows when a write begins. */
@@ -15,15 +15,15 @@ interface KnownHistory {
 }
 
 /**
- * Passes writes to the store, and adds to each answer the id of the history that its revision belongs to. A store may
+ * Passes writes to the store, and adds to each response the id of the history that its revision belongs to. A store may
  * have been restored from a backup without the cache knowing yet. Then the revision of a write belongs to another
- * history, and with the id of the cached history, later reads of that revision would be answered from a history in
+ * history, and with the id of the cached history, later reads of that revision would be served from a history in
  * which it has another meaning.
  *
- * The answer itself may prove another history: by a revision that the cache had reached before the write began, or by
+ * The response itself may prove another history: by a revision that the cache had reached before the write began, or by
  * another id. While the upstream watch is broken, the store is asked. If its history is another one, the cache is
- * invalidated, and the answer waits up to 3 s until the cache holds the new history. A completed write never fails
- * for this: if its history can't be determined in time, the id in its answer is empty.
+ * invalidated, and the response waits up to 3 s until the cache holds the new history. A completed write never fails
+ * for this: if its history can't be determined in time, the id in its response is empty.
  */
 export class UpstreamWriter implements Pick<Storage, "put" | "delete"> {
   readonly #context: ComponentContext;
@@ -126,7 +126,7 @@ export class UpstreamWriter implements Pick<Storage, "put" | "delete"> {
     return reflector.historyGeneration === historyGeneration ? "unknown" : "other";
   }
 
-  /** Whether the store still has the cached history; undefined if it does not answer in time. */
+  /** Whether the store still has the cached history; undefined if it does not respond in time. */
   async #isConfirmed(signal: AbortSignal | undefined): Promise<boolean | undefined> {
     const { logger, name } = this.#context;
     try {

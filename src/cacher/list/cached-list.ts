@@ -15,7 +15,7 @@ const maxEventsBehind = 4_096;
 const maxEventsBetween = 1_000;
 
 /** The cache that holds a list while the list has chunks. */
-export interface ListRegistry {
+interface ListRegistry {
   /** The list has a chunk, or makes one. Idempotent. */
   used(list: CachedList): void;
   /** The list has no chunk any more. Idempotent. */

@@ -29,7 +29,7 @@ interface PageSource {
   count(prefix: string, startAfter: string | undefined): number;
 }
 
-/** Answers reads from the cache, in time slices: pages of its lists, and single objects at older revisions. */
+/** Serves reads from the cache, in time slices: pages of its lists, and single objects at older revisions. */
 export class PageReader {
   readonly #cache: WatchCache;
   readonly #historicalSnapshots: HistoricalSnapshots;
@@ -41,7 +41,7 @@ export class PageReader {
     this.#lists = lists;
   }
 
-  /** Returns the object at a revision that the cache has reached; undefined if only the store can answer. */
+  /** Returns the object at a revision that the cache has reached; undefined if only the store can serve. */
   *get({ key, at }: CacheGetRequest): TimeSlicedWork<GetResult | undefined> {
     if (at.match !== "EXACT") {
       return { revision: this.#cache.revision, object: this.#cache.state.get(key) };
@@ -54,7 +54,7 @@ export class PageReader {
   }
 
   /**
-   * Returns the page, of the state when it begins; undefined if only the store can answer, or if the cached state is
+   * Returns the page, of the state when it begins; undefined if only the store can serve, or if the cached state is
    * replaced meanwhile.
    */
   *list(request: CacheListRequest): TimeSlicedWork<ListResult | undefined> {

@@ -16,7 +16,7 @@ export interface CacheGetRequest extends GetRequest {
   readonly owner?: object | undefined;
   /**
    * Called once the cache is new enough, before anything is read. If it returns a promise, the read waits for it: for
-   * a caller without room for the answer at present. The read rejects as the promise does.
+   * a caller without room for the response at present. The read rejects as the promise does.
    */
   readonly admit?: (() => Promise<void> | undefined) | undefined;
 }

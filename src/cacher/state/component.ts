@@ -4,6 +4,7 @@ import type { TimeSliceScheduler } from "../../base/time-slices.ts";
 import type { ListedState, ReplaceCause } from "../../reflector/reflector.ts";
 import type { Storage } from "../../storage/storage.ts";
 import type { StateChange } from "./diff.ts";
+import type { Readiness } from "./readiness.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
 /** What all components of one Cacher share. */
@@ -12,6 +13,8 @@ export interface ComponentContext {
   readonly name: string;
   readonly storage: Storage;
   readonly cache: WatchCache;
+  /** Whether `cache` may be served from. */
+  readonly readiness: Readiness;
   readonly clock: Clock;
   readonly logger: Logger;
   /** Runs reads and initial states in time slices, shared fairly between owners. */

@@ -7,6 +7,7 @@ import type { ObjectAttributes } from "../request/object-attributes.ts";
 import type { EventNode } from "./event-node.ts";
 import { OlderEvents } from "./older-events.ts";
 import type { OrderedStore } from "./ordered-store.ts";
+import type { WatchCache } from "./watch-cache.ts";
 
 /** Number of events linked in one step. */
 const eventsPerStep = 64;
@@ -30,6 +31,22 @@ export class EventLinker {
   constructor(state: OrderedStore, objectAttributes: ObjectAttributes) {
     this.#state = state;
     this.#objectAttributes = objectAttributes;
+  }
+
+  /** Makes a linker of events before those after `floor`, the node that the window begins after. */
+  static *before(
+    floor: EventNode,
+    { state, eventWindow, objectAttributes }: WatchCache,
+  ): TimeSlicedWork<EventLinker> {
+    const { newest } = eventWindow;
+    const linker = new EventLinker(state.snapshot(), objectAttributes);
+    for (let i = 0, node = floor; node !== newest && node.next !== undefined; i++) {
+      node = node.next;
+      const key = node.event?.object.key;
+      if (key !== undefined && !linker.#before.has(key)) linker.#before.set(key, node.previous);
+      if (i % eventsPerStep === 0) yield;
+    }
+    return linker;
   }
 
   /** Links `past` before `newer`. Returns undefined if the past events can't have led to the known ones. */

@@ -55,3 +55,17 @@ export class EventNode {
     return this.#withPrevious;
   }
 }
+
+/** The last node at the revision of `node`. */
+export function lastOfRevision(node: EventNode): EventNode {
+  let last = node;
+  while (last.next !== undefined && last.next.revision === node.revision) last = last.next;
+  return last;
+}
+
+/** The last node at or below `revision`, from `from` on. Follows links, as a round may exceed the event window. */
+export function lastUpTo(revision: number, from: EventNode): EventNode {
+  let node = from;
+  while (node.next !== undefined && node.next.revision <= revision) node = node.next;
+  return node;
+}

@@ -14,7 +14,16 @@ import { EventLinker } from "./event-linker.ts";
 /** How long a stream waits for the part of the window that it resumes from, in milliseconds. */
 export const backfillTimeoutMs = 10_000;
 
-export interface EventWindowBackfillOptions {
+/**
+ * Number of revisions that are read without a request: what streams resume from after a restart at modest rates. It
+ * costs etcd about 10 ms, whereas the whole window may cost 2 s.
+ */
+const eagerRevisions = 1_000;
+
+/** Number of events after which no more revisions are read without a request. */
+const eagerEvents = 1_000;
+
+interface EventWindowBackfillOptions {
   /** Confirms that the store still has the history that the cache holds. */
   readonly history: Pick<Reflector, "confirmHistory">;
   readonly timeSlices: TimeSliceScheduler;
@@ -35,8 +44,9 @@ export interface BackfillStats {
 }
 
 /**
- * Fills the event window with the events from before the cache's first list, in the background. The cache serves
- * requests meanwhile; only a stream that resumes from a missing part of the window waits for it.
+ * Fills the event window with the events from before the cache's first list, in the background: the newest at once, and
+ * older ones when the first stream resumes from them. The cache serves requests meanwhile; only a stream that resumes
+ * from a missing part of the window waits for it.
  */
 export class EventWindowBackfill {
   readonly #context: ComponentContext;
@@ -85,6 +95,8 @@ export class EventWindowBackfill {
       confirmHistory: (signal) => history.confirmHistory(signal),
       endRevision: this.#from,
       startRevision: Math.max(1, this.#from - revisions),
+      eagerRevision: Math.max(1, this.#from - Math.min(revisions, eagerRevisions)),
+      eagerEvents,
     });
     void this.#run(this.#backfill);
   }
@@ -99,12 +111,12 @@ export class EventWindowBackfill {
   /** Whether events after `revision` are missing from the window, and the backfill may still deliver them. */
   isMissing(revision: number): boolean {
     const backfill = this.#backfill;
-    if (backfill?.state !== "filling") return false;
+    if (backfill?.isOpen !== true) return false;
     return backfill.backfilledTo > revision && backfill.startRevision <= revision;
   }
 
   /**
-   * Resolves once all events after `revision` are in the window, or will not be: the backfill has ended or does not
+   * Requests all events after `revision`. Resolves once all events after `revision` are in the window, or will not be: the backfill has ended or does not
    * reach that far back, 10 s have passed, or the signal is aborted.
    */
   async waitFor(revision: number, signal: AbortSignal): Promise<void> {
@@ -112,6 +124,7 @@ export class EventWindowBackfill {
     const woken = new AbortController();
     const wake = (): void => woken.abort();
     this.#waiting.set(wake, revision);
+    this.#backfill?.fillTo(revision);
     try {
       await pause(this.#context.clock, backfillTimeoutMs, woken.signal, signal);
     } finally {
@@ -147,21 +160,23 @@ export class EventWindowBackfill {
     const ms = Math.round(clock.now() - startedAt);
     const facts = { resource: name, state, from, to: this.#from, events, ms };
     const isFault = state === "failed" || state === "conflicting";
-    if (isFault) logger.warn({ ...facts, err: failure }, "the event window is not filled further");
-    else logger.info(facts, "the event window is filled");
+    if (isFault)
+      logger.warn({ ...facts, err: failure }, "the backfill of the event window ended early");
+    else logger.info(facts, "the backfill of the event window ended");
   }
 
   #target(): BackfillTarget {
     const { cache } = this.#context;
     const { timeSlices } = this.#options;
     const { eventWindow } = cache;
-    const linker = new EventLinker(cache.state.snapshot(), cache.objectAttributes);
+    let linker: EventLinker | undefined;
     let { floor } = eventWindow;
     return {
       get room() {
         return eventWindow.floor === floor ? eventWindow.room : { events: 0, bytes: 0 };
       },
       prepend: async (past: PastEvents, signal: AbortSignal) => {
+        linker ??= await timeSlices.run(this, EventLinker.before(floor, cache), signal);
         const older = await timeSlices.run(this, linker.link(past, floor), signal);
         if (older === undefined) return undefined;
         // New events may have filled the window meanwhile.
@@ -170,6 +185,9 @@ export class EventWindowBackfill {
         const isFull = !eventWindow.prepend(older);
         floor = eventWindow.floor;
         return { after: floor.revision, events: Math.max(0, eventWindow.length - length), isFull };
+      },
+      release: () => {
+        linker = undefined;
       },
     };
   }

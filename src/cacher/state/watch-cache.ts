@@ -69,7 +69,7 @@ export class WatchCache {
     return this.#historyId;
   }
 
-  /** Counts the replacements of the state: an answer from another epoch may belong to another history. */
+  /** Counts the replacements of the state: a response from another epoch may belong to another history. */
   get epoch(): number {
     return this.#epoch;
   }

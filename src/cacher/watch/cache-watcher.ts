@@ -72,6 +72,11 @@ export class CacheWatcher implements WatchStream, SourceReader {
     return this.#buffer;
   }
 
+  /** Memory of the batches that wait to be read, in bytes, estimated. */
+  get heldBytes(): number {
+    return this.#buffer.bytes;
+  }
+
   /** The error that it ended with, or null if the client closed it. Undefined until the buffer has been read. */
   get ended(): Error | null | undefined {
     return this.#buffer.length > 0 ? undefined : this.#end;
@@ -106,10 +111,10 @@ export class CacheWatcher implements WatchStream, SourceReader {
     this.#notify();
   }
 
-  /** Ends the stream with `error` after the client has read the buffer. */
-  fail(error: WatchFanoutError): void {
+  /** Ends the stream with `error` after the client has read the buffer; with INTERNAL if `error` is a bug. */
+  fail(error: unknown): void {
     if (this.#end !== undefined) return;
-    this.#finish(error);
+    this.#finish(this.#context.toStreamError(error));
     this.#notify();
   }
 
@@ -129,7 +134,7 @@ export class CacheWatcher implements WatchStream, SourceReader {
     this.#notify();
   }
 
-  /** Buffers `batch`, the first answer of a watch, ahead of its source. */
+  /** Buffers `batch`, the first response of a watch, ahead of its source. */
   open(batch: WatchBatch): void {
     if (this.#end === undefined) this.#put(batch);
   }
@@ -258,7 +263,7 @@ export class CacheWatcher implements WatchStream, SourceReader {
     } catch (error) {
       // A fault of one reader must not reach the dispatcher and thereby all others.
       this.#buffer.clear();
-      this.#finish(this.#context.listenerFailed(error));
+      this.#finish(this.#context.toStreamError(error));
     }
   }
 }

@@ -1,32 +1,32 @@
-import type { Clock } from "../../base/clock.ts";
 import { runInTimeSlices } from "../../base/time-slice-queue.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
-import type { CurrentRevision } from "../freshness/current-revision.ts";
-import type { RevisionWaiters } from "../freshness/revision-waiters.ts";
-import type { WatchCache } from "../state/watch-cache.ts";
+import type { Freshness } from "../freshness/freshness.ts";
+import type { ComponentContext } from "../state/component.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 
-export interface ProgressRequesterDeps {
-  readonly clock: Clock;
-  readonly cache: WatchCache;
-  readonly currentRevision: CurrentRevision;
-  readonly waiters: RevisionWaiters;
-  readonly dispatcher: Dispatcher;
-  readonly watchers: ReadonlySet<CacheWatcher>;
-}
-
 /**
- * Coalesces progress requests from downstream caches: at most one is pending, since the answer to the latest also
- * answers those before it.
+ * Coalesces progress requests from downstream caches: at most one is pending, since the bookmarks for the latest
+ * also serve those before it.
  */
 export class ProgressRequester {
-  readonly #deps: ProgressRequesterDeps;
+  readonly #context: ComponentContext;
+  readonly #freshness: Freshness;
+  readonly #dispatcher: Dispatcher;
+  readonly #watchers: ReadonlySet<CacheWatcher>;
   /** The newest revision that was requested; 0 if none was. */
   #revision = 0;
   #stopWaiting = (): void => {};
 
-  constructor(deps: ProgressRequesterDeps) {
-    this.#deps = deps;
+  constructor(
+    context: ComponentContext,
+    freshness: Freshness,
+    dispatcher: Dispatcher,
+    watchers: ReadonlySet<CacheWatcher>,
+  ) {
+    this.#context = context;
+    this.#freshness = freshness;
+    this.#dispatcher = dispatcher;
+    this.#watchers = watchers;
   }
 
   /**
@@ -34,12 +34,12 @@ export class ProgressRequester {
    * be asked for that.
    */
   async request(): Promise<void> {
-    const { cache, currentRevision, waiters } = this.#deps;
+    const { currentRevision, waiters } = this.#freshness;
     const revision = await currentRevision.get();
     if (revision < this.#revision) return;
     this.#stopWaiting();
     this.#revision = revision;
-    if (cache.revision >= revision) this.#deliver();
+    if (this.#context.cache.revision >= revision) this.#deliver();
     else this.#stopWaiting = waiters.add(revision, () => this.#deliver());
   }
 
@@ -50,14 +50,15 @@ export class ProgressRequester {
   }
 
   #deliver(): void {
-    const { clock, dispatcher } = this.#deps;
-    dispatcher.whenSettled(this.#revision, () => runInTimeSlices(clock, this.#bookmarkEach()));
+    const { clock } = this.#context;
+    this.#dispatcher.whenSettled(this.#revision, () =>
+      runInTimeSlices(clock, this.#bookmarkEach()),
+    );
   }
 
   *#bookmarkEach(): Generator<void, void, void> {
-    const { dispatcher, watchers } = this.#deps;
-    for (const watcher of watchers) {
-      dispatcher.requestBookmark(watcher);
+    for (const watcher of this.#watchers) {
+      this.#dispatcher.requestBookmark(watcher);
       yield;
     }
   }

@@ -1,6 +1,4 @@
-import type { Clock } from "../../base/clock.ts";
 import { otherHistory, revisionTooOld, type WatchFanoutError } from "../../base/errors.ts";
-import type { TimeSliceScheduler } from "../../base/time-slices.ts";
 import { WatchBatch } from "../../model/event.ts";
 import { checkWatch } from "../../storage/checks.ts";
 import type { ListResult, RevisionRequirement } from "../../storage/storage.ts";
@@ -10,34 +8,20 @@ import { PendingSource } from "../catch-up/pending-source.ts";
 import { SnapshotInitialState } from "../catch-up/snapshot-initial-state.ts";
 import type { Snapshots } from "../catch-up/snapshots.ts";
 import type { CursorOrigin, SourceContext, WatchSource } from "../catch-up/watch-source.ts";
-import type { CacheReader } from "../freshness/cache-reader.ts";
-import type { CurrentRevision } from "../freshness/current-revision.ts";
-import type { RevisionWaiters } from "../freshness/revision-waiters.ts";
-import type { UpstreamReader } from "../freshness/upstream-reader.ts";
+import type { Freshness } from "../freshness/freshness.ts";
 import type { CacheWatchRequest } from "../request/request.ts";
+import type { ComponentContext } from "../state/component.ts";
 import type { EventWindowBackfill } from "../state/event-window-backfill.ts";
-import type { WatchCache } from "../state/watch-cache.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 
 /** Page size for an initial state from the storage: how much a slow client may keep in memory. */
 const upstreamPage = { limit: 500, maxBytes: 1024 * 1024 };
 
-export interface WatchOpenerDeps {
-  readonly upstreamReader: UpstreamReader;
-  readonly cache: WatchCache;
-  readonly clock: Clock;
-  readonly backfill: EventWindowBackfill;
-  readonly cacheReader: CacheReader;
-  readonly currentRevision: CurrentRevision;
-  readonly waiters: RevisionWaiters;
-  /** The parts of the Cacher that the watchers' sources use. */
-  readonly context: SourceContext;
-  /** Ends the watcher with an error of any kind. */
-  readonly fail: (watcher: CacheWatcher, error: unknown) => void;
-  readonly snapshots: Snapshots;
-  /** Builds chunks of initial states. */
-  readonly scheduler: TimeSliceScheduler;
-}
+/**
+ * Why the work for a watch is cancelled when the watch ends: no one receives it. One for all, since Node.js would make an
+ * error with a stack trace for each, which is more than half of the cost of closing a watch.
+ */
+const watchEnded = new Error("The watch has ended.");
 
 /** A watch that is being opened. */
 interface Opening {
@@ -63,15 +47,30 @@ interface UpstreamStateOptions {
 
 /** Opens watches: from now, from a revision, or with the current state. Sets up the sources of a watcher. */
 export class WatchOpener {
-  readonly #deps: WatchOpenerDeps;
+  readonly #context: ComponentContext;
+  readonly #freshness: Freshness;
+  readonly #snapshots: Snapshots;
+  readonly #backfill: EventWindowBackfill;
+  readonly #sources: SourceContext;
 
-  constructor(deps: WatchOpenerDeps) {
-    this.#deps = deps;
+  /** A watch that resumes from a part of the event window still missing waits for `backfill`. */
+  constructor(
+    context: ComponentContext,
+    freshness: Freshness,
+    snapshots: Snapshots,
+    backfill: EventWindowBackfill,
+    sources: SourceContext,
+  ) {
+    this.#context = context;
+    this.#freshness = freshness;
+    this.#snapshots = snapshots;
+    this.#backfill = backfill;
+    this.#sources = sources;
   }
 
   /** Resolves the first source of the watcher. An error ends the watcher. */
   begin(opening: Opening): void {
-    this.#begin(opening).catch((error: unknown) => this.#deps.fail(opening.watcher, error));
+    this.#begin(opening).catch((error: unknown) => opening.watcher.fail(error));
   }
 
   async #begin(opening: Opening): Promise<void> {
@@ -86,7 +85,7 @@ export class WatchOpener {
   }
 
   #checkHistory(known: string | undefined): void {
-    const { historyId } = this.#deps.cache;
+    const { historyId } = this.#context.cache;
     if (known !== undefined && known !== "" && known !== historyId) {
       throw otherHistory(known, historyId);
     }
@@ -94,12 +93,13 @@ export class WatchOpener {
 
   /** Begins after a revision, or the current one: sends a bookmark when the event window reaches back to it. */
   async #after({ watcher, request, source }: Opening): Promise<void> {
-    const { cache, cacheReader, backfill } = this.#deps;
+    const { cache } = this.#context;
+    const backfill = this.#backfill;
     const { afterRevision: after } = request;
-    if (after !== undefined) await cacheReader.checkExists(after);
+    if (after !== undefined) await this.#freshness.checkExists(after);
     if (after !== undefined && backfill.isMissing(after)) {
       const ended = new AbortController();
-      watcher.whenEnded(() => ended.abort());
+      watcher.whenEnded(() => ended.abort(watchEnded));
       await backfill.waitFor(after, ended.signal);
     }
     const revision = after ?? (await this.#now());
@@ -108,12 +108,12 @@ export class WatchOpener {
     this.#resumeAfter(revision, { watcher, source, origin: "resumed" });
   }
 
-  /** The store's revision. Asks again if a relist moved the event window past the answer meanwhile. */
+  /** The store's revision. Repeated if a relist moved the event window past it meanwhile. */
   async #now(): Promise<number> {
-    const { cache, currentRevision } = this.#deps;
+    const { cache } = this.#context;
     for (;;) {
       const { eventWindow } = cache;
-      const revision = await currentRevision.get();
+      const revision = await this.#freshness.currentRevision.get();
       if (revision >= cache.eventWindow.floor.revision || eventWindow === cache.eventWindow)
         return revision;
     }
@@ -121,7 +121,8 @@ export class WatchOpener {
 
   /** Begins with the state at one revision. */
   async #withState(opening: Opening): Promise<void> {
-    const { cache, clock, cacheReader, context, scheduler, snapshots } = this.#deps;
+    const { cache, clock, scheduler } = this.#context;
+    const freshness = this.#freshness;
     const { watcher, request } = opening;
     const { afterRevision: newerThan, owner = watcher } = request;
     const since = clock.now();
@@ -129,17 +130,20 @@ export class WatchOpener {
     const cachedRevision = cache.lastChangeRevision;
     const ended = new AbortController();
     const { signal } = ended;
-    watcher.whenEnded(() => ended.abort());
-    if (newerThan !== undefined) await cacheReader.checkExists(newerThan, signal);
+    watcher.whenEnded(() => ended.abort(watchEnded));
+    if (newerThan !== undefined) await freshness.checkExists(newerThan, signal);
     watcher.open(new WatchBatch(undefined, []));
     const at = revisionRequirement(newerThan);
-    const required = await cacheReader.reach(at, signal);
+    const required = await freshness.reach(at, signal);
     if (required === undefined)
       return this.#withUpstreamState(opening, at, { owner, signal, since });
-    const { state, node } = await snapshots.get(watcher.filter, Math.max(required, cachedRevision));
+    const { state, node } = await this.#snapshots.get(
+      watcher.filter,
+      Math.max(required, cachedRevision),
+    );
     if (watcher.state === "ended") return;
     const onReady = this.#onChunk(watcher);
-    const successor = cursorAfter(node, watcher, context, "initial");
+    const successor = cursorAfter(node, watcher, this.#sources, "initial");
     const deps = { reader: watcher, scheduler, owner, signal, onReady, successor };
     this.#start(opening, new SnapshotInitialState(state, deps));
   }
@@ -157,7 +161,7 @@ export class WatchOpener {
   #onChunk(watcher: CacheWatcher): (failure?: unknown) => void {
     return (failure) => {
       if (failure === undefined) watcher.notify();
-      else this.#deps.fail(watcher, failure);
+      else watcher.fail(failure);
     };
   }
 
@@ -167,7 +171,7 @@ export class WatchOpener {
     at: RevisionRequirement,
     { owner, signal, since }: UpstreamStateOptions,
   ): Promise<void> {
-    const { upstreamReader } = this.#deps;
+    const { upstreamReader } = this.#freshness;
     const { watcher } = opening;
     const successor = new PendingSource();
     const resumption: Resumption = { watcher, source: successor, origin: "initial" };
@@ -198,19 +202,20 @@ export class WatchOpener {
 
   /** Resolves the source to the events after `revision`, when the cache has reached it. */
   #resumeAfter(revision: number, resumption: Resumption): void {
-    const { cache, context, waiters } = this.#deps;
+    const { cache } = this.#context;
     const { watcher, origin } = resumption;
     const resume = (): void => {
       const node = cache.eventWindow.find(revision);
       if (node === undefined) watcher.fail(this.#tooOld(revision));
-      else this.#start(resumption, cursorAfter(node, watcher, context, origin));
+      else this.#start(resumption, cursorAfter(node, watcher, this.#sources, origin));
     };
     if (cache.revision >= revision) resume();
-    else if (watcher.state !== "ended") watcher.whenEnded(waiters.add(revision, resume));
+    else if (watcher.state !== "ended")
+      watcher.whenEnded(this.#freshness.waiters.add(revision, resume));
   }
 
   #tooOld(revision: number): WatchFanoutError {
-    return revisionTooOld(revision, this.#deps.cache.eventWindow.floor.revision);
+    return revisionTooOld(revision, this.#context.cache.eventWindow.floor.revision);
   }
 }
 

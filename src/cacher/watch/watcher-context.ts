@@ -6,8 +6,8 @@ import type { Delivery } from "../request/request.ts";
 export interface WatcherContext<Watcher> extends SourceContext {
   /** Called once when a watcher has ended: with its error, or null if the client closed it. */
   forget(watcher: Watcher, end: Error | null): void;
-  /** Returns the error that a watcher ends with if its listener threw `error`. */
-  listenerFailed(error: unknown): WatchFanoutError;
+  /** Returns the error for the client of a stream that `error` ends: INTERNAL for a bug, which it logs. */
+  toStreamError(error: unknown): WatchFanoutError;
 }
 
 /** What a watch requests besides its filter: see CacheWatchRequest. */

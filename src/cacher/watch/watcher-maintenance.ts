@@ -1,14 +1,8 @@
-import type { Clock, Timer } from "../../base/clock.ts";
+import type { Timer } from "../../base/clock.ts";
 import { runInTimeSlices } from "../../base/time-slice-queue.ts";
-import type { CoalescedBacklogs } from "../catch-up/coalesced-backlogs.ts";
-import type { Snapshots } from "../catch-up/snapshots.ts";
-import type { Dispatcher } from "../dispatch/dispatcher.ts";
-import type { WatcherBounds } from "../dispatch/watcher-bounds.ts";
+import type { SourceContext } from "../catch-up/watch-source.ts";
 import { expired, slowConsumer } from "../request/errors.ts";
-import type { ChunkCache } from "../state/chunk-cache.ts";
-import type { HistoricalSnapshots } from "../state/historical-snapshots.ts";
-import type { RetainedSnapshots } from "../state/retained-snapshots.ts";
-import type { WatchCache } from "../state/watch-cache.ts";
+import type { ComponentContext } from "../state/component.ts";
 import type { CacheWatcher } from "./cache-watcher.ts";
 
 /** Interval between passes, in milliseconds. A bookmark may be late by as much. */
@@ -19,17 +13,10 @@ const beforeDeadlineMs = 2_000;
 /** How long after expiry a stream waits until it can take a last bookmark, in milliseconds. */
 const expiryGraceMs = 5_000;
 
-export interface WatcherMaintenanceDeps {
-  readonly cache: WatchCache;
-  readonly dispatcher: Dispatcher;
-  readonly bounds: WatcherBounds;
-  readonly snapshots: Snapshots;
-  readonly coalescedBacklogs: CoalescedBacklogs;
-  readonly chunkCache: ChunkCache;
-  readonly historicalSnapshots: HistoricalSnapshots;
-  readonly retainedSnapshots: RetainedSnapshots;
-  /** Requests progress from upstream, so that bookmarks that are due soon have a newer revision. */
-  requestProgress(): void;
+/** Something that is kept or shared for a time. */
+interface Expiring {
+  /** Drops what is kept for too long, or exceeds its bound. */
+  expire(): void;
 }
 
 /** One watcher as the last pass saw it. Times are by the clock, in milliseconds. */
@@ -58,21 +45,23 @@ interface MaintenanceRecord {
  * One timer serves all watchers.
  */
 export class WatcherMaintenance {
-  readonly #deps: WatcherMaintenanceDeps;
-  readonly #clock: Clock;
+  readonly #context: ComponentContext;
+  readonly #sources: SourceContext;
+  readonly #expiring: readonly Expiring[];
   readonly #records = new Map<CacheWatcher, MaintenanceRecord>();
   #timer: Timer | undefined;
   /** Whether a pass is in progress, which may take longer than the interval. */
   #isRunning = false;
 
-  constructor(deps: WatcherMaintenanceDeps, clock: Clock) {
-    this.#deps = deps;
-    this.#clock = clock;
+  constructor(context: ComponentContext, sources: SourceContext, expiring: readonly Expiring[]) {
+    this.#context = context;
+    this.#sources = sources;
+    this.#expiring = expiring;
   }
 
   /** Includes the watcher in each pass until `remove`. */
   add(watcher: CacheWatcher): void {
-    const now = this.#clock.now();
+    const now = this.#context.clock.now();
     this.#records.set(watcher, {
       watcher,
       position: 0,
@@ -90,13 +79,14 @@ export class WatcherMaintenance {
 
   /** Starts the periodic passes. Idempotent. */
   start(): void {
-    this.#timer ??= this.#clock.setTimeout(() => {
+    const { clock } = this.#context;
+    this.#timer ??= clock.setTimeout(() => {
       this.#timer = undefined;
       this.start();
       if (this.#isRunning) return;
       // Not by the pass itself, which begins in a later turn if this one's slice is over.
       this.#isRunning = true;
-      runInTimeSlices(this.#clock, this.#run());
+      runInTimeSlices(clock, this.#run());
     }, maintenanceIntervalMs);
   }
 
@@ -106,24 +96,13 @@ export class WatcherMaintenance {
   }
 
   *#run(): Generator<void, void, void> {
-    const {
-      cache,
-      snapshots,
-      chunkCache,
-      coalescedBacklogs,
-      historicalSnapshots,
-      retainedSnapshots,
-    } = this.#deps;
-    cache.eventWindow.trim(this.#clock.now());
-    snapshots.expire();
-    chunkCache.expire();
-    coalescedBacklogs.expire();
-    historicalSnapshots.expire();
-    retainedSnapshots.enforceLimits();
+    const { cache, clock, storage } = this.#context;
+    cache.eventWindow.trim(clock.now());
+    for (const each of this.#expiring) each.expire();
     let soon = false;
     for (const record of this.#records.values()) {
       // Read for each watcher, as a pass may take long.
-      const now = this.#clock.now();
+      const now = clock.now();
       record.watcher.checkWindow();
       this.#checkStall(record, now);
       if (this.#bookmark(record, now)) soon = true;
@@ -131,12 +110,13 @@ export class WatcherMaintenance {
       yield;
     }
     this.#isRunning = false;
-    if (soon) this.#deps.requestProgress();
+    // So that the bookmarks have a newer revision.
+    if (soon) storage.requestProgress();
   }
 
   #checkStall(record: MaintenanceRecord, now: number): void {
     const { watcher } = record;
-    const { stallTimeoutMs } = this.#deps.bounds;
+    const { stallTimeoutMs } = this.#sources.bounds;
     if (watcher.consumed !== record.consumed || !watcher.hasPending) {
       record.consumed = watcher.consumed;
       record.consumedAt = now;
@@ -153,14 +133,14 @@ export class WatcherMaintenance {
   #checkAge({ watcher }: MaintenanceRecord, now: number): void {
     const { expiresAt = Infinity } = watcher.options;
     if (now < expiresAt) return;
-    const sent = this.#deps.dispatcher.sendBookmark(watcher);
+    const sent = this.#sources.dispatcher.sendBookmark(watcher);
     if (sent || now - expiresAt >= expiryGraceMs) watcher.fail(expired());
   }
 
   /** Sends the bookmark that is due. Returns whether another will be due by the next pass. */
   #bookmark(record: MaintenanceRecord, now: number): boolean {
     const { watcher } = record;
-    const { dispatcher } = this.#deps;
+    const { dispatcher } = this.#sources;
     const { bookmarkIntervalMs: intervalMs, deadline } = watcher.options;
     if (deadline !== undefined && !record.isDeadlineBookmarked) {
       if (now >= deadline - beforeDeadlineMs) {

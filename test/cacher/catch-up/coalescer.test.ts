@@ -1,10 +1,10 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Coalescer } from "../../../src/cacher/catch-up/coalescer.ts";
 import { EventNode } from "../../../src/cacher/state/event-node.ts";
 import { Filter } from "../../../src/cacher/state/filter.ts";
 import { type EventType, WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
+import fc from "../../property.ts";
 import { object, short, text } from "../objects.ts";
 
 /** The coalesced events, in order. */

@@ -1,4 +1,3 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
 import { PagedInitialState } from "../../../src/cacher/catch-up/initial-state.ts";
@@ -17,6 +16,7 @@ import { estimatedBytes, type StoredObject } from "../../../src/model/object.ts"
 import type { Predicate } from "../../../src/model/predicate.ts";
 import type { ListResult } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
+import fc from "../../property.ts";
 import { BusyClock } from "../busy-clock.ts";
 import { finish } from "../finish.ts";
 import { event, object, short, text } from "../objects.ts";
@@ -262,13 +262,13 @@ function page(next: string | undefined, ...keys: readonly string[]): ListResult 
 function paged(first: ListResult) {
   const requested: string[] = [];
   const reported: unknown[] = [];
-  let answer: PromiseWithResolvers<ListResult> = Promise.withResolvers();
+  let response: PromiseWithResolvers<ListResult> = Promise.withResolvers();
   const state = new PagedInitialState(
     first,
     (startAfter) => {
       requested.push(startAfter);
-      answer = Promise.withResolvers();
-      return answer.promise;
+      response = Promise.withResolvers();
+      return response.promise;
     },
     (...failure) => reported.push(failure),
     new PendingSource(),
@@ -281,8 +281,8 @@ function paged(first: ListResult) {
     state,
     requested,
     reported,
-    arrive: (result: ListResult) => afterwards(() => answer.resolve(result)),
-    fail: (error: Error) => afterwards(() => answer.reject(error)),
+    arrive: (result: ListResult) => afterwards(() => response.resolve(result)),
+    fail: (error: Error) => afterwards(() => response.reject(error)),
   };
 }
 

@@ -2,20 +2,7 @@ import { expect, test } from "vitest";
 import { EventLoopTurns, turnMs } from "../../../src/base/event-loop-turns.ts";
 import type { DispatchTarget } from "../../../src/cacher/dispatch/dispatch-target.ts";
 import { SettledWork } from "../../../src/cacher/dispatch/settled-work.ts";
-import { FakeClock } from "../../fake-clock.ts";
-
-/** A clock on which time passes with work. */
-class WorkClock extends FakeClock {
-  #spent = 0;
-
-  override now(): number {
-    return super.now() + this.#spent;
-  }
-
-  spend(ms: number): void {
-    this.#spent += ms;
-  }
-}
+import { WorkClock } from "../../work-clock.ts";
 
 test("Rounds that end in a turn whose slice is over share one pass over the eager watchers", () => {
   const clock = new WorkClock();

@@ -1,4 +1,3 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { WatchFanoutError } from "../../../src/base/errors.ts";
 import { TimeSliceQueue } from "../../../src/base/time-slice-queue.ts";
@@ -22,6 +21,7 @@ import type { WatcherContext } from "../../../src/cacher/watch/watcher-context.t
 import type { Predicate } from "../../../src/model/predicate.ts";
 import type { Scope } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
+import fc from "../../property.ts";
 import { event, object, short, text } from "../objects.ts";
 
 /** A context for watchers that are never opened. */
@@ -33,8 +33,8 @@ function makeContext(): WatcherContext<CacheWatcher> {
   const chunkCache = new ChunkCache();
   return {
     bounds: defaultWatcherBounds,
+    cache,
     dispatcher,
-    eventWindow: cache.eventWindow,
     coalescedBacklogs: new CoalescedBacklogs({
       clock,
       cache,
@@ -46,7 +46,7 @@ function makeContext(): WatcherContext<CacheWatcher> {
     }),
     timeSlices,
     forget: () => {},
-    listenerFailed: () => new WatchFanoutError("INTERNAL", "A listener threw."),
+    toStreamError: () => new WatchFanoutError("INTERNAL", "A listener threw."),
   };
 }
 

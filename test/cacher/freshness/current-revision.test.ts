@@ -16,8 +16,8 @@ class Store {
     return this.questions.length;
   }
 
-  /** Answers the newest request, and waits until all callers have received the answer. */
-  async answer(with_: number | Error): Promise<void> {
+  /** Answers the newest request, and waits until all callers have received the response. */
+  async respond(with_: number | Error): Promise<void> {
     const question = this.questions.at(-1);
     if (with_ instanceof Error) question?.reject(with_);
     else question?.resolve(with_);
@@ -48,7 +48,7 @@ describe("The current revision", () => {
     const store = new Store();
     const revision = store.shared.get();
     expect(store.requests).toBe(1);
-    await store.answer(7);
+    await store.respond(7);
     expect(await revision).toBe(7);
   });
 
@@ -56,41 +56,41 @@ describe("The current revision", () => {
     const store = new Store();
     const { received, call } = outcomes();
     call(store, "first");
-    await store.answer(7);
+    await store.respond(7);
     call(store, "second");
     expect(store.requests).toBe(2);
-    await store.answer(9);
+    await store.respond(9);
     expect(received).toEqual({ first: 7, second: 9 });
   });
 
-  it("is never the answer to a request sent before the call, and is the same for all waiting calls", async () => {
+  it("is never the response to a request sent before the call, and is the same for all waiting calls", async () => {
     const store = new Store();
     const { received, call } = outcomes();
     call(store, "asks");
     for (const name of ["a", "b", "c"]) call(store, name);
     expect(store.requests).toBe(1);
-    await store.answer(7);
+    await store.respond(7);
     expect(received).toEqual({ asks: 7 });
     expect(store.requests).toBe(2);
     call(store, "later");
-    await store.answer(8);
+    await store.respond(8);
     expect(received).toEqual({ asks: 7, a: 8, b: 8, c: 8 });
     expect(store.requests).toBe(3);
-    await store.answer(9);
+    await store.respond(9);
     expect(received).toMatchObject({ later: 9 });
     expect(store.requests).toBe(3);
   });
 
-  it("is requested again for a caller that calls after it received an answer", async () => {
+  it("is requested again for a caller that calls after it received a response", async () => {
     const store = new Store();
     const { received, call } = outcomes();
     const first = store.shared.get();
-    void first.then(() => call(store, "after the answer"));
-    await store.answer(7);
+    void first.then(() => call(store, "after the response"));
+    await store.respond(7);
     expect(store.requests).toBe(2);
     expect(received).toEqual({});
-    await store.answer(8);
-    expect(received).toEqual({ "after the answer": 8 });
+    await store.respond(8);
+    expect(received).toEqual({ "after the response": 8 });
   });
 
   it("fails only for the calls that share the request, and is still requested for the next ones", async () => {
@@ -99,17 +99,17 @@ describe("The current revision", () => {
     call(store, "asks");
     call(store, "waits");
     call(store, "waits too");
-    await store.answer(new Error("gone"));
+    await store.respond(new Error("gone"));
     expect(received).toEqual({ asks: "Error: gone" });
     expect(store.requests).toBe(2);
-    await store.answer(new Error("still gone"));
+    await store.respond(new Error("still gone"));
     expect(received).toEqual({
       asks: "Error: gone",
       waits: "Error: still gone",
       "waits too": "Error: still gone",
     });
     call(store, "again");
-    await store.answer(9);
+    await store.respond(9);
     expect(received).toMatchObject({ again: 9 });
   });
 
@@ -117,20 +117,20 @@ describe("The current revision", () => {
     const store = new Store();
     const { call } = outcomes();
     expect(store.shared.newest).toBe(0);
-    for (const [i, answer] of [7, 5, new Error("gone"), 9].entries()) {
+    for (const [i, response] of [7, 5, new Error("gone"), 9].entries()) {
       call(store, String(i));
-      await store.answer(answer);
+      await store.respond(response);
     }
     expect(store.shared.newest).toBe(9);
     call(store, "older");
-    await store.answer(8);
+    await store.respond(8);
     expect(store.shared.newest).toBe(9);
   });
 
-  it("counts an answer as the newest by the time that its callers receive it", async () => {
+  it("counts a response as the newest by the time that its callers receive it", async () => {
     const store = new Store();
     const seen = store.shared.get().then(() => store.shared.newest);
-    await store.answer(7);
+    await store.respond(7);
     expect(await seen).toBe(7);
   });
 
@@ -144,7 +144,7 @@ describe("The current revision", () => {
     expect(store.requests).toBe(1);
     store.clock.advance(1);
     expect(store.requests).toBe(2);
-    await store.answer(7);
+    await store.respond(7);
     expect(received).toEqual({ second: 7 });
     expect(store.clock.pendingTimers).toBe(0);
   });

@@ -1,4 +1,3 @@
-import fc from "fast-check";
 import { expect, it } from "vitest";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
 import { LimitedUpstreamReader } from "../../../src/cacher/freshness/limited-reader.ts";
@@ -8,15 +7,16 @@ import type { Predicate } from "../../../src/model/predicate.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import type { ListResult, RevisionRequirement } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
+import fc from "../../property.ts";
 
 /** A storage that answers with at most so many objects, regardless of the limit requested. */
-async function storageOf(keys: readonly string[], perAnswer: number): Promise<MemoryStorage> {
+async function storageOf(keys: readonly string[], perResponse: number): Promise<MemoryStorage> {
   const storage = new MemoryStorage({ clock: new FakeClock() });
   for (const key of keys) await storage.put({ key, value: Buffer.alloc(100) });
   const list = storage.list.bind(storage);
   storage.list = (request) => {
     expect(request.predicate).toBeUndefined();
-    const limit = request.limit === 0 ? perAnswer : Math.min(perAnswer, request.limit);
+    const limit = request.limit === 0 ? perResponse : Math.min(perResponse, request.limit);
     return list({ ...request, limit });
   };
   return storage;
@@ -27,17 +27,17 @@ it("Pages from the storage hold all matching objects, once and in order, within 
   const sizes = fc.record({
     limit: fc.integer({ min: 0, max: 5 }),
     maxBytes: fc.constantFrom(0, 1, 500),
-    perAnswer: fc.integer({ min: 1, max: 10 }),
+    perResponse: fc.integer({ min: 1, max: 10 }),
   });
   await fc.assert(
     fc.asyncProperty(chosen, chosen, sizes, async (there, picked, sizes) => {
-      const { limit, maxBytes, perAnswer } = sizes;
+      const { limit, maxBytes, perResponse } = sizes;
       const keys = there.map((i) => `k${10 + i}`).sort();
       const clock = new FakeClock();
       const reads = new LimitedUpstreamReader({
-        ...{ name: "things", storage: await storageOf(keys, perAnswer) },
+        ...{ name: "things", storage: await storageOf(keys, perResponse) },
         ...{ limiter: new UpstreamLimiter(clock), scheduler: new TimeSliceScheduler(clock) },
-        check: (answer) => answer,
+        check: (response) => response,
       });
       const predicate: Predicate = ({ key }) => picked.includes(Number(key.slice(1)) - 10);
       const seen: string[] = [];

@@ -58,7 +58,7 @@ describe("Reads through the Cacher", () => {
     expect(read).toEqual({ revision: 1, object: undefined });
   });
 
-  it("are answered by the storage if the cache does not reach the revision within 3 s", async () => {
+  it("are served by the storage if the cache does not reach the revision within 3 s", async () => {
     const cached = await CachedStore.ready();
     const { cacher, clock, store } = cached;
     await promiseNewer(cached);

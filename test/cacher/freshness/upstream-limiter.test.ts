@@ -13,7 +13,7 @@ class Store {
   /** The requests received, in order. */
   readonly requests: string[] = [];
   readonly aborted: string[] = [];
-  readonly #answers = new Map<string, () => void>();
+  readonly #responses = new Map<string, () => void>();
 
   constructor(bounds: Partial<UpstreamBounds> = {}) {
     this.limiter = new UpstreamLimiter(this.clock, {
@@ -31,35 +31,35 @@ class Store {
     const ask = (wanted: AbortSignal): Promise<string> => {
       this.requests.push(name);
       wanted.addEventListener("abort", () => this.aborted.push(name));
-      return new Promise((resolve) => this.#answers.set(name, () => resolve(name)));
+      return new Promise((resolve) => this.#responses.set(name, () => resolve(name)));
     };
     const since = this.clock.now();
     const question = { name: undefined, isCacheable: false, since, ask, ...options };
-    const answer = this.limiter.run(owner, question, signal);
+    const response = this.limiter.run(owner, question, signal);
     // A test asserts the rejection later.
-    answer.catch(() => {});
-    return answer;
+    response.catch(() => {});
+    return response;
   }
 
-  async answer(...names: readonly string[]): Promise<void> {
-    for (const name of names) this.#answers.get(name)?.();
+  async respond(...names: readonly string[]): Promise<void> {
+    for (const name of names) this.#responses.get(name)?.();
     await this.clock.settle();
   }
 }
 
 const refused = { reason: "UPSTREAM_UNAVAILABLE" };
 
-describe("Reads that only the store can answer", () => {
-  it("are sent up to the bound, round-robin by owner, and the others when these are answered", async () => {
+describe("Reads that only the store can serve", () => {
+  it("are sent up to the bound, round-robin by owner, and the others when these complete", async () => {
     const store = new Store();
     const [greedy, modest] = [{}, {}];
     const many = Array.from({ length: 6 }, (_, i) => store.read(greedy, `greedy-${i}`));
     const few = Array.from({ length: 3 }, (_, i) => store.read(modest, `modest-${i}`));
     expect(store.requests).toEqual(["greedy-0", "greedy-1", "modest-0", "modest-1"]);
     expect(store.limiter.stats()).toEqual({ inFlight: 4, queued: 5, refused: 0 });
-    await store.answer("greedy-0", "modest-0");
+    await store.respond("greedy-0", "modest-0");
     expect(store.requests.slice(4)).toEqual(["greedy-2", "modest-2"]);
-    for (let i = 0; i < 6; i++) await store.answer(...store.requests);
+    for (let i = 0; i < 6; i++) await store.respond(...store.requests);
     expect(await Promise.all([...many, ...few])).toHaveLength(9);
     expect(store.limiter.stats()).toEqual({ inFlight: 0, queued: 0, refused: 0 });
   });
@@ -68,14 +68,14 @@ describe("Reads that only the store can answer", () => {
     const store = new Store({ concurrent: 1 });
     const first = store.read({}, "busy");
     const same = [{}, {}, {}].map((owner) => store.read(owner, "same", { name: "same" }));
-    await store.answer("busy");
+    await store.respond("busy");
     expect(await first).toBe("busy");
     expect(store.requests).toEqual(["busy", "same"]);
-    // An answer that may change is not shared with later calls.
+    // A response that may change is not shared with later calls.
     const late = store.read({}, "late", { name: "same" });
-    await store.answer("same");
+    await store.respond("same");
     expect(await Promise.all(same)).toEqual(["same", "same", "same"]);
-    await store.answer("late");
+    await store.respond("late");
     expect(await late).toBe("late");
     expect(store.requests).toEqual(["busy", "same", "late"]);
   });
@@ -88,15 +88,15 @@ describe("Reads that only the store can answer", () => {
     const other = store.read({}, "same", { name: "same", since });
     const late = store.read({}, "late", { name: "same" });
     expect(store.requests).toEqual(["same", "late"]);
-    await store.answer("same", "late");
+    await store.respond("same", "late");
     expect(await Promise.all([one, other, late])).toEqual(["same", "same", "late"]);
   });
 
-  it("are shared while they are in flight if the answer never changes", async () => {
+  it("are shared while they are in flight if the response never changes", async () => {
     const store = new Store();
     const options = { name: "exact", isCacheable: true };
     const both = [store.read({}, "exact", options), store.read({}, "exact", options)];
-    await store.answer("exact");
+    await store.respond("exact");
     expect(await Promise.all(both)).toEqual(["exact", "exact"]);
     expect(store.requests).toEqual(["exact"]);
     void store.read({}, "exact", options);
@@ -109,9 +109,9 @@ describe("Reads that only the store can answer", () => {
     for (let i = 0; i < 5; i++) void store.read(greedy, `greedy-${i}`);
     void store.read(greedy, "same", { name: "same" });
     const modest = store.read({}, "same", { name: "same" });
-    await store.answer("greedy-0");
-    await store.answer("greedy-1");
-    await store.answer("same");
+    await store.respond("greedy-0");
+    await store.respond("greedy-1");
+    await store.respond("same");
     expect(await modest).toBe("same");
     expect(store.requests.slice(0, 3)).toEqual(["greedy-0", "greedy-1", "same"]);
   });
@@ -123,7 +123,7 @@ describe("Reads that only the store can answer", () => {
     await store.clock.elapse(5_000);
     await expect(second).rejects.toMatchObject(refused);
     expect(store.limiter.stats()).toEqual({ inFlight: 1, queued: 0, refused: 1 });
-    await store.answer("stalled");
+    await store.respond("stalled");
     expect(await first).toBe("stalled");
     expect(store.requests).toEqual(["stalled"]);
   });
@@ -135,9 +135,9 @@ describe("Reads that only the store can answer", () => {
     const modest = store.read({}, "modest");
     await expect(many[10]).rejects.toMatchObject(refused);
     expect(store.limiter.stats()).toEqual({ inFlight: 1, queued: 10, refused: 1 });
-    await store.answer("greedy-0");
-    await store.answer(...store.requests);
-    await store.answer("modest");
+    await store.respond("greedy-0");
+    await store.respond(...store.requests);
+    await store.respond("modest");
     expect(await modest).toBe("modest");
   });
 
@@ -156,7 +156,7 @@ describe("Reads that only the store can answer", () => {
     second?.abort(new Error("gone"));
     await expect(also).rejects.toThrow("gone");
     expect(store.aborted).toEqual(["read"]);
-    await store.answer("read");
+    await store.respond("read");
     expect(store.requests).toEqual(["read"]);
     expect(store.limiter.stats()).toEqual({ inFlight: 0, queued: 0, refused: 0 });
   });

@@ -73,7 +73,7 @@ describe("While the upstream watch is broken", () => {
   ];
 
   describe.each(restores)("and the store %s", (_name, restore) => {
-    it("a linearizable read is not answered from the old history", async () => {
+    it("a linearizable read is not served from the old history", async () => {
       const cached = await cutOff();
       restore(cached.store);
       const { cacher } = cached;
@@ -93,7 +93,7 @@ describe("While the upstream watch is broken", () => {
       }
     });
 
-    it("reads of revisions that the cache holds are answered", async () => {
+    it("reads of revisions that the cache holds are served", async () => {
       const cached = await cutOff();
       restore(cached.store);
       const { cacher } = cached;
@@ -103,7 +103,7 @@ describe("While the upstream watch is broken", () => {
     });
   });
 
-  it("an answer from before a restore is not returned once the cache holds the new history", async () => {
+  it("a response from before a restore is not returned once the cache holds the new history", async () => {
     const cached = await CachedStore.ready();
     await cached.write(["a", "1"]);
     const { store, clock, cacher, upstream } = cached;
@@ -118,14 +118,14 @@ describe("While the upstream watch is broken", () => {
     store.list = async (request) => {
       if (request.at.match === "LINEARIZABLE") {
         requests++;
-        // From the old history; the next answer comes after the restore.
+        // From the old history; the next response comes after the restore.
         await promise;
         return { revision: 9, items: [], next: undefined, remaining: 0 };
       }
       return list(request);
     };
     const at = { match: "LINEARIZABLE" } as const;
-    const answer = cacher.list({ prefix: "", limit: 0, at }).then(
+    const response = cacher.list({ prefix: "", limit: 0, at }).then(
       (page) => ({ page, historyId: cacher.currentHistoryId }),
       (error: unknown) => error,
     );
@@ -137,7 +137,7 @@ describe("While the upstream watch is broken", () => {
     expect(cacher.currentHistoryId).not.toBe(before);
     resolve();
     await clock.settle();
-    expect(await answer).toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
+    expect(await response).toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
   });
 
   it("its history is not requested while the watch continues", async () => {
@@ -165,12 +165,12 @@ describe("While many reads need the store", () => {
     // The cache receives nothing, although the store has a new revision.
     store.requestProgress = () => {};
     store.currentRevision = async () => 9;
-    const requests: { readonly prefix: string; readonly answer: () => void }[] = [];
+    const requests: { readonly prefix: string; readonly respond: () => void }[] = [];
     store.list = ({ prefix }) =>
       new Promise((resolve) => {
-        const answer = (): void =>
+        const respond = (): void =>
           resolve({ revision: 9, items: [], next: undefined, remaining: 0 });
-        requests.push({ prefix, answer });
+        requests.push({ prefix, respond });
       });
     const at = { match: "LINEARIZABLE" } as const;
     const owners = Array.from({ length: 50 }, () => ({}));
@@ -183,10 +183,10 @@ describe("While many reads need the store", () => {
     );
     await clock.elapse(3_500);
     expect(requests.length).toBe(32);
-    for (let answered = 0; answered < requests.length; answered++) {
-      requests[answered]?.answer();
+    for (let served = 0; served < requests.length; served++) {
+      requests[served]?.respond();
       await clock.settle();
-      expect(requests.length - answered - 1).toBeLessThanOrEqual(32);
+      expect(requests.length - served - 1).toBeLessThanOrEqual(32);
     }
     expect(await Promise.all(lists)).toHaveLength(100);
     expect(streams.map(({ state }) => state)).toEqual(streams.map(() => "initial"));

@@ -21,10 +21,10 @@ async function watched() {
   return { cached, stream, first: await cached.store.historyId() };
 }
 
-/** Makes the store answer the next writes as if it had been restored to an older state. */
-function putBack({ store }: CachedStore, answer: Partial<WriteResult>): void {
+/** Makes the store respond to the next writes as if it had been restored to an older state. */
+function putBack({ store }: CachedStore, response: Partial<WriteResult>): void {
   const put = store.put.bind(store);
-  store.put = async (request) => ({ ...(await put(request)), ...answer });
+  store.put = async (request) => ({ ...(await put(request)), ...response });
 }
 
 /** Makes lists of the store fail. */
@@ -48,9 +48,9 @@ describe("A write through a Cacher", () => {
 
   it.each(proofs)(
     "with %s causes an immediate relist, and ends the streams",
-    async (_what, answer) => {
+    async (_what, response) => {
       const { cached, stream, first } = await watched();
-      putBack(cached, answer);
+      putBack(cached, response);
       const written = cached.cacher.put({ key: "b", value });
       // The clock does not advance: the relist does not wait.
       await cached.clock.settle();
@@ -165,7 +165,7 @@ describe("A write while the upstream watch is broken", () => {
     expect(await cached.cacher.put({ key: "b", value })).toMatchObject({ historyId: first });
   });
 
-  it("returns no history id if the store does not answer in time", async () => {
+  it("returns no history id if the store does not respond in time", async () => {
     const { cached } = await cutOff();
     cached.store.get = () => new Promise(() => {});
     const written = cached.cacher.put({ key: "b", value });

@@ -1,4 +1,3 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { TimeSlicedWork } from "../../../src/base/time-slices.ts";
 import { ListCache } from "../../../src/cacher/list/list-cache.ts";
@@ -17,6 +16,7 @@ import { noAttributes } from "../../../src/selector/attributes.ts";
 import { parseFieldSelector } from "../../../src/selector/parse-field-selector.ts";
 import { parseLabelSelector } from "../../../src/selector/parse-label-selector.ts";
 import { FakeClock } from "../../fake-clock.ts";
+import fc from "../../property.ts";
 import { finish } from "../finish.ts";
 import { event, object } from "../objects.ts";
 
@@ -325,8 +325,8 @@ describe("The chunks of a list", () => {
             else if (next !== undefined) expect(compareKeys(last, next.key)).toBeLessThan(0);
           } else {
             const { state, revision } = step.do === "past" ? past : world.cache;
-            const told = objectsOf(world.list(undefined, state.snapshot(), revision));
-            expect(told).toEqual([...state.range("")]);
+            const listed = objectsOf(world.list(undefined, state.snapshot(), revision));
+            expect(listed).toEqual([...state.range("")]);
           }
         }
       }),

@@ -37,7 +37,7 @@ describe("A page whose predicate matches no object", () => {
     expect(finish(pages.list(nothing))).toMatchObject(expected);
   });
 
-  it("examines 50,000 objects of the storage, in answers of at most 50,000 objects and 8 MiB", async () => {
+  it("examines 50,000 objects of the storage, in responses of at most 50,000 objects and 8 MiB", async () => {
     const clock = new FakeClock();
     const asked: (readonly [limit: number, maxBytes: number | undefined])[] = [];
     const storage: Pick<Storage, "get" | "list"> = {
@@ -50,7 +50,7 @@ describe("A page whose predicate matches no object", () => {
     };
     const limiter = new UpstreamLimiter(clock);
     const scheduler = new TimeSliceScheduler(clock);
-    const check = <T>(answer: Promise<T>): Promise<T> => answer;
+    const check = <T>(response: Promise<T>): Promise<T> => response;
     const reads = new LimitedUpstreamReader({ name: "things", storage, limiter, scheduler, check });
     const page = reads.list(nothing);
     await clock.settle();

@@ -2,25 +2,19 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
-import { CacheReader } from "../../../src/cacher/freshness/cache-reader.ts";
-import { CurrentRevision } from "../../../src/cacher/freshness/current-revision.ts";
+import { Freshness } from "../../../src/cacher/freshness/freshness.ts";
 import { LimitedUpstreamReader } from "../../../src/cacher/freshness/limited-reader.ts";
-import { RevisionWaiters } from "../../../src/cacher/freshness/revision-waiters.ts";
 import { UpstreamLimiter } from "../../../src/cacher/freshness/upstream-limiter.ts";
-import { UpstreamReader } from "../../../src/cacher/freshness/upstream-reader.ts";
-import { ListCache } from "../../../src/cacher/list/list-cache.ts";
-import { PageReader } from "../../../src/cacher/list/page-reader.ts";
-import { ChunkCache } from "../../../src/cacher/state/chunk-cache.ts";
+import { Reads } from "../../../src/cacher/reads.ts";
 import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
-import { HistoricalSnapshots } from "../../../src/cacher/state/historical-snapshots.ts";
-import { RetainedSnapshots } from "../../../src/cacher/state/retained-snapshots.ts";
+import { Readiness } from "../../../src/cacher/state/readiness.ts";
 import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import type { Predicate } from "../../../src/model/predicate.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import type { RevisionRequirement } from "../../../src/storage/storage.ts";
 import type { FakeClock } from "../../fake-clock.ts";
 import { BusyClock } from "../busy-clock.ts";
-import { CachedStore, readAll } from "../cached-store.ts";
+import { CachedStore, readAll, silent } from "../cached-store.ts";
 import { object } from "../objects.ts";
 
 const any: RevisionRequirement = { match: "ANY" };
@@ -108,13 +102,13 @@ describe("Scans run in time slices", () => {
     expect(Math.max(...counter.perTurn)).toBeLessThan(mostPerTurn);
   });
 
-  it("for reads that only the store can answer", async () => {
+  it("for reads that only the store can serve", async () => {
     const cached = await filled(5_000);
     const { store } = cached;
     const counter = new Counter();
     const uncached = new LimitedUpstreamReader({
       ...{ name: "things", storage: store, limiter: new UpstreamLimiter(cached.clock) },
-      ...{ scheduler: new TimeSliceScheduler(cached.clock), check: (answer) => answer },
+      ...{ scheduler: new TimeSliceScheduler(cached.clock), check: (response) => response },
     });
     const pages = Array.from({ length: 20 }, () =>
       uncached.list({ prefix: "", limit: 10, at: any, predicate: counter.predicate(), owner: {} }),
@@ -144,25 +138,20 @@ describe("Scans run in time slices", () => {
     const cache = new WatchCache(defaultEventWindowBounds, clock);
     const objects = Array.from({ length: 5_000 }, (_, i) => object(`k${10_000 + i}`, i + 1));
     cache.replace(objects, 5_000, "one");
-    const retained = new RetainedSnapshots(cache, { idleBytes: 1_000_000, bytes: 1_000_000 });
-    const lists = new ListCache(cache, new ChunkCache(), { bytes: 1_000_000, scanned: 10_000 });
-    const pageReader = new PageReader(
-      cache,
-      new HistoricalSnapshots(cache, clock, retained),
-      lists,
-    );
     const scheduler = new TimeSliceScheduler(clock);
-    const waiters = new RevisionWaiters(clock, () => {});
-    const currentRevision = new CurrentRevision(
-      () => Promise.reject(new Error("Not expected.")),
-      clock,
-    );
+    const readiness = new Readiness("things");
     const storage = new MemoryStorage({ clock });
-    const context = { name: "things", storage, cache, clock, scheduler };
-    const history = { confirmHistory: async () => {}, historyGeneration: 1 };
-    const upstreamReader = new UpstreamReader(context, new UpstreamLimiter(clock), history);
-    const freshness = { currentRevision, waiters, upstreamReader };
-    const reads = new CacheReader(context, freshness, pageReader);
+    const context = {
+      ...{ name: "things", storage, cache, readiness },
+      ...{ clock, logger: silent, scheduler, random: Math.random },
+    };
+    const history = {
+      confirmHistory: () => Promise.reject(new Error("Not expected.")),
+      historyGeneration: 1,
+    };
+    const freshness = new Freshness(context, new UpstreamLimiter(clock), history);
+    const bounds = { initialChunkBytes: 1_000_000, retainedSnapshotBytes: 1_000_000 };
+    const reads = new Reads(context, freshness, bounds);
     const page = reads.list({ prefix: "", limit: 4_000, at: any, predicate: () => true });
     await nextTurn();
     expect(scheduler.size).toBe(1);
@@ -170,7 +159,7 @@ describe("Scans run in time slices", () => {
     await new Counter().run(clock);
     expect(await page).toMatchObject({ revision: 3, items: [{ key: "new" }] });
     // No snapshot of the replaced state is retained.
-    expect(retained.stats().snapshots).toBe(0);
+    expect(reads.stats().retainedSnapshots.snapshots).toBe(0);
   });
 });
 

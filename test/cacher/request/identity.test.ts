@@ -1,7 +1,7 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { isWide } from "../../../src/base/text-memory.ts";
 import { shortName } from "../../../src/cacher/request/identity.ts";
+import fc from "../../property.ts";
 
 type Part = string | number | boolean | null;
 

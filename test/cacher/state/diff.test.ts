@@ -1,8 +1,8 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { diffStates } from "../../../src/cacher/state/diff.ts";
 import { compareKeys } from "../../../src/model/key-order.ts";
 import { StoredObject } from "../../../src/model/object.ts";
+import fc from "../../property.ts";
 import { cornerText, object } from "../objects.ts";
 
 /** Objects from texts such as `a@5`, each with the revision as its content. */

@@ -1,5 +1,4 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import fc from "fast-check";
 import { pino } from "pino";
 import { describe, expect, it } from "vitest";
 import { hasReason } from "../../../src/base/errors.ts";
@@ -14,6 +13,7 @@ import { noAttributes } from "../../../src/selector/attributes.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import type { WatchStream } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
+import fc from "../../property.ts";
 import { BusyClock } from "../busy-clock.ts";
 import { read, readAll, silent } from "../cached-store.ts";
 import { short } from "../objects.ts";
@@ -53,13 +53,19 @@ function reasonOf({ ended }: WatchStream): string | undefined {
     : ended?.message;
 }
 
+/** The events that a watch has now, without its resume points. */
+function eventsOf(stream: CacheWatcher): string[] {
+  const parts = readAll(stream).flatMap((batch) => batch.split(" "));
+  return parts.filter((part) => !part.startsWith("→"));
+}
+
 const oneMinute = 60_000;
 
 describe("During a backfill, a Cacher", () => {
   it("is ready, and delivers new events", async () => {
     const { store, cacher, clock } = await started(1_000);
     expect(cacher.ready).toBe(true);
-    expect(cacher.stats().backfill).toMatchObject({ state: "filling", revisions: 0, events: 0 });
+    expect(cacher.stats().backfill).toMatchObject({ state: "running", revisions: 0, events: 0 });
     const stream = cacher.watch({
       scope: { prefix: "" },
       afterRevision: undefined,
@@ -107,7 +113,7 @@ describe("During a backfill, a Cacher", () => {
     await clock.elapse(1_000);
     expect(read(stream)).toBeUndefined();
     store.releaseFrom(0);
-    await clock.elapse(1_000);
+    await clock.elapse(5_000);
     expect(readAll(stream)).toEqual(["→900", "MODIFIED:a=1000(900)@1000 →1000"]);
   });
 
@@ -122,7 +128,7 @@ describe("During a backfill, a Cacher", () => {
     expect(read(recent)).toBe(`→${newest}`);
     expect(read(old)).toBeUndefined();
     expect(cacher.stats()).toMatchObject({
-      backfill: { state: "filling", revisions: 1_000 - newest, events: 1_000 - newest },
+      backfill: { state: "running", revisions: 1_000 - newest, events: 1_000 - newest },
       eventWindow: { oldestRevision: newest },
     });
   });
@@ -162,11 +168,88 @@ describe("During a backfill, a Cacher", () => {
     store.releaseFrom(0);
     await clock.elapse(oneMinute);
     // As far as the backfill had reached when the compaction was detected.
-    expect(reasonOf(stream)).toBe("REVISION_TOO_OLD, oldest 800");
+    expect(reasonOf(stream)).toBe("REVISION_TOO_OLD, oldest 750");
     expect(cacher.stats().backfill).toMatchObject({ state: "compacted", revisions: 500 });
     const oldest = resume(500);
     await clock.settle();
     expect(read(oldest)).toBe("→500");
+  });
+});
+
+describe("A Cacher whose backfill is paused", () => {
+  async function paused() {
+    const opened = await started(5_000);
+    opened.store.releaseFrom(0);
+    await opened.clock.elapse(oneMinute);
+    expect(opened.cacher.stats().backfill).toMatchObject({ state: "paused", revisions: 1_000 });
+    return opened;
+  }
+
+  it("has the newest events without a request, and reads no others", async () => {
+    const { store, clock, resume } = await paused();
+    const { length } = store.asked;
+    const stream = resume(4_000);
+    await clock.elapse(5_000);
+    expect(eventsOf(stream)[0]).toBe("MODIFIED:a=4001(4000)@4001");
+    expect(store.asked.length).toBe(length);
+  });
+
+  it("reads older ones when a watch resumes from them, once for all", async () => {
+    const { cacher, clock, resume } = await paused();
+    const streams = [3_000, 3_500].map(resume);
+    await clock.elapse(5_000);
+    for (const [i, after] of [3_000, 3_500].entries()) {
+      const events = eventsOf(streams[i] as CacheWatcher);
+      expect(events[0]).toBe(`MODIFIED:a=${after + 1}(${after})@${after + 1}`);
+      expect(events.at(-1)).toBe("MODIFIED:a=5000(4999)@5000");
+      expect(events.length).toBe(5_000 - after);
+    }
+    expect(cacher.stats().backfill).toMatchObject({ state: "paused", waiting: 0 });
+    const first = resume(2);
+    await clock.elapse(5_000);
+    expect(eventsOf(first)[0]).toBe("MODIFIED:a=3(2)@3");
+    expect(cacher.stats().backfill.state).toBe("complete");
+  });
+
+  it("links them to what was written, created and deleted meanwhile", async () => {
+    const { store, clock, resume } = await paused();
+    await store.put({ key: "b", value: value("1") });
+    await store.delete({ key: "a" });
+    await store.put({ key: "a", value: value("again") });
+    await clock.settle();
+    const stream = resume(3_998);
+    await clock.elapse(5_000);
+    const events = eventsOf(stream);
+    expect(events.slice(0, 2)).toEqual([
+      "MODIFIED:a=3999(3998)@3999",
+      "MODIFIED:a=4000(3999)@4000",
+    ]);
+    expect(events.length).toBe(5_003 - 3_998);
+    expect(events.slice(-3)).toEqual([
+      "ADDED:b=1@5001",
+      "DELETED:a=5000(5000)@5002",
+      "ADDED:a=again@5003",
+    ]);
+  });
+
+  it("ends the wait of a watch if the window has dropped its oldest events meanwhile", async () => {
+    const { store, clock, cacher } = await started(5_000, { eventWindow: { maxEvents: 2_000 } });
+    store.releaseFrom(0);
+    await clock.elapse(5_000);
+    for (let i = 0; i < 1_500; i++) await store.put({ key: "b", value: value("1") });
+    await clock.settle();
+    const stream = resumed(cacher, 3_500);
+    await clock.elapse(5_000);
+    expect(reasonOf(stream)).toMatch(/^REVISION_TOO_OLD/);
+    expect(cacher.stats().backfill.state).toBe("full");
+  });
+
+  it("has nothing to close but its watch", async () => {
+    const { cacher, clock } = await paused();
+    await cacher.close();
+    await clock.settle();
+    expect(clock.pendingTimers).toBe(0);
+    expect(cacher.stats().backfill.state).toBe("stopped");
   });
 });
 
@@ -280,7 +363,7 @@ describe("The backfill of the event window", () => {
     const stream = resume(900);
     store.failPast(4);
     await clock.elapse(9_000);
-    expect(cacher.stats().backfill.state).toBe("filling");
+    expect(cacher.stats().backfill.state).toBe("running");
     expect(stream.ended).toBeUndefined();
     store.failPast(1);
     await clock.elapse(oneMinute);
@@ -304,7 +387,7 @@ describe("The backfill of the event window", () => {
     first?.store.releaseFrom(0);
     await first?.clock.elapse(5_000);
     expect(second?.store.asked.length).toBeGreaterThan(0);
-    expect(first?.cacher.stats().backfill.state).toBe("filling");
+    expect(first?.cacher.stats().backfill.state).toBe("running");
     second?.store.releaseFrom(0);
     for (let i = 0; i < 20; i++) for (const world of worlds) await world.clock.elapse(1_000);
     for (const { cacher } of worlds) expect(cacher.stats().backfill.state).toBe("complete");
@@ -312,7 +395,7 @@ describe("The backfill of the event window", () => {
 
   it("refuses events that can't have led to the cached state", async () => {
     const { cacher, store, clock } = await started(1_000);
-    store.forge((event) => (event.revision === 950 ? undefined : event));
+    store.forge((event) => (event.revision === 975 ? undefined : event));
     store.releaseFrom(0);
     await clock.elapse(oneMinute);
     expect(cacher.stats()).toMatchObject({

@@ -1,9 +1,9 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { EventNode } from "../../../src/cacher/state/event-node.ts";
 import { EventWindow, type EventWindowBounds } from "../../../src/cacher/state/event-window.ts";
 import { estimatedBytes } from "../../../src/model/object.ts";
 import { FakeClock } from "../../fake-clock.ts";
+import fc from "../../property.ts";
 import { event, object, short } from "../objects.ts";
 
 /** Unlimited bounds, except for those that a test sets. */

@@ -1,4 +1,3 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
 import { HistoricalSnapshots } from "../../../src/cacher/state/historical-snapshots.ts";
@@ -7,6 +6,7 @@ import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import { WatchBatch } from "../../../src/model/event.ts";
 import type { RevisionRequirement } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
+import fc from "../../property.ts";
 import { CachedStore } from "../cached-store.ts";
 import { finish } from "../finish.ts";
 import { event, object } from "../objects.ts";

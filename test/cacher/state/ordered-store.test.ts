@@ -1,6 +1,6 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { OrderedStore } from "../../../src/cacher/state/ordered-store.ts";
+import fc from "../../property.ts";
 import { cornerText, object } from "../objects.ts";
 
 /** The order of etcd: by the bytes of the keys. */
@@ -47,9 +47,9 @@ describe("The ordered store", () => {
             else state.set(object(one, 1000));
           }
         }
-        const told = (state: OrderedStore) =>
+        const contents = (state: OrderedStore) =>
           Array.from(state.range(""), (one) => [one.key, one.modRevision]);
-        expect(told(built)).toEqual(told(set));
+        expect(contents(built)).toEqual(contents(set));
         expect(built.size).toBe(set.size);
       }),
       { numRuns: 300 },

@@ -1,4 +1,3 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { EventNode } from "../../../src/cacher/state/event-node.ts";
 import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
@@ -6,6 +5,7 @@ import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import { type EventType, WatchBatch, WatchEvent } from "../../../src/model/event.ts";
 import { memoryBytes, StoredObject } from "../../../src/model/object.ts";
 import { FakeClock } from "../../fake-clock.ts";
+import fc from "../../property.ts";
 import { cornerText, event, object, short } from "../objects.ts";
 
 function open(objects: readonly StoredObject[] = [], revision = 1) {
@@ -20,7 +20,7 @@ function batch(revision: number | undefined, ...events: WatchEvent[]): WatchBatc
 }
 
 /** The events in the window, as text, each with its previous object. */
-function told(cache: WatchCache): string[] {
+function eventsOf(cache: WatchCache): string[] {
   const all: string[] = [];
   let node: EventNode | undefined = cache.eventWindow.floor.next;
   for (; node !== undefined; node = node.next) {
@@ -65,7 +65,7 @@ describe("A watch cache", () => {
     const { cache } = open([object("a", 2, "0")], 2);
     cache.apply(batch(3, event("MODIFIED", "a", 3, "1"), event("ADDED", "b", 3, "1")));
     cache.apply(batch(5, event("DELETED", "a", 4), event("ADDED", "a", 5, "2")));
-    expect(told(cache)).toEqual([
+    expect(eventsOf(cache)).toEqual([
       "MODIFIED a=1@3 (0@2)",
       "ADDED b=1@3",
       "DELETED a=1@4 (1@3)",
@@ -79,7 +79,7 @@ describe("A watch cache", () => {
   ] as const)("judges by itself whether %s was added", (_what, type, key, expected) => {
     const { cache } = open([object("a", 2, "0")], 2);
     cache.apply(batch(3, event(type, key, 3, "x")));
-    expect(told(cache)).toEqual([expected]);
+    expect(eventsOf(cache)).toEqual([expected]);
   });
 
   it("keeps the received event itself if it is complete", () => {
@@ -92,7 +92,7 @@ describe("A watch cache", () => {
   it("drops a received previous object, since it holds that object already", () => {
     const { cache } = open([object("a", 2, "0")], 2);
     cache.apply(batch(3, new WatchEvent("MODIFIED", object("a", 3, "1"), object("a", 2, "other"))));
-    expect(told(cache)).toEqual(["MODIFIED a=1@3 (0@2)"]);
+    expect(eventsOf(cache)).toEqual(["MODIFIED a=1@3 (0@2)"]);
     expect(cache.eventWindow.newest.event?.previous).toBeUndefined();
   });
 
@@ -110,7 +110,7 @@ describe("A watch cache", () => {
     const { cache } = open([], 2);
     cache.apply(batch(3, event("DELETED", "a", 3), event("ADDED", "b", 3)));
     expect(cache.unknownDeletes).toBe(1);
-    expect(told(cache)).toEqual(["ADDED b=@3"]);
+    expect(eventsOf(cache)).toEqual(["ADDED b=@3"]);
     expect(cache.revision).toBe(3);
   });
 
@@ -208,8 +208,8 @@ describe("Any sequence of writes", () => {
             events.push(new WatchEvent(type, now, undefined));
             if (value === null) model.delete(key);
             else model.set(key, now);
-            const told = type === "DELETED" ? before?.deletedAt(revision) : now;
-            happened.push(short(new WatchEvent(type, told ?? now, before)));
+            const current = type === "DELETED" ? before?.deletedAt(revision) : now;
+            happened.push(short(new WatchEvent(type, current ?? now, before)));
           }
           const changed = events.length > 0 ? revision : cache.lastChangeRevision;
           revision += beyond;
@@ -222,7 +222,7 @@ describe("Any sequence of writes", () => {
         );
         expect(held(cache)).toEqual(objects);
         expect(cache.objectBytes).toBe(objects.reduce((sum, each) => sum + memoryBytes(each), 0));
-        expect(told(cache)).toEqual(happened);
+        expect(eventsOf(cache)).toEqual(happened);
         expect(cache.unknownDeletes).toBe(0);
       }),
       { numRuns: 200 },
