@@ -1,10 +1,11 @@
 #!/usr/bin/env node
 import { argv } from "node:process";
 import { Command, CommanderError } from "commander";
-import { addClientCommands } from "./client/client-commands.ts";
 import { exitCodes } from "./output/exit-codes.ts";
 import { version } from "./output/version.ts";
+import { addPolicyCommands } from "./policy/policy-commands.ts";
 import { addServeCommand } from "./serve/serve-command.ts";
+import { addTokenCommands } from "./token.ts";
 
 // Deprecation warnings are for developers. grpc-js passes TLS the address as server name even if it is an IP address, for
 // which Node.js would warn (DEP0123) at every call.
@@ -20,7 +21,13 @@ const program = new Command("watch-fanout")
   .exitOverride();
 
 addServeCommand(program);
-addClientCommands(program);
+addPolicyCommands(program);
+addTokenCommands(program);
+// Imported here, since the service starts faster without the client library.
+if (argv[2] !== "serve") {
+  const { addClientCommands } = await import("./client/client-commands.ts");
+  addClientCommands(program);
+}
 
 try {
   await program.parseAsync(argv);

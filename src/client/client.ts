@@ -38,7 +38,7 @@ export function connect(options: ConnectOptions): Client {
  * `resource` has the same calls with decoded values.
  *
  * A call that fails rejects with a WatchFanoutError; decide by its `reason` (see `hasReason`). A call whose signal is
- * aborted rejects with the signal's reason. If no server can be reached, or none answers in time, the reason is
+ * aborted rejects with the signal's reason. If no server can be reached, or none responds in time, the reason is
  * UPSTREAM_UNAVAILABLE, and OUTCOME_UNKNOWN for a write that was sent. Failures that may pass are retried within the
  * timeout of the call; a write is retried only if it is certain that nothing was written.
  */

@@ -36,6 +36,7 @@ export type {
   SelectorOptions,
   WatchOptions,
 } from "./calls/options.ts";
+export type { Token } from "./calls/token-source.ts";
 export { type Client, connect } from "./client.ts";
 export {
   DeletedFinalStateUnknown,

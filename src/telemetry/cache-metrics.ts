@@ -1,15 +1,11 @@
 import type { Meter, Observable } from "@opentelemetry/api";
 import { backfillStates, type CacherStats } from "../cacher/stats.ts";
-import type { CacheMetric } from "./cache-metric.ts";
-import { cacheStateMetrics } from "./cache-state-metrics.ts";
-import { watcherMetrics } from "./watcher-metrics.ts";
+import { type CacheMetric, cacheMetrics } from "./cache-metric-table.ts";
 
 /** What metrics read of a Cacher. */
 export interface StatsSource {
   stats(): CacherStats;
 }
-
-const cacheMetrics: readonly CacheMetric[] = [...cacheStateMetrics, ...watcherMetrics];
 
 /**
  * Registers the metrics of all caches, by resource. The caches count plain numbers, which are read once per
@@ -27,7 +23,7 @@ export function registerCacheMetrics(meter: Meter, caches: ReadonlyMap<string, S
   const backfill = meter.createObservableGauge("watch_fanout_event_window_backfill", {
     unit: "1",
     description:
-      "1 for the current state of the event window's backfill, 0 for the other states: filling, or how it ended.",
+      "1 for the current state of the event window's backfill, 0 for the other states: running, paused, or how it ended.",
   });
   meter.addBatchObservableCallback(
     (result) => {

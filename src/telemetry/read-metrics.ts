@@ -2,7 +2,7 @@ import type { Meter } from "@opentelemetry/api";
 import type { UpstreamStats } from "../cacher/freshness/upstream-limiter.ts";
 
 /** Runs the scans of lists and initial states. */
-export interface ScanSource {
+interface ScanSource {
   /** Number of scans that have not finished. */
   readonly size: number;
   /** Number of scans that were refused. */
@@ -10,7 +10,7 @@ export interface ScanSource {
 }
 
 /** Bounds the reads of the store. */
-export interface UpstreamSource {
+interface UpstreamSource {
   stats(): UpstreamStats;
 }
 

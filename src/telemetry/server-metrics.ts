@@ -1,4 +1,5 @@
 import type { Meter } from "@opentelemetry/api";
+import { pressureLevels, shedKinds } from "../server/pressure/memory-pressure.ts";
 import type { PoolStats, ServerStats } from "../server/server.ts";
 
 const pools = ["requests", "retained", "unsent"] as const;
@@ -23,6 +24,57 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
     unit: "{call}",
     description: "Calls ended to make room in a pool, by pool.",
   });
+  const level = meter.createObservableGauge("watch_fanout_memory_pressure_level", {
+    unit: "1",
+    description:
+      "1 for the current level of memory pressure, 0 for the others: normal, elevated (new streams are refused), high " +
+      "(Lists as well), critical (streams that are not accepted are ended) and exhausted (all calls but those of " +
+      "health are refused).",
+  });
+  const used = meter.createObservableGauge("watch_fanout_memory_used_bytes", {
+    unit: "By",
+    description:
+      "Memory in use that has a limit: the old generation of the heap after its last collection (heap), the working " +
+      "set of the control group (cgroup), or the heap with the memory outside of it (process).",
+  });
+  const ceiling = meter.createObservableGauge("watch_fanout_memory_ceiling_bytes", {
+    unit: "By",
+    description:
+      "Ceilings of that memory: 75 % of the limit of the heap, 90 % of that of the control group, or --memory-ceiling.",
+  });
+  const shed = meter.createObservableCounter("watch_fanout_shed_calls", {
+    unit: "{call}",
+    description:
+      "Calls shed because memory was short, by kind: new streams, Lists and other calls that were refused, and streams " +
+      "and responses that were ended because their clients did not accept them (slow_stream).",
+  });
+  const attacks = meter.createObservableCounter("watch_fanout_http2_attacks", {
+    unit: "{event}",
+    description:
+      "Times that a client was stopped at the level of HTTP/2, by kind: floods of resets, PING, SETTINGS or headers, " +
+      "invalid frames, requests that do not arrive, responses that are not accepted (as with a tiny window), TLS " +
+      "handshakes that do not end, and connections that do not acknowledge a ping (half_open).",
+  });
+  meter.addBatchObservableCallback(
+    (result) => {
+      for (const [kind, count] of server.stats().attacks) result.observe(attacks, count, { kind });
+    },
+    [attacks],
+  );
+  meter.addBatchObservableCallback(
+    (result) => {
+      const { pressure } = server.stats();
+      for (const name of pressureLevels) {
+        result.observe(level, Number(pressure.level === name), { level: name });
+      }
+      for (const { limit, usedBytes, ceilingBytes } of pressure.readings) {
+        result.observe(used, usedBytes, { limit });
+        result.observe(ceiling, ceilingBytes, { limit });
+      }
+      for (const kind of shedKinds) result.observe(shed, pressure.shed[kind], { kind });
+    },
+    [level, used, ceiling, shed],
+  );
   meter.addBatchObservableCallback(
     (result) => {
       const stats = server.stats();

@@ -96,13 +96,13 @@ describe("The package that npm pack makes", () => {
       const server = await startServer({ resources: new Map([["things", cacher]]), listen, clock, logger });
       const client = new Client("127.0.0.1:" + server.port, credentials.createInsecure());
       const same = (bytes) => bytes;
-      const answer = await new Promise((resolve) => client.makeUnaryRequest(
+      const response = await new Promise((resolve) => client.makeUnaryRequest(
         "/watchfanout.v1.ListWatchService/List", same, same, Buffer.from("\\x0a\\x06nobody"),
         (error) => resolve(error?.code ?? 0)));
       client.close();
       await server.drain(0);
       await cacher.close();
-      console.log(JSON.stringify(answer));
+      console.log(JSON.stringify(response));
     `);
     expect(code).toBe(5);
   });

@@ -19,6 +19,7 @@ export interface ClientOptions {
   readonly tlsClientCert?: string;
   readonly tlsClientKey?: string;
   readonly tlsServerName?: string;
+  readonly bearerTokenFile?: string;
 }
 
 export function addClientOptions(command: Command): Command {
@@ -49,6 +50,12 @@ export function addClientOptions(command: Command): Command {
     .addOption(fromEnvironment("--tls-client-cert <file>", "client certificate, in PEM"))
     .addOption(
       fromEnvironment("--tls-client-key <file>", "private key of --tls-client-cert, in PEM"),
+    )
+    .addOption(
+      fromEnvironment(
+        "--bearer-token-file <file>",
+        "token to authenticate with, read again as it changes (or the variable WATCH_FANOUT_BEARER_TOKEN)",
+      ),
     )
     .addOption(
       fromEnvironment("--tls-server-name <name>", "name to verify in the server's certificate"),

@@ -2,6 +2,7 @@ import { readFile } from "node:fs/promises";
 import type { Readable, Writable } from "node:stream";
 import { invalidRequest } from "../../base/errors.ts";
 import type { ClientTls } from "../../client/calls/endpoints.ts";
+import type { Token } from "../../client/calls/token-source.ts";
 import { type Client, connect } from "../../client/client.ts";
 import { exitCodeOf } from "../output/exit-codes.ts";
 import { Output, OutputClosed } from "../output/output.ts";
@@ -68,6 +69,7 @@ export async function runSession(
     client = connect({
       address: options.address,
       tls: await readTls(options),
+      token: tokenOf(options),
       timeoutMs: options.timeout,
       // Each server is tried once. A user at a terminal can repeat the command.
       maxAttempts: options.address.length,
@@ -83,6 +85,19 @@ export async function runSession(
     clearInterval(alive);
     client?.close();
   }
+}
+
+/** A token has no flag, since other users of the machine can see flags. */
+function tokenOf({ bearerTokenFile: file }: ClientOptions): Token | undefined {
+  const token = process.env["WATCH_FANOUT_BEARER_TOKEN"] ?? "";
+  if (token !== "" && file !== undefined) {
+    throw invalidRequest(
+      "token",
+      "--bearer-token-file and WATCH_FANOUT_BEARER_TOKEN are both given; use one of them.",
+    );
+  }
+  if (file !== undefined) return { file };
+  return token === "" ? undefined : token;
 }
 
 async function readTls(options: ClientOptions): Promise<ClientTls | undefined> {

@@ -13,11 +13,11 @@ export function tableOptions({ stdout }: ClientIo): TableOptions {
   return { columns: stdout.columns, colours: NO_COLOR === "" && TERM !== "dumb" };
 }
 
-export function objectTable(io: ClientIo): Table {
+function objectTable(io: ClientIo): Table {
   return new Table(["KEY", "REVISION", "VERSION", "VALUE"], tableOptions(io));
 }
 
-export function objectRow(object: StoredObject): string[] {
+function objectRow(object: StoredObject): string[] {
   return [
     printableText(object.key),
     String(object.modRevision),

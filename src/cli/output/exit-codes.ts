@@ -9,6 +9,8 @@ export const exitCodes = {
   notFound: 3,
   conflict: 4,
   unavailable: 5,
+  /** The caller has no right to this, or is not known. */
+  denied: 6,
 } as const;
 
 const byReason: Partial<Record<Reason, number>> = {
@@ -22,6 +24,9 @@ const byReason: Partial<Record<Reason, number>> = {
   REVISION_TOO_NEW: exitCodes.unavailable,
   STORAGE_FULL: exitCodes.unavailable,
   TOO_MANY_STREAMS: exitCodes.unavailable,
+  OVERLOADED: exitCodes.unavailable,
+  UNAUTHENTICATED: exitCodes.denied,
+  PERMISSION_DENIED: exitCodes.denied,
 };
 
 /** The exit code of a client command that failed with `error`. */

@@ -7,7 +7,7 @@ import { printableText } from "../output/printable.ts";
 import { LogRate } from "./log-rate.ts";
 
 /** The options of the process log. */
-export interface LoggerOptions {
+interface LoggerOptions {
   readonly level: LogLevel;
   readonly format: LogFormat;
   /** Default: stderr, synchronous, so that no line is lost when the process ends. */

@@ -9,7 +9,7 @@ import { printableText } from "../output/printable.ts";
 
 const configOption = collecting(
   "config",
-  "FILE",
+  "<FILE>",
   "YAML file with any of these options, by their names without the leading dashes. resources: is a list " +
     "of mappings with name, prefix and more: see docs/configuration.md.",
 );
@@ -31,8 +31,9 @@ Examples:
 export function addServeCommand(program: Command): void {
   const flags = new Map<string, Option>([["config", configOption]]);
   for (const name of optionNames) {
-    const { secret, value } = definition(name);
-    if (secret !== true) flags.set(name, collecting(name, value, helpOf(name)));
+    const { secret, value, isSwitch = false } = definition(name);
+    if (secret === true) continue;
+    flags.set(name, collecting(name, isSwitch ? value : `<${value}>`, helpOf(name)));
   }
   const command = program
     .command("serve")
@@ -47,11 +48,11 @@ export function addServeCommand(program: Command): void {
   });
 }
 
-/** A flag that collects its values in order. */
+/** A flag that collects its values in order. Without a value it is on. */
 function collecting(name: string, value: string, help: string): Option {
-  return new Option(`${flagOf(name)} <${value}>`, help).argParser(
-    (text: string, before: readonly string[] = []) => [...before, text],
-  );
+  return new Option(`${flagOf(name)} ${value}`, help)
+    .preset("on")
+    .argParser((text: string, before: readonly string[] = []) => [...before, text]);
 }
 
 function helpOf(name: OptionName): string {

@@ -34,7 +34,9 @@ export async function serve(config: Config): Promise<void> {
     process.stderr.write(`error: ${printableText(error.message)}\n`);
     process.exit(exitCodes.failed);
   }
-  process.stdout.write(startUpText(config, service));
+  // Standard output may have the audit log, of which each line is JSON.
+  const isAudit = config.audit !== undefined && config.audit.path === undefined;
+  (isAudit ? process.stderr : process.stdout).write(startUpText(config, service));
 }
 
 /** grpc-js writes to the console. Its lines go to level debug, since its errors are also returned. */

@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { TimeSliceScheduler } from "../../base/time-slices.ts";
+import { WatchedFiles } from "../../base/watched-files.ts";
 import { Cacher } from "../../cacher/cacher.ts";
 import { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
 import { BackfillQueue } from "../../cacher/options.ts";
@@ -9,15 +10,26 @@ import { AttributeReader } from "../../codec/attribute-reader.ts";
 import type { Config, ListenAddress } from "../../config/config.ts";
 import { formatAddress } from "../../config/value-types.ts";
 import { type ReadinessCheck, startAdmin } from "../../server/admin/admin.ts";
-import { type ServedResource, startServer } from "../../server/server.ts";
+import { memoryGauges } from "../../server/pressure/memory-gauges.ts";
+import { type RunningServer, type ServedResource, startServer } from "../../server/server.ts";
 import { UncachedResource } from "../../server/services/uncached-resource.ts";
 import { registerCacheMetrics } from "../../telemetry/cache-metrics.ts";
+import {
+  registerAuthenticationMetrics,
+  registerFileReloads,
+  registerKeyRequests,
+} from "../../telemetry/identity-metrics.ts";
 import { PrometheusMetrics } from "../../telemetry/prometheus.ts";
 import { registerReadMetrics } from "../../telemetry/read-metrics.ts";
+import { registerAuditMetrics, registerRightsMetrics } from "../../telemetry/rights-metrics.ts";
 import { RpcMetrics } from "../../telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../telemetry/server-metrics.ts";
 import { registerSkippedKeys, registerUndecodableValues } from "../../telemetry/storage-metrics.ts";
 import { version } from "../output/version.ts";
+import { watchServerCertificates } from "./certificate-files.ts";
+import { openIdentitySources } from "./identity.ts";
+import { openAccess } from "./open-access.ts";
+import { openRights } from "./rights.ts";
 import { StartError } from "./start-error.ts";
 import { openStorages } from "./storages.ts";
 
@@ -51,7 +63,10 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
     const scheduler = new TimeSliceScheduler(clock);
     const upstreamLimiter = new UpstreamLimiter(clock);
     registerReadMetrics(metrics.meter, scheduler, upstreamLimiter);
-    const storages = openStorages(config, clock, logger);
+    const files = new WatchedFiles(clock, logger);
+    closing.push(async () => files.close());
+    registerFileReloads(metrics.meter, files);
+    const storages = openStorages(config, clock, logger, files);
     closing.push(() => storages.close());
     const backfillQueue = new BackfillQueue();
     const caches = new Map<string, Cacher>();
@@ -77,7 +92,10 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
         indexes,
         eventWindow,
         backfillQueue,
-        watchers: { stallTimeoutMs: config.stallTimeoutMs },
+        watchers: {
+          stallTimeoutMs: config.stallTimeoutMs,
+          dispatchIntervalMs: config.dispatchIntervalMs,
+        },
         consistencyIntervalMs: config.consistencyIntervalMs,
         scheduler,
         upstreamLimiter,
@@ -90,6 +108,17 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
     registerUndecodableValues(metrics.meter, readers);
     registerSkippedKeys(metrics.meter, storages.skippingKeys);
 
+    const open = openAccess(config);
+    if (open !== undefined) logger.warn(open);
+    const { authorizer, audit } = openRights(config, [...served.keys()], {
+      ...{ clock, logger, files },
+    });
+    registerRightsMetrics(metrics.meter, authorizer);
+    if (audit !== undefined) {
+      closing.push(() => audit.close());
+      registerAuditMetrics(metrics.meter, audit);
+    }
+
     let draining = false;
     const admin = await listening("admin", config.admin, () =>
       startAdmin({
@@ -100,14 +129,27 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
       }),
     );
     closing.push(() => admin.close());
-    const server = await listening("listen", config.listen, () =>
+    let server: RunningServer | undefined;
+    const sources = openIdentitySources(config, { clock, logger, files }, (identity) =>
+      server?.revoke(identity),
+    );
+    closing.push(async () => sources.close());
+    const { authenticators, remoteKeys } = sources;
+    if (authenticators !== undefined) registerAuthenticationMetrics(metrics.meter, authenticators);
+    if (remoteKeys !== undefined) registerKeyRequests(metrics.meter, remoteKeys);
+    const running = await listening("listen", config.listen, () =>
       startServer({
         resources: served,
         listen: config.listen,
         tls: config.tls,
+        authenticators,
         clock,
         logger,
         observer: new RpcMetrics(metrics.meter),
+        memoryGauges: memoryGauges(config.memoryCeilingBytes),
+        authorizer,
+        audit,
+        framing: config.framing,
         limits: {
           responseFlushMs: config.stallTimeoutMs,
           maxStreamAgeMs: config.maxStreamAgeMs,
@@ -115,14 +157,16 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
         },
       }),
     );
-    closing.push(() => server.drain(config.shutdownTimeoutMs));
-    registerServerMetrics(metrics.meter, server);
+    server = running;
+    closing.push(() => running.drain(config.shutdownTimeoutMs));
+    if (config.tls !== undefined) watchServerCertificates(files, config.tls, running);
+    registerServerMetrics(metrics.meter, running);
     await storages.check();
     for (const cacher of caches.values()) cacher.start();
 
     let stopped: Promise<void> | undefined;
     return {
-      grpc: { host: server.host, port: server.port },
+      grpc: { host: running.host, port: running.port },
       admin: { host: admin.host, port: admin.port },
       stop: () => {
         draining = true;
@@ -161,12 +205,15 @@ function notReadyReason(cacher: Cacher): string {
 function backfillProgress(cacher: Cacher): string | undefined {
   const { backfill, eventWindow } = cacher.stats();
   const from = `begins at revision ${eventWindow.oldestRevision}`;
-  if (backfill.state === "filling") return `the event window ${from}; backfill is in progress`;
+  if (backfill.state === "running") return `the event window ${from}; backfill is in progress`;
+  if (backfill.state === "paused") {
+    return `the event window ${from}; older events are read when a stream resumes from them`;
+  }
   const isEarly = ["costly", "failed", "conflicting"].includes(backfill.state);
   return isEarly ? `the event window ${from}; backfill ended early: ${backfill.state}` : undefined;
 }
 
-/** How old the cache's answers may be while the store is unreachable; undefined while it is reachable. */
+/** How old the cache's responses may be while the store is unreachable; undefined while it is reachable. */
 function staleness(cacher: Cacher): string | undefined {
   const failure = cacher.upstreamFailure;
   if (failure === undefined) return undefined;

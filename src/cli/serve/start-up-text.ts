@@ -26,7 +26,11 @@ export function startUpText(
 
 function security({ tls }: Config): string {
   if (tls === undefined) return "plaintext";
-  return tls.clientCa === undefined ? "TLS" : "TLS, clients need a certificate";
+  return {
+    off: "TLS",
+    request: "TLS, clients may have a certificate",
+    require: "TLS, clients need a certificate",
+  }[tls.clientAuth];
 }
 
 function dataOf({ etcd }: Config): string {

@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
+import type { WatchedFiles } from "../../base/watched-files.ts";
 import type { Config, EtcdConfig } from "../../config/config.ts";
 import { UnsupportedEtcdError } from "../../storage/etcd/client/errors.ts";
 import { EtcdClient } from "../../storage/etcd/client/etcd-client.ts";
@@ -8,10 +9,11 @@ import { defaultStateBytes } from "../../storage/memory/memory-estimates.ts";
 import { MemoryStorage } from "../../storage/memory/memory-storage.ts";
 import type { Storage } from "../../storage/storage.ts";
 import type { SkippedKeysSource } from "../../telemetry/storage-metrics.ts";
+import { watchEtcdCertificates } from "./certificate-files.ts";
 import { StartError } from "./start-error.ts";
 
 /** The storages of the resources. */
-export interface Storages {
+interface Storages {
   /** By the resource's name. Throws if there is no such resource. */
   of(resource: string): Storage;
   /** Storages that skip keys, by resource. */
@@ -22,11 +24,16 @@ export interface Storages {
   close(): Promise<void>;
 }
 
-/** Opens the storage of every resource, without a request to etcd. */
-export function openStorages(config: Config, clock: Clock, logger: Logger): Storages {
+/** Opens the storage of every resource, without a request to etcd. `files` watches the certificates for etcd. */
+export function openStorages(
+  config: Config,
+  clock: Clock,
+  logger: Logger,
+  files: WatchedFiles,
+): Storages {
   return config.etcd === undefined
     ? embedded(config, clock)
-    : etcd(config.etcd, config, clock, logger);
+    : etcd(config.etcd, config, clock, logger, files);
 }
 
 /** Each resource has its own embedded store with its own revisions, so prefixes have no effect. */
@@ -43,8 +50,15 @@ function embedded({ resources }: Config, clock: Clock): Storages {
   };
 }
 
-function etcd(options: EtcdConfig, { resources }: Config, clock: Clock, logger: Logger): Storages {
+function etcd(
+  options: EtcdConfig,
+  { resources }: Config,
+  clock: Clock,
+  logger: Logger,
+  files: WatchedFiles,
+): Storages {
   const client = new EtcdClient({ ...options, clock, logger });
+  if (options.tls !== undefined) watchEtcdCertificates(files, options.tls, client);
   const storages = new Map(
     resources.map(({ name, prefix }) => [
       name,

@@ -27,7 +27,10 @@ export class CallFailure extends Error {
 
   /** Whether a new stream can resume where this one ended. */
   get resumable(): boolean {
-    return afterFailure[this.error.reason] !== "never";
+    const { reason, metadata } = this.error;
+    // The credential of a stream that was open has expired. Another stream is opened with the current one.
+    if (reason === "UNAUTHENTICATED") return metadata["resume_revision"] !== undefined;
+    return afterFailure[reason] !== "never";
   }
 
   /** Whether a retried read may succeed. */
@@ -68,6 +71,7 @@ const afterFailure: Readonly<Record<Reason, Retry>> = {
   NOT_READY: "any call",
   DRAINING: "any call",
   TOO_MANY_STREAMS: "any call",
+  OVERLOADED: "any call",
   REVISION_TOO_NEW: "reads",
   SLOW_CONSUMER: "streams",
   // A bug in the server may not affect a new stream, and is reported each time.
@@ -88,6 +92,12 @@ const afterFailure: Readonly<Record<Reason, Retry>> = {
   UPSTREAM_DENIED: "never",
   UNAUTHENTICATED: "never",
   PERMISSION_DENIED: "never",
+};
+
+/** What to do about a refusal whose text does not say it. */
+const remedies: Partial<Record<Reason, string>> = {
+  UNAUTHENTICATED: ". Check the token and the client certificate of this client.",
+  PERMISSION_DENIED: ". Ask for the right, or use another token or client certificate.",
 };
 
 /** The call that failed. */
@@ -119,7 +129,7 @@ export function closedMeanwhile(address: string, isLost: boolean): CallFailure {
   return new CallFailure(
     new WatchFanoutError(
       "OUTCOME_UNKNOWN",
-      `The client was closed before ${address} answered a write: it may have been applied or not. Read the object before writing again.`,
+      `The client was closed before ${address} responded to a write: it may have been applied or not. Read the object before writing again.`,
     ),
   );
 }
@@ -142,11 +152,11 @@ export function streamEndedEarly(address: string): CallFailure {
 function bareError(error: ServiceError, closest: Reason, call: Call): WatchFanoutError {
   const { address, write, maxMessageBytes } = call;
   const { details } = error;
-  const isRefusedHere = isRefusedAnswer(error, maxMessageBytes);
+  const isRefusedHere = isRefusedResponse(error, maxMessageBytes);
   if (write && (isRefusedHere || mayHaveBeenApplied(error))) {
     return new WatchFanoutError(
       "OUTCOME_UNKNOWN",
-      `The write was sent to ${address} and its answer is lost (${details}): it may have been applied or not. Read the object before writing again.`,
+      `The write was sent to ${address} and its response is lost (${details}): it may have been applied or not. Read the object before writing again.`,
       { cause: error },
     );
   }
@@ -166,15 +176,15 @@ function bareError(error: ServiceError, closest: Reason, call: Call): WatchFanou
     );
   }
   const code = status[error.code];
-  return new WatchFanoutError(closest, `The call to ${address} failed with ${code}: ${details}`, {
-    cause: error,
-  });
+  const remedy = remedies[closest] ?? "";
+  const message = `The call to ${address} failed with ${code}: ${details}${remedy}`;
+  return new WatchFanoutError(closest, message, { cause: error });
 }
 
 function unavailable(address: string, details: string, cause?: unknown): WatchFanoutError {
   return new WatchFanoutError(
     "UPSTREAM_UNAVAILABLE",
-    `No answer from watch-fanout at ${address}: ${brief(details)}. Is it running there?`,
+    `No response from watch-fanout at ${address}: ${brief(details)}. Is it running there?`,
     { cause },
   );
 }
@@ -207,7 +217,7 @@ function mayHaveBeenApplied({ code, details }: ServiceError): boolean {
  * Whether this client refused the response for its size. A server with the same bound words its own refusal in the
  * same way; a write is then reported as OUTCOME_UNKNOWN although it was refused, and never the reverse.
  */
-function isRefusedAnswer({ code, details }: ServiceError, maxBytes: number): boolean {
+function isRefusedResponse({ code, details }: ServiceError, maxBytes: number): boolean {
   if (code !== status.RESOURCE_EXHAUSTED) return false;
   return (
     (details.startsWith("Received message larger than max") &&

@@ -62,7 +62,7 @@ export class CallTelemetry {
     retries.add(1, { method: this.#method, reason });
   }
 
-  answered(): void {
+  responded(): void {
     this.#end({ method: this.#method, outcome: "OK" });
   }
 

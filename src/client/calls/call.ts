@@ -1,4 +1,9 @@
-import { type CallOptions, connectivityState, type Client as GrpcClient } from "@grpc/grpc-js";
+import {
+  type CallOptions,
+  connectivityState,
+  type Client as GrpcClient,
+  type Metadata,
+} from "@grpc/grpc-js";
 import type { MethodDefinition } from "@grpc/proto-loader";
 
 /** A method of a service definition, with its request and response types. */
@@ -13,7 +18,7 @@ const endlessMs = 20 * 86_400_000;
 /**
  * Resolves to true when the channel is connected or has failed to connect, so that a call is sent or fails
  * immediately; to false after `timeoutMs`. A call on a channel that connects waits for its whole timeout, even if
- * other servers would answer.
+ * other servers would respond.
  */
 export async function isDecided(client: GrpcClient, timeoutMs: number): Promise<boolean> {
   const channel = client.getChannel();
@@ -37,6 +42,7 @@ export function callUnary<Request, Response>(
   client: GrpcClient,
   method: Method<Request, Response>,
   request: Request,
+  metadata: Metadata,
   timeoutMs: number,
   signal: AbortSignal | undefined,
 ): Promise<Response> {
@@ -49,6 +55,7 @@ export function callUnary<Request, Response>(
       method.requestSerialize,
       method.responseDeserialize,
       request,
+      metadata,
       options,
       (error, response) => {
         signal?.removeEventListener("abort", cancel);
@@ -72,6 +79,7 @@ export async function* callStreaming<Request, Response>(
   client: GrpcClient,
   method: Method<Request, Response>,
   request: Request,
+  metadata: Metadata,
   signal: AbortSignal,
 ): AsyncGenerator<Response, void, void> {
   if (signal.aborted) return;
@@ -80,6 +88,7 @@ export async function* callStreaming<Request, Response>(
     method.requestSerialize,
     method.responseDeserialize,
     request,
+    metadata,
   );
   const cancel = (): void => call.cancel();
   signal.addEventListener("abort", cancel);

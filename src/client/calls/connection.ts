@@ -13,6 +13,7 @@ import {
 import { CallTelemetry, watchOpened } from "./call-telemetry.ts";
 import { type Endpoint, Endpoints } from "./endpoints.ts";
 import type { ConnectOptions } from "./options.ts";
+import { TokenSource } from "./token-source.ts";
 
 /** The settings of one call. */
 interface CallSettings {
@@ -43,12 +44,14 @@ export class Connection {
   readonly #maxMessageBytes: number;
   readonly #clock: Clock;
   readonly #random: () => number;
+  readonly #token: TokenSource;
   readonly #closing = new AbortController();
 
   constructor(options: ConnectOptions, clock: Clock, random: () => number) {
     const addresses = typeof options.address === "string" ? [options.address] : options.address;
     this.#clock = clock;
     this.#random = random;
+    this.#token = new TokenSource(options.token, clock);
     this.#timeoutMs = positive("timeoutMs", options.timeoutMs ?? defaultTimeoutMs);
     this.#connectTimeoutMs = positive(
       "connectTimeoutMs",
@@ -104,8 +107,15 @@ export class Connection {
     try {
       await this.#connect(endpoint, this.#connectTimeoutMs, signal);
       onServer(endpoint);
-      for await (const response of callStreaming(endpoint.grpc, method, request, signal)) {
-        endpoint.answered();
+      const metadata = await this.#token.metadata(this.#timeoutMs, signal);
+      for await (const response of callStreaming(
+        endpoint.grpc,
+        method,
+        request,
+        metadata,
+        signal,
+      )) {
+        endpoint.responded();
         yield response;
       }
       if (!signal.aborted) throw streamEndedEarly(address);
@@ -138,9 +148,9 @@ export class Connection {
   ): Promise<Response> {
     const telemetry = new CallTelemetry(this.#clock, method.path);
     try {
-      const answer = await this.#persist(method, request, settings, write, telemetry);
-      telemetry.answered();
-      return answer;
+      const response = await this.#persist(method, request, settings, write, telemetry);
+      telemetry.responded();
+      return response;
     } catch (error) {
       telemetry.failed(error);
       throw error;
@@ -148,7 +158,7 @@ export class Connection {
   }
 
   /**
-   * Tries each server once, then again after a pause, until one answers, a failure is not retryable, or the time or
+   * Tries each server once, then again after a pause, until one responds, a failure is not retryable, or the time or
    * the attempts are used up. Then it throws the last failure.
    */
   async #persist<Request, Response>(
@@ -203,11 +213,12 @@ export class Connection {
       const others = this.#endpoints.count > 1;
       const connectMs = others ? Math.min(timeoutMs, this.#connectTimeoutMs) : timeoutMs;
       await this.#connect(endpoint, connectMs, stop.signal);
+      const metadata = await this.#token.metadata(end - this.#clock.now(), stop.signal);
       const left = end - this.#clock.now();
       isSent = true;
-      const answer = await callUnary(endpoint.grpc, method, request, left, stop.signal);
-      endpoint.answered();
-      return answer;
+      const response = await callUnary(endpoint.grpc, method, request, metadata, left, stop.signal);
+      endpoint.responded();
+      return response;
     } catch (error) {
       if (signal?.aborted === true) throw signal.reason;
       if (this.closing.aborted) return closedMeanwhile(address, write && isSent);

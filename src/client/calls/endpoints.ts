@@ -21,7 +21,7 @@ export interface ClientTls {
 const ejectionBounds = { initialMs: 200, maxMs: 10_000 };
 
 /** The connection settings of all servers. */
-export interface EndpointSettings {
+interface EndpointSettings {
   readonly tls: ClientTls | undefined;
   /** Interval of keepalive pings on a connection in use, in milliseconds. */
   readonly keepaliveMs: number;
@@ -84,7 +84,7 @@ export class Endpoint {
    * Ends the ejection after a response.
    * @internal
    */
-  answered(): void {
+  responded(): void {
     this.#ejectedUntil = 0;
     this.#backoff.reset();
   }

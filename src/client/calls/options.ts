@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { WatchFanoutError } from "../../base/errors.ts";
 import type { RevisionRequirement, Scope } from "../../storage/storage.ts";
 import type { ClientTls, Endpoint } from "./endpoints.ts";
+import type { Token } from "./token-source.ts";
 
 /** Options of `connect`. */
 export interface ConnectOptions {
@@ -12,6 +13,11 @@ export interface ConnectOptions {
   readonly address: string | readonly string[];
   /** Default: without TLS. */
   readonly tls?: ClientTls | undefined;
+  /**
+   * The bearer token that is sent with each call, as text, from a file or by a function. Without TLS it can be read on
+   * the network. Default: none.
+   */
+  readonly token?: Token | undefined;
   /** Timeout of one call with all its retries, in milliseconds. A watch has no timeout. Default 10,000. */
   readonly timeoutMs?: number | undefined;
   /**
@@ -21,7 +27,7 @@ export interface ConnectOptions {
   readonly connectTimeoutMs?: number | undefined;
   /**
    * Interval of keepalive pings on a connection with calls or watches, in milliseconds. The connection is closed if a
-   * ping is not answered within 10 s, or within this interval if that is shorter. Default 30,000.
+   * ping is not acknowledged within 10 s, or within this interval if that is shorter. Default 30,000.
    */
   readonly keepaliveIntervalMs?: number | undefined;
   /**

@@ -10,7 +10,7 @@ import type { ObjectDecoder } from "./object-decoder.ts";
 /** An object that will be applied to the Indexer: stored, or from the Indexer itself (a resync). */
 export type Arriving<T> = StoredObject | TypedObject<T>;
 
-export interface UpdateListener<T> {
+interface UpdateListener<T> {
   /** Called after a change of the Indexer. `isSync`: the object has not changed (a resync). */
   onChange(notification: Notification<T>, isSync: boolean): void;
   /** Called when an object was rejected; its previous state remains in the Indexer. Must not throw. */

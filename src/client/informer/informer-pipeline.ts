@@ -9,7 +9,7 @@ import type { KnownObjects } from "./delta-fifo/options.ts";
 import type { Arriving, IndexerUpdates } from "./indexer-updates.ts";
 import { heldBytes, StateSize } from "./state-size.ts";
 
-export interface InformerPipelineOptions<T> {
+interface InformerPipelineOptions<T> {
   readonly known: KnownObjects<Arriving<T>>;
   readonly updates: IndexerUpdates<T>;
   readonly clock: Clock;

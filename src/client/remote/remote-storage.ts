@@ -1,6 +1,13 @@
 import type { Clock } from "../../base/clock.ts";
 import { hasReason } from "../../base/errors.ts";
-import { checkDelete, checkGet, checkList, checkPut, checkWatch } from "../../storage/checks.ts";
+import {
+  checkDelete,
+  checkGet,
+  checkList,
+  checkPut,
+  checkWatch,
+  endIfRefused,
+} from "../../storage/checks.ts";
 import type {
   DeleteRequest,
   GetRequest,
@@ -21,6 +28,7 @@ import type { PageOptions, SelectorOptions, WatchOptions } from "../calls/option
 import type { AtomicBatch } from "../watch/batch-assembler.ts";
 import type { ClientCalls, Page } from "../watch/client-calls.ts";
 import { HistoryAlias } from "./history-alias.ts";
+import { ProgressRequester } from "./progress-requester.ts";
 import { type FetchPage, RemoteLister } from "./remote-lister.ts";
 import { RemoteWatch } from "./remote-watch.ts";
 
@@ -34,10 +42,18 @@ export interface RemoteStorageOptions extends SelectorOptions {
    * What a watch receives that can't keep up. A Cacher requires EVERY_EVENT, the default. LATEST_STATE omits
    * intermediate states, and suits consumers that need only the current state.
    */
-  readonly delivery?: "EVERY_EVENT" | "LATEST_STATE" | undefined;
+  readonly delivery?: WatchOptions["delivery"];
   /** Default: the system time, with timers that do not keep the process alive. */
   readonly clock?: Clock | undefined;
 }
+
+type Delivery = NonNullable<WatchOptions["delivery"]>;
+
+/** Whether the batches of a mode may leave out events, so that their readers must not resume within one. */
+const coalesces: Readonly<Record<Delivery, boolean>> = {
+  EVERY_EVENT: false,
+  LATEST_STATE: true,
+};
 
 /** A prefix that practically no key has, to request only the revision. */
 const hardlyAny = "\0";
@@ -56,12 +72,11 @@ export class RemoteStorage implements Storage {
   readonly #client: ClientCalls;
   readonly #resource: string;
   readonly #selectors: SelectorOptions;
-  readonly #delivery: "EVERY_EVENT" | "LATEST_STATE";
+  readonly #delivery: Delivery;
   readonly #lister: RemoteLister;
   readonly #history = new HistoryAlias();
   readonly #watches = new Set<RemoteWatch>();
-  /** The servers with a progress request in flight, and whether to repeat it afterwards. */
-  readonly #asking = new Map<Endpoint, { again: boolean }>();
+  readonly #progressRequester: ProgressRequester;
   readonly #closing = new AbortController();
   /** The latest revision that was read: a read of ANY is never older. */
   #newest = 0;
@@ -73,8 +88,12 @@ export class RemoteStorage implements Storage {
     this.#resource = resource;
     this.#selectors = { labelSelector, fieldSelector };
     this.#delivery = options.delivery ?? "EVERY_EVENT";
-    const ask: FetchPage = (page) => this.#page({ ...page, ...this.#selectors });
-    this.#lister = new RemoteLister(ask, options.clock);
+    const fetch: FetchPage = (page) => this.#page({ ...page, ...this.#selectors });
+    this.#lister = new RemoteLister(fetch, options.clock);
+    this.#progressRequester = new ProgressRequester(async (server) => {
+      const { revision } = await this.#state(linearizable, this.#closing.signal, server);
+      return revision;
+    }, this.#watches);
   }
 
   /** The name of the resource. */
@@ -107,17 +126,15 @@ export class RemoteStorage implements Storage {
           includePrevious: withPrevious,
         }),
       predicate,
-      coalesces: this.#delivery === "LATEST_STATE",
-      requestServerProgress: (server) => this.#requestServerProgress(server),
+      coalesces: coalesces[this.#delivery],
+      requestServerProgress: (server) => this.#progressRequester.request(server),
       onEnd: (ended) => this.#watches.delete(ended),
     });
     this.#watches.add(watch);
-    try {
+    endIfRefused(watch, () => {
       this.#enter(undefined);
       checkWatch(request);
-    } catch (error) {
-      watch.end(error instanceof Error ? error : new Error(String(error)));
-    }
+    });
     watch.start();
     return watch;
   }
@@ -145,7 +162,7 @@ export class RemoteStorage implements Storage {
     return (await this.#state(linearizable, signal)).revision;
   }
 
-  /** The history id of the server that answers, after any check of its history by that server. */
+  /** The history id of the server that responds, after any check of its history by that server. */
   async historyId(signal?: AbortSignal): Promise<string> {
     this.#enter(signal);
     const { historyId } = await this.#state({ match: "ANY" }, signal);
@@ -266,35 +283,6 @@ export class RemoteStorage implements Storage {
     } catch (error) {
       throw this.#history.named(error);
     }
-  }
-
-  /**
-   * Makes a server look up the current revision, which it then sends to its streams, and notifies those that have
-   * reached it. One request at a time, since a response covers only requests from before it was sent.
-   */
-  #requestServerProgress(server: Endpoint): void {
-    const asking = this.#asking.get(server);
-    if (asking !== undefined) {
-      asking.again = true;
-      return;
-    }
-    const question = { again: false };
-    this.#asking.set(server, question);
-    this.#state(linearizable, this.#closing.signal, server)
-      .then(
-        ({ revision }) => {
-          for (const watch of this.#watches) {
-            if (watch.server === server) watch.reached(revision);
-          }
-        },
-        // If the server does not answer, its streams end, which notifies the requesters.
-        () => {},
-      )
-      .finally(() => {
-        this.#asking.delete(server);
-        const isWatched = [...this.#watches].some((watch) => watch.server === server);
-        if (question.again && isWatched) this.#requestServerProgress(server);
-      });
   }
 }
 

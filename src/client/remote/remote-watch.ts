@@ -94,7 +94,7 @@ export class RemoteWatch implements WatchStream {
 
   /**
    * The server has reached `revision`. A stream that has not reached it receives it from the server; one that has
-   * delivers its own position again, since the requester waits for an answer.
+   * delivers its own position again, since the requester waits for a response.
    */
   reached(revision: number): void {
     if (this.#end !== undefined || !this.#queue.isEmpty || this.#position < revision) return;

@@ -7,7 +7,7 @@ import { batchStalled, CallFailure } from "../calls/call-failure.ts";
 import type { Interruption } from "../calls/options.ts";
 import { type AtomicBatch, BatchAssembler } from "./batch-assembler.ts";
 
-export interface ResumingWatchOptions {
+interface ResumingWatchOptions {
   readonly clock: Clock;
   /** Numbers from 0 to below 1, for jitter. */
   readonly random: () => number;

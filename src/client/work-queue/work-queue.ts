@@ -1,7 +1,7 @@
-import { type Clock, keepAliveClock, maxTimerMs, type Timer } from "../../base/clock.ts";
+import { type Clock, keepAliveClock } from "../../base/clock.ts";
 import { invalidRequest } from "../../base/errors.ts";
 import { Fifo } from "../../base/fifo.ts";
-import { DelayHeap } from "./delay-heap.ts";
+import { DelayingQueue } from "./delaying-queue.ts";
 import { Entry } from "./entry.ts";
 import { named, WorkQueueFullError, type WorkQueueOptions } from "./options.ts";
 import { defaultControllerRateLimiter, type RateLimiter } from "./rate-limiter.ts";
@@ -36,8 +36,7 @@ export class WorkQueue<K extends NonNullable<unknown>> {
   #ready = new Fifo<Entry<K>>();
   /** The entries that are being processed, in the order in which they were handed out. */
   readonly #processing = new Set<Entry<K>>();
-  readonly #delayed = new DelayHeap<Entry<K>>();
-  #timer: { readonly due: number; readonly timer: Timer } | undefined;
+  readonly #delayed: DelayingQueue<Entry<K>>;
   /** The calls of `get` that wait for a key, in order. Empty unless `#ready` is. */
   readonly #waiting = new Set<(entry: Entry<K> | undefined) => void>();
   /** Draining: dirty keys are still handed out. */
@@ -49,6 +48,7 @@ export class WorkQueue<K extends NonNullable<unknown>> {
     this.name = options.name ?? "";
     this.#keyOf = options.keyOf;
     this.#clock = options.clock ?? keepAliveClock;
+    this.#delayed = new DelayingQueue(this.#clock, ({ key }) => this.add(key));
     this.#rateLimiter = options.rateLimiter ?? defaultControllerRateLimiter(this.#clock);
     this.#maxKeys = options.maxKeys ?? 1_000_000;
     if (!(this.#maxKeys >= 1)) {
@@ -107,8 +107,7 @@ export class WorkQueue<K extends NonNullable<unknown>> {
       this.add(key);
       return;
     }
-    this.#delayed.put(this.#know(key), this.#clock.now() + delayMs);
-    this.#setTimer();
+    this.#delayed.put(this.#know(key), delayMs);
   }
 
   /** Adds `key` after the delay that the rate limiter returns, which counts it as a failure. Throws as `addAfter`. */
@@ -261,34 +260,8 @@ export class WorkQueue<K extends NonNullable<unknown>> {
     this.#entries.delete(entry.item);
   }
 
-  /** Sets the timer to when the first delayed key is due. */
-  #setTimer(): void {
-    const first = this.#delayed.first;
-    if (first?.due === this.#timer?.due) return;
-    this.#timer?.timer.cancel();
-    this.#timer = undefined;
-    if (first === undefined) return;
-    // A delay above the maximum of a timer is waited for in several steps.
-    const delayMs = Math.min(Math.max(first.due - this.#clock.now(), 0), maxTimerMs);
-    const timer = this.#clock.setTimeout(() => this.#addDue(), delayMs);
-    this.#timer = { due: first.due, timer };
-  }
-
-  /** A timer may fire slightly early, so possibly no key is due yet. */
-  #addDue(): void {
-    this.#timer = undefined;
-    const now = this.#clock.now();
-    for (let first = this.#delayed.first; first !== undefined; first = this.#delayed.first) {
-      if (first.due > now) break;
-      this.#delayed.shift();
-      this.add(first.key);
-    }
-    this.#setTimer();
-  }
-
   #dropDelayed(): void {
     for (const entry of this.#delayed.clear()) this.#forgetIdle(entry);
-    this.#setTimer();
   }
 
   #endIfDrained(): void {

@@ -52,7 +52,7 @@ const foundObject = {
   lease: "0",
 };
 const foundTable = "KEY  REVISION  VERSION  VALUE\nk    5         1        hello\\n\n";
-const answering: Script = {
+const responding: Script = {
   get: (_, callback) => callback(null, found),
   put: (_, callback) => callback(null, found),
   delete: (_, callback) => callback(null, found),
@@ -66,18 +66,18 @@ describe("get, put and delete print the object", () => {
   ];
 
   test.each(commands)("%s: as a table by default.", async (...args) => {
-    const outcome = await against(answering, args);
+    const outcome = await against(responding, args);
     expect(outcome).toEqual({ code: 0, stdout: foundTable, stderr: "" });
   });
 
   test.each(commands)("%s -o json: as its message, on one line.", async (...args) => {
-    const { stdout } = await against(answering, [...args, "-o", "json"]);
+    const { stdout } = await against(responding, [...args, "-o", "json"]);
     expect(stdout).toMatch(/^[^\n]*\n$/);
     expect(JSON.parse(stdout)).toEqual({ revision: "9", object: foundObject, history_id: "h" });
   });
 
   test.each(commands)("%s -o value: as exactly its bytes.", async (...args) => {
-    expect((await against(answering, [...args, "-o", "value"])).stdout).toBe("hello\n");
+    expect((await against(responding, [...args, "-o", "value"])).stdout).toBe("hello\n");
   });
 });
 
@@ -267,14 +267,14 @@ describe("--history-id is sent by", () => {
     ["delete", "k"],
   ])("%s", async (...args) => {
     const asked: string[] = [];
-    const answer = (
+    const respond = (
       { request }: { readonly request: { readonly history_id: string } },
       callback: (error: null, found: object) => void,
     ): void => {
       asked.push(request.history_id);
       callback(null, found);
     };
-    const script: Script = { get: answer, put: answer, delete: answer };
+    const script: Script = { get: respond, put: respond, delete: respond };
     await against(script, [...args, "--history-id", "h"]);
     await against(script, args);
     expect(asked).toEqual(["h", ""]);
@@ -310,7 +310,7 @@ describe("The exit code", () => {
     stop();
     const { code, stderr } = await run(["get", "k", "--address", address]);
     expect(code).toBe(5);
-    expect(stderr).toContain(`No answer from watch-fanout at ${address}`);
+    expect(stderr).toContain(`No response from watch-fanout at ${address}`);
   });
 
   test("for a timeout is 5.", async () => {
@@ -379,7 +379,7 @@ describe("An invalid command line exits with 2, sends nothing, and names the opt
 
 describe("The environment", () => {
   test("provides options that the command line does not have.", async () => {
-    vi.stubEnv("WATCH_FANOUT_ADDRESS", await server(answering));
+    vi.stubEnv("WATCH_FANOUT_ADDRESS", await server(responding));
     vi.stubEnv("WATCH_FANOUT_OUTPUT", "value");
     expect((await run(["get", "k"])).stdout).toBe("hello\n");
     expect((await run(["get", "k", "-o", "table"])).stdout).toBe(foundTable);
@@ -394,7 +394,7 @@ describe("The environment", () => {
 
   test("counts an empty variable as absent.", async () => {
     vi.stubEnv("WATCH_FANOUT_TIMEOUT", "");
-    expect((await against(answering, ["get", "k"])).code).toBe(0);
+    expect((await against(responding, ["get", "k"])).code).toBe(0);
   });
 });
 

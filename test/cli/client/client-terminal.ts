@@ -3,6 +3,7 @@ import { Command, CommanderError } from "commander";
 import { addClientCommands } from "../../../src/cli/client/client-commands.ts";
 import type { ClientIo } from "../../../src/cli/client/client-session.ts";
 import { exitCodes } from "../../../src/cli/output/exit-codes.ts";
+import { addPolicyCommands } from "../../../src/cli/policy/policy-commands.ts";
 
 export interface TerminalOptions {
   readonly stdin?: string | Uint8Array;
@@ -16,7 +17,7 @@ export interface Outcome {
   readonly stderr: string;
 }
 
-/** Runs a client command in a test, with its own streams, and interrupts it on request. */
+/** Runs a client or policy command in a test, with its own streams, and interrupts it on request. */
 export class Terminal {
   readonly stdout = new PassThrough();
   readonly stderr = new PassThrough();
@@ -54,6 +55,7 @@ export class Terminal {
       writeErr: (text) => this.stderr.write(text),
     });
     addClientCommands(program, io);
+    addPolicyCommands(program, io);
     try {
       await program.parseAsync(args, { from: "user" });
     } catch (error) {

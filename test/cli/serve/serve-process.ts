@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { compileCache } from "../../compile-cache.ts";
 
 const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
 
@@ -25,7 +26,10 @@ export class CommandProcess implements AsyncDisposable {
     this.#child = spawn(
       process.execPath,
       ["--disable-warning=ExperimentalWarning", main, ...args],
-      { env: { PATH: process.env["PATH"], ...env }, stdio: ["ignore", "pipe", "pipe"] },
+      {
+        env: { PATH: process.env["PATH"], ...compileCache, ...env },
+        stdio: ["ignore", "pipe", "pipe"],
+      },
     );
     this.#child.stdout?.setEncoding("utf8").on("data", (text: string) => {
       this.#stdout += text;

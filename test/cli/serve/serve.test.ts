@@ -127,8 +127,8 @@ test("values that can't be decoded are counted for every resource, with or witho
   for (const resource of ["cached", "uncached"]) {
     await grpc.unary(writePath, encode({ 1: resource, 2: "a", 3: "no JSON" }));
     const list = encode({ 1: resource, 3: "app=web" });
-    const answer = await grpc.unary("/watchfanout.v1.ListWatchService/List", list);
-    expect(answer.messages(2)).toEqual([]);
+    const response = await grpc.unary("/watchfanout.v1.ListWatchService/List", list);
+    expect(response.messages(2)).toEqual([]);
   }
   grpc.close();
   const metrics = await untilStatus(`${served.admin}/metrics`, 200);
@@ -227,6 +227,7 @@ describe("a failure to listen is reported with its option, and exit code 1", () 
       "serve",
       "--listen",
       "192.0.2.1:0",
+      "--insecure",
       "--admin",
       "127.0.0.1:0",
     ]);
@@ -243,6 +244,12 @@ describe("an invalid command line exits with 2 and an error", () => {
     ["an unknown flag", ["serve", "--lisen", "x"], {}, "Did you mean --listen?"],
     ["a flag without its value", ["serve", "--listen"], {}, "argument missing"],
     ["an argument", ["serve", "x"], {}, "too many arguments"],
+    [
+      "plain text for other machines",
+      ["serve", "--listen", "0.0.0.0:0"],
+      {},
+      "error: --listen: 0.0.0.0 may be reached from other machines",
+    ],
     ["an invalid value", ["serve", "--listen", "x"], {}, 'error: --listen: "x" is not HOST:PORT'],
     [
       "an invalid variable",
@@ -279,6 +286,12 @@ describe("the command itself", () => {
       expect(stdout).toContain("Usage: watch-fanout");
     },
   );
+});
+
+test("--insecure needs no value, and a flag may follow it", async () => {
+  const { process } = await startServe(["--insecure", "--log-level", "debug"]);
+  await using _ = process;
+  expect(process.stdout).toContain("(plaintext)");
 });
 
 describe("over TLS", () => {

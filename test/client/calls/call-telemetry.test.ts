@@ -12,9 +12,9 @@ const found = { revision: "9", object: wireObject("k", 5), history_id: "h" };
 
 /** Sets up tracing for one test, as a user would. Returns the spans as lines. */
 function setUpTracing(): string[] {
-  const told: string[] = [];
+  const recorded: string[] = [];
   const say = (text: string) => {
-    told.push(text);
+    recorded.push(text);
     return span as Span;
   };
   const span: Partial<Span> = {
@@ -27,20 +27,20 @@ function setUpTracing(): string[] {
   const tracer: Partial<Tracer> = { startSpan: (name) => say(name) };
   trace.setGlobalTracerProvider({ getTracer: () => tracer as Tracer });
   onTestFinished(() => trace.disable());
-  return told;
+  return recorded;
 }
 
 describe("Where OpenTelemetry is set up", () => {
   test("a call is a span with its retries, and its duration is measured.", async () => {
     const readMetrics = setUpMetrics();
-    const told = setUpTracing();
+    const recorded = setUpTracing();
     let asked = 0;
     const address = await server({
       get: (_, callback) =>
         asked++ === 0 ? callback(statusOf(notReady("Not yet."), () => 0.5)) : callback(null, found),
     });
     await client(address, { clock: new HastyClock() }).get("r", "k");
-    expect(told).toEqual([
+    expect(recorded).toEqual([
       "watchfanout.v1.ListWatchService/Get",
       'retry {"reason":"NOT_READY"}',
       "end",
@@ -53,13 +53,13 @@ describe("Where OpenTelemetry is set up", () => {
 
   test("a call that fails is a span and a duration with the reason.", async () => {
     const readMetrics = setUpMetrics();
-    const told = setUpTracing();
+    const recorded = setUpTracing();
     const address = await server({
       put: (_, callback) => callback(statusOf(notReady("Not yet."))),
     });
     const db = client(address, { clock: new HastyClock(), maxAttempts: 1 });
     await expect(db.put("r", "k", Buffer.of())).rejects.toThrow();
-    expect(told).toEqual([
+    expect(recorded).toEqual([
       ...["watchfanout.v1.WriteService/Put", "error.type NOT_READY", "ERROR", "end"],
     ]);
     expect(await readMetrics()).toEqual({

@@ -176,7 +176,7 @@ describe("put and delete", () => {
     });
   });
 
-  test("have an unknown outcome when the connection breaks before the answer.", async () => {
+  test("have an unknown outcome when the connection breaks before the response.", async () => {
     const { address, stop } = await startScriptedServer({ put: () => stop() });
     await expect(client(address).put("r", "k", Buffer.of())).rejects.toMatchObject({
       reason: "OUTCOME_UNKNOWN",
@@ -184,7 +184,7 @@ describe("put and delete", () => {
     });
   });
 
-  test("have an unknown outcome when the answer takes too long.", async () => {
+  test("have an unknown outcome when the response takes too long.", async () => {
     const db = await serving({ get: (_, callback) => callback(null, found), delete: () => {} });
     // With a connection, so that the delete is sent within its time.
     await db.get("r", "k");
@@ -197,7 +197,7 @@ describe("put and delete", () => {
     const address = await deadAddress();
     await expect(client(address).put("r", "k", Buffer.of())).rejects.toMatchObject({
       reason: "UPSTREAM_UNAVAILABLE",
-      message: `No answer from watch-fanout at ${address}: connect ECONNREFUSED ${address}. Is it running there?`,
+      message: `No response from watch-fanout at ${address}: connect ECONNREFUSED ${address}. Is it running there?`,
     });
   });
 });

@@ -11,7 +11,7 @@ const kib = 1024;
 const mib = 1024 ** 2;
 
 /** A server whose responses each hold one value of this many zero bytes. */
-function answering(bytes: number): Script {
+function responding(bytes: number): Script {
   const object = { ...wireObject("k", 5), value: Buffer.alloc(bytes) };
   const found = { revision: "9", object, history_id: "h" };
   return {
@@ -38,7 +38,7 @@ const reads: readonly (readonly [string, (db: Client) => Promise<unknown>])[] = 
 
 describe("One message", () => {
   test.each(reads)("is refused beyond its bound: %s", async (_name, read) => {
-    const db = client(await server(answering(65 * kib)), { maxMessageBytes: 64 * kib });
+    const db = client(await server(responding(65 * kib)), { maxMessageBytes: 64 * kib });
     await expect(read(db)).rejects.toMatchObject({
       reason: "VALUE_TOO_LARGE",
       message: expect.stringMatching(/65536 bytes.*maxMessageBytes/),
@@ -46,7 +46,7 @@ describe("One message", () => {
   });
 
   test.each(reads)("is refused when it inflates beyond its bound: %s", async (_name, read) => {
-    const address = await serverWith(compressed, answering(4 * mib));
+    const address = await serverWith(compressed, responding(4 * mib));
     const db = client(address, { maxMessageBytes: 64 * kib });
     await expect(read(db)).rejects.toMatchObject({
       reason: "VALUE_TOO_LARGE",
@@ -58,14 +58,14 @@ describe("One message", () => {
     ["a put", (db: Client) => db.put("r", "k", Buffer.from("v"))],
     ["a delete", (db: Client) => db.delete("r", "k")],
   ])("that answers a write leaves its outcome unknown: %s", async (_name, write) => {
-    const db = client(await server(answering(65 * kib)), { maxMessageBytes: 64 * kib });
+    const db = client(await server(responding(65 * kib)), { maxMessageBytes: 64 * kib });
     await expect(write(db)).rejects.toMatchObject({ reason: "OUTCOME_UNKNOWN" });
   });
 
   test("may be of 32 MiB by default, and not larger", async () => {
-    const within = client(await server(answering(31 * mib)));
+    const within = client(await server(responding(31 * mib)));
     expect((await within.get("r", "k")).object.valueBytes).toBe(31 * mib);
-    const beyond = client(await server(answering(defaultMaxMessageBytes)));
+    const beyond = client(await server(responding(defaultMaxMessageBytes)));
     await expect(beyond.get("r", "k")).rejects.toMatchObject({ reason: "VALUE_TOO_LARGE" });
   });
 });
@@ -110,7 +110,7 @@ describe("A stream", () => {
     let written = 0;
     const value = Buffer.alloc(64 * kib);
     const address = await server({
-      ...answering(1),
+      ...responding(1),
       watch: (call) => {
         const next = (): void => {
           if (written === messages) return;

@@ -24,15 +24,15 @@ class Counting {
   asked = 0;
 
   constructor(fails: readonly WireStatus[] = []) {
-    const answer = (callback: (error: WireStatus | null, value?: typeof found) => void): void => {
+    const respond = (callback: (error: WireStatus | null, value?: typeof found) => void): void => {
       const failure = fails[this.asked++];
       if (failure === undefined) callback(null, found);
       else callback(failure);
     };
     this.script = {
-      get: (_, callback) => answer(callback),
-      put: (_, callback) => answer(callback),
-      delete: (_, callback) => answer(callback),
+      get: (_, callback) => respond(callback),
+      put: (_, callback) => respond(callback),
+      delete: (_, callback) => respond(callback),
     };
   }
 }
@@ -50,6 +50,7 @@ describe("A call that always fails is tried, of at most 3 times", () => {
     NOT_READY: [3, 3],
     DRAINING: [3, 3],
     TOO_MANY_STREAMS: [3, 3],
+    OVERLOADED: [3, 3],
     REVISION_TOO_NEW: [3, 1],
     STORAGE_FULL: [1, 1],
     OUTCOME_UNKNOWN: [1, 1],
@@ -150,7 +151,7 @@ describe("Before a call is retried", () => {
   });
 });
 
-test("A write whose answer is lost is not sent to any other server.", async () => {
+test("A write whose response is lost is not sent to any other server.", async () => {
   const well = new Counting();
   const first = await startScriptedServer({ put: () => first.stop() });
   const db = client([first.address, await server(well.script)]);
@@ -179,7 +180,7 @@ describe("A server that accepts connections and sends nothing", () => {
     });
     expect((await units.next()).value).toMatchObject({ revision: 7 });
     expect(interruptions).toEqual([
-      `UPSTREAM_UNAVAILABLE: No answer from watch-fanout at ${addresses[0]}: no connection within 20 ms. Is it running there?`,
+      `UPSTREAM_UNAVAILABLE: No response from watch-fanout at ${addresses[0]}: no connection within 20 ms. Is it running there?`,
     ]);
     await units.return();
   });
@@ -204,21 +205,21 @@ describe("Of several servers", () => {
     expect(servers.map(({ asked }) => asked)).toEqual([3, 3, 3]);
   });
 
-  test("one with an unanswered call gets no other.", async () => {
+  test("one with a pending call gets no other.", async () => {
     const well = new Counting();
     let owed = 0;
-    let answer = (): void => {};
+    let respond = (): void => {};
     const slow: Script = {
       get: (_, callback) => {
         owed++;
-        answer = () => callback(null, found);
+        respond = () => callback(null, found);
       },
     };
     const db = client([await server(slow), await server(well.script)]);
     const first = get(db);
     for (let i = 0; i < 6; i++) await get(db);
     expect([owed, well.asked]).toEqual([1, 6]);
-    answer();
+    respond();
     await first;
   });
 
@@ -280,10 +281,10 @@ describe("Of several servers", () => {
 
   test("a read can be sent to the server of a watch.", async () => {
     const scripts = [1, 2, 3].map((revision): Script => {
-      const answer = { ...found, revision: String(revision) };
+      const response = { ...found, revision: String(revision) };
       return {
         watch: (call) => call.write(wireResponse(revision)),
-        get: (_, callback) => callback(null, answer),
+        get: (_, callback) => callback(null, response),
       };
     });
     const db = client(await Promise.all(scripts.map(server)));

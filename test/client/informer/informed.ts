@@ -24,7 +24,7 @@ export const texts: ValueCodec<string> = {
 };
 
 /** The calls of a handler, one line each. */
-export class Told implements EventHandler<string> {
+export class RecordedHandler implements EventHandler<string> {
   readonly lines: string[] = [];
 
   onAdd(object: TypedObject<string>, isInInitialList: boolean): void {
@@ -88,9 +88,11 @@ export class Informed {
   /** Adds a handler that records its calls. */
   listen(
     options?: EventHandlerOptions,
-  ): Told & { readonly registration: EventHandlerRegistration } {
-    const told = new Told();
-    return Object.assign(told, { registration: this.informer.addEventHandler(told, options) });
+  ): RecordedHandler & { readonly registration: EventHandlerRegistration } {
+    const recorded = new RecordedHandler();
+    return Object.assign(recorded, {
+      registration: this.informer.addEventHandler(recorded, options),
+    });
   }
 
   /** Writes in one revision; null deletes. Resolves when all handlers have been called. */

@@ -10,7 +10,7 @@ import { Informed } from "./informed.ts";
 describe("An object that is rejected", () => {
   it("is counted and reported, and the old one remains", async () => {
     const informed = await Informed.start();
-    const told = informed.listen();
+    const recorded = informed.listen();
     await informed.write({ a: "one" });
     await informed.write({ a: "?", b: "?" });
     expect(informed.state).toEqual({ a: "one" });
@@ -22,7 +22,7 @@ describe("An object that is rejected", () => {
     await informed.write({ a: "four", b: "four" });
     await informed.write({ a: "?" });
     await informed.write({ a: null, b: null });
-    expect(told.lines).toEqual([
+    expect(recorded.lines).toEqual([
       "added a=one@2",
       "a=one@2 is a=four@4",
       "added b=four@4",
@@ -33,12 +33,12 @@ describe("An object that is rejected", () => {
 
   it("and never was in the Indexer has no notification of its deletion", async () => {
     const informed = await Informed.start();
-    const told = informed.listen();
+    const recorded = informed.listen();
     await informed.write({ a: "?" });
     await informed.write({ a: null });
     await informed.write({ b: "?" });
     await informed.gap({ b: null });
-    expect(told.lines).toEqual([]);
+    expect(recorded.lines).toEqual([]);
   });
 
   it.each([
@@ -86,9 +86,9 @@ describe("An informer that does not keep up", () => {
   it("delivers coalesced changes as the latest state, and deletions with the last one", async () => {
     const informed = await Informed.start({ queueSize: 0 });
     await informed.write({ a: "0", b: "0" });
-    const told = informed.listen();
+    const recorded = informed.listen();
     await informed.clock.settle();
-    told.take();
+    recorded.take();
     for (const text of ["1", "2", "3", "4"]) {
       const value = Buffer.from(text);
       for (const key of ["a", "b", "brief"]) await informed.store.put({ key, value });
@@ -96,7 +96,7 @@ describe("An informer that does not keep up", () => {
     await informed.store.put({ key: "a", value: Buffer.from("5") });
     for (const key of ["b", "brief"]) await informed.store.delete({ key });
     await informed.clock.settle();
-    expect(told.lines).toEqual([
+    expect(recorded.lines).toEqual([
       "a=0@2 is a=1@3",
       "a=1@3 is a=5@15",
       "b=0@2 is b=1@4",
@@ -106,14 +106,14 @@ describe("An informer that does not keep up", () => {
 
   it("delivers a deletion with the known state, if the last state can't be decoded", async () => {
     const informed = await Informed.start({ queueSize: 0 });
-    const told = informed.listen();
+    const recorded = informed.listen();
     await informed.write({ a: "0" });
     for (const text of ["1", "2", "3", "?"]) {
       await informed.store.put({ key: "a", value: Buffer.from(text) });
     }
     await informed.store.delete({ key: "a" });
     await informed.clock.settle();
-    expect(told.lines).toEqual(["added a=0@2", "a=0@2 is a=1@3", "deleted a=1@7"]);
+    expect(recorded.lines).toEqual(["added a=0@2", "a=0@2 is a=1@3", "deleted a=1@7"]);
     expect(informed.errors).toHaveLength(1);
   });
 
@@ -158,14 +158,14 @@ describe("A gap in history", () => {
   it("is compensated by exactly the changed, new and deleted objects", async () => {
     const informed = await Informed.start();
     await informed.write({ changed: "one", same: "one", gone: "one", again: "one" });
-    const told = informed.listen();
+    const recorded = informed.listen();
     await informed.clock.settle();
-    told.take();
+    recorded.take();
     await informed.gap(
       { changed: "two", gone: "two", again: null, new: "two" },
       { gone: null, again: "three" },
     );
-    expect(told.take()).toEqual([
+    expect(recorded.take()).toEqual([
       "again=one@2 is again=three@4",
       "changed=one@2 is changed=two@3",
       "added new=two@3",
@@ -190,29 +190,29 @@ describe("A gap in history", () => {
   it("does not occur if the watch can be resumed", async () => {
     const informed = await Informed.start();
     await informed.write({ a: "one" });
-    const told = informed.listen();
+    const recorded = informed.listen();
     await informed.clock.settle();
-    told.take();
+    recorded.take();
     informed.store.break();
     await informed.write({ a: "two" });
     await informed.write({ a: null });
     await informed.clock.elapse(1_000);
-    expect(told.take()).toEqual(["a=one@2 is a=two@3", "deleted a=two@4"]);
+    expect(recorded.take()).toEqual(["a=one@2 is a=two@3", "deleted a=two@4"]);
     expect(informed.informer.stats()).toMatchObject({ relists: 0, reconnects: 1 });
   });
 
   it("to another history makes every object new, whatever its revision", async () => {
     const informed = await Informed.start();
     await informed.write({ a: "one", b: "one" });
-    const told = informed.listen();
+    const recorded = informed.listen();
     await informed.clock.settle();
-    told.take();
+    recorded.take();
     await informed.store.renewHistory(await informed.store.historyId());
     informed.store.break();
     await informed.clock.elapse(1_000);
-    expect(told.take()).toEqual(["a=one@2 is a=one@2", "b=one@2 is b=one@2"]);
+    expect(recorded.take()).toEqual(["a=one@2 is a=one@2", "b=one@2 is b=one@2"]);
     // From then on revisions are comparable again.
     await informed.gap({ b: "two" });
-    expect(told.take()).toEqual(["b=one@2 is b=two@3"]);
+    expect(recorded.take()).toEqual(["b=one@2 is b=two@3"]);
   });
 });

@@ -44,9 +44,9 @@ describe("An informer's metrics", () => {
 
   it("do not exist without a meter provider", async () => {
     const informed = await Informed.start();
-    const told = informed.listen();
+    const recorded = informed.listen();
     await informed.write({ a: "one" });
     await informed.informer.stop();
-    expect([told.lines.length, informed.errors]).toEqual([1, []]);
+    expect([recorded.lines.length, informed.errors]).toEqual([1, []]);
   });
 });

@@ -1,7 +1,7 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import type { Storage } from "../../../src/storage/storage.ts";
+import fc from "../../property.ts";
 import { CheckedHandler, type Manner } from "./handlers/checked-handler.ts";
 import { Informed, stateOf } from "./informed.ts";
 
@@ -182,7 +182,7 @@ describe("For any writes, faults and gaps, and handlers of any pace", () => {
         for (const one of steps) await world.take(one);
         await world.end();
         expect(first.faults).toEqual([]);
-        expect(byKey(first.told)).toEqual(byKey(historyOf(account)));
+        expect(byKey(first.recorded)).toEqual(byKey(historyOf(account)));
       }),
       { numRuns: 100 },
     );

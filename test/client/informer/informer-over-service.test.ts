@@ -126,10 +126,10 @@ describe("An informer of what a selector picks", () => {
     const things = informing.client.resource("things", jsonValues<{ spec: { node: string } }>());
     const on = (node: string) => ({ spec: { node } });
     const informer = things.informer({ fieldSelector: "spec.node=n1" });
-    const told: string[] = [];
+    const recorded: string[] = [];
     const changing = new Changing();
     const tell = (what: string) => (object: { readonly key: string }) => {
-      told.push(`${what} ${object.key}`);
+      recorded.push(`${what} ${object.key}`);
       changing.changed();
     };
     informer.addEventHandler({
@@ -145,11 +145,11 @@ describe("An informer of what a selector picks", () => {
     await things.put("b", on("n1"));
     await things.put("b", on("n1"));
     await inTime(
-      () => `four calls, not ${told}`,
-      changing.until(() => told.length === 4),
+      () => `four calls, not ${recorded}`,
+      changing.until(() => recorded.length === 4),
     );
     await informer.stop();
-    expect(told).toEqual(["added a", "deleted a", "added b", "updated b"]);
+    expect(recorded).toEqual(["added a", "deleted a", "added b", "updated b"]);
     expect(informer.indexer.list()).toMatchObject([{ key: "b", value: on("n1") }]);
   });
 });

@@ -2,18 +2,18 @@ import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { ClosedError } from "../../../src/client/calls/call-failure.ts";
 import { batch } from "../../reflector/reflected.ts";
 import { ScriptedStorage } from "../../reflector/scripted-storage.ts";
-import { Informed, Told } from "./informed.ts";
+import { Informed, RecordedHandler } from "./informed.ts";
 import { outcome } from "./outcome.ts";
 
 describe("An informer that is stopped", () => {
   it("calls no handler, accepts no handlers, and keeps its objects", async () => {
     const informed = await Informed.start();
-    const told = informed.listen();
+    const recorded = informed.listen();
     await informed.write({ a: "one" });
     await informed.informer.stop();
     await informed.informer.stop();
     await informed.write({ a: "two" });
-    expect(told.lines).toEqual(["added a=one@2"]);
+    expect(recorded.lines).toEqual(["added a=one@2"]);
     expect(informed.state).toEqual({ a: "one" });
     expect(() => informed.listen()).toThrow('The informer "informer" was stopped.');
     expect(() => informed.informer.start()).toThrow('The informer "informer" was stopped.');
@@ -105,26 +105,26 @@ describe("An informer that is stopped", () => {
   it("first applies and delivers what has arrived, with `drain`", async () => {
     const storage = new ScriptedStorage();
     const informed = await Informed.start({ storage });
-    const told = informed.listen();
+    const recorded = informed.listen();
     storage.stream.push(batch(6, ["ADDED", "a", 6]));
     const stop = informed.informer.stop({ drain: true });
     await informed.clock.settle();
     await stop;
-    expect(told.lines).toEqual(["added a=@6"]);
+    expect(recorded.lines).toEqual(["added a=@6"]);
   });
 
   it("stops draining when it is stopped without `drain`", async () => {
     const storage = new ScriptedStorage();
     const informed = await Informed.start({ storage });
-    const told = informed.listen();
+    const recorded = informed.listen();
     storage.stream.push(batch(6, ["ADDED", "a", 6]));
     await Promise.all([informed.informer.stop({ drain: true }), informed.informer.stop()]);
-    expect(told.lines).toEqual([]);
+    expect(recorded.lines).toEqual([]);
   });
 
   it("first delivers the queued notifications of its handlers, with `drain`", async () => {
     const informed = await Informed.start();
-    const told = informed.listen();
+    const recorded = informed.listen();
     for (const value of ["one", "two"]) {
       await informed.store.put({ key: "a", value: Buffer.from(value) });
     }
@@ -133,7 +133,7 @@ describe("An informer that is stopped", () => {
     await informed.store.put({ key: "b", value: Buffer.from("late") });
     await informed.clock.settle();
     await stop;
-    expect(told.lines).toEqual(["added a=one@2", "a=one@2 is a=two@3"]);
+    expect(recorded.lines).toEqual(["added a=one@2", "a=one@2 is a=two@3"]);
   });
 });
 
@@ -165,15 +165,15 @@ describe("The storage of an informer", () => {
       storage,
       onWatchError: ({ error }) => failures.push([error.message, informer.isStopped]),
     });
-    const told = new Told();
-    const handler = informer.addEventHandler(told);
+    const recorded = new RecordedHandler();
+    const handler = informer.addEventHandler(recorded);
     storage.stream.end(new ClosedError("INVALID_REQUEST", "It is closed."));
     await clock.settle();
     await clock.elapse(60_000);
     expect(failures).toEqual([["It is closed.", true]]);
     expect([clock.pendingTimers, storage.streams.length]).toEqual([0, 1]);
     const message = 'The informer "informer" has stopped: It is closed.';
-    expect(() => informer.addEventHandler(told)).toThrow(message);
+    expect(() => informer.addEventHandler(recorded)).toThrow(message);
     await handler.remove();
     await informer.stop();
   });

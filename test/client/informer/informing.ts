@@ -159,7 +159,7 @@ export class Informing {
   async checkNoGap(): Promise<void> {
     expect(this.informer.stats().relists).toBe(0);
     if (this.#delivery === "LATEST_STATE") return;
-    expect(byKey(this.quick.told)).toEqual(byKey(await this.#history()));
+    expect(byKey(this.quick.recorded)).toEqual(byKey(await this.#history()));
   }
 
   /** Every change, read from etcd. */

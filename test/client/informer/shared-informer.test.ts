@@ -8,13 +8,13 @@ describe("An informer", () => {
   it("delivers the existing objects, then changes, and has all objects in memory", async () => {
     const informed = new Informed();
     await informed.write({ a: "one", b: "two" });
-    const told = informed.listen();
+    const recorded = informed.listen();
     await informed.start();
-    expect(told.take()).toEqual(["initially added a=one@2", "initially added b=two@2"]);
+    expect(recorded.take()).toEqual(["initially added a=one@2", "initially added b=two@2"]);
     await informed.write({ c: "three" });
     await informed.write({ a: "four" });
     await informed.write({ b: null });
-    expect(told.take()).toEqual([
+    expect(recorded.take()).toEqual([
       "added c=three@3",
       "a=one@2 is a=four@4",
       // With the revision that removed it.
@@ -27,12 +27,12 @@ describe("An informer", () => {
   it("makes no call before the write, addEventHandler or start has returned", async () => {
     const informed = new Informed();
     await informed.store.put({ key: "a", value: Buffer.from("one") });
-    const told = informed.listen();
+    const recorded = informed.listen();
     informed.informer.start();
     const late = informed.listen();
-    expect([told.lines, late.lines]).toEqual([[], []]);
+    expect([recorded.lines, late.lines]).toEqual([[], []]);
     await informed.clock.settle();
-    expect([told.lines, late.lines]).toEqual([
+    expect([recorded.lines, late.lines]).toEqual([
       ["initially added a=one@2"],
       ["initially added a=one@2"],
     ]);
@@ -47,14 +47,14 @@ describe("An informer", () => {
   it("follows one key through all its states, and no other key that begins with it", async () => {
     const informed = new Informed({ scope: { key: "a" } });
     await informed.write({ a: "one", "a/1": "out" });
-    const told = informed.listen();
+    const recorded = informed.listen();
     await informed.start();
     await informed.write({ a: "two", "a/1": "out", b: "out" });
     await informed.gap({ a: "three", "a/2": "out" });
     expect(informed.state).toEqual({ a: "three" });
     await informed.gap({ a: null });
     await informed.write({ a: "four" });
-    expect(told.lines).toEqual([
+    expect(recorded.lines).toEqual([
       "initially added a=one@2",
       "a=one@2 is a=two@3",
       "a=two@3 is a=three@4",
@@ -71,11 +71,11 @@ describe("An informer", () => {
 
   it("delivers an object that was created and deleted in one step", async () => {
     const informed = await Informed.start();
-    const told = informed.listen();
+    const recorded = informed.listen();
     await informed.store.put({ key: "a", value: Buffer.from("one") });
     await informed.store.delete({ key: "a" });
     await informed.clock.settle();
-    expect(told.lines).toEqual(["added a=one@2", "deleted a=one@3"]);
+    expect(recorded.lines).toEqual(["added a=one@2", "deleted a=one@3"]);
   });
 
   it("finds objects by indexes, also by those added later", async () => {
@@ -91,11 +91,11 @@ describe("An informer", () => {
     const informed = await Informed.start({
       transform: (object) => ({ ...object, value: object.value.toUpperCase() }),
     });
-    const told = informed.listen();
+    const recorded = informed.listen();
     await informed.write({ a: "one" });
     await informed.write({ a: "two" });
     await informed.write({ a: null });
-    expect(told.lines).toEqual(["added a=ONE@2", "a=ONE@2 is a=TWO@3", "deleted a=TWO@4"]);
+    expect(recorded.lines).toEqual(["added a=ONE@2", "a=ONE@2 is a=TWO@3", "deleted a=TWO@4"]);
   });
 });
 
@@ -171,16 +171,16 @@ describe("A resync", () => {
     const informed = await Informed.start({ resyncMs: 60_000 });
     informed.informer.start();
     await informed.write({ a: "one", b: "two" });
-    const told = informed.listen();
+    const recorded = informed.listen();
     const coalescedCount = informed.listen({ resync: false });
     await informed.clock.settle();
-    told.take();
+    recorded.take();
     coalescedCount.take();
     await informed.clock.elapse(59_999);
-    expect(told.take()).toEqual([]);
+    expect(recorded.take()).toEqual([]);
     await informed.clock.elapse(60_001);
     const once = ["same a=one@2", "same b=two@2"];
-    expect(told.take()).toEqual([...once, ...once]);
+    expect(recorded.take()).toEqual([...once, ...once]);
     expect(coalescedCount.take()).toEqual([]);
   });
 
@@ -291,9 +291,9 @@ describe("An informer is not created with", () => {
 
   it("a resync timer if the period is 0", async () => {
     const informed = await Informed.start({ resyncMs: 0 });
-    const told = informed.listen();
+    const recorded = informed.listen();
     await informed.write({ a: "one" });
     await informed.clock.elapse(60_000);
-    expect(told.lines).toEqual(["added a=one@2"]);
+    expect(recorded.lines).toEqual(["added a=one@2"]);
   });
 });

@@ -42,19 +42,19 @@ describe("An informer without a listener for failures warns", () => {
     ],
     [
       "once of a watch that does not continue",
-      [["Gone.", 5], ...times(9, "No answer.", 5)],
-      ["No answer."],
+      [["Gone.", 5], ...times(9, "No response.", 5)],
+      ["No response."],
     ],
     ["once of a list that fails", times(9, "No such resource.", undefined), ["No such resource."]],
     [
       "of another reason for that",
-      [...times(3, "No answer.", undefined), ...times(3, "No such resource.", undefined)],
-      ["No answer.", "No such resource."],
+      [...times(3, "No response.", undefined), ...times(3, "No such resource.", undefined)],
+      ["No response.", "No such resource."],
     ],
     [
       "of the same reason again after success",
-      [...times(3, "No answer.", 5), ...times(3, "No answer.", 7)],
-      ["No answer.", "No answer."],
+      [...times(3, "No response.", 5), ...times(3, "No response.", 7)],
+      ["No response.", "No response."],
     ],
   ])("%s", (_what, failures, said) => {
     expect(saidOf(failures)).toEqual(said);

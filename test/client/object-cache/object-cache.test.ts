@@ -163,9 +163,9 @@ describe("get", () => {
   it("that is not ready reports why the watch was interrupted", async () => {
     const { clock, client, cache } = cached();
     cache.addReference("a");
-    const outcome = expect(cache.get("a")).rejects.toThrow("No answer from there.");
+    const outcome = expect(cache.get("a")).rejects.toThrow("No response from there.");
     await clock.settle();
-    const error = new WatchFanoutError("UPSTREAM_UNAVAILABLE", "No answer from there.");
+    const error = new WatchFanoutError("UPSTREAM_UNAVAILABLE", "No response from there.");
     client.of("a").options.onInterruption?.({ error, delayMs: 9, resumeRevision: undefined });
     await clock.elapse(1_000);
     await outcome;
@@ -324,16 +324,16 @@ describe("A watch that can't be resumed", () => {
   });
 
   it("reports interruptions that it recovers from by itself, apart from errors", async () => {
-    const told: [string, Interruption][] = [];
+    const recorded: [string, Interruption][] = [];
     const { clock, client, cache, errors } = cached({
-      onInterruption: (interruption, key) => told.push([key, interruption]),
+      onInterruption: (interruption, key) => recorded.push([key, interruption]),
     });
     cache.addReference("a");
     await clock.settle();
     const error = new WatchFanoutError("DRAINING", "Bye.");
     const interruption = { error, delayMs: 200, resumeRevision: 5 };
     client.of("a").options.onInterruption?.(interruption);
-    expect([told, errors]).toEqual([[["a", interruption]], []]);
+    expect([recorded, errors]).toEqual([[["a", interruption]], []]);
   });
 
   it("is also started again after an end without an error", async () => {

@@ -1,10 +1,10 @@
-import fc from "fast-check";
 import { expect, it } from "vitest";
 import { revisionTooOld } from "../../../src/base/errors.ts";
 import { ObjectCache } from "../../../src/client/object-cache/object-cache.ts";
 import { ObjectManager } from "../../../src/client/object-cache/object-manager.ts";
 import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { FakeClock } from "../../fake-clock.ts";
+import fc from "../../property.ts";
 import { ScriptedClient } from "./scripted-client.ts";
 
 interface Value {

@@ -1,4 +1,3 @@
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type FetchPage, RemoteLister } from "../../../src/client/remote/remote-lister.ts";
 import type { Page } from "../../../src/client/watch/client-calls.ts";
@@ -6,6 +5,7 @@ import { compareKeys } from "../../../src/model/key-order.ts";
 import { StoredObject } from "../../../src/model/object.ts";
 import type { ListRequest, ListResult } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
+import fc from "../../property.ts";
 
 const revision = 9;
 const exact = { match: "EXACT", revision } as const;

@@ -98,17 +98,17 @@ describe("requestProgress", () => {
         watch: (call) => call.write(wireResponse(5)),
         list: (_, callback) => {
           this.asked++;
-          const answer = (): void => callback(null, { revision: "5", items: [] });
-          if (holdsBack) this.#held.resolve(answer);
-          else answer();
+          const respond = (): void => callback(null, { revision: "5", items: [] });
+          if (holdsBack) this.#held.resolve(respond);
+          else respond();
         },
       };
     }
 
     async letGo(): Promise<void> {
-      const answer = await this.#held.promise;
+      const respond = await this.#held.promise;
       this.#held = Promise.withResolvers();
-      answer();
+      respond();
     }
   }
 

@@ -155,7 +155,7 @@ describe("A watch of a RemoteStorage", () => {
     ["delivers its position if it has arrived and everything was read", 5, 5, 1],
     ["delivers nothing more if there is something to read", 5, 0, 0],
     ["delivers nothing if it has not arrived", 6, 5, 0],
-  ])("when its server has reached a revision, %s.", async (_, revision, reads, told) => {
+  ])("when its server has reached a revision, %s.", async (_, revision, reads, recorded) => {
     const { watch } = watchOver(async function* (signal) {
       for (let i = 1; i <= 5; i++) yield unit(i);
       await new Promise((resolve) => signal.addEventListener("abort", resolve));
@@ -168,8 +168,8 @@ describe("A watch of a RemoteStorage", () => {
     watch.onReadable(() => wakes++);
     watch.reached(revision);
     await settled();
-    expect(wakes).toBe(told);
-    if (told === 1) expect(watch.read()).toMatchObject({ revision: 5, events: [] });
+    expect(wakes).toBe(recorded);
+    if (recorded === 1) expect(watch.read()).toMatchObject({ revision: 5, events: [] });
     watch.close();
   });
 });

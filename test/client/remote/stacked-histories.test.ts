@@ -48,19 +48,19 @@ class Two {
 
   /** A watch of the leaf, as lines of what it receives, and its end. */
   async watch(options: WatchOptions) {
-    const told: string[] = [];
+    const recorded: string[] = [];
     const units = this.client.watch("things", options);
     await units.next();
     const ended = (async () => {
       for await (const { events, revision } of units) {
-        for (const { type, object } of events) told.push(`${type} ${object.key}`);
-        if (told.at(-1)?.endsWith("last") === true) return revision;
+        for (const { type, object } of events) recorded.push(`${type} ${object.key}`);
+        if (recorded.at(-1)?.endsWith("last") === true) return revision;
       }
       return undefined;
     })();
     // The waiting test gets the failure.
     ended.catch(() => {});
-    return { told, ended };
+    return { recorded, ended };
   }
 }
 
@@ -78,9 +78,9 @@ describe("When the service below returns with another history", () => {
     const latest = await two.watch({ delivery: "LATEST_STATE" });
     const other = newStore();
     await two.restart(other, () => other.txn([put("d")]));
-    for (const { ended, told } of [every, latest]) {
+    for (const { ended, recorded } of [every, latest]) {
       await expect(ended).rejects.toMatchObject({ reason: "HISTORY_CHANGED" });
-      expect(told).toEqual([]);
+      expect(recorded).toEqual([]);
     }
     const after = await two.client.page("things");
     expect(after.items.map(({ key }) => key)).toEqual(["d"]);
@@ -107,7 +107,7 @@ describe("When the service below has lost the events in between", () => {
     await expect(every.ended).rejects.toMatchObject({ reason: "HISTORY_LOST" });
     const revision = await store.txn([put("last")]);
     expect(await latest.ended).toBe(revision);
-    expect(latest.told).toEqual(["MODIFIED a", "DELETED b", "ADDED last"]);
+    expect(latest.recorded).toEqual(["MODIFIED a", "DELETED b", "ADDED last"]);
     expect(two.leaf.cacher.stats().relists).toBe(1);
   });
 
@@ -118,10 +118,10 @@ describe("When the service below has lost the events in between", () => {
     const relay = await Relay.to(two.leaf.port);
     const client = connect({ address: `127.0.0.1:${relay.port}` });
     const informer = client.resource("things", bytes).informer({ delivery: "LATEST_STATE" });
-    const told = new Changing();
+    const recorded = new Changing();
     informer.addEventHandler({
-      onAdd: () => told.changed(),
-      onDelete: () => told.changed(),
+      onAdd: () => recorded.changed(),
+      onDelete: () => recorded.changed(),
     });
     informer.start();
     onTestFinished(async () => {
@@ -137,10 +137,10 @@ describe("When the service below has lost the events in between", () => {
       for (let i = 0; i < 3; i++) await store.txn([put("other"), remove("b")]);
       await store.txn([remove("other")]);
     });
-    await told.until(() => informer.indexer.size === 1);
+    await recorded.until(() => informer.indexer.size === 1);
     relay.cut();
     await store.txn([put("last")]);
-    await told.until(() => informer.indexer.get("last") !== undefined);
+    await recorded.until(() => informer.indexer.get("last") !== undefined);
     expect(informer.stats()).toMatchObject({ objects: 2, relists: 0, reconnects: 1 });
   });
 });

@@ -57,18 +57,18 @@ describe("Following one key", () => {
     const { store, things } = await serveCounters();
     await things.put("a/1", { n: 100 });
     const ended = new AbortController();
-    const told: unknown[] = [];
+    const recorded: unknown[] = [];
     for await (const object of things.follow("a", { signal: ended.signal })) {
-      told.push(object?.value.n);
-      if (told.length === 1) await things.put("a", { n: 1 });
-      if (told.length === 2) {
+      recorded.push(object?.value.n);
+      if (recorded.length === 1) await things.put("a", { n: 1 });
+      if (recorded.length === 2) {
         await store.put({ key: "a", value: utf8("{}") });
         await things.put("a", { n: 2 });
       }
-      if (told.length === 3) await things.delete("a");
-      if (told.length === 4) ended.abort();
+      if (recorded.length === 3) await things.delete("a");
+      if (recorded.length === 4) ended.abort();
     }
-    expect(told).toEqual([undefined, 1, 2, undefined]);
+    expect(recorded).toEqual([undefined, 1, 2, undefined]);
   });
 
   test("yields nothing for a bookmark, or for a value that can't be decoded.", async () => {

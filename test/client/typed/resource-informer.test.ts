@@ -10,13 +10,13 @@ test.each(["EVERY_EVENT", "LATEST_STATE"] as const)(
     const { things } = await serveCounters();
     for (const key of ["a", "a/1", "b"]) await things.put(key, { n: 1 });
     await using informer = things.informer({ scope: { key: "a" }, delivery });
-    const told: unknown[] = [];
+    const recorded: unknown[] = [];
     const gone = Promise.withResolvers<void>();
     informer.addEventHandler({
-      onAdd: ({ key, value }) => told.push(["added", key, value.n]),
-      onUpdate: (_, { key, value }) => told.push(["updated", key, value.n]),
+      onAdd: ({ key, value }) => recorded.push(["added", key, value.n]),
+      onUpdate: (_, { key, value }) => recorded.push(["updated", key, value.n]),
       onDelete: ({ key }) => {
-        told.push(["deleted", key]);
+        recorded.push(["deleted", key]);
         gone.resolve();
       },
     });
@@ -27,7 +27,7 @@ test.each(["EVERY_EVENT", "LATEST_STATE"] as const)(
     await things.delete("b");
     await things.delete("a");
     await gone.promise;
-    expect(told).toEqual([
+    expect(recorded).toEqual([
       ["added", "a", 1],
       ["deleted", "a"],
     ]);

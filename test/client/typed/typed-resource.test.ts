@@ -51,17 +51,17 @@ describe("A typed resource", () => {
     const { things } = await serveCounters();
     await things.put("a", { n: 1 });
     const abort = new AbortController();
-    const told: unknown[] = [];
+    const recorded: unknown[] = [];
     const options = { sendInitialEvents: true, includePrevious: true, signal: abort.signal };
     for await (const { events, initial } of things.watch(options)) {
       for (const { type, object, previous } of events) {
-        told.push([type, object?.value.n, previous?.value.n, initial]);
+        recorded.push([type, object?.value.n, previous?.value.n, initial]);
       }
-      if (told.length === 1) await things.put("a", { n: 2 });
-      if (told.length === 2) await things.delete("a");
-      if (told.length === 3) abort.abort();
+      if (recorded.length === 1) await things.put("a", { n: 2 });
+      if (recorded.length === 2) await things.delete("a");
+      if (recorded.length === 3) abort.abort();
     }
-    expect(told).toEqual([
+    expect(recorded).toEqual([
       ["ADDED", 1, undefined, true],
       ["MODIFIED", 2, 1, false],
       ["DELETED", 2, 2, false],

@@ -1,7 +1,7 @@
 import { createRequire } from "node:module";
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { bytes, jsonValues, protobufValues } from "../../../src/client/values/value-codec.ts";
+import fc from "../../property.ts";
 
 const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
 

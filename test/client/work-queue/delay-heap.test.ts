@@ -1,6 +1,6 @@
-import fc from "fast-check";
 import { expect, it } from "vitest";
 import { Delayed, DelayHeap } from "../../../src/client/work-queue/delay-heap.ts";
+import fc from "../../property.ts";
 
 class Thing extends Delayed {
   readonly name: number;

@@ -1,4 +1,3 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import {
   BucketRateLimiter,
@@ -8,6 +7,7 @@ import {
   type RateLimiter,
 } from "../../../src/client/work-queue/rate-limiter.ts";
 import { FakeClock } from "../../fake-clock.ts";
+import fc from "../../property.ts";
 
 function delays(limiter: RateLimiter, item: unknown, count: number): number[] {
   return Array.from({ length: count }, () => limiter.when(item));

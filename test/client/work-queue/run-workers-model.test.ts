@@ -1,9 +1,9 @@
-import fc from "fast-check";
 import { expect, it } from "vitest";
 import { ItemExponentialFailureRateLimiter } from "../../../src/client/work-queue/rate-limiter.ts";
 import { runWorkers } from "../../../src/client/work-queue/run-workers.ts";
 import { WorkQueue } from "../../../src/client/work-queue/work-queue.ts";
 import { FakeClock } from "../../fake-clock.ts";
+import fc from "../../property.ts";
 
 /** A change that the work on its key must see. */
 const change = fc.record({

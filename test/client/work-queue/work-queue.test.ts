@@ -181,19 +181,19 @@ describe("A key that failed", () => {
   });
 
   it("is identified to the limiter by keyOf", () => {
-    const told: unknown[] = [];
+    const recorded: unknown[] = [];
     const queue = new WorkQueue<{ id: number }>({
       keyOf: ({ id }) => id,
       rateLimiter: {
-        when: (item) => told.push(["when", item]),
-        forget: (item) => told.push(["forget", item]),
-        numRequeues: (item) => told.push(["numRequeues", item]),
+        when: (item) => recorded.push(["when", item]),
+        forget: (item) => recorded.push(["forget", item]),
+        numRequeues: (item) => recorded.push(["numRequeues", item]),
       },
     });
     queue.addRateLimited({ id: 7 });
     queue.forget({ id: 7 });
     queue.numRequeues({ id: 7 });
-    expect(told).toEqual([
+    expect(recorded).toEqual([
       ["when", 7],
       ["forget", 7],
       ["numRequeues", 7],

@@ -5,7 +5,7 @@ import type { EventHandler, EventHandlerRegistration } from "./event-handler.ts"
 import { HandlerQueue, type Notification } from "./handler-queue.ts";
 import { HandlerError, InformerStopped } from "./informer-errors.ts";
 
-export interface RegistrationOptions<T> {
+interface RegistrationOptions<T> {
   readonly handler: EventHandler<T>;
   readonly name: string;
   /** See EventHandlerOptions. */
@@ -143,9 +143,9 @@ export class HandlerRegistration<T> implements EventHandlerRegistration, TurnWor
       this.#isCalling = true;
       this.#isCallingInitial = notification.isInInitialList;
       try {
-        const answer = this.#call(notification);
-        if (isThenable(answer)) {
-          void this.#awaitCall(answer, notification.key, begun);
+        const result = this.#call(notification);
+        if (isThenable(result)) {
+          void this.#awaitCall(result, notification.key, begun);
           return false;
         }
       } catch (error) {
@@ -162,9 +162,9 @@ export class HandlerRegistration<T> implements EventHandlerRegistration, TurnWor
   }
 
   /** Waits for a call, then continues in what is left of the turn's slice. Never rejects. */
-  async #awaitCall(answer: PromiseLike<unknown>, key: string, begun: number): Promise<void> {
+  async #awaitCall(result: PromiseLike<unknown>, key: string, begun: number): Promise<void> {
     try {
-      await answer;
+      await result;
     } catch (error) {
       this.#options.onError(new HandlerError(this.name, key, error));
     }
@@ -197,11 +197,11 @@ export class HandlerRegistration<T> implements EventHandlerRegistration, TurnWor
   }
 }
 
-function isThenable(answer: unknown): answer is PromiseLike<unknown> {
+function isThenable(value: unknown): value is PromiseLike<unknown> {
   return (
-    typeof answer === "object" &&
-    answer !== null &&
-    "then" in answer &&
-    typeof answer.then === "function"
+    typeof value === "object" &&
+    value !== null &&
+    "then" in value &&
+    typeof value.then === "function"
   );
 }

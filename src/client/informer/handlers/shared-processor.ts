@@ -10,7 +10,7 @@ const defaultQueueSize = 10_000;
 /** Default for the queues of an informer and of its handlers, in bytes of objects as they are stored. */
 export const defaultQueueBytes = 64 * 1024 ** 2;
 
-export interface SharedProcessorOptions {
+interface SharedProcessorOptions {
   readonly clock: Clock;
   /** Whether the whole initial list has been passed to `distribute`. */
   readonly isInitialListComplete: () => boolean;

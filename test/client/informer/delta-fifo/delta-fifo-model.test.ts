@@ -1,7 +1,7 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { DeltaFIFO } from "../../../../src/client/informer/delta-fifo/delta-fifo.ts";
 import { Indexer } from "../../../../src/client/informer/indexer/indexer.ts";
+import fc from "../../../property.ts";
 import { DeltaModel, type Thing, thing, wordsOf } from "./delta-model.ts";
 
 type Step =

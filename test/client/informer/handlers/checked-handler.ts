@@ -15,7 +15,7 @@ export class CheckedHandler implements EventHandler<string> {
   readonly knows = new Map<string, TypedObject<string>>();
   readonly faults: string[] = [];
   /** Its calls, without resyncs. */
-  readonly told: string[] = [];
+  readonly recorded: string[] = [];
   registration: EventHandlerRegistration | undefined;
   #call: PromiseWithResolvers<void> | undefined;
   #isRemoved = false;
@@ -35,7 +35,7 @@ export class CheckedHandler implements EventHandler<string> {
       this.faults.push(`${key} is of the first state after all that were`);
     }
     this.knows.set(key, object);
-    this.told.push(`ADDED ${key}@${object.modRevision}`);
+    this.recorded.push(`ADDED ${key}@${object.modRevision}`);
     return this.#begin(`added ${key}`);
   }
 
@@ -44,7 +44,7 @@ export class CheckedHandler implements EventHandler<string> {
     if (this.knows.get(key) !== before) this.faults.push(`${key} was not known as it is said`);
     if (object.modRevision < before.modRevision) this.faults.push(`${key} became older`);
     this.knows.set(key, object);
-    if (before !== object) this.told.push(`MODIFIED ${key}@${object.modRevision}`);
+    if (before !== object) this.recorded.push(`MODIFIED ${key}@${object.modRevision}`);
     return this.#begin(`updated ${key}`);
   }
 
@@ -55,7 +55,7 @@ export class CheckedHandler implements EventHandler<string> {
     if (known === undefined) this.faults.push(`deleted ${key}, which was not there`);
     else if (last.modRevision < known.modRevision) this.faults.push(`${key} was older as it went`);
     this.knows.delete(key);
-    this.told.push(`DELETED ${key}@${last.modRevision}`);
+    this.recorded.push(`DELETED ${key}@${last.modRevision}`);
     return this.#begin(`deleted ${key}`);
   }
 

@@ -68,11 +68,11 @@ describe("A handler", () => {
     ["onDelete", ["a", "a", "onDelete"]],
   ])("is called by %s, if it has that, and by key for the rest", async (method, expected) => {
     const informed = await Informed.start();
-    const told: string[] = [];
-    const onChange = (key: string) => told.push(key);
-    informed.informer.addEventHandler({ onChange, [method]: () => told.push(method) });
+    const recorded: string[] = [];
+    const onChange = (key: string) => recorded.push(key);
+    informed.informer.addEventHandler({ onChange, [method]: () => recorded.push(method) });
     for (const value of ["one", "two", null]) await informed.write({ a: value });
-    expect(told).toEqual(expected);
+    expect(recorded).toEqual(expected);
   });
 
   it("that is busy with a key is called for the next one afterwards", async () => {
@@ -139,12 +139,12 @@ describe("A handler", () => {
   it("that is removed before its first call is never called", async () => {
     const informed = await Informed.start();
     await informed.write({ a: "one" });
-    const told = informed.listen();
-    await told.registration.remove();
+    const recorded = informed.listen();
+    await recorded.registration.remove();
     informed.clock.runImmediates();
     await informed.clock.settle();
-    expect(told.lines).toEqual([]);
-    await expect(told.registration.waitForSync()).rejects.toThrow("handler-1 was removed");
+    expect(recorded.lines).toEqual([]);
+    await expect(recorded.registration.waitForSync()).rejects.toThrow("handler-1 was removed");
   });
 
   it("that hangs is not waited for longer than the signal of its removal", async () => {
@@ -210,13 +210,13 @@ describe("A handler that fails", () => {
     const updates: string[] = [];
     const onUpdate = (_before: unknown, { key }: { key: string }) => updates.push(key);
     informed.informer.addEventHandler({ onAdd, onUpdate }, { name: "mine" });
-    const told = informed.listen();
+    const recorded = informed.listen();
     await informed.write({ a: "one" });
     await informed.write({ a: "two" });
     expect(informed.errors.map(({ name, message }) => `${name}: ${message}`)).toEqual([
       'HandlerError: The handler "mine" failed at "a": no.',
     ]);
-    expect([updates, told.lines.length]).toEqual([["a"], 2]);
+    expect([updates, recorded.lines.length]).toEqual([["a"], 2]);
   });
 
   const failing: EventHandler<string> = {
@@ -251,10 +251,10 @@ describe("A handler that fails", () => {
       },
     });
     informed.informer.addEventHandler(failing);
-    const told = informed.listen();
+    const recorded = informed.listen();
     await informed.write({ a: "one" });
     expect(warn.mock.calls).toMatchObject([[{ message: "Not I." }]]);
-    expect(told.lines).toEqual(["added a=one@2"]);
+    expect(recorded.lines).toEqual(["added a=one@2"]);
   });
 });
 
@@ -263,9 +263,9 @@ describe("A handler that is slow", () => {
     const informed = await Informed.start();
     const slow = new Slow();
     const registration = informed.informer.addEventHandler(slow);
-    const told = informed.listen();
+    const recorded = informed.listen();
     for (let i = 0; i < 5; i++) await informed.write({ a: `${i}` });
-    expect([slow.calls.length, registration.pending, told.lines.length]).toEqual([1, 4, 5]);
+    expect([slow.calls.length, registration.pending, recorded.lines.length]).toEqual([1, 4, 5]);
     expect(informed.state).toEqual({ a: "4" });
   });
 

@@ -107,14 +107,14 @@ describe("Forty busy handlers", () => {
   const callsEach = 10;
   const callMs = quantumMs / 2;
 
-  /** Each handler has the same work, and returns what `answer` returns. */
-  function startAll(clock: WorkClock, answer: () => unknown): number[] {
+  /** Each handler has the same work, and returns what `respond` returns. */
+  function startAll(clock: WorkClock, respond: () => unknown): number[] {
     const calls = Array.from({ length: count }, () => 0);
     for (let handler = 0; handler < count; handler++) {
       const registration = register(() => {
         calls[handler] = (calls[handler] ?? 0) + 1;
         clock.spend(callMs);
-        return answer();
+        return respond();
       }, clock);
       for (let key = 0; key < callsEach; key++) {
         registration.notify(Notification.added(object(`${key}`), false));

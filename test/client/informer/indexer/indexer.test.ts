@@ -1,8 +1,8 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Indexer, type Indexers } from "../../../../src/client/informer/indexer/indexer.ts";
 import { IndexError } from "../../../../src/client/informer/indexer/object-index.ts";
 import { compareKeys } from "../../../../src/model/key-order.ts";
+import fc from "../../../property.ts";
 
 interface Pod {
   readonly key: string;

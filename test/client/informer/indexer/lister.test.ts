@@ -1,4 +1,3 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Indexer } from "../../../../src/client/informer/indexer/indexer.ts";
 import {
@@ -7,6 +6,7 @@ import {
   namespaceOf,
 } from "../../../../src/client/informer/indexer/lister.ts";
 import type { TypedObject } from "../../../../src/client/values/typed-object.ts";
+import fc from "../../../property.ts";
 import { Informed } from "../informed.ts";
 
 interface Pod {

@@ -1,0 +1,54 @@
+import type { KeyPair } from "../../base/certificate-store.ts";
+import type { WatchedFiles } from "../../base/watched-files.ts";
+import type { EtcdTls, ServerTls } from "../../config/config.ts";
+
+/** Maximum size of a file with certificates or a key, in bytes. */
+const maxBytes = 1024 ** 2;
+
+/** A server whose certificates can be replaced. Throws for unusable ones, and keeps the ones before. */
+interface CertificateUser {
+  replaceCertificate(pair: KeyPair): void;
+}
+
+/** Applies new versions of the server's certificates to it. */
+export function watchServerCertificates(
+  files: WatchedFiles,
+  tls: ServerTls,
+  server: CertificateUser & { replaceClientCa(clientCa: Buffer): void },
+): void {
+  const { cert, key, clientCa, files: paths } = tls;
+  files.add({
+    ...{ kind: "server-certificate", paths: [paths.cert, paths.key], contents: [cert, key] },
+    ...{ maxBytes, apply: replacePair(server) },
+  });
+  if (clientCa === undefined || paths.clientCa === undefined) return;
+  files.add({
+    ...{ kind: "client-ca", paths: [paths.clientCa], contents: [clientCa], maxBytes },
+    apply: ([content = Buffer.alloc(0)]) => server.replaceClientCa(content),
+  });
+}
+
+/** Applies new versions of the certificates for etcd to the client of it. */
+export function watchEtcdCertificates(
+  files: WatchedFiles,
+  tls: EtcdTls,
+  client: CertificateUser & { replaceAuthorities(authorities: Buffer): void },
+): void {
+  const { ca, client: pair, files: paths } = tls;
+  if (pair !== undefined && paths.cert !== undefined && paths.key !== undefined) {
+    files.add({
+      ...{ kind: "etcd-certificate", paths: [paths.cert, paths.key] },
+      ...{ contents: [pair.cert, pair.key], maxBytes, apply: replacePair(client) },
+    });
+  }
+  if (ca === undefined || paths.ca === undefined) return;
+  files.add({
+    ...{ kind: "etcd-ca", paths: [paths.ca], contents: [ca], maxBytes },
+    apply: ([content = Buffer.alloc(0)]) => client.replaceAuthorities(content),
+  });
+}
+
+function replacePair(user: CertificateUser): (contents: readonly Buffer[]) => void {
+  return ([cert = Buffer.alloc(0), key = Buffer.alloc(0)]) =>
+    user.replaceCertificate({ cert, key });
+}
