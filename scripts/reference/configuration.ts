@@ -15,6 +15,8 @@ import { bullet, code, paragraph, table } from "./markdown.ts";
 export const exampleFile = `etcd: [https://etcd-0.example:2379, https://etcd-1.example:2379]
 etcd-ca: /etc/watch-fanout/etcd-ca.pem
 listen: 0.0.0.0:50051
+tls-cert: /etc/watch-fanout/tls.crt
+tls-key: /etc/watch-fanout/tls.key
 log-format: json
 resources:
   - services=/services/

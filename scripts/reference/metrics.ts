@@ -12,10 +12,17 @@ import { registerObjectCacheMetrics } from "../../src/client/object-cache/object
 import { decodeTyped } from "../../src/client/values/typed-object.ts";
 import { WorkQueueMetrics } from "../../src/client/work-queue/work-queue-metrics.ts";
 import { StoredObject } from "../../src/model/object.ts";
+import { attackKinds } from "../../src/server/limits/http2-defences.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { registerCacheMetrics } from "../../src/telemetry/cache-metrics.ts";
+import {
+  registerAuthenticationMetrics,
+  registerFileReloads,
+  registerKeyRequests,
+} from "../../src/telemetry/identity-metrics.ts";
 import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
 import { registerReadMetrics } from "../../src/telemetry/read-metrics.ts";
+import { registerAuditMetrics, registerRightsMetrics } from "../../src/telemetry/rights-metrics.ts";
 import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../src/telemetry/server-metrics.ts";
 import {
@@ -30,20 +37,27 @@ const labels: Readonly<Record<string, string>> = {
   address: "address of the server, as the client was configured",
   code: "gRPC status code, such as `OK` or `NOT_FOUND`",
   handler: "name that the program gave to the event handler",
+  kind: "one of the kinds that are listed at the metric",
+  level: "one of the levels that are listed at the metric",
+  limit: "what limits the memory: `heap`, `cgroup` or `process`",
   informer: "name that the program gave to the informer",
   method: "of the service: gRPC service and method, or `unknown`; of the client: the method alone",
+  file: "kind of file: `server-certificate`, `client-ca`, `token-file`, `jwks`, `etcd-certificate`, `etcd-ca` or `policy`",
   node: "version of Node.js",
   outcome: "`OK`, the reason of the error, or `CANCELLED`",
   pool: "`requests`, `retained` or `unsent`",
   queue: "name that the program gave to the work queue",
   reason: "reason of the error, such as `UPSTREAM_UNAVAILABLE`",
   resource: "name of the resource",
+  result: "`applied` or `refused`",
+  source: "one of the sources that are listed at the metric",
   state: "one of the states that are listed at the metric",
+  verb: "`get`, `list`, `watch`, `put` or `delete`",
   version: "version of watch-fanout",
 };
 
 /** Labels whose values are few and all present at any time, so that the page can list them. */
-const listedLabels: readonly string[] = ["state"];
+const listedLabels: readonly string[] = ["kind", "level", "state"];
 
 /** The reference of all metrics, as Markdown. */
 export async function metricsPage(): Promise<string> {
@@ -96,13 +110,29 @@ async function serviceGroups(): Promise<readonly Group[]> {
   };
   const held = (meter: Meter): void => {
     const pool = { bytes: 0, evictions: 0 };
-    const stats = { connections: 0, streams: 0, requests: pool, retained: pool, unsent: pool };
+    const reading = { limit: "heap", usedBytes: 0, ceilingBytes: 1, measurement: 0 } as const;
+    const shed = { stream: 0, list: 0, slow_stream: 0, call: 0 };
+    const pressure = { level: "normal", readings: [reading], shed } as const;
+    const pools = { requests: pool, retained: pool, unsent: pool };
+    const attacks = new Map(attackKinds.map((kind) => [kind, 0]));
+    const stats = { connections: 0, streams: 0, ...pools, pressure, attacks };
     registerServerMetrics(meter, { stats: () => stats });
+  };
+  const rights = (meter: Meter): void => {
+    const denied = { get: 0, list: 0, watch: 0, put: 0, delete: 0 };
+    registerRightsMetrics(meter, { denied, revoked: 0 });
+    registerAuditMetrics(meter, { lines: 0, dropped: 0, failures: 0 });
   };
   const calls = (meter: Meter): void => {
     const observer = new RpcMetrics(meter);
     observer.started("a");
     observer.ended("a", "OK", 0);
+  };
+  const identity = (meter: Meter): void => {
+    const counts = { certificate: 0, jwt: 0, token: 0, "forwarded-certificate": 0, none: 0 };
+    registerAuthenticationMetrics(meter, { counts: { ...counts, refused: 0 } });
+    registerKeyRequests(meter, { counts: { succeeded: 0, failed: 0 } });
+    registerFileReloads(meter, { counts: () => [{ kind: "jwks", applied: 0, refused: 0 }] });
   };
   return [
     ["Build", await exposed(() => {}, isBuildInfo)],
@@ -110,7 +140,9 @@ async function serviceGroups(): Promise<readonly Group[]> {
     ["Keys and values, by resource", await exposed(values)],
     ["Reads of all resources", await exposed(reads)],
     ["Calls", await exposed(calls)],
+    ["Identity of callers, and files", await exposed(identity)],
     ["Connections and memory held for clients", await exposed(held)],
+    ["Rights and audit", await exposed(rights)],
   ];
 }
 
@@ -158,7 +190,7 @@ function recordClientMetrics(): void {
   const failure = new CallFailure(new WatchFanoutError("UPSTREAM_UNAVAILABLE", "as an example"));
   const call = new CallTelemetry(systemClock, "/a.Service/Method");
   call.attempt("a", failure);
-  call.answered();
+  call.responded();
   watchOpened("a")(failure);
   const undecodable = {
     decode: () => {

