@@ -11,7 +11,7 @@ interface Shape {
 }
 
 /** The result of one server with one number of streams. */
-interface FanoutResult extends Shape {
+export interface FanoutResult extends Shape {
   readonly target: Target;
   /** Delivered events per second, over all streams. */
   readonly eventsPerSecond: number;
@@ -47,7 +47,9 @@ export const fanout: Benchmark = {
     );
     for (const shape of shapes(settings)) {
       for (const target of targets) {
-        const found = await attempt(target, say, (servers) => measure(servers, shape, settings));
+        const found = await attempt(target, say, (servers) =>
+          measureFanout(servers, shape, settings),
+        );
         results.push(...found);
         for (const result of found) say(line(result));
       }
@@ -69,7 +71,12 @@ function shapes(settings: Settings): Shape[] {
     ]);
 }
 
-async function measure(servers: Servers, shape: Shape, settings: Settings): Promise<FanoutResult> {
+/** Measures one server with one number of streams and connections. Uses the options `value-bytes` and `seconds`. */
+export async function measureFanout(
+  servers: Servers,
+  shape: Shape,
+  settings: Settings,
+): Promise<FanoutResult> {
   return withLoad(async (load) => {
     const { target, url, etcd } = servers;
     await load.open({ target, url, ...shape });

@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
+import { connect as connectTls } from "node:tls";
 import { MessageScanner } from "./message-scanner.ts";
 
 /** The method and the message of a call, and which parts of its responses are counted. */
@@ -44,6 +45,26 @@ const connectionWindow = 64 * 1024 ** 2;
 /** The buffer that sockets are read into. Each read is processed before the next one. */
 const readBuffer = Buffer.allocUnsafeSlow(256 * 1024);
 
+/** Connects a socket, with TLS for https. `onBytes` gets what was read, in a buffer that is reused for the next read. */
+export function connectTo(url: string, onBytes: (bytes: Buffer) => void): Socket {
+  const { hostname, port, protocol } = new URL(url);
+  const options = {
+    host: hostname,
+    port: Number(port),
+    noDelay: true,
+    onread: {
+      buffer: readBuffer,
+      callback: (bytes: number): boolean => {
+        onBytes(readBuffer.subarray(0, bytes));
+        return true;
+      },
+    },
+  };
+  return protocol === "https:"
+    ? connectTls({ ...options, ALPNProtocols: ["h2"], rejectUnauthorized: false })
+    : connect(options);
+}
+
 /**
  * gRPC over HTTP/2 over a socket, reduced to what a load needs: it must use as little CPU as possible, so that the
  * servers are what is measured (https://httpwg.org/specs/rfc9113.html). Response headers are ignored: a call is
@@ -65,28 +86,17 @@ export class Http2Connection {
   #isClosed = false;
 
   private constructor(url: string, streamWindow: number, onLost: (error: Error) => void) {
-    const { hostname, port, host } = new URL(url);
+    const { host } = new URL(url);
     this.#authority = host;
     this.#streamWindow = streamWindow;
     this.#onLost = onLost;
-    this.#socket = connect({
-      host: hostname,
-      port: Number(port),
-      noDelay: true,
-      onread: {
-        buffer: readBuffer,
-        callback: (bytes) => {
-          this.#read(readBuffer.subarray(0, bytes));
-          return true;
-        },
-      },
-    });
+    this.#socket = connectTo(url, (bytes) => this.#read(bytes));
     this.#socket.on("error", (error) => this.#lose(error));
     this.#socket.on("close", () => this.#lose(new Error(`${host} closed a connection.`)));
   }
 
   /**
-   * Connects to http://HOST:PORT. `streamWindow` is the flow control window of each call, in bytes. `onLost` is
+   * Connects to http://HOST:PORT, or with https to a server with any certificate. `streamWindow` is the flow control window of each call, in bytes. `onLost` is
    * called when the connection is lost, but not when it is closed.
    */
   static async to(
@@ -95,7 +105,10 @@ export class Http2Connection {
     streamWindow: number = 4 * 1024 ** 2,
   ): Promise<Http2Connection> {
     const connection = new Http2Connection(url, streamWindow, onLost);
-    await once(connection.#socket, "connect");
+    await once(
+      connection.#socket,
+      new URL(url).protocol === "https:" ? "secureConnect" : "connect",
+    );
     connection.#greet();
     return connection;
   }

@@ -9,6 +9,7 @@ interface IdleMemory {
   readonly target: Target;
   readonly streams: number;
   readonly connections: number;
+  readonly isTls: boolean;
   readonly bytesPerStream: number;
   /** Before these streams were opened, and after. */
   readonly residentBefore: number;
@@ -19,7 +20,9 @@ interface IdleMemory {
 const warmUp = { streams: 100, connections: 10 };
 const settleMs = 15_000;
 const kibibyte = 1024;
-const widths = [8, 12, 13, 12, 12, 12];
+const widths = [8, 12, 5, 13, 12, 12, 12];
+/** The goal of one stream per connection, in KiB. */
+const goals = { plain: 20, tls: 60 };
 
 /** The memory of streams without events. */
 export const idleMemory: Benchmark = {
@@ -30,13 +33,17 @@ export const idleMemory: Benchmark = {
     const shapes = shapesOf(settings);
     say(
       tableLine(
-        ["streams", "connections", "server", "KiB/stream", "MiB before", "MiB after"],
+        ["streams", "connections", "", "server", "KiB/stream", "MiB before", "MiB after"],
         widths,
       ),
     );
     for (const shape of shapes) {
       for (const target of targets) {
-        const found = await attempt(target, say, (servers) => measure(servers, shape));
+        const { isTls } = shape;
+        // grpc-proxy is measured without TLS only.
+        if (isTls && target === "grpc-proxy") continue;
+        const measured = (servers: Servers): Promise<IdleMemory> => measure(servers, shape);
+        const found = await attempt(target, say, measured, { isTls });
         results.push(...found);
         for (const result of found) say(line(result));
       }
@@ -45,23 +52,29 @@ export const idleMemory: Benchmark = {
   },
 };
 
-type Shape = Pick<IdleMemory, "streams" | "connections">;
+type Shape = Pick<IdleMemory, "streams" | "connections" | "isTls">;
 
-/** The first number of streams with the first number of connections, and so on. */
+/** The first number of streams with the first number of connections, and so on; the last also over TLS. */
 function shapesOf(settings: Settings): Shape[] {
   const connections = settings.numbers("idle-connections");
-  return settings
-    .numbers("idle-streams")
-    .map((streams, i) => ({ streams, connections: connections[i] ?? connections.at(-1) ?? 1 }));
+  const shapes = settings.numbers("idle-streams").map((streams, i) => ({
+    streams,
+    connections: connections[i] ?? connections.at(-1) ?? 1,
+    isTls: false,
+  }));
+  return [...shapes, ...shapes.slice(-1).map((shape) => ({ ...shape, isTls: true }))];
 }
 
-function line({ target, streams, connections, ...bytes }: IdleMemory): string {
+function line({ target, streams, connections, isTls, ...bytes }: IdleMemory): string {
   const figures = [
     bytes.bytesPerStream / kibibyte,
     bytes.residentBefore / kibibyte ** 2,
     bytes.residentAfter / kibibyte ** 2,
   ].map((figure) => figure.toFixed(1));
-  return tableLine([String(streams), String(connections), target, ...figures], widths);
+  return tableLine(
+    [String(streams), String(connections), isTls ? "TLS" : "", target, ...figures],
+    widths,
+  );
 }
 
 function measure(servers: Servers, shape: Shape): Promise<IdleMemory> {
@@ -79,17 +92,22 @@ function measure(servers: Servers, shape: Shape): Promise<IdleMemory> {
   });
 }
 
-function rowOf(results: readonly IdleMemory[], { streams, connections }: Shape): Row {
+function rowOf(results: readonly IdleMemory[], shape: Shape): Row {
+  const { streams, connections, isTls } = shape;
   const same = results.filter(
-    (result) => result.streams === streams && result.connections === connections,
+    (result) =>
+      result.streams === streams && result.connections === connections && result.isTls === isTls,
   );
   const bytes = (target: Target): number =>
     same.find((result) => result.target === target)?.bytesPerStream ?? Number.NaN;
-  return compare({
-    what: `memory per idle stream, ${streams} streams, ${connections} connections`,
+  const row = compare({
+    what: `memory per idle stream, ${streams} streams, ${connections} connections${isTls ? ", TLS" : ""}`,
     unit: "KiB",
     of: (target) => bytes(target) / kibibyte,
     goals: { "grpc-proxy": 1 },
     goal: "below grpc-proxy",
   });
+  if (connections < streams) return row;
+  const goal = isTls ? goals.tls : goals.plain;
+  return { ...row, goal: `${goal} KiB`, met: row.watchFanout <= goal };
 }

@@ -125,8 +125,8 @@ function rowsOf(results: readonly ListCost[], settings: Settings): Row[] {
       of: (target) =>
         results.find((each) => each.target === target && each.writesBetween === writesBetween)
           ?.cpuMillis,
-      goals: { etcd: 1 / 5 },
-      goal: "1/5 of etcd",
+      goals: { etcd: writesBetween === 0 ? 1 / 10 : 1 / 7 },
+      goal: writesBetween === 0 ? "1/10 of etcd" : "1/7 of etcd",
     }),
   );
 }

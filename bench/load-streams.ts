@@ -40,6 +40,7 @@ export class LoadStreams {
   readonly #waiting: { readonly events: number; readonly resolve: () => void }[] = [];
   #connections: Http2Connection[] = [];
   #delivered = 0;
+  #messages = 0;
   #shutEnded = 0;
 
   constructor(task: StreamsTask) {
@@ -51,6 +52,11 @@ export class LoadStreams {
   /** Events received by reading streams, all together. */
   get delivered(): number {
     return this.#delivered;
+  }
+
+  /** Messages with events received by reading streams, all together. */
+  get messages(): number {
+    return this.#messages;
   }
 
   /** Number of non-reading streams that the server ended. */
@@ -116,6 +122,7 @@ export class LoadStreams {
     const to = from + events;
     this.#seen[index] = to;
     this.#delivered += events;
+    if (events > 0) this.#messages++;
     if (to > this.#had.length) {
       const larger = new Uint32Array(to * 2);
       larger.set(this.#had);

@@ -20,6 +20,8 @@ type LoadQuestion =
 export interface LoadCounts {
   /** Events received by reading streams, all together. */
   readonly delivered: number;
+  /** Messages that these events came in. */
+  readonly messages: number;
   /** Events that all reading streams have received. */
   readonly completed: number;
   readonly written: number;
@@ -107,6 +109,7 @@ class LoadProcess {
     const { user, system } = process.cpuUsage();
     return {
       delivered: this.#streams?.delivered ?? 0,
+      messages: this.#streams?.messages ?? 0,
       completed: this.#streams?.completed ?? 0,
       written: this.#writer?.written ?? 0,
       shutEnded: this.#streams?.shutEnded ?? 0,

@@ -14,7 +14,9 @@ import { initialState } from "./initial-state.ts";
 import { latency } from "./latency.ts";
 import { listCost } from "./list-cost.ts";
 import { manyStreams } from "./many-streams.ts";
+import { messages, messagesTls } from "./messages.ts";
 import { pages } from "./pages.ts";
+import { policyCost } from "./policy-cost.ts";
 import { reconnect } from "./reconnect.ts";
 import { finalTable } from "./report.ts";
 import { slowConsumers } from "./slow-consumers.ts";
@@ -23,7 +25,8 @@ import { upstreamCost } from "./upstream-cost.ts";
 
 const benchmarks: readonly Benchmark[] = [
   ...[fanout, upstreamCost, latency, listCost, reconnect, idleMemory, cacheMemory, eventCost],
-  ...[informer, manyStreams, slowConsumers, initialState, pages, start],
+  ...[messages, messagesTls, informer, manyStreams, slowConsumers, initialState, pages, start],
+  policyCost,
 ];
 
 try {

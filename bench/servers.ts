@@ -28,24 +28,49 @@ interface Front {
   readonly process: ChildProcess;
 }
 
+/** PEM files of the servers that clients reach over TLS. */
+export const tlsFiles = {
+  cert: fileURLToPath(new URL("../test/config/certificates/cert.pem", import.meta.url)),
+  key: fileURLToPath(new URL("../test/config/certificates/key.pem", import.meta.url)),
+};
+
+/** How the servers are started. */
+export interface ServerTerms {
+  /** Whether clients reach the target over TLS. Not supported for grpc-proxy. */
+  readonly isTls?: boolean;
+  /** Further arguments of watch-fanout. */
+  readonly serviceArgs?: readonly string[];
+}
+
 /** An etcd and the server before it, both new for each measurement. */
 export class Servers {
   readonly target: Target;
   readonly etcd: Etcd;
+  readonly #terms: ServerTerms;
   #front: Front | undefined;
 
-  private constructor(target: Target, etcd: Etcd) {
+  private constructor(target: Target, etcd: Etcd, terms: ServerTerms) {
     this.target = target;
     this.etcd = etcd;
+    this.#terms = terms;
   }
 
   /** Starts etcd with `etcdArgs`. The server before it is started by `start`. */
-  static async ofEtcd(target: Target, etcdArgs: readonly string[] = []): Promise<Servers> {
-    return new Servers(target, await startEtcd({ args: etcdArgs }));
+  static async ofEtcd(
+    target: Target,
+    etcdArgs: readonly string[] = [],
+    terms: ServerTerms = {},
+  ): Promise<Servers> {
+    const tls = terms.isTls && target === "etcd" ? { tls: tlsFiles } : {};
+    return new Servers(target, await startEtcd({ args: etcdArgs, ...tls }), terms);
   }
 
-  static async start(target: Target, etcdArgs: readonly string[] = []): Promise<Servers> {
-    const servers = await Servers.ofEtcd(target, etcdArgs);
+  static async start(
+    target: Target,
+    etcdArgs: readonly string[] = [],
+    terms: ServerTerms = {},
+  ): Promise<Servers> {
+    const servers = await Servers.ofEtcd(target, etcdArgs, terms);
     try {
       await servers.startFront();
       return servers;
@@ -57,7 +82,9 @@ export class Servers {
 
   /** Resolves when the server is ready. */
   async startFront(): Promise<void> {
-    if (this.target === "watch-fanout") this.#front = await startService(this.etcd.url);
+    if (this.target === "watch-fanout") {
+      this.#front = await startService(this.etcd.url, this.#terms);
+    }
     if (this.target === "grpc-proxy") this.#front = await startProxy(this.etcd);
   }
 
@@ -101,8 +128,9 @@ export async function withServers<T>(
   target: Target,
   use: (servers: Servers) => Promise<T>,
   etcdArgs: readonly string[] = [],
+  terms: ServerTerms = {},
 ): Promise<T> {
-  const servers = await Servers.start(target, etcdArgs);
+  const servers = await Servers.start(target, etcdArgs, terms);
   try {
     return await use(servers);
   } finally {
@@ -122,10 +150,11 @@ export async function attempt<T>(
   target: Target,
   say: Say,
   measure: (servers: Servers) => Promise<T>,
+  terms: ServerTerms = {},
 ): Promise<T[]> {
   for (let i = 0; i < attempts; i++) {
     try {
-      return [await withServers(target, measure)];
+      return [await withServers(target, measure, [], terms)];
     } catch (error) {
       if (target === "watch-fanout" || !(error instanceof Error)) throw error;
       say(`  ${target} failed: ${error.message.split("\n")[0]}`);
@@ -135,12 +164,24 @@ export async function attempt<T>(
 }
 
 /** Starts the service as a user does, from the sources, with one resource. Ready when its cache is filled. */
-async function startService(etcdUrl: string): Promise<Front> {
+async function startService(
+  etcdUrl: string,
+  { isTls = false, serviceArgs = [] }: ServerTerms,
+): Promise<Front> {
   const main = fileURLToPath(new URL("../src/cli/main.ts", import.meta.url));
   const child = started(process.execPath, [
-    ...["--disable-warning=ExperimentalWarning", main, "serve", "--etcd", etcdUrl],
+    ...[
+      "--disable-warning=ExperimentalWarning",
+      "--max-semi-space-size=8",
+      main,
+      "serve",
+      "--etcd",
+      etcdUrl,
+    ],
     ...["--resource", `${resource}=${keyPrefix}`, "--log-level", "warn"],
     ...["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+    ...(isTls ? ["--tls-cert", tlsFiles.cert, "--tls-key", tlsFiles.key] : []),
+    ...serviceArgs,
   ]);
   let text = "";
   child.stdout?.on("data", (chunk) => {
@@ -150,7 +191,8 @@ async function startService(etcdUrl: string): Promise<Front> {
     const grpc = /serves gRPC on (\S+)/.exec(text)?.[1];
     const readyz = /(http:\S+\/readyz)/.exec(text)?.[1];
     if (grpc !== undefined && readyz !== undefined && (await isOk(readyz))) {
-      return { url: `http://${grpc}`, admin: new URL(readyz).origin, process: child };
+      const url = `${isTls ? "https" : "http"}://${grpc}`;
+      return { url, admin: new URL(readyz).origin, process: child };
     }
     if (child.exitCode !== null) throw new Error(`The service did not start: ${text}`);
     await delay(20);

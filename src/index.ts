@@ -28,10 +28,22 @@ export { AttributeReader } from "./codec/attribute-reader.ts";
 export { type Codec, CodecError, type CodecProblem, opaqueCodec } from "./codec/codec.ts";
 export { JsonCodec, type JsonCodecOptions } from "./codec/json-codec.ts";
 export { ProtobufCodec, type ProtobufCodecOptions } from "./codec/protobuf-codec.ts";
+export { anonymous, type Identity } from "./identity/identity.ts";
 export { type EventType, WatchBatch, WatchEvent } from "./model/event.ts";
 export { compareKeys } from "./model/key-order.ts";
 export { estimatedBytes, StoredObject } from "./model/object.ts";
 export type { Predicate } from "./model/predicate.ts";
+export { type Access, type AccessScope, type Verb, verbs } from "./policy/access.ts";
+export { Authorizer, type Decision } from "./policy/authorizer.ts";
+export type {
+  BindingDefinition,
+  PolicyDefinition,
+  RoleDefinition,
+  RuleDefinition,
+  Subject,
+} from "./policy/definition.ts";
+export { type Explanation, Policy } from "./policy/policy.ts";
+export type { Rule } from "./policy/rule.ts";
 export { Attributes } from "./selector/attributes.ts";
 export {
   type AdminOptions,
@@ -42,12 +54,23 @@ export {
 } from "./server/admin/admin.ts";
 export { defaultServerLimits, type ServerLimits } from "./server/limits/server-limits.ts";
 export {
+  type AttackKind,
+  type AuditEntry,
+  type AuditLevel,
+  type AuditLog,
+  type HeldStats,
+  type MemoryGauge,
+  type MemoryLimit,
+  type MemoryReading,
   type PoolStats,
+  type PressureLevel,
+  type PressureStats,
   type RpcObserver,
   type RunningServer,
   type ServedResource,
   type ServerOptions,
   type ServerStats,
+  type ShedKind,
   startServer,
   type TlsOptions,
 } from "./server/server.ts";

@@ -52,8 +52,8 @@ function serve(name: string, address: string): void {
   server.addService(
     { greet },
     {
-      greet: (asked: { request: string }, answer: (error: null, text: string) => void) =>
-        answer(null, `${name} greets ${asked.request}`),
+      greet: (asked: { request: string }, respond: (error: null, text: string) => void) =>
+        respond(null, `${name} greets ${asked.request}`),
     },
   );
   server.bindAsync(address, ServerCredentials.createInsecure(), (error, port) => {

@@ -22,6 +22,7 @@ export type Reason =
   | "NOT_READY"
   | "DRAINING"
   | "TOO_MANY_STREAMS"
+  | "OVERLOADED"
   | "UNAUTHENTICATED"
   | "PERMISSION_DENIED";
 
@@ -164,6 +165,22 @@ export function tooManyRequestBytes(limit: number): WatchFanoutError {
       `${limit} bytes for each connection, and less when its total is almost used up. Use fewer or ` +
       "shorter ones, or try another replica.",
     { metadata: { limit: String(limit) } },
+  );
+}
+
+/** `limit` names what limits the memory; the call is refused or ended as `usedBytes` is close to `ceilingBytes`. */
+export function overloaded(
+  limit: string,
+  usedBytes: number,
+  ceilingBytes: number,
+): WatchFanoutError {
+  return new WatchFanoutError(
+    "OVERLOADED",
+    `This replica is short of memory (${limit}): ${Math.round(usedBytes)} of ${Math.round(ceilingBytes)} bytes are in ` +
+      "use, so it sheds load. Try another replica, or this one later.",
+    {
+      metadata: { limit_name: `memory_ceiling_${limit}`, limit: String(Math.round(ceilingBytes)) },
+    },
   );
 }
 

@@ -3,7 +3,7 @@ import { compareInt64 } from "./int64.ts";
 import { includesText, sortedTexts } from "./sorted-texts.ts";
 
 /** `=` and `!=` are `in` and `notin` with a single value. */
-export type LabelOperator = "=" | "!=" | "in" | "notin" | "exists" | "absent" | ">" | "<";
+type LabelOperator = "=" | "!=" | "in" | "notin" | "exists" | "absent" | ">" | "<";
 
 /** Memory of the requirement's own fields and its place in a list, in bytes. */
 const requirementBytes = 72;

@@ -24,7 +24,7 @@ export function eventSize({ object, previous }: WatchEvent): number {
 }
 
 /** The fields of a watchfanout.v1.WatchResponse without its events. */
-export interface ResponseHead {
+interface ResponseHead {
   readonly revision: number | undefined;
   readonly initialEventsEnd: boolean;
 }

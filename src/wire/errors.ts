@@ -26,6 +26,7 @@ const wireForms: Readonly<Record<Reason, { readonly code: status; readonly retry
   NOT_READY: { code: status.UNAVAILABLE, retryMs: 1_000 },
   DRAINING: { code: status.UNAVAILABLE, retryMs: 1_000 },
   TOO_MANY_STREAMS: { code: status.RESOURCE_EXHAUSTED, retryMs: 5_000 },
+  OVERLOADED: { code: status.UNAVAILABLE, retryMs: 5_000 },
   UNAUTHENTICATED: { code: status.UNAUTHENTICATED },
   PERMISSION_DENIED: { code: status.PERMISSION_DENIED },
 };
