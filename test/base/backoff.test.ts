@@ -1,6 +1,6 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Backoff, defaultBackoffBounds } from "../../src/base/backoff.ts";
+import fc from "../property.ts";
 
 function pauses(backoff: Backoff, count: number): number[] {
   return Array.from({ length: count }, () => backoff.next());

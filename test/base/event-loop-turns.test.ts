@@ -2,20 +2,7 @@ import { describe, expect, it } from "vitest";
 import { quantumMs, turnMs } from "../../src/base/event-loop-turns.ts";
 import { runInTimeSlices, TimeSliceQueue } from "../../src/base/time-slice-queue.ts";
 import { TimeSliceScheduler } from "../../src/base/time-slices.ts";
-import { FakeClock } from "../fake-clock.ts";
-
-/** A clock on which time passes with the work. */
-class WorkClock extends FakeClock {
-  #spent = 0;
-
-  override now(): number {
-    return super.now() + this.#spent;
-  }
-
-  spend(ms: number): void {
-    this.#spent += ms;
-  }
-}
+import { WorkClock } from "../work-clock.ts";
 
 /** Endless work in logged steps of half a quantum. */
 function* endless(clock: WorkClock, name: string, log: string[]): Generator<void, void, void> {

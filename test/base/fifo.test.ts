@@ -1,6 +1,6 @@
-import fc from "fast-check";
 import { expect, test } from "vitest";
 import { Fifo } from "../../src/base/fifo.ts";
+import fc from "../property.ts";
 
 test("a Fifo is an array of which the front is taken", () => {
   const steps = fc.array(fc.boolean(), { maxLength: 200 });

@@ -13,9 +13,9 @@ describe("What a text takes", () => {
   ])("%s, as the engine has it", (_, text) => {
     // A different end makes each a string of its own instead of a reference to the same one.
     const each = heapOfEach(1_000, (i) => ownText(`${text}${1_000_000_000_000 + i}`));
-    const told = textBytes(`${text}${1_000_000_000_000}`);
-    expect(told / each).toBeGreaterThan(0.8);
-    expect(told / each).toBeLessThan(1.2);
+    const estimated = textBytes(`${text}${1_000_000_000_000}`);
+    expect(estimated / each).toBeGreaterThan(0.8);
+    expect(estimated / each).toBeLessThan(1.2);
   });
 });
 

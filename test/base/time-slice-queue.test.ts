@@ -1,20 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { quantumMs } from "../../src/base/event-loop-turns.ts";
 import { runInTimeSlices, type Steps, TimeSliceQueue } from "../../src/base/time-slice-queue.ts";
-import { FakeClock } from "../fake-clock.ts";
-
-/** A clock on which time passes with the work. */
-class WorkClock extends FakeClock {
-  #spent = 0;
-
-  override now(): number {
-    return super.now() + this.#spent;
-  }
-
-  spend(ms: number): void {
-    this.#spent += ms;
-  }
-}
+import { WorkClock } from "../work-clock.ts";
 
 /** This many steps of a quantum, each of which is logged under a name. */
 function* steps(clock: WorkClock, name: string, count: number, log: string[]): Steps {

@@ -1,23 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { turnMs } from "../../src/base/event-loop-turns.ts";
 import { SharedWork, type TimeSlicedWork, TimeSliceScheduler } from "../../src/base/time-slices.ts";
-import { FakeClock } from "../fake-clock.ts";
-
-/** A clock on which each step takes the time that it declares. */
-class SteppedClock extends FakeClock {
-  #spent = 0;
-
-  override now(): number {
-    return super.now() + this.#spent;
-  }
-
-  spend(ms: number): void {
-    this.#spent += ms;
-  }
-}
+import { WorkClock } from "../work-clock.ts";
 
 function work(
-  clock: SteppedClock,
+  clock: WorkClock,
   name: string,
   steps: number,
   log: string[],
@@ -34,7 +21,7 @@ function work(
 
 describe("TimeSliceScheduler", () => {
   it("finishes work that fits the slice at once", async () => {
-    const clock = new SteppedClock();
+    const clock = new WorkClock();
     const log: string[] = [];
     const done = new TimeSliceScheduler(clock).run({}, work(clock, "a", 4, log));
     expect(log).toHaveLength(4);
@@ -42,7 +29,7 @@ describe("TimeSliceScheduler", () => {
   });
 
   it("yields to the event loop after one slice, and continues in the next turn", async () => {
-    const clock = new SteppedClock();
+    const clock = new WorkClock();
     const log: string[] = [];
     const done = new TimeSliceScheduler(clock).run({}, work(clock, "a", 20, log));
     expect(log).toHaveLength(turnMs / 0.5);
@@ -52,7 +39,7 @@ describe("TimeSliceScheduler", () => {
   });
 
   it("runs the work of one owner in order, and owners in rotation", async () => {
-    const clock = new SteppedClock();
+    const clock = new WorkClock();
     const scheduler = new TimeSliceScheduler(clock);
     const log: string[] = [];
     const greedy = {};
@@ -70,7 +57,7 @@ describe("TimeSliceScheduler", () => {
   });
 
   it("does no further step of aborted work, and rejects with the reason", async () => {
-    const clock = new SteppedClock();
+    const clock = new WorkClock();
     const scheduler = new TimeSliceScheduler(clock);
     const log: string[] = [];
     const abort = new AbortController();
@@ -82,7 +69,7 @@ describe("TimeSliceScheduler", () => {
   });
 
   it("rejects with the error of the work, and continues with other work", async () => {
-    const clock = new SteppedClock();
+    const clock = new WorkClock();
     const scheduler = new TimeSliceScheduler(clock);
     const log: string[] = [];
     const owner = {};
@@ -100,7 +87,7 @@ describe("TimeSliceScheduler", () => {
   });
 
   it("lets aborted work clean up", async () => {
-    const clock = new SteppedClock();
+    const clock = new WorkClock();
     const scheduler = new TimeSliceScheduler(clock);
     const abort = new AbortController();
     const log: string[] = [];
@@ -119,7 +106,7 @@ describe("TimeSliceScheduler", () => {
   });
 
   it("refuses, above its bound, the newest task of the owner with the most tasks", async () => {
-    const clock = new SteppedClock();
+    const clock = new WorkClock();
     const scheduler = new TimeSliceScheduler(clock, 10);
     const log: string[] = [];
     const greedy = {};
@@ -137,7 +124,7 @@ describe("TimeSliceScheduler", () => {
   });
 
   it("refuses the newest task if no owner has more than one", async () => {
-    const clock = new SteppedClock();
+    const clock = new WorkClock();
     const scheduler = new TimeSliceScheduler(clock, 1);
     const first = scheduler.run({}, work(clock, "first", 20, []));
     const both = Promise.allSettled([scheduler.run({}, work(clock, "b", 1, [])), first]);
@@ -150,7 +137,7 @@ describe("TimeSliceScheduler", () => {
 
 describe("Work that several tasks share", () => {
   it("is done once, by the task that has time", async () => {
-    const clock = new SteppedClock();
+    const clock = new WorkClock();
     const scheduler = new TimeSliceScheduler(clock);
     const log: string[] = [];
     let isUnused = false;
@@ -171,7 +158,7 @@ describe("Work that several tasks share", () => {
   });
 
   it("fails for all", async () => {
-    const scheduler = new TimeSliceScheduler(new SteppedClock());
+    const scheduler = new TimeSliceScheduler(new WorkClock());
     const shared = new SharedWork(
       // biome-ignore lint/correctness/useYield: work that fails in its first step
       (function* (): TimeSlicedWork<void> {
@@ -184,7 +171,7 @@ describe("Work that several tasks share", () => {
   });
 
   it("continues for the other tasks when one gives up", async () => {
-    const clock = new SteppedClock();
+    const clock = new WorkClock();
     const scheduler = new TimeSliceScheduler(clock);
     const abort = new AbortController();
     const shared = new SharedWork(work(clock, "shared", 40, []), () => {});

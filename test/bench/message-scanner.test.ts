@@ -1,7 +1,7 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { MessageScanner } from "../../bench/message-scanner.ts";
 import { encode } from "../foreign/protobuf.ts";
+import fc from "../property.ts";
 
 /** The fields of the messages: the repeated field 2 is counted, the others are remembered. */
 interface Content {

@@ -158,10 +158,10 @@ const rows: readonly Row[] = [
     call: async (world) => {
       world.upstream.hold();
       const revision = await world.write(["a", "1"]);
-      const answer = world.client.list({ resource, revision_match: exact, revision });
+      const response = world.client.list({ resource, revision_match: exact, revision });
       await untilWaiting(world);
       world.clock.advance(3_000);
-      return answer;
+      return response;
     },
   },
   {

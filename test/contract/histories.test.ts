@@ -3,11 +3,11 @@ import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { ManualTimers } from "../server/limits/manual-timers.ts";
 import { describeContract, openEtcd } from "./backends.ts";
 import { openWorld, type Replica, resource } from "./replica.ts";
-import { eventsUntil, firstOf } from "./telling.ts";
+import { eventsUntil, firstOf } from "./watch-summaries.ts";
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-/** The id that each kind of call answers with, where it was asked with this one. */
+/** The id that each kind of call responds with, where it was asked with this one. */
 const calls: readonly [string, (replica: Replica, history_id: string) => Promise<string>][] = [
   [
     "Get",
@@ -22,18 +22,18 @@ const calls: readonly [string, (replica: Replica, history_id: string) => Promise
     "Watch",
     async ({ client }, history_id) => {
       const watch = client.watch({ resource, history_id, after_revision: 1 });
-      const { history_id: answered } = await firstOf(watch);
+      const { history_id: reported } = await firstOf(watch);
       watch.cancel();
-      return answered;
+      return reported;
     },
   ],
   [
     "Watch with initial events",
     async ({ client }, history_id) => {
       const watch = client.watch({ resource, history_id, send_initial_events: true });
-      const { history_id: answered } = await firstOf(watch);
+      const { history_id: reported } = await firstOf(watch);
       watch.cancel();
-      return answered;
+      return reported;
     },
   ],
   [
@@ -84,8 +84,8 @@ test("The embedded store has a new history_id at each start.", async () => {
 describe("history_id, on etcd", () => {
   async function valueAt(key: string): Promise<string> {
     const { source } = await openEtcd(await etcdOf());
-    const answer = await source.call("kv/range", { key: Buffer.from(key).toString("base64") });
-    const { kvs = [] } = answer as { kvs?: readonly { value: string }[] };
+    const response = await source.call("kv/range", { key: Buffer.from(key).toString("base64") });
+    const { kvs = [] } = response as { kvs?: readonly { value: string }[] };
     return Buffer.from(kvs[0]?.value ?? "", "base64").toString();
   }
 

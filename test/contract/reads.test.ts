@@ -50,10 +50,10 @@ describeContract("A read", (open) => {
       const world = await openWorld(open);
       world.upstream.hold();
       const revision = await world.write(["a", "new"]);
-      const answer = read(world.client);
+      const response = read(world.client);
       await untilWaiting(world);
       world.clock.advance(freshnessTimeoutMs);
-      expect(await answer).toEqual(["new", revision]);
+      expect(await response).toEqual(["new", revision]);
     });
 
     test("ANY: what the cache holds now, without asking the store", async () => {
@@ -72,10 +72,10 @@ describeContract("A read", (open) => {
       await world.write(["a", "old"]);
       world.upstream.hold();
       const revision = await world.write(["a", "new"]);
-      const answer = read(world.client, { revision_match: notOlderThan, revision });
+      const response = read(world.client, { revision_match: notOlderThan, revision });
       await untilWaiting(world);
       world.upstream.release();
-      expect(await answer).toEqual(["new", revision]);
+      expect(await response).toEqual(["new", revision]);
       const [value, at] = await read(world.client, { revision_match: notOlderThan, revision: 1 });
       expect(value).toBe("new");
       expect(at).toBeGreaterThanOrEqual(revision);
@@ -127,7 +127,7 @@ describeContract("A read", (open) => {
         expect(await released).toEqual(["new", revision]);
         world.upstream.hold();
         const newer = await world.write(["a", "newer"]);
-        const answer = expect(
+        const response = expect(
           read(world.client, { revision_match, revision: newer }),
         ).rejects.toMatchObject({
           reason: "REVISION_TOO_NEW",
@@ -135,7 +135,7 @@ describeContract("A read", (open) => {
         });
         await untilWaiting(world);
         world.clock.advance(freshnessTimeoutMs);
-        await answer;
+        await response;
       },
     );
 
@@ -264,9 +264,9 @@ describeContract("Pages of a List", (open) => {
     expect((await pagesOf(world.client, { resource })).flatMap(keysOf)).toEqual(keys);
     world.upstream.hold();
     await world.write(["z", "1"]);
-    const answer = world.client.list({ resource });
+    const response = world.client.list({ resource });
     await untilWaiting(world);
     world.clock.advance(freshnessTimeoutMs);
-    expect(keysOf(await answer)).toEqual(keys);
+    expect(keysOf(await response)).toEqual(keys);
   });
 });

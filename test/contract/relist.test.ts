@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { describeContract } from "./backends.ts";
 import { openWorld, resource, thing, untilCached, type World } from "./replica.ts";
-import { firstOf, nextTold, told } from "./telling.ts";
+import { firstOf, nextSummary, summaryOf } from "./watch-summaries.ts";
 
 /*
  * Upstream history lost: what came while the cache was cut off from the store has been compacted when it is
@@ -58,7 +58,7 @@ describeContract("After a relist at R", (open) => {
     );
     const difference = await watch.next();
     expect(first).toBeLessThan(second);
-    expect(told(difference)).toBe(
+    expect(summaryOf(difference)).toBe(
       `MODIFIED b@${second}, MODIFIED d@${last}, ADDED f@${last}, DELETED a@${last}, ` +
         `DELETED c@${last}, =${last}`,
     );
@@ -67,7 +67,7 @@ describeContract("After a relist at R", (open) => {
       [before, before, undefined, before, before].map((at) => at?.toString()),
     );
     const next = await world.write(["g", "1"]);
-    expect(await nextTold(watch)).toBe(`ADDED g@${next}, =${next}`);
+    expect(await nextSummary(watch)).toBe(`ADDED g@${next}, =${next}`);
   });
 
   test("it gets the difference as its selector sees it", async () => {
@@ -76,7 +76,7 @@ describeContract("After a relist at R", (open) => {
     const watch = world.client.watch({ resource, delivery, label_selector: "app=web" });
     await watch.next();
     const [, last] = await loseHistory(world, [["a", thing("db")]], [["b", thing("web")]]);
-    expect(await nextTold(watch)).toMatch(
+    expect(await nextSummary(watch)).toMatch(
       new RegExp(`^DELETED a@\\d+, ADDED b@${last}, =${last}$`),
     );
   });
@@ -86,7 +86,7 @@ describeContract("After a relist at R", (open) => {
     const watch = world.client.watch({ resource, delivery, prefix: "elsewhere/" });
     await watch.next();
     const [, last] = await loseHistory(world, [["a", "1"]], [["b", "1"]]);
-    expect(await nextTold(watch)).toBe(`=${last}`);
+    expect(await nextSummary(watch)).toBe(`=${last}`);
   });
 
   test("an EVERY_EVENT stream ends with HISTORY_LOST and the current revision", async () => {
@@ -115,7 +115,7 @@ describeContract("After a relist at R", (open) => {
         });
       }
       const watch = world.client.watch({ resource, delivery: asked, after_revision: last });
-      expect(await nextTold(watch)).toBe(`=${last}`);
+      expect(await nextSummary(watch)).toBe(`=${last}`);
     },
   );
 });

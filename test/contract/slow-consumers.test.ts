@@ -1,12 +1,13 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
+import type { Delivery } from "../../src/cacher/request/request.ts";
 import { brokenBy } from "../guarantees/guarantees.ts";
 import { type SeenEvent, unitsOf, type View } from "../guarantees/recording.ts";
 import { type Entry, Model } from "../model-based/model.ts";
 import { describeContract } from "./backends.ts";
 import { openWorld, resource, untilCached, type World } from "./replica.ts";
-import { type Delivery, large, SlowReader } from "./slow-reader.ts";
-import { eventsUntil } from "./telling.ts";
+import { large, SlowReader } from "./slow-reader.ts";
+import { eventsUntil } from "./watch-summaries.ts";
 
 const everything: View = { includes: () => true, matches: () => true, includePrevious: true };
 
@@ -66,9 +67,9 @@ describeContract("With half of the clients not reading at all", (open) => {
       let last = 0;
       for (let i = 0; i < writes; i++) {
         last = await write(world, model, [`k${i % 3}`, `${i}${large}`]);
-        const told = await Promise.all(quick.map((stream) => eventsUntil(stream, last)));
-        expect(new Set(told.map((events) => events.join())).size).toBe(1);
-        expect(told[0]).toHaveLength(1);
+        const delivered = await Promise.all(quick.map((stream) => eventsUntil(stream, last)));
+        expect(new Set(delivered.map((events) => events.join())).size).toBe(1);
+        expect(delivered[0]).toHaveLength(1);
       }
       // Maintenance runs: the event window drops its oldest events.
       world.clock.advance(1_000);
@@ -104,7 +105,7 @@ describeContract("With half of the clients not reading at all", (open) => {
 });
 
 describeContract("A LATEST_STATE stream that reads on", (open) => {
-  test.each<readonly [what: string, writes: readonly Entry[][], told: readonly string[]]>([
+  test.each<readonly [what: string, writes: readonly Entry[][], delivered: readonly string[]]>([
     ["created", [[["a", "1"]]], ["ADDED a@1"]],
     ["created and changed", [[["a", "1"]], [["a", "2"]]], ["ADDED a@2"]],
     ["created and deleted", [[["a", "1"]], [["a", null]]], []],
@@ -145,8 +146,8 @@ describeContract("A LATEST_STATE stream that reads on", (open) => {
       await reader.readUntil(last);
       const number = (revision: string): string => String(numbers.get(Number(revision)) ?? 0);
       const unit = unitsOf(reader.responses).at(-1);
-      const told = unit?.events.filter(({ object }) => object.key !== "z").map(short);
-      expect(told?.map((line) => line.replace(/\d+/g, number))).toEqual(expected);
+      const delivered = unit?.events.filter(({ object }) => object.key !== "z").map(short);
+      expect(delivered?.map((line) => line.replace(/\d+/g, number))).toEqual(expected);
       expect(unit?.revision).toBe(last);
       expect(
         brokenBy({ view: everything, delivery: "LATEST_STATE", streams: [reader.responses] }, [

@@ -1,5 +1,7 @@
 import { onTestFinished } from "vitest";
+import type { Delivery } from "../../src/cacher/request/request.ts";
 import { type BareCall, BareGrpc, BareStatus } from "../foreign/bare-grpc.ts";
+import { deliveries } from "../foreign/deliveries.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
 import { resumePointOf, type SeenResponse } from "../guarantees/recording.ts";
 import { responseOf } from "../model-based/wire.ts";
@@ -10,8 +12,6 @@ const windowBytes = 16 * 1024;
 
 /** More than what a client that does not read lets in. */
 export const large = "x".repeat(64 * 1024);
-
-export type Delivery = "EVERY_EVENT" | "LATEST_STATE";
 
 /**
  * A watch on its own connection, whose client reads only on request: otherwise flow control
@@ -34,8 +34,7 @@ export class SlowReader {
   static async open({ port }: Replica, delivery: Delivery): Promise<SlowReader> {
     const grpc = new BareGrpc(`http://127.0.0.1:${port}`, windowBytes);
     onTestFinished(() => grpc.close());
-    const asked = delivery === "EVERY_EVENT" ? 1 : 2;
-    const request = encode({ 1: resource, 8: asked, 9: true });
+    const request = encode({ 1: resource, 8: deliveries[delivery], 9: true });
     const call = grpc.call("/watchfanout.v1.ListWatchService/Watch", request);
     const reader = new SlowReader(delivery, call);
     await reader.#readOne();

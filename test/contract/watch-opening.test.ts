@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { describeContract } from "./backends.ts";
 import { openWorld, resource, untilCached, untilWaiting } from "./replica.ts";
-import { eventsUntil, nextTold, told } from "./telling.ts";
+import { eventsUntil, nextSummary, summaryOf } from "./watch-summaries.ts";
 
 const freshnessTimeoutMs = 3_000;
 
@@ -12,10 +12,10 @@ describeContract("How a watch begins", (open) => {
       for (let i = 0; i < 10; i++) {
         const current = await world.write(["a", `${i}`]);
         const watch = world.client.watch({ resource });
-        expect(await nextTold(watch)).toBe(`=${current}`);
+        expect(await nextSummary(watch)).toBe(`=${current}`);
         const next = await world.write(["b", `${i}`], ["c", `${i}`]);
         const type = i === 0 ? "ADDED" : "MODIFIED";
-        expect(await nextTold(watch)).toBe(`${type} b@${next}, ${type} c@${next}, =${next}`);
+        expect(await nextSummary(watch)).toBe(`${type} b@${next}, ${type} c@${next}, =${next}`);
         watch.cancel();
       }
     });
@@ -25,10 +25,10 @@ describeContract("How a watch begins", (open) => {
       world.upstream.hold();
       const current = await world.write(["a", "1"]);
       const watch = world.client.watch({ resource });
-      expect(await nextTold(watch)).toBe(`=${current}`);
+      expect(await nextSummary(watch)).toBe(`=${current}`);
       const next = await world.write(["a", "2"]);
       world.upstream.release();
-      expect(await nextTold(watch)).toBe(`MODIFIED a@${next}, =${next}`);
+      expect(await nextSummary(watch)).toBe(`MODIFIED a@${next}, =${next}`);
     });
   });
 
@@ -40,7 +40,7 @@ describeContract("How a watch begins", (open) => {
       const last = revisions.at(-1) ?? 0;
       for (const [i, after_revision] of revisions.entries()) {
         const watch = world.client.watch({ resource, after_revision });
-        expect(await nextTold(watch)).toBe(`=${after_revision}`);
+        expect(await nextSummary(watch)).toBe(`=${after_revision}`);
         if (after_revision === last) continue;
         const rest = revisions.slice(i + 1);
         expect(await eventsUntil(watch, last)).toEqual(rest.map((r) => `MODIFIED a@${r}`));
@@ -62,7 +62,7 @@ describeContract("How a watch begins", (open) => {
       });
       const oldest = refused.metadata["oldest_revision"] ?? "";
       const watch = world.client.watch({ resource, after_revision: oldest });
-      expect(await nextTold(watch)).toBe(`=${third}`);
+      expect(await nextSummary(watch)).toBe(`=${third}`);
       expect(await eventsUntil(watch, last)).toEqual([
         `MODIFIED a@${fourth}`,
         `MODIFIED a@${last}`,
@@ -76,11 +76,11 @@ describeContract("How a watch begins", (open) => {
       await world.write(["a", "1"]);
       const after_revision = await world.write(["a", "2"]);
       const watch = world.client.watch({ resource, after_revision });
-      expect(await nextTold(watch)).toBe(`=${after_revision}`);
+      expect(await nextSummary(watch)).toBe(`=${after_revision}`);
       world.clock.advance(10 * freshnessTimeoutMs);
       const next = await world.write(["a", "3"]);
       world.upstream.release();
-      expect(await nextTold(watch)).toBe(`MODIFIED a@${next}, =${next}`);
+      expect(await nextSummary(watch)).toBe(`MODIFIED a@${next}, =${next}`);
     });
   });
 
@@ -93,7 +93,7 @@ describeContract("How a watch begins", (open) => {
       expect(await watch.next()).toMatchObject({ events: [], initial_events_end: false });
       await untilWaiting(world);
       world.upstream.release();
-      expect(await nextTold(watch)).toMatch(/^ADDED a@\d+, complete, =\d+$/);
+      expect(await nextSummary(watch)).toMatch(/^ADDED a@\d+, complete, =\d+$/);
     });
 
     test("the state at one revision R (linearizable) as ADDED in key order, initial_events_end with R, then everything after R", async () => {
@@ -102,13 +102,13 @@ describeContract("How a watch begins", (open) => {
       const first = await world.write(...keys.toReversed().map((key) => [key, "1"] as const));
       const changed = await world.write(["b", "2"], ["z", null]);
       const watch = world.client.watch({ resource, send_initial_events: true });
-      expect(await nextTold(watch)).toBe("");
-      expect(await nextTold(watch)).toBe(
+      expect(await nextSummary(watch)).toBe("");
+      expect(await nextSummary(watch)).toBe(
         `ADDED a@${first}, ADDED b@${changed}, ADDED n/\u{ffee}@${first}, ` +
           `ADDED n/\u{1f388}@${first}, complete, =${changed}`,
       );
       const next = await world.write(["a", null]);
-      expect(await nextTold(watch)).toBe(`DELETED a@${next}, =${next}`);
+      expect(await nextSummary(watch)).toBe(`DELETED a@${next}, =${next}`);
     });
 
     test.each([
@@ -121,7 +121,7 @@ describeContract("How a watch begins", (open) => {
       const watch = world.client.watch({ resource, send_initial_events: true, ...scope });
       await watch.next();
       const state = keys.map((key) => `ADDED ${key}@${at}`);
-      expect(await nextTold(watch)).toBe([...state, "complete", `=${at}`].join(", "));
+      expect(await nextSummary(watch)).toBe([...state, "complete", `=${at}`].join(", "));
     });
 
     test("if the cache does not reach the revision in 3 s: the state is read from the store, later events from the cache", async () => {
@@ -134,10 +134,10 @@ describeContract("How a watch begins", (open) => {
         world.client.watch({ resource, send_initial_events: true }),
         world.client.watch({ resource, send_initial_events: true, key: "n/1" }),
       ];
-      for (const watch of watches) expect(await nextTold(watch)).toBe("");
+      for (const watch of watches) expect(await nextSummary(watch)).toBe("");
       await untilWaiting(world, 2);
       world.clock.advance(freshnessTimeoutMs);
-      const states = await Promise.all(watches.map(nextTold));
+      const states = await Promise.all(watches.map(nextSummary));
       expect(states).toEqual([
         `ADDED n/1@${added}, ADDED n/2@${added}, complete, =${added}`,
         `ADDED n/1@${added}, complete, =${added}`,
@@ -145,7 +145,7 @@ describeContract("How a watch begins", (open) => {
       expect(deleted).toBeLessThan(added);
       const next = await world.write(["n/1", "2"]);
       world.upstream.release();
-      const rest = await Promise.all(watches.map(nextTold));
+      const rest = await Promise.all(watches.map(nextSummary));
       expect(rest).toEqual(Array(2).fill(`MODIFIED n/1@${next}, =${next}`));
     });
   });
@@ -158,8 +158,8 @@ describeContract("How a watch begins", (open) => {
       const asked = world.upstream.revisionsAsked;
       const request = { resource, send_initial_events: true, after_revision: revision };
       const watch = world.client.watch(request);
-      expect(await nextTold(watch)).toBe("");
-      expect(await nextTold(watch)).toBe(`ADDED a@${revision}, complete, =${revision}`);
+      expect(await nextSummary(watch)).toBe("");
+      expect(await nextSummary(watch)).toBe(`ADDED a@${revision}, complete, =${revision}`);
       expect(world.upstream.revisionsAsked).toBe(asked);
     });
 
@@ -168,11 +168,11 @@ describeContract("How a watch begins", (open) => {
       world.upstream.hold();
       const after_revision = await world.write(["a", "1"]);
       const watch = world.client.watch({ resource, send_initial_events: true, after_revision });
-      expect(await nextTold(watch)).toBe("");
+      expect(await nextSummary(watch)).toBe("");
       await untilWaiting(world);
       world.upstream.release();
       const state = await watch.next();
-      expect(told(state)).toMatch(/^ADDED a@\d+, complete/);
+      expect(summaryOf(state)).toMatch(/^ADDED a@\d+, complete/);
       expect(Number(state.revision)).toBeGreaterThanOrEqual(after_revision);
     });
 
@@ -200,8 +200,8 @@ describeContract("How a watch begins", (open) => {
       await world.write(["a", "2"]);
       const request = { resource, send_initial_events: true, after_revision: 0 };
       const watch = world.client.watch(request);
-      expect(await nextTold(watch)).toBe("");
-      expect(await nextTold(watch)).toBe(`ADDED a@${cached}, complete, =${cached}`);
+      expect(await nextSummary(watch)).toBe("");
+      expect(await nextSummary(watch)).toBe(`ADDED a@${cached}, complete, =${cached}`);
     });
   });
 
@@ -217,7 +217,7 @@ describeContract("How a watch begins", (open) => {
       const watch = world.client.watch({ resource, send_initial_events, after_revision });
       const before: string[] = [];
       const reading = watch.until((response) => {
-        before.push(told(response));
+        before.push(summaryOf(response));
         return false;
       });
       await expect(reading).rejects.toBeDefined();
@@ -243,7 +243,7 @@ describeContract("How a watch begins", (open) => {
       }
       const replica = replicas[round % replicas.length] ?? world;
       const watch = replica.client.watch({ resource, after_revision: resume });
-      expect(await nextTold(watch)).toBe(`=${resume}`);
+      expect(await nextSummary(watch)).toBe(`=${resume}`);
       // Leaves after one response, wherever that has come to.
       const { events, revision } = await watch.next();
       seen.push(...events.map(({ object }) => `MODIFIED ${object?.key}@${object?.mod_revision}`));

@@ -3,7 +3,7 @@ import type { WatchRequest } from "../../src/wire/generated/watchfanout/v1/Watch
 import { describeContract } from "./backends.ts";
 import { openWorld, resource, thing, untilCached, type World } from "./replica.ts";
 import { watchResponseSize } from "./response-size.ts";
-import { eventsUntil, nextTold, told } from "./telling.ts";
+import { eventsUntil, nextSummary, summaryOf } from "./watch-summaries.ts";
 
 const minute = 60_000;
 const mebibyte = 1024 ** 2;
@@ -31,7 +31,7 @@ describeContract("Bookmarks", (open) => {
       const revision = await move();
       clock.advance(1_500);
       // Had one come sooner, it would be of the revision before.
-      expect(await nextTold(watch)).toBe(`=${revision}`);
+      expect(await nextSummary(watch)).toBe(`=${revision}`);
     }
   });
 
@@ -41,7 +41,7 @@ describeContract("Bookmarks", (open) => {
     clock.advance(minute - 1_000);
     const revision = await move();
     clock.advance(1_500);
-    expect(await nextTold(watch)).toBe(`=${revision}`);
+    expect(await nextSummary(watch)).toBe(`=${revision}`);
   });
 
   test("come once 2 s before the call's deadline", async () => {
@@ -52,7 +52,7 @@ describeContract("Bookmarks", (open) => {
     clock.advance(9 * minute);
     const revision = await move();
     clock.advance(minute - 1_000);
-    expect(await nextTold(watch)).toBe(`=${revision}`);
+    expect(await nextSummary(watch)).toBe(`=${revision}`);
   });
 
   test("advance also if the resource is idle and the store is not", async () => {
@@ -191,7 +191,7 @@ describeContract("A selector is applied to the object before and after:", (open)
     const watch = world.client.watch(request);
     await watch.next();
     const next = await world.write(["b", inside], ["c", "no JSON"]);
-    expect(await nextTold(watch)).toBe(`DELETED b@${next}, ADDED c@${next}, =${next}`);
+    expect(await nextSummary(watch)).toBe(`DELETED b@${next}, ADDED c@${next}, =${next}`);
   });
 });
 
@@ -244,11 +244,11 @@ describeContract("Events", (open) => {
     const watch = world.client.watch({ resource });
     await watch.next();
     const first = await world.write(["c", ""], ["a", ""], ["b", ""]);
-    expect(await nextTold(watch)).toBe(
+    expect(await nextSummary(watch)).toBe(
       `ADDED c@${first}, ADDED a@${first}, ADDED b@${first}, =${first}`,
     );
     const second = await world.write(["b", null], ["c", "2"], ["d", ""]);
-    expect(await nextTold(watch)).toBe(
+    expect(await nextSummary(watch)).toBe(
       `DELETED b@${second}, MODIFIED c@${second}, ADDED d@${second}, =${second}`,
     );
   });
@@ -310,7 +310,7 @@ describeContract("Responses stay below 4 MiB:", (open) => {
     const world = await openWorld(open);
     const start = await fill(world);
     const watch = world.client.watch({ resource, after_revision: start });
-    expect(await nextTold(watch)).toBe(`=${start}`);
+    expect(await nextSummary(watch)).toBe(`=${start}`);
     const last = await world.write(...keys.map((key) => [key, null] as const));
     const responses = await watch.until(({ revision }) => revision !== undefined);
     expect(responses.length).toBeGreaterThan(2);
@@ -340,7 +340,7 @@ describeContract("A stream", (open) => {
     const world = await openWorld(open, { cacher: { eventWindow } });
     for (let i = 0; i < 12; i++) await world.write([`large-${i}`, "x".repeat(mebibyte)]);
     const watch = world.client.watch({ resource, send_initial_events: true });
-    expect(await nextTold(watch)).toBe("");
+    expect(await nextSummary(watch)).toBe("");
     const state = [await watch.next()];
     const owed: string[] = [];
     let last = 0;
@@ -371,7 +371,7 @@ describeContract("A stream", (open) => {
       const revision = await world.write(["elsewhere", ""]);
       await untilCached(world, revision);
       world.clock.advance(3_000);
-      expect(await nextTold(watch)).toBe(`=${revision}`);
+      expect(await nextSummary(watch)).toBe(`=${revision}`);
       expect(await watch.ended).toMatchObject({
         reason: "DRAINING",
         metadata: { resume_revision: `${revision}` },
@@ -391,7 +391,7 @@ describeContract("A stream", (open) => {
       watch.cancel();
       expect(first.history_id).toBe(history_id);
       expect(rest.map((response) => response.history_id).filter(Boolean)).toEqual([]);
-      expect(told(first)).not.toContain("@");
+      expect(summaryOf(first)).not.toContain("@");
     }
   });
 });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { describeContract, type EtcdBackend, openEtcd } from "./backends.ts";
 import { openWorld, resource, untilCached, type World } from "./replica.ts";
-import { eventsUntil, nextTold } from "./telling.ts";
+import { eventsUntil, nextSummary } from "./watch-summaries.ts";
 
 const absent = 0;
 
@@ -180,7 +180,7 @@ describe("Keys on the wire, on etcd", () => {
     await source.putBytes(Buffer.from(prefix.slice(0, -1)));
     await source.putBytes(Buffer.from(`${prefix.slice(0, -1)}0`));
     const revision = await source.putBytes(Buffer.from(`${prefix}ns-1/pod-7`));
-    expect(await nextTold(watch)).toBe(`ADDED ns-1/pod-7@${revision}, =${revision}`);
+    expect(await nextSummary(watch)).toBe(`ADDED ns-1/pod-7@${revision}, =${revision}`);
     await untilCached(world, revision);
     const { items } = await world.client.list({ resource });
     expect(items.map(({ key }) => key)).toEqual(["ns-1/pod-7"]);

@@ -8,7 +8,7 @@ export class CuttingProxy {
   readonly #sockets = new Set<Socket>();
   /** Number of response bytes that still pass before every connection is reset. */
   #allowance = Number.POSITIVE_INFINITY;
-  #losesAnswers = false;
+  #losesResponses = false;
 
   private constructor(target: URL) {
     this.#target = target;
@@ -34,14 +34,14 @@ export class CuttingProxy {
   }
 
   /** From now on requests pass and responses are dropped. */
-  loseAnswers(): void {
-    this.#losesAnswers = true;
+  loseResponses(): void {
+    this.#losesResponses = true;
   }
 
   /** Resets every connection, and passes everything from now on. */
   reset(): void {
     this.#allowance = Number.POSITIVE_INFINITY;
-    this.#losesAnswers = false;
+    this.#losesResponses = false;
     for (const socket of this.#sockets) socket.resetAndDestroy();
   }
 
@@ -65,7 +65,7 @@ export class CuttingProxy {
     }
     client.on("data", (chunk) => upstream.write(chunk));
     upstream.on("data", (chunk) => {
-      if (this.#losesAnswers) return;
+      if (this.#losesResponses) return;
       this.#allowance -= chunk.byteLength;
       if (this.#allowance >= 0) this.#pass(chunk, upstream, client);
       else this.#cut(chunk, client);

@@ -17,7 +17,7 @@ const WATCHED = '(read -r _ <&3 || { kill -9 $$; rm -rf -- "$1"; }) & exec 3<&-;
 
 /**
  * The socket of the health endpoint, in the member's folder. etcd listens there last, and no other process does, so an
- * answer means that this etcd has its ports.
+ * response means that this etcd has its ports.
  */
 const METRICS = "metrics";
 
@@ -86,7 +86,7 @@ export class EtcdProcess {
     const pid = this.#child?.pid;
     if (pid === undefined) throw new Error("this etcd does not run");
     process.kill(pid, "SIGSTOP");
-    // A signal takes effect a moment later. Before that etcd may answer again.
+    // A signal takes effect a moment later. Before that etcd may respond again.
     for (let i = 0; i < STOP_TRIES; i++) {
       if (await isStopped(pid)) return;
       await delay(STOP_INTERVAL_MS);

@@ -48,15 +48,15 @@ describe("an etcd for tests", () => {
     try {
       for (let i = 0; i < 20; i++) {
         await etcd.pause();
-        let isAnswered = false;
-        const answer = call(etcd, "kv/put", { key: base64("a") }).then(() => {
-          isAnswered = true;
+        let isCompleted = false;
+        const response = call(etcd, "kv/put", { key: base64("a") }).then(() => {
+          isCompleted = true;
         });
-        // A round trip to another server; etcd's answer would have come before its end.
+        // A round trip to another server; etcd's response would have come before its end.
         await refusesConnections(etcd.url);
-        expect(isAnswered).toBe(false);
+        expect(isCompleted).toBe(false);
         etcd.resume();
-        await answer;
+        await response;
       }
     } finally {
       await etcd.stop();

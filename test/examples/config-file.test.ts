@@ -87,7 +87,7 @@ describe("A config file that is kept equal to a key", { timeout: 70_000 }, () =>
     await eventually(following.content, "2");
 
     await following.service.kill();
-    await example.said(/stays as it is: No answer/);
+    await example.said(/stays as it is: No response/);
     expect(await following.content()).toBe("2");
     await following.service.startAgain();
     await example.until("the new store to be seen", () => {

@@ -113,7 +113,7 @@ describe("The controller", { timeout: 70_000 }, () => {
     const controller = await startController();
     await eventually(() => addressesOf("ns-1/web"), []);
     await service.kill();
-    await controller.said(/"services" can't list or watch, and keeps trying: No answer/);
+    await controller.said(/"services" can't list or watch, and keeps trying: No response/);
     await service.startAgain();
     await putPod("ns-1/a", "web", "10.0.0.1:80");
     await services.put("ns-1/web", { selector: "app=web" });

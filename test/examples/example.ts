@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { isDeepStrictEqual } from "node:util";
 import { onTestFinished } from "vitest";
+import { compileCache } from "../compile-cache.ts";
 import { untilSeen } from "../faults/patience.ts";
 
 const checkout = fileURLToPath(new URL("../..", import.meta.url));
@@ -31,7 +32,12 @@ export class Example {
     const [program = "", ...args] = command;
     this.#child = spawn(program, args, {
       cwd: checkout,
-      env: { PATH: process.env["PATH"], TERM: "xterm", WATCH_FANOUT_ADDRESS: service },
+      env: {
+        PATH: process.env["PATH"],
+        ...compileCache,
+        TERM: "xterm",
+        WATCH_FANOUT_ADDRESS: service,
+      },
       stdio: "pipe",
     });
     for (const stream of [this.#child.stdout, this.#child.stderr]) {

@@ -39,7 +39,7 @@ describe("The live table", { timeout: 70_000 }, () => {
     const example = Example.start(script, ["default"], service.address);
     await example.said(/ADDED a/);
     await service.kill();
-    await example.said(/No answer/);
+    await example.said(/No response/);
     await service.startAgain();
     await example.said(/The watch is current again\./);
     expect(await example.stop()).toBe(0);
@@ -79,7 +79,7 @@ describe("The live table", { timeout: 70_000 }, () => {
         ],
       );
       await service.kill();
-      await eventually(() => /revision 8.*No answer/.test(screenOf(table)[0] ?? ""), true);
+      await eventually(() => /revision 8.*No response/.test(screenOf(table)[0] ?? ""), true);
       // Ctrl-C
       table.type("\x03");
       expect(await table.ended()).toBe(0);

@@ -6,7 +6,7 @@ import { Service } from "./service.ts";
 
 const script = "service-discovery/greeter.ts";
 
-/** The last answers show which greeters are called now: two greeters are called round-robin. */
+/** The last responses show which greeters are called now: two greeters are called round-robin. */
 const onEnd = 5;
 
 /** A greeter and its address. */
@@ -24,11 +24,11 @@ class Caller {
     this.#example = Example.start(script, call, service.address);
   }
 
-  /** Resolves when the last answers come from exactly these greeters. */
+  /** Resolves when the last responses come from exactly these greeters. */
   async hears(...names: readonly string[]): Promise<void> {
-    await this.#example.until(`answers of ${names}`, () => {
-      const answers = this.#example.lines.filter((line) => /^\w+ greets you$/.test(line));
-      return isHeard(answers.slice(-onEnd), names) ? true : undefined;
+    await this.#example.until(`responses of ${names}`, () => {
+      const responses = this.#example.lines.filter((line) => /^\w+ greets you$/.test(line));
+      return isHeard(responses.slice(-onEnd), names) ? true : undefined;
     });
   }
 
@@ -48,9 +48,9 @@ class Caller {
   }
 }
 
-function isHeard(answers: readonly string[], names: readonly string[]): boolean {
-  const heard = new Set(answers.map((answer) => answer.split(" ")[0]));
-  return answers.length === onEnd && isDeepStrictEqual(heard, new Set(names));
+function isHeard(responses: readonly string[], names: readonly string[]): boolean {
+  const heard = new Set(responses.map((response) => response.split(" ")[0]));
+  return responses.length === onEnd && isDeepStrictEqual(heard, new Set(names));
 }
 
 describe("Channels of grpc-js that are resolved by the service", { timeout: 70_000 }, () => {
@@ -87,7 +87,7 @@ describe("Channels of grpc-js that are resolved by the service", { timeout: 70_0
     const caller = new Caller(service);
     await caller.hears("Ada");
     await service.kill();
-    await caller.said(/No answer from watch-fanout/);
+    await caller.said(/No response from watch-fanout/);
     await caller.greeted(10);
     await caller.hears("Ada");
     await service.startAgain();

@@ -6,8 +6,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
+import { compileCache } from "../compile-cache.ts";
 import { Disturbance } from "./endpoint.ts";
-import { bulkHistoryBytes, bulkHistoryEvents, bulkPrefix, bulkResource } from "./hostile/bulk.ts";
+import { bulkHistoryBytes, bulkHistoryEvents, bulkResource } from "./hostile/bulk.ts";
 import { untilSeen } from "./patience.ts";
 import type { ProcessReport } from "./process-report.ts";
 import { Relay } from "./relay.ts";
@@ -15,13 +16,13 @@ import { fields, type Replica, type ReplicaOptions } from "./replica.ts";
 import { resource } from "./wire.ts";
 
 const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
-/** How long an orchestrator waits for an answer of the admin port, in milliseconds. */
+/** How long an orchestrator waits for a response of the admin port, in milliseconds. */
 const adminMs = 10_000;
 const report = new URL("process-report.ts", import.meta.url).href;
 
 /** The resource that attacks read. Its events do not expire by age, so that attacks find them at any time. */
 const bulk = {
-  ...{ name: bulkResource, prefix: bulkPrefix, codec: "json" },
+  ...{ name: bulkResource, codec: "json" },
   "event-window": {
     age: "24h",
     "max-events": bulkHistoryEvents,
@@ -36,6 +37,7 @@ export class ChildReplica implements Replica {
   readonly upstream: readonly Relay[];
   readonly #options: ReplicaOptions;
   readonly #folder: string;
+  readonly #sharesUpstream: boolean;
   readonly #disturbance = new Disturbance();
   #child: ChildProcess | undefined;
   #exited: Promise<unknown> = Promise.resolve();
@@ -49,7 +51,9 @@ export class ChildReplica implements Replica {
     relay: Relay,
     upstream: readonly Relay[],
     folder: string,
+    sharesUpstream: boolean,
   ) {
+    this.#sharesUpstream = sharesUpstream;
     this.name = options.name;
     this.#options = options;
     this.relay = relay;
@@ -57,21 +61,23 @@ export class ChildReplica implements Replica {
     this.#folder = folder;
   }
 
-  static async create(options: ReplicaOptions): Promise<ChildReplica> {
-    const upstream = await Promise.all(options.etcd.map((port) => Relay.to(port)));
+  /** `shared`: another replica's relays to etcd, which that one closes. Default: relays of its own. */
+  static async create(options: ReplicaOptions, shared?: readonly Relay[]): Promise<ChildReplica> {
+    const own = shared === undefined ? options.etcd.map((port) => Relay.to(port)) : [];
+    const upstream = shared ?? (await Promise.all(own));
     const folder = await mkdtemp(join(tmpdir(), "watch-fanout-test-"));
-    const { prefix, historyEvents, hasBulk = false } = options;
+    const { prefix, historyEvents, bulkPrefix } = options;
     const history =
       historyEvents === undefined ? {} : { "event-window": { "max-events": historyEvents } };
     const config = {
       resources: [
         { ...{ name: resource, prefix, codec: "json", fields }, ...history },
-        ...(hasBulk ? [bulk] : []),
+        ...(bulkPrefix === undefined ? [] : [{ ...bulk, prefix: bulkPrefix }]),
       ],
     };
     // JSON is YAML.
     await writeFile(join(folder, "config.yaml"), JSON.stringify(config));
-    return new ChildReplica(options, await Relay.to(0), upstream, folder);
+    return new ChildReplica(options, await Relay.to(0), upstream, folder, shared !== undefined);
   }
 
   get pid(): number | undefined {
@@ -122,7 +128,11 @@ export class ChildReplica implements Replica {
     ];
     const runtime = ["--disable-warning=ExperimentalWarning", "--expose-gc", "--import", report];
     const child = spawn(process.execPath, [...runtime, main, "serve", ...options], {
-      env: { PATH: process.env["PATH"], WATCH_FANOUT_ETCD_PASSWORD: auth?.password },
+      env: {
+        PATH: process.env["PATH"],
+        ...compileCache,
+        WATCH_FANOUT_ETCD_PASSWORD: auth?.password,
+      },
       stdio: ["ignore", "pipe", "pipe", "ipc"],
     });
     this.#child = child;
@@ -179,11 +189,11 @@ export class ChildReplica implements Replica {
   async report(): Promise<ProcessReport> {
     const child = this.#child;
     if (child === undefined) throw new Error(`${this.name} does not run.`);
-    const answer = once(child, "message");
+    const response = once(child, "message");
     child.send("report");
-    const [told] = await Promise.race([answer, this.#exited.then(() => [undefined])]);
-    if (told === undefined) throw new Error(`${this.name} ended with its report:\n${this.#log}`);
-    return told as ProcessReport;
+    const [sent] = await Promise.race([response, this.#exited.then(() => [undefined])]);
+    if (sent === undefined) throw new Error(`${this.name} ended with its report:\n${this.#log}`);
+    return sent as ProcessReport;
   }
 
   async heal(): Promise<void> {
@@ -199,7 +209,8 @@ export class ChildReplica implements Replica {
 
   async stop(): Promise<void> {
     await this.kill();
-    for (const relay of [this.relay, ...this.upstream]) await relay.close();
+    const own = this.#sharesUpstream ? [this.relay] : [this.relay, ...this.upstream];
+    for (const relay of own) await relay.close();
     await rm(this.#folder, { recursive: true, force: true });
   }
 }

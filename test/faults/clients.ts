@@ -1,6 +1,6 @@
 import type { Endpoint } from "./endpoint.ts";
 import type { Changing } from "./patience.ts";
-import { latestState, type Manner, RecordedWatcher } from "./recorded-watcher.ts";
+import { type Manner, RecordedWatcher } from "./recorded-watcher.ts";
 import type { Seeded } from "./seeded.ts";
 import type { Wish } from "./wire.ts";
 
@@ -13,7 +13,7 @@ export interface Surroundings {
   readonly acknowledged: () => number;
   readonly writes: { readonly count: number; readonly changing: Changing };
   /** Called at each response. */
-  readonly told: Changing;
+  readonly delivered: Changing;
 }
 
 /** Every kind of watch, and every way to behave, at least once. */
@@ -32,10 +32,10 @@ const population: readonly (readonly [name: string, wish: Wish, manner: Manner])
     { labelSelector: "app=db", fieldSelector: "spec.node=n2", includePrevious: true },
     { isImpatient: true, hopsAfter: 25 },
   ],
-  ["the latest of all", { delivery: latestState, sendInitialEvents: true }, {}],
+  ["the latest of all", { delivery: "LATEST_STATE", sendInitialEvents: true }, {}],
   [
     "the latest of a label, slow and hopping",
-    { delivery: latestState, labelSelector: "app=web" },
+    { delivery: "LATEST_STATE", labelSelector: "app=web" },
     { slow: { writes: 15, window: 8_192 }, hopsAfter: 20 },
   ],
   ["all, slow and hopping", {}, { slow: { writes: 9, window: 8_192 }, hopsAfter: 20 }],
@@ -44,6 +44,9 @@ const population: readonly (readonly [name: string, wish: Wish, manner: Manner])
 export function watchersIn(surroundings: Surroundings): RecordedWatcher[] {
   return population.map(([name, wish, manner]) => {
     const random = surroundings.random.fork();
-    return new RecordedWatcher({ ...surroundings, name, wish, manner, random }, surroundings.told);
+    return new RecordedWatcher(
+      { ...surroundings, name, wish, manner, random },
+      surroundings.delivered,
+    );
   });
 }

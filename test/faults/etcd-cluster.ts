@@ -76,7 +76,7 @@ export class EtcdCluster {
     return this.members.filter((member) => member.isHealthy);
   }
 
-  /** Calls the JSON gateway of any healthy member, again and again until one answers. */
+  /** Calls the JSON gateway of any healthy member, again and again until one responds. */
   call(path: string, body: object = {}): Promise<Record<string, unknown>> {
     let turn = 0;
     return untilSeen(`etcd to answer ${path}`, async () => {
@@ -87,8 +87,8 @@ export class EtcdCluster {
 
   /** The newest revision, linearizable. */
   async revision(): Promise<number> {
-    const answer = await this.call("kv/range", { key: "AA==" });
-    return Number((answer["header"] as { readonly revision: string }).revision);
+    const response = await this.call("kv/range", { key: "AA==" });
+    return Number((response["header"] as { readonly revision: string }).revision);
   }
 
   leader(): Promise<EtcdMember> {
@@ -148,7 +148,7 @@ export class EtcdCluster {
         const [member] = this.healthy;
         return await member?.call("kv/compaction", { revision: String(revision) });
       } catch (error) {
-        // It was done, and only the answer was late.
+        // It was done, and only the response was late.
         if (String(error).includes("has been compacted")) return true;
         throw error;
       }

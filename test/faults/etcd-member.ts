@@ -71,6 +71,11 @@ export class EtcdMember {
     return join(this.#place.folder, "data");
   }
 
+  /** Undefined while it does not run. */
+  get pid(): number | undefined {
+    return this.#process?.pid;
+  }
+
   /** As it names itself to the other members. */
   get dialerId(): string {
     return BigInt(this.id).toString(16);
@@ -119,12 +124,12 @@ export class EtcdMember {
       headers: token === undefined ? {} : { authorization: token },
       signal: AbortSignal.timeout(callTimeoutMs),
     });
-    const answer = await response.text();
+    const text = await response.text();
     if (!response.ok) {
-      if (answer.includes("auth")) this.#token = undefined;
-      throw new Error(`etcd refuses ${path}: ${answer}`);
+      if (text.includes("auth")) this.#token = undefined;
+      throw new Error(`etcd refuses ${path}: ${text}`);
     }
-    return JSON.parse(answer) as Record<string, unknown>;
+    return JSON.parse(text) as Record<string, unknown>;
   }
 
   /** The token of root's calls, if authentication is on. */
@@ -146,9 +151,9 @@ export class EtcdMember {
       body: JSON.stringify({ name: "root", password: this.#rootPassword }),
       signal: AbortSignal.timeout(callTimeoutMs),
     });
-    const answer = (await response.json()) as { readonly token?: string };
-    if (answer.token === undefined) throw new Error(`etcd gives no token: ${response.status}`);
-    return answer.token;
+    const result = (await response.json()) as { readonly token?: string };
+    if (result.token === undefined) throw new Error(`etcd gives no token: ${response.status}`);
+    return result.token;
   }
 
   /** Its own status; leader "0" means no leader. */

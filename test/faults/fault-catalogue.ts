@@ -96,11 +96,11 @@ export const faultCatalogue: Readonly<Record<string, Catalogued>> = {
       return during(relay, world, () => relay.refuse());
     },
   },
-  "upstream answers lost": {
+  "upstream responses lost": {
     weight: 3,
     fault: (world) => {
       const relay = upstreamOf(world);
-      return during(relay, world, () => relay.loseAnswers());
+      return during(relay, world, () => relay.loseResponses());
     },
   },
   "downstream delayed": {

@@ -38,13 +38,13 @@ async function inWorld(
   try {
     await body(world);
     const wrong = await world.wrong();
-    if (wrong.length > 0) throw new Error(told(wrong));
+    if (wrong.length > 0) throw new Error(reportOf(wrong));
   } finally {
     await world.close();
   }
 }
 
-function told(wrong: readonly string[]): string {
+function reportOf(wrong: readonly string[]): string {
   const shown = wrong.slice(0, 20).join("\n");
   return `${wrong.length} promises were broken:\n${shown}`;
 }

@@ -1,7 +1,7 @@
 import { describe, expect } from "vitest";
 import { faultTest } from "./fault-test.ts";
 import { untilSeen } from "./patience.ts";
-import { latestState, type RecordedWatcher } from "./recorded-watcher.ts";
+import type { RecordedWatcher } from "./recorded-watcher.ts";
 import type { World } from "./world.ts";
 
 /** How often a watcher's streams have ended for this reason. */
@@ -35,7 +35,7 @@ describe("compaction past the cache's revision while disconnected", () => {
       await world.until("every watcher to be notified that history was lost", () =>
         world.watchers.every(
           (watcher) =>
-            watcher.wish.delivery === latestState ||
+            watcher.continuesAfterLoss ||
             ends(watcher, "HISTORY_LOST") + ends(watcher, "REVISION_TOO_OLD") > 0,
         ),
       );

@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { ChildReplica } from "./child-replica.ts";
 import type { Bulk, Target } from "./hostile/attack.ts";
 import { attacks } from "./hostile/attacks.ts";
-import { fillBulk } from "./hostile/bulk.ts";
+import { bulkPrefix, fillBulk } from "./hostile/bulk.ts";
 import { HonestProbe } from "./hostile/honest-probe.ts";
 import { HostileClient } from "./hostile/hostile-client.ts";
 import { inTime, untilSeen } from "./patience.ts";
@@ -50,9 +50,9 @@ beforeAll(async () => {
   world = await World.open(seed, {
     ...{ replicas: 0, children: 1, writers: 1, writePauseMs: 20, readPauseMs: 40 },
     // So many that no honest client falls out of them while an attack lasts.
-    replica: { hasBulk: true, historyEvents: 20_000 },
+    replica: { bulkPrefix, historyEvents: 20_000 },
     prepare: async (cluster) => {
-      bulk = await fillBulk(cluster);
+      bulk = await fillBulk(cluster, bulkPrefix);
     },
   });
   const [only] = world.children;
@@ -93,8 +93,8 @@ async function levelReport(): Promise<ProcessReport> {
   });
 }
 
-/** The replica answers a new client and liveness probes. */
-async function answersOthers(): Promise<void> {
+/** The replica serves a new client and responds to liveness probes. */
+async function servesOthers(): Promise<void> {
   const connection = world.connectionTo(replica);
   const listed = await connection.list({}, 2, 0).finally(() => connection.close());
   expect(listed.revision).toBeGreaterThan(0);
@@ -140,7 +140,7 @@ describe("A client that does this does not affect others, and leaves nothing beh
     let held: ProcessReport;
     try {
       await inTime(() => `${name} to be under way`, attack.holding, timeoutMs);
-      await answersOthers();
+      await servesOthers();
       held = await replica.report();
     } finally {
       await attack.release();

@@ -2,7 +2,8 @@ import { monitorEventLoopDelay } from "node:perf_hooks";
 
 /** How long a process's event loop was held, since the last report, in milliseconds. */
 export interface LoopReport {
-  /** How much later than they should timers ran: the 99th percentile of all, and the longest. */
+  /** How much later than they should timers ran: percentiles of all, and the longest. */
+  readonly delayP50: number;
   readonly delayP99: number;
   readonly delayMax: number;
   /**
@@ -10,7 +11,17 @@ export interface LoopReport {
    * turn that takes long: what the process's own work held the loop for, however busy the machine is.
    */
   readonly longestTurn: number;
+  /** The turns that took more than 20 ms of CPU time, up to 100 of them. */
+  readonly longTurns: readonly LongTurn[];
   /** CPU time of all threads. */
+  readonly cpu: number;
+}
+
+/** One long turn of the event loop. */
+export interface LongTurn {
+  /** When it ended, in milliseconds since the epoch. */
+  readonly at: number;
+  /** CPU time of the main thread, in milliseconds. */
   readonly cpu: number;
 }
 
@@ -34,6 +45,9 @@ export interface ProcessReport {
 
 /** How often the clock is looked at, in milliseconds. */
 const lookMs = 10;
+/** From which CPU time on a turn is long, in milliseconds, and how many are kept. */
+const longTurnMs = 20;
+const maxLongTurns = 100;
 
 /** Looks at the clock from within the event loop that it watches. */
 class LoopWatch {
@@ -43,6 +57,7 @@ class LoopWatch {
   #thread = process.threadCpuUsage();
   #process = process.cpuUsage();
   #longestTurn = 0;
+  #longTurns: LongTurn[] = [];
   #peakRss = 0;
   #peakExternal = 0;
 
@@ -50,6 +65,7 @@ class LoopWatch {
     this.#delays.reset();
     this.#delays.enable();
     this.#longestTurn = 0;
+    this.#longTurns = [];
     this.#peakRss = 0;
     this.#peakExternal = 0;
     this.#process = process.cpuUsage();
@@ -65,9 +81,11 @@ class LoopWatch {
     const late = (nanoseconds: number): number => Math.max(0, nanoseconds / 1e6 - lookMs);
     const { user, system } = process.cpuUsage(this.#process);
     const loop: LoopReport = {
+      delayP50: late(this.#delays.percentile(50)),
       delayP99: late(this.#delays.percentile(99)),
       delayMax: late(this.#delays.max),
       longestTurn: this.#longestTurn,
+      longTurns: this.#longTurns,
       cpu: (user + system) / 1_000,
     };
     return { loop, peakRss: this.#peakRss, peakExternal: this.#peakExternal };
@@ -76,7 +94,11 @@ class LoopWatch {
   readonly #look = (): void => {
     const { user, system } = process.threadCpuUsage(this.#thread);
     this.#thread = process.threadCpuUsage();
-    this.#longestTurn = Math.max(this.#longestTurn, (user + system) / 1_000);
+    const cpu = (user + system) / 1_000;
+    this.#longestTurn = Math.max(this.#longestTurn, cpu);
+    if (cpu > longTurnMs && this.#longTurns.length < maxLongTurns) {
+      this.#longTurns.push({ at: performance.timeOrigin + performance.now(), cpu });
+    }
     const { rss, external } = process.memoryUsage();
     this.#peakRss = Math.max(this.#peakRss, rss);
     this.#peakExternal = Math.max(this.#peakExternal, external);

@@ -6,7 +6,7 @@ import { keys } from "./recorded-writer.ts";
 import type { Seeded } from "./seeded.ts";
 import { Connection, viewOf, type Wish } from "./wire.ts";
 
-/** An answer, and the histories of etcd that it may be of. */
+/** A response, and the histories of etcd that it may be of. */
 export interface RecordedRead {
   readonly read: SeenRead;
   /** Of those, `notBefore` is of the first. */
@@ -47,7 +47,7 @@ const wishes: readonly Wish[] = [
   { fieldSelector: "spec.node=n1" },
 ];
 
-/** Reads until it is stopped, in every way, and writes down the answers. */
+/** Reads until it is stopped, in every way, and writes down the responses. */
 export class RecordedReader {
   readonly reads: RecordedRead[] = [];
   readonly failed: FailedRead[] = [];
@@ -55,15 +55,15 @@ export class RecordedReader {
   #running: Promise<void> | undefined;
   #isStopped = true;
   #connection: Connection | undefined;
-  #answered = 0;
+  #completed = 0;
 
   constructor(options: ReaderOptions) {
     this.#options = options;
   }
 
-  /** How many reads have been answered. */
-  get answered(): number {
-    return this.#answered;
+  /** How many reads have been completed. */
+  get completed(): number {
+    return this.#completed;
   }
 
   start(): void {
@@ -107,13 +107,13 @@ export class RecordedReader {
     // Nothing can be asked to be newer than nothing.
     const revision = match === "NOT_OLDER_THAN" ? Math.max(1, newest) : 0;
     try {
-      const { historyId, ...answer } =
+      const { historyId, ...response } =
         wish.key === undefined
           ? await connection.list(wish, matches[match], revision)
           : await connection.get(wish.key, matches[match], revision);
-      const read = { view: viewOf(wish), notBefore, ...answer };
+      const read = { view: viewOf(wish), notBefore, ...response };
       this.reads.push({ read, fromEra, toEra: newestEra(), historyId, what });
-      this.#answered++;
+      this.#completed++;
     } catch (error) {
       if (!(error instanceof Error) || !("code" in error)) throw error;
       const known = error instanceof BareStatus ? error : new BareStatus(-1, error.message);

@@ -1,10 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
+import type { Delivery } from "../../src/cacher/request/request.ts";
 import { BareStatus } from "../foreign/bare-grpc.ts";
 import { resumePointOf, type Sequence, type View } from "../guarantees/recording.ts";
 import type { Endpoint } from "./endpoint.ts";
 import type { Changing } from "./patience.ts";
 import type { Seeded } from "./seeded.ts";
-import { Connection, type Told, toldBy, viewOf, type Wish } from "./wire.ts";
+import { Connection, type Delivered, deliveredBy, viewOf, type Wish } from "./wire.ts";
 
 /** How a client behaves, besides resuming whenever its stream ends. */
 export interface Manner {
@@ -25,7 +26,7 @@ export interface RecordedSequence {
   toEra: number;
   /** The newest when it began. */
   readonly bornEra: number;
-  readonly streams: Told[][];
+  readonly streams: Delivered[][];
   /** The id of the history that its streams named; empty: none has. */
   historyId: string;
   /** The newest revision that a write was acknowledged with before it began; undefined: forgotten. */
@@ -59,8 +60,11 @@ export interface WatcherOptions {
   readonly writes: { readonly count: number; readonly changing: Changing };
 }
 
-/** DELIVERY_LATEST_STATE. */
-export const latestState = 2;
+/** Whether a stream of this mode continues where its replica has missed events and has listed the state again. */
+const continuesAfterLoss: Readonly<Record<Delivery, boolean>> = {
+  EVERY_EVENT: false,
+  LATEST_STATE: true,
+};
 
 /** After these the client must relist. */
 const fresh: ReadonlySet<string> = new Set(["REVISION_TOO_OLD", "HISTORY_CHANGED", "HISTORY_LOST"]);
@@ -112,6 +116,15 @@ export class RecordedWatcher {
     return resumePointOf(streams.flat()) ?? 0;
   }
 
+  /** Whether its streams continue where a replica has missed events and has listed the state again. */
+  get continuesAfterLoss(): boolean {
+    return continuesAfterLoss[this.#delivery];
+  }
+
+  get #delivery(): Delivery {
+    return this.wish.delivery ?? "EVERY_EVENT";
+  }
+
   /** Whether it has received everything up to a revision of this history. */
   isAt(revision: number, era: number): boolean {
     return this.level >= revision && this.sequences.at(-1)?.bornEra === era;
@@ -140,8 +153,7 @@ export class RecordedWatcher {
   }
 
   sequenceOf({ streams }: RecordedSequence): Sequence {
-    const delivery = this.wish.delivery === latestState ? "LATEST_STATE" : "EVERY_EVENT";
-    return { view: this.view, delivery, streams };
+    return { view: this.view, delivery: this.#delivery, streams };
   }
 
   /** Forgets what has been checked: everything except its resume point and what came since. */
@@ -156,7 +168,7 @@ export class RecordedWatcher {
     const last = live.findLastIndex(({ revision }) => revision !== undefined);
     const revision = resumePointOf(streams.flat());
     if (revision === undefined) return;
-    const point: Told = { revision, events: [], initialEventsEnd: false, historyId: "" };
+    const point: Delivered = { revision, events: [], initialEventsEnd: false, historyId: "" };
     // The stream that is being read keeps its list of responses.
     if (last >= 0) live.splice(0, last + 1, point);
     streams.splice(0, streams.length, ...(last >= 0 ? [live] : [[point], live]));
@@ -212,9 +224,9 @@ export class RecordedWatcher {
     const connection = new Connection(endpoint.relay.url, manner.slow?.window);
     this.#connection = connection;
     const from = resumePointOf(sequence.streams.flat());
-    const told: Told[] = [];
+    const delivered: Delivered[] = [];
     if (from !== undefined) this.#resumed++;
-    sequence.streams.push(told);
+    sequence.streams.push(delivered);
     const wish = from === undefined ? this.wish : { ...this.wish, sendInitialEvents: false };
     const unsettle = endpoint.onDisturbed(() => {
       if (manner.isImpatient === true && !this.#isStopped) connection.close();
@@ -223,23 +235,23 @@ export class RecordedWatcher {
     try {
       const call = connection.watch(wish, { afterRevision: from, historyId: sequence.historyId });
       for await (const bytes of call) {
-        this.#take(sequence, told, toldBy(bytes));
-        if (isEnough(told.length) && !this.#isHurried) return undefined;
+        this.#take(sequence, delivered, deliveredBy(bytes));
+        if (isEnough(delivered.length) && !this.#isHurried) return undefined;
         await this.#dawdle();
       }
-      return ended(endpoint, told, new BareStatus(0, "The stream ended as if all were said."));
+      return ended(endpoint, delivered, new BareStatus(0, "The stream ended as if all were said."));
     } catch (error) {
-      return ended(endpoint, told, error);
+      return ended(endpoint, delivered, error);
     } finally {
       unsettle();
       connection.close();
       // No stream can be resumed from one without a response.
-      if (told.length === 0) sequence.streams.splice(sequence.streams.indexOf(told), 1);
+      if (delivered.length === 0) sequence.streams.splice(sequence.streams.indexOf(delivered), 1);
     }
   }
 
-  #take(sequence: RecordedSequence, told: Told[], response: Told): void {
-    told.push(response);
+  #take(sequence: RecordedSequence, delivered: Delivered[], response: Delivered): void {
+    delivered.push(response);
     sequence.toEra = this.#options.newestEra();
     if (response.historyId !== "") sequence.historyId = response.historyId;
     this.#events += response.events.length;
@@ -270,16 +282,22 @@ function endsAfter(
   return (responses) => responses >= enough;
 }
 
-function ended(endpoint: Endpoint, told: readonly Told[], error: unknown): StreamEnd {
+function ended(endpoint: Endpoint, delivered: readonly Delivered[], error: unknown): StreamEnd {
   if (!(error instanceof BareStatus)) {
     // The connection was lost before there was a stream; anything else is a fault of this harness.
     if (!(error instanceof Error) || !("code" in error)) throw error;
-    return { ...place(endpoint, told), code: -1, reason: "", message: error.message, metadata: {} };
+    return {
+      ...place(endpoint, delivered),
+      code: -1,
+      reason: "",
+      message: error.message,
+      metadata: {},
+    };
   }
   const { code, reason, message, metadata } = error;
-  return { ...place(endpoint, told), code, reason, message, metadata };
+  return { ...place(endpoint, delivered), code, reason, message, metadata };
 }
 
-function place(endpoint: Endpoint, told: readonly Told[]) {
-  return { endpoint: endpoint.name, resumePoint: resumePointOf(told) };
+function place(endpoint: Endpoint, delivered: readonly Delivered[]) {
+  return { endpoint: endpoint.name, resumePoint: resumePointOf(delivered) };
 }

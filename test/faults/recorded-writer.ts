@@ -114,8 +114,8 @@ export class RecordedWriter {
     const [key = ""] = write.keys;
     try {
       const expected = random.chance(0.2) ? 0 : undefined;
-      const answer = await connection.put(key, this.#value(write.id), expected);
-      return { outcome: "acknowledged", ...answer };
+      const response = await connection.put(key, this.#value(write.id), expected);
+      return { outcome: "acknowledged", ...response };
     } catch (error) {
       const reason = error instanceof BareStatus ? error.reason : "";
       // Only the service itself can say that nothing was written.
@@ -139,8 +139,8 @@ export class RecordedWriter {
     const { healthy } = cluster;
     if (healthy.length === 0) return { outcome: "refused", reason: "no member" };
     try {
-      const answer = await random.pick(healthy).call("kv/txn", { success });
-      const { revision } = answer["header"] as { readonly revision: string };
+      const response = await random.pick(healthy).call("kv/txn", { success });
+      const { revision } = response["header"] as { readonly revision: string };
       return { outcome: "acknowledged", revision: Number(revision) };
     } catch (error) {
       return { outcome: "unknown", reason: String(error) };

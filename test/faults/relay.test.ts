@@ -115,9 +115,9 @@ describe("A relay", () => {
     await late.changing.until(() => late.text === "c");
   });
 
-  it("loseAnswers: requests arrive, and the client gets no answer until it is cut off", async () => {
+  it("loseResponses: requests arrive, and the client gets no response until it is cut off", async () => {
     const client = new Dialled();
-    relay.loseAnswers();
+    relay.loseResponses();
     client.socket.write("lost");
     await listening.until(() => heard === "lost");
     relay.heal();

@@ -22,9 +22,9 @@ export class Relay {
   readonly #refused = new Set<Dialer>();
   #target: number;
   #isHeld = false;
-  #losesAnswers = false;
+  #losesResponses = false;
   #delayMs = 0;
-  /** How many bytes of answers may still pass before every connection is reset. */
+  /** How many bytes of responses may still pass before every connection is reset. */
   #allowance = Number.POSITIVE_INFINITY;
   #passed = 0;
   #cuts = 0;
@@ -53,7 +53,7 @@ export class Relay {
     return `http://127.0.0.1:${this.port}`;
   }
 
-  /** Bytes of answers that have gone through. */
+  /** Bytes of responses that have gone through. */
   get passed(): number {
     return this.#passed;
   }
@@ -78,7 +78,7 @@ export class Relay {
     for (const pair of this.#pairs) pair.reset();
   }
 
-  /** Lets so many more bytes of answers through, then ends every connection, once. */
+  /** Lets so many more bytes of responses through, then ends every connection, once. */
   cutAfter(bytes: number): void {
     this.#allowance = bytes;
   }
@@ -89,9 +89,9 @@ export class Relay {
     for (const pair of this.#pairs) pair.hold();
   }
 
-  /** From now on requests pass and answers are lost. */
-  loseAnswers(): void {
-    this.#losesAnswers = true;
+  /** From now on requests pass and responses are lost. */
+  loseResponses(): void {
+    this.#losesResponses = true;
   }
 
   /** Delays all later data by this time, in order. */
@@ -112,8 +112,8 @@ export class Relay {
     this.#refused.clear();
     this.#isHeld = false;
     // Data lost in the middle of a connection can't be recovered.
-    if (this.#losesAnswers) this.cut();
-    this.#losesAnswers = false;
+    if (this.#losesResponses) this.cut();
+    this.#losesResponses = false;
     for (const pair of this.#pairs) pair.release();
   }
 
@@ -131,7 +131,7 @@ export class Relay {
   #accept(client: Socket): void {
     const pair = new Pair(client, connect({ port: this.#target, host: "127.0.0.1" }), {
       onRequest: (chunk) => this.#onRequest(pair, chunk),
-      onAnswer: (chunk) => this.#onAnswer(pair, chunk),
+      onResponse: (chunk) => this.#onResponse(pair, chunk),
       onClose: () => this.#pairs.delete(pair),
     });
     this.#pairs.add(pair);
@@ -145,8 +145,8 @@ export class Relay {
     else pair.toServer(chunk, this.#delayMs);
   }
 
-  #onAnswer(pair: Pair, chunk: Buffer): void {
-    if (this.#losesAnswers) return;
+  #onResponse(pair: Pair, chunk: Buffer): void {
+    if (this.#losesResponses) return;
     this.#passed += Math.min(chunk.byteLength, this.#allowance);
     this.#allowance -= chunk.byteLength;
     if (this.#allowance >= 0) {
@@ -163,7 +163,7 @@ export class Relay {
 
 interface PairListeners {
   onRequest(chunk: Buffer): void;
-  onAnswer(chunk: Buffer): void;
+  onResponse(chunk: Buffer): void;
   onClose(): void;
 }
 
@@ -192,7 +192,7 @@ class Pair {
       });
     }
     client.on("data", (chunk) => listeners.onRequest(chunk));
-    server.on("data", (chunk) => listeners.onAnswer(chunk));
+    server.on("data", (chunk) => listeners.onResponse(chunk));
   }
 
   toServer(chunk: Buffer, delayMs: number): void {

@@ -26,8 +26,11 @@ export interface ReplicaOptions {
   readonly historyKey?: string | undefined;
   /** Maximum number of events in the event window. Default 100,000. */
   readonly historyEvents?: number | undefined;
-  /** Whether it serves a second resource, `bulk`, for attacks. Of child replicas only. Default: no. */
-  readonly hasBulk?: boolean | undefined;
+  /**
+   * The prefix in etcd of a second resource, `bulk`, for attacks. Of child replicas only. Default: it does not serve that
+   * resource.
+   */
+  readonly bulkPrefix?: string | undefined;
 }
 
 /** The fields that objects can be selected by. */

@@ -13,7 +13,7 @@ function report(heap: number, buffers: number = 0, sockets: number = 10): Proces
     peakRss: 100 * mebibyte,
     peakExternal: buffers * mebibyte,
     handles: { TCPSocketWrap: sockets },
-    loop: { delayP99: 1, delayMax: 10, longestTurn: 10, cpu: 1_000 },
+    loop: { delayP50: 0, delayP99: 1, delayMax: 10, longestTurn: 10, longTurns: [], cpu: 1_000 },
   };
 }
 

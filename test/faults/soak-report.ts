@@ -1,4 +1,5 @@
-import { type HostileReport, hostileInWords } from "./hostile/hostile-report.ts";
+import { hostileInWords } from "./hostile/hostile-report.ts";
+import type { HostileReport } from "./hostile/phases.ts";
 import type { ProcessReport } from "./process-report.ts";
 
 /** The activity and the findings of a soak. */

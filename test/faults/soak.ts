@@ -7,20 +7,21 @@
  * follows from the seed; what they meet is as the machine has it.
  *
  * A hostile client attacks one replica at random beside the faults, and between them, when phases with and without
- * it are compared: docs/guarantees.md says how. Without it: `--no-hostile`.
+ * it are compared: docs/guarantees.md says how. That needs Linux. Without it: `--no-hostile`.
  */
 import { writeFile } from "node:fs/promises";
 import { parseArgs } from "node:util";
 import { etcdBinaries } from "../../scripts/etcd.ts";
+import { ChildReplica } from "./child-replica.ts";
 import { faultCatalogue } from "./fault-catalogue.ts";
 import type { Bulk } from "./hostile/attack.ts";
-import { fillBulk } from "./hostile/bulk.ts";
+import { bulkPrefix, decoyBulkPrefix, fillBulk } from "./hostile/bulk.ts";
 import { brokenRules } from "./hostile/phase-verdict.ts";
 import { Phases } from "./hostile/phases.ts";
 import type { ProcessReport } from "./process-report.ts";
 import { Seeded } from "./seeded.ts";
 import { growth, inWords, type SoakReport } from "./soak-report.ts";
-import { World } from "./world.ts";
+import { prefix, World } from "./world.ts";
 
 /** After this number of faults all are ended, and the checkers look at what was delivered. */
 const faultsPerVerdict = 15;
@@ -46,24 +47,26 @@ async function soak(minutes: number, seed: number, isHostile: boolean): Promise<
   const counts: Counts = { writes: 0, faults: {}, violations: [], process: [], verdicts: 0 };
   const schedule = new Seeded(seed);
   let bulk: Bulk | undefined;
+  let decoyBulk: Bulk | undefined;
   const world = await World.open(schedule.fork().seed, {
     // Attacks write much, and space that was compacted is won back late.
     cluster: { size: 3, quotaBytes: 8 * 1024 ** 3 },
     ...{ replicas: 0, children: 3 },
     replica: isHostile
-      ? { historyEvents: historyEvents.withPhases, hasBulk: true }
+      ? { historyEvents: historyEvents.withPhases, bulkPrefix }
       : { historyEvents: historyEvents.withoutPhases },
     prepare: async (cluster) => {
-      if (isHostile) bulk = await fillBulk(cluster);
+      if (!isHostile) return;
+      bulk = await fillBulk(cluster, bulkPrefix);
+      decoyBulk = await fillBulk(cluster, decoyBulkPrefix);
     },
     // A restarted replica has no more history than etcd has.
     reasons: ["REVISION_TOO_OLD"],
   });
-  const [lasting] = world.children;
   const phases =
-    bulk === undefined || lasting === undefined
+    bulk === undefined || decoyBulk === undefined
       ? undefined
-      : await Phases.at(lasting, bulk, schedule.fork());
+      : await phasesOf(world, bulk, decoyBulk, schedule.fork());
   const end = performance.now() + minutes * 60_000;
   try {
     while (performance.now() < end && counts.violations.length === 0) {
@@ -72,11 +75,11 @@ async function soak(minutes: number, seed: number, isHostile: boolean): Promise<
       await phases?.calm();
       await verdict(world, counts);
       if (phases === undefined || counts.violations.length > 0) continue;
-      await phases.measureBoth();
+      await phases.measureAll();
       counts.violations.push(...phases.violations.splice(0));
       await verdict(world, counts);
     }
-    counts.violations.push(...growth(counts.process), ...brokenRules(phases?.reports ?? []));
+    counts.violations.push(...growth(counts.process), ...brokenRules(phases?.report.phases ?? []));
   } catch (error) {
     counts.violations.push(`Harness: ${error instanceof Error ? error.stack : String(error)}`);
   }
@@ -85,14 +88,39 @@ async function soak(minutes: number, seed: number, isHostile: boolean): Promise<
     ...{ seed, minutes, etcd: version },
     ...counts,
     writes: world.writes.count,
-    reads: world.reader.answered,
+    reads: world.reader.completed,
     eventsDelivered: world.watchers.reduce((sum, { events }) => sum + events, 0),
     streamsResumed: world.watchers.reduce((sum, { resumed }) => sum + resumed, 0),
-    hostile: phases === undefined ? undefined : { ...phases.counts, phases: phases.reports },
+    hostile: phases?.report,
   };
   await phases?.close();
   await world.close();
   return report;
+}
+
+/** Attacks go to the replica that is never killed, or to a decoy with its configuration and connections to etcd. */
+async function phasesOf(
+  world: World,
+  bulk: Bulk,
+  decoyBulk: Bulk,
+  random: Seeded,
+): Promise<Phases> {
+  const [lasting, ...others] = world.children;
+  if (lasting === undefined) throw new Error("There is no replica to attack.");
+  const decoy = await ChildReplica.create(
+    {
+      ...{ name: "decoy", prefix, etcd: [], bulkPrefix: decoyBulkPrefix },
+      historyEvents: historyEvents.withPhases,
+    },
+    lasting.upstream,
+  );
+  await decoy.start();
+  const setting = {
+    ...{ cluster: world.cluster, others },
+    measured: { replica: lasting, bulk },
+    decoy: { replica: decoy, bulk: decoyBulk },
+  };
+  return Phases.at(setting, random);
 }
 
 async function oneFault(world: World, schedule: Seeded, { faults }: Counts): Promise<void> {

@@ -1,7 +1,7 @@
 import { describe, expect } from "vitest";
 import { faultTest } from "./fault-test.ts";
 import { untilSeen } from "./patience.ts";
-import { toldBy } from "./wire.ts";
+import { deliveredBy } from "./wire.ts";
 import type { World } from "./world.ts";
 
 /** How often all replicas' watches of etcd have broken. */
@@ -58,8 +58,8 @@ describe("etcd away", () => {
       // A watch is resumed, and has what is there.
       const [first] = world.watchers;
       const from = Math.max(1, (first?.level ?? 1) - 5);
-      for await (const told of connection.watch({}, { afterRevision: from })) {
-        const { revision: at } = toldBy(told);
+      for await (const delivered of connection.watch({}, { afterRevision: from })) {
+        const { revision: at } = deliveredBy(delivered);
         if (at === revision) break;
       }
       const silence = replica.cacher.stats().upstreamSilenceMs;
@@ -83,12 +83,12 @@ describe("etcd's space quota reached", () => {
         world.writers.some(({ writes }) => writes.some(({ reason }) => reason === "STORAGE_FULL"));
       world.reasons.add("STORAGE_FULL");
       while (!isFull()) await world.afterWrites(10);
-      const { answered } = world.reader;
+      const { completed } = world.reader;
       await world.afterWrites(20);
       const connection = world.connectionTo(world.replicas[0]);
       const level = await world.cluster.revision();
       expect((await connection.list({}, 1, 0)).revision).toBeGreaterThanOrEqual(level);
-      expect(world.reader.answered).toBeGreaterThan(answered);
+      expect(world.reader.completed).toBeGreaterThan(completed);
       connection.close();
       await world.until("every watcher to be synced with a full etcd", () =>
         world.watchers.every((watcher) => watcher.level > 0),
@@ -122,12 +122,12 @@ describe("the auth token expired", () => {
     await untilSeen("the tokens to have expired", async () => {
       if (performance.now() - triedAt < 100) return undefined;
       triedAt = performance.now();
-      const answer = await fetch(`${member?.url}/v3/kv/range`, {
+      const response = await fetch(`${member?.url}/v3/kv/range`, {
         method: "POST",
         body: JSON.stringify({ key: "AA==" }),
         headers: { authorization: tokens.pop() ?? "" },
       });
-      return (await answer.text()).includes("invalid auth token") ? true : undefined;
+      return (await response.text()).includes("invalid auth token") ? true : undefined;
     });
     const before = reconnects(world);
     for (const { upstream } of world.replicas) for (const relay of upstream) relay.cut();

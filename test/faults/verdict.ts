@@ -8,7 +8,6 @@ import {
   oneHistoryEach,
 } from "../guarantees/histories.ts";
 import { faithful, WritesDone } from "../guarantees/writes.ts";
-import { latestState } from "./recorded-watcher.ts";
 import type { World } from "./world.ts";
 
 /** The checkers of all guarantees, over everything that the clients of a world received. Empty: no violation. */
@@ -28,12 +27,12 @@ function wrongInWatches(world: World, eras: Eras, named: Named[]): string[] {
   for (const watcher of world.watchers) {
     // A LATEST_STATE stream continues across events that its replica has missed. Which these are differs by replica,
     // and checked in test/model.
-    if (watcher.wish.delivery === latestState && world.reasons.has("HISTORY_LOST")) continue;
+    if (watcher.continuesAfterLoss && world.reasons.has("HISTORY_LOST")) continue;
     for (const recorded of watcher.sequences) {
       const { fromEra, toEra, begins, historyId } = recorded;
       const sequence = watcher.sequenceOf(recorded);
-      const told = { sequence, fromEra, toEra, notBefore: begins?.notBefore };
-      const explained = explainSequence(told, eras);
+      const observed = { sequence, fromEra, toEra, notBefore: begins?.notBefore };
+      const explained = explainSequence(observed, eras);
       wrong.push(...explained.wrong.map((what) => `${watcher.name}: ${what}`));
       named.push({ historyId, eras: explained.eras, what: watcher.name });
     }
@@ -55,12 +54,12 @@ function wrongInWatches(world: World, eras: Eras, named: Named[]): string[] {
 
 function wrongInReads(world: World, eras: Eras, named: Named[]): string[] {
   const wrong: string[] = [];
-  for (const { historyId, what, ...told } of world.reader.reads) {
-    const explained = explainRead(told, eras);
+  for (const { historyId, what, ...observed } of world.reader.reads) {
+    const explained = explainRead(observed, eras);
     wrong.push(...explained.wrong.map((broken) => `${what}: ${broken}`));
     // A replica that had not come to the snapshot follows the new history under the old id, until a replica that had
     // come further has detected it and replaced the id.
-    if (told.fromEra === told.toEra) named.push({ historyId, eras: explained.eras, what });
+    if (observed.fromEra === observed.toEra) named.push({ historyId, eras: explained.eras, what });
   }
   for (const { what, code, reason, message } of world.reader.failed) {
     const end = { code, reason, metadata: {}, resumePoint: undefined };

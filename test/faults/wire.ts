@@ -1,6 +1,9 @@
+import type { Delivery } from "../../src/cacher/request/request.ts";
 import { type BareCall, BareGrpc, BareStatus } from "../foreign/bare-grpc.ts";
+import { deliveries } from "../foreign/deliveries.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
-import type { SeenEvent, SeenObject, SeenResponse, View } from "../guarantees/recording.ts";
+import type { SeenObject, SeenResponse, View } from "../guarantees/recording.ts";
+import { seenEvent, seenObject } from "../guarantees/wire-objects.ts";
 
 /** The name of the resource. */
 export const resource = "things";
@@ -13,8 +16,7 @@ export interface Wish {
   readonly fieldSelector?: string;
   readonly includePrevious?: boolean;
   readonly sendInitialEvents?: boolean;
-  /** 1: EVERY_EVENT, 2: LATEST_STATE. */
-  readonly delivery?: number;
+  readonly delivery?: Delivery;
 }
 
 /** Where a stream begins. */
@@ -24,7 +26,7 @@ export interface From {
 }
 
 /** A response, with the history that it names. */
-export interface Told extends SeenResponse {
+export interface Delivered extends SeenResponse {
   readonly historyId: string;
 }
 
@@ -53,7 +55,7 @@ export class Connection {
       5: wish.fieldSelector,
       6: afterRevision,
       7: wish.sendInitialEvents === true ? true : undefined,
-      8: wish.delivery,
+      8: wish.delivery && deliveries[wish.delivery],
       9: wish.includePrevious === true ? true : undefined,
       // One second, the shortest.
       10: encode({ 1: 1 }),
@@ -70,7 +72,7 @@ export class Connection {
   ): Promise<{ revision: number; objects: SeenObject[]; historyId: string }> {
     const objects: SeenObject[] = [];
     for (let token = ""; ; ) {
-      const answer = await this.#unary(`${listWatch}/List`, {
+      const response = await this.#unary(`${listWatch}/List`, {
         1: resource,
         2: wish.prefix,
         3: wish.labelSelector,
@@ -79,10 +81,10 @@ export class Connection {
         6: revision === 0 ? undefined : revision,
         8: token === "" ? undefined : token,
       });
-      objects.push(...answer.messages(2).map(seenObject));
-      token = answer.text(3);
+      objects.push(...response.messages(2).map(seenObject));
+      token = response.text(3);
       if (token === "") {
-        return { revision: answer.number(1), objects, historyId: answer.text(5) };
+        return { revision: response.number(1), objects, historyId: response.text(5) };
       }
     }
   }
@@ -93,16 +95,16 @@ export class Connection {
     revision: number,
   ): Promise<{ revision: number; objects: SeenObject[]; historyId: string }> {
     try {
-      const answer = await this.#unary(`${listWatch}/Get`, {
+      const response = await this.#unary(`${listWatch}/Get`, {
         1: resource,
         2: key,
         3: match,
         4: revision === 0 ? undefined : revision,
       });
-      const objects = answer.messages(2).map(seenObject);
-      return { revision: answer.number(1), objects, historyId: answer.text(3) };
+      const objects = response.messages(2).map(seenObject);
+      return { revision: response.number(1), objects, historyId: response.text(3) };
     } catch (error) {
-      // An answer too: the object does not exist at that revision.
+      // A response too: the object does not exist at that revision.
       if (!(error instanceof BareStatus) || error.reason !== "OBJECT_NOT_FOUND") throw error;
       return { revision: Number(error.metadata["revision"]), objects: [], historyId: "" };
     }
@@ -114,13 +116,13 @@ export class Connection {
     value: string,
     expected?: number,
   ): Promise<{ readonly revision: number; readonly historyId: string }> {
-    const answer = await this.#unary(`${write}/Put`, {
+    const response = await this.#unary(`${write}/Put`, {
       1: resource,
       2: key,
       3: Buffer.from(value, "latin1"),
       4: expected,
     });
-    return { revision: answer.number(1), historyId: answer.text(3) };
+    return { revision: response.number(1), historyId: response.text(3) };
   }
 
   async delete(key: string): Promise<number> {
@@ -138,47 +140,24 @@ export class Connection {
     const late = setTimeout(() => this.close(), deadlineMs + 1_000);
     call.send(encode(fields));
     call.endRequest();
-    let answer: Buffer | undefined;
+    let response: Buffer | undefined;
     try {
-      for await (const received of call) answer = received;
+      for await (const received of call) response = received;
     } finally {
       clearTimeout(late);
     }
-    if (answer === undefined) throw new BareStatus(-1, "The call was OK and had no answer.");
-    return new Message(answer);
+    if (response === undefined) throw new BareStatus(-1, "The call was OK and had no response.");
+    return new Message(response);
   }
 }
 
-export function toldBy(bytes: Buffer): Told {
+export function deliveredBy(bytes: Buffer): Delivered {
   const response = new Message(bytes);
   return {
     revision: response.has(1) ? response.number(1) : undefined,
     events: response.messages(2).map(seenEvent),
     initialEventsEnd: response.number(3) === 1,
     historyId: response.text(4),
-  };
-}
-
-const types = ["ADDED", "MODIFIED", "DELETED"] as const;
-
-function seenEvent(event: Message): SeenEvent {
-  const [object, previous] = [event.message(2), event.message(3)];
-  const type = types[event.number(1) - 1];
-  if (type === undefined || object === undefined) throw new RangeError("An event is incomplete.");
-  return {
-    type,
-    object: seenObject(object),
-    previous: previous === undefined ? undefined : seenObject(previous),
-  };
-}
-
-function seenObject(object: Message): SeenObject {
-  return {
-    key: object.text(1),
-    value: object.bytes(2).toString("latin1"),
-    createRevision: object.number(3),
-    modRevision: object.number(4),
-    version: object.number(5),
   };
 }
 

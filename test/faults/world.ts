@@ -19,7 +19,7 @@ export interface WorldOptions {
   readonly replicas?: number;
   /** How many are processes of their own. Default 0. */
   readonly children?: number;
-  readonly replica?: Pick<ReplicaOptions, "auth" | "historyKey" | "historyEvents" | "hasBulk">;
+  readonly replica?: Pick<ReplicaOptions, "auth" | "historyKey" | "historyEvents" | "bulkPrefix">;
   /** The content of etcd before the replicas start, by absolute key. */
   readonly before?: Readonly<Record<string, string>>;
   /** Further preparation of etcd before the replicas start. */
@@ -67,7 +67,7 @@ export class World {
   /** Changes with each write that has ended. */
   readonly writes: { count: number; readonly changing: Changing };
   /** Changes with each response that any watcher receives. */
-  readonly told: Changing;
+  readonly delivered: Changing;
   /** The first of etcd's histories that may still be delivered. */
   oldestEra = 0;
   /** Everything up to this revision had been delivered when it was settled last. */
@@ -92,7 +92,7 @@ export class World {
     this.truth = new Truth(cluster, prefix);
     const writeEnds = new Changing();
     this.writes = { count: 0, changing: writeEnds };
-    this.told = new Changing();
+    this.delivered = new Changing();
     const endpoints = this.replicas;
     const common = { endpoints, era: () => this.oldestEra, acknowledged: () => this.#floor() };
     const { throughService = 0.3, filling = 200, writePauseMs: pauseMs = 6 } = options;
@@ -112,7 +112,7 @@ export class World {
       newestEra: () => this.truth.era.index,
       random: random.fork(),
       writes: this.writes,
-      told: this.told,
+      delivered: this.delivered,
     });
     this.reader = new RecordedReader({
       ...{ ...common, newestEra: () => this.truth.era.index },
@@ -171,7 +171,7 @@ export class World {
 
   /** Resolves when the condition holds; it is checked whenever a watcher receives something. */
   async until(what: string, reached: () => boolean): Promise<void> {
-    await inTime(() => what, this.told.until(reached));
+    await inTime(() => what, this.delivered.until(reached));
   }
 
   /** Resolves when no write is under way any more, and none begins. */
@@ -213,8 +213,8 @@ export class World {
     await untilSeen(`every replica to be beyond ${revision}`, async () => {
       for (const replica of this.replicas) {
         const connection = this.connectionTo(replica);
-        const told = await connection.list({}, anyState, 0).finally(() => connection.close());
-        if (told.revision <= revision) return undefined;
+        const listed = await connection.list({}, anyState, 0).finally(() => connection.close());
+        if (listed.revision <= revision) return undefined;
       }
       return true;
     });
@@ -231,9 +231,9 @@ export class World {
       const missing: Replica[] = [];
       for (const replica of this.replicas) {
         const connection = this.connectionTo(replica);
-        const told = await connection.list({}, anyState, 0).finally(() => connection.close());
-        if (told.revision > revision) return undefined;
-        if (told.historyId !== id) missing.push(replica);
+        const listed = await connection.list({}, anyState, 0).finally(() => connection.close());
+        if (listed.revision > revision) return undefined;
+        if (listed.historyId !== id) missing.push(replica);
       }
       for (const { upstream } of missing) for (const relay of upstream) relay.cut();
       return missing.length === 0 ? true : undefined;

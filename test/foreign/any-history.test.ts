@@ -1,6 +1,6 @@
-import * as fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
+import fc from "../property.ts";
 import { BareGrpc } from "./bare-grpc.ts";
 import { etcdAccount } from "./etcd-account.ts";
 import { ForeignClient, type ForeignUnit, type ForeignWatch } from "./foreign-client.ts";
@@ -80,8 +80,8 @@ afterAll(async () => {
 
 /** Applies the step in etcd, by hand-written messages. Returns etcd's revision after it. */
 async function write(write: Write): Promise<number> {
-  const answer = await store.unary(...callOf(write));
-  return answer.message(1)?.number(3) ?? 0;
+  const response = await store.unary(...callOf(write));
+  return response.message(1)?.number(3) ?? 0;
 }
 
 function callOf(write: Write): [path: string, message: Buffer] {
@@ -153,8 +153,8 @@ function openAll(client: ForeignClient, afterRevisions: readonly number[]): Prom
 }
 
 async function currentRevision(): Promise<number> {
-  const answer: Message = await store.unary("/etcdserverpb.KV/Range", encode({ 1: "x" }));
-  return answer.message(1)?.number(3) ?? 0;
+  const response: Message = await store.unary("/etcdserverpb.KV/Range", encode({ 1: "x" }));
+  return response.message(1)?.number(3) ?? 0;
 }
 
 test("For any history, every stream equals etcd's own history, event for event.", async () => {

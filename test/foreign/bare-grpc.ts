@@ -51,10 +51,10 @@ export class BareGrpc {
   /** Makes a unary call. Rejects with a BareStatus if there is no response. */
   async unary(path: string, message: Uint8Array): Promise<Message> {
     const call = this.call(path, message);
-    let answer: Buffer | undefined;
-    for await (const received of call) answer = received;
-    if (answer === undefined) throw new Error("The call was OK and had no answer.");
-    return new Message(answer);
+    let response: Buffer | undefined;
+    for await (const received of call) response = received;
+    if (response === undefined) throw new Error("The call was OK and had no response.");
+    return new Message(response);
   }
 
   /** Ends all calls immediately. */

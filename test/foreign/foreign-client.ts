@@ -43,8 +43,8 @@ export class ForeignClient {
   }
 
   async get(resource: string, key: string): Promise<ForeignObject> {
-    const answer = await this.#grpc.unary(`${service}/Get`, encode({ 1: resource, 2: key }));
-    return objectOf(answer.message(2));
+    const response = await this.#grpc.unary(`${service}/Get`, encode({ 1: resource, 2: key }));
+    return objectOf(response.message(2));
   }
 
   /** Requests all pages. Returns the objects and their revision. */
@@ -55,10 +55,10 @@ export class ForeignClient {
     const items: ForeignObject[] = [];
     for (let token = "", pages = 1; ; pages++) {
       const request = encode({ 1: resource, 2: options.prefix, 7: options.pageSize, 8: token });
-      const answer = await this.#grpc.unary(`${service}/List`, request);
-      items.push(...answer.messages(2).map(objectOf));
-      token = answer.text(3);
-      if (token === "") return { revision: answer.number(1), items, pages };
+      const response = await this.#grpc.unary(`${service}/List`, request);
+      items.push(...response.messages(2).map(objectOf));
+      token = response.text(3);
+      if (token === "") return { revision: response.number(1), items, pages };
     }
   }
 

@@ -32,7 +32,7 @@ const view = {
   includePrevious: true,
 };
 
-function told(
+function delivered(
   type: SeenEvent["type"],
   object: SeenObject,
   previous: SeenObject | undefined,
@@ -40,11 +40,11 @@ function told(
   return { type, object, previous };
 }
 
-const addedA = told("ADDED", a2, undefined);
-const modifiedA = told("MODIFIED", a4, a2);
-const addedB = told("ADDED", b4, b3);
-const deletedA = told("DELETED", { ...a4, modRevision: 5 }, a4);
-const deletedB = told("DELETED", { ...b4, modRevision: 6 }, b4);
+const addedA = delivered("ADDED", a2, undefined);
+const modifiedA = delivered("MODIFIED", a4, a2);
+const addedB = delivered("ADDED", b4, b3);
+const deletedA = delivered("DELETED", { ...a4, modRevision: 5 }, a4);
+const deletedB = delivered("DELETED", { ...b4, modRevision: 6 }, b4);
 
 function response(revision: number | undefined, ...events: SeenEvent[]): SeenResponse {
   return { revision, events, initialEventsEnd: false };
@@ -86,7 +86,7 @@ describe("Every guarantee is kept by", () => {
       "the initial state, and the events after it",
       sequence([
         response(undefined),
-        initial(4, told("ADDED", a4, undefined), told("ADDED", b4, undefined)),
+        initial(4, delivered("ADDED", a4, undefined), delivered("ADDED", b4, undefined)),
         response(6, deletedA, deletedB),
       ]),
     ],
@@ -115,22 +115,25 @@ describe("Each guarantee, and it alone, is broken by", () => {
     [
       "Filter",
       "an object that is in view neither before nor after",
-      sequence([response(2), response(3, told("DELETED", b3, undefined))]),
+      sequence([response(2), response(3, delivered("DELETED", b3, undefined))]),
     ],
     [
       "Filter",
       "an event that did not happen",
-      sequence([response(6), response(7, told("ADDED", object("c", "on", [7, 7, 1]), undefined))]),
+      sequence([
+        response(6),
+        response(7, delivered("ADDED", object("c", "on", [7, 7, 1]), undefined)),
+      ]),
     ],
     [
       "Filter",
       "content that the object never had",
-      sequence([response(1), response(2, told("ADDED", { ...a2, value: "on?" }, undefined))]),
+      sequence([response(1), response(2, delivered("ADDED", { ...a2, value: "on?" }, undefined))]),
     ],
     [
       "Filter",
       "a DELETED with the content that did not match",
-      sequence([response(5), response(6, told("DELETED", b6, b4))]),
+      sequence([response(5), response(6, delivered("DELETED", b6, b4))]),
     ],
     [
       "Typed",
@@ -182,17 +185,17 @@ describe("Each guarantee, and it alone, is broken by", () => {
     [
       "Previous",
       "a wrong previous object",
-      sequence([response(3), response(4, told("MODIFIED", a4, a4), addedB)]),
+      sequence([response(3), response(4, delivered("MODIFIED", a4, a4), addedB)]),
     ],
     [
       "Previous",
       "no previous object",
-      sequence([response(3), response(4, told("MODIFIED", a4, undefined), addedB)]),
+      sequence([response(3), response(4, delivered("MODIFIED", a4, undefined), addedB)]),
     ],
     [
       "Previous",
       "a previous object in the initial state",
-      sequence([initial(4, told("ADDED", a4, a2), told("ADDED", b4, undefined))]),
+      sequence([initial(4, delivered("ADDED", a4, a2), delivered("ADDED", b4, undefined))]),
     ],
   ];
 
@@ -241,7 +244,7 @@ describe("Honest", () => {
     expect(honest(quiet, changes, 5)).toEqual(['"a"@5 is missing between 3 and 5']);
   });
 
-  it("is broken by a stream that was never answered", () => {
+  it("is broken by a stream that was never completed", () => {
     expect(honest(sequence([]), changes, 1)).toHaveLength(1);
   });
 });

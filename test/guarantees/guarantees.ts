@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import type { Delivery } from "../../src/cacher/request/request.ts";
 import * as latest from "./latest-state.ts";
 import {
   type Change,
@@ -28,8 +29,10 @@ export const filter: Checker = (sequence, changes) =>
     if (change === undefined) return [`${shortEvent(event)} never happened`];
     const { before, after } = inView(change, sequence.view);
     if (!before && !after) return [`${shortEvent(event)} matches neither before nor after`];
-    const told = after ? change.after : removed(change);
-    return isDeepStrictEqual(event.object, told) ? [] : [`${shortEvent(event)} has other content`];
+    const delivered = after ? change.after : removed(change);
+    return isDeepStrictEqual(event.object, delivered)
+      ? []
+      : [`${shortEvent(event)} has other content`];
   });
 
 /** ADDED iff it did not match just before; DELETED iff it did and no longer does. */
@@ -151,25 +154,30 @@ const latestStateGuarantees: Readonly<Record<string, Checker>> = {
   Previous: latest.previous,
 };
 
+const promisedBy: Readonly<Record<Delivery, Readonly<Record<string, Checker>>>> = {
+  EVERY_EVENT: guarantees,
+  LATEST_STATE: latestStateGuarantees,
+};
+
 /** All violations of a sequence, each with the promise that it breaks. */
 export function brokenBy(sequence: Sequence, changes: readonly Change[]): string[] {
-  const promised = sequence.delivery === "LATEST_STATE" ? latestStateGuarantees : guarantees;
+  const promised = promisedBy[sequence.delivery ?? "EVERY_EVENT"];
   return Object.entries(promised).flatMap(([name, check]) =>
     check(sequence, changes).map((wrong) => `${name}: ${wrong}`),
   );
 }
 
-/** The answer to a Get or a whole List, or an initial state. */
+/** The response to a Get or a whole List, or an initial state. */
 export interface SeenRead {
   readonly view: View;
-  /** The store's revision when the call began, or another that the answer must not be older than. */
+  /** The store's revision when the call began, or another that the response must not be older than. */
   readonly notBefore: number;
   readonly revision: number;
   readonly objects: readonly SeenObject[];
 }
 
 /**
- * Linearizable: the answer reflects every write that completed before the call; it is the state at its
+ * Linearizable: the response reflects every write that completed before the call; it is the state at its
  * own revision, in the order of the keys' bytes.
  */
 export function linearizable(read: SeenRead, changes: readonly Change[]): string[] {
@@ -179,19 +187,28 @@ export function linearizable(read: SeenRead, changes: readonly Change[]): string
     .filter((object) => view.includes(object.key) && view.matches(object))
     .sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)));
   if (isDeepStrictEqual(objects, state)) return late;
-  const [told, was] = [objects, state].map((all) => JSON.stringify(all.map(shortObject)));
-  return [...late, `the state at ${revision} is delivered as ${told} and was ${was}`];
+  const [delivered, was] = [objects, state].map((all) => JSON.stringify(all.map(shortObject)));
+  return [...late, `the state at ${revision} is delivered as ${delivered} and was ${was}`];
 }
+
+/** A stream that has not ended has received every event up to `level`. */
+function upTo(sequence: Sequence, changes: readonly Change[], level: number): string[] {
+  const [first] = closedUnits(sequence);
+  if (first === undefined) return ["the stream lives and has said nothing"];
+  return missing(sequence, changes, first.revision, level);
+}
+
+const honestBy: Readonly<Record<Delivery, typeof upTo>> = {
+  EVERY_EVENT: upTo,
+  LATEST_STATE: latest.upTo,
+};
 
 /**
  * Honest: a stream that has not ended has not become silent. `level` is a revision that was written
  * so long ago that every live client that reads has received it.
  */
 export function honest(sequence: Sequence, changes: readonly Change[], level: number): string[] {
-  if (sequence.delivery === "LATEST_STATE") return latest.upTo(sequence, changes, level);
-  const [first] = closedUnits(sequence);
-  if (first === undefined) return ["the stream lives and has said nothing"];
-  return missing(sequence, changes, first.revision, level);
+  return honestBy[sequence.delivery ?? "EVERY_EVENT"](sequence, changes, level);
 }
 
 function closedUnits({ streams }: Sequence) {
@@ -210,14 +227,14 @@ function missing(
   from: number,
   upTo: number,
 ): string[] {
-  const told = new Set(
+  const delivered = new Set(
     liveEvents(sequence).map((event) => JSON.stringify([event.object.key, revisionOf(event)])),
   );
   return changes.flatMap((change) => {
     const { key, revision } = change;
     if (revision <= from || revision > upTo) return [];
     const { before, after } = inView(change, sequence.view);
-    if ((!before && !after) || told.has(JSON.stringify([key, revision]))) return [];
+    if ((!before && !after) || delivered.has(JSON.stringify([key, revision]))) return [];
     return [`${JSON.stringify(key)}@${revision} is missing between ${from} and ${upTo}`];
   });
 }

@@ -42,17 +42,21 @@ function added(value: string, revision: number): SeenEvent {
   return { type: "ADDED", object: object(value, revision), previous: undefined };
 }
 
-function told(...responses: SeenResponse[]): SequenceInTime {
+function delivered(...responses: SeenResponse[]): SequenceInTime {
   return { sequence: { view, streams: [responses] }, fromEra: 0, toEra: 1 };
 }
 
 describe("What streams have delivered", () => {
   it.each<readonly [string, SequenceInTime, readonly number[]]>([
-    ["of the first history", told(response(2), response(3, modified("old", 3))), [0]],
-    ["of the second", told(response(2), response(4, modified("new", 3), modified("new", 4))), [1]],
-    ["of what both have", told(response(1), response(2, added("old", 2))), [0, 1]],
-    ["nothing", told(), [0, 1]],
-    ["the state of the second", told(initial(3, added("new", 3))), [1]],
+    ["of the first history", delivered(response(2), response(3, modified("old", 3))), [0]],
+    [
+      "of the second",
+      delivered(response(2), response(4, modified("new", 3), modified("new", 4))),
+      [1],
+    ],
+    ["of what both have", delivered(response(1), response(2, added("old", 2))), [0, 1]],
+    ["nothing", delivered(), [0, 1]],
+    ["the state of the second", delivered(initial(3, added("new", 3))), [1]],
   ])("is explained: %s", (_what, sequence, expected) => {
     expect(explainSequence(sequence, eras)).toEqual({ eras: expected, wrong: [] });
   });
@@ -60,21 +64,21 @@ describe("What streams have delivered", () => {
   it.each<readonly [string, SequenceInTime]>([
     [
       "two histories as if they were one",
-      told(response(2), response(3, modified("old", 3)), response(4, modified("new", 4))),
+      delivered(response(2), response(3, modified("old", 3)), response(4, modified("new", 4))),
     ],
-    ["a jump from one to the other", told(response(2), response(4, modified("new", 4)))],
-    ["the state of neither", told(initial(4, added("old", 3)))],
-    ["a state of which something is MODIFIED", told(initial(3, modified("new", 3)))],
+    ["a jump from one to the other", delivered(response(2), response(4, modified("new", 4)))],
+    ["the state of neither", delivered(initial(4, added("old", 3)))],
+    ["a state of which something is MODIFIED", delivered(initial(3, modified("new", 3)))],
     [
       "a history that was over when it began",
-      { ...told(response(2), response(3, modified("old", 3))), fromEra: 1 },
+      { ...delivered(response(2), response(3, modified("old", 3))), fromEra: 1 },
     ],
     [
       "a history that had not begun when it ended",
-      { ...told(response(2), response(3, modified("new", 3))), toEra: 0 },
+      { ...delivered(response(2), response(3, modified("new", 3))), toEra: 0 },
     ],
-    ["a state from before the call", { ...told(initial(3, added("old", 3))), notBefore: 4 }],
-    ["a beginning from before the call", { ...told(response(3)), toEra: 0, notBefore: 4 }],
+    ["a state from before the call", { ...delivered(initial(3, added("old", 3))), notBefore: 4 }],
+    ["a beginning from before the call", { ...delivered(response(3)), toEra: 0, notBefore: 4 }],
   ])("is not: %s", (_what, sequence) => {
     const { eras: found, wrong } = explainSequence(sequence, eras);
     expect(found).toEqual([]);

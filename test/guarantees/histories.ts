@@ -29,16 +29,16 @@ interface Explained {
 export type Eras = readonly (readonly Change[])[];
 
 /** Every promise about a stream, and that it begins with what was so when it was asked for. */
-export function explainSequence(told: SequenceInTime, eras: Eras): Explained {
-  return explain(told, eras, (changes, isFirst) => [
-    ...brokenBy(told.sequence, changes),
-    ...beginning(told.sequence, changes, isFirst ? (told.notBefore ?? 0) : 0),
+export function explainSequence(delivered: SequenceInTime, eras: Eras): Explained {
+  return explain(delivered, eras, (changes, isFirst) => [
+    ...brokenBy(delivered.sequence, changes),
+    ...beginning(delivered.sequence, changes, isFirst ? (delivered.notBefore ?? 0) : 0),
   ]);
 }
 
-export function explainRead(told: ReadInTime, eras: Eras): Explained {
-  return explain(told, eras, (changes, isFirst) => {
-    const { read } = told;
+export function explainRead(delivered: ReadInTime, eras: Eras): Explained {
+  return explain(delivered, eras, (changes, isFirst) => {
+    const { read } = delivered;
     const notBefore = isFirst ? read.notBefore : 0;
     return linearizable({ ...read, notBefore }, changes).map((wrong) => `Linearizable: ${wrong}`);
   });
@@ -98,10 +98,10 @@ export interface Named {
  * One id names one history: everything delivered under it is explained by the same one. An empty id
  * names none.
  */
-export function oneHistoryEach(told: readonly Named[]): string[] {
+export function oneHistoryEach(delivered: readonly Named[]): string[] {
   const possible = new Map<string, readonly number[]>();
   const wrong: string[] = [];
-  for (const { historyId, eras, what } of told) {
+  for (const { historyId, eras, what } of delivered) {
     if (historyId === "" || eras.length === 0) continue;
     const before = possible.get(historyId) ?? eras;
     const both = before.filter((era) => eras.includes(era));

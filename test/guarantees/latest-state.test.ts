@@ -41,14 +41,14 @@ const view = {
   includePrevious: true,
 };
 
-function told(type: SeenEvent["type"], object: SeenObject, previous?: SeenObject): SeenEvent {
+function delivered(type: SeenEvent["type"], object: SeenObject, previous?: SeenObject): SeenEvent {
   return { type, object, previous };
 }
 
-const addedA = told("ADDED", a2);
-const addedB = told("ADDED", b4, b3);
-const deletedB = told("DELETED", { ...b4, modRevision: 10 }, b4);
-const modifiedA = told("MODIFIED", a7, a2);
+const addedA = delivered("ADDED", a2);
+const addedB = delivered("ADDED", b4, b3);
+const deletedB = delivered("DELETED", { ...b4, modRevision: 10 }, b4);
+const modifiedA = delivered("MODIFIED", a7, a2);
 
 function response(revision: number | undefined, ...events: SeenEvent[]): SeenResponse {
   return { revision, events, initialEventsEnd: false };
@@ -77,19 +77,22 @@ describe("Every guarantee for LATEST_STATE is kept by", () => {
         response(1),
         response(2, addedA),
         response(4, addedB),
-        response(5, told("MODIFIED", a5, a2)),
-        response(6, told("DELETED", { ...a5, modRevision: 6 }, a5)),
-        response(7, told("ADDED", a7)),
-        response(8, told("ADDED", c8)),
-        response(9, told("DELETED", { ...c8, modRevision: 9 }, c8)),
+        response(5, delivered("MODIFIED", a5, a2)),
+        response(6, delivered("DELETED", { ...a5, modRevision: 6 }, a5)),
+        response(7, delivered("ADDED", a7)),
+        response(8, delivered("ADDED", c8)),
+        response(9, delivered("DELETED", { ...c8, modRevision: 9 }, c8)),
         response(10, deletedB),
       ]),
     ],
     [
       "every event, in one response",
-      sequence([response(1), response(5, addedA, addedB, told("MODIFIED", a5, a2))]),
+      sequence([response(1), response(5, addedA, addedB, delivered("MODIFIED", a5, a2))]),
     ],
-    ["a coalesced batch of everything", sequence([response(1), response(10, told("ADDED", a7))])],
+    [
+      "a coalesced batch of everything",
+      sequence([response(1), response(10, delivered("ADDED", a7))]),
+    ],
     [
       "a coalesced batch from the middle, with a re-creation",
       sequence([response(4), response(10, modifiedA, deletedB)]),
@@ -106,7 +109,7 @@ describe("Every guarantee for LATEST_STATE is kept by", () => {
       "a coalesced batch after the initial state",
       sequence([
         response(undefined),
-        initial(4, told("ADDED", a2), told("ADDED", b4)),
+        initial(4, delivered("ADDED", a2), delivered("ADDED", b4)),
         response(10, modifiedA, deletedB),
       ]),
     ],
@@ -114,7 +117,7 @@ describe("Every guarantee for LATEST_STATE is kept by", () => {
       "a resumed stream that repeats the rest of an open atomic batch",
       sequence(
         [response(4), response(undefined, modifiedA)],
-        [response(4), response(8, modifiedA, told("ADDED", c8))],
+        [response(4), response(8, modifiedA, delivered("ADDED", c8))],
       ),
     ],
   ])("%s", (_what, kept) => {
@@ -127,12 +130,12 @@ describe("Each guarantee for LATEST_STATE, and it alone, is broken by", () => {
     [
       "Filter",
       "content that the object never had",
-      sequence([response(4), response(7, told("MODIFIED", { ...a7, value: "on" }, a2))]),
+      sequence([response(4), response(7, delivered("MODIFIED", { ...a7, value: "on" }, a2))]),
     ],
     [
       "Filter",
       "a DELETED with the content that did not match",
-      sequence([response(9), response(10, told("DELETED", b10, b4))]),
+      sequence([response(9), response(10, delivered("DELETED", b10, b4))]),
     ],
     [
       "Typed",
@@ -142,17 +145,17 @@ describe("Each guarantee for LATEST_STATE, and it alone, is broken by", () => {
     [
       "Typed",
       "MODIFIED of an object that did not exist",
-      sequence([response(1), response(7, { ...addedB, type: "MODIFIED" }, told("ADDED", a7))]),
+      sequence([response(1), response(7, { ...addedB, type: "MODIFIED" }, delivered("ADDED", a7))]),
     ],
     [
       "Typed",
       "an object that was created and deleted",
-      sequence([response(7), response(9, told("DELETED", { ...c8, modRevision: 9 }))]),
+      sequence([response(7), response(9, delivered("DELETED", { ...c8, modRevision: 9 }))]),
     ],
     [
       "Ordered",
       "a revision before the first one",
-      sequence([response(1), response(7, told("ADDED", a7), addedB)]),
+      sequence([response(1), response(7, delivered("ADDED", a7), addedB)]),
     ],
     [
       "Unique",
@@ -162,7 +165,7 @@ describe("Each guarantee for LATEST_STATE, and it alone, is broken by", () => {
     [
       "Reliable",
       "a state that is not the newest",
-      sequence([response(4), response(7, told("MODIFIED", a5, a2))]),
+      sequence([response(4), response(7, delivered("MODIFIED", a5, a2))]),
     ],
     ["Reliable", "an object left out", sequence([response(4), response(10, modifiedA)])],
     ["Reliable", "a bookmark beyond what was delivered", sequence([response(4), response(10)])],
@@ -179,7 +182,7 @@ describe("Each guarantee for LATEST_STATE, and it alone, is broken by", () => {
     [
       "Previous",
       "the object just before the event instead of before the atomic batch",
-      sequence([response(4), response(7, told("MODIFIED", a7, a5))]),
+      sequence([response(4), response(7, delivered("MODIFIED", a7, a5))]),
     ],
     [
       "Previous",
@@ -189,7 +192,7 @@ describe("Each guarantee for LATEST_STATE, and it alone, is broken by", () => {
     [
       "Previous",
       "a previous object in the initial state",
-      sequence([initial(2, told("ADDED", a2, a2))]),
+      sequence([initial(2, delivered("ADDED", a2, a2))]),
     ],
   ])("%s: %s", (promise, _what, kept) => {
     expect(broken(kept)).toEqual([promise]);
@@ -198,7 +201,7 @@ describe("Each guarantee for LATEST_STATE, and it alone, is broken by", () => {
 
 describe("A replica that missed events", () => {
   const gap = [{ after: 4, upTo: 10 }];
-  const goneB = told("DELETED", { ...b4, modRevision: 10 }, b4);
+  const goneB = delivered("DELETED", { ...b4, modRevision: 10 }, b4);
 
   it.each<readonly [what: string, Sequence, readonly Gap[], readonly string[]]>([
     [
@@ -210,13 +213,13 @@ describe("A replica that missed events", () => {
     ["leaves nothing out", sequence([response(4), response(10, modifiedA)]), gap, ["Reliable"]],
     [
       "deletes missing objects when it detects that",
-      sequence([response(8), response(9, told("DELETED", { ...c8, modRevision: 9 }, c8))]),
+      sequence([response(8), response(9, delivered("DELETED", { ...c8, modRevision: 9 }, c8))]),
       [{ after: 8, upTo: 9 }],
       [],
     ],
     [
       "can't know an object in between",
-      sequence([response(2), response(4, told("ADDED", b4, b3))]),
+      sequence([response(2), response(4, delivered("ADDED", b4, b3))]),
       [{ after: 2, upTo: 4 }],
       ["Previous"],
     ],

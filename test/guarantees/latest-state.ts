@@ -31,13 +31,13 @@ function folded({ streams, view }: Sequence, changes: readonly Change[]): Folded
       const began = after;
       after = revision;
       if (initial) return [];
-      const toldAt = new Map<string, number>();
+      const deliveredAt = new Map<string, number>();
       return events.map((event) => {
         const { key, modRevision } = event.object;
-        const before = toldAt.get(key) ?? began;
+        const before = deliveredAt.get(key) ?? began;
         // Other checkers find events that come twice or too late.
         const since = before < modRevision ? before : began;
-        toldAt.set(key, modRevision);
+        deliveredAt.set(key, modRevision);
         const own = changes.filter((change) => {
           const { before, after: now } = inView(change, view);
           const then = change.revision > since && change.revision <= modRevision;
@@ -56,8 +56,10 @@ export function filter(sequence: Sequence, changes: readonly Change[]): string[]
     if (last?.revision !== event.object.modRevision) {
       return [`${shortEvent(event)} is no change that matches`];
     }
-    const told = toldOf(last, sequence.view);
-    return isDeepStrictEqual(event.object, told) ? [] : [`${shortEvent(event)} has other content`];
+    const delivered = deliveredOf(last, sequence.view);
+    return isDeepStrictEqual(event.object, delivered)
+      ? []
+      : [`${shortEvent(event)} has other content`];
   });
 }
 
@@ -148,7 +150,7 @@ export function knownChanges(changes: readonly Change[], gaps: readonly Gap[]): 
   );
 }
 
-function toldOf({ before, after, revision }: Change, view: View) {
+function deliveredOf({ before, after, revision }: Change, view: View) {
   if (after !== undefined && view.matches(after)) return after;
   return before === undefined ? undefined : { ...before, modRevision: revision };
 }

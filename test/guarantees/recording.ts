@@ -1,3 +1,5 @@
+import type { Delivery } from "../../src/cacher/request/request.ts";
+
 /*
  * What happened and what was delivered of it, recorded plainly, so that they can be compared
  * whichever server was used.
@@ -47,7 +49,7 @@ export interface View {
 export interface Sequence {
   readonly view: View;
   /** Their delivery mode. Default EVERY_EVENT. */
-  readonly delivery?: "EVERY_EVENT" | "LATEST_STATE";
+  readonly delivery?: Delivery;
   readonly streams: readonly (readonly SeenResponse[])[];
 }
 

@@ -30,8 +30,8 @@ describe("A write", () => {
     ["unknown, and not done", { ...write, id: "other", outcome: "unknown" }],
     ["refused, and not done", { ...write, id: "other", outcome: "refused" }],
     ["acknowledged, that puts nothing", { ...write, id: "other", keys: [], revision: 5 }],
-  ])("has the outcome that its writer received: %s", (_what, told) => {
-    expect(faithful(told, done)).toEqual([]);
+  ])("has the outcome that its writer received: %s", (_what, delivered) => {
+    expect(faithful(delivered, done)).toEqual([]);
   });
 
   it.each<readonly [string, Write]>([
@@ -40,7 +40,7 @@ describe("A write", () => {
     ["refused, and done", { ...write, outcome: "refused" }],
     ["unknown, and applied twice", { ...write, id: "z", outcome: "unknown" }],
     ["acknowledged, and done twice", { ...write, id: "z", revision: 4 }],
-  ])("is not: %s", (_what, told) => {
-    expect(faithful(told, done)).toHaveLength(1);
+  ])("is not: %s", (_what, delivered) => {
+    expect(faithful(delivered, done)).toHaveLength(1);
   });
 });

@@ -1,6 +1,7 @@
-import fc from "fast-check";
 import type { Delivery } from "../../src/cacher/request/request.ts";
+import { deliveries } from "../foreign/deliveries.ts";
 import type { View } from "../guarantees/recording.ts";
+import fc from "../property.ts";
 import type { ModelRequirement } from "../selector/label-model.ts";
 import { type Entry, type ModelSelector, type ModelValue, modelFields, selects } from "./model.ts";
 
@@ -160,7 +161,7 @@ export const watchWish: fc.Arbitrary<WatchWish> = fc.record({
   includePrevious: fc.boolean(),
   back: fc.option(back, { freq: 3, nil: undefined }),
   sendInitialEvents: fc.boolean(),
-  delivery: fc.constantFrom<Delivery[]>("EVERY_EVENT", "LATEST_STATE"),
+  delivery: fc.constantFrom(...(Object.keys(deliveries) as Delivery[])),
   bookmarkIntervalMs: fc.constantFrom(1_000, 2_500),
   eagerBookmarks: fc.boolean(),
   lifetimeMs: seldom(10, fc.integer({ min: 1_000, max: 10_000 })),

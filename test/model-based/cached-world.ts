@@ -1,4 +1,5 @@
 import { expect } from "vitest";
+import { defaultBackoffBounds } from "../../src/base/backoff.ts";
 import type { WatchFanoutError } from "../../src/base/errors.ts";
 import { Cacher } from "../../src/cacher/cacher.ts";
 import { maintenanceIntervalMs } from "../../src/cacher/watch/watcher-maintenance.ts";
@@ -291,7 +292,7 @@ export class CachedWorld {
     const compacted = Math.max(1, this.#model.revision - back);
     this.#compacted = Math.max(this.#compacted, compacted);
     await this.#store.compact(compacted);
-    await this.#clock.elapse(1_000);
+    await this.#untilFollowed();
     for (const { replica, relists, revision: after } of before) {
       const now = replica.cacher.stats();
       if (now.relists === relists) continue;
@@ -299,6 +300,15 @@ export class CachedWorld {
       replica.gaps.push({ after, upTo: now.revision });
     }
     this.#hasSettled();
+  }
+
+  /** Waits until every replica has the newest state. Losses in a row make the Reflector's pauses longer. */
+  async #untilFollowed(): Promise<void> {
+    const isBehind = ({ cacher }: Replica) => cacher.stats().revision < this.#model.revision;
+    for (let waited = 0; waited < 2 * defaultBackoffBounds.maxMs; waited += 1_000) {
+      await this.#clock.elapse(1_000);
+      if (!this.#replicas.some(isBehind)) return;
+    }
   }
 
   async #askForProgress(): Promise<void> {

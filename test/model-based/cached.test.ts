@@ -1,6 +1,6 @@
-import fc from "fast-check";
 import { expect, test } from "vitest";
 import { BusyClock } from "../cacher/busy-clock.ts";
+import fc from "../property.ts";
 import { CachedWorld } from "./cached-world.ts";
 import { setup, step } from "./steps.ts";
 

@@ -22,7 +22,7 @@ interface Call {
   readonly calledAt: number;
   readonly cachedAt: number;
   readonly compacted: number;
-  readonly answer: { page?: Page; error?: Error & { readonly reason?: string } };
+  readonly response: { page?: Page; error?: Error & { readonly reason?: string } };
 }
 
 /** A Get or a List, page by page, with writes between the pages. */
@@ -55,39 +55,39 @@ export class Listing {
   }
 
   /**
-   * Requests the next page, and resolves when it has been answered or refused. Undefined if no page follows or a
+   * Requests the next page, and resolves when it has completed or been refused. Undefined if no page follows or a
    * request is in flight.
    */
-  askNext(then: Omit<Call, "answer">): Promise<void> | undefined {
+  askNext(then: Omit<Call, "response">): Promise<void> | undefined {
     if (this.#call !== undefined || this.#failure !== undefined || this.#complete) return undefined;
-    const answer: Call["answer"] = {};
-    this.#call = { ...then, answer };
+    const response: Call["response"] = {};
+    this.#call = { ...then, response };
     return this.#ask(this.#at, this.pages.at(-1)).then(
       (page) => {
-        answer.page = page;
+        response.page = page;
       },
       (error: Error) => {
-        answer.error = error;
+        response.error = error;
       },
     );
   }
 
   /**
-   * All activity has settled, so that the answer must have arrived. `oldest` is the revision that the cache's event
+   * All activity has settled, so that the response must have arrived. `oldest` is the revision that the cache's event
    * window begins after.
    */
   settled(oldest: number): void {
     const call = this.#call;
     if (call === undefined) return;
     this.#call = undefined;
-    const { page, error } = call.answer;
+    const { page, error } = call.response;
     const expected = this.#expected(call, oldest);
     if (error !== undefined) {
       this.#failure = error.reason ?? String(error);
       expect(expected.may, `${error.stack}`).toContain(this.#failure);
       return;
     }
-    expect(page, "an answer").toBeDefined();
+    expect(page, "a response").toBeDefined();
     if (page === undefined) return;
     expect(expected.must, "a refusal").toBeUndefined();
     this.pages.push(page);
@@ -102,7 +102,7 @@ export class Listing {
     return { match };
   }
 
-  /** The required refusal, the permitted ones, and the permitted age of the answer. */
+  /** The required refusal, the permitted ones, and the permitted age of the response. */
   #expected(
     { calledAt, cachedAt, compacted }: Call,
     oldest: number,

@@ -11,7 +11,7 @@ import { type ModelRequirement, modelMatches } from "../selector/label-model.ts"
 export type Entry = readonly [key: string, value: string | null];
 
 /**
- * The simplest possible store: the list of all changes, from which every answer is computed. Its answers define the
+ * The simplest possible store: the list of all changes, from which every response is computed. Its responses define the
  * contract.
  */
 export class Model {

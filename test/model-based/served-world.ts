@@ -1,4 +1,3 @@
-import fc from "fast-check";
 import { expect } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { Cacher } from "../../src/cacher/cacher.ts";
@@ -9,6 +8,7 @@ import type { Operation } from "../../src/storage/memory/operation.ts";
 import type { RevisionRequirement, Storage } from "../../src/storage/storage.ts";
 import { silent } from "../cacher/cached-store.ts";
 import { startReady } from "../cacher/ready.ts";
+import fc from "../property.ts";
 import { type ReadWish, readWish, transaction, type WatchWish, watchWish } from "./arbitraries.ts";
 import { type AskPage, Listing } from "./listing.ts";
 import { type Entry, Model, modelFields } from "./model.ts";
@@ -41,7 +41,7 @@ export type ServedStep =
     }
   | { readonly step: "read"; readonly replica: number; readonly wish: ReadWish }
   | { readonly step: "next page"; readonly listing: number }
-  /** Waits until all requests have been answered. */
+  /** Waits until all requests have completed. */
   | { readonly step: "settle" };
 
 const one = fc.nat(99);
@@ -159,7 +159,7 @@ export class ServedWorld {
     expect(revision).toBe(this.#model.revision);
   }
 
-  /** Waits for the answers to all earlier requests, without writes meanwhile. */
+  /** Waits for the responses to all earlier requests, without writes meanwhile. */
   async #settle(): Promise<void> {
     const pending = this.#pending;
     this.#pending = [];
@@ -207,8 +207,8 @@ export class ServedWorld {
 
   #askNext(listing: Listing | undefined): void {
     const calledAt = this.#model.revision;
-    const answered = listing?.askNext({ calledAt, cachedAt: 0, compacted: 1 });
-    if (answered !== undefined) this.#pending.push(answered);
+    const completed = listing?.askNext({ calledAt, cachedAt: 0, compacted: 1 });
+    if (completed !== undefined) this.#pending.push(completed);
   }
 
   /** Whether it is live and has not reached the newest revision. */

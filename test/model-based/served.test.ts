@@ -1,9 +1,9 @@
-import fc from "fast-check";
 import { test } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { EtcdStorage } from "../../src/storage/etcd/etcd-storage.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
+import fc from "../property.ts";
 import { clientOf, newPrefix, Source } from "../storage/etcd/source.ts";
 import { ServedWorld, type Store, servedStep } from "./served-world.ts";
 

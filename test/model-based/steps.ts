@@ -1,5 +1,5 @@
-import fc from "fast-check";
 import type { WatcherBounds } from "../../src/cacher/dispatch/watcher-bounds.ts";
+import fc from "../property.ts";
 import { type ReadWish, readWish, transaction, type WatchWish, watchWish } from "./arbitraries.ts";
 import type { Entry } from "./model.ts";
 

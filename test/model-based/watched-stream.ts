@@ -1,4 +1,5 @@
 import { expect } from "vitest";
+import type { Delivery } from "../../src/cacher/request/request.ts";
 import { brokenBy, honest, linearizable } from "../guarantees/guarantees.ts";
 import { type Gap, knownChanges } from "../guarantees/latest-state.ts";
 import {
@@ -10,6 +11,12 @@ import {
 } from "../guarantees/recording.ts";
 import { viewOf, type WatchWish } from "./arbitraries.ts";
 import type { Model } from "./model.ts";
+
+/** Whether a stream of this mode delivers every event, or ends where it can't. */
+const deliversEvery: Readonly<Record<Delivery, boolean>> = {
+  EVERY_EVENT: true,
+  LATEST_STATE: false,
+};
 
 /** A stream of responses, from a Cacher or over gRPC. */
 export interface Source {
@@ -65,8 +72,8 @@ export class WatchedStream {
   readonly #gaps: readonly Gap[];
   #closed = false;
   #end: StreamEnd | undefined;
-  /** The store's revision when the call was answered, and the smallest one to resume from at that time. */
-  #answered: { readonly revision: number; readonly oldest: number } | undefined;
+  /** The store's revision at the first response, and the smallest one to resume from at that time. */
+  #first: { readonly revision: number; readonly oldest: number } | undefined;
 
   constructor(
     wish: WatchWish,
@@ -99,7 +106,7 @@ export class WatchedStream {
 
   /** All activity has settled. */
   settled(revision: number, oldest: number): void {
-    this.#answered ??= { revision, oldest };
+    this.#first ??= { revision, oldest };
   }
 
   /** Reads at most `most` responses. Returns their number. */
@@ -162,18 +169,18 @@ export class WatchedStream {
     if (this.#end !== undefined) this.#checkEnd(this.#end);
     const refusal = this.#refusal();
     if (refusal !== undefined) {
-      const told = this.responses.filter(({ revision }) => revision !== undefined);
-      expect(told, `a stream to be refused as ${refusal}`).toEqual([]);
-      if (!this.#closed && this.#answered !== undefined) expect(this.endReason).toBe(refusal);
+      const delivered = this.responses.filter(({ revision }) => revision !== undefined);
+      expect(delivered, `a stream to be refused as ${refusal}`).toEqual([]);
+      if (!this.#closed && this.#first !== undefined) expect(this.endReason).toBe(refusal);
       return;
     }
     if (this.responses.length === 0) return;
     this.#checkOpening();
     const [first, ...rest] = unitsOf(this.responses);
     if (first === undefined) return;
-    if (this.wish.delivery === "EVERY_EVENT") {
-      const told = rest.flatMap(({ events }) => events);
-      expect(told).toEqual(model.watch(this.view, first.revision, this.resumePoint ?? 0));
+    if (deliversEvery[this.wish.delivery]) {
+      const delivered = rest.flatMap(({ events }) => events);
+      expect(delivered).toEqual(model.watch(this.view, first.revision, this.resumePoint ?? 0));
       expect(brokenBy(this.sequence, model.changes)).toEqual([]);
     } else {
       expect(brokenBy(this.sequence, knownChanges(model.changes, this.gaps))).toEqual([]);
@@ -188,12 +195,12 @@ export class WatchedStream {
   /** The reason to refuse the stream; undefined if it need not be refused. */
   #refusal(): string | undefined {
     const { after, wish } = this;
-    const answeredAt = this.#answered?.revision ?? Infinity;
+    const respondedAt = this.#first?.revision ?? Infinity;
     if (wish.unusable !== undefined) return "INVALID_REQUEST";
     if (after !== undefined && after < 0) return "INVALID_REQUEST";
     if (wish.history === "another") return "HISTORY_CHANGED";
     if (after === undefined) return undefined;
-    if (after > answeredAt) return "HISTORY_CHANGED";
+    if (after > respondedAt) return "HISTORY_CHANGED";
     return !wish.sendInitialEvents && after < this.#then.oldestThen
       ? "REVISION_TOO_OLD"
       : undefined;
@@ -202,14 +209,14 @@ export class WatchedStream {
   #checkOpening(): void {
     const { after, responses, wish } = this;
     const { calledAt, model } = this.#then;
-    const answeredAt = this.#answered?.revision ?? calledAt;
+    const respondedAt = this.#first?.revision ?? calledAt;
     const [opening] = responses;
     expect(opening?.events).toEqual([]);
     expect(responses.filter(({ initialEventsEnd }) => initialEventsEnd).length).toBeLessThan(2);
     if (!wish.sendInitialEvents) {
       expect(responses.every(({ initialEventsEnd }) => !initialEventsEnd)).toBe(true);
       expect(opening?.revision).toBeGreaterThanOrEqual(after ?? calledAt);
-      expect(opening?.revision).toBeLessThanOrEqual(after ?? answeredAt);
+      expect(opening?.revision).toBeLessThanOrEqual(after ?? respondedAt);
       return;
     }
     expect(opening?.revision).toBeUndefined();
@@ -217,7 +224,7 @@ export class WatchedStream {
     if (state === undefined) return;
     expect(state.initial).toBe(true);
     expect(state.events.every(({ type }) => type === "ADDED")).toBe(true);
-    expect(state.revision).toBeLessThanOrEqual(answeredAt);
+    expect(state.revision).toBeLessThanOrEqual(respondedAt);
     const objects = state.events.map(({ object }) => object);
     const { revision } = state;
     const read = { view: this.view, notBefore: after ?? calledAt, revision, objects };
@@ -226,7 +233,7 @@ export class WatchedStream {
 
   #checkEnd({ error, oldest, toDrain }: StreamEnd): void {
     const { after, resumePoint } = this;
-    const everyEvent = this.wish.delivery === "EVERY_EVENT";
+    const everyEvent = deliversEvery[this.wish.delivery];
     const refusal = this.#refusal();
     if (refusal === error.reason) {
       if (refusal === "REVISION_TOO_OLD") this.#checkTooOld(error);
@@ -240,7 +247,7 @@ export class WatchedStream {
       ...(everyEvent && this.#gaps.some(({ upTo }) => upTo > calledAt) ? ["HISTORY_LOST"] : []),
       // Writes since the request may have been applied before it.
       ...(after !== undefined && after > calledAt ? ["HISTORY_CHANGED"] : []),
-      ...(begin < (this.#answered?.oldest ?? 0) && this.responses.length < 2
+      ...(begin < (this.#first?.oldest ?? 0) && this.responses.length < 2
         ? ["REVISION_TOO_OLD"]
         : []),
     ];
@@ -251,6 +258,6 @@ export class WatchedStream {
     expect(metadata["requested_revision"]).toBe(String(this.after));
     const oldest = Number(metadata["oldest_revision"]);
     expect(oldest).toBeGreaterThanOrEqual(this.#then.oldestThen);
-    expect(oldest).toBeLessThanOrEqual(this.#answered?.oldest ?? Infinity);
+    expect(oldest).toBeLessThanOrEqual(this.#first?.oldest ?? Infinity);
   }
 }

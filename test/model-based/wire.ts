@@ -1,7 +1,9 @@
 import type { RevisionRequirement } from "../../src/storage/storage.ts";
 import { type BareCall, BareGrpc, BareStatus } from "../foreign/bare-grpc.ts";
+import { deliveries } from "../foreign/deliveries.ts";
 import { encode, type Fields, Message } from "../foreign/protobuf.ts";
-import type { SeenEvent, SeenObject, SeenResponse } from "../guarantees/recording.ts";
+import type { SeenResponse } from "../guarantees/recording.ts";
+import { seenEvent, seenObject } from "../guarantees/wire-objects.ts";
 import { fieldText, labelText, type ReadWish, type WatchWish } from "./arbitraries.ts";
 import type { Page } from "./listing.ts";
 import type { Source, StreamError } from "./watched-stream.ts";
@@ -12,7 +14,6 @@ import type { Source, StreamError } from "./watched-stream.ts";
  */
 
 const service = "/watchfanout.v1.ListWatchService";
-const deliveries = ["", "EVERY_EVENT", "LATEST_STATE"];
 const matches = ["", "LINEARIZABLE", "ANY", "NOT_OLDER_THAN", "EXACT"];
 
 /** A client of one replica. */
@@ -40,16 +41,16 @@ export class WireClient {
     const revision = "revision" in at ? at.revision : undefined;
     if ("key" in scope) return this.#get({ 2: scope.key, 3: match, 4: revision });
     const [labels, fields] = unusable ?? [labelText(selector), fieldText(selector)];
-    const answer = await this.#unary("List", {
+    const response = await this.#unary("List", {
       ...{ 2: scope.prefix, 3: labels, 4: fields, 5: match, 6: revision },
       ...{ 7: pageSize, 8: previous?.next },
     });
-    const token = answer.text(3);
+    const token = response.text(3);
     return {
-      revision: answer.number(1),
-      items: answer.messages(2).map(objectOf),
+      revision: response.number(1),
+      items: response.messages(2).map(seenObject),
       next: token === "" ? undefined : token,
-      remaining: answer.has(4) ? answer.number(4) : undefined,
+      remaining: response.has(4) ? response.number(4) : undefined,
     };
   }
 
@@ -59,7 +60,7 @@ export class WireClient {
     const request = encode({
       ...{ 1: this.#resource, 4: labels, 5: fields, 6: afterRevision, 11: historyId },
       ...("key" in scope ? { 2: scope.key } : { 3: scope.prefix }),
-      ...{ 7: wish.sendInitialEvents, 8: deliveries.indexOf(wish.delivery) },
+      ...{ 7: wish.sendInitialEvents, 8: deliveries[wish.delivery] },
       ...{ 9: includePrevious, 12: true },
       10: encode({ 1: Math.ceil(wish.bookmarkIntervalMs / 1_000) }),
     });
@@ -72,9 +73,9 @@ export class WireClient {
 
   async #get(fields: Fields): Promise<Page> {
     try {
-      const answer = await this.#unary("Get", fields);
-      const items = answer.messages(2).map(objectOf);
-      return { revision: answer.number(1), items, next: undefined, remaining: 0 };
+      const response = await this.#unary("Get", fields);
+      const items = response.messages(2).map(seenObject);
+      return { revision: response.number(1), items, next: undefined, remaining: 0 };
     } catch (error) {
       if (!(error instanceof BareStatus) || error.reason !== "OBJECT_NOT_FOUND") throw error;
       const revision = Number(error.metadata["revision"]);
@@ -153,31 +154,7 @@ export class WireStream implements Source {
 export function responseOf(response: Message): SeenResponse {
   return {
     revision: response.has(1) ? response.number(1) : undefined,
-    events: response.messages(2).map(eventOf),
+    events: response.messages(2).map(seenEvent),
     initialEventsEnd: response.number(3) === 1,
-  };
-}
-
-const types = ["ADDED", "MODIFIED", "DELETED"] as const;
-
-function eventOf(event: Message): SeenEvent {
-  const type = types[event.number(1) - 1];
-  const [object, previous] = [event.message(2), event.message(3)];
-  if (type === undefined || object === undefined)
-    throw new Error("An event lacks its type or object.");
-  return {
-    type,
-    object: objectOf(object),
-    previous: previous === undefined ? undefined : objectOf(previous),
-  };
-}
-
-function objectOf(object: Message): SeenObject {
-  return {
-    key: object.text(1),
-    value: object.bytes(2).toString("latin1"),
-    createRevision: object.number(3),
-    modRevision: object.number(4),
-    version: object.number(5),
   };
 }

@@ -1,6 +1,6 @@
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { MessageCursor, WireFault } from "../../src/protobuf/message-cursor.ts";
+import fc from "../property.ts";
 
 function cursor(...bytes: number[]): MessageCursor {
   return new MessageCursor(Buffer.from(bytes));

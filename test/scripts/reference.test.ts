@@ -37,7 +37,11 @@ describe("The configuration reference", () => {
   });
 
   test("shows a file that the service accepts", () => {
-    const files = { "/etc/watch-fanout/etcd-ca.pem": certificates.cert };
+    const files = {
+      "/etc/watch-fanout/etcd-ca.pem": certificates.cert,
+      "/etc/watch-fanout/tls.crt": certificates.cert,
+      "/etc/watch-fanout/tls.key": certificates.key,
+    };
     const { resources } = load({ yaml: exampleFile, files });
     expect(resources.map(({ name }) => name)).toEqual(["services", "pods"]);
   });

@@ -101,9 +101,9 @@ describe("The estimated memory of attributes is about right, of an object", () =
     // Small ones have to be many to be distinguished from other allocations.
     const count = JSON.stringify(object(1)).length < 300 ? 3_000 : 100;
     const each = heapOfEach(count, (i) => attributesOf(object(1_000 + i)));
-    const told = attributesOf(object(1_050)).bytes;
-    expect(told / each).toBeGreaterThan(0.66);
-    expect(told / each).toBeLessThan(1.5);
+    const estimated = attributesOf(object(1_050)).bytes;
+    expect(estimated / each).toBeGreaterThan(0.66);
+    expect(estimated / each).toBeLessThan(1.5);
   });
 
   test("without any: almost nothing", () => {

@@ -1,7 +1,7 @@
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { Attributes, noAttributes } from "../../src/selector/attributes.ts";
 import { parseFieldSelector } from "../../src/selector/parse-field-selector.ts";
+import fc from "../property.ts";
 
 function matches(selector: string, fields: Record<string, string>): boolean {
   const attributes = new Attributes(new Map(), new Map(Object.entries(fields)));

@@ -1,6 +1,6 @@
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { compareInt64, naturalInt64 } from "../../src/selector/int64.ts";
+import fc from "../property.ts";
 
 const largest = 2n ** 63n - 1n;
 

@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import fc from "../property.ts";
 
 /*
  * A simple implementation of label selectors without optimizations: their meaning, and their many spellings.

@@ -1,7 +1,7 @@
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { Attributes, noAttributes } from "../../src/selector/attributes.ts";
 import { parseLabelSelector } from "../../src/selector/parse-label-selector.ts";
+import fc from "../property.ts";
 import {
   labels,
   largeModelSelector,

@@ -1,7 +1,7 @@
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { maxRequirements, maxSelectorLength } from "../../src/selector/limits.ts";
 import { parseFieldSelector } from "../../src/selector/parse-field-selector.ts";
+import fc from "../property.ts";
 import { refusal } from "./refusal.ts";
 
 /** A selector's requirements as [field, operator, value]. */

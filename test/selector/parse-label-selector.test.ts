@@ -1,7 +1,7 @@
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { maxRequirements, maxSelectorLength } from "../../src/selector/limits.ts";
 import { parseLabelSelector } from "../../src/selector/parse-label-selector.ts";
+import fc from "../property.ts";
 import { meaning, modelSelector, spelling } from "./label-model.ts";
 import { refusal } from "./refusal.ts";
 

@@ -1,7 +1,7 @@
-import fc from "fast-check";
 import { type EventType, WatchBatch, WatchEvent } from "../../src/model/event.ts";
 import { StoredObject } from "../../src/model/object.ts";
 import { Slabs } from "../../src/model/slabs.ts";
+import fc from "../property.ts";
 
 export const revisions = fc.oneof(
   fc.integer({ min: 1, max: 300 }),

@@ -1,8 +1,8 @@
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { strictDeserializer } from "../../src/wire/decode.ts";
 import type { WatchRequest__Output } from "../../src/wire/generated/watchfanout/v1/WatchRequest.ts";
 import { listWatchService, loadProtos, writeService } from "../../src/wire/services.ts";
+import fc from "../property.ts";
 
 const v1 = "watchfanout.v1.";
 const decodeGet = strictDeserializer(`${v1}GetRequest`);

@@ -1,4 +1,3 @@
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { WatchBatch, WatchEvent } from "../../src/model/event.ts";
 import { StoredObject } from "../../src/model/object.ts";
@@ -15,6 +14,7 @@ import type { Event__Output } from "../../src/wire/generated/watchfanout/v1/Even
 import type { StoredObject__Output } from "../../src/wire/generated/watchfanout/v1/StoredObject.ts";
 import type { WatchResponse__Output } from "../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
 import { listWatchService } from "../../src/wire/services.ts";
+import fc from "../property.ts";
 import { eventsAt, initialBatches, liveBatches, objectsAt, revisions } from "./arbitraries.ts";
 
 /** What proto-loader, which uses protobufjs, must read. */

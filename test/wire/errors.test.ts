@@ -1,8 +1,8 @@
 import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type Reason, WatchFanoutError } from "../../src/base/errors.ts";
 import { errorOf, retryDelayMs, statusOf } from "../../src/wire/errors.ts";
+import fc from "../property.ts";
 
 /** As grpc-js passes it to a client. */
 function received(sent: ReturnType<typeof statusOf>): ServiceError {

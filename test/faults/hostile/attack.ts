@@ -1,11 +1,12 @@
+import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { Message } from "../../foreign/protobuf.ts";
 import type { Seeded } from "../seeded.ts";
-import type { AnswerCounts, Answers } from "./answers.ts";
 import type { CpuBudget } from "./cpu-budget.ts";
 import { type ConnectionOptions, HostileConnection } from "./hostile-connection.ts";
 import { getRequest, match, paths, putRequest } from "./requests.ts";
+import type { ResponseCounts, Responses } from "./responses.ts";
 
 /** Where an attack goes. */
 export interface Target {
@@ -42,13 +43,13 @@ export interface Attack {
 /** Attacks by name. */
 export type Attacks = Readonly<Record<string, Attack>>;
 
-/** One attack that is under way: its connections, its chance, its budget, and what it was answered. */
+/** One attack that is under way: its connections, its chance, its budget, and the responses that it got. */
 export class AttackSession {
   readonly target: Target;
   readonly random: Seeded;
   /** Aborted when the attack must end. */
   readonly signal: AbortSignal;
-  readonly answers: Answers;
+  readonly responses: Responses;
   readonly #budget: CpuBudget;
   readonly #connections: HostileConnection[] = [];
   readonly #sockets: Socket[] = [];
@@ -57,19 +58,19 @@ export class AttackSession {
     target: Target,
     random: Seeded,
     signal: AbortSignal,
-    answers: Answers,
+    responses: Responses,
     budget: CpuBudget,
   ) {
     this.target = target;
     this.random = random;
     this.signal = signal;
-    this.answers = answers;
+    this.responses = responses;
     this.#budget = budget;
   }
 
   connect(options?: ConnectionOptions): HostileConnection {
     this.signal.throwIfAborted();
-    const connection = new HostileConnection(this.target.grpcPort, this.answers, options);
+    const connection = new HostileConnection(this.target.grpcPort, this.responses, options);
     this.#connections.push(connection);
     return connection;
   }
@@ -79,12 +80,12 @@ export class AttackSession {
     this.signal.throwIfAborted();
     const socket = connect({ port, host: "127.0.0.1" });
     this.#sockets.push(socket);
-    this.answers.opened();
+    this.responses.opened();
     let outcome = "socket: closed";
     socket.on("error", (error: NodeJS.ErrnoException) => {
       outcome = `socket: ${error.code ?? error.message}`;
     });
-    socket.once("close", () => this.answers.closed(outcome));
+    socket.once("close", () => this.responses.closed(outcome));
     // The server's data is read, so that its FIN is seen.
     socket.resume();
     return socket;
@@ -124,7 +125,7 @@ export class AttackSession {
     });
   }
 
-  /** Writes an object, and resolves when that has been answered. */
+  /** Writes an object, and resolves when that has completed. */
   async put(connection: HostileConnection, resource: string, key: string, value: string) {
     await this.orAborted(connection.unary(paths.put, putRequest(resource, key, value)));
   }
@@ -133,15 +134,24 @@ export class AttackSession {
   async revision(connection: HostileConnection): Promise<number> {
     const { resource, key } = this.target.bulk;
     const request = getRequest({ resource, key, match: match.any });
-    const answer = await this.orAborted(connection.unary(paths.get, request));
-    return answer === undefined ? 0 : new Message(answer).number(1);
+    const response = await this.orAborted(connection.unary(paths.get, request));
+    return response === undefined ? 0 : new Message(response).number(1);
   }
 
-  /** Leaves: closes everything without a word. Says what the answers were. */
-  end(): AnswerCounts {
-    const counts = this.answers.finish();
-    for (const connection of this.#connections) connection.close();
-    for (const socket of this.#sockets) socket.destroy();
+  /** Leaves: closes everything without a word. Resolves to what the responses were, when all of it is closed. */
+  async end(): Promise<ResponseCounts> {
+    const counts = this.responses.finish();
+    await Promise.all([
+      ...this.#connections.map((connection) => connection.close()),
+      ...this.#sockets.map(closed),
+    ]);
     return counts;
   }
+}
+
+async function closed(socket: Socket): Promise<void> {
+  if (socket.closed) return;
+  const closing = once(socket, "close");
+  socket.destroy();
+  await closing;
 }

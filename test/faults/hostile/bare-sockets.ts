@@ -47,7 +47,7 @@ async function dialMany(
 
 /** Connections that have not come as far as a call. Each costs the client a socket and some bytes. */
 export const bareSockets: Attacks = {
-  /** A server that takes so many connections and no more answers no probe, and is killed as if it were dead. */
+  /** A server that accepts this many connections and no more fails its probes, and is killed as if it were dead. */
   "idle connections to the admin port": {
     ...{ weight: 4, mayHold: 64 },
     run: async (session) => {

@@ -3,8 +3,9 @@ import type { Bulk } from "./attack.ts";
 
 /** The resource that attacks read: some MiB of objects, thousands of changes, and older states in etcd only. */
 export const bulkResource = "bulk";
-/** Below which its keys are in etcd. */
+/** Below which its keys are in etcd, and below which those are that the decoy serves. */
 export const bulkPrefix = "/bulk/";
+export const decoyBulkPrefix = "/decoy-bulk/";
 /** How many of its events a replica keeps: all later changes, and the last that created objects. */
 export const bulkHistoryEvents = 6_000;
 /** Maximum size of its events, in bytes. */
@@ -32,25 +33,30 @@ function keyOf(index: number): string {
   return `ns-${index % 40}/object-${index}`;
 }
 
-/** Fills etcd before any replica runs. */
-export async function fillBulk(cluster: EtcdCluster): Promise<Bulk> {
-  const created = await putAll(cluster, objects, 0);
+/** Fills etcd below `prefix`, before any replica runs. */
+export async function fillBulk(cluster: EtcdCluster, prefix: string): Promise<Bulk> {
+  const created = await putAll(cluster, prefix, objects, 0);
   const past = await inParallel(marks, async (index) => {
     const put = await cluster.call("kv/put", { key: base64(`/mark/${index % 10}`), value: "" });
     return revisionOf(put);
   });
-  await putAll(cluster, changes, objects);
+  await putAll(cluster, prefix, changes, objects);
   // Most of the created objects exceed what replicas keep.
   const stored = created.slice(0, created.length / 2);
   return { resource: bulkResource, key: keyOf(0), past: inOrder(past), stored: inOrder(stored) };
 }
 
 /** Puts so many times, over all keys again and again, and returns the revisions. */
-function putAll(cluster: EtcdCluster, count: number, salt: number): Promise<number[]> {
+function putAll(
+  cluster: EtcdCluster,
+  prefix: string,
+  count: number,
+  salt: number,
+): Promise<number[]> {
   return inParallel(count / operationsPerTransaction, async (transaction) => {
     const success = Array.from({ length: operationsPerTransaction }, (_, i) => {
       const index = transaction * operationsPerTransaction + i;
-      const key = base64(bulkPrefix + keyOf(index % objects));
+      const key = base64(prefix + keyOf(index % objects));
       return { requestPut: { key, value: base64(fillerOf(valueBytes, salt + index)) } };
     });
     return revisionOf(await cluster.call("kv/txn", { success }));
@@ -70,8 +76,8 @@ async function inParallel(
   return results;
 }
 
-function revisionOf(answer: Record<string, unknown>): number {
-  return Number((answer["header"] as { readonly revision: string }).revision);
+function revisionOf(response: Record<string, unknown>): number {
+  return Number((response["header"] as { readonly revision: string }).revision);
 }
 
 function inOrder(revisions: readonly number[]): number[] {

@@ -79,7 +79,7 @@ export const costlyReads: Attacks = {
     },
   },
   /** Nothing but etcd has these states, so each asks etcd. */
-  "Lists that only etcd can answer": {
+  "Lists that only etcd can serve": {
     ...{ weight: 3, mayHold: 64 },
     run: (session) => {
       const { resource, stored } = session.target.bulk;

@@ -40,13 +40,3 @@ export class CpuBudget {
     this.#usage = process.cpuUsage();
   }
 }
-
-/** Spends this share of one core on nothing until aborted. */
-export async function burnCpu(share: number, signal: AbortSignal): Promise<void> {
-  const periodMs = 20;
-  while (!signal.aborted) {
-    const end = performance.now() + share * periodMs;
-    while (performance.now() < end);
-    await delay((1 - share) * periodMs);
-  }
-}

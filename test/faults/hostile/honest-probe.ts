@@ -1,13 +1,21 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { BareCall } from "../../foreign/bare-grpc.ts";
-import { Connection, type Thing, toldBy } from "../wire.ts";
+import { Connection, deliveredBy, type Thing } from "../wire.ts";
 
 /** Measures of an honest client: its calls, and the time from a write to its delivery on its watch. */
 export const measures = ["delivery", "get", "list"] as const;
 export type Measure = (typeof measures)[number];
 
-/** In milliseconds, one number for each time. */
-export type Latencies = Readonly<Record<Measure, readonly number[]>>;
+/** One latency of an honest client. */
+export interface Sample {
+  /** When the call began, in milliseconds since the epoch. */
+  readonly at: number;
+  /** How long it took, in milliseconds. */
+  readonly ms: number;
+}
+
+/** All samples of an honest client, in the order in which they ended. */
+export type Latencies = Readonly<Record<Measure, readonly Sample[]>>;
 
 /** An honest client's measurements of one phase. */
 export interface Probed {
@@ -31,15 +39,15 @@ export class HonestProbe {
   readonly #url: string;
   readonly #intervalMs: number;
   readonly #roundsPerBeginning: number;
-  readonly #latencies: Record<Measure, number[]> = { delivery: [], get: [], list: [] };
+  readonly #latencies: Record<Measure, Sample[]> = { delivery: [], get: [], list: [] };
   readonly #wrong: string[] = [];
   readonly #stop = new AbortController();
   #connection: Connection;
   #running: Promise<void> | undefined;
   #rounds = 0;
   /** The newest revision delivered on any of its streams. */
-  #told = 0;
-  #onTold: ((revision: number) => void) | undefined;
+  #delivered = 0;
+  #onDelivered: ((revision: number) => void) | undefined;
 
   /**
    * `url` is http://HOST:PORT; a round begins every `intervalMs`, or when the one before is done. `roundsPerBeginning`:
@@ -98,13 +106,13 @@ export class HonestProbe {
     const late = new AbortController();
     const delivered = new Promise<void>((resolve) => {
       let written = Number.POSITIVE_INFINITY;
-      this.#onTold = (revision) => {
+      this.#onDelivered = (revision) => {
         if (revision >= written) resolve();
       };
       this.#connection.put(key, valueIn(round)).then(
         ({ revision }) => {
           written = revision;
-          this.#onTold?.(this.#told);
+          this.#onDelivered?.(this.#delivered);
         },
         (error: Error) => {
           this.#wrong.push(`Probe: a write failed: ${error.message}`);
@@ -117,7 +125,7 @@ export class HonestProbe {
     late.abort();
     if (end === "late")
       this.#wrong.push(`Probe: a write was not delivered within ${deliveryLimitMs} ms`);
-    this.#latencies.delivery.push(performance.now() - began);
+    this.#add("delivery", began);
   }
 
   async #timed(
@@ -126,19 +134,26 @@ export class HonestProbe {
   ): Promise<void> {
     const began = performance.now();
     const { revision } = await call();
-    this.#latencies[measure].push(performance.now() - began);
-    this.#told = Math.max(this.#told, revision);
+    this.#add(measure, began);
+    this.#delivered = Math.max(this.#delivered, revision);
+  }
+
+  #add(measure: Measure, began: number): void {
+    const at = performance.timeOrigin + began;
+    this.#latencies[measure].push({ at, ms: performance.now() - began });
   }
 
   /** A watch of any cached state begins with nothing older than what this client received before. */
   async #beginWatch(): Promise<void> {
-    const told = this.#told;
+    const delivered = this.#delivered;
     const watch = this.#connection.watch({ key, sendInitialEvents: true }, { afterRevision: 0 });
     for await (const bytes of watch) {
-      const { initialEventsEnd, revision = 0 } = toldBy(bytes);
+      const { initialEventsEnd, revision = 0 } = deliveredBy(bytes);
       if (!initialEventsEnd) continue;
-      if (revision < told) {
-        this.#wrong.push(`Probe: a watch began at ${revision} after ${told} had been delivered`);
+      if (revision < delivered) {
+        this.#wrong.push(
+          `Probe: a watch began at ${revision} after ${delivered} had been delivered`,
+        );
       }
       break;
     }
@@ -147,10 +162,10 @@ export class HonestProbe {
   async #follow(watch: BareCall): Promise<void> {
     try {
       for await (const bytes of watch) {
-        const { revision } = toldBy(bytes);
+        const { revision } = deliveredBy(bytes);
         if (revision === undefined) continue;
-        this.#told = Math.max(this.#told, revision);
-        this.#onTold?.(revision);
+        this.#delivered = Math.max(this.#delivered, revision);
+        this.#onDelivered?.(revision);
       }
     } catch (error) {
       if (this.#stop.signal.aborted) return;

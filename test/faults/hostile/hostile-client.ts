@@ -1,7 +1,7 @@
 import type { Seeded } from "../seeded.ts";
-import type { AnswerCounts } from "./answers.ts";
 import type { Target } from "./attack.ts";
 import type { AttackOrder } from "./hostile-process.ts";
+import type { ResponseCounts } from "./responses.ts";
 import { WorkerProcess } from "./worker-process.ts";
 
 /** An attack that has been begun. */
@@ -10,7 +10,7 @@ export interface Attacking {
   /** Resolves when all of it has been sent: what it holds open, it holds from then on. */
   readonly holding: Promise<void>;
   /** Ends it at any point, and resolves to the responses that it got. */
-  readonly release: () => Promise<AnswerCounts>;
+  readonly release: () => Promise<ResponseCounts>;
 }
 
 /** A hostile client in a process of its own. */
@@ -34,28 +34,23 @@ export class HostileClient {
     await this.#worker.ask("budget", share);
   }
 
-  begin(name: string, target: Target): Attacking {
+  /** `seed`: of the attack's random choices. Default: one of this client's own seed. */
+  begin(name: string, target: Target, seed: number = this.#random.fork().seed): Attacking {
     const id = this.#attacks++;
-    const order: AttackOrder = { id, name, target, seed: this.#random.fork().seed };
+    const order: AttackOrder = { id, name, target, seed };
     const holding = this.#worker.ask<void>("attack", order);
     // A caller that does not await it gets its failure when it is released.
     holding.catch(() => {});
-    const release = async (): Promise<AnswerCounts> => {
-      const answers = await this.#worker.ask<AnswerCounts>("release", id);
+    const release = async (): Promise<ResponseCounts> => {
+      const responses = await this.#worker.ask<ResponseCounts>("release", id);
       await holding;
-      return answers;
+      return responses;
     };
     return { name, holding, release };
   }
 
-  /** Spends this share of one core on nothing from now on; 0: no more. */
-  async burn(share: number): Promise<void> {
-    await this.#worker.ask("burn", share);
-  }
-
-  /** CPU time that it has taken so far, in milliseconds. */
-  cpuMs(): Promise<number> {
-    return this.#worker.ask<number>("cpuMs");
+  get pid(): number | undefined {
+    return this.#worker.pid;
   }
 
   /** Ends it with all that it holds. Idempotent. */

@@ -6,8 +6,8 @@ import {
   type IncomingHttpHeaders,
 } from "node:http2";
 import { errorInfoOf } from "../../foreign/bare-grpc.ts";
-import type { Answers } from "./answers.ts";
 import { framed } from "./requests.ts";
+import type { Responses } from "./responses.ts";
 
 export interface ConnectionOptions {
   /** Bytes that the server may send on a stream before they are read. Default 65,535. */
@@ -17,19 +17,21 @@ export interface ConnectionOptions {
 /** HTTP/2 without a gRPC library: sends what no library would, and reads only on request. */
 export class HostileConnection {
   readonly #session: ClientHttp2Session;
-  readonly #answers: Answers;
+  readonly #responses: Responses;
+  readonly #closed: Promise<unknown>;
 
-  constructor(port: number, answers: Answers, { window = 65_535 }: ConnectionOptions = {}) {
-    this.#answers = answers;
+  constructor(port: number, responses: Responses, { window = 65_535 }: ConnectionOptions = {}) {
+    this.#responses = responses;
     this.#session = connect(`http://127.0.0.1:${port}`, {
       settings: { initialWindowSize: window },
       // In MB. Floods have many streams.
       maxSessionMemory: 256,
     });
+    this.#closed = new Promise((resolve) => this.#session.once("close", resolve));
     this.#session.on("error", (error: NodeJS.ErrnoException) => {
-      answers.count(`connection: ${error.code ?? error.message}`);
+      responses.count(`connection: ${error.code ?? error.message}`);
     });
-    this.#session.on("goaway", (code) => answers.count(`GOAWAY ${code}`));
+    this.#session.on("goaway", (code) => responses.count(`GOAWAY ${code}`));
   }
 
   get isClosed(): boolean {
@@ -39,7 +41,7 @@ export class HostileConnection {
   /** Opens a call and sends nothing on it. Undefined once the server has closed the connection. */
   open(path: string, headers: Readonly<Record<string, string>> = {}): HostileCall | undefined {
     if (this.isClosed) {
-      this.#answers.count("not sent: connection closed");
+      this.#responses.count("not sent: connection closed");
       return undefined;
     }
     const stream = this.#session.request({
@@ -49,7 +51,7 @@ export class HostileConnection {
       te: "trailers",
       ...headers,
     });
-    return new HostileCall(stream, this.#answers);
+    return new HostileCall(stream, this.#responses);
   }
 
   /** Sends one message and half-closes. */
@@ -86,9 +88,10 @@ export class HostileConnection {
     });
   }
 
-  /** Ends all calls at once, without a word to the server. */
-  close(): void {
+  /** Ends all calls at once, without a word to the server. Resolves when the socket is closed. */
+  async close(): Promise<void> {
     this.#session.destroy();
+    await this.#closed;
   }
 }
 
@@ -104,7 +107,7 @@ export class HostileCall {
   readonly closed: Promise<void>;
   #headers: IncomingHttpHeaders = {};
 
-  constructor(stream: ClientHttp2Stream, answers: Answers) {
+  constructor(stream: ClientHttp2Stream, responses: Responses) {
     this.stream = stream;
     const keep = (headers: IncomingHttpHeaders): void => {
       this.#headers = { ...this.#headers, ...headers };
@@ -114,10 +117,10 @@ export class HostileCall {
       .on("trailers", keep)
       .on("error", () => {});
     stream.once("end", () => stream.end());
-    answers.opened();
+    responses.opened();
     this.closed = new Promise((resolve) => {
       stream.once("close", () => {
-        answers.closed(this.#outcome());
+        responses.closed(this.#outcome());
         resolve();
       });
     });
@@ -137,7 +140,7 @@ export class HostileCall {
     return this;
   }
 
-  /** The first message of the answer; undefined if the call ends without one. */
+  /** The first message of the response; undefined if the call ends without one. */
   async message(): Promise<Buffer | undefined> {
     const chunks: Buffer[] = [];
     this.stream.on("data", (chunk: Buffer) => chunks.push(chunk));
@@ -146,7 +149,7 @@ export class HostileCall {
     return received.length >= 5 ? received.subarray(5, 5 + received.readUInt32BE(1)) : undefined;
   }
 
-  /** Resolves when the answer has begun, of which nothing need be read, or the call has ended. */
+  /** Resolves when the response has begun, of which nothing need be read, or the call has ended. */
   begun(): Promise<void> {
     return Promise.race([
       this.closed,

@@ -1,10 +1,10 @@
 import { setPriority } from "node:os";
 import { Seeded } from "../seeded.ts";
-import { Answers } from "./answers.ts";
 import { AttackSession, type Target } from "./attack.ts";
 import { attacks } from "./attacks.ts";
-import { burnCpu, CpuBudget } from "./cpu-budget.ts";
-import { answerParent } from "./worker-process.ts";
+import { CpuBudget } from "./cpu-budget.ts";
+import { Responses } from "./responses.ts";
+import { serveParent } from "./worker-process.ts";
 
 /** How long an attack may take to get under way before it is given up, in milliseconds. */
 const attackLimitMs = 120_000;
@@ -27,7 +27,6 @@ interface Running {
 
 const running = new Map<number, Running>();
 let budget = new CpuBudget(1);
-let burning: { readonly stop: AbortController; readonly done: Promise<void> } | undefined;
 
 /** Resolves when all of it has been sent, or its server has had enough of it. */
 async function attack({ id, name, target, seed }: AttackOrder): Promise<void> {
@@ -35,17 +34,17 @@ async function attack({ id, name, target, seed }: AttackOrder): Promise<void> {
   if (known === undefined) throw new Error(`There is no attack ${name}.`);
   const stop = new AbortController();
   const signal = AbortSignal.any([stop.signal, AbortSignal.timeout(attackLimitMs)]);
-  const session = new AttackSession(target, new Seeded(seed), signal, new Answers(), budget);
+  const session = new AttackSession(target, new Seeded(seed), signal, new Responses(), budget);
   const done = known.run(session).catch((error: unknown) => {
     if (stop.signal.aborted) return;
     if (!signal.aborted) throw error;
-    session.answers.count(`not done after ${attackLimitMs / 1_000} s`);
+    session.responses.count(`not done after ${attackLimitMs / 1_000} s`);
   });
   running.set(id, { session, stop, done });
   await done;
 }
 
-/** Leaves without a word, and returns what the answers were. */
+/** Leaves without a word, and returns what the responses were. */
 async function release(id: number): Promise<object> {
   const attack = running.get(id);
   if (attack === undefined) throw new Error(`There is no attack ${id} to release.`);
@@ -55,27 +54,12 @@ async function release(id: number): Promise<object> {
   return attack.session.end();
 }
 
-async function burn(share: number): Promise<void> {
-  burning?.stop.abort();
-  await burning?.done;
-  burning = undefined;
-  if (share <= 0) return;
-  const stop = new AbortController();
-  burning = { stop, done: burnCpu(share, stop.signal) };
-}
-
-answerParent({
+serveParent({
   attack,
   release,
-  burn,
   /** `share` of one core that attacks may spend from now on. */
   budget: async (share: number) => {
     setPriority(niceness);
     budget = new CpuBudget(share);
-  },
-  /** CPU time of this process so far, in milliseconds. */
-  cpuMs: async () => {
-    const { user, system } = process.cpuUsage();
-    return (user + system) / 1_000;
   },
 });

@@ -1,8 +1,9 @@
+import type { Delivery } from "../../../src/cacher/request/request.ts";
 import type { AttackSession, Attacks } from "./attack.ts";
 import { fillerOf, heavyBytes, heavyWrites } from "./bulk.ts";
 import type { HostileCall, HostileConnection } from "./hostile-connection.ts";
 import { askNext, firstPages } from "./pages.ts";
-import { deliveries, listRequest, match, paths, watchRequest } from "./requests.ts";
+import { listRequest, match, paths, watchRequest } from "./requests.ts";
 
 /**
  * Old states are kept up to bounds of 128 and 512 MiB, more than is written here in the time that a test has. That they
@@ -31,7 +32,7 @@ async function replaceHeavyObjects(
 }
 
 /** Takes a chunk of each of many initial states from time to time, each of which is wholly other than the one before. */
-async function readSlowly(session: AttackSession, delivery: number): Promise<void> {
+async function readSlowly(session: AttackSession, delivery: Delivery): Promise<void> {
   const { resource } = session.target.bulk;
   const connection = session.connect({ window: 16_384 });
   const request = watchRequest({ resource, initial: true, delivery });
@@ -54,11 +55,11 @@ export const keptPast: Attacks = {
   /** Events written meanwhile are retained for these streams, up to a cap for each. */
   "slow readers of initial states, every event": {
     ...{ weight: 3, mayHold: 60 },
-    run: (session) => readSlowly(session, deliveries.everyEvent),
+    run: (session) => readSlowly(session, "EVERY_EVENT"),
   },
   "slow readers of initial states, latest state": {
     ...{ weight: 3, mayHold: mayHoldStates },
-    run: (session) => readSlowly(session, deliveries.latestState),
+    run: (session) => readSlowly(session, "LATEST_STATE"),
   },
   /** Each state is wholly other than the one before, and is asked for so that it is kept. */
   "Lists EXACT of heavy states": {

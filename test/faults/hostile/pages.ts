@@ -20,9 +20,9 @@ export async function firstPages(
     // Two objects at least have it in common.
     const list = { resource, prefix: key.slice(0, 2 + (i % 3)), pageSize: 1 + Math.floor(i / 3) };
     const request = listRequest({ ...list, match: match.any });
-    const answer = await session.orAborted(connection.unary(paths.list, request));
-    if (answer === undefined) continue;
-    pages.push({ list, pageToken: new Message(answer).text(3) });
+    const response = await session.orAborted(connection.unary(paths.list, request));
+    if (response === undefined) continue;
+    pages.push({ list, pageToken: new Message(response).text(3) });
     await session.pace();
   }
   return pages;

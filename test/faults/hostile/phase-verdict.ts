@@ -1,9 +1,9 @@
 import { type Measure, measures } from "./honest-probe.ts";
-import { median, type PhaseReport } from "./phase.ts";
+import { median, type PhaseKind, type PhaseReport } from "./phase.ts";
 
 /** The bounds of the rule that a run is judged by. */
 export const rule = {
-  /** Times the quiet value, and milliseconds on top: two turns of time slices, and their timers. */
+  /** Times the value of decoy phases, and milliseconds on top: two turns of time slices, and their timers. */
   latency: { times: 2, plusMs: 10 },
   /** The same for how late timers are, at the 99th percentile. */
   loopDelay: { times: 2, plusMs: 10 },
@@ -18,42 +18,64 @@ export const rule = {
 /** The rule in words, for the report. */
 export const ruleInWords = [
   `Each phase gives one p50 and one p99 of each measure. The median over the hostile phases is at most ` +
-    `${rule.latency.times} times the median over the quiet ones, plus ${rule.latency.plusMs} ms.`,
+    `${rule.latency.times} times the median over the decoy ones, plus ${rule.latency.plusMs} ms.`,
   `The same holds for the p99 of the event loop's delay.`,
   `No turn of the event loop takes more than ${rule.longestTurnMs} ms of CPU time.`,
   `No hostile phase takes more than ${mib(rule.peakBytes)} MiB more resident memory than a quiet one.`,
   `/livez answers. No call of an honest client fails, and none receives an older state than before.`,
 ].join("\n");
 
+/** One number of hostile phases, compared with the same number of phases of another kind. Medians, in milliseconds. */
+export interface Comparison {
+  readonly what: string;
+  readonly hostile: number;
+  readonly other: number;
+  /** Maximum of `hostile`, by the factor of the rule. */
+  readonly allowed: number;
+}
+
 /** In sentences, what breaks the rule; none if nothing does. */
 export function brokenRules(phases: readonly PhaseReport[]): string[] {
   const quiet = phases.filter(({ kind }) => kind === "quiet");
   const hostile = phases.filter(({ kind }) => kind === "hostile");
+  const broken = compare(phases, "decoy")
+    .filter(({ hostile, allowed }) => hostile > allowed)
+    .map(
+      ({ what, hostile, other }) =>
+        `Hostile: ${what} was ${hostile.toFixed(1)} ms beside attacks on the replica, ` +
+        `and ${other.toFixed(1)} ms beside attacks on the decoy`,
+    );
   return [
+    ...phases.filter(({ slowestLivez }) => slowestLivez === undefined).map(livezBroken),
     ...hostile.flatMap((phase) => brokenIn(phase, quiet)),
-    ...(Math.min(quiet.length, hostile.length) < rule.leastPhases ? [] : compared(quiet, hostile)),
+    ...broken,
   ];
 }
 
-function compared(quiet: readonly PhaseReport[], hostile: readonly PhaseReport[]): string[] {
-  const wrong: string[] = [];
-  const compare = (
+/** The hostile phases beside those of another kind; none if there are too few of either. */
+export function compare(phases: readonly PhaseReport[], kind: PhaseKind): readonly Comparison[] {
+  const others = phases.filter((phase) => phase.kind === kind);
+  const attacked = phases.filter((phase) => phase.kind === "hostile");
+  if (Math.min(others.length, attacked.length) < rule.leastPhases) return [];
+  const comparison = (
     what: string,
     { times, plusMs }: { readonly times: number; readonly plusMs: number },
     read: (phase: PhaseReport) => number,
-  ): void => {
-    const [before, beside] = [median(quiet.map(read)), median(hostile.map(read))];
-    if (beside <= times * before + plusMs) return;
-    wrong.push(
-      `Hostile: ${what} was ${beside.toFixed(1)} ms beside attacks, and ${before.toFixed(1)} ms without`,
-    );
+  ): Comparison => {
+    const [hostile, other] = [median(attacked.map(read)), median(others.map(read))];
+    return { what, hostile, other, allowed: times * other + plusMs };
   };
-  for (const measure of measures) {
-    compare(`p50 of ${measure}`, rule.latency, latency(measure, "p50"));
-    compare(`p99 of ${measure}`, rule.latency, latency(measure, "p99"));
-  }
-  compare("p99 of the event loop's delay", rule.loopDelay, ({ process }) => process.loop.delayP99);
-  return wrong;
+  return [
+    ...measures.flatMap((measure) => [
+      comparison(`p50 of ${measure}`, rule.latency, latency(measure, "p50")),
+      comparison(`p99 of ${measure}`, rule.latency, latency(measure, "p99")),
+    ]),
+    comparison(
+      "p99 of the event loop's delay",
+      rule.loopDelay,
+      ({ process }) => process.loop.delayP99,
+    ),
+  ];
 }
 
 function latency(measure: Measure, at: "p50" | "p99"): (phase: PhaseReport) => number {
@@ -63,17 +85,25 @@ function latency(measure: Measure, at: "p50" | "p99"): (phase: PhaseReport) => n
 /** Limits for each single phase, independent of the others. */
 function brokenIn(phase: PhaseReport, quiet: readonly PhaseReport[]): string[] {
   const { loop, peakRss } = phase.process;
-  const beside = `beside ${Object.keys(phase.attacks).join(", ")}`;
   const wrong: string[] = [];
-  if (phase.slowestLivez === undefined) wrong.push(`Hostile: /livez did not answer ${beside}`);
   if (loop.longestTurn > rule.longestTurnMs) {
-    wrong.push(`Hostile: a turn took ${Math.round(loop.longestTurn)} ms of CPU ${beside}`);
+    wrong.push(`Hostile: a turn took ${Math.round(loop.longestTurn)} ms of CPU ${beside(phase)}`);
   }
   const usual = median(quiet.map(({ process }) => process.rss));
   if (quiet.length > 0 && peakRss > usual + rule.peakBytes) {
-    wrong.push(`Hostile: the replica took ${mib(peakRss)} MiB, usually ${mib(usual)}, ${beside}`);
+    const memory = `${mib(peakRss)} MiB, usually ${mib(usual)}`;
+    wrong.push(`Hostile: the replica took ${memory}, ${beside(phase)}`);
   }
   return wrong;
+}
+
+function livezBroken(phase: PhaseReport): string {
+  return `Hostile: /livez did not answer in a ${phase.kind} phase ${beside(phase)}`;
+}
+
+function beside({ attacks }: PhaseReport): string {
+  const names = Object.keys(attacks);
+  return names.length === 0 ? "beside no attack" : `beside ${names.join(", ")}`;
 }
 
 function mib(bytes: number): number {

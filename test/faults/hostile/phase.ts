@@ -1,6 +1,7 @@
 import type { ProcessReport } from "../process-report.ts";
-import type { AnswerCounts } from "./answers.ts";
+import type { CpuShares } from "./cpu-shares.ts";
 import { type Latencies, type Measure, measures } from "./honest-probe.ts";
+import type { ResponseCounts } from "./responses.ts";
 
 /** Percentiles of a measure, in milliseconds. */
 export interface Percentiles {
@@ -10,26 +11,29 @@ export interface Percentiles {
   readonly max: number;
 }
 
-/** The measurements of one phase of equal honest load, with or without the hostile client. */
+/** Kinds of phases: without attacks, with attacks on the decoy, with attacks on the measured replica. */
+export const phaseKinds = ["quiet", "decoy", "hostile"] as const;
+export type PhaseKind = (typeof phaseKinds)[number];
+
+/** The measurements of one phase. The honest load is equal in all kinds. */
 export interface PhaseReport {
-  readonly kind: "quiet" | "hostile";
+  readonly kind: PhaseKind;
   readonly seconds: number;
   /** How often each attack was begun, by name. */
-  readonly attacks: AnswerCounts;
+  readonly attacks: ResponseCounts;
   readonly latencies: Readonly<Record<Measure, Percentiles>>;
-  /** The slowest answer of /livez in milliseconds; undefined: one did not come. */
+  /** The slowest response of /livez in milliseconds; undefined: one did not come. */
   readonly slowestLivez: number | undefined;
-  /** CPU time that the hostile process took, as a share of one core. */
-  readonly hostileCpu: number;
-  /** Calls that the replica had open at the end, before the attacks were ended. */
+  readonly cpu: CpuShares;
+  /** Calls that the attacked replica had open at the end, before the attacks were ended. */
   readonly openCalls: number;
-  /** Of the attacked replica, before the attacks were ended. */
+  /** Of the measured replica, before the attacks were ended. */
   readonly process: ProcessReport;
 }
 
 export function percentilesOf(latencies: Latencies): Record<Measure, Percentiles> {
   return Object.fromEntries(
-    measures.map((measure) => [measure, percentiles(latencies[measure])]),
+    measures.map((measure) => [measure, percentiles(latencies[measure].map(({ ms }) => ms))]),
   ) as Record<Measure, Percentiles>;
 }
 

@@ -1,21 +1,20 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { ChildReplica } from "../child-replica.ts";
+import type { EtcdCluster } from "../etcd-cluster.ts";
 import { untilSeen } from "../patience.ts";
-import type { Seeded } from "../seeded.ts";
+import { Seeded } from "../seeded.ts";
 import { resource } from "../wire.ts";
-import { type AnswerCounts, addAnswers } from "./answers.ts";
 import type { Bulk } from "./attack.ts";
-import { attacks } from "./attacks.ts";
+import { type AttackEffect, AttackEffects } from "./attack-effects.ts";
+import { type AttackCounts, AttackLanes, type AttackSpan } from "./attack-lanes.ts";
+import { cpuOf, cpuShares, type ProcessIds } from "./cpu-shares.ts";
 import type { Probed } from "./honest-probe.ts";
-import { type Attacking, HostileClient } from "./hostile-client.ts";
-import { type PhaseReport, percentilesOf } from "./phase.ts";
+import { HostileClient } from "./hostile-client.ts";
+import { type PhaseKind, type PhaseReport, percentilesOf } from "./phase.ts";
 import { WorkerProcess } from "./worker-process.ts";
 
 /** CPU time that the attacks may take, as a share of one core. */
 const cpuShare = 0.25;
-/** How many attacks there are at once, and how long one holds what it has opened, in milliseconds at most. */
-const atOnce = 3;
-const longestHoldMs = 2_000;
 /** How long a phase is measured, in milliseconds. */
 const phaseMs = 8_000;
 /** How often the honest client does a round, and how often /livez is asked, in milliseconds. */
@@ -24,153 +23,151 @@ const livezIntervalMs = 200;
 /** Connections that others may have opened meanwhile. */
 const moreSockets = 16;
 
-const weights = Object.fromEntries(
-  Object.entries(attacks).map(([name, { weight }]) => [name, weight]),
-);
-
-/** The hostile client's totals. */
-export interface HostileCounts {
-  /** How often each attack was begun. */
-  readonly attacks: Readonly<Record<string, number>>;
-  /** The responses to each. */
-  readonly answers: Readonly<Record<string, AnswerCounts>>;
+/** A replica to attack, and the resource for that. */
+export interface Attacked {
+  readonly replica: ChildReplica;
+  readonly bulk: Bulk;
 }
 
-/** A hostile client and a measured honest one at one replica, each a process of its own. */
+/** The processes of a soak. */
+export interface PhaseSetting {
+  readonly cluster: EtcdCluster;
+  /** The replica whose honest clients are measured. Hostile phases attack it. */
+  readonly measured: Attacked;
+  /** A replica without honest clients, of the same etcd and the same configuration. Decoy phases attack it. */
+  readonly decoy: Attacked;
+  /** The replicas that are neither. */
+  readonly others: readonly ChildReplica[];
+}
+
+/** What the attacks did, and the measurements with and without them. */
+export interface HostileReport {
+  readonly phases: readonly PhaseReport[];
+  /** Of the attacks on the measured replica, also those that ran beside faults. */
+  readonly measured: AttackCounts;
+  readonly decoy: AttackCounts;
+  /** Of all hostile phases, and of all decoy phases. */
+  readonly effects: Readonly<Record<"hostile" | "decoy", readonly AttackEffect[]>>;
+}
+
+/**
+ * Measures an honest client of one replica in three kinds of phases: without attacks, with attacks on a decoy, and with
+ * the same attacks on that replica. The hostile client and the measured honest one are processes of their own.
+ */
 export class Phases {
-  readonly reports: PhaseReport[] = [];
+  readonly #reports: PhaseReport[] = [];
   readonly violations: string[] = [];
-  readonly #replica: ChildReplica;
-  readonly #bulk: Bulk;
+  readonly #setting: PhaseSetting;
   readonly #random: Seeded;
   readonly #hostile: HostileClient;
   readonly #probe: WorkerProcess;
-  readonly #attacks: Record<string, number> = {};
-  readonly #answers: Record<string, Record<string, number>> = {};
-  /** CPU time of attacks in the last hostile phase, as a share of one core. */
-  #hostileCpu = 0;
-  #stop: AbortController | undefined;
-  #lanes: Promise<unknown> = Promise.resolve();
+  readonly #lanes: Readonly<Record<"hostile" | "decoy", AttackLanes>>;
+  readonly #effects = { hostile: new AttackEffects(), decoy: new AttackEffects() };
 
-  private constructor(replica: ChildReplica, bulk: Bulk, random: Seeded) {
-    this.#replica = replica;
-    this.#bulk = bulk;
+  private constructor(setting: PhaseSetting, random: Seeded) {
+    this.#setting = setting;
     this.#random = random;
-    this.#hostile = new HostileClient(random.fork());
+    const hostile = new HostileClient(random.fork());
+    this.#hostile = hostile;
+    const lanes = ({ replica, bulk }: Attacked): AttackLanes =>
+      new AttackLanes(hostile, () => {
+        const { grpcPort, adminPort } = replica;
+        return { grpcPort, adminPort, busy: resource, bulk };
+      });
+    this.#lanes = { hostile: lanes(setting.measured), decoy: lanes(setting.decoy) };
     const module = new URL("probe-process.ts", import.meta.url);
     this.#probe = new WorkerProcess("the honest probe", module);
   }
 
-  static async at(replica: ChildReplica, bulk: Bulk, random: Seeded): Promise<Phases> {
-    const phases = new Phases(replica, bulk, random);
+  static async at(setting: PhaseSetting, random: Seeded): Promise<Phases> {
+    const phases = new Phases(setting, random);
     await phases.#hostile.limitCpu(cpuShare);
     return phases;
   }
 
-  get counts(): HostileCounts {
-    return { attacks: this.#attacks, answers: this.#answers };
+  get report(): HostileReport {
+    return {
+      phases: this.#reports,
+      ...{ measured: this.#lanes.hostile.counts, decoy: this.#lanes.decoy.counts },
+      effects: { hostile: this.#effects.hostile.effects, decoy: this.#effects.decoy.effects },
+    };
   }
 
-  /** Attacks at random from now on, a few at once. */
+  /** Attacks the measured replica at random from now on. */
   attack(): void {
-    const stop = new AbortController();
-    this.#stop = stop;
-    this.#lanes = Promise.all(
-      Array.from({ length: atOnce }, () => this.#attackInTurn(this.#random.fork(), stop.signal)),
-    );
+    this.#lanes.hostile.begin(this.#random.fork());
   }
 
-  /** Ends all attacks and resolves when the replica has seen the end of their connections. */
+  /** Ends all attacks on the measured replica, and resolves when it has seen the end of their connections. */
   async calm(): Promise<void> {
-    this.#stop?.abort();
-    await this.#lanes;
-    await untilSeen("the attacks' connections to be gone", async () => {
-      await delay(livezIntervalMs);
-      const { handles } = await this.#replica.report();
-      return (handles["TCPSocketWrap"] ?? 0) < this.#usualSockets() + moreSockets
-        ? true
-        : undefined;
-    });
+    await this.#calm("hostile");
   }
 
-  /** One phase of each kind, in one order or the other, under equal honest load. */
-  async measureBoth(): Promise<void> {
-    if (this.#random.chance(0.5)) {
-      await this.#measure("quiet");
-      await this.#measure("hostile");
-    } else {
-      await this.#measure("hostile");
-      await this.#measure("quiet");
+  /** One phase of each kind, in a random order, under equal honest load, with equal attacks. */
+  async measureAll(): Promise<void> {
+    const { seed } = this.#random.fork();
+    const kinds: PhaseKind[] = ["quiet", "decoy", "hostile"];
+    while (kinds.length > 0) {
+      const [kind] = kinds.splice(this.#random.between(0, kinds.length - 1), 1);
+      if (kind !== undefined) await this.#measure(kind, new Seeded(seed));
     }
   }
 
   async close(): Promise<void> {
-    this.#stop?.abort();
+    const ended = Promise.all([this.#lanes.hostile.end(), this.#lanes.decoy.end()]);
+    ended.catch(() => {});
     await this.#hostile.close();
-    await this.#lanes.catch(() => {});
+    await ended.catch(() => {});
     await this.#probe.close();
+    await this.#setting.decoy.replica.stop();
   }
 
-  async #measure(kind: PhaseReport["kind"]): Promise<void> {
-    // Others run beside a quiet phase as much as they did beside a hostile one: what differs is what reaches the replica.
-    if (kind === "quiet") await this.#hostile.burn(this.#hostileCpu);
-    const before = { ...this.#attacks };
-    const cpuBefore = await this.#hostile.cpuMs();
-    await this.#replica.report();
+  async #measure(kind: PhaseKind, random: Seeded): Promise<void> {
+    const { replica } = this.#setting.measured;
+    // Collects the garbage of the phase before, which must not count in this one.
+    await Promise.all([replica.report(), this.#setting.decoy.replica.report()]);
+    const ids = this.#processIds();
+    const cpuBefore = cpuOf(ids);
     const began = performance.now();
-    const url = `http://127.0.0.1:${this.#replica.grpcPort}`;
+    const url = `http://127.0.0.1:${replica.grpcPort}`;
     await this.#probe.ask("start", { url, intervalMs: probeIntervalMs });
-    if (kind === "hostile") this.attack();
+    if (kind !== "quiet") this.#lanes[kind].begin(random);
     const slowestLivez = await this.#askLivez(began + phaseMs);
     const { latencies, wrong } = await this.#probe.ask<Probed>("stop");
     const seconds = (performance.now() - began) / 1_000;
-    const hostileCpu = ((await this.#hostile.cpuMs()) - cpuBefore) / 1_000 / seconds;
-    const process = await this.#replica.report();
-    const openCalls = await this.#openCalls();
-    if (kind === "hostile") {
-      this.#hostileCpu = hostileCpu;
-      await this.calm();
-    }
-    await this.#hostile.burn(0);
+    const cpu = cpuShares(cpuBefore, cpuOf(ids), seconds);
+    const process = await replica.report();
+    const openCalls = await this.#openCalls(kind);
+    const spans = kind === "quiet" ? [] : await this.#calm(kind);
+    if (kind !== "quiet") this.#effects[kind].add(spans, latencies, process);
     this.violations.push(...wrong.map((what) => `${what}, in a ${kind} phase`));
-    this.reports.push({
-      ...{ kind, seconds, slowestLivez, hostileCpu, openCalls, process },
-      attacks: difference(before, this.#attacks),
+    this.#reports.push({
+      ...{ kind, seconds, slowestLivez, cpu, openCalls, process },
+      attacks: countByName(spans),
       latencies: percentilesOf(latencies),
     });
   }
 
-  /** One attack after the other. */
-  async #attackInTurn(random: Seeded, signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
-      const name = random.pickWeighted(weights);
-      this.#attacks[name] = (this.#attacks[name] ?? 0) + 1;
-      const { grpcPort, adminPort } = this.#replica;
-      const attack = this.#hostile.begin(name, {
-        ...{ grpcPort, adminPort, busy: resource, bulk: this.#bulk },
-      });
-      await this.#hold(attack, random.between(0, longestHoldMs), signal);
-    }
-  }
-
-  async #hold(attack: Attacking, ms: number, signal: AbortSignal): Promise<void> {
-    const aborted = new Promise<void>((resolve) => {
-      signal.addEventListener("abort", () => resolve(), { once: true });
+  async #calm(kind: "hostile" | "decoy"): Promise<readonly AttackSpan[]> {
+    const spans = await this.#lanes[kind].end();
+    const { replica } = this.#attacked(kind);
+    await untilSeen("the attacks' connections to be gone", async () => {
+      await delay(livezIntervalMs);
+      const { handles } = await replica.report();
+      return (handles["TCPSocketWrap"] ?? 0) < this.#usualSockets() + moreSockets
+        ? true
+        : undefined;
     });
-    await Promise.race([aborted, attack.holding]);
-    if (!signal.aborted) await Promise.race([aborted, delay(ms)]);
-    const known = this.#answers[attack.name] ?? {};
-    this.#answers[attack.name] = known;
-    addAnswers(known, await attack.release());
+    return spans;
   }
 
-  /** Asks until then, and returns how long the slowest answer took; undefined if one did not come. */
+  /** Asks until then, and returns how long the slowest response took; undefined if one did not come. */
   async #askLivez(until: number): Promise<number | undefined> {
     let slowest: number | undefined = 0;
     while (performance.now() < until) {
       const asked = performance.now();
       try {
-        await this.#replica.admin("/livez");
+        await this.#setting.measured.replica.admin("/livez");
         if (slowest !== undefined) slowest = Math.max(slowest, performance.now() - asked);
       } catch {
         slowest = undefined;
@@ -180,28 +177,41 @@ export class Phases {
     return slowest;
   }
 
-  /** -1: unknown, since the admin port does not answer. */
-  async #openCalls(): Promise<number> {
-    const metrics = await this.#replica.admin("/metrics").catch(() => undefined);
+  /** Of the attacked replica. -1: unknown, since the admin port does not answer. */
+  async #openCalls(kind: PhaseKind): Promise<number> {
+    const { replica } = this.#attacked(kind);
+    const metrics = await replica.admin("/metrics").catch(() => undefined);
     if (metrics === undefined) return -1;
     const counts = metrics.matchAll(/^watch_fanout_rpc_in_flight\{[^}]*\} (\d+)/gm);
     return [...counts].reduce((sum, [, count]) => sum + Number(count), 0);
   }
 
+  #attacked(kind: PhaseKind): Attacked {
+    return kind === "decoy" ? this.#setting.decoy : this.#setting.measured;
+  }
+
   /** Without an attack. */
   #usualSockets(): number {
-    const quiet = this.reports.filter(({ kind }) => kind === "quiet");
+    const quiet = this.#reports.filter(({ kind }) => kind === "quiet");
     return Math.max(16, ...quiet.map(({ process }) => process.handles["TCPSocketWrap"] ?? 0));
+  }
+
+  #processIds(): ProcessIds {
+    const { cluster, measured, decoy, others } = this.#setting;
+    return {
+      replica: [measured.replica.pid],
+      decoy: [decoy.replica.pid],
+      otherReplicas: others.map(({ pid }) => pid),
+      etcd: cluster.members.map(({ pid }) => pid),
+      hostile: [this.#hostile.pid],
+      // The recorded clients and the relays are in this process.
+      honest: [this.#probe.pid, process.pid],
+    };
   }
 }
 
-function difference(
-  before: Readonly<Record<string, number>>,
-  after: Readonly<Record<string, number>>,
-): Record<string, number> {
-  return Object.fromEntries(
-    Object.entries(after)
-      .map(([name, count]) => [name, count - (before[name] ?? 0)] as const)
-      .filter(([, count]) => count > 0),
-  );
+function countByName(spans: readonly AttackSpan[]): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const { name } of spans) counts[name] = (counts[name] ?? 0) + 1;
+  return counts;
 }

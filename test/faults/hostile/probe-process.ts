@@ -1,9 +1,9 @@
 import { HonestProbe, type Probed } from "./honest-probe.ts";
-import { answerParent } from "./worker-process.ts";
+import { serveParent } from "./worker-process.ts";
 
 let probe: HonestProbe | undefined;
 
-answerParent({
+serveParent({
   start: async ({ url, intervalMs }: { readonly url: string; readonly intervalMs: number }) => {
     probe = new HonestProbe(url, intervalMs);
     probe.start();

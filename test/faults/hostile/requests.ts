@@ -1,4 +1,6 @@
 import { gzipSync } from "node:zlib";
+import type { Delivery } from "../../../src/cacher/request/request.ts";
+import { deliveries } from "../../foreign/deliveries.ts";
 import { encode } from "../../foreign/protobuf.ts";
 
 /*
@@ -18,9 +20,6 @@ export const paths = {
 /** RevisionMatch, by number. */
 export const match = { linearizable: 1, any: 2, notOlderThan: 3, exact: 4 } as const;
 
-/** Delivery, by number. */
-export const deliveries = { everyEvent: 1, latestState: 2 } as const;
-
 export interface WatchFields {
   readonly resource: string;
   readonly key?: string;
@@ -28,7 +27,7 @@ export interface WatchFields {
   readonly labels?: string;
   readonly fields?: string;
   readonly initial?: boolean;
-  readonly delivery?: number;
+  readonly delivery?: Delivery;
 }
 
 export function watchRequest(watch: WatchFields): Buffer {
@@ -39,7 +38,7 @@ export function watchRequest(watch: WatchFields): Buffer {
     4: watch.labels,
     5: watch.fields,
     7: watch.initial === true ? true : undefined,
-    8: watch.delivery,
+    8: watch.delivery && deliveries[watch.delivery],
   });
 }
 

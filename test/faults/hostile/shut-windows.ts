@@ -1,11 +1,11 @@
 import type { AttackSession, Attacks } from "./attack.ts";
-import { deliveries, listRequest, paths, type WatchFields, watchRequest } from "./requests.ts";
+import { listRequest, paths, type WatchFields, watchRequest } from "./requests.ts";
 
 const calls = 200;
-/** How long the beginnings of answers are waited for, in milliseconds. */
+/** How long the beginnings of responses are waited for, in milliseconds. */
 const longestWaitMs = 2_000;
 
-/** Sends the requests on two connections whose windows stay shut: nothing of an answer can be sent. */
+/** Sends the requests on two connections whose windows stay shut: nothing of a response can be sent. */
 async function askWithoutReading(
   session: AttackSession,
   path: string,
@@ -18,14 +18,14 @@ async function askWithoutReading(
   });
   // A server may let some wait until others have been taken.
   await Promise.race([session.untilAll(begun), session.pause(longestWaitMs)]);
-  // All responses for them have been built when a later request has been answered in full.
+  // All responses for them have been built when a later request has completed.
   const last = session.connect().call(path, requestOf(calls));
   await session.untilAll([last?.messages(path === paths.watch ? 2 : 1)]);
 }
 
 /**
- * Responses that are not read. A request costs the client some 20 bytes and a stream; its answer is up to 4 MiB. A
- * server that builds the answers and waits for the window to open holds 180 MiB.
+ * Responses that are not read. A request costs the client some 20 bytes and a stream; its response is up to 4 MiB. A
+ * server that builds the responses and waits for the window to open holds 180 MiB.
  */
 export const shutWindows: Attacks = {
   "Lists without a window": {
@@ -61,7 +61,7 @@ function initialStatesWithoutWindow(
 ): Promise<void> {
   const { resource } = session.target.bulk;
   return askWithoutReading(session, paths.watch, (index) => {
-    const delivery = index % 2 === 0 ? deliveries.everyEvent : deliveries.latestState;
+    const delivery = index % 2 === 0 ? "EVERY_EVENT" : "LATEST_STATE";
     return watchRequest({ resource, initial: true, delivery, ...more(index) });
   });
 }

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 
-/** A command for a worker, by a number that its answer repeats. */
+/** A command for a worker, by a number that its response repeats. */
 interface Command {
   readonly id: number;
   readonly name: string;
@@ -9,13 +9,13 @@ interface Command {
 }
 
 /** A worker's response: a result or an error. */
-interface Answer {
+interface Reply {
   readonly id: number;
   readonly result?: unknown;
   readonly failure?: string;
 }
 
-type Settle = (answer: Answer) => void;
+type Settle = (response: Reply) => void;
 
 /**
  * A module that runs as a process of its own and answers commands over IPC, so that its CPU time is not that of
@@ -31,7 +31,7 @@ export class WorkerProcess {
   /** The end of what it wrote to stderr, for messages. */
   #log = "";
 
-  /** `module` calls `answerParent`; `name` is for messages. */
+  /** `module` calls `serveParent`; `name` is for messages. */
   constructor(name: string, module: URL) {
     this.#name = name;
     this.#child = spawn(
@@ -43,10 +43,10 @@ export class WorkerProcess {
     this.#child.stderr?.on("data", (chunk: Buffer) => {
       this.#log = (this.#log + chunk.toString()).slice(-8_000);
     });
-    this.#child.on("message", (answer: Answer) => {
-      const settle = this.#pending.get(answer.id);
-      this.#pending.delete(answer.id);
-      settle?.(answer);
+    this.#child.on("message", (response: Reply) => {
+      const settle = this.#pending.get(response.id);
+      this.#pending.delete(response.id);
+      settle?.(response);
     });
     this.#child.on("exit", (code, signal) => {
       if (this.#isClosed) return;
@@ -54,6 +54,10 @@ export class WorkerProcess {
       for (const [id, settle] of this.#pending) settle({ id, failure });
       this.#pending.clear();
     });
+  }
+
+  get pid(): number | undefined {
+    return this.#child.pid;
   }
 
   /** Rejects with an Error if the command fails or the process ends first. */
@@ -80,20 +84,20 @@ export class WorkerProcess {
 }
 
 /** In the worker: serves the commands, by name, until the parent is gone. */
-export function answerParent(
+export function serveParent(
   commands: Readonly<Record<string, (argument: never) => Promise<unknown>>>,
 ): void {
   process.on("disconnect", () => process.exit(0));
   process.on("message", async ({ id, name, argument }: Command) => {
-    let answer: Answer;
+    let response: Reply;
     try {
       const command = commands[name];
       if (command === undefined) throw new Error(`Unknown command ${name}.`);
-      answer = { id, result: await command(argument as never) };
+      response = { id, result: await command(argument as never) };
     } catch (error) {
       const failure = error instanceof Error ? String(error.stack) : String(error);
-      answer = { id, failure };
+      response = { id, failure };
     }
-    if (process.connected) process.send?.(answer);
+    if (process.connected) process.send?.(response);
   });
 }

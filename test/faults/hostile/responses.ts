@@ -1,8 +1,8 @@
-/** How often each kind of answer came, by its name. */
-export type AnswerCounts = Readonly<Record<string, number>>;
+/** How often each kind of response came, by its name. */
+export type ResponseCounts = Readonly<Record<string, number>>;
 
-/** Counts what the calls and connections of one attack are answered with. */
-export class Answers {
+/** Counts what the calls and connections of one attack get as responses. */
+export class Responses {
   readonly #counts = new Map<string, number>();
   #open = 0;
   #isOver = false;
@@ -22,8 +22,8 @@ export class Answers {
     this.#counts.set(what, (this.#counts.get(what) ?? 0) + 1);
   }
 
-  /** The attacker leaves: what is open now was not answered to its end. */
-  finish(): AnswerCounts {
+  /** The attacker leaves: what is open now had no complete response. */
+  finish(): ResponseCounts {
     if (this.#open > 0) this.#counts.set("open at the end", this.#open);
     this.#isOver = true;
     return Object.fromEntries(this.#counts);
@@ -31,6 +31,6 @@ export class Answers {
 }
 
 /** Adds the counts of `more` to `total`. */
-export function addAnswers(total: Record<string, number>, more: AnswerCounts): void {
+export function addResponses(total: Record<string, number>, more: ResponseCounts): void {
   for (const [what, count] of Object.entries(more)) total[what] = (total[what] ?? 0) + count;
 }

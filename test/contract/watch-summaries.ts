@@ -7,7 +7,7 @@ type Stream = Watching<WatchResponse__Output>;
  * A response in a line: `ADDED a@5` for each event, `complete` at the end of the initial state, `=7` for
  * the resume point, nothing where a response has nothing.
  */
-export function told({ events, revision, initial_events_end }: WatchResponse__Output): string {
+export function summaryOf({ events, revision, initial_events_end }: WatchResponse__Output): string {
   const words = eventsTold(events);
   if (initial_events_end) words.push("complete");
   if (revision !== undefined) words.push(`=${revision}`);
@@ -28,8 +28,8 @@ export async function firstOf(stream: Stream): Promise<WatchResponse__Output> {
 }
 
 /** The next response, in a line. */
-export async function nextTold(stream: Stream): Promise<string> {
-  return told(await stream.next());
+export async function nextSummary(stream: Stream): Promise<string> {
+  return summaryOf(await stream.next());
 }
 
 /** All events until the resume point reaches `revision`, however they are divided into responses. */
