@@ -1,3 +1,4 @@
+// biome-ignore lint/style/noRestrictedImports: this is the module that all others import instead.
 import fc from "fast-check";
 
 /**
