@@ -1,3 +1,4 @@
+import { globSync } from "node:fs";
 import { configDefaults, defineConfig } from "vitest/config";
 
 /** The tests of responses: they run once for each writer of frames. */
@@ -8,6 +9,16 @@ const responseTests = [
   "test/server/services/{refusals,watch,watch-sender}.test.ts",
   "test/server/shutdown.test.ts",
 ];
+
+/** The tests that measure the heap, or what is collected of it. */
+const memoryTests = /(-memory|memory-estimates|retained-events|attributes)\.test\.ts$/;
+
+/** The tests of classes. They share modules with the other files of their worker, which saves loading them. */
+const unitTests = globSync([
+  "test/{base,cacher,client,codec,config,identity,model,policy,protobuf}/**/*.test.ts",
+  "test/{reflector,selector,telemetry,wire}/**/*.test.ts",
+  "test/model-based/cached.test.ts",
+]).filter((file) => !memoryTests.test(file));
 
 export default defineConfig({
   test: {
@@ -21,7 +32,14 @@ export default defineConfig({
     // Most tests wait for etcd more than they compute.
     maxWorkers: 4,
     projects: [
-      { extends: true, test: { name: "all", include: ["test/**/*.test.ts"] } },
+      {
+        extends: true,
+        test: { name: "unit", include: unitTests, isolate: false, restoreMocks: true },
+      },
+      {
+        extends: true,
+        test: { name: "service", include: ["test/**/*.test.ts"], exclude: unitTests },
+      },
       {
         extends: true,
         test: { name: "framing direct", include: responseTests, env: { TEST_FRAMING: "direct" } },
