@@ -11,6 +11,7 @@ import type { Config, ListenAddress } from "../../config/config.ts";
 import { formatAddress } from "../../config/value-types.ts";
 import { type ReadinessCheck, startAdmin } from "../../server/admin/admin.ts";
 import { memoryGauges } from "../../server/pressure/memory-gauges.ts";
+import type { PressureLevel } from "../../server/pressure/memory-pressure.ts";
 import { type RunningServer, type ServedResource, startServer } from "../../server/server.ts";
 import { UncachedResource } from "../../server/services/uncached-resource.ts";
 import { registerCacheMetrics } from "../../telemetry/cache-metrics.ts";
@@ -120,16 +121,19 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
     }
 
     let draining = false;
+    let server: RunningServer | undefined;
     const admin = await listening("admin", config.admin, () =>
       startAdmin({
         listen: config.admin,
-        readiness: () => readiness(caches, draining),
+        readiness: () => [
+          ...readiness(caches, draining),
+          ...(server === undefined ? [] : [memoryCheck(server.stats().pressure.level)]),
+        ],
         metrics,
         logger,
       }),
     );
     closing.push(() => admin.close());
-    let server: RunningServer | undefined;
     const sources = openIdentitySources(config, { clock, logger, files }, (identity) =>
       server?.revoke(identity),
     );
@@ -192,6 +196,13 @@ function readiness(
   }));
   const failure = draining ? "the service is shutting down" : undefined;
   return [{ name: "serving", failure }, ...checks];
+}
+
+/** A process that refuses all calls is not ready; one that refuses some still serves its streams. */
+function memoryCheck(level: PressureLevel): ReadinessCheck {
+  const text = level === "normal" ? undefined : `memory pressure is ${level}, and load is shed`;
+  const [failure, warning] = level === "exhausted" ? [text] : [undefined, text];
+  return { name: "memory", failure, warning };
 }
 
 /** Why a cache has not become ready. A ready cache stays ready when the store is lost. */
