@@ -1,4 +1,4 @@
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { hasReason } from "../../base/errors.ts";
 import {
   checkDelete,
@@ -31,6 +31,7 @@ import { HistoryAlias } from "./history-alias.ts";
 import { ProgressRequester } from "./progress-requester.ts";
 import { type FetchPage, RemoteLister } from "./remote-lister.ts";
 import { RemoteWatch } from "./remote-watch.ts";
+import { ReportedStaleness } from "./reported-staleness.ts";
 
 /** Options of a RemoteStorage. With selectors, it contains only the matching objects. */
 export interface RemoteStorageOptions extends SelectorOptions {
@@ -55,6 +56,9 @@ const coalesces: Readonly<Record<Delivery, boolean>> = {
   LATEST_STATE: true,
 };
 
+/** How long a bookmark may be under way before it is requested, in milliseconds. */
+const bookmarkMs = 50;
+
 /** A prefix that practically no key has, to request only the revision. */
 const hardlyAny = "\0";
 
@@ -78,18 +82,24 @@ export class RemoteStorage implements Storage {
   readonly #watches = new Set<RemoteWatch>();
   readonly #progressRequester: ProgressRequester;
   readonly #closing = new AbortController();
+  readonly #clock: Clock;
+  readonly #staleness: ReportedStaleness;
+  /** The last response about the store's revision, and when it came. */
+  #current = { revision: 0, at: Number.NEGATIVE_INFINITY };
   /** The latest revision that was read: a read of ANY is never older. */
   #newest = 0;
 
   /** Sends nothing. */
   constructor(options: RemoteStorageOptions) {
-    const { client, resource, labelSelector, fieldSelector } = options;
+    const { client, resource, labelSelector, fieldSelector, clock = systemClock } = options;
     this.#client = client;
     this.#resource = resource;
     this.#selectors = { labelSelector, fieldSelector };
     this.#delivery = options.delivery ?? "EVERY_EVENT";
     const fetch: FetchPage = (page) => this.#page({ ...page, ...this.#selectors });
-    this.#lister = new RemoteLister(fetch, options.clock);
+    this.#lister = new RemoteLister(fetch, clock);
+    this.#clock = clock;
+    this.#staleness = new ReportedStaleness(clock);
     this.#progressRequester = new ProgressRequester(async (server) => {
       const { revision } = await this.#state(linearizable, this.#closing.signal, server);
       return revision;
@@ -157,9 +167,12 @@ export class RemoteStorage implements Storage {
     }, request.historyId);
   }
 
+  /** Asks the server of an open watch first, which then sends that watch a bookmark. */
   async currentRevision(signal?: AbortSignal): Promise<number> {
     this.#enter(signal);
-    return (await this.#state(linearizable, signal)).revision;
+    const { revision } = await this.#state(linearizable, signal);
+    this.#current = { revision, at: this.#clock.now() };
+    return revision;
   }
 
   /** The history id of the server that responds, after any check of its history by that server. */
@@ -176,8 +189,22 @@ export class RemoteStorage implements Storage {
     return this.#history.renew(known, historyId);
   }
 
-  requestProgress(): void {
-    for (const watch of this.#watches) watch.requestProgress();
+  requestProgress(revision?: number): void {
+    for (const watch of this.#watches) {
+      if (!this.#hasBookmarkUnderWay(watch, revision)) watch.requestProgress();
+    }
+  }
+
+  /** How long ago the server received anything from its own source, by its last response. */
+  get staleForMs(): number | undefined {
+    return this.#staleness.ms;
+  }
+
+  /** The servers of the open watches. */
+  get servers(): ReadonlySet<Endpoint> {
+    const servers = new Set<Endpoint>();
+    for (const { server } of this.#watches) if (server !== undefined) servers.add(server);
+    return servers;
   }
 
   /** Ends every stream with UPSTREAM_UNAVAILABLE; every later call rejects with it. Does not close the client. */
@@ -270,15 +297,27 @@ export class RemoteStorage implements Storage {
     }
   }
 
+  /**
+   * Whether a server that was just asked for the current revision will send the watch a bookmark with at least `revision`,
+   * since it sends eager bookmarks. A further request would cost the store a question.
+   */
+  #hasBookmarkUnderWay({ server, position }: RemoteWatch, revision: number | undefined): boolean {
+    if (revision === undefined || server === undefined || position >= revision) return false;
+    const { revision: current, at } = this.#current;
+    return current >= revision && this.#clock.now() - at < bookmarkMs;
+  }
+
   /** Requests a page with the revision, the history id, and almost nothing else. */
   #state(at: RevisionRequirement, signal?: AbortSignal, server?: Endpoint): Promise<Page> {
-    return this.#page({ prefix: hardlyAny, pageSize: 1, at, signal, server });
+    const [preferredServer] = this.servers;
+    return this.#page({ prefix: hardlyAny, pageSize: 1, at, signal, server, preferredServer });
   }
 
   async #page(options: PageOptions): Promise<Page> {
     try {
       const page = await this.#client.page(this.#resource, options);
       this.#history.observe(page.historyId);
+      if (options.at?.match !== "EXACT") this.#staleness.observe(page.staleForMs);
       return page;
     } catch (error) {
       throw this.#history.named(error);
