@@ -1,5 +1,11 @@
-import { credentials, Client as GrpcClient } from "@grpc/grpc-js";
+import {
+  type ChannelCredentials,
+  credentials,
+  experimental,
+  Client as GrpcClient,
+} from "@grpc/grpc-js";
 import { Backoff } from "../../base/backoff.ts";
+import type { CertificateStore } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { type Address, parseAddress } from "./address.ts";
@@ -15,6 +21,12 @@ export interface ClientTls {
   readonly key?: Buffer | undefined;
   /** The name that the server's certificate must have, if it is not the host of the address. */
   readonly serverName?: string | undefined;
+  /**
+   * Certificates that can be replaced, in place of `ca`, `cert` and `key`; it has authorities.
+   *
+   * @internal
+   */
+  readonly certificates?: CertificateStore | undefined;
 }
 
 /** How long a failed server is ejected, if there are others. */
@@ -171,11 +183,7 @@ function open(
   address: Address,
   { tls, keepaliveMs, maxMessageBytes }: EndpointSettings,
 ): GrpcClient {
-  const channelCredentials =
-    tls === undefined
-      ? credentials.createInsecure()
-      : credentials.createSsl(tls.ca ?? null, tls.key ?? null, tls.cert ?? null);
-  return new GrpcClient(address.target, channelCredentials, {
+  return new GrpcClient(address.target, credentialsOf(tls), {
     // Above gRPC's default of 4 MiB, since a response may hold one event that is larger.
     "grpc.max_receive_message_length": maxMessageBytes,
     "grpc.max_send_message_length": -1,
@@ -199,6 +207,16 @@ function open(
           "grpc.default_authority": tls.serverName,
         }),
   });
+}
+
+function credentialsOf(tls: ClientTls | undefined): ChannelCredentials {
+  if (tls === undefined) return credentials.createInsecure();
+  const { certificates, ca = null, key = null, cert = null } = tls;
+  if (certificates === undefined) return credentials.createSsl(ca, key, cert);
+  return experimental.createCertificateProviderChannelCredentials(
+    certificates,
+    cert === null ? null : certificates,
+  );
 }
 
 function parseError(message: string): WatchFanoutError {
