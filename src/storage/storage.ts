@@ -42,10 +42,10 @@ export interface Storage {
    */
   renewHistory(known: string, signal?: AbortSignal): Promise<string>;
   /**
-   * Requests a progress notification on every open watch: each soon delivers a batch whose revision is at least
-   * `revision`, with or without events. Default: the store's revision at this call.
+   * Requests a progress notification on every open watch: each soon delivers a batch whose revision is at least the
+   * store's at this call, with or without events.
    */
-  requestProgress(revision?: number): void;
+  requestProgress(): void;
   /**
    * While the storage can't reach its own source: how long ago it last received anything from it, in milliseconds. Absent
    * or undefined: it is the source, or follows it.

@@ -34,7 +34,7 @@ export class Freshness implements CacheObserver {
     this.#context = context;
     this.upstreamReader = upstreamReader;
     this.currentRevision = new CurrentRevision(() => upstreamReader.currentRevision(), clock);
-    this.waiters = new RevisionWaiters(clock, (revision) => storage.requestProgress(revision));
+    this.waiters = new RevisionWaiters(clock, () => storage.requestProgress());
   }
 
   reset({ state, cause }: Replacement): void {

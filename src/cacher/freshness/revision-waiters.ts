@@ -13,7 +13,7 @@ interface Waiter {
  */
 export class RevisionWaiters {
   readonly #clock: Clock;
-  readonly #requestProgress: (revision: number) => void;
+  readonly #requestProgress: () => void;
   readonly #intervalMs: number;
   readonly #waiters = new Set<Waiter>();
   /** The lowest revision that a request waits for. */
@@ -22,11 +22,8 @@ export class RevisionWaiters {
   #timer: Timer | undefined;
   #closed = false;
 
-  /**
-   * `requestProgress` is called with the highest revision that a request waits for. `intervalMs`: how often progress is
-   * requested, in milliseconds.
-   */
-  constructor(clock: Clock, requestProgress: (revision: number) => void, intervalMs: number = 100) {
+  /** `intervalMs`: how often progress is requested, in milliseconds. */
+  constructor(clock: Clock, requestProgress: () => void, intervalMs: number = 100) {
     this.#clock = clock;
     this.#requestProgress = requestProgress;
     this.#intervalMs = intervalMs;
@@ -110,9 +107,7 @@ export class RevisionWaiters {
       this.#pending = undefined;
       this.#timer?.cancel();
       this.#timer = this.#clock.setTimeout(() => this.#requestSoon(), this.#intervalMs);
-      let highest = 0;
-      for (const { revision } of this.#waiters) highest = Math.max(highest, revision);
-      this.#requestProgress(highest);
+      this.#requestProgress();
     });
   }
 

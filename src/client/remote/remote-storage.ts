@@ -56,9 +56,6 @@ const coalesces: Readonly<Record<Delivery, boolean>> = {
   LATEST_STATE: true,
 };
 
-/** How long a bookmark may be under way before it is requested, in milliseconds. */
-const bookmarkMs = 50;
-
 /** A prefix that practically no key has, to request only the revision. */
 const hardlyAny = "\0";
 
@@ -82,10 +79,7 @@ export class RemoteStorage implements Storage {
   readonly #watches = new Set<RemoteWatch>();
   readonly #progressRequester: ProgressRequester;
   readonly #closing = new AbortController();
-  readonly #clock: Clock;
   readonly #staleness: ReportedStaleness;
-  /** The last response about the store's revision, and when it came. */
-  #current = { revision: 0, at: Number.NEGATIVE_INFINITY };
   /** The latest revision that was read: a read of ANY is never older. */
   #newest = 0;
 
@@ -98,7 +92,6 @@ export class RemoteStorage implements Storage {
     this.#delivery = options.delivery ?? "EVERY_EVENT";
     const fetch: FetchPage = (page) => this.#page({ ...page, ...this.#selectors });
     this.#lister = new RemoteLister(fetch, clock);
-    this.#clock = clock;
     this.#staleness = new ReportedStaleness(clock);
     this.#progressRequester = new ProgressRequester(async (server) => {
       const { revision } = await this.#state(linearizable, this.#closing.signal, server);
@@ -167,12 +160,10 @@ export class RemoteStorage implements Storage {
     }, request.historyId);
   }
 
-  /** Asks the server of an open watch first, which then sends that watch a bookmark. */
+  /** Asks the server of an open watch first, which sends that watch an eager bookmark with the revision of its response. */
   async currentRevision(signal?: AbortSignal): Promise<number> {
     this.#enter(signal);
-    const { revision } = await this.#state(linearizable, signal);
-    this.#current = { revision, at: this.#clock.now() };
-    return revision;
+    return (await this.#state(linearizable, signal)).revision;
   }
 
   /** The history id of the server that responds, after any check of its history by that server. */
@@ -189,10 +180,8 @@ export class RemoteStorage implements Storage {
     return this.#history.renew(known, historyId);
   }
 
-  requestProgress(revision?: number): void {
-    for (const watch of this.#watches) {
-      if (!this.#hasBookmarkUnderWay(watch, revision)) watch.requestProgress();
-    }
+  requestProgress(): void {
+    for (const watch of this.#watches) watch.requestProgress();
   }
 
   /** How long ago the server received anything from its own source, by its last response. */
@@ -295,16 +284,6 @@ export class RemoteStorage implements Storage {
     } catch (error) {
       throw this.#history.named(error);
     }
-  }
-
-  /**
-   * Whether a server that was just asked for the current revision will send the watch a bookmark with at least `revision`,
-   * since it sends eager bookmarks. A further request would cost the store a question.
-   */
-  #hasBookmarkUnderWay({ server, position }: RemoteWatch, revision: number | undefined): boolean {
-    if (revision === undefined || server === undefined || position >= revision) return false;
-    const { revision: current, at } = this.#current;
-    return current >= revision && this.#clock.now() - at < bookmarkMs;
   }
 
   /** Requests a page with the revision, the history id, and almost nothing else. */

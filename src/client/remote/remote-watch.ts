@@ -60,11 +60,6 @@ export class RemoteWatch implements WatchStream {
     return this.#server;
   }
 
-  /** Everything up to and including this revision has arrived; 0: nothing yet. */
-  get position(): number {
-    return this.#position;
-  }
-
   get ended(): Error | null | undefined {
     return this.#queue.isEmpty ? this.#end : undefined;
   }
