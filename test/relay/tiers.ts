@@ -44,8 +44,12 @@ export class Tier {
   }
 
   /** A relay of these addresses. */
-  static relay(addresses: readonly string[] | string, options: Options = {}): Promise<Tier> {
-    return Tier.start({ upstream: addresses, ...options });
+  static relay(
+    addresses: readonly string[] | string,
+    options: Options = {},
+    logger: Logger = silent,
+  ): Promise<Tier> {
+    return Tier.start({ upstream: addresses, ...options }, logger);
   }
 
   get address(): string {
@@ -108,12 +112,13 @@ export async function until(look: () => Promise<boolean>): Promise<void> {
   while (!(await look())) await new Promise((resolve) => setTimeout(resolve, 5));
 }
 
-/** Files in a folder that is deleted when the test has finished. Returns their paths. */
+/** Writes files into a folder that is deleted at the end of the test, or as `atEnd` says. Returns their paths. */
 export function temporaryFiles<Name extends string>(
   contents: Readonly<Record<Name, string>>,
+  atEnd: (remove: () => void) => void = onTestFinished,
 ): Record<Name, string> {
   const folder = mkdtempSync(join(tmpdir(), "watch-fanout-relay-"));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
+  atEnd(() => rmSync(folder, { recursive: true }));
   const paths = Object.entries<string>(contents).map(([name, content]) => {
     const path = join(folder, name);
     writeFileSync(path, content);

@@ -44,6 +44,8 @@ export interface Service {
   readonly grpc: ListenAddress;
   /** Address of the admin server. */
   readonly admin: ListenAddress;
+  /** Identifies this process in the path of requests that relays pass on. Undefined: it is not a relay. */
+  readonly instanceId: string | undefined;
   /** What it serves: as configured, or what the upstream of a relay serves to it. */
   readonly resources: readonly ResourceConfig[];
   /**
@@ -188,6 +190,7 @@ export async function startService(given: Config, clock: Clock, logger: Logger):
     return {
       grpc: { host: running.host, port: running.port },
       admin: { host: admin.host, port: admin.port },
+      instanceId: relay?.instanceId,
       resources: config.resources,
       stop: () => {
         pending = "the service is shutting down";
