@@ -1,5 +1,6 @@
 import { assembleIdentity, checkPlaintext, serverTls } from "./assemble-identity.ts";
 import { assembleResources } from "./assemble-resources.ts";
+import { upstreamConfig } from "./assemble-upstream.ts";
 import { Checks } from "./checks.ts";
 import type {
   AuditConfig,
@@ -42,6 +43,7 @@ export function assembleConfig(
   };
   const config: Config = {
     etcd: etcdConfig(values, checks),
+    upstream: upstreamConfig(values, checks),
     resources: assembleResources(values, eventWindow, checks),
     listen: values.listen,
     admin: values.admin,

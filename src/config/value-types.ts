@@ -112,6 +112,19 @@ export const listenAddress: z.ZodType<ListenAddress> = parsed(
   },
 );
 
+/** The address of another watch-fanout, as text: `HOST:PORT`, or `unix:PATH`. */
+export const upstreamAddress: z.ZodType<string> = parsed(
+  "the address of a watch-fanout, HOST:PORT, such as root-0.example:50051 (without a scheme; --upstream-tls-ca enables TLS)",
+  (input) => {
+    const address = input.trim();
+    if (/^unix:./.test(address)) return address;
+    const match = /^(?:\[([^[\]]+)\]|([^\s:/[\]]+)):(\d{1,5})$/.exec(address);
+    const port = Number(match?.[3]);
+    if (match === null || port < 1 || port > 65_535) return undefined;
+    return match[1] !== undefined && isIP(match[1]) !== 6 ? undefined : address;
+  },
+);
+
 /** Formats an address: the inverse of `listenAddress`. */
 export function formatAddress({ host, port }: ListenAddress): string {
   return isIP(host) === 6 ? `[${host}]:${port}` : `${host}:${port}`;

@@ -37,7 +37,12 @@ import { initialStatuses, mayKnowService, ServingStatuses } from "./services/ser
 import { writeMethods } from "./services/write-service.ts";
 
 export type { AuditEntry, AuditLevel, AuditLog } from "./calls/audit.ts";
-export type { RpcObserver, ServedResource } from "./calls/call-context.ts";
+export type {
+  CodecKind,
+  RelayedUpstream,
+  RpcObserver,
+  ServedResource,
+} from "./calls/call-context.ts";
 export type { ClientAuth, TlsOptions } from "./grpc-js/grpc-js-server.ts";
 export type { AttackKind } from "./limits/http2-defences.ts";
 export type { HeldStats, PoolStats } from "./limits/server-pools.ts";

@@ -1,5 +1,11 @@
-import { credentials, Client as GrpcClient } from "@grpc/grpc-js";
+import {
+  type ChannelCredentials,
+  credentials,
+  experimental,
+  Client as GrpcClient,
+} from "@grpc/grpc-js";
 import { Backoff } from "../../base/backoff.ts";
+import type { CertificateStore } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { type Address, parseAddress } from "./address.ts";
@@ -15,6 +21,12 @@ export interface ClientTls {
   readonly key?: Buffer | undefined;
   /** The name that the server's certificate must have, if it is not the host of the address. */
   readonly serverName?: string | undefined;
+  /**
+   * Certificates that can be replaced, in place of `ca`, `cert` and `key`; it has authorities.
+   *
+   * @internal
+   */
+  readonly certificates?: CertificateStore | undefined;
 }
 
 /** How long a failed server is ejected, if there are others. */
@@ -41,6 +53,11 @@ export class Endpoint {
   readonly address: string;
   /** Number of calls in progress and of open watches. */
   readonly open = { calls: 0, watches: 0 };
+  /**
+   * For a relay: whether the server may be followed, as it has said since it last failed; undefined: not asked.
+   * @internal
+   */
+  verified: Promise<void> | undefined;
   readonly #target: Address;
   readonly #settings: EndpointSettings;
   readonly #backoff: Backoff;
@@ -76,6 +93,7 @@ export class Endpoint {
    * @internal
    */
   failed(retryDelayMs: number): void {
+    this.verified = undefined;
     const delayMs = Math.max(this.#backoff.next(), retryDelayMs);
     this.#ejectedUntil = this.#settings.clock.now() + delayMs;
   }
@@ -121,9 +139,18 @@ export class Endpoints {
     return this.#all.length;
   }
 
-  /** Picks the server for the next call or watch, if possible not one in `tried`. Throws when closed. */
-  pick(kind: "calls" | "watches", tried: ReadonlySet<Endpoint> = new Set()): Endpoint {
+  /**
+   * Picks the server for the next call or watch, if possible not one in `tried`: `preferred`, if it is not ejected. Throws
+   * when closed.
+   */
+  pick(
+    kind: "calls" | "watches",
+    tried: ReadonlySet<Endpoint> = new Set(),
+    preferred?: Endpoint,
+  ): Endpoint {
     this.#checkOpen();
+    const isUsable = preferred !== undefined && !tried.has(preferred);
+    if (isUsable && preferred.ejectedForMs === 0) return preferred;
     const inTurn = [...this.#all.slice(this.#next), ...this.#all.slice(0, this.#next)];
     const left = inTurn.filter((endpoint) => !tried.has(endpoint));
     const [first, ...others] = left.length > 0 ? left : inTurn;
@@ -156,11 +183,7 @@ function open(
   address: Address,
   { tls, keepaliveMs, maxMessageBytes }: EndpointSettings,
 ): GrpcClient {
-  const channelCredentials =
-    tls === undefined
-      ? credentials.createInsecure()
-      : credentials.createSsl(tls.ca ?? null, tls.key ?? null, tls.cert ?? null);
-  return new GrpcClient(address.target, channelCredentials, {
+  return new GrpcClient(address.target, credentialsOf(tls), {
     // Above gRPC's default of 4 MiB, since a response may hold one event that is larger.
     "grpc.max_receive_message_length": maxMessageBytes,
     "grpc.max_send_message_length": -1,
@@ -184,6 +207,16 @@ function open(
           "grpc.default_authority": tls.serverName,
         }),
   });
+}
+
+function credentialsOf(tls: ClientTls | undefined): ChannelCredentials {
+  if (tls === undefined) return credentials.createInsecure();
+  const { certificates, ca = null, key = null, cert = null } = tls;
+  if (certificates === undefined) return credentials.createSsl(ca, key, cert);
+  return experimental.createCertificateProviderChannelCredentials(
+    certificates,
+    cert === null ? null : certificates,
+  );
 }
 
 function parseError(message: string): WatchFanoutError {
