@@ -6,8 +6,9 @@ import type {
   Config,
   EtcdConfig,
   EtcdTls,
-  ListenAddress,
   PolicyConfig,
+  SocketConfig,
+  TcpAddress,
 } from "./config.ts";
 import { ConfigError } from "./config-error.ts";
 import type { OptionName, OptionValues } from "./options.ts";
@@ -43,7 +44,7 @@ export function assembleConfig(
   const config: Config = {
     etcd: etcdConfig(values, checks),
     resources: assembleResources(values, eventWindow, checks),
-    listen: values.listen,
+    listen: listenConfig(values, checks),
     admin: values.admin,
     tls: serverTls(values, checks),
     policy: policyConfig(values, checks),
@@ -74,8 +75,15 @@ export function assembleConfig(
   return config;
 }
 
-function sameAddress(a: ListenAddress, b: ListenAddress): boolean {
-  return a.port !== 0 && a.port === b.port && a.host === b.host;
+function sameAddress(a: Config["listen"], b: TcpAddress): boolean {
+  return "port" in a && a.port !== 0 && a.port === b.port && a.host === b.host;
+}
+
+function listenConfig(values: OptionValues, checks: Checks): TcpAddress | SocketConfig {
+  const { listen } = values;
+  if ("path" in listen) return { ...listen, mode: values["listen-socket-mode"] };
+  checks.refuseGiven(["listen-socket-mode"], "needs --listen unix:PATH as well.");
+  return listen;
 }
 
 function policyConfig(values: OptionValues, checks: Checks): PolicyConfig | undefined {

@@ -3,9 +3,9 @@ import type { Codec } from "../codec/codec.ts";
 import type { CertificateNameKind } from "../identity/certificate-names.ts";
 import type { TrustedForwarders } from "../identity/forwarded-certificate.ts";
 import type { PolicyDefinition } from "../policy/definition.ts";
-import type { ListenAddress } from "./value-types.ts";
+import type { TcpAddress, UnixAddress } from "./value-types.ts";
 
-export type { ListenAddress } from "./value-types.ts";
+export type { ListenAddress, TcpAddress } from "./value-types.ts";
 
 /** The checked configuration of `serve`. */
 export interface Config {
@@ -13,8 +13,8 @@ export interface Config {
   readonly etcd: EtcdConfig | undefined;
   /** At least one; names and prefixes are distinct, and no prefix begins with another. */
   readonly resources: readonly ResourceConfig[];
-  readonly listen: ListenAddress;
-  readonly admin: ListenAddress;
+  readonly listen: TcpAddress | SocketConfig;
+  readonly admin: TcpAddress;
   /** Undefined: plaintext. */
   readonly tls: ServerTls | undefined;
   /** Undefined: every caller may do everything. */
@@ -42,6 +42,12 @@ export interface Config {
   readonly logLevel: LogLevel;
   /** Undefined: text on a terminal, otherwise JSON. */
   readonly logFormat: LogFormat | undefined;
+}
+
+/** A Unix socket to listen on. */
+export interface SocketConfig extends UnixAddress {
+  /** The permissions of its file. */
+  readonly mode: number;
 }
 
 /** The policy when the service starts. Its file may have another one later. */

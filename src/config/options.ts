@@ -5,9 +5,11 @@ import {
   count,
   duration,
   endpoint,
+  fileMode,
   listenAddress,
   onOff,
   size,
+  tcpAddress,
   text,
 } from "./value-types.ts";
 
@@ -61,12 +63,18 @@ const options = {
   },
   listen: {
     schema: listenAddress,
-    value: "HOST:PORT",
-    help: "Address of the gRPC server. Port 0 selects a free port.",
+    value: "HOST:PORT|unix:PATH",
+    help: "Address of the gRPC server, or the path of its Unix socket. Port 0 selects a free port.",
     default: "127.0.0.1:50051",
   },
+  "listen-socket-mode": {
+    schema: fileMode,
+    value: "MODE",
+    help: "Permissions of the Unix socket of --listen, in octal. Who may write to it can connect.",
+    default: "0600",
+  },
   admin: {
-    schema: listenAddress,
+    schema: tcpAddress,
     value: "HOST:PORT",
     help: "Address of /livez, /readyz and /metrics, over HTTP without authentication.",
     default: "127.0.0.1:8080",
@@ -105,7 +113,8 @@ const options = {
     value: "PEER[,PEER...]",
     help:
       "Proxies whose x-forwarded-client-cert is believed: loopback (connections from this machine, such as of a " +
-      "sidecar), or the name of a client certificate. From any other peer the header is ignored.",
+      "sidecar), unix (connections to the Unix socket of --listen), or the name of a client certificate. From any " +
+      "other peer the header is ignored.",
   },
   "token-file": {
     schema: text,

@@ -97,10 +97,11 @@ export class Authenticators {
     return anonymous;
   }
 
-  #mayForward({ isLoopback, certificate }: Peer): boolean {
+  #mayForward({ isLoopback, isUnix, certificate }: Peer): boolean {
     const trusted = this.#options.trustedForwarders;
     if (trusted === undefined) return false;
     if (trusted.loopback && isLoopback) return true;
+    if (trusted.unix === true && isUnix === true) return true;
     if (certificate === undefined || certificate instanceof WatchFanoutError) return false;
     return trusted.names.has(certificate.name) && !this.#isExpired(certificate);
   }

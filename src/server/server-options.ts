@@ -14,11 +14,25 @@ import type { MemoryGauge } from "./pressure/memory-gauge.ts";
  */
 export type Framing = "direct" | "node";
 
+/** A TCP address to listen on. */
+export interface TcpListen {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** A Unix socket to listen on. */
+export interface UnixListen {
+  /** The path of its file, at most 90 bytes. */
+  readonly path: string;
+  /** The permissions of its file. Default: 0o600. */
+  readonly mode?: number | undefined;
+}
+
 export interface ServerOptions {
   /** The resources by name. The server drains them, but neither starts nor closes them. */
   readonly resources: ReadonlyMap<string, ServedResource>;
   /** With port 0 the operating system picks a free port. */
-  readonly listen: { readonly host: string; readonly port: number };
+  readonly listen: TcpListen | UnixListen;
   /** Without it, connections are plain text. */
   readonly tls?: TlsOptions | undefined;
   /** What recognises the callers. Without it all are anonymous. */

@@ -29,12 +29,13 @@ import { defaultServerLimits } from "./limits/server-limits.ts";
 import { createServerPools, type HeldStats, type ServerPools } from "./limits/server-pools.ts";
 import { MemoryPressure, type PressureStats } from "./pressure/memory-pressure.ts";
 import { SlowStreams } from "./pressure/slow-streams.ts";
-import type { ServerOptions } from "./server-options.ts";
+import type { ServerOptions, TcpListen, UnixListen } from "./server-options.ts";
 import { HealthService } from "./services/health-service.ts";
 import { listWatchMethods } from "./services/list-watch-service.ts";
 import { ReflectionService } from "./services/reflection-service.ts";
 import { initialStatuses, mayKnowService, ServingStatuses } from "./services/serving-statuses.ts";
 import { writeMethods } from "./services/write-service.ts";
+import { makeUnixSocket, type UnixSocketFile } from "./unix-socket.ts";
 
 export type { AuditEntry, AuditLevel, AuditLog } from "./calls/audit.ts";
 export type { RpcObserver, ServedResource } from "./calls/call-context.ts";
@@ -44,7 +45,7 @@ export type { HeldStats, PoolStats } from "./limits/server-pools.ts";
 export type { MemoryGauge, MemoryLimit, MemoryReading } from "./pressure/memory-gauge.ts";
 export type { PressureLevel, PressureStats, ShedKind } from "./pressure/memory-pressure.ts";
 
-export type { Framing, ServerOptions } from "./server-options.ts";
+export type { Framing, ServerOptions, TcpListen, UnixListen } from "./server-options.ts";
 
 /** What a server holds for its clients, and how short memory is. */
 export interface ServerStats extends HeldStats {
@@ -81,6 +82,7 @@ export class RunningServer {
   readonly #pipeline: CallPipeline;
   readonly #certificates: ServerCertificates | undefined;
   #port = 0;
+  #socketFile: UnixSocketFile | undefined;
   #drained: Promise<void> | undefined;
 
   /** For `startServer`. */
@@ -95,7 +97,8 @@ export class RunningServer {
     this.#maxStreamsPerConnection = limits.maxStreamsPerConnection;
     this.#pools = createServerPools(clock, limits, now);
     this.#defences = new Http2Defences(clock, options.logger, limits);
-    this.#connections = new Connections(clock, limits, this.#defences);
+    const isUnix = "path" in options.listen;
+    this.#connections = new Connections(clock, { ...limits, isUnix }, this.#defences);
     const { streams, sendBudget } = this.#pools;
     this.#memoryPressure = new MemoryPressure({
       ...{ clock, logger: options.logger, gauges: options.memoryGauges ?? [] },
@@ -127,11 +130,13 @@ export class RunningServer {
     }
   }
 
-  get host(): string {
-    return this.#options.listen.host;
+  /** Where it listens, with the port that was bound. */
+  get address(): TcpListen | UnixListen {
+    const { listen } = this.#options;
+    return "path" in listen ? listen : { host: listen.host, port: this.#port };
   }
 
-  /** The port that was bound, also if the options have port 0. */
+  /** The port that was bound, also if the options have port 0. Without meaning for a Unix socket. */
   get port(): number {
     return this.#port;
   }
@@ -188,9 +193,9 @@ export class RunningServer {
 
   /** For `startServer`. */
   async listen(): Promise<void> {
-    const { listen, tls, logger, clock } = this.#options;
+    const { tls, logger, clock } = this.#options;
     try {
-      this.#port = await bindServer(this.#server, listen, this.#certificates);
+      await this.#bind();
     } catch (error) {
       this.#memoryPressure.stop();
       throw error;
@@ -226,6 +231,17 @@ export class RunningServer {
     }
   }
 
+  async #bind(): Promise<void> {
+    const { listen, clock } = this.#options;
+    if ("path" in listen) {
+      this.#socketFile = await makeUnixSocket(listen, clock, (path) =>
+        bindServer(this.#server, { path }, this.#certificates),
+      );
+    } else {
+      this.#port = await bindServer(this.#server, listen, this.#certificates);
+    }
+  }
+
   /**
    * Shuts down: health turns to NOT_SERVING, streams get a last bookmark and DRAINING, connections a GOAWAY, and open
    * calls finish. After `withinMs` milliseconds the remaining calls are cut off. Connections without a call are closed
@@ -242,6 +258,8 @@ export class RunningServer {
     this.#reflection.end();
     for (const resource of this.#options.resources.values()) resource.drain();
     const { promise: closed, resolve } = Promise.withResolvers<void>();
+    // Before another process may take the path.
+    this.#socketFile?.remove();
     this.#server.tryShutdown(() => resolve());
     const { clock } = this.#options;
     const bound = clock.setTimeout(() => {

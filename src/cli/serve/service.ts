@@ -7,7 +7,7 @@ import { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
 import { BackfillQueue } from "../../cacher/options.ts";
 import { ObjectAttributes } from "../../cacher/request/object-attributes.ts";
 import { AttributeReader } from "../../codec/attribute-reader.ts";
-import type { Config, ListenAddress } from "../../config/config.ts";
+import type { Config, ListenAddress, TcpAddress } from "../../config/config.ts";
 import { formatAddress } from "../../config/value-types.ts";
 import { type ReadinessCheck, startAdmin } from "../../server/admin/admin.ts";
 import { memoryGauges } from "../../server/pressure/memory-gauges.ts";
@@ -38,7 +38,7 @@ export interface Service {
   /** Address of the gRPC server. */
   readonly grpc: ListenAddress;
   /** Address of the admin server. */
-  readonly admin: ListenAddress;
+  readonly admin: TcpAddress;
   /**
    * Stops gracefully: turns not ready, sends every stream a last bookmark and DRAINING, waits up to the configured time
    * for clients to accept them, then closes everything. Idempotent.
@@ -166,7 +166,7 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
 
     let stopped: Promise<void> | undefined;
     return {
-      grpc: { host: running.host, port: running.port },
+      grpc: running.address,
       admin: { host: admin.host, port: admin.port },
       stop: () => {
         draining = true;
@@ -239,9 +239,12 @@ async function listening<T>(
   try {
     return await start();
   } catch (error) {
+    const other =
+      "path" in address
+        ? `Choose another with --${option} unix:PATH.`
+        : `Choose another with --${option} HOST:PORT; port 0 selects a free port.`;
     throw new StartError(
-      `--${option}: can't listen on ${formatAddress(address)}: ${reasonOf(error)}. ` +
-        `Choose another with --${option} HOST:PORT; port 0 selects a free port.`,
+      `--${option}: can't listen on ${formatAddress(address)}: ${reasonOf(error)}. ${other}`,
       { cause: error },
     );
   }

@@ -5,6 +5,7 @@ import { boundHttp2 } from "../http2/http2-stream.ts";
 import { maxHeaderBytes } from "../http2/request-headers.ts";
 import type { BytePool } from "../limits/byte-pool.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
+import type { TcpListen, UnixListen } from "../server-options.ts";
 import { IncompleteRequests } from "./incomplete-requests.ts";
 
 /** Certificates in PEM. */
@@ -70,14 +71,14 @@ export function createGrpcJsServer(
 }
 
 /**
- * Binds a server, and returns its port. Rejects with a sentence if the address is in use or not one of this machine.
+ * Binds a server, and returns its port; for a Unix socket the port has no meaning. Rejects with a sentence if the address is in use or not one of this machine.
  */
 export async function bindServer(
   server: Server,
-  { host, port }: { readonly host: string; readonly port: number },
+  listen: TcpListen | UnixListen,
   tls: ServerCertificates | undefined,
 ): Promise<number> {
-  const address = host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+  const address = targetOf(listen);
   const credentials = credentialsOf(tls);
   return new Promise<number>((resolve, reject) => {
     server.bindAsync(address, credentials, (error, bound) => {
@@ -85,6 +86,12 @@ export async function bindServer(
       else reject(new Error(`Can't listen on ${address}: ${error.message}`, { cause: error }));
     });
   });
+}
+
+function targetOf(listen: TcpListen | UnixListen): string {
+  if ("path" in listen) return `unix:${listen.path}`;
+  const { host, port } = listen;
+  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
 function credentialsOf(tls: ServerCertificates | undefined): ServerCredentials {

@@ -11,7 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { startService } from "../../../src/cli/serve/service.ts";
+import { type Service, startService } from "../../../src/cli/serve/service.ts";
 import { loadConfig } from "../../../src/config/load-config.ts";
 import { tokenDigest } from "../../../src/identity/token-file.ts";
 import { Authority } from "../../identity/authority.ts";
@@ -77,7 +77,7 @@ async function serve(folder: MountedFolder) {
     clock.advance(20_000);
     await stopped;
   });
-  const { port } = service.grpc;
+  const port = portOf(service);
   const metrics = async (): Promise<string> =>
     (await fetch(`http://127.0.0.1:${service.admin.port}/metrics`)).text();
   /** Lets the second pass after which files are checked, and waits until the metrics have these lines. */
@@ -182,3 +182,8 @@ describe("New versions of the mounted files are applied", () => {
     }
   });
 });
+
+function portOf({ grpc }: Service): number {
+  if ("path" in grpc) throw new Error(`The service listens on ${grpc.path}.`);
+  return grpc.port;
+}

@@ -5,7 +5,7 @@ import { Metadata } from "@grpc/grpc-js";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
-import { startService } from "../../../src/cli/serve/service.ts";
+import { type Service, startService } from "../../../src/cli/serve/service.ts";
 import { loadConfig } from "../../../src/config/load-config.ts";
 import { tokenDigest } from "../../../src/identity/token-file.ts";
 import { TestClient } from "../../server/test-client.ts";
@@ -63,7 +63,7 @@ async function serving() {
   const service = await startService(config, systemClock, pino({ level: "info" }, log));
   const metadata = new Metadata();
   metadata.set("authorization", "Bearer secret");
-  const client = new TestClient(service.grpc.port).withMetadata(metadata);
+  const client = new TestClient(portOf(service)).withMetadata(metadata);
   onTestFinished(async () => {
     client.close();
     await service.stop();
@@ -149,3 +149,8 @@ test("A service whose audit log can't be opened does not start, and says why.", 
     '--audit-log: can\'t write to "/gone/audit.log": ENOENT',
   );
 });
+
+function portOf({ grpc }: Service): number {
+  if ("path" in grpc) throw new Error(`The service listens on ${grpc.path}.`);
+  return grpc.port;
+}
