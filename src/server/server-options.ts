@@ -4,7 +4,7 @@ import type { Authenticators } from "../identity/authenticators.ts";
 import type { Authorizer } from "../policy/authorizer.ts";
 import type { AuditLog } from "./calls/audit.ts";
 import type { RpcObserver, ServedResource } from "./calls/call-context.ts";
-import type { TlsOptions } from "./grpc-js/grpc-js-server.ts";
+import type { TcpListen, TlsOptions, UnixListen } from "./grpc-js/grpc-js-server.ts";
 import type { ServerLimits } from "./limits/server-limits.ts";
 import type { MemoryGauge } from "./pressure/memory-gauge.ts";
 
@@ -13,20 +13,6 @@ import type { MemoryGauge } from "./pressure/memory-gauge.ts";
  * streams of a connection in one write, which costs less where connections have many streams, and memory for each.
  */
 export type Framing = "direct" | "node";
-
-/** A TCP address to listen on. */
-export interface TcpListen {
-  readonly host: string;
-  readonly port: number;
-}
-
-/** A Unix socket to listen on. */
-export interface UnixListen {
-  /** The path of its file, at most 90 bytes. */
-  readonly path: string;
-  /** The permissions of its file. Default: 0o600. */
-  readonly mode?: number | undefined;
-}
 
 export interface ServerOptions {
   /** The resources by name. The server drains them, but neither starts nor closes them. */

@@ -14,38 +14,41 @@ import { revokeOnChange } from "./calls/revocation.ts";
 import { createCallContext } from "./create-call-context.ts";
 import { addToGrpcJs } from "./grpc-js/grpc-js-fallback.ts";
 import {
+  type Bound,
   bindServer,
   createGrpcJsServer,
   type ServerCertificates,
   serverCertificates,
+  type TcpListen,
   type TlsOptions,
+  type UnixListen,
 } from "./grpc-js/grpc-js-server.ts";
 import { Connections } from "./http2/connections.ts";
 import { frameConnections, socketOf } from "./http2/frames/framed-connections.ts";
 import { type Http2Listeners, listenToHttp2 } from "./http2/http2-stream.ts";
 import { OpenCalls } from "./http2/open-calls.ts";
+import { peerNameOf } from "./http2/peer-name.ts";
 import { type AttackKind, Http2Defences } from "./limits/http2-defences.ts";
 import { defaultServerLimits } from "./limits/server-limits.ts";
 import { createServerPools, type HeldStats, type ServerPools } from "./limits/server-pools.ts";
 import { MemoryPressure, type PressureStats } from "./pressure/memory-pressure.ts";
 import { SlowStreams } from "./pressure/slow-streams.ts";
-import type { ServerOptions, TcpListen, UnixListen } from "./server-options.ts";
+import type { ServerOptions } from "./server-options.ts";
 import { HealthService } from "./services/health-service.ts";
 import { listWatchMethods } from "./services/list-watch-service.ts";
 import { ReflectionService } from "./services/reflection-service.ts";
 import { initialStatuses, mayKnowService, ServingStatuses } from "./services/serving-statuses.ts";
 import { writeMethods } from "./services/write-service.ts";
-import { makeUnixSocket, type UnixSocketFile } from "./unix-socket.ts";
 
 export type { AuditEntry, AuditLevel, AuditLog } from "./calls/audit.ts";
 export type { RpcObserver, ServedResource } from "./calls/call-context.ts";
-export type { ClientAuth, TlsOptions } from "./grpc-js/grpc-js-server.ts";
+export type { ClientAuth, TcpListen, TlsOptions, UnixListen } from "./grpc-js/grpc-js-server.ts";
 export type { AttackKind } from "./limits/http2-defences.ts";
 export type { HeldStats, PoolStats } from "./limits/server-pools.ts";
 export type { MemoryGauge, MemoryLimit, MemoryReading } from "./pressure/memory-gauge.ts";
 export type { PressureLevel, PressureStats, ShedKind } from "./pressure/memory-pressure.ts";
 
-export type { Framing, ServerOptions, TcpListen, UnixListen } from "./server-options.ts";
+export type { Framing, ServerOptions } from "./server-options.ts";
 
 /** What a server holds for its clients, and how short memory is. */
 export interface ServerStats extends HeldStats {
@@ -81,8 +84,7 @@ export class RunningServer {
   readonly #reflection: ReflectionService;
   readonly #pipeline: CallPipeline;
   readonly #certificates: ServerCertificates | undefined;
-  #port = 0;
-  #socketFile: UnixSocketFile | undefined;
+  #bound: Bound | undefined;
   #drained: Promise<void> | undefined;
 
   /** For `startServer`. */
@@ -133,12 +135,12 @@ export class RunningServer {
   /** Where it listens, with the port that was bound. */
   get address(): TcpListen | UnixListen {
     const { listen } = this.#options;
-    return "path" in listen ? listen : { host: listen.host, port: this.#port };
+    return "path" in listen ? listen : { host: listen.host, port: this.port };
   }
 
   /** The port that was bound, also if the options have port 0. Without meaning for a Unix socket. */
   get port(): number {
-    return this.#port;
+    return this.#bound?.port ?? 0;
   }
 
   /** Number of open streams: watches, health watches, reflection. */
@@ -193,9 +195,9 @@ export class RunningServer {
 
   /** For `startServer`. */
   async listen(): Promise<void> {
-    const { tls, logger, clock } = this.#options;
+    const { listen, tls, logger, clock } = this.#options;
     try {
-      await this.#bind();
+      this.#bound = await bindServer(this.#server, listen, this.#certificates, clock);
     } catch (error) {
       this.#memoryPressure.stop();
       throw error;
@@ -206,7 +208,7 @@ export class RunningServer {
       connection: (socket) => this.#connections.add(socket),
       session: (session) => {
         this.#connections.begun(session);
-        this.#defences.watch(session, socketOf(session));
+        this.#defences.watch(session, peerNameOf(socketOf(session)));
       },
       error: (error) => logger.error({ err: error }, "the gRPC port failed to accept a connection"),
     };
@@ -231,17 +233,6 @@ export class RunningServer {
     }
   }
 
-  async #bind(): Promise<void> {
-    const { listen, clock } = this.#options;
-    if ("path" in listen) {
-      this.#socketFile = await makeUnixSocket(listen, clock, (path) =>
-        bindServer(this.#server, { path }, this.#certificates),
-      );
-    } else {
-      this.#port = await bindServer(this.#server, listen, this.#certificates);
-    }
-  }
-
   /**
    * Shuts down: health turns to NOT_SERVING, streams get a last bookmark and DRAINING, connections a GOAWAY, and open
    * calls finish. After `withinMs` milliseconds the remaining calls are cut off. Connections without a call are closed
@@ -259,7 +250,7 @@ export class RunningServer {
     for (const resource of this.#options.resources.values()) resource.drain();
     const { promise: closed, resolve } = Promise.withResolvers<void>();
     // Before another process may take the path.
-    this.#socketFile?.remove();
+    this.#bound?.socketFile?.remove();
     this.#server.tryShutdown(() => resolve());
     const { clock } = this.#options;
     const bound = clock.setTimeout(() => {

@@ -5,8 +5,22 @@ import { boundHttp2 } from "../http2/http2-stream.ts";
 import { maxHeaderBytes } from "../http2/request-headers.ts";
 import type { BytePool } from "../limits/byte-pool.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
-import type { TcpListen, UnixListen } from "../server-options.ts";
 import { IncompleteRequests } from "./incomplete-requests.ts";
+import { makeUnixSocket, type UnixSocketFile } from "./unix-socket.ts";
+
+/** A TCP address to listen on. */
+export interface TcpListen {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** A Unix socket to listen on. */
+export interface UnixListen {
+  /** The path of its file, at most 90 bytes. */
+  readonly path: string;
+  /** The permissions of its file. Default: 0o600. */
+  readonly mode?: number | undefined;
+}
 
 /** Certificates in PEM. */
 export interface TlsOptions {
@@ -70,10 +84,27 @@ export function createGrpcJsServer(
   return server;
 }
 
-/**
- * Binds a server, and returns its port; for a Unix socket the port has no meaning. Rejects with a sentence if the address is in use or not one of this machine.
- */
+/** What a server was bound to. */
+export interface Bound {
+  /** Without meaning for a Unix socket. */
+  readonly port: number;
+  /** Undefined: a TCP address. */
+  readonly socketFile: UnixSocketFile | undefined;
+}
+
+/** Binds a server. Rejects with a sentence if the address is in use or not one of this machine. */
 export async function bindServer(
+  server: Server,
+  listen: TcpListen | UnixListen,
+  tls: ServerCertificates | undefined,
+  clock: Clock,
+): Promise<Bound> {
+  if (!("path" in listen)) return { port: await bind(server, listen, tls), socketFile: undefined };
+  const socketFile = await makeUnixSocket(listen, clock, (path) => bind(server, { path }, tls));
+  return { port: 0, socketFile };
+}
+
+function bind(
   server: Server,
   listen: TcpListen | UnixListen,
   tls: ServerCertificates | undefined,

@@ -1,8 +1,6 @@
 import { constants, type ServerHttp2Session } from "node:http2";
-import type { Socket } from "node:net";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
-import { peerNameOf } from "../http2/peer-name.ts";
 
 /**
  * What clients do to a server with HTTP/2, on purpose or by mistake, and are stopped from:
@@ -93,9 +91,9 @@ export class Http2Defences {
     return this.#counts;
   }
 
-  /** Observes a connection that begins to speak HTTP/2. `socket` is the one of its client. */
-  watch(session: ServerHttp2Session, socket: Socket = session.socket): void {
-    const peer = new Peer(peerNameOf(socket));
+  /** Observes a connection that begins to speak HTTP/2. `address` is that of its client in log lines. */
+  watch(session: ServerHttp2Session, address: string): void {
+    const peer = new Peer(address);
     this.#peers.set(session, peer);
     session.on("ping", () => {
       const { maxPingsPerSecond } = this.#bounds;

@@ -1,8 +1,8 @@
 import { chmodSync, lstatSync, mkdtempSync, renameSync, rmSync, type Stats } from "node:fs";
 import { createConnection } from "node:net";
 import { dirname, join, resolve } from "node:path";
-import type { Clock } from "../base/clock.ts";
-import type { UnixListen } from "./server-options.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { UnixListen } from "./grpc-js-server.ts";
 
 /** Maximum length of a path, in bytes. Systems allow 103 and more; the socket is made in a folder next to its path. */
 const maxPathBytes = 90;
