@@ -1,3 +1,4 @@
+import { assembleAdmin, checkAdminExposure } from "./assemble-admin.ts";
 import { assembleIdentity, checkPlaintext, serverTls } from "./assemble-identity.ts";
 import { assembleResources } from "./assemble-resources.ts";
 import { Checks } from "./checks.ts";
@@ -45,7 +46,7 @@ export function assembleConfig(
     etcd: etcdConfig(values, checks),
     resources: assembleResources(values, eventWindow, checks),
     listen: listenConfig(values, checks),
-    admin: values.admin,
+    admin: assembleAdmin(values, checks),
     tls: serverTls(values, checks),
     policy: policyConfig(values, checks),
     audit: auditConfig(values, checks),
@@ -63,7 +64,8 @@ export function assembleConfig(
     logFormat: values["log-format"],
   };
   checkPlaintext(values, checks);
-  if (sameAddress(config.listen, config.admin)) {
+  checkAdminExposure(values, checks);
+  if (sameAddress(config.listen, values.admin)) {
     checks.refuse("admin", "is the same address as --listen; gRPC needs its own port.");
   }
   if (config.eventWindow.minEvents > config.eventWindow.maxEvents) {

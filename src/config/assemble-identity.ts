@@ -46,14 +46,19 @@ export function assembleIdentity(values: OptionValues, checks: Checks): Identity
   const names = values["client-cert-name"];
   return {
     certificateNames: names.length === 0 ? certificateNameKinds : names,
-    tokenFile: tokenFile(values["token-file"], checks),
+    tokenFile: readTokens("token-file", values["token-file"], checks),
     jwt: jwtConfig(values, checks),
     trustedForwarders: forwarders(values, checks),
   };
 }
 
-function tokenFile(path: string | undefined, checks: Checks): FileContent | undefined {
-  const content = checks.read("token-file", path);
+/** Reads a file with tokens. Undefined if there is none, and with a problem. */
+export function readTokens(
+  option: "token-file" | "admin-token-file",
+  path: string | undefined,
+  checks: Checks,
+): FileContent | undefined {
+  const content = checks.read(option, path);
   if (path === undefined || content === undefined) return undefined;
   try {
     parseTokenFile(content);
@@ -61,7 +66,7 @@ function tokenFile(path: string | undefined, checks: Checks): FileContent | unde
   } catch (error) {
     if (!(error instanceof TokenFileError)) throw error;
     for (const { line, problem } of error.problems) {
-      checks.refuse("token-file", `${path}:${line}: ${problem}`);
+      checks.refuse(option, `${path}:${line}: ${problem}`);
     }
     return undefined;
   }

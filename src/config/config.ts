@@ -14,7 +14,7 @@ export interface Config {
   /** At least one; names and prefixes are distinct, and no prefix begins with another. */
   readonly resources: readonly ResourceConfig[];
   readonly listen: TcpAddress | SocketConfig;
-  readonly admin: TcpAddress;
+  readonly admin: AdminConfig;
   /** Undefined: plaintext. */
   readonly tls: ServerTls | undefined;
   /** Undefined: every caller may do everything. */
@@ -48,6 +48,23 @@ export interface Config {
 export interface SocketConfig extends UnixAddress {
   /** The permissions of its file. */
   readonly mode: number;
+}
+
+/** The port for operators. */
+export interface AdminConfig {
+  readonly listen: TcpAddress;
+  /** Undefined: plain text. */
+  readonly tls: CertificateConfig | undefined;
+  /** Undefined: no token is needed. */
+  readonly tokenFile: FileContent | undefined;
+}
+
+/** A certificate and its key in PEM. */
+export interface CertificateConfig {
+  readonly cert: Buffer;
+  readonly key: Buffer;
+  /** The paths of the same files, to read them again. */
+  readonly files: { readonly cert: string; readonly key: string };
 }
 
 /** The policy when the service starts. Its file may have another one later. */
@@ -107,9 +124,7 @@ export interface EtcdTls {
 }
 
 /** Certificates in PEM. */
-export interface ServerTls {
-  readonly cert: Buffer;
-  readonly key: Buffer;
+export interface ServerTls extends CertificateConfig {
   /** The authorities of client certificates. Present unless `clientAuth` is off. */
   readonly clientCa: Buffer | undefined;
   readonly clientAuth: "require" | "request" | "off";

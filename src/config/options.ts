@@ -76,8 +76,27 @@ const options = {
   admin: {
     schema: tcpAddress,
     value: "HOST:PORT",
-    help: "Address of /livez, /readyz and /metrics, over HTTP without authentication.",
+    help:
+      "Address of /livez, /readyz and /metrics, over HTTP. Other machines may reach it only with --admin-tls-cert and " +
+      "--admin-token-file, or --insecure.",
     default: "127.0.0.1:8080",
+  },
+  "admin-tls-cert": {
+    schema: text,
+    value: "FILE",
+    help: "Certificate of the admin port with its chain, in PEM. Enables HTTPS together with --admin-tls-key.",
+  },
+  "admin-tls-key": {
+    schema: text,
+    value: "FILE",
+    help: "Private key of --admin-tls-cert, in PEM.",
+  },
+  "admin-token-file": {
+    schema: text,
+    value: "FILE",
+    help:
+      "Tokens of the admin port, in the format of --token-file. With it, all but the status of /livez and /readyz needs " +
+      "one of them.",
   },
   "tls-cert": {
     schema: text,
@@ -146,7 +165,7 @@ const options = {
     schema: onOff,
     isSwitch: true,
     value: "[on|off]",
-    help: "Serve plain text on an address that other machines may reach.",
+    help: "Serve plain text on an address that other machines may reach, and the admin port there without TLS or a token.",
     default: "off",
   },
   policy: {

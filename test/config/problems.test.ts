@@ -302,6 +302,21 @@ describe("options that need or exclude one another are reported", () => {
       { flags: ["--trust-forwarded-cert-from", "loopback", "--listen", "unix:/x"] },
       "--trust-forwarded-cert-from: loopback has no use: --listen is a Unix socket. Use unix.",
     ],
+    [{ flags: ["--admin-tls-cert", "cert"] }, "--admin-tls-cert: needs --admin-tls-key as well."],
+    [
+      { flags: ["--admin-token-file", "tokens"] },
+      "--admin-token-file: tokens:2: expected sha256:HEX NAME[,GROUP...], where `watch-fanout token hash` prints the first part.",
+    ],
+    [
+      { flags: ["--admin", "0.0.0.0:1"] },
+      "--admin: 0.0.0.0 may be reached from other machines, and they can read the metrics without TLS " +
+        "(--admin-tls-cert, --admin-tls-key) and tokens (--admin-token-file). Set these, listen on 127.0.0.1, or " +
+        "accept it with --insecure.",
+    ],
+    [
+      { flags: ["--admin", "0.0.0.0:1", "--admin-tls-cert", "cert", "--admin-tls-key", "key"] },
+      /^--admin: 0\.0\.0\.0 may be reached .* without tokens \(--admin-token-file\)\. Set these/,
+    ],
     [
       { flags: ["--listen-socket-mode", "0660"] },
       "--listen-socket-mode: needs --listen unix:PATH as well.",
@@ -379,5 +394,7 @@ test("a very long value is cut in its message", () => {
 });
 
 test("two addresses with port 0 are different", () => {
-  expect(load({ flags: ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"] }).admin.port).toBe(0);
+  expect(
+    load({ flags: ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"] }).admin.listen.port,
+  ).toBe(0);
 });

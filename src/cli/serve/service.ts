@@ -26,8 +26,8 @@ import { RpcMetrics } from "../../telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../telemetry/server-metrics.ts";
 import { registerSkippedKeys, registerUndecodableValues } from "../../telemetry/storage-metrics.ts";
 import { version } from "../output/version.ts";
-import { watchServerCertificates } from "./certificate-files.ts";
-import { openIdentitySources } from "./identity.ts";
+import { watchAdminCertificate, watchServerCertificates } from "./certificate-files.ts";
+import { openIdentitySources, watchedTokens } from "./identity.ts";
 import { openAccess } from "./open-access.ts";
 import { openRights } from "./rights.ts";
 import { StartError } from "./start-error.ts";
@@ -120,15 +120,19 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
     }
 
     let draining = false;
-    const admin = await listening("admin", config.admin, () =>
+    const { tls: adminTls, tokenFile: adminTokens } = config.admin;
+    const admin = await listening("admin", config.admin.listen, () =>
       startAdmin({
-        listen: config.admin,
+        listen: config.admin.listen,
+        tls: adminTls,
+        tokens: adminTokens && watchedTokens("admin-token-file", adminTokens, files),
         readiness: () => readiness(caches, draining),
         metrics,
         logger,
       }),
     );
     closing.push(() => admin.close());
+    if (adminTls !== undefined) watchAdminCertificate(files, adminTls, admin);
     let server: RunningServer | undefined;
     const sources = openIdentitySources(config, { clock, logger, files }, (identity) =>
       server?.revoke(identity),

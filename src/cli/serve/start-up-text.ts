@@ -16,12 +16,20 @@ export function startUpText(
     `watch-fanout ${version} serves gRPC on ${formatAddress(grpc)} (${security(config)})`,
     `  resources  ${resources.join(", ")}`,
     `  data       ${dataOf(config)}`,
-    `  admin      http://${formatAddress(admin)}/readyz and /livez, /metrics`,
+    `  admin      ${adminUrl(config, admin)}/readyz and /livez, /metrics${adminNote(config)}`,
     "",
     "Watch changes, and make some in another terminal:",
     ...examples(config, grpc).map((line) => `  ${line}`),
   ];
   return `${lines.map(printableText).join("\n")}\n`;
+}
+
+function adminUrl({ admin: { tls } }: Config, bound: ListenAddress): string {
+  return `${tls === undefined ? "http" : "https"}://${formatAddress(bound)}`;
+}
+
+function adminNote({ admin: { tokenFile } }: Config): string {
+  return tokenFile === undefined ? "" : " (with a token)";
 }
 
 function security({ tls }: Config): string {
