@@ -4,6 +4,7 @@ import { unauthenticated } from "./errors.ts";
 import { forwardedIdentity, type TrustedForwarders } from "./forwarded-certificate.ts";
 import { anonymous, type Identity } from "./identity.ts";
 import type { JwtAuthenticator } from "./jwt-authenticator.ts";
+import { KeysAwaited } from "./key-set.ts";
 import { type Peer, type PeerFacts, recognisePeer } from "./peer.ts";
 import type { StaticTokens } from "./token-file.ts";
 
@@ -66,7 +67,7 @@ export class Authenticators {
 
   /**
    * The identity of a call, or a function that verifies the credential first. Throws UNAUTHENTICATED; the function
-   * rejects with that or with UPSTREAM_UNAVAILABLE.
+   * rejects with that, with UPSTREAM_UNAVAILABLE, or with KeysAwaited: call it again then.
    */
   authenticate(credentials: Credentials): Identity | (() => Promise<Identity>) {
     try {
@@ -125,7 +126,7 @@ export class Authenticators {
   }
 
   readonly #refused = (error: unknown): never => {
-    this.counts.refused++;
+    if (!(error instanceof KeysAwaited)) this.counts.refused++;
     throw error;
   };
 
