@@ -118,7 +118,7 @@ export class RunningServer {
     this.#health = new HealthService(initialStatuses(resources), this.#pools, mayKnow);
     this.#statuses = new ServingStatuses(resources, this.#health);
     this.#reflection = new ReflectionService(descriptors, context);
-    revokeOnChange(authorizer, streams, scheduler);
+    revokeOnChange(authorizer, streams, clock);
     authorizer.onChange(() => this.#health.recheck());
     const methods = methodsOf(context, this.#health, this.#reflection);
     const openCalls = this.#openCalls;
