@@ -1,3 +1,4 @@
+import { assembleAdmin, checkAdminExposure } from "./assemble-admin.ts";
 import { assembleIdentity, checkPlaintext, serverTls } from "./assemble-identity.ts";
 import { assembleResources } from "./assemble-resources.ts";
 import { upstreamConfig } from "./assemble-upstream.ts";
@@ -7,8 +8,9 @@ import type {
   Config,
   EtcdConfig,
   EtcdTls,
-  ListenAddress,
   PolicyConfig,
+  SocketConfig,
+  TcpAddress,
 } from "./config.ts";
 import { ConfigError } from "./config-error.ts";
 import type { OptionName, OptionValues } from "./options.ts";
@@ -45,8 +47,8 @@ export function assembleConfig(
     etcd: etcdConfig(values, checks),
     upstream: upstreamConfig(values, checks),
     resources: assembleResources(values, eventWindow, checks),
-    listen: values.listen,
-    admin: values.admin,
+    listen: listenConfig(values, checks),
+    admin: assembleAdmin(values, checks),
     tls: serverTls(values, checks),
     policy: policyConfig(values, checks),
     audit: auditConfig(values, checks),
@@ -64,7 +66,8 @@ export function assembleConfig(
     logFormat: values["log-format"],
   };
   checkPlaintext(values, checks);
-  if (sameAddress(config.listen, config.admin)) {
+  checkAdminExposure(values, checks);
+  if (sameAddress(config.listen, values.admin)) {
     checks.refuse("admin", "is the same address as --listen; gRPC needs its own port.");
   }
   if (config.eventWindow.minEvents > config.eventWindow.maxEvents) {
@@ -76,8 +79,15 @@ export function assembleConfig(
   return config;
 }
 
-function sameAddress(a: ListenAddress, b: ListenAddress): boolean {
-  return a.port !== 0 && a.port === b.port && a.host === b.host;
+function sameAddress(a: Config["listen"], b: TcpAddress): boolean {
+  return "port" in a && a.port !== 0 && a.port === b.port && a.host === b.host;
+}
+
+function listenConfig(values: OptionValues, checks: Checks): TcpAddress | SocketConfig {
+  const { listen } = values;
+  if ("path" in listen) return { ...listen, mode: values["listen-socket-mode"] };
+  checks.refuseGiven(["listen-socket-mode"], "needs --listen unix:PATH as well.");
+  return listen;
 }
 
 function policyConfig(values: OptionValues, checks: Checks): PolicyConfig | undefined {

@@ -3,9 +3,9 @@ import type { Codec } from "../codec/codec.ts";
 import type { CertificateNameKind } from "../identity/certificate-names.ts";
 import type { TrustedForwarders } from "../identity/forwarded-certificate.ts";
 import type { PolicyDefinition } from "../policy/definition.ts";
-import type { ListenAddress } from "./value-types.ts";
+import type { TcpAddress, UnixAddress } from "./value-types.ts";
 
-export type { ListenAddress } from "./value-types.ts";
+export type { ListenAddress, TcpAddress } from "./value-types.ts";
 
 /** The checked configuration of `serve`. */
 export interface Config {
@@ -18,8 +18,8 @@ export interface Config {
    * means all that the upstream serves to it.
    */
   readonly resources: readonly ResourceConfig[];
-  readonly listen: ListenAddress;
-  readonly admin: ListenAddress;
+  readonly listen: TcpAddress | SocketConfig;
+  readonly admin: AdminConfig;
   /** Undefined: plaintext. */
   readonly tls: ServerTls | undefined;
   /** Undefined: every caller may do everything. */
@@ -47,6 +47,29 @@ export interface Config {
   readonly logLevel: LogLevel;
   /** Undefined: text on a terminal, otherwise JSON. */
   readonly logFormat: LogFormat | undefined;
+}
+
+/** A Unix socket to listen on. */
+export interface SocketConfig extends UnixAddress {
+  /** The permissions of its file. */
+  readonly mode: number;
+}
+
+/** The port for operators. */
+export interface AdminConfig {
+  readonly listen: TcpAddress;
+  /** Undefined: plain text. */
+  readonly tls: CertificateConfig | undefined;
+  /** Undefined: no token is needed. */
+  readonly tokenFile: FileContent | undefined;
+}
+
+/** A certificate and its key in PEM. */
+export interface CertificateConfig {
+  readonly cert: Buffer;
+  readonly key: Buffer;
+  /** The paths of the same files, to read them again. */
+  readonly files: { readonly cert: string; readonly key: string };
 }
 
 /** The policy when the service starts. Its file may have another one later. */
@@ -118,9 +141,7 @@ export interface EtcdTls {
 }
 
 /** Certificates in PEM. */
-export interface ServerTls {
-  readonly cert: Buffer;
-  readonly key: Buffer;
+export interface ServerTls extends CertificateConfig {
   /** The authorities of client certificates. Present unless `clientAuth` is off. */
   readonly clientCa: Buffer | undefined;
   readonly clientAuth: "require" | "request" | "off";

@@ -5,9 +5,11 @@ import {
   count,
   duration,
   endpoint,
+  fileMode,
   listenAddress,
   onOff,
   size,
+  tcpAddress,
   text,
   upstreamAddress,
 } from "./value-types.ts";
@@ -93,15 +95,40 @@ const options = {
   },
   listen: {
     schema: listenAddress,
-    value: "HOST:PORT",
-    help: "Address of the gRPC server. Port 0 selects a free port.",
+    value: "HOST:PORT|unix:PATH",
+    help: "Address of the gRPC server, or the path of its Unix socket. Port 0 selects a free port.",
     default: "127.0.0.1:50051",
   },
+  "listen-socket-mode": {
+    schema: fileMode,
+    value: "MODE",
+    help: "Permissions of the Unix socket of --listen, in octal. Who may write to it can connect.",
+    default: "0600",
+  },
   admin: {
-    schema: listenAddress,
+    schema: tcpAddress,
     value: "HOST:PORT",
-    help: "Address of /livez, /readyz and /metrics, over HTTP without authentication.",
+    help:
+      "Address of /livez, /readyz and /metrics, over HTTP. Other machines may reach it only with --admin-tls-cert and " +
+      "--admin-token-file, or --insecure.",
     default: "127.0.0.1:8080",
+  },
+  "admin-tls-cert": {
+    schema: text,
+    value: "FILE",
+    help: "Certificate of the admin port with its chain, in PEM. Enables HTTPS together with --admin-tls-key.",
+  },
+  "admin-tls-key": {
+    schema: text,
+    value: "FILE",
+    help: "Private key of --admin-tls-cert, in PEM.",
+  },
+  "admin-token-file": {
+    schema: text,
+    value: "FILE",
+    help:
+      "Tokens of the admin port, in the format of --token-file. With it, all but the status of /livez and /readyz needs " +
+      "one of them.",
   },
   "tls-cert": {
     schema: text,
@@ -137,7 +164,8 @@ const options = {
     value: "PEER[,PEER...]",
     help:
       "Proxies whose x-forwarded-client-cert is believed: loopback (connections from this machine, such as of a " +
-      "sidecar), or the name of a client certificate. From any other peer the header is ignored.",
+      "sidecar), unix (connections to the Unix socket of --listen), or the name of a client certificate. From any " +
+      "other peer the header is ignored.",
   },
   "token-file": {
     schema: text,
@@ -169,7 +197,7 @@ const options = {
     schema: onOff,
     isSwitch: true,
     value: "[on|off]",
-    help: "Serve plain text on an address that other machines may reach.",
+    help: "Serve plain text on an address that other machines may reach, and the admin port there without TLS or a token.",
     default: "off",
   },
   policy: {

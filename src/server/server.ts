@@ -14,16 +14,20 @@ import { revokeOnChange } from "./calls/revocation.ts";
 import { createCallContext } from "./create-call-context.ts";
 import { addToGrpcJs } from "./grpc-js/grpc-js-fallback.ts";
 import {
+  type Bound,
   bindServer,
   createGrpcJsServer,
   type ServerCertificates,
   serverCertificates,
+  type TcpListen,
   type TlsOptions,
+  type UnixListen,
 } from "./grpc-js/grpc-js-server.ts";
 import { Connections } from "./http2/connections.ts";
 import { frameConnections, socketOf } from "./http2/frames/framed-connections.ts";
 import { type Http2Listeners, listenToHttp2 } from "./http2/http2-stream.ts";
 import { OpenCalls } from "./http2/open-calls.ts";
+import { peerNameOf } from "./http2/peer-name.ts";
 import { type AttackKind, Http2Defences } from "./limits/http2-defences.ts";
 import { defaultServerLimits } from "./limits/server-limits.ts";
 import { createServerPools, type HeldStats, type ServerPools } from "./limits/server-pools.ts";
@@ -43,7 +47,7 @@ export type {
   RpcObserver,
   ServedResource,
 } from "./calls/call-context.ts";
-export type { ClientAuth, TlsOptions } from "./grpc-js/grpc-js-server.ts";
+export type { ClientAuth, TcpListen, TlsOptions, UnixListen } from "./grpc-js/grpc-js-server.ts";
 export type { AttackKind } from "./limits/http2-defences.ts";
 export type { HeldStats, PoolStats } from "./limits/server-pools.ts";
 export type { MemoryGauge, MemoryLimit, MemoryReading } from "./pressure/memory-gauge.ts";
@@ -85,7 +89,7 @@ export class RunningServer {
   readonly #reflection: ReflectionService;
   readonly #pipeline: CallPipeline;
   readonly #certificates: ServerCertificates | undefined;
-  #port = 0;
+  #bound: Bound | undefined;
   #drained: Promise<void> | undefined;
 
   /** For `startServer`. */
@@ -100,7 +104,8 @@ export class RunningServer {
     this.#maxStreamsPerConnection = limits.maxStreamsPerConnection;
     this.#pools = createServerPools(clock, limits, now);
     this.#defences = new Http2Defences(clock, options.logger, limits);
-    this.#connections = new Connections(clock, limits, this.#defences);
+    const isUnix = "path" in options.listen;
+    this.#connections = new Connections(clock, { ...limits, isUnix }, this.#defences);
     const { streams, sendBudget } = this.#pools;
     this.#memoryPressure = new MemoryPressure({
       ...{ clock, logger: options.logger, gauges: options.memoryGauges ?? [] },
@@ -118,7 +123,7 @@ export class RunningServer {
     this.#health = new HealthService(initialStatuses(resources), this.#pools, mayKnow);
     this.#statuses = new ServingStatuses(resources, this.#health);
     this.#reflection = new ReflectionService(descriptors, context);
-    revokeOnChange(authorizer, streams, scheduler);
+    revokeOnChange(authorizer, streams, clock);
     authorizer.onChange(() => this.#health.recheck());
     const methods = methodsOf(context, this.#health, this.#reflection);
     const openCalls = this.#openCalls;
@@ -132,13 +137,15 @@ export class RunningServer {
     }
   }
 
-  get host(): string {
-    return this.#options.listen.host;
+  /** Where it listens, with the port that was bound. */
+  get address(): TcpListen | UnixListen {
+    const { listen } = this.#options;
+    return "path" in listen ? listen : { host: listen.host, port: this.port };
   }
 
-  /** The port that was bound, also if the options have port 0. */
+  /** The port that was bound, also if the options have port 0. Without meaning for a Unix socket. */
   get port(): number {
-    return this.#port;
+    return this.#bound?.port ?? 0;
   }
 
   /** Number of open streams: watches, health watches, reflection. */
@@ -195,7 +202,7 @@ export class RunningServer {
   async listen(): Promise<void> {
     const { listen, tls, logger, clock } = this.#options;
     try {
-      this.#port = await bindServer(this.#server, listen, this.#certificates);
+      this.#bound = await bindServer(this.#server, listen, this.#certificates, clock);
     } catch (error) {
       this.#memoryPressure.stop();
       throw error;
@@ -206,7 +213,7 @@ export class RunningServer {
       connection: (socket) => this.#connections.add(socket),
       session: (session) => {
         this.#connections.begun(session);
-        this.#defences.watch(session, socketOf(session));
+        this.#defences.watch(session, peerNameOf(socketOf(session)));
       },
       error: (error) => logger.error({ err: error }, "the gRPC port failed to accept a connection"),
     };
@@ -247,6 +254,8 @@ export class RunningServer {
     this.#reflection.end();
     for (const resource of this.#options.resources.values()) resource.drain();
     const { promise: closed, resolve } = Promise.withResolvers<void>();
+    // Before another process may take the path.
+    this.#bound?.socketFile?.remove();
     this.#server.tryShutdown(() => resolve());
     const { clock } = this.#options;
     const bound = clock.setTimeout(() => {

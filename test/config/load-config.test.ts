@@ -54,7 +54,7 @@ test("without any source the embedded store serves one resource with all keys", 
     upstream: undefined,
     resources: [{ name: "default", prefix: "", ...plain }],
     listen: { host: "127.0.0.1", port: 50051 },
-    admin: { host: "127.0.0.1", port: 8080 },
+    admin: { listen: { host: "127.0.0.1", port: 8080 }, tls: undefined, tokenFile: undefined },
     tls: undefined,
     policy: undefined,
     audit: undefined,
@@ -161,7 +161,35 @@ const cases: readonly [
     [{ name: "nodes", prefix: "/nodes/", ...plain }],
   ],
   ["listen", "[::1]:0", {}, ({ listen }) => listen, { host: "::1", port: 0 }],
-  ["admin", "localhost:1", {}, ({ admin }) => admin, { host: "localhost", port: 1 }],
+  [
+    "listen-socket-mode",
+    "0660",
+    { env: { WATCH_FANOUT_LISTEN: "unix:wf.sock" } },
+    ({ listen }) => listen,
+    { path: "wf.sock", mode: 0o660 },
+  ],
+  ["admin", "localhost:1", {}, ({ admin }) => admin.listen, { host: "localhost", port: 1 }],
+  [
+    "admin-tls-cert",
+    "cert.pem",
+    { files, env: { WATCH_FANOUT_ADMIN_TLS_KEY: "key.pem" } },
+    ({ admin }) => admin.tls,
+    { cert, key, files: { cert: "cert.pem", key: "key.pem" } },
+  ],
+  [
+    "admin-tls-key",
+    "key.pem",
+    { files, env: { WATCH_FANOUT_ADMIN_TLS_CERT: "cert.pem" } },
+    ({ admin }) => admin.tls,
+    { cert, key, files: { cert: "cert.pem", key: "key.pem" } },
+  ],
+  [
+    "admin-token-file",
+    "tokens",
+    { files },
+    ({ admin }) => admin.tokenFile,
+    { path: "tokens", content: Buffer.from(files.tokens) },
+  ],
   [
     "tls-cert",
     "cert.pem",
@@ -190,7 +218,7 @@ const cases: readonly [
     "loopback, proxy.example",
     mutual,
     ({ identity }) => identity.trustedForwarders,
-    { loopback: true, names: new Set(["proxy.example"]) },
+    { loopback: true, unix: false, names: new Set(["proxy.example"]) },
   ],
   [
     "token-file",
@@ -234,8 +262,8 @@ const cases: readonly [
     "insecure",
     "on",
     { env: { WATCH_FANOUT_LISTEN: "0.0.0.0:1" } },
-    ({ listen }) => listen.host,
-    "0.0.0.0",
+    ({ listen }) => listen,
+    { host: "0.0.0.0", port: 1 },
   ],
   [
     "policy",
@@ -363,6 +391,13 @@ test.each(cases.filter(([name]) => !secrets.includes(name)))(
   },
 );
 
+test("a Unix socket has permissions, and its peers may be trusted to forward certificates", () => {
+  const flags = ["--listen", "unix:/run/wf.sock", "--trust-forwarded-cert-from", "unix"];
+  const { listen, identity } = load({ flags });
+  expect(listen).toEqual({ path: "/run/wf.sock", mode: 0o600 });
+  expect(identity.trustedForwarders).toEqual({ loopback: false, unix: true, names: new Set() });
+});
+
 describe("of several sources", () => {
   const yaml = "listen: 127.0.0.1:1\nlog-level: error\nstall-timeout: 9s\n";
   const env = { WATCH_FANOUT_LISTEN: "127.0.0.1:2", WATCH_FANOUT_LOG_LEVEL: "warn" };
@@ -370,7 +405,7 @@ describe("of several sources", () => {
 
   test("a flag takes precedence over a variable, a variable over the file, and the file over the default", () => {
     const config = load({ yaml, env, flags });
-    expect(config.listen.port).toBe(3);
+    expect(config.listen).toMatchObject({ port: 3 });
     expect(config.logLevel).toBe("warn");
     expect(config.stallTimeoutMs).toBe(9_000);
     expect(config.shutdownTimeoutMs).toBe(10_000);
@@ -386,11 +421,13 @@ describe("of several sources", () => {
   });
 
   test("the last value of a repeated flag applies", () => {
-    expect(load({ flags: [...flags, "--listen", "127.0.0.1:4"] }).listen.port).toBe(4);
+    const { listen } = load({ flags: [...flags, "--listen", "127.0.0.1:4"] });
+    expect(listen).toMatchObject({ port: 4 });
   });
 
   test("an empty variable counts as absent", () => {
-    expect(load({ yaml, env: { WATCH_FANOUT_LISTEN: "" } }).listen.port).toBe(1);
+    const { listen } = load({ yaml, env: { WATCH_FANOUT_LISTEN: "" } });
+    expect(listen).toMatchObject({ port: 1 });
   });
 });
 

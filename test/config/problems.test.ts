@@ -28,7 +28,8 @@ function expectProblems(table: readonly (readonly [Given, string | RegExp])[]): 
 
 const address =
   "is not HOST:PORT, such as 127.0.0.1:50051, [::1]:50051, or 0.0.0.0:50051 for all interfaces " +
-  "(ports are 0 to 65535, and 0 selects a free one).";
+  "(ports are 0 to 65535, and 0 selects a free one)";
+const listen = `${address}, or unix:PATH.`;
 const url =
   "is not the URL of an etcd member, such as http://127.0.0.1:2379 " +
   "(http or https; no path, user or query: use --etcd-username for the user).";
@@ -38,11 +39,20 @@ const name =
 
 describe("an invalid value is reported with its source and what is accepted", () => {
   expectProblems([
-    [{ flags: ["--listen", "50051"] }, `--listen: "50051" ${address}`],
-    [{ env: { WATCH_FANOUT_LISTEN: "x" } }, `WATCH_FANOUT_LISTEN: "x" ${address}`],
-    [{ yaml: "log-level: info\nlisten: 50051" }, `wf.yaml:2: listen: "50051" ${address}`],
-    [{ yaml: "listen:" }, `wf.yaml:1: listen: null ${address}`],
-    [{ yaml: "listen: {host: x}" }, `wf.yaml:1: listen: { host: 'x' } ${address}`],
+    [{ flags: ["--listen", "50051"] }, `--listen: "50051" ${listen}`],
+    [{ env: { WATCH_FANOUT_LISTEN: "x" } }, `WATCH_FANOUT_LISTEN: "x" ${listen}`],
+    [{ yaml: "log-level: info\nlisten: 50051" }, `wf.yaml:2: listen: "50051" ${listen}`],
+    [{ yaml: "listen:" }, `wf.yaml:1: listen: null ${listen}`],
+    [{ yaml: "listen: {host: x}" }, `wf.yaml:1: listen: { host: 'x' } ${listen}`],
+    ...["unix:", "unix://host/x"].map((bad): [Given, string] => [
+      { flags: ["--listen", bad] },
+      `--listen: ${JSON.stringify(bad)} ${listen}`,
+    ]),
+    [{ flags: ["--admin", "unix:/x"] }, `--admin: "unix:/x" ${address}.`],
+    [
+      { flags: ["--listen", "unix:/x", "--listen-socket-mode", "rw"] },
+      '--listen-socket-mode: "rw" is not the permissions of a file in octal, such as 0600 or 0660.',
+    ],
     ...[
       "",
       ":1",
@@ -57,7 +67,7 @@ describe("an invalid value is reported with its source and what is accepted", ()
       "a b:1",
     ].map((bad): [Given, string] => [
       { flags: ["--admin", bad] },
-      `--admin: ${JSON.stringify(bad)} ${address}`,
+      `--admin: ${JSON.stringify(bad)} ${address}.`,
     ]),
     [
       { flags: ["--stall-timeout", "75"] },
@@ -322,6 +332,29 @@ describe("options that need or exclude one another are reported", () => {
       "--trust-forwarded-cert-from: unix has no use: --listen is not a Unix socket. Use loopback.",
     ],
     [
+      { flags: ["--trust-forwarded-cert-from", "loopback", "--listen", "unix:/x"] },
+      "--trust-forwarded-cert-from: loopback has no use: --listen is a Unix socket. Use unix.",
+    ],
+    [{ flags: ["--admin-tls-cert", "cert"] }, "--admin-tls-cert: needs --admin-tls-key as well."],
+    [
+      { flags: ["--admin-token-file", "tokens"] },
+      "--admin-token-file: tokens:2: expected sha256:HEX NAME[,GROUP...], where `watch-fanout token hash` prints the first part.",
+    ],
+    [
+      { flags: ["--admin", "0.0.0.0:1"] },
+      "--admin: 0.0.0.0 may be reached from other machines, and they can read the metrics without TLS " +
+        "(--admin-tls-cert, --admin-tls-key) and tokens (--admin-token-file). Set these, listen on 127.0.0.1, or " +
+        "accept it with --insecure.",
+    ],
+    [
+      { flags: ["--admin", "0.0.0.0:1", "--admin-tls-cert", "cert", "--admin-tls-key", "key"] },
+      /^--admin: 0\.0\.0\.0 may be reached .* without tokens \(--admin-token-file\)\. Set these/,
+    ],
+    [
+      { flags: ["--listen-socket-mode", "0660"] },
+      "--listen-socket-mode: needs --listen unix:PATH as well.",
+    ],
+    [
       { flags: ["--trust-forwarded-cert-from", "proxy"] },
       "--trust-forwarded-cert-from: proxy is the name of a certificate, which needs --tls-client-ca.",
     ],
@@ -418,5 +451,7 @@ test("a very long value is cut in its message", () => {
 });
 
 test("two addresses with port 0 are different", () => {
-  expect(load({ flags: ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"] }).admin.port).toBe(0);
+  expect(
+    load({ flags: ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"] }).admin.listen.port,
+  ).toBe(0);
 });

@@ -7,6 +7,7 @@ import { systemClock } from "../../src/base/clock.ts";
 import { type Service, startService } from "../../src/cli/serve/service.ts";
 import { type Client, connect } from "../../src/client/client.ts";
 import { loadConfig } from "../../src/config/load-config.ts";
+import { portOf } from "../cli/serve/port-of.ts";
 import { TestClient } from "../server/test-client.ts";
 
 /** The options of a service, without dashes: a text, or several for a list. */
@@ -53,11 +54,11 @@ export class Tier {
   }
 
   get address(): string {
-    return `127.0.0.1:${this.service.grpc.port}`;
+    return `127.0.0.1:${this.port}`;
   }
 
   get port(): number {
-    return this.service.grpc.port;
+    return portOf(this.service);
   }
 
   /** A client of the library, closed with this. */

@@ -1,6 +1,6 @@
 import type { KeyPair } from "../../base/certificate-store.ts";
 import type { WatchedFiles } from "../../base/watched-files.ts";
-import type { EtcdTls, ServerTls } from "../../config/config.ts";
+import type { CertificateConfig, EtcdTls, ServerTls } from "../../config/config.ts";
 
 /** Maximum size of a file with certificates or a key, in bytes. */
 const maxBytes = 1024 ** 2;
@@ -25,6 +25,18 @@ export function watchServerCertificates(
   files.add({
     ...{ kind: "client-ca", paths: [paths.clientCa], contents: [clientCa], maxBytes },
     apply: ([content = Buffer.alloc(0)]) => server.replaceClientCa(content),
+  });
+}
+
+/** Applies new versions of the admin port's certificate to it. */
+export function watchAdminCertificate(
+  files: WatchedFiles,
+  { cert, key, files: paths }: CertificateConfig,
+  admin: CertificateUser,
+): void {
+  files.add({
+    ...{ kind: "admin-certificate", paths: [paths.cert, paths.key], contents: [cert, key] },
+    ...{ maxBytes, apply: replacePair(admin) },
   });
 }
 

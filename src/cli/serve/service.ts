@@ -8,7 +8,13 @@ import { BackfillQueue } from "../../cacher/options.ts";
 import { ObjectAttributes } from "../../cacher/request/object-attributes.ts";
 import { isRightLost } from "../../client/remote/relayed-calls.ts";
 import { AttributeReader } from "../../codec/attribute-reader.ts";
-import type { Config, ListenAddress, ResourceConfig, UpstreamConfig } from "../../config/config.ts";
+import type {
+  Config,
+  ListenAddress,
+  ResourceConfig,
+  TcpAddress,
+  UpstreamConfig,
+} from "../../config/config.ts";
 import { formatAddress } from "../../config/value-types.ts";
 import { startAdmin } from "../../server/admin/admin.ts";
 import { memoryGauges } from "../../server/pressure/memory-gauges.ts";
@@ -27,8 +33,8 @@ import { RpcMetrics } from "../../telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../telemetry/server-metrics.ts";
 import { registerSkippedKeys, registerUndecodableValues } from "../../telemetry/storage-metrics.ts";
 import { version } from "../output/version.ts";
-import { watchServerCertificates } from "./certificate-files.ts";
-import { openIdentitySources } from "./identity.ts";
+import { watchAdminCertificate, watchServerCertificates } from "./certificate-files.ts";
+import { openIdentitySources, watchedTokens } from "./identity.ts";
 import { openAccess } from "./open-access.ts";
 import { type Pending, readiness } from "./readiness.ts";
 import { newInstanceId } from "./relay/instance-id.ts";
@@ -43,7 +49,7 @@ export interface Service {
   /** Address of the gRPC server. */
   readonly grpc: ListenAddress;
   /** Address of the admin server. */
-  readonly admin: ListenAddress;
+  readonly admin: TcpAddress;
   /** Identifies this process in the path of requests that relays pass on. Undefined: it is not a relay. */
   readonly instanceId: string | undefined;
   /** What it serves: as configured, or what the upstream of a relay serves to it. */
@@ -80,15 +86,19 @@ export async function startService(given: Config, clock: Clock, logger: Logger):
     let pending: Pending = "the service is starting";
     // Before the upstream of a relay is asked, so that an orchestrator finds out what the relay waits for.
     let server: RunningServer | undefined;
-    const admin = await listening("admin", given.admin, () =>
+    const { tls: adminTls, tokenFile: adminTokens } = given.admin;
+    const admin = await listening("admin", given.admin.listen, () =>
       startAdmin({
-        listen: given.admin,
+        listen: given.admin.listen,
+        tls: adminTls,
+        tokens: adminTokens && watchedTokens("admin-token-file", adminTokens, files),
         readiness: () => readiness(caches, pending, server?.stats().pressure.level ?? "normal"),
         metrics,
         logger,
       }),
     );
     closing.push(() => admin.close());
+    if (adminTls !== undefined) watchAdminCertificate(files, adminTls, admin);
     const relay = given.upstream && (await openRelay(given.upstream, { clock, logger, files }));
     if (relay !== undefined) closing.push(() => relay.close());
     const config = await withResources(given, relay, logger, (why) => {
@@ -188,7 +198,7 @@ export async function startService(given: Config, clock: Clock, logger: Logger):
 
     let stopped: Promise<void> | undefined;
     return {
-      grpc: { host: running.host, port: running.port },
+      grpc: running.address,
       admin: { host: admin.host, port: admin.port },
       instanceId: relay?.instanceId,
       resources: config.resources,
@@ -246,9 +256,12 @@ async function listening<T>(
   try {
     return await start();
   } catch (error) {
+    const other =
+      "path" in address
+        ? `Choose another with --${option} unix:PATH.`
+        : `Choose another with --${option} HOST:PORT; port 0 selects a free port.`;
     throw new StartError(
-      `--${option}: can't listen on ${formatAddress(address)}: ${reasonOf(error)}. ` +
-        `Choose another with --${option} HOST:PORT; port 0 selects a free port.`,
+      `--${option}: can't listen on ${formatAddress(address)}: ${reasonOf(error)}. ${other}`,
       { cause: error },
     );
   }

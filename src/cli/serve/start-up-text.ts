@@ -14,12 +14,20 @@ export function startUpText(
     `watch-fanout ${version} serves gRPC on ${formatAddress(grpc)} (${security(config)})`,
     `  resources  ${resources.join(", ")}`,
     `  data       ${dataOf(config)}`,
-    `  admin      http://${formatAddress(admin)}/readyz and /livez, /metrics`,
+    `  admin      ${adminUrl(config, admin)}/readyz and /livez, /metrics${adminNote(config)}`,
     "",
     "Watch changes, and make some in another terminal:",
     ...examples(config, grpc).map((line) => `  ${line}`),
   ];
   return `${lines.map(printableText).join("\n")}\n`;
+}
+
+function adminUrl({ admin: { tls } }: Config, bound: ListenAddress): string {
+  return `${tls === undefined ? "http" : "https"}://${formatAddress(bound)}`;
+}
+
+function adminNote({ admin: { tokenFile } }: Config): string {
+  return tokenFile === undefined ? "" : " (with a token)";
 }
 
 function security({ tls }: Config): string {
@@ -62,12 +70,19 @@ function examples(config: Config, grpc: ListenAddress): readonly string[] {
   return [
     [command, "watch --initial", ...options].join(" "),
     [command, "put greeting hello", ...options].join(" "),
-    `grpcurl ${security}-d '${request}' ${target} watchfanout.v1.ListWatchService/Watch`,
+    `grpcurl ${security}${grpcurlTarget(grpc, request)} watchfanout.v1.ListWatchService/Watch`,
   ];
 }
 
+function grpcurlTarget(grpc: ListenAddress, request: string): string {
+  if ("path" in grpc) return `-unix -d '${request}' ${grpc.path}`;
+  return `-d '${request}' ${formatAddress(reachable(grpc))}`;
+}
+
 /** The address for a client on this machine, if the server listens on all interfaces. */
-function reachable({ host, port }: ListenAddress): ListenAddress {
+function reachable(address: ListenAddress): ListenAddress {
+  if ("path" in address) return address;
+  const { host, port } = address;
   if (host === "0.0.0.0") return { host: "127.0.0.1", port };
-  return host === "::" ? { host: "::1", port } : { host, port };
+  return host === "::" ? { host: "::1", port } : address;
 }

@@ -11,13 +11,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { startService } from "../../../src/cli/serve/service.ts";
+import { type Service, startService } from "../../../src/cli/serve/service.ts";
 import { loadConfig } from "../../../src/config/load-config.ts";
 import { tokenDigest } from "../../../src/identity/token-file.ts";
 import { Authority } from "../../identity/authority.ts";
 import { Issuer, keySetContent } from "../../identity/issuer.ts";
 import { bearer, clientWith } from "../../server/authenticated-calls.ts";
 import { ManualTimers } from "../../server/limits/manual-timers.ts";
+import { portOf } from "./port-of.ts";
 
 const resource = "default";
 const [first, second] = [await Authority.create("CN=First"), await Authority.create("CN=Second")];
@@ -77,7 +78,7 @@ async function serve(folder: MountedFolder) {
     clock.advance(20_000);
     await stopped;
   });
-  const { port } = service.grpc;
+  const port = portOf(service);
   const metrics = async (): Promise<string> =>
     (await fetch(`http://127.0.0.1:${service.admin.port}/metrics`)).text();
   /** Lets the second pass after which files are checked, and waits until the metrics have these lines. */
