@@ -157,6 +157,7 @@ export class RunningServer {
       unsent: sendBudget,
       pressure: this.#memoryPressure.stats(),
       attacks: this.#defences.counts,
+      callers: this.#pools.callerLimits.stats(),
     };
   }
 
@@ -201,6 +202,9 @@ export class RunningServer {
       connection: (socket) => this.#connections.add(socket),
       session: (session) => {
         this.#connections.begun(session);
+        const { callers } = this.#pools.callerLimits;
+        callers.connected(session, socketOf(session).remoteAddress);
+        session.once("close", () => callers.closed(session));
         this.#defences.watch(session, socketOf(session));
       },
       error: (error) => logger.error({ err: error }, "the gRPC port failed to accept a connection"),

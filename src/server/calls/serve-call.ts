@@ -14,7 +14,7 @@ import type { NextRequest, ServerCall } from "./server-call.ts";
 
 type Context = Pick<
   CallContext,
-  "authorizer" | "credentials" | "audit" | "streamOpenings" | "memoryPressure"
+  "authorizer" | "credentials" | "audit" | "callerLimits" | "streamOpenings" | "memoryPressure"
 >;
 
 /** Serves a call with one request. A request that could not be decoded ends the call. */
@@ -29,6 +29,8 @@ export function serveRequest(
     return;
   }
   if (hasLapsed(context, method, received)) return;
+  // Health has to respond on a new connection as well.
+  if (method.sheds !== undefined && !mayConnect(context, received)) return;
   const { authorizer } = context;
   const { generation } = authorizer;
   const call = authorize(context, method, received, request);
@@ -52,9 +54,19 @@ export function serveConversation(
   next: NextRequest,
 ): void {
   if (hasLapsed(context, method, call)) return;
+  if (!mayConnect(context, call)) return;
   auditConversation(context, method, call);
   const admission = { queuedBytes: undefined, sheds: "stream" } as const;
   admit(context, call, admission, () => method.converse(call, next));
+}
+
+/** Ends the call, and its connection, if its caller has too many connections. Otherwise the connection counts from now on. */
+function mayConnect({ callerLimits }: Context, call: ServerCall): boolean {
+  const refusal = callerLimits.connectionRefusal(call.owner);
+  if (refusal === undefined) return true;
+  call.end(statusOf(refusal));
+  call.closeConnection();
+  return false;
 }
 
 /** Ends the call if its credential is no longer valid: its client may have sent the request long after the headers. */
