@@ -25,6 +25,12 @@ export class Rotation<T> {
   readonly #groups = new Map<object, Map<object, T>>();
   #size = 0;
 
+  /** Removes all owners. */
+  clear(): void {
+    this.#groups.clear();
+    this.#size = 0;
+  }
+
   /** Number of owners. */
   get size(): number {
     return this.#size;

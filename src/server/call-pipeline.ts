@@ -76,11 +76,13 @@ export class CallPipeline {
     const ownerOf = (session: ServerHttp2Session): object => callers.expectedOn(session);
     const start = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void =>
       this.#open(stream, headers);
-    this.#arrivals = new CallArrivals(clock, requestPool, start, ownerOf);
+    const areSeveral = (): boolean => callers.areSeveral;
+    this.#arrivals = new CallArrivals(clock, requestPool, start, ownerOf, areSeveral);
     this.#pacing = new StreamPacing(
       clock,
       (session) => this.#arrivals.waiting(session) + streamOpenings.waiting(session),
       ownerOf,
+      areSeveral,
     );
   }
 

@@ -6,11 +6,17 @@ import type { BytePool, Reservation } from "../limits/byte-pool.ts";
 import { refuseStream } from "./http2-stream.ts";
 import { headerBytes } from "./request-headers.ts";
 
-/** Maximum calls of one caller that start as they arrive in one turn of the event loop. */
-const callsPerTurn = 16;
+/** How many calls start in one turn of the event loop. */
+interface Portions {
+  /** Maximum calls of one caller that start as they arrive. */
+  readonly arriving: number;
+  /** Maximum waiting calls that start, of all callers together. */
+  readonly waiting: number;
+}
 
-/** Maximum waiting calls that start in one turn, of all callers together. */
-const waitingPerTurn = 16;
+const alone: Portions = { arriving: 16, waiting: 16 };
+/** Shorter turns cost a little more for each call. */
+const shared: Portions = { arriving: 8, waiting: 4 };
 
 /** Memory of a waiting call in addition to its headers, in bytes. */
 const callBytes = 1024;
@@ -35,9 +41,9 @@ const ignore = (): void => {};
 /**
  * Starts new calls at a bounded rate. Node.js reads a socket in chunks of 64 KiB, and announces all calls of a chunk
  * at once, which can be more than a thousand. A call costs some 0.2 ms from its first byte to its response, most of it
- * in callbacks that Node.js runs later in the same turn, where no time slice can interrupt them. So the calls beyond
- * `callsPerTurn` of a caller wait, on however many connections they arrive, and `waitingPerTurn` of all start in each later
- * turn: callers take turns, and so do the connections of each, each in order of arrival. A call that ends while it waits
+ * in callbacks that Node.js runs later in the same turn, where no time slice can interrupt them. So a few calls of a caller
+ * start as they arrive; further ones wait, on however many connections they arrive, and a few of all start in each later
+ * turn. With several callers they are fewer, so that none waits for long turns: callers take turns, and so do the connections of each, each in order of arrival. A call that ends while it waits
  * costs nothing more. The headers of waiting calls are charged to their connection like incomplete requests; a call whose
  * charge is evicted is reset.
  */
@@ -51,22 +57,25 @@ export class CallArrivals {
   readonly #connections = new Map<ServerHttp2Session, Arrivals>();
   /** Number of calls that have started as they arrived in this turn, by caller. */
   readonly #started = new Map<object, number>();
+  readonly #areSeveral: () => boolean;
   #isScheduled = false;
 
   /**
    * `start` must not throw. `requests` bounds the headers of waiting calls. `ownerOf` returns whose turns a connection takes.
-   * Default: its own.
+   * Default: its own. `areSeveral`: whether there are several callers now. Default: no.
    */
   constructor(
     clock: Clock,
     requests: BytePool,
     start: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void,
     ownerOf: (session: ServerHttp2Session) => object = (session) => session,
+    areSeveral: () => boolean = () => false,
   ) {
     this.#clock = clock;
     this.#requests = requests;
     this.#start = start;
     this.#ownerOf = ownerOf;
+    this.#areSeveral = areSeveral;
   }
 
   /** Number of waiting calls of this connection. */
@@ -94,11 +103,15 @@ export class CallArrivals {
     this.#scheduleTurn();
   }
 
+  get #portions(): Portions {
+    return this.#areSeveral() ? shared : alone;
+  }
+
   /** Whether a call of the caller may start as it arrives; then it is counted. */
   #mayStart(caller: object): boolean {
     if (this.#waiting.nextIn(caller) !== undefined) return false;
     const started = this.#started.get(caller) ?? 0;
-    if (started >= callsPerTurn) return false;
+    if (started >= this.#portions.arriving) return false;
     this.#started.set(caller, started + 1);
     this.#scheduleTurn();
     return true;
@@ -137,7 +150,8 @@ export class CallArrivals {
     this.#isScheduled = false;
     this.#started.clear();
     const end = this.#clock.now() + turnMs;
-    for (let started = 0; started < waitingPerTurn; started++) {
+    const { waiting } = this.#portions;
+    for (let started = 0; started < waiting; started++) {
       const next = this.#waiting.next();
       if (next === undefined) break;
       const [owner, arrivals] = next;

@@ -5,9 +5,9 @@ import { pauseReading, resumeReading } from "./http2-stream.ts";
 
 /**
  * Maximum number of streams that a caller may open per turn of the event loop, on all of its connections, before reading
- * from them pauses.
+ * from them pauses: while it is alone, and while there are several callers.
  */
-const streamsPerTurn = 128;
+const streamsPerTurn = { alone: 128, shared: 32 };
 
 /** Maximum number of a connection's streams that may wait to be opened before reading from it pauses. */
 const maxWaiting = 128;
@@ -38,20 +38,23 @@ export class StreamPacing {
   readonly #paused = new Rotation<Pace>();
   /** Streams opened by caller, less `streamsPerTurn` for each turn since; callers without any are absent. */
   readonly #opened = new Map<object, number>();
+  readonly #areSeveral: () => boolean;
   #isScheduled = false;
 
   /**
    * `waiting` returns the number of a connection's streams that wait to be opened. `ownerOf` returns whose turns a
-   * connection takes. Default: its own.
+   * connection takes. Default: its own. `areSeveral`: whether there are several callers now. Default: no.
    */
   constructor(
     clock: Clock,
     waiting: (session: ServerHttp2Session) => number,
     ownerOf: (session: ServerHttp2Session) => object = (session) => session,
+    areSeveral: () => boolean = () => false,
   ) {
     this.#clock = clock;
     this.#waiting = waiting;
     this.#ownerOf = ownerOf;
+    this.#areSeveral = areSeveral;
   }
 
   /** Counts a stream of the connection. Call it within the "stream" event. */
@@ -73,8 +76,11 @@ export class StreamPacing {
     this.#schedule();
   }
 
-  readonly #mayRead = (caller: object): boolean =>
-    (this.#opened.get(caller) ?? 0) <= streamsPerTurn;
+  readonly #mayRead = (caller: object): boolean => (this.#opened.get(caller) ?? 0) <= this.#perTurn;
+
+  get #perTurn(): number {
+    return this.#areSeveral() ? streamsPerTurn.shared : streamsPerTurn.alone;
+  }
 
   #schedule(): void {
     if (this.#isScheduled) return;
@@ -84,8 +90,9 @@ export class StreamPacing {
 
   readonly #nextTurn = (): void => {
     this.#isScheduled = false;
+    const perTurn = this.#perTurn;
     for (const [caller, opened] of this.#opened) {
-      if (opened > streamsPerTurn) this.#opened.set(caller, opened - streamsPerTurn);
+      if (opened > perTurn) this.#opened.set(caller, opened - perTurn);
       else this.#opened.delete(caller);
     }
     for (const [session, { isPaused }] of this.#paces) if (!isPaused) this.#paces.delete(session);
@@ -95,7 +102,7 @@ export class StreamPacing {
 
   /** Each may bring as many streams as before. */
   #resumeSome(): void {
-    for (let expected = 0; expected < streamsPerTurn; ) {
+    for (let expected = 0; expected < this.#perTurn; ) {
       const next = this.#paused.nextOf(this.#mayRead, this.#mayResume);
       if (next === undefined) return;
       const [owner, pace] = next;

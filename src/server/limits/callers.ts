@@ -107,11 +107,18 @@ export class Callers {
   /** By identity or host. Those that were found idle last come first. */
   readonly #known = new Map<string, Caller>();
   readonly #connections = new WeakMap<object, Connected>();
+  /** Number of callers that have connections. */
+  #connected = 0;
 
   constructor(clock: Clock, rates: CallerRates, maxIdle: number = defaultMaxIdle) {
     this.#clock = clock;
     this.#rates = rates;
     this.#maxIdle = maxIdle;
+  }
+
+  /** Whether several callers have connections: then each has smaller portions of a turn, so that none waits for long. */
+  get areSeveral(): boolean {
+    return this.#connected > 1;
   }
 
   /** Number of callers that are known. */
@@ -134,6 +141,7 @@ export class Callers {
     const known = this.#connections.get(connection);
     if (known?.first === undefined) return;
     known.first.connections--;
+    if (known.first.connections === 0) this.#connected--;
     known.first = undefined;
     this.#connections.delete(connection);
   }
@@ -162,6 +170,7 @@ export class Callers {
     const known = this.#connections.get(connection);
     if (known === undefined || known.first !== undefined) return;
     known.first = caller;
+    if (caller.connections === 0) this.#connected++;
     caller.connections++;
   }
 

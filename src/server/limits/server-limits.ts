@@ -24,7 +24,7 @@ export interface ServerLimits {
   readonly maxWritesInFlight: number;
   /** Maximum number of requests of one caller that wait for that. Further ones are refused. Default 10,000. */
   readonly maxQueuedRequestsPerIdentity: number;
-  /** How long a request may wait for that, in milliseconds. Default 10 s. */
+  /** How long a request may wait for that, in milliseconds. Default 5 s. */
   readonly maxQueueMs: number;
   /** Maximum number of requests of one caller in progress, waiting ones included. Default 0: no limit. */
   readonly maxRequestsPerIdentity: number;
@@ -111,7 +111,7 @@ export const defaultServerLimits: ServerLimits = {
   maxReadsInFlight: 512,
   maxWritesInFlight: 256,
   maxQueuedRequestsPerIdentity: 10_000,
-  maxQueueMs: 10_000,
+  maxQueueMs: 5_000,
   maxRequestsPerIdentity: 0,
   maxWatchRate: 0,
   maxWatchRatePerIdentity: 0,
