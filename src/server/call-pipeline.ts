@@ -73,12 +73,17 @@ export class CallPipeline {
     this.#openCalls = openCalls;
     this.#authentication = authentication;
     this.#requests = new IncomingRequests(context);
-    this.#arrivals = new CallArrivals(clock, requestPool, (stream, headers) =>
-      this.#open(stream, headers),
-    );
+    const { callers } = context.callerLimits;
+    const ownerOf = (session: ServerHttp2Session): object => callers.expectedOn(session);
+    const start = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void =>
+      this.#open(stream, headers);
+    const areSeveral = (): boolean => callers.areSeveral;
+    this.#arrivals = new CallArrivals(clock, requestPool, start, ownerOf, areSeveral);
     this.#pacing = new StreamPacing(
       clock,
       (session) => this.#arrivals.waiting(session) + streamOpenings.waiting(session),
+      ownerOf,
+      areSeveral,
     );
   }
 

@@ -169,6 +169,7 @@ export class RunningServer {
       unsent: sendBudget,
       pressure: this.#memoryPressure.stats(),
       attacks: this.#defences.counts,
+      callers: this.#pools.callerLimits.stats(),
     };
   }
 
@@ -213,6 +214,9 @@ export class RunningServer {
       connection: (socket) => this.#connections.add(socket),
       session: (session) => {
         this.#connections.begun(session);
+        const { callers } = this.#pools.callerLimits;
+        callers.connected(session, socketOf(session).remoteAddress);
+        session.once("close", () => callers.closed(session));
         this.#defences.watch(session, peerNameOf(socketOf(session)));
       },
       error: (error) => logger.error({ err: error }, "the gRPC port failed to accept a connection"),

@@ -4,6 +4,7 @@ import type { Access } from "../../policy/access.ts";
 import type { Decision } from "../../policy/authorizer.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
+import type { CallOwner } from "../limits/callers.ts";
 import type { ServerCall } from "./server-call.ts";
 
 /**
@@ -99,6 +100,10 @@ export class AuditedCall implements ServerCall {
     return this.#call.identity;
   }
 
+  get owner(): CallOwner {
+    return this.#call.owner;
+  }
+
   get address(): string {
     return this.#call.address;
   }
@@ -154,6 +159,10 @@ export class AuditedCall implements ServerCall {
   end(ending: WireStatus): void {
     this.#ended(ending.code);
     this.#call.end(ending);
+  }
+
+  closeConnection(): void {
+    this.#call.closeConnection();
   }
 
   reset(): void {

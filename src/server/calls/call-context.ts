@@ -13,6 +13,7 @@ import type { Authorizer } from "../../policy/authorizer.ts";
 import type { GetResult, ListResult, Storage, WatchStream } from "../../storage/storage.ts";
 import type { AuthenticatedStreams } from "../limits/authenticated-streams.ts";
 import type { BytePool } from "../limits/byte-pool.ts";
+import type { CallerLimits } from "../limits/caller-limits.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
 import type { OpenStreams } from "../limits/open-streams.ts";
 import type { SendBudget } from "../limits/send-budget.ts";
@@ -20,6 +21,7 @@ import type { StallDetector } from "../limits/stall-detector.ts";
 import type { MemoryPressure } from "../pressure/memory-pressure.ts";
 import type { AuditLog } from "./audit.ts";
 import type { CallClosings } from "./call-closings.ts";
+import type { RequestsInFlight } from "./requests-in-flight.ts";
 import type { StreamOpenings } from "./stream-openings.ts";
 
 /** Observes every call. Method names look like `watchfanout.v1.ListWatchService/Watch`. */
@@ -101,13 +103,17 @@ export interface CallContext {
   readonly memoryPressure?: Pick<MemoryPressure, "refusal"> | undefined;
   /** Counts clients that are stopped. Absent: they are not counted. */
   readonly defences?: Pick<Http2Defences, "count"> | undefined;
+  /** Knows who makes each call, and limits what each caller may have. */
+  readonly callerLimits: CallerLimits;
+  /** Bounds the requests that are handled at once. */
+  readonly inFlight: Readonly<Record<"reads" | "writes", RequestsInFlight>>;
   /** Counts the open streams. */
   readonly streams: OpenStreams;
   /** Releases what ended calls hold, in time slices. */
   readonly callClosings: CallClosings;
-  /** Opens watches in time slices, by connection. */
+  /** Opens watches in time slices, by caller. */
   readonly streamOpenings: StreamOpenings;
-  /** Parses the selectors of Lists in time slices, by connection. */
+  /** Parses the selectors of Lists in time slices, by caller. */
   readonly parsingSelectors: TimeSliceScheduler;
   /** Parts of requests that calls retain while they wait for a time slice and while their streams are open. */
   readonly retainedRequests: BytePool;

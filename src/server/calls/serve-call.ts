@@ -15,7 +15,13 @@ import type { NextRequest, ServerCall } from "./server-call.ts";
 
 type Context = Pick<
   CallContext,
-  "authorizer" | "credentials" | "audit" | "streamOpenings" | "memoryPressure" | "instanceId"
+  | "authorizer"
+  | "credentials"
+  | "audit"
+  | "callerLimits"
+  | "streamOpenings"
+  | "memoryPressure"
+  | "instanceId"
 >;
 
 /** Serves a call with one request. A request that could not be decoded ends the call. */
@@ -32,6 +38,8 @@ export function serveRequest(
   if (hasLapsed(context, method, received) || isRefusedByPath(context, received)) return;
   // Only unary calls are passed on.
   if (method.isStreaming) received.via = undefined;
+  // Health has to respond on a new connection as well.
+  if (method.sheds !== undefined && !mayConnect(context, received)) return;
   const { authorizer } = context;
   const { generation } = authorizer;
   const call = authorize(context, method, received, request);
@@ -55,6 +63,7 @@ export function serveConversation(
   next: NextRequest,
 ): void {
   if (hasLapsed(context, method, call) || isRefusedByPath(context, call)) return;
+  if (!mayConnect(context, call)) return;
   call.via = undefined;
   auditConversation(context, method, call);
   const admission = { queuedBytes: undefined, sheds: "stream" } as const;
@@ -68,6 +77,15 @@ function isRefusedByPath({ instanceId }: Pick<Context, "instanceId">, call: Serv
   if (refusal === undefined) return false;
   call.end(statusOf(refusal));
   return true;
+}
+
+/** Ends the call, and its connection, if its caller has too many connections. Otherwise the connection counts from now on. */
+function mayConnect({ callerLimits }: Context, call: ServerCall): boolean {
+  const refusal = callerLimits.connectionRefusal(call.owner);
+  if (refusal === undefined) return true;
+  call.end(statusOf(refusal));
+  call.closeConnection();
+  return false;
 }
 
 /** Ends the call if its credential is no longer valid: its client may have sent the request long after the headers. */

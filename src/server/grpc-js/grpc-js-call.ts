@@ -32,6 +32,7 @@ import {
   resetUnlessClosed,
 } from "../http2/http2-stream.ts";
 import { peerFactsOf } from "../http2/peer-facts.ts";
+import type { CallOwner } from "../limits/callers.ts";
 
 /** The calls of grpc-js: unary, with a stream of responses, and with streams both ways. */
 type Unary = ServerUnaryCall<Decoded<unknown>, Buffer>;
@@ -187,6 +188,7 @@ class GrpcJsCall implements ServerCall {
   readonly #stream: ServerHttp2Stream | undefined;
   readonly #lifecycle: CallLifecycle;
   #onClosed: (() => void) | undefined;
+  #owner: CallOwner | undefined;
 
   constructor(call: SurfaceCall, toGrpcJs: ToGrpcJs, context: CallContext) {
     this.#call = call;
@@ -210,6 +212,11 @@ class GrpcJsCall implements ServerCall {
     call.once("cancelled", over);
     // grpc-js does not report a call that was cancelled just before its handler runs.
     this.#stream?.once("close", over);
+  }
+
+  get owner(): CallOwner {
+    this.#owner ??= this.#context.callerLimits.callers.ownerOf(this);
+    return this.#owner;
   }
 
   get address(): string {
@@ -251,6 +258,10 @@ class GrpcJsCall implements ServerCall {
     if (this.isOver) return;
     this.#finish(this.#context.endFlushMs);
     this.#toGrpcJs.end(status);
+  }
+
+  closeConnection(): void {
+    this.#stream?.session?.close();
   }
 
   reset(): void {

@@ -6,6 +6,7 @@ import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { CallContext } from "../calls/call-context.ts";
 import { CallLifecycle } from "../calls/call-lifecycle.ts";
 import type { ServerCall } from "../calls/server-call.ts";
+import type { CallOwner } from "../limits/callers.ts";
 import { addressOf } from "./call-origin.ts";
 import { responseWriterOf } from "./frames/framed-connections.ts";
 import type { ResponseWriter } from "./frames/response-writer.ts";
@@ -45,6 +46,7 @@ export class Http2Call implements ServerCall {
   /** 0 until the request has been read. */
   requestBytes = 0;
   #onClosed: (() => void) | undefined;
+  #owner: CallOwner | undefined;
 
   /** `timeoutMs` is the client's timeout in milliseconds; undefined: none. */
   constructor(
@@ -62,6 +64,11 @@ export class Http2Call implements ServerCall {
     this.#lifecycle = new CallLifecycle(context.clock, timeoutMs, () => this.#deadlinePassed());
     stream.on("error", ignore);
     stream.on("close", () => context.callClosings.add(() => this.#closed()));
+  }
+
+  get owner(): CallOwner {
+    this.#owner ??= this.#context.callerLimits.callers.ownerOf(this);
+    return this.#owner;
   }
 
   get address(): string {
@@ -112,6 +119,10 @@ export class Http2Call implements ServerCall {
       ...metadata.toHttp2Headers(),
     };
     this.#endWith(trailers, this.#context.endFlushMs);
+  }
+
+  closeConnection(): void {
+    this.#stream.session?.close();
   }
 
   reset(): void {

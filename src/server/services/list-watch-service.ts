@@ -44,11 +44,11 @@ export function listWatchMethods(context: CallContext): ServiceHandlers {
   return {
     Get: unary<GetRequest__Output>(
       context,
-      `${service}/Get`,
+      { name: `${service}/Get`, kind: "reads" },
       accessOfGet,
       async (request, call) => {
         const resource = resourceNamed(context, call, request.resource);
-        const { signal, connection: owner } = call;
+        const { signal, owner } = call;
         const admit = (): Promise<void> | undefined => call.admit(expectedObjectBytes);
         const get = { ...parseGet(request), signal, owner, admit };
         call.retain(call.requestBytes);
@@ -65,11 +65,11 @@ export function listWatchMethods(context: CallContext): ServiceHandlers {
     ),
     List: unary<ListRequest__Output>(
       context,
-      `${service}/List`,
+      { name: `${service}/List`, kind: "reads" },
       accessOfList,
       async (request, call) => {
         const resource = resourceNamed(context, call, request.resource);
-        const { signal, connection: owner } = call;
+        const { signal, owner } = call;
         call.retain(call.requestBytes);
         const large = call.requestBytes > leastSliced;
         const selection = large

@@ -32,7 +32,7 @@ export function resourcesHandler(context: CallContext): MethodHandler<ResourcesR
   const checkPath = upstream && boundedCheck(upstream);
   return unary<ResourcesRequest__Output>(
     context,
-    method,
+    { name: method, kind: "reads" },
     "open",
     async ({ after_name: after }, { via, identity, signal, admit }) => {
       if (via !== undefined) await checkPath?.(via, signal);

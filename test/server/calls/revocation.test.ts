@@ -22,6 +22,7 @@ const endMs = 0.1;
 
 class Stream implements OpenStream {
   readonly connection = this;
+  readonly owner = this;
   readonly identity: Identity;
   readonly access: Access | undefined;
   readonly #clock: WorkClock;

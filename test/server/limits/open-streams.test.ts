@@ -5,12 +5,14 @@ import { type OpenStream, OpenStreams } from "../../../src/server/limits/open-st
 
 class Stream implements OpenStream {
   readonly connection: object;
+  readonly owner: object;
   readonly identity = anonymous;
   readonly access = undefined;
   evicted: WatchFanoutError | undefined;
 
-  constructor(connection: object) {
-    this.connection = connection;
+  constructor(owner: object) {
+    this.connection = owner;
+    this.owner = owner;
   }
 
   evict(error: WatchFanoutError): void {
