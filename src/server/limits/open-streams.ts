@@ -51,6 +51,11 @@ export class OpenStreams {
     for (const streams of this.#connections.values()) yield* streams;
   }
 
+  /** The open streams of a connection. */
+  of(connection: object): ReadonlySet<OpenStream> {
+    return this.#connections.get(connection) ?? none;
+  }
+
   /** Makes room for one more stream of this connection. Returns the error if there is no room. */
   makeRoom(connection: object): WatchFanoutError | undefined {
     if (this.#size < this.#maxStreams) return undefined;
