@@ -150,7 +150,7 @@ export function credentialExpired({ source }: Identity): WatchFanoutError {
 }
 
 /** The credential of an open stream is no longer accepted. */
-export function credentialRevoked({ source }: Identity): WatchFanoutError {
+export function credentialRevoked({ source }: Pick<Identity, "source">): WatchFanoutError {
   return unauthenticated(
     `The ${words[source]} of this client is no longer accepted.`,
     "Use another one, and resume from the last resume point.",

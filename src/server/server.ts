@@ -11,6 +11,7 @@ import { Authentication } from "./calls/authentication.ts";
 import type { CallContext } from "./calls/call-context.ts";
 import { type Methods, servedMethods } from "./calls/methods.ts";
 import { revokeOnChange } from "./calls/revocation.ts";
+import { endWithdrawn } from "./calls/withdrawal.ts";
 import { createCallContext } from "./create-call-context.ts";
 import { addToGrpcJs } from "./grpc-js/grpc-js-fallback.ts";
 import {
@@ -28,6 +29,7 @@ import { frameConnections, socketOf } from "./http2/frames/framed-connections.ts
 import { type Http2Listeners, listenToHttp2 } from "./http2/http2-stream.ts";
 import { OpenCalls } from "./http2/open-calls.ts";
 import { peerNameOf } from "./http2/peer-name.ts";
+import { VerifiedPeers } from "./http2/verified-peers.ts";
 import { type AttackKind, Http2Defences } from "./limits/http2-defences.ts";
 import { defaultServerLimits } from "./limits/server-limits.ts";
 import { createServerPools, type HeldStats, type ServerPools } from "./limits/server-pools.ts";
@@ -89,6 +91,7 @@ export class RunningServer {
   readonly #reflection: ReflectionService;
   readonly #pipeline: CallPipeline;
   readonly #certificates: ServerCertificates | undefined;
+  readonly #verifiedPeers: VerifiedPeers | undefined;
   #bound: Bound | undefined;
   #drained: Promise<void> | undefined;
 
@@ -111,13 +114,12 @@ export class RunningServer {
       ...{ clock, logger: options.logger, gauges: options.memoryGauges ?? [] },
       slowStreams: new SlowStreams(clock, streams, sendBudget),
     });
-    const memoryPressure = this.#memoryPressure;
     const context = {
       ...createCallContext(options, limits, this.#pools, scheduler),
-      memoryPressure,
-      defences: this.#defences,
+      ...{ memoryPressure: this.#memoryPressure, defences: this.#defences },
     };
-    this.#openCalls = new OpenCalls(clock, context.callClosings, this.#connections, observer);
+    const openCalls = new OpenCalls(clock, context.callClosings, this.#connections, observer);
+    this.#openCalls = openCalls;
     const { authorizer } = context;
     const mayKnow = mayKnowService(authorizer);
     this.#health = new HealthService(initialStatuses(resources), this.#pools, mayKnow);
@@ -126,10 +128,15 @@ export class RunningServer {
     revokeOnChange(authorizer, streams, clock);
     authorizer.onChange(() => this.#health.recheck());
     const methods = methodsOf(context, this.#health, this.#reflection);
-    const openCalls = this.#openCalls;
     const authentication =
       authenticators === undefined ? undefined : new Authentication(authenticators, context);
     this.#pipeline = new CallPipeline({ methods, context, openCalls, authentication });
+    this.#verifiedPeers =
+      options.tls?.clientCa &&
+      new VerifiedPeers({
+        ...{ clock, now, clientCa: options.tls.clientCa },
+        onWithdrawn: (session) => endWithdrawn(session, authentication, this.#pools, context),
+      });
     this.#server = createGrpcJsServer(clock, limits, this.#pools.requests);
     const services = [listWatchService, writeService, healthService, ...reflectionServices];
     for (const service of services) {
@@ -187,11 +194,12 @@ export class RunningServer {
   }
 
   /**
-   * Replaces the authorities of client certificates, for new connections. Throws an Error with a sentence if the new ones
-   * are unusable, or if the server has no TLS.
+   * Replaces the authorities of client certificates. Open connections whose certificate is of none of them end, and their
+   * streams with UNAUTHENTICATED. Throws an Error with a sentence if the new ones are unusable, or without TLS.
    */
   replaceClientCa(clientCa: Buffer): void {
     this.#tlsStore().replaceAuthorities(clientCa);
+    this.#verifiedPeers?.replaceAuthorities(clientCa);
   }
 
   #tlsStore(): CertificateStore {
@@ -213,7 +221,8 @@ export class RunningServer {
       stream: (stream, headers) => this.#pipeline.accept(stream, headers),
       connection: (socket) => this.#connections.add(socket),
       session: (session) => {
-        this.#connections.begun(session);
+        const acceptedAt = this.#connections.begun(session);
+        if (acceptedAt !== undefined) this.#verifiedPeers?.add(session, acceptedAt);
         const { callers } = this.#pools.callerLimits;
         callers.connected(session, socketOf(session).remoteAddress);
         session.once("close", () => callers.closed(session));

@@ -1,5 +1,5 @@
 import type { Clock, Timer } from "../../base/clock.ts";
-import { upstreamUnavailable } from "../../base/errors.ts";
+import { upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
 import type { Authenticators } from "../../identity/authenticators.ts";
 import type { Identity } from "../../identity/identity.ts";
 import { KeysAwaited } from "../../identity/key-set.ts";
@@ -61,6 +61,8 @@ export class Authentication {
   readonly #authenticators: Authenticators;
   readonly #context: CallContext;
   readonly #peers = new WeakMap<object, Peer>();
+  /** Connections whose certificate is of no trusted authority any more. */
+  readonly #withdrawn = new WeakSet<object>();
   /** Calls that wait for their turn to be verified. */
   readonly #waiting = new FairQueue<PendingAuthentication>();
   /** Calls that wait for keys of the token issuer, in the order in which they came. */
@@ -106,12 +108,24 @@ export class Authentication {
     return undefined;
   }
 
+  /**
+   * The certificate of a connection is of no trusted authority any more: it is refused from now on. Returns its identity;
+   * undefined if no call has needed it.
+   */
+  withdraw(connection: object): Identity | undefined {
+    const certificate = this.#peers.get(connection)?.certificate;
+    this.#withdrawn.add(connection);
+    this.#peers.delete(connection);
+    return certificate instanceof WatchFanoutError ? undefined : certificate;
+  }
+
   #peerOf({ connection, peerFacts }: Presented): Peer | undefined {
     const known = this.#peers.get(connection);
     if (known !== undefined) return known;
     const facts = peerFacts();
     if (facts === undefined) return undefined;
-    const peer = this.#authenticators.recognisePeer(facts);
+    const isCertificateTrusted = facts.isCertificateTrusted && !this.#withdrawn.has(connection);
+    const peer = this.#authenticators.recognisePeer({ ...facts, isCertificateTrusted });
     this.#peers.set(connection, peer);
     return peer;
   }

@@ -74,12 +74,16 @@ export class Connections {
     this.#setTimer();
   }
 
-  /** The connection has an HTTP/2 session from now on. */
-  begun(session: Http2Session): void {
+  /**
+   * The connection has an HTTP/2 session from now on. Returns when it was accepted, in the clock's milliseconds; undefined
+   * if it is closed.
+   */
+  begun(session: Http2Session): number | undefined {
     const connection = this.#of(session);
-    if (connection === undefined) return;
+    if (connection === undefined) return undefined;
     this.#unshaken.delete(connection);
     this.#stopTimer();
+    return connection.since;
   }
 
   /** Counts an open call. Returns a function to call once the call is closed. */

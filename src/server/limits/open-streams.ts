@@ -4,7 +4,7 @@ import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
 import type { AuthenticatedStreams } from "./authenticated-streams.ts";
 import type { CallerLimits } from "./caller-limits.ts";
-import { callerOf } from "./callers.ts";
+import { CallOwner, callerOf } from "./callers.ts";
 
 /** A stream: a watch, a health watch or a reflection stream. */
 export interface OpenStream {
@@ -66,6 +66,15 @@ export class OpenStreams {
   /** The open streams. Those that are opened while this is read may or may not be among them. */
   *[Symbol.iterator](): Generator<OpenStream, void, void> {
     for (const [, streams] of this.#streams) yield* streams;
+  }
+
+  /** The open streams of a connection, of all callers on it. */
+  *of(connection: object): Generator<OpenStream, void, void> {
+    for (const [owner, streams] of this.#streams) {
+      if (owner === connection || (owner instanceof CallOwner && owner.connection === connection)) {
+        yield* streams;
+      }
+    }
   }
 
   /** Makes room for one more stream of this owner. Returns the error if there is no room. */
