@@ -6,6 +6,7 @@ import type {
   Config,
   EtcdConfig,
   EtcdTls,
+  LimitsConfig,
   ListenAddress,
   PolicyConfig,
 } from "./config.ts";
@@ -52,7 +53,7 @@ export function assembleConfig(
     eventWindow,
     stallTimeoutMs: values["stall-timeout"],
     maxStreamAgeMs: values["max-stream-age"],
-    maxStreams: values["max-streams"],
+    limits: limitsConfig(values),
     memoryCeilingBytes: values["memory-ceiling"],
     dispatchIntervalMs: values["dispatch-interval"],
     framing: values.framing,
@@ -76,6 +77,24 @@ export function assembleConfig(
 
 function sameAddress(a: ListenAddress, b: ListenAddress): boolean {
   return a.port !== 0 && a.port === b.port && a.host === b.host;
+}
+
+function limitsConfig(values: OptionValues): LimitsConfig {
+  return {
+    maxStreams: values["max-streams"],
+    maxStreamsPerIdentity: values["max-streams-per-identity"],
+    maxConnections: values["max-connections"],
+    maxConnectionsPerIdentity: values["max-connections-per-identity"],
+    maxReadsInFlight: values["max-reads-in-flight"],
+    maxWritesInFlight: values["max-writes-in-flight"],
+    maxQueuedRequestsPerIdentity: values["max-queued-requests-per-identity"],
+    maxQueueMs: values["max-queue-time"],
+    maxRequestsPerIdentity: values["max-requests-per-identity"],
+    maxWatchRate: values["max-watch-rate"],
+    maxWatchRatePerIdentity: values["max-watch-rate-per-identity"],
+    maxSendRate: values["max-send-rate"] ?? 0,
+    maxSendRatePerIdentity: values["max-send-rate-per-identity"] ?? 0,
+  };
 }
 
 function policyConfig(values: OptionValues, checks: Checks): PolicyConfig | undefined {

@@ -50,6 +50,10 @@ export type { Framing, ServerOptions } from "./server-options.ts";
 export interface ServerStats extends HeldStats {
   /** How short memory is, and what was shed for that. */
   readonly pressure: PressureStats;
+  /** Requests that are handled, and those that wait. */
+  readonly inFlight: Readonly<
+    Record<"reads" | "writes", { readonly size: number; readonly queued: number }>
+  >;
   /** Number of times that clients were stopped at the level of HTTP/2, by kind. */
   readonly attacks: ReadonlyMap<AttackKind, number>;
 }
@@ -79,6 +83,7 @@ export class RunningServer {
   readonly #statuses: ServingStatuses;
   readonly #reflection: ReflectionService;
   readonly #pipeline: CallPipeline;
+  readonly #inFlight: CallContext["inFlight"];
   readonly #certificates: ServerCertificates | undefined;
   #port = 0;
   #drained: Promise<void> | undefined;
@@ -109,6 +114,7 @@ export class RunningServer {
     };
     this.#openCalls = new OpenCalls(clock, context.callClosings, this.#connections, observer);
     const { authorizer } = context;
+    this.#inFlight = context.inFlight;
     const mayKnow = mayKnowService(authorizer);
     this.#health = new HealthService(initialStatuses(resources), this.#pools, mayKnow);
     this.#statuses = new ServingStatuses(resources, this.#health);
@@ -158,6 +164,7 @@ export class RunningServer {
       pressure: this.#memoryPressure.stats(),
       attacks: this.#defences.counts,
       callers: this.#pools.callerLimits.stats(),
+      inFlight: this.#inFlight,
     };
   }
 

@@ -153,7 +153,7 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
         limits: {
           responseFlushMs: config.stallTimeoutMs,
           maxStreamAgeMs: config.maxStreamAgeMs,
-          maxStreams: config.maxStreams,
+          ...config.limits,
         },
       }),
     );
