@@ -1,10 +1,8 @@
 import { once } from "node:events";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import { type ServiceError, status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
 import { WatchFanoutError } from "../../../src/base/errors.ts";
-import { Authenticators } from "../../../src/identity/authenticators.ts";
-import { parseTokenFile, StaticTokens, tokenDigest } from "../../../src/identity/token-file.ts";
 import type { ServerLimits } from "../../../src/server/limits/server-limits.ts";
 import { retryDelayMs } from "../../../src/wire/errors.ts";
 import { listWatchService } from "../../../src/wire/services.ts";
@@ -14,17 +12,11 @@ import { ScriptedResource } from "../scripted-resource.ts";
 import { type Served, serve, serveThings } from "../served.ts";
 import type { TestClient } from "../test-client.ts";
 import { ManualTimers } from "./manual-timers.ts";
+import { as, tokensOf } from "./tokens.ts";
 
 const resource = "things";
 const { List } = listWatchService;
 const kibibyte = 1024;
-
-/** Recognises callers whose token is their name. */
-function tokensOf(...names: readonly string[]): Authenticators {
-  const lines = names.map((name) => `sha256:${tokenDigest(name)} ${name}\n`);
-  const tokens = new StaticTokens(parseTokenFile(Buffer.from(lines.join(""))), () => {});
-  return new Authenticators({ certificateNames: [], tokens, now: Date.now });
-}
 
 /** The calls of alice and of bob, on one connection. */
 interface Callers {
@@ -33,12 +25,7 @@ interface Callers {
 }
 
 function callersOf(client: TestClient): Callers {
-  const as = (name: string): TestClient => {
-    const metadata = new Metadata();
-    metadata.set("authorization", `Bearer ${name}`);
-    return client.withMetadata(metadata);
-  };
-  return { alice: as("alice"), bob: as("bob") };
+  return { alice: as(client, "alice"), bob: as(client, "bob") };
 }
 
 async function serveLimited(limits: Partial<ServerLimits>): Promise<Served & Callers> {
