@@ -8,6 +8,7 @@ import type {
   Config,
   EtcdConfig,
   EtcdTls,
+  LimitsConfig,
   PolicyConfig,
   SocketConfig,
   TcpAddress,
@@ -56,7 +57,7 @@ export function assembleConfig(
     eventWindow,
     stallTimeoutMs: values["stall-timeout"],
     maxStreamAgeMs: values["max-stream-age"],
-    maxStreams: values["max-streams"],
+    limits: limitsConfig(values),
     memoryCeilingBytes: values["memory-ceiling"],
     dispatchIntervalMs: values["dispatch-interval"],
     framing: values.framing,
@@ -88,6 +89,24 @@ function listenConfig(values: OptionValues, checks: Checks): TcpAddress | Socket
   if ("path" in listen) return { ...listen, mode: values["listen-socket-mode"] };
   checks.refuseGiven(["listen-socket-mode"], "needs --listen unix:PATH as well.");
   return listen;
+}
+
+function limitsConfig(values: OptionValues): LimitsConfig {
+  return {
+    maxStreams: values["max-streams"],
+    maxStreamsPerIdentity: values["max-streams-per-identity"],
+    maxConnections: values["max-connections"],
+    maxConnectionsPerIdentity: values["max-connections-per-identity"],
+    maxReadsInFlight: values["max-reads-in-flight"],
+    maxWritesInFlight: values["max-writes-in-flight"],
+    maxQueuedRequestsPerIdentity: values["max-queued-requests-per-identity"],
+    maxQueueMs: values["max-queue-time"],
+    maxRequestsPerIdentity: values["max-requests-per-identity"],
+    maxWatchRate: values["max-watch-rate"],
+    maxWatchRatePerIdentity: values["max-watch-rate-per-identity"],
+    maxSendRate: values["max-send-rate"] ?? 0,
+    maxSendRatePerIdentity: values["max-send-rate-per-identity"] ?? 0,
+  };
 }
 
 function policyConfig(values: OptionValues, checks: Checks): PolicyConfig | undefined {

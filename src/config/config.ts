@@ -37,8 +37,8 @@ export interface Config {
   readonly framing: "direct" | "node";
   /** 0: unlimited. */
   readonly maxStreamAgeMs: number;
-  /** Maximum number of open streams; at least 1. */
-  readonly maxStreams: number;
+  /** What clients may have. */
+  readonly limits: LimitsConfig;
   /** Memory in use above which load is shed, in bytes. Undefined: by the limit of the control group. */
   readonly memoryCeilingBytes: number | undefined;
   /** Interval of the comparison of each cache with its storage; 0: never. */
@@ -70,6 +70,25 @@ export interface CertificateConfig {
   readonly key: Buffer;
   /** The paths of the same files, to read them again. */
   readonly files: { readonly cert: string; readonly key: string };
+}
+
+/** Limits in all and for each identity, in milliseconds, bytes and counts; 0: no limit. */
+export interface LimitsConfig {
+  readonly maxStreams: number;
+  readonly maxStreamsPerIdentity: number;
+  readonly maxConnections: number;
+  readonly maxConnectionsPerIdentity: number;
+  readonly maxReadsInFlight: number;
+  readonly maxWritesInFlight: number;
+  readonly maxQueuedRequestsPerIdentity: number;
+  readonly maxQueueMs: number;
+  readonly maxRequestsPerIdentity: number;
+  /** Per second. */
+  readonly maxWatchRate: number;
+  readonly maxWatchRatePerIdentity: number;
+  /** Bytes per second. */
+  readonly maxSendRate: number;
+  readonly maxSendRatePerIdentity: number;
 }
 
 /** The policy when the service starts. Its file may have another one later. */

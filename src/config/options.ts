@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import { limitOptions } from "./limit-options.ts";
 import { resource } from "./resource-settings.ts";
 import {
   choice,
@@ -292,14 +293,7 @@ const options = {
       "0s: never.",
     default: "1h",
   },
-  "max-streams": {
-    schema: count(1),
-    value: "COUNT",
-    help:
-      "Maximum number of open streams: watches, health watches, reflection. A further stream replaces one of the " +
-      "connection with the most streams, or is refused.",
-    default: "200000",
-  },
+  ...limitOptions,
   "memory-ceiling": {
     schema: size,
     value: "SIZE",

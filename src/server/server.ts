@@ -61,6 +61,10 @@ export type { Framing, ServerOptions } from "./server-options.ts";
 export interface ServerStats extends HeldStats {
   /** How short memory is, and what was shed for that. */
   readonly pressure: PressureStats;
+  /** Requests that are handled, and those that wait. */
+  readonly inFlight: Readonly<
+    Record<"reads" | "writes", { readonly size: number; readonly queued: number }>
+  >;
   /** Number of times that clients were stopped at the level of HTTP/2, by kind. */
   readonly attacks: ReadonlyMap<AttackKind, number>;
 }
@@ -90,6 +94,7 @@ export class RunningServer {
   readonly #statuses: ServingStatuses;
   readonly #reflection: ReflectionService;
   readonly #pipeline: CallPipeline;
+  readonly #inFlight: CallContext["inFlight"];
   readonly #certificates: ServerCertificates | undefined;
   readonly #verifiedPeers: VerifiedPeers | undefined;
   #bound: Bound | undefined;
@@ -121,6 +126,7 @@ export class RunningServer {
     const openCalls = new OpenCalls(clock, context.callClosings, this.#connections, observer);
     this.#openCalls = openCalls;
     const { authorizer } = context;
+    this.#inFlight = context.inFlight;
     const mayKnow = mayKnowService(authorizer);
     this.#health = new HealthService(initialStatuses(resources), this.#pools, mayKnow);
     this.#statuses = new ServingStatuses(resources, this.#health);
@@ -177,6 +183,7 @@ export class RunningServer {
       pressure: this.#memoryPressure.stats(),
       attacks: this.#defences.counts,
       callers: this.#pools.callerLimits.stats(),
+      inFlight: this.#inFlight,
     };
   }
 

@@ -69,7 +69,21 @@ test("without any source the embedded store serves one resource with all keys", 
     dispatchIntervalMs: 0,
     framing: "node",
     maxStreamAgeMs: 3_600_000,
-    maxStreams: 200_000,
+    limits: {
+      maxStreams: 200_000,
+      maxStreamsPerIdentity: 0,
+      maxConnections: 20_000,
+      maxConnectionsPerIdentity: 0,
+      maxReadsInFlight: 512,
+      maxWritesInFlight: 256,
+      maxQueuedRequestsPerIdentity: 10_000,
+      maxQueueMs: 5_000,
+      maxRequestsPerIdentity: 0,
+      maxWatchRate: 0,
+      maxWatchRatePerIdentity: 0,
+      maxSendRate: 0,
+      maxSendRatePerIdentity: 0,
+    },
     memoryCeilingBytes: undefined,
     consistencyIntervalMs: 600_000,
     shutdownTimeoutMs: 10_000,
@@ -79,14 +93,12 @@ test("without any source the embedded store serves one resource with all keys", 
 });
 
 test("the defaults are those of the cache and of the server", () => {
-  const { eventWindow, stallTimeoutMs, dispatchIntervalMs, maxStreamAgeMs, maxStreams } = load({});
+  const { eventWindow, stallTimeoutMs, dispatchIntervalMs, maxStreamAgeMs, limits } = load({});
   expect(eventWindow).toEqual(defaultEventWindowBounds);
   expect(stallTimeoutMs).toBe(defaultWatcherBounds.stallTimeoutMs);
   expect(dispatchIntervalMs).toBe(defaultWatcherBounds.dispatchIntervalMs);
-  expect({ maxStreamAgeMs, maxStreams }).toEqual({
-    maxStreamAgeMs: defaultServerLimits.maxStreamAgeMs,
-    maxStreams: defaultServerLimits.maxStreams,
-  });
+  expect(maxStreamAgeMs).toBe(defaultServerLimits.maxStreamAgeMs);
+  expect(defaultServerLimits).toMatchObject(limits);
 });
 
 /** An option, a value as text, the other sources that it needs, and the expected configuration. */
@@ -332,7 +344,22 @@ const cases: readonly [
   ["event-window-max-bytes", "1.5KiB", {}, ({ eventWindow }) => eventWindow.maxBytes, 1_536],
   ["stall-timeout", "75s", {}, ({ stallTimeoutMs }) => stallTimeoutMs, 75_000],
   ["max-stream-age", "0s", {}, ({ maxStreamAgeMs }) => maxStreamAgeMs, 0],
-  ["max-streams", "7", {}, ({ maxStreams }) => maxStreams, 7],
+  ["max-streams", "7", {}, ({ limits }) => limits.maxStreams, 7],
+  ["max-streams-per-identity", "8", {}, ({ limits }) => limits.maxStreamsPerIdentity, 8],
+  ["max-connections", "9", {}, ({ limits }) => limits.maxConnections, 9],
+  ["max-connections-per-identity", "3", {}, ({ limits }) => limits.maxConnectionsPerIdentity, 3],
+  ["max-reads-in-flight", "4", {}, ({ limits }) => limits.maxReadsInFlight, 4],
+  ["max-writes-in-flight", "5", {}, ({ limits }) => limits.maxWritesInFlight, 5],
+  [
+    ...(["max-queued-requests-per-identity", "6", {}] as const),
+    ...([({ limits }: Config) => limits.maxQueuedRequestsPerIdentity, 6] as const),
+  ],
+  ["max-queue-time", "2s", {}, ({ limits }) => limits.maxQueueMs, 2_000],
+  ["max-requests-per-identity", "10", {}, ({ limits }) => limits.maxRequestsPerIdentity, 10],
+  ["max-watch-rate", "11", {}, ({ limits }) => limits.maxWatchRate, 11],
+  ["max-watch-rate-per-identity", "12", {}, ({ limits }) => limits.maxWatchRatePerIdentity, 12],
+  ["max-send-rate", "1MiB", {}, ({ limits }) => limits.maxSendRate, 2 ** 20],
+  ["max-send-rate-per-identity", "1KiB", {}, ({ limits }) => limits.maxSendRatePerIdentity, 1_024],
   ["memory-ceiling", "2GiB", {}, ({ memoryCeilingBytes }) => memoryCeilingBytes, 2 * 2 ** 30],
   ["dispatch-interval", "20ms", {}, ({ dispatchIntervalMs }) => dispatchIntervalMs, 20],
   ["framing", "direct", {}, ({ framing }) => framing, "direct"],

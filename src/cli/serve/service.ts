@@ -183,7 +183,7 @@ export async function startService(given: Config, clock: Clock, logger: Logger):
         limits: {
           responseFlushMs: config.stallTimeoutMs,
           maxStreamAgeMs: config.maxStreamAgeMs,
-          maxStreams: config.maxStreams,
+          ...config.limits,
         },
       }),
     );
