@@ -155,7 +155,8 @@ export class Client implements ClientCalls {
   async resources(options: ResourcesOptions = {}): Promise<readonly ResourceInfo[]> {
     const resources: ResourceInfo[] = [];
     for (;;) {
-      const request = { after_name: resources.at(-1)?.name ?? "" };
+      const after = resources.at(-1)?.name ?? "";
+      const request = { after_name: after, check_path: options.checkPath ?? false };
       const page = await this.#connection.read(listWatchService.Resources, request, options);
       resources.push(...page.resources.map(decodeResourceInfo));
       if (!page.has_more) return resources;

@@ -34,6 +34,8 @@ export interface Storage {
   writtenAfter?(request: WrittenAfterRequest): Promise<WrittenObjects>;
   /** The store's newest revision, linearizable. */
   currentRevision(signal?: AbortSignal): Promise<number>;
+  /** Whether every watch ends with HISTORY_CHANGED when the history's id changes. Default: that has to be asked for. */
+  readonly announcesHistory?: boolean | undefined;
   /** The id of the history that revisions belong to; empty if it can't be read. */
   historyId(signal?: AbortSignal): Promise<string>;
   /**

@@ -193,7 +193,7 @@ export async function startService(given: Config, clock: Clock, logger: Logger):
     registerServerMetrics(metrics.meter, running);
     await storages.check();
     for (const cacher of caches.values()) cacher.start();
-    void relay?.compare(given.resources.length > 0);
+    void relay?.follow(given.resources.length > 0);
     pending = undefined;
 
     let stopped: Promise<void> | undefined;

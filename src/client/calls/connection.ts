@@ -270,7 +270,7 @@ export class Connection {
     const { Resources } = listWatchService;
     try {
       const metadata = await this.#token.metadata(verifyTimeoutMs, this.closing);
-      const request = { after_name: "" };
+      const request = { after_name: "", check_path: true };
       await callUnary(grpc, Resources, request, metadata, verifyTimeoutMs, this.closing);
     } catch (error) {
       const failure = failureOf(error, this.#callAt(address, false));

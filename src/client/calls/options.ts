@@ -79,6 +79,12 @@ interface CallOptions extends CommonOptions {
 
 /** Options of `Client.resources`. */
 export interface ResourcesOptions extends Pick<CallOptions, "signal" | "timeoutMs" | "via"> {
+  /**
+   * For relays: whether the path that the request has taken is checked up to the store.
+   *
+   * @internal
+   */
+  readonly checkPath?: boolean | undefined;
   /** The only server to ask: one that `onOpened` of a watch was called with. Default: any. */
   readonly server?: Endpoint | undefined;
 }

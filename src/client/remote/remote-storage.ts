@@ -99,6 +99,11 @@ export class RemoteStorage implements Storage {
     }, this.#watches);
   }
 
+  /** A server ends the watches of a history that is no longer its own. */
+  get announcesHistory(): true {
+    return true;
+  }
+
   /** The name of the resource. */
   get resource(): string {
     return this.#resource;
@@ -187,6 +192,11 @@ export class RemoteStorage implements Storage {
   /** How long ago the server received anything from its own source, by its last response. */
   get staleForMs(): number | undefined {
     return this.#staleness.ms;
+  }
+
+  /** Stores how old the server's own state may be, in milliseconds; undefined: it follows its source. */
+  observeStaleness(staleForMs: number | undefined): void {
+    this.#staleness.observe(staleForMs);
   }
 
   /** The servers of the open watches. */

@@ -34,8 +34,8 @@ export function resourcesHandler(context: CallContext): MethodHandler<ResourcesR
     context,
     { name: method, kind: "reads" },
     "open",
-    async ({ after_name: after }, { via, identity, signal, admit }) => {
-      if (via !== undefined) await checkPath?.(via, signal);
+    async ({ after_name: after, check_path: isChecked }, { via, identity, signal, admit }) => {
+      if (isChecked && via !== undefined) await checkPath?.(via, signal);
       const names = [...resources.keys()].filter((name) => name > after).sort();
       const wait = admit(Math.min(names.length, maxResources) * maxResourceBytes);
       if (wait !== undefined) await wait;

@@ -5,6 +5,7 @@ import { CertificateStore } from "../../../base/certificate-store.ts";
 import { type Clock, pause } from "../../../base/clock.ts";
 import { WatchFanoutError } from "../../../base/errors.ts";
 import type { WatchedFiles } from "../../../base/watched-files.ts";
+import type { Endpoint } from "../../../client/calls/endpoints.ts";
 import type { ConnectOptions } from "../../../client/calls/options.ts";
 import { type Client, connect } from "../../../client/client.ts";
 import { RelayedCalls } from "../../../client/remote/relayed-calls.ts";
@@ -22,8 +23,9 @@ const listTimeoutMs = 5_000;
 /** How long a server may take to check the path of another relay, in milliseconds. */
 const checkTimeoutMs = 2_000;
 
-/** Interval at which the upstream's resources are compared with those that are relayed, in milliseconds. */
-const compareIntervalMs = 30_000;
+/** Interval at which the servers in use are asked for the state of their resources, and its timeout, in milliseconds. */
+const pollMs = 2_000;
+const pollTimeoutMs = 2_000;
 
 /** Pauses while no server responds at start, in milliseconds. */
 const startBackoff = { initialMs: 200, maxMs: 5_000 };
@@ -93,7 +95,7 @@ export class Relay implements RelayedUpstream {
     try {
       for (;;) {
         const asked = clients.map((client) =>
-          client.resources({ signal, timeoutMs: listTimeoutMs }),
+          client.resources({ signal, timeoutMs: listTimeoutMs, checkPath: true }),
         );
         const results = await Promise.allSettled(asked);
         let failure: unknown;
@@ -127,28 +129,27 @@ export class Relay implements RelayedUpstream {
     return storage;
   }
 
-  /** Logs when the upstream gains or loses resources, until `close`. `isSelective`: not all of them are to be relayed. */
-  async compare(isSelective: boolean): Promise<void> {
+  /**
+   * Asks the servers in use for the state of their resources, until `close`: how old their caches may be, and whether they
+   * have gained or lost resources, which is logged. `isSelective`: not all resources are to be relayed.
+   */
+  async follow(isSelective: boolean): Promise<void> {
     const { clock } = this.#options;
     const { signal } = this.#closing;
     for (;;) {
-      await pause(clock, compareIntervalMs, signal);
+      await pause(clock, pollMs, signal);
       if (signal.aborted) return;
-      try {
-        const served = await this.#client.resources({ signal, timeoutMs: listTimeoutMs });
-        this.#logDifferences(served, isSelective);
-      } catch (error) {
-        // The caches report that the upstream is lost.
-        if (!signal.aborted && !(error instanceof WatchFanoutError)) throw error;
-      }
+      await Promise.all(
+        Array.from(this.#serversInUse(), (server) => this.#poll(server, isSelective)),
+      );
     }
   }
 
   async checkPath(via: string, signal: AbortSignal): Promise<void> {
-    const inUse = new Set([...this.#storages.values()].flatMap(({ servers }) => [...servers]));
+    const inUse = this.#serversInUse();
     const servers = inUse.size === 0 ? [undefined] : inUse;
     const asked = Array.from(servers, (server) =>
-      this.#client.resources({ via, server, signal, timeoutMs: checkTimeoutMs }),
+      this.#client.resources({ via, server, signal, timeoutMs: checkTimeoutMs, checkPath: true }),
     );
     const failures = (await Promise.allSettled(asked)).flatMap((result) =>
       result.status === "rejected" ? [result.reason as unknown] : [],
@@ -173,6 +174,25 @@ export class Relay implements RelayedUpstream {
       replaceAuthorities: (authorities) => certificates.replaceAuthorities(authorities),
     });
     return { certificates, ...tls.client };
+  }
+
+  #serversInUse(): ReadonlySet<Endpoint> {
+    return new Set([...this.#storages.values()].flatMap(({ servers }) => [...servers]));
+  }
+
+  async #poll(server: Endpoint, isSelective: boolean): Promise<void> {
+    const { signal } = this.#closing;
+    try {
+      const served = await this.#client.resources({ server, signal, timeoutMs: pollTimeoutMs });
+      for (const { name, staleForMs } of served) {
+        const storage = this.#storages.get(name);
+        if (storage?.servers.has(server) === true) storage.observeStaleness(staleForMs);
+      }
+      this.#logDifferences(served, isSelective);
+    } catch (error) {
+      // The caches report that the server is lost.
+      if (!signal.aborted && !(error instanceof WatchFanoutError)) throw error;
+    }
   }
 
   #logDifferences(served: readonly ResourceInfo[], isSelective: boolean): void {
