@@ -2,6 +2,7 @@ import { pino } from "pino";
 import { systemClock } from "../../src/base/clock.ts";
 import { type Service, startService } from "../../src/cli/serve/service.ts";
 import { loadConfig } from "../../src/config/load-config.ts";
+import { portOf } from "../cli/serve/port-of.ts";
 import { Disturbance } from "./endpoint.ts";
 import { inTime, untilSeen } from "./patience.ts";
 import { Relay } from "./relay.ts";
@@ -71,7 +72,7 @@ export class TierReplica implements Replica {
       const { ok } = await fetch(`http://127.0.0.1:${service.admin.port}/readyz`);
       return ok ? true : undefined;
     });
-    this.relay.aimAt(service.grpc.port);
+    this.relay.aimAt(portOf(service));
   }
 
   async heal(): Promise<void> {
