@@ -2,7 +2,7 @@ import { abortable } from "../../base/abort.ts";
 import { Backoff } from "../../base/backoff.ts";
 import { type Clock, pause } from "../../base/clock.ts";
 import { invalidRequest } from "../../base/errors.ts";
-import { callStreaming, callUnary, isDecided, type Method } from "./call.ts";
+import { callStreaming, callUnary, isConnected, isDecided, type Method } from "./call.ts";
 import {
   CallFailure,
   closedMeanwhile,
@@ -11,6 +11,7 @@ import {
   streamEndedEarly,
 } from "./call-failure.ts";
 import { CallTelemetry, watchOpened } from "./call-telemetry.ts";
+import { ClientCertificates } from "./client-certificates.ts";
 import { type Endpoint, Endpoints } from "./endpoints.ts";
 import type { ConnectOptions } from "./options.ts";
 import { TokenSource } from "./token-source.ts";
@@ -45,6 +46,7 @@ export class Connection {
   readonly #clock: Clock;
   readonly #random: () => number;
   readonly #token: TokenSource;
+  readonly #certificates: ClientCertificates | undefined;
   readonly #closing = new AbortController();
 
   constructor(options: ConnectOptions, clock: Clock, random: () => number) {
@@ -66,8 +68,11 @@ export class Connection {
       "maxMessageBytes",
       options.maxMessageBytes ?? defaultMaxMessageBytes,
     );
+    const { tls } = options;
+    this.#certificates = tls && new ClientCertificates(tls, clock);
     const settings = {
-      ...{ tls: options.tls, keepaliveMs, clock, random },
+      ...{ certificates: this.#certificates, serverName: tls?.serverName },
+      ...{ keepaliveMs, clock, random },
       maxMessageBytes: this.#maxMessageBytes,
     };
     this.#endpoints = new Endpoints(addresses, settings);
@@ -241,6 +246,9 @@ export class Connection {
     timeoutMs: number,
     signal: AbortSignal | undefined,
   ): Promise<void> {
+    const refreshed = this.#certificates?.refresh();
+    // Only a new connection needs new certificates.
+    if (refreshed !== undefined && !isConnected(grpc)) await abortable(refreshed, signal);
     if (await abortable(isDecided(grpc, timeoutMs), signal)) return;
     throw notConnected(address, timeoutMs);
   }
