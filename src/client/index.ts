@@ -24,7 +24,8 @@ export type {
   Storage,
   WatchStream,
 } from "../storage/storage.ts";
-export type { ClientTls, Endpoint } from "./calls/endpoints.ts";
+export type { ClientTls, Pem } from "./calls/client-certificates.ts";
+export type { Endpoint } from "./calls/endpoints.ts";
 export type {
   ConnectOptions,
   DeleteOptions,

@@ -4,7 +4,7 @@ import { type Clock, pause } from "../../base/clock.ts";
 import { invalidRequest } from "../../base/errors.ts";
 import { listWatchService } from "../../wire/services.ts";
 import { isPathRefusal } from "../../wire/via.ts";
-import { callStreaming, callUnary, isDecided, type Method } from "./call.ts";
+import { callStreaming, callUnary, isConnected, isDecided, type Method } from "./call.ts";
 import {
   CallFailure,
   closedMeanwhile,
@@ -14,6 +14,7 @@ import {
   streamEndedEarly,
 } from "./call-failure.ts";
 import { CallTelemetry, watchOpened } from "./call-telemetry.ts";
+import { ClientCertificates } from "./client-certificates.ts";
 import { type Endpoint, Endpoints } from "./endpoints.ts";
 import type { ConnectOptions } from "./options.ts";
 import { TokenSource } from "./token-source.ts";
@@ -56,6 +57,7 @@ export class Connection {
   readonly #random: () => number;
   readonly #token: TokenSource;
   readonly #isOfRelay: boolean;
+  readonly #certificates: ClientCertificates | undefined;
   readonly #closing = new AbortController();
 
   constructor(options: ConnectOptions, clock: Clock, random: () => number) {
@@ -78,8 +80,11 @@ export class Connection {
       "maxMessageBytes",
       options.maxMessageBytes ?? defaultMaxMessageBytes,
     );
+    const { tls } = options;
+    this.#certificates = tls && new ClientCertificates(tls, clock);
     const settings = {
-      ...{ tls: options.tls, keepaliveMs, clock, random },
+      ...{ certificates: this.#certificates, serverName: tls?.serverName },
+      ...{ keepaliveMs, clock, random },
       maxMessageBytes: this.#maxMessageBytes,
     };
     this.#endpoints = new Endpoints(addresses, settings);
@@ -288,6 +293,9 @@ export class Connection {
     timeoutMs: number,
     signal: AbortSignal | undefined,
   ): Promise<void> {
+    const refreshed = this.#certificates?.refresh();
+    // Only a new connection needs new certificates.
+    if (refreshed !== undefined && !isConnected(grpc)) await abortable(refreshed, signal);
     if (await abortable(isDecided(grpc, timeoutMs), signal)) return;
     throw notConnected(address, timeoutMs);
   }

@@ -1,40 +1,20 @@
-import {
-  type ChannelCredentials,
-  credentials,
-  experimental,
-  Client as GrpcClient,
-} from "@grpc/grpc-js";
+import { credentials, Client as GrpcClient } from "@grpc/grpc-js";
 import { Backoff } from "../../base/backoff.ts";
-import type { CertificateStore } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { type Address, parseAddress } from "./address.ts";
 import { ClosedError } from "./call-failure.ts";
-
-/** TLS options of a client. All values are PEM. */
-export interface ClientTls {
-  /** The certificate authorities to trust. Default: those that come with Node.js. */
-  readonly ca?: Buffer | undefined;
-  /** The client certificate, for servers that require one. Only together with `key`. */
-  readonly cert?: Buffer | undefined;
-  /** The private key of `cert`. */
-  readonly key?: Buffer | undefined;
-  /** The name that the server's certificate must have, if it is not the host of the address. */
-  readonly serverName?: string | undefined;
-  /**
-   * Certificates that can be replaced, in place of `ca`, `cert` and `key`; it has authorities.
-   *
-   * @internal
-   */
-  readonly certificates?: CertificateStore | undefined;
-}
+import type { ClientCertificates } from "./client-certificates.ts";
 
 /** How long a failed server is ejected, if there are others. */
 const ejectionBounds = { initialMs: 200, maxMs: 10_000 };
 
 /** The connection settings of all servers. */
 interface EndpointSettings {
-  readonly tls: ClientTls | undefined;
+  /** Undefined: without TLS. */
+  readonly certificates: ClientCertificates | undefined;
+  /** The name that the server's certificate must have, if it is not the host of the address. */
+  readonly serverName: string | undefined;
   /** Interval of keepalive pings on a connection in use, in milliseconds. */
   readonly keepaliveMs: number;
   /** Maximum size of a received message, in bytes. */
@@ -123,13 +103,10 @@ export class Endpoints {
   #next: number;
   #isClosed = false;
 
-  /** Throws INVALID_REQUEST for invalid addresses, and for a certificate without its key. */
+  /** Throws INVALID_REQUEST for invalid addresses. */
   constructor(addresses: readonly string[], settings: EndpointSettings) {
-    const { tls, random } = settings;
+    const { random } = settings;
     if (addresses.length === 0) throw parseError("No address was given.");
-    if (tls !== undefined && (tls.cert === undefined) !== (tls.key === undefined)) {
-      throw parseError("A client certificate and its key belong together: set both or neither.");
-    }
     this.#all = addresses.map((text) => new Endpoint(parseAddress(text), settings));
     // Clients with the same list of addresses must not all start at the same server.
     this.#next = Math.floor(random() * addresses.length);
@@ -181,9 +158,10 @@ export class Endpoints {
 
 function open(
   address: Address,
-  { tls, keepaliveMs, maxMessageBytes }: EndpointSettings,
+  { certificates, serverName, keepaliveMs, maxMessageBytes }: EndpointSettings,
 ): GrpcClient {
-  return new GrpcClient(address.target, credentialsOf(tls), {
+  const channelCredentials = certificates?.channelCredentials() ?? credentials.createInsecure();
+  return new GrpcClient(address.target, channelCredentials, {
     // Above gRPC's default of 4 MiB, since a response may hold one event that is larger.
     "grpc.max_receive_message_length": maxMessageBytes,
     "grpc.max_send_message_length": -1,
@@ -200,23 +178,13 @@ function open(
     "grpc.max_reconnect_backoff_ms": 10_000,
     // A proxy for outgoing connections can't reach this machine.
     "grpc.enable_http_proxy": address.loopback ? 0 : 1,
-    ...(tls?.serverName === undefined
+    ...(serverName === undefined
       ? {}
       : {
-          "grpc.ssl_target_name_override": tls.serverName,
-          "grpc.default_authority": tls.serverName,
+          "grpc.ssl_target_name_override": serverName,
+          "grpc.default_authority": serverName,
         }),
   });
-}
-
-function credentialsOf(tls: ClientTls | undefined): ChannelCredentials {
-  if (tls === undefined) return credentials.createInsecure();
-  const { certificates, ca = null, key = null, cert = null } = tls;
-  if (certificates === undefined) return credentials.createSsl(ca, key, cert);
-  return experimental.createCertificateProviderChannelCredentials(
-    certificates,
-    cert === null ? null : certificates,
-  );
 }
 
 function parseError(message: string): WatchFanoutError {

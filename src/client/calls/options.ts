@@ -1,13 +1,14 @@
 import type { Clock } from "../../base/clock.ts";
 import type { WatchFanoutError } from "../../base/errors.ts";
 import type { RevisionRequirement, Scope } from "../../storage/storage.ts";
-import type { ClientTls, Endpoint } from "./endpoints.ts";
+import type { ClientTls } from "./client-certificates.ts";
+import type { Endpoint } from "./endpoints.ts";
 import type { Token } from "./token-source.ts";
 
 /** Options of `connect`. */
 export interface ConnectOptions {
   /**
-   * The address of the service, HOST:PORT, or of several replicas of it. Calls and watches are spread over the
+   * The address of the service, HOST:PORT or unix:PATH, or of several replicas of it. Calls and watches are spread over the
    * replicas; if one fails, its calls and watches move to the others.
    */
   readonly address: string | readonly string[];
