@@ -205,6 +205,7 @@ export class Cacher implements Storage {
     return {
       ready: this.ready,
       revision,
+      staleForMs: this.staleForMs ?? 0,
       upstreamRevision: Math.max(currentRevision.newest, revision),
       objects: state.size,
       objectBytes,

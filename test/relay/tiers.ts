@@ -81,8 +81,12 @@ export class Tier {
 
   /** The sum of a metric over its labels. */
   async metric(name: string): Promise<number> {
-    const text = await (await fetch(`http://127.0.0.1:${this.service.admin.port}/metrics`)).text();
-    return sumOf(text, name);
+    return sumOf(await this.metrics(), name);
+  }
+
+  /** All metrics, in Prometheus' text format. */
+  async metrics(): Promise<string> {
+    return (await fetch(`http://127.0.0.1:${this.service.admin.port}/metrics`)).text();
   }
 
   async untilReady(): Promise<void> {
