@@ -19,6 +19,8 @@ export function assembleResources(
 ): readonly ResourceConfig[] {
   const given = values.resource;
   if (given.length === 0 && values.etcd.length > 0) {
+    // It needs no cache.
+    if (values["etcd-api"]) return [];
     checks.refuse(
       "etcd",
       `needs the keys to serve: ${flagOf("resource")} NAME=PREFIX, such as ` +

@@ -11,7 +11,9 @@ export type { ListenAddress } from "./value-types.ts";
 export interface Config {
   /** Undefined: the embedded store. */
   readonly etcd: EtcdConfig | undefined;
-  /** At least one; names and prefixes are distinct, and no prefix begins with another. */
+  /** Undefined: only this service's own API is served. */
+  readonly etcdApi: EtcdApiConfig | undefined;
+  /** At least one, unless there is `etcdApi`; names and prefixes are distinct, and no prefix begins with another. */
   readonly resources: readonly ResourceConfig[];
   readonly listen: ListenAddress;
   readonly admin: ListenAddress;
@@ -87,11 +89,19 @@ export interface EtcdConfig {
   readonly historyKey: string;
 }
 
+/** etcd's own API, which is relayed. */
+export interface EtcdApiConfig {
+  /** The URL that MemberList names for each member. Undefined: those of the members. */
+  readonly advertiseClientUrl: string | undefined;
+}
+
 /** Certificates in PEM. */
 export interface EtcdTls {
   /** Undefined: the authorities that Node.js trusts. */
   readonly ca: Buffer | undefined;
   readonly client: { readonly cert: Buffer; readonly key: Buffer } | undefined;
+  /** Whether etcd's certificate is checked. */
+  readonly isVerified: boolean;
   /** The paths of the same files, to read them again. */
   readonly files: {
     readonly ca: string | undefined;

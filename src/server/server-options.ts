@@ -4,6 +4,7 @@ import type { Authenticators } from "../identity/authenticators.ts";
 import type { Authorizer } from "../policy/authorizer.ts";
 import type { AuditLog } from "./calls/audit.ts";
 import type { RpcObserver, ServedResource } from "./calls/call-context.ts";
+import type { RelayedServices } from "./calls/relayed-methods.ts";
 import type { TlsOptions } from "./grpc-js/grpc-js-server.ts";
 import type { ServerLimits } from "./limits/server-limits.ts";
 import type { MemoryGauge } from "./pressure/memory-gauge.ts";
@@ -36,6 +37,8 @@ export interface ServerOptions {
   readonly limits?: Partial<ServerLimits> | undefined;
   /** What measures memory, to shed load before it is used up. Default: nothing is shed. */
   readonly memoryGauges?: readonly MemoryGauge[] | undefined;
+  /** Services whose calls are relayed to another server. Default: none. */
+  readonly relayed?: RelayedServices | undefined;
   /** Default: "node". */
   readonly framing?: Framing | undefined;
   /** Random numbers in [0, 1), for jitter. Default: Math.random. */

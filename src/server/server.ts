@@ -85,7 +85,7 @@ export class RunningServer {
 
   /** For `startServer`. */
   constructor(options: ServerOptions) {
-    const { resources, clock, observer, authenticators, now = Date.now } = options;
+    const { resources, clock, observer, authenticators, relayed, now = Date.now } = options;
     const limits = { ...defaultServerLimits, ...options.limits };
     // Each connection enqueues at most one task, its stream openings, so none is ever refused.
     const scheduler = new TimeSliceScheduler(clock, Infinity);
@@ -107,7 +107,13 @@ export class RunningServer {
       memoryPressure,
       defences: this.#defences,
     };
-    this.#openCalls = new OpenCalls(clock, context.callClosings, this.#connections, observer);
+    this.#openCalls = new OpenCalls(
+      clock,
+      context.callClosings,
+      this.#connections,
+      observer,
+      relayed,
+    );
     const { authorizer } = context;
     const mayKnow = mayKnowService(authorizer);
     this.#health = new HealthService(initialStatuses(resources), this.#pools, mayKnow);
@@ -119,7 +125,7 @@ export class RunningServer {
     const openCalls = this.#openCalls;
     const authentication =
       authenticators === undefined ? undefined : new Authentication(authenticators, context);
-    this.#pipeline = new CallPipeline({ methods, context, openCalls, authentication });
+    this.#pipeline = new CallPipeline({ methods, context, openCalls, authentication, relayed });
     this.#server = createGrpcJsServer(clock, limits, this.#pools.requests);
     const services = [listWatchService, writeService, healthService, ...reflectionServices];
     for (const service of services) {
@@ -218,6 +224,11 @@ export class RunningServer {
         "Unsupported grpc-js version: client certificates can be required, but not requested.",
       );
     }
+    if (listening === 0 && this.#options.relayed !== undefined) {
+      this.#memoryPressure.stop();
+      this.#server.forceShutdown();
+      throw new Error("Unsupported grpc-js version: the etcd API can't be served.");
+    }
     if (listening === 0) {
       logger.warn(
         "Unsupported grpc-js version: direct HTTP/2 serving and call metrics are disabled, and idle " +
@@ -240,6 +251,7 @@ export class RunningServer {
     this.#statuses.drain();
     this.#health.end();
     this.#reflection.end();
+    this.#options.relayed?.drain();
     for (const resource of this.#options.resources.values()) resource.drain();
     const { promise: closed, resolve } = Promise.withResolvers<void>();
     this.#server.tryShutdown(() => resolve());

@@ -46,6 +46,7 @@ const mutual: Given = {
 test("without any source the embedded store serves one resource with all keys", () => {
   expect(load({})).toEqual({
     etcd: undefined,
+    etcdApi: undefined,
     resources: [{ name: "default", prefix: "", ...plain }],
     listen: { host: "127.0.0.1", port: 50051 },
     admin: { host: "127.0.0.1", port: 8080 },

@@ -27,6 +27,7 @@ import { registerServerMetrics } from "../../telemetry/server-metrics.ts";
 import { registerSkippedKeys, registerUndecodableValues } from "../../telemetry/storage-metrics.ts";
 import { version } from "../output/version.ts";
 import { watchServerCertificates } from "./certificate-files.ts";
+import { openEtcdApi } from "./etcd-api.ts";
 import { openIdentitySources } from "./identity.ts";
 import { openAccess } from "./open-access.ts";
 import { openRights } from "./rights.ts";
@@ -104,6 +105,8 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
       served.set(name, cacher);
       closing.push(() => cacher.close());
     }
+    const etcdApi = openEtcdApi(config, { clock, logger, files, meter: metrics.meter });
+    if (etcdApi !== undefined) closing.push(async () => etcdApi.close());
     registerCacheMetrics(metrics.meter, caches);
     registerUndecodableValues(metrics.meter, readers);
     registerSkippedKeys(metrics.meter, storages.skippingKeys);
@@ -126,6 +129,7 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
         readiness: () => readiness(caches, draining),
         metrics,
         logger,
+        others: etcdApi?.pages,
       }),
     );
     closing.push(() => admin.close());
@@ -150,6 +154,7 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
         authorizer,
         audit,
         framing: config.framing,
+        relayed: etcdApi?.services,
         limits: {
           responseFlushMs: config.stallTimeoutMs,
           maxStreamAgeMs: config.maxStreamAgeMs,

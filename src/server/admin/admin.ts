@@ -29,6 +29,8 @@ export interface AdminOptions {
   readonly readiness: () => readonly ReadinessCheck[];
   readonly metrics: MetricsSource;
   readonly logger: Logger;
+  /** Further pages, by their path. */
+  readonly others?: ReadonlyMap<string, () => Promise<AdminResponse>> | undefined;
 }
 
 export interface RunningAdmin {
@@ -39,7 +41,8 @@ export interface RunningAdmin {
   close(): Promise<void>;
 }
 
-interface AdminResponse {
+/** A page. */
+export interface AdminResponse {
   readonly status: number;
   readonly body: string;
   readonly contentType?: string;
@@ -155,6 +158,8 @@ async function respond(
 
 async function responseTo(request: IncomingMessage, options: AdminOptions): Promise<AdminResponse> {
   const [path, query = ""] = (request.url ?? "").split("?", 2);
+  const other = path === undefined ? undefined : options.others?.get(path);
+  if (other !== undefined && request.method === "GET") return other();
   if (path !== "/livez" && path !== "/readyz" && path !== "/metrics") {
     return { status: 404, body: "The paths are /livez, /readyz and /metrics.\n" };
   }

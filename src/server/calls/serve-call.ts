@@ -2,9 +2,10 @@ import type { Decoded } from "../../wire/decode.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { admit } from "./admission.ts";
 import { recordRefused } from "./audit.ts";
-import { auditConversation, authorize } from "./authorization.ts";
+import { auditConversation, authorize, authorizeRelayed } from "./authorization.ts";
 import type { CallContext } from "./call-context.ts";
 import type { BidiMethod, SingleRequestMethod } from "./methods.ts";
+import type { RelayedCall, RelayedMethod } from "./relayed-methods.ts";
 import type { NextRequest, ServerCall } from "./server-call.ts";
 
 /*
@@ -55,6 +56,18 @@ export function serveConversation(
   auditConversation(context, method, call);
   const admission = { queuedBytes: undefined, sheds: "stream" } as const;
   admit(context, call, admission, () => method.converse(call, next));
+}
+
+/** Serves a call whose request is not read here. */
+export function serveRelayed(
+  context: Context,
+  method: RelayedMethod,
+  call: RelayedCall,
+  relay: () => void,
+): void {
+  if (hasLapsed(context, method, call)) return;
+  if (!authorizeRelayed(context, method, call)) return;
+  admit(context, call, { queuedBytes: undefined, sheds: method.sheds }, relay);
 }
 
 /** Ends the call if its credential is no longer valid: its client may have sent the request long after the headers. */
