@@ -18,9 +18,8 @@ export interface RawResponse {
 export class RawGrpc {
   readonly session: ClientHttp2Session;
 
-  /** `windowBytes` is the flow control window of each call. */
-  constructor(url: string, windowBytes: number = 65_535) {
-    this.session = connect(url, { settings: { initialWindowSize: windowBytes } });
+  constructor(url: string) {
+    this.session = connect(url);
     this.session.on("error", () => {});
   }
 
@@ -57,7 +56,7 @@ export class RawCall {
   readonly stream: ClientHttp2Stream;
   readonly response: Promise<RawResponse>;
   headers: IncomingHttpHeaders | undefined;
-  #body: Buffer = Buffer.alloc(0);
+  #chunks: Buffer[] = [];
   #waiting: (() => void)[] = [];
 
   constructor(stream: ClientHttp2Stream) {
@@ -71,7 +70,7 @@ export class RawCall {
       trailers = { ...received };
     });
     stream.on("data", (chunk: Buffer) => {
-      this.#body = Buffer.concat([this.#body, chunk]);
+      this.#chunks.push(chunk);
       this.#wake();
     });
     stream.on("error", () => {});
@@ -82,6 +81,12 @@ export class RawCall {
         this.#wake();
       });
     });
+  }
+
+  get #body(): Buffer {
+    const body = Buffer.concat(this.#chunks);
+    this.#chunks = [body];
+    return body;
   }
 
   /** The messages so far, without gRPC's framing. */
