@@ -25,7 +25,6 @@ const etcdOptions: readonly OptionName[] = [
   "etcd-key",
   "etcd-history-key",
   "etcd-insecure-skip-verify",
-  "etcd-api",
 ];
 
 /**
@@ -136,6 +135,7 @@ function etcdApiConfig(
     checks.refuseGiven(["advertise-client-url"], "needs --etcd-api as well.");
     return undefined;
   }
+  if (values.etcd.length === 0) checks.refuse("etcd-api", "needs --etcd as well.");
   const cert = etcd?.tls?.client?.cert;
   const commonName = cert && commonNameOf(cert);
   if (commonName !== undefined) {

@@ -14,12 +14,12 @@ import {
   type MemberCertificates,
   memberCertificates,
 } from "../storage/etcd/client/member.ts";
-import { memberListPath, withClientUrls } from "./member-list.ts";
-import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "./methods.ts";
+import { memberListPath, withClientUrls } from "./contract/member-list.ts";
+import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "./contract/methods.ts";
+import { LastHeader, type ResponseHeader } from "./contract/response-header.ts";
 import { CallMaintenance } from "./relay/call-maintenance.ts";
 import { CallRelay } from "./relay/call-relay.ts";
 import { requestHeaders } from "./relay/metadata.ts";
-import { LastHeader, type ResponseHeader } from "./response-header.ts";
 import { Upstream } from "./upstream/upstream.ts";
 
 export interface EtcdApiOptions {

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { pino } from "pino";
 import { afterAll } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
@@ -18,7 +19,6 @@ export interface Front {
 export async function startFront(
   etcdUrls: readonly string[],
   flags: Readonly<Record<string, readonly string[]>> = {},
-  files: Readonly<Record<string, string>> = {},
 ): Promise<Front> {
   const config = loadConfig({
     flags: {
@@ -32,7 +32,7 @@ export async function startFront(
       ...flags,
     },
     env: {},
-    readFile: (path) => Buffer.from(files[path] ?? ""),
+    readFile: (path) => readFileSync(path),
   });
   const service = await startService(config, systemClock, pino({ level: "silent" }));
   const address = `127.0.0.1:${service.grpc.port}`;

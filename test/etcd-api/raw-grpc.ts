@@ -18,8 +18,9 @@ export interface RawResponse {
 export class RawGrpc {
   readonly session: ClientHttp2Session;
 
-  constructor(url: string) {
-    this.session = connect(url);
+  /** `ca` is the authority of the server's certificate, in PEM, for an https URL. */
+  constructor(url: string, ca?: Buffer) {
+    this.session = connect(url, { ca });
     this.session.on("error", () => {});
   }
 

@@ -39,7 +39,7 @@ export function proxyOptions(typed: TypedFlags): ProxyOptions {
     } else if (flag.kind === "ignored") {
       warnings.push(`--${name} has no effect: ${flag.why}`);
     } else if (flag.kind === "option") {
-      flags[flag.option] = [isSwitch ? "on" : last];
+      flags[flag.option] = [isSwitch ? "on" : onAllInterfaces(last)];
     } else if (name === "debug") {
       flags["log-level"] = ["debug"];
     } else if (name === "endpoints") {
@@ -77,6 +77,11 @@ function urlOf(endpoint: string, typed: TypedFlags): string {
     typed[name]?.some((value) => value !== "" && value !== "false"),
   );
   return `${isSecure ? "https" : "http"}://${text}`;
+}
+
+/** An address without a host, as Go writes it, with one. Any other text as it is. */
+function onAllInterfaces(text: string): string {
+  return /^:\d+$/.test(text) ? `0.0.0.0${text}` : text;
 }
 
 /** The HOST:PORT of an http URL without anything else; undefined: it is not one. */

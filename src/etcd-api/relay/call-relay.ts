@@ -10,7 +10,7 @@ import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { OpenStream } from "../../server/limits/open-streams.ts";
 import type { SendReservation } from "../../server/limits/send-reservation.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
-import type { MethodKind } from "../methods.ts";
+import type { MethodKind } from "../contract/methods.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 import type { UpstreamConnection } from "../upstream/upstream-connection.ts";
 import type { CallMaintenance, MaintainedCall } from "./call-maintenance.ts";

@@ -1,6 +1,6 @@
-import { LENGTH_DELIMITED, MessageCursor, WireFault } from "../protobuf/message-cursor.ts";
-import { varintSize, WireWriter } from "../protobuf/wire-writer.ts";
-import { prefixSize } from "../wire/encode.ts";
+import { LENGTH_DELIMITED, MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
+import { varintSize, WireWriter } from "../../protobuf/wire-writer.ts";
+import { prefixSize } from "../../wire/encode.ts";
 
 /** The path of the method whose response has the members' addresses. */
 export const memberListPath = "/etcdserverpb.Cluster/MemberList";

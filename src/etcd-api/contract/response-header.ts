@@ -1,5 +1,5 @@
-import { MessageCursor, WireFault } from "../protobuf/message-cursor.ts";
-import { prefixSize } from "../wire/encode.ts";
+import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
+import { prefixSize } from "../../wire/encode.ts";
 
 /** etcd's ResponseHeader. What a response leaves out is 0. */
 export interface ResponseHeader {
