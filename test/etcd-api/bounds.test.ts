@@ -4,6 +4,7 @@ import { EtcdApi } from "../../src/etcd-api/etcd-api.ts";
 import { Authorizer } from "../../src/policy/authorizer.ts";
 import type { AuditEntry, RunningServer, ServerOptions } from "../../src/server/server.ts";
 import { policyOf } from "../config/parsed-policy.ts";
+import { startEtcd } from "../etcd/etcd.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { encode } from "../foreign/protobuf.ts";
 import { ManualTimers } from "../server/limits/manual-timers.ts";
@@ -21,11 +22,18 @@ interface Bounded {
 }
 
 /** A server with the etcd API alone, on a clock that the test advances. */
-async function bounded(options: Partial<ServerOptions> = {}): Promise<Bounded> {
-  const { url } = await etcdOf();
+async function bounded(
+  options: Partial<ServerOptions> = {},
+  url: string | undefined = undefined,
+): Promise<Bounded> {
   const clock = new ManualTimers();
   const logger = pino({ level: "silent" });
-  const api = new EtcdApi({ endpoints: [url], tls: undefined, clock, logger });
+  const api = new EtcdApi({
+    endpoints: [url ?? (await etcdOf()).url],
+    tls: undefined,
+    clock,
+    logger,
+  });
   onTestFinished(() => api.close());
   const { server } = await serve(new Map(), clock, { ...options, relayed: api });
   const client = new RawGrpc(`http://127.0.0.1:${server.port}`);
@@ -149,6 +157,49 @@ describe("A relayed call", () => {
     expect(api.stats()).toMatchObject({ calls: 1_001, connections: 2 });
     for (const call of calls) call.cancel();
     await until(() => api.stats().connections === 1);
+  });
+});
+
+describe("Requests that etcd does not accept", () => {
+  test("are held up to the bound of their connection, then the largest are refused", async () => {
+    const limits = { maxUnreadBytesPerConnection: 400_000 };
+    const { client, server, api } = await bounded({ limits });
+    const calls = Array.from({ length: 10 }, () => client.open(watchPath));
+    for (const call of calls) call.send(watchOf("held"));
+    await Promise.all(calls.map((call) => call.untilMessages(1)));
+    const etcd = await etcdOf();
+    await etcd.pause();
+    try {
+      let most = 0;
+      for (const call of calls) call.stream.write(Buffer.alloc(300_000));
+      while (api.stats().calls === 10) {
+        most = Math.max(most, server.stats().requests.bytes);
+        await new Promise(setImmediate);
+      }
+      expect(most).toBeLessThanOrEqual(400_000);
+      const ended = await Promise.race(calls.map((call) => call.response));
+      expect(statusOf(ended).code).toBe("8");
+    } finally {
+      etcd.resume();
+    }
+    for (const call of calls) call.cancel();
+    await until(() => api.stats().calls === 0 && server.stats().requests.bytes === 0);
+  });
+});
+
+describe("Connections to etcd", () => {
+  test("are as many as etcd's own bound of calls per connection needs, up to 256", async () => {
+    const etcd = await startEtcd({ args: ["--max-concurrent-streams=1"] });
+    onTestFinished(() => etcd.stop());
+    const { client, api } = await bounded({}, etcd.url);
+    const calls = Array.from({ length: 260 }, () => client.open(watchPath));
+    for (const call of calls) call.send(watchOf("many"));
+    const refused = await Promise.all(
+      calls.slice(256).map(async ({ response }) => statusOf(await response).code),
+    );
+    expect(refused).toEqual(["14", "14", "14", "14"]);
+    await Promise.all(calls.slice(0, 256).map((call) => call.untilMessages(1)));
+    expect(api.stats()).toMatchObject({ calls: 256, connections: 256 });
   });
 });
 

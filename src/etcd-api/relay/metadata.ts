@@ -1,7 +1,7 @@
 import { type IncomingHttpHeaders, type OutgoingHttpHeaders, sensitiveHeaders } from "node:http2";
 
 /** Headers that concern one connection (RFC 9113, 8.2.2), or that the next connection has of its own. */
-const hopByHop = new Set([
+const hopByHop: ReadonlySet<string> = new Set([
   ...["te", "host", "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"],
   "content-length",
 ]);
