@@ -16,6 +16,7 @@ import { callerLimitNames } from "../../src/server/limits/caller-limits.ts";
 import { attackKinds } from "../../src/server/limits/http2-defences.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { registerCacheMetrics } from "../../src/telemetry/cache-metrics.ts";
+import { registerEtcdApiMetrics } from "../../src/telemetry/etcd-api-metrics.ts";
 import {
   registerAuthenticationMetrics,
   registerFileReloads,
@@ -146,6 +147,10 @@ async function serviceGroups(): Promise<readonly Group[]> {
     registerKeyRequests(meter, { counts: { succeeded: 0, failed: 0 } });
     registerFileReloads(meter, { counts: () => [{ kind: "jwks", applied: 0, refused: 0 }] });
   };
+  const etcdApi = (meter: Meter): void => {
+    const stats = { calls: 0, connections: 0, revision: 0 };
+    registerEtcdApiMetrics(meter, { stats: () => stats });
+  };
   return [
     ["Build", await exposed(() => {}, isBuildInfo)],
     ["Caches, by resource", await exposed(cache)],
@@ -155,6 +160,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
     ["Identity of callers, and files", await exposed(identity)],
     ["Connections and memory held for clients", await exposed(held)],
     ["Rights and audit", await exposed(rights)],
+    ["etcd API, with --etcd-api", await exposed(etcdApi)],
   ];
 }
 

@@ -24,6 +24,16 @@ export class CertificateStore implements experimental.CertificateProvider {
     if (authorities !== undefined) this.replaceAuthorities(authorities);
   }
 
+  /** The authorities that are trusted; undefined: there are none. */
+  get authorities(): Buffer | undefined {
+    return this.#authorities;
+  }
+
+  /** The certificate and its key; undefined: there are none. */
+  get pair(): KeyPair | undefined {
+    return this.#pair;
+  }
+
   /** Replaces the certificate and its key. Throws an Error with a sentence if they are unusable. */
   replacePair(pair: KeyPair): void {
     checkUsable("certificate or key", () => createSecureContext(pair));

@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { argv } from "node:process";
 import { Command, CommanderError } from "commander";
+import { addEtcdProxyCommand } from "./etcd-proxy/etcd-proxy-command.ts";
 import { exitCodes } from "./output/exit-codes.ts";
 import { version } from "./output/version.ts";
 import { addPolicyCommands } from "./policy/policy-commands.ts";
@@ -21,10 +22,11 @@ const program = new Command("watch-fanout")
   .exitOverride();
 
 addServeCommand(program);
+addEtcdProxyCommand(program);
 addPolicyCommands(program);
 addTokenCommands(program);
 // Imported here, since the service starts faster without the client library.
-if (argv[2] !== "serve") {
+if (argv[2] !== "serve" && argv[2] !== "etcd-proxy") {
   const { addClientCommands } = await import("./client/client-commands.ts");
   addClientCommands(program);
 }

@@ -1,3 +1,4 @@
+import { X509Certificate } from "node:crypto";
 import { assembleAdmin, checkAdminExposure } from "./assemble-admin.ts";
 import { assembleIdentity, checkPlaintext, serverTls } from "./assemble-identity.ts";
 import { assembleResources } from "./assemble-resources.ts";
@@ -6,6 +7,7 @@ import { Checks } from "./checks.ts";
 import type {
   AuditConfig,
   Config,
+  EtcdApiConfig,
   EtcdConfig,
   EtcdTls,
   LimitsConfig,
@@ -26,6 +28,7 @@ const etcdOptions: readonly OptionName[] = [
   "etcd-cert",
   "etcd-key",
   "etcd-history-key",
+  "etcd-insecure-skip-verify",
 ];
 
 /**
@@ -44,8 +47,10 @@ export function assembleConfig(
     maxEvents: values["event-window-max-events"],
     maxBytes: values["event-window-max-bytes"],
   };
+  const etcd = etcdConfig(values, checks);
   const config: Config = {
-    etcd: etcdConfig(values, checks),
+    etcd,
+    etcdApi: etcdApiConfig(values, etcd, checks),
     upstream: upstreamConfig(values, checks),
     resources: assembleResources(values, eventWindow, checks),
     listen: listenConfig(values, checks),
@@ -140,7 +145,7 @@ function etcdConfig(values: OptionValues, checks: Checks): EtcdConfig | undefine
   }
   if (secure.length === 0) {
     checks.refuseGiven(
-      ["etcd-ca", "etcd-cert", "etcd-key"],
+      ["etcd-ca", "etcd-cert", "etcd-key", "etcd-insecure-skip-verify"],
       "needs https:// endpoints; write https:// in --etcd.",
     );
   }
@@ -152,6 +157,34 @@ function etcdConfig(values: OptionValues, checks: Checks): EtcdConfig | undefine
   };
 }
 
+function etcdApiConfig(
+  values: OptionValues,
+  etcd: EtcdConfig | undefined,
+  checks: Checks,
+): EtcdApiConfig | undefined {
+  if (!values["etcd-api"]) {
+    checks.refuseGiven(["advertise-client-url"], "needs --etcd-api as well.");
+    return undefined;
+  }
+  if (values.etcd.length === 0) checks.refuse("etcd-api", "needs --etcd as well.");
+  const cert = etcd?.tls?.client?.cert;
+  const commonName = cert && commonNameOf(cert);
+  if (commonName !== undefined) {
+    checks.refuse(
+      "etcd-cert",
+      `the certificate has the common name ${JSON.stringify(commonName)}, which etcd with authentication takes for ` +
+        "its user: with --etcd-api every client without a token would have the rights of that user. Use a " +
+        "certificate without a common name.",
+    );
+  }
+  return { advertiseClientUrl: values["advertise-client-url"] };
+}
+
+/** Undefined without one. */
+function commonNameOf(cert: Buffer): string | undefined {
+  return /^CN=(.+)$/m.exec(new X509Certificate(cert).subject)?.[1];
+}
+
 function etcdTls(values: OptionValues, checks: Checks): EtcdTls | undefined {
   const ca = checks.readAuthorities("etcd-ca", values["etcd-ca"]);
   const pair = checks.readKeyPair("etcd-cert", values["etcd-cert"], "etcd-key", values["etcd-key"]);
@@ -161,7 +194,7 @@ function etcdTls(values: OptionValues, checks: Checks): EtcdTls | undefined {
     key: values["etcd-key"],
   };
   return values.etcd.some((endpoint) => endpoint.startsWith("https:"))
-    ? { ca, client: pair, files }
+    ? { ca, client: pair, isVerified: !values["etcd-insecure-skip-verify"], files }
     : undefined;
 }
 

@@ -26,6 +26,8 @@ export function assembleResources(
   const isRelay = values.upstream.length > 0 && values.etcd.length === 0;
   if (isRelay) return assembleRelayed(given, eventWindow, checks);
   if (given.length === 0 && values.etcd.length > 0) {
+    // It needs no cache.
+    if (values["etcd-api"]) return [];
     checks.refuse(
       "etcd",
       `needs the keys to serve: ${flagOf("resource")} NAME=PREFIX, such as ` +

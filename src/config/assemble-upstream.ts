@@ -41,5 +41,5 @@ function upstreamTls(values: OptionValues, checks: Checks): EtcdTls | undefined 
     if (cert !== undefined) checks.refuse("upstream-tls-cert", "needs --upstream-tls-ca as well.");
     return undefined;
   }
-  return { ca: authorities, client, files: { ca, cert, key } };
+  return { ca: authorities, client, isVerified: true, files: { ca, cert, key } };
 }

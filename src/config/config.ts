@@ -11,10 +11,12 @@ export type { ListenAddress, TcpAddress } from "./value-types.ts";
 export interface Config {
   /** Undefined: the embedded store, or `upstream`. */
   readonly etcd: EtcdConfig | undefined;
+  /** Undefined: only this service's own API is served. */
+  readonly etcdApi: EtcdApiConfig | undefined;
   /** The watch-fanout that this one follows as a relay. Undefined: it is not a relay. */
   readonly upstream: UpstreamConfig | undefined;
   /**
-   * At least one; names and prefixes are distinct, and no prefix begins with another. Of a relay: names are distinct; none
+   * At least one, unless there is `etcdApi`; names and prefixes are distinct, and no prefix begins with another. Of a relay: names are distinct; none
    * means all that the upstream serves to it.
    */
   readonly resources: readonly ResourceConfig[];
@@ -146,11 +148,19 @@ export interface EtcdConfig {
   readonly historyKey: string;
 }
 
+/** etcd's own API, which is relayed. */
+export interface EtcdApiConfig {
+  /** The URL that MemberList names for each member. Undefined: those of the members. */
+  readonly advertiseClientUrl: string | undefined;
+}
+
 /** Certificates for calls to etcd or to an upstream, in PEM. */
 export interface EtcdTls {
   /** Undefined: the authorities that Node.js trusts. */
   readonly ca: Buffer | undefined;
   readonly client: { readonly cert: Buffer; readonly key: Buffer } | undefined;
+  /** Whether etcd's certificate is checked. */
+  readonly isVerified: boolean;
   /** The paths of the same files, to read them again. */
   readonly files: {
     readonly ca: string | undefined;

@@ -255,6 +255,30 @@ const options = {
     help: "Key in etcd with the id of its history, the same for all replicas. It is never part of a resource.",
     default: "/watchfanout/history",
   },
+  "etcd-insecure-skip-verify": {
+    schema: onOff,
+    isSwitch: true,
+    value: "[on|off]",
+    help: "Accept any certificate of etcd, for tests: whoever is between this service and etcd can read and change all.",
+    default: "off",
+  },
+  "etcd-api": {
+    schema: onOff,
+    isSwitch: true,
+    value: "[on|off]",
+    help:
+      "Serve etcd's own gRPC API on --listen as well, as etcd grpc-proxy does: every call is passed to etcd. Needs " +
+      "--etcd, and no --resource. docs/etcd-api.md describes it.",
+    default: "off",
+  },
+  "advertise-client-url": {
+    schema: text,
+    value: "URL",
+    help:
+      "URL that MemberList of the etcd API names for every member, so that clients that follow it stay with this " +
+      "service.",
+    defaultHelp: "the members' own",
+  },
   "event-window-age": {
     schema: duration("1s"),
     value: "DURATION",

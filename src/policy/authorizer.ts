@@ -84,6 +84,13 @@ export class Authorizer {
     return this.#policy === undefined || this.#policy.mayRead(identity, resource);
   }
 
+  /** The first of several accesses that is denied; undefined: all are allowed. */
+  firstDenied(identity: Identity, access: Access | readonly Access[]): Access | undefined {
+    const isOne = "verb" in access;
+    if (isOne) return this.decide(identity, access).allowed ? undefined : access;
+    return access.find((each) => !this.decide(identity, each).allowed);
+  }
+
   /** Whether the identity may know that the resource exists: it has any right on it. */
   mayKnow(identity: Identity, resource: string): boolean {
     return this.#policy === undefined || this.#policy.concerns(identity, resource);

@@ -41,6 +41,11 @@ export class MessageCursor {
     this.#limit = byteLength;
   }
 
+  /** Position behind what was read last. */
+  get position(): number {
+    return this.#position;
+  }
+
   /**
    * Returns the tag of the next field: its number, shifted by three, and its wire type. Returns 0 at the end of the
    * message. The caller then reads or skips the field's value.

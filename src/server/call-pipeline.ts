@@ -5,7 +5,8 @@ import type { Authentication, PendingAuthentication } from "./calls/authenticati
 import type { CallContext } from "./calls/call-context.ts";
 import type { BidiMethod, Methods, SingleRequestMethod } from "./calls/methods.ts";
 import { refused } from "./calls/refusals.ts";
-import { serveConversation, serveRequest } from "./calls/serve-call.ts";
+import type { RelayedMethod, RelayedServices } from "./calls/relayed-methods.ts";
+import { serveConversation, serveRelayed, serveRequest } from "./calls/serve-call.ts";
 import { CallArrivals } from "./http2/call-arrivals.ts";
 import { traceIdOf } from "./http2/call-origin.ts";
 import { Http2Call } from "./http2/http2-call.ts";
@@ -17,8 +18,10 @@ import {
   areTooLarge,
   dropDistantDeadline,
   encodingOf,
+  headerBytes,
   isGrpc,
   timeoutOf,
+  withoutCredentials,
 } from "./http2/request-headers.ts";
 import { RequestStream } from "./http2/request-stream.ts";
 import { StreamPacing } from "./http2/stream-pacing.ts";
@@ -40,6 +43,9 @@ import { StreamPacing } from "./http2/stream-pacing.ts";
  *     audit          records refused calls, writes, and others         calls/audit
  *     release        gives back what the call held, in time slices     calls/call-closings
  *
+ * The calls of services that are relayed (calls/relayed-methods.ts) pass accept, open, authenticate, authorize, admit and
+ * audit. Nothing of them is read or decoded, so their caller needs every right.
+ *
  * A stage that refuses a call ends it with a status, and the later stages except the audit do not run. This file has the
  * stages up to "read", calls/serve-call.ts the others. A credential that has to be verified first is verified while the
  * request is read, and the call is decoded after both. Calls that grpc-js serves (grpc-js/) enter at "authenticate",
@@ -54,6 +60,8 @@ export interface CallPipelineDeps {
   readonly openCalls: OpenCalls;
   /** Undefined: all calls are anonymous. */
   readonly authentication: Authentication | undefined;
+  /** Services whose calls are relayed. Undefined: there are none. */
+  readonly relayed: RelayedServices | undefined;
 }
 
 /** Takes HTTP/2 streams, and serves each as a call. */
@@ -62,16 +70,18 @@ export class CallPipeline {
   readonly #context: CallContext;
   readonly #openCalls: OpenCalls;
   readonly #authentication: Authentication | undefined;
+  readonly #relayed: RelayedServices | undefined;
   readonly #pacing: StreamPacing;
   readonly #arrivals: CallArrivals;
   readonly #requests: IncomingRequests;
 
-  constructor({ methods, context, openCalls, authentication }: CallPipelineDeps) {
+  constructor({ methods, context, openCalls, authentication, relayed }: CallPipelineDeps) {
     const { clock, streamOpenings, requestPool } = context;
     this.#methods = methods;
     this.#context = context;
     this.#openCalls = openCalls;
     this.#authentication = authentication;
+    this.#relayed = relayed;
     this.#requests = new IncomingRequests(context);
     const { callers } = context.callerLimits;
     const ownerOf = (session: ServerHttp2Session): object => callers.expectedOn(session);
@@ -119,6 +129,7 @@ export class CallPipeline {
     call.via = keptVia(headers[viaKey]?.toString());
     const method = this.#methods.single.get(path);
     const conversation = this.#methods.streaming.get(path);
+    const relayed = this.#relayed?.methodAt(path);
     if (!isTimeout) {
       const details = `Invalid grpc-timeout value "${headers["grpc-timeout"]}"`;
       call.end(refused(status.INTERNAL, details));
@@ -130,6 +141,9 @@ export class CallPipeline {
       if (!call.isOver) {
         this.#readRequests(stream, call, encodingOf(headers), conversation, pending);
       }
+    } else if (relayed !== undefined) {
+      const pending = this.#authenticate(stream, headers, call, relayed.name);
+      if (!call.isOver) this.#relay(call, headers, relayed, pending);
     } else {
       const details = `The server does not implement the method ${path}`;
       call.end(refused(status.UNIMPLEMENTED, details));
@@ -185,5 +199,21 @@ export class CallPipeline {
     const serve = () => serveConversation(this.#context, method, call, () => requests.next());
     if (pending === undefined) serve();
     else pending.whenDone(0, serve);
+  }
+
+  /** Relays a call, whose request stays unread until its caller is known. */
+  #relay(
+    call: Http2Call,
+    headers: IncomingHttpHeaders,
+    method: RelayedMethod,
+    pending: PendingAuthentication | undefined,
+  ): void {
+    const metadata = this.#authentication === undefined ? headers : withoutCredentials(headers);
+    const serve = () => {
+      const relay = () => method.relay(call, metadata, this.#context);
+      serveRelayed(this.#context, method, call, relay);
+    };
+    if (pending === undefined) serve();
+    else pending.whenDone(headerBytes(headers), serve);
   }
 }

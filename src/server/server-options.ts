@@ -9,6 +9,7 @@ import type {
   RpcObserver,
   ServedResource,
 } from "./calls/call-context.ts";
+import type { RelayedServices } from "./calls/relayed-methods.ts";
 import type { TcpListen, TlsOptions, UnixListen } from "./grpc-js/grpc-js-server.ts";
 import type { ServerLimits } from "./limits/server-limits.ts";
 import type { MemoryGauge } from "./pressure/memory-gauge.ts";
@@ -50,6 +51,8 @@ export interface ServerOptions {
   readonly upstream?: RelayedUpstream | undefined;
   /** How labels and fields are read, by resource, which the Resources RPC reports. Default: opaque. */
   readonly codecs?: ReadonlyMap<string, CodecKind> | undefined;
+  /** Services whose calls are relayed to another server. Default: none. */
+  readonly relayed?: RelayedServices | undefined;
   /** Default: "node". */
   readonly framing?: Framing | undefined;
   /** Random numbers in [0, 1), for jitter. Default: Math.random. */

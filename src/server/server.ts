@@ -102,7 +102,7 @@ export class RunningServer {
 
   /** For `startServer`. */
   constructor(options: ServerOptions) {
-    const { resources, clock, observer, authenticators, now = Date.now } = options;
+    const { resources, clock, observer, authenticators, relayed, now = Date.now } = options;
     const limits = { ...defaultServerLimits, ...options.limits };
     // Each connection enqueues at most one task, its stream openings, so none is ever refused.
     const scheduler = new TimeSliceScheduler(clock, Infinity);
@@ -123,7 +123,13 @@ export class RunningServer {
       ...createCallContext(options, limits, this.#pools, scheduler),
       ...{ memoryPressure: this.#memoryPressure, defences: this.#defences },
     };
-    const openCalls = new OpenCalls(clock, context.callClosings, this.#connections, observer);
+    const openCalls = new OpenCalls(
+      clock,
+      context.callClosings,
+      this.#connections,
+      observer,
+      relayed,
+    );
     this.#openCalls = openCalls;
     const { authorizer } = context;
     this.#inFlight = context.inFlight;
@@ -136,7 +142,7 @@ export class RunningServer {
     const methods = methodsOf(context, this.#health, this.#reflection);
     const authentication =
       authenticators === undefined ? undefined : new Authentication(authenticators, context);
-    this.#pipeline = new CallPipeline({ methods, context, openCalls, authentication });
+    this.#pipeline = new CallPipeline({ methods, context, openCalls, authentication, relayed });
     this.#verifiedPeers =
       options.tls?.clientCa &&
       new VerifiedPeers({
@@ -250,6 +256,11 @@ export class RunningServer {
         "Unsupported grpc-js version: client certificates can be required, but not requested.",
       );
     }
+    if (listening === 0 && this.#options.relayed !== undefined) {
+      this.#memoryPressure.stop();
+      this.#server.forceShutdown();
+      throw new Error("Unsupported grpc-js version: the etcd API can't be served.");
+    }
     if (listening === 0) {
       logger.warn(
         "Unsupported grpc-js version: direct HTTP/2 serving and call metrics are disabled, and idle " +
@@ -272,6 +283,7 @@ export class RunningServer {
     this.#statuses.drain();
     this.#health.end();
     this.#reflection.end();
+    this.#options.relayed?.drain();
     for (const resource of this.#options.resources.values()) resource.drain();
     const { promise: closed, resolve } = Promise.withResolvers<void>();
     // Before another process may take the path.

@@ -31,7 +31,7 @@ const plainTls = {
   files: { cert: "cert.pem", key: "key.pem", clientCa: undefined },
 };
 const etcdPair = {
-  ...{ ca: undefined, client: { cert, key } },
+  ...{ ca: undefined, client: { cert, key }, isVerified: true },
   files: { ca: undefined, cert: "cert.pem", key: "key.pem" },
 };
 
@@ -52,6 +52,7 @@ test("without any source the embedded store serves one resource with all keys", 
   expect(load({})).toEqual({
     etcd: undefined,
     upstream: undefined,
+    etcdApi: undefined,
     resources: [{ name: "default", prefix: "", ...plain }],
     listen: { host: "127.0.0.1", port: 50051 },
     admin: { listen: { host: "127.0.0.1", port: 8080 }, tls: undefined, tokenFile: undefined },
@@ -319,7 +320,7 @@ const cases: readonly [
     etcdWith({}),
     ({ etcd }) => etcd?.tls,
     {
-      ...{ ca: cert, client: undefined },
+      ...{ ca: cert, client: undefined, isVerified: true },
       files: { ca: "ca.pem", cert: undefined, key: undefined },
     },
   ],
@@ -338,6 +339,21 @@ const cases: readonly [
     etcdPair,
   ],
   ["etcd-history-key", "/elsewhere", etcdWith({}), ({ etcd }) => etcd?.historyKey, "/elsewhere"],
+  ["etcd-insecure-skip-verify", "on", etcdWith({}), ({ etcd }) => etcd?.tls?.isVerified, false],
+  [
+    "etcd-api",
+    "on",
+    { env: { WATCH_FANOUT_ETCD: "http://a" } },
+    ({ etcdApi, resources }) => [etcdApi, resources],
+    [{ advertiseClientUrl: undefined }, []],
+  ],
+  [
+    "advertise-client-url",
+    "http://front",
+    { env: { WATCH_FANOUT_ETCD: "http://a", WATCH_FANOUT_ETCD_API: "on" } },
+    ({ etcdApi }) => etcdApi,
+    { advertiseClientUrl: "http://front" },
+  ],
   ["event-window-age", "1h30m", {}, ({ eventWindow }) => eventWindow.ageMs, 5_400_000],
   ["event-window-min-events", "0", {}, ({ eventWindow }) => eventWindow.minEvents, 0],
   ["event-window-max-events", "5000", {}, ({ eventWindow }) => eventWindow.maxEvents, 5_000],

@@ -389,6 +389,11 @@ describe("options that need or exclude one another are reported", () => {
       "--etcd-ca: needs https:// endpoints; write https:// in --etcd.",
     ],
     [{ flags: [...secure, "--etcd-key", "key"] }, "--etcd-key: needs --etcd-cert as well."],
+    [{ flags: ["--etcd-api", "on"] }, "--etcd-api: needs --etcd as well."],
+    [
+      { flags: [...etcd, "--advertise-client-url", "http://a"] },
+      "--advertise-client-url: needs --etcd-api as well.",
+    ],
     [
       { flags: [...etcd, "--etcd-username", "root"] },
       "--etcd-username: needs a password as well: --etcd-password-file or WATCH_FANOUT_ETCD_PASSWORD.",

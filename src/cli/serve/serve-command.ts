@@ -1,18 +1,6 @@
-import { readFileSync } from "node:fs";
-import { type Command, Option } from "commander";
-import type { Config } from "../../config/config.ts";
-import { ConfigError } from "../../config/config-error.ts";
-import { loadConfig } from "../../config/load-config.ts";
-import { definition, flagOf, type OptionName, optionNames } from "../../config/options.ts";
-import { exitCodes } from "../output/exit-codes.ts";
-import { printableText } from "../output/printable.ts";
-
-const configOption = collecting(
-  "config",
-  "<FILE>",
-  "YAML file with any of these options, by their names without the leading dashes. resources: is a list " +
-    "of mappings with name, prefix and more: see docs/configuration.md.",
-);
+import type { Command, Option } from "commander";
+import { optionNames } from "../../config/options.ts";
+import { configFlag, readConfig, serveFlag } from "./serve-flags.ts";
 
 const helpFooter = `
 Every option is also an environment variable (--etcd-ca is WATCH_FANOUT_ETCD_CA) and a key of the file
@@ -29,11 +17,10 @@ Examples:
 
 /** Adds `serve`, with a flag for every option of the configuration. */
 export function addServeCommand(program: Command): void {
-  const flags = new Map<string, Option>([["config", configOption]]);
+  const flags = new Map<string, Option>([["config", configFlag()]]);
   for (const name of optionNames) {
-    const { secret, value, isSwitch = false } = definition(name);
-    if (secret === true) continue;
-    flags.set(name, collecting(name, isSwitch ? value : `<${value}>`, helpOf(name)));
+    const option = serveFlag(name);
+    if (option !== undefined) flags.set(name, option);
   }
   const command = program
     .command("serve")
@@ -41,35 +28,13 @@ export function addServeCommand(program: Command): void {
     .addHelpText("after", helpFooter);
   for (const option of flags.values()) command.addOption(option);
   command.action(async () => {
-    const config = readConfig(command, flags);
+    const typed = [...flags].map(([name, option]) => [
+      name,
+      command.getOptionValue(option.attributeName()),
+    ]);
+    const config = readConfig(command, Object.fromEntries(typed));
     // Imported here, since the client commands start faster without the server.
     const { serve } = await import("./serve.ts");
     await serve(config);
   });
-}
-
-/** A flag that collects its values in order. Without a value it is on. */
-function collecting(name: string, value: string, help: string): Option {
-  return new Option(`${flagOf(name)} ${value}`, help)
-    .preset("on")
-    .argParser((text: string, before: readonly string[] = []) => [...before, text]);
-}
-
-function helpOf(name: OptionName): string {
-  const { help, default: value, defaultHelp = value } = definition(name);
-  return defaultHelp === undefined ? help : `${help} (default: ${defaultHelp})`;
-}
-
-function readConfig(command: Command, options: ReadonlyMap<string, Option>): Config {
-  const flags: Record<string, readonly string[] | undefined> = {};
-  for (const [name, option] of options) {
-    flags[name] = command.getOptionValue(option.attributeName());
-  }
-  try {
-    return loadConfig({ flags, env: process.env, readFile: (path) => readFileSync(path) });
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    const lines = error.problems.map((problem) => `error: ${printableText(problem)}`);
-    return command.error(lines.join("\n"), { exitCode: exitCodes.usage });
-  }
 }

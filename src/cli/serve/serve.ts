@@ -15,9 +15,10 @@ const closingMs = 1_000;
 
 /**
  * Runs the service until a signal ends the process. Exit codes: 0 after a graceful shutdown, 128 plus the signal's number
- * after a second signal, 1 if the service could not start or failed.
+ * after a second signal, 1 if the service could not start or failed. `lastLine` is printed when it has started, after the
+ * start-up text.
  */
-export async function serve(config: Config): Promise<void> {
+export async function serve(config: Config, lastLine: string = ""): Promise<void> {
   const format = config.logFormat ?? (process.stderr.isTTY ? "text" : "json");
   const logger = createLogger({ level: config.logLevel, format });
   exitOnFault(logger);
@@ -37,7 +38,7 @@ export async function serve(config: Config): Promise<void> {
   // Standard output may have the audit log, of which each line is JSON.
   const isAudit = config.audit !== undefined && config.audit.path === undefined;
   (isAudit ? process.stderr : process.stdout).write(
-    startUpText({ ...config, resources: service.resources }, service),
+    startUpText({ ...config, resources: service.resources }, service) + lastLine,
   );
 }
 

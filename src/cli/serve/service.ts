@@ -34,6 +34,7 @@ import { registerServerMetrics } from "../../telemetry/server-metrics.ts";
 import { registerSkippedKeys, registerUndecodableValues } from "../../telemetry/storage-metrics.ts";
 import { version } from "../output/version.ts";
 import { watchAdminCertificate, watchServerCertificates } from "./certificate-files.ts";
+import { openEtcdApi } from "./etcd-api.ts";
 import { openIdentitySources, watchedTokens } from "./identity.ts";
 import { openAccess } from "./open-access.ts";
 import { type Pending, readiness } from "./readiness.ts";
@@ -86,6 +87,8 @@ export async function startService(given: Config, clock: Clock, logger: Logger):
     let pending: Pending = "the service is starting";
     // Before the upstream of a relay is asked, so that an orchestrator finds out what the relay waits for.
     let server: RunningServer | undefined;
+    const etcdApi = openEtcdApi(given, { clock, logger, files, meter: metrics.meter });
+    if (etcdApi !== undefined) closing.push(async () => etcdApi.close());
     const { tls: adminTls, tokenFile: adminTokens } = given.admin;
     const admin = await listening("admin", given.admin.listen, () =>
       startAdmin({
@@ -95,6 +98,7 @@ export async function startService(given: Config, clock: Clock, logger: Logger):
         readiness: () => readiness(caches, pending, server?.stats().pressure.level ?? "normal"),
         metrics,
         logger,
+        others: etcdApi?.pages,
       }),
     );
     closing.push(() => admin.close());
@@ -180,6 +184,7 @@ export async function startService(given: Config, clock: Clock, logger: Logger):
         instanceId: relay?.instanceId,
         upstream: relay,
         codecs: new Map(config.resources.map(({ name, codec }) => [name, codec.name])),
+        relayed: etcdApi?.services,
         limits: {
           responseFlushMs: config.stallTimeoutMs,
           maxStreamAgeMs: config.maxStreamAgeMs,

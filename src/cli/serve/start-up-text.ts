@@ -12,7 +12,8 @@ export function startUpText(
   const resources = config.resources.map((resource) => resourceText(config, resource));
   const lines = [
     `watch-fanout ${version} serves gRPC on ${formatAddress(grpc)} (${security(config)})`,
-    `  resources  ${resources.join(", ")}`,
+    ...(config.etcdApi === undefined ? [] : ["  etcd API   every call is passed to etcd"]),
+    `  resources  ${resources.length === 0 ? "none" : resources.join(", ")}`,
     `  data       ${dataOf(config)}`,
     `  admin      ${adminUrl(config, admin)}/readyz and /livez, /metrics${adminNote(config)}`,
     "",
@@ -58,6 +59,11 @@ function examples(config: Config, grpc: ListenAddress): readonly string[] {
   const { resources, tls } = config;
   const resource = resources[0]?.name ?? "default";
   const target = formatAddress(reachable(grpc));
+  if (config.etcdApi !== undefined && resources.length === 0) {
+    const scheme = tls === undefined ? "http" : "https";
+    const etcdctl = `etcdctl --endpoints ${scheme}://${target}`;
+    return [`${etcdctl} watch --prefix ""`, `${etcdctl} put greeting hello`];
+  }
   // From the sources, the command is not on the PATH.
   const command = import.meta.url.endsWith(".ts") ? "bin/watch-fanout" : "watch-fanout";
   const options = [

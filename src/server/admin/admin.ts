@@ -43,6 +43,8 @@ export interface AdminOptions {
   readonly readiness: () => readonly ReadinessCheck[];
   readonly metrics: MetricsSource;
   readonly logger: Logger;
+  /** Further pages, by their path. */
+  readonly others?: ReadonlyMap<string, () => Promise<AdminResponse>> | undefined;
 }
 
 export interface RunningAdmin {
@@ -58,7 +60,8 @@ export interface RunningAdmin {
   close(): Promise<void>;
 }
 
-interface AdminResponse {
+/** A page. */
+export interface AdminResponse {
   readonly status: number;
   readonly body: string;
   readonly contentType?: string;
@@ -197,6 +200,8 @@ async function responseTo(request: IncomingMessage, options: AdminOptions): Prom
     const headers = { "www-authenticate": "Bearer" };
     return { status: 401, body: "Send a token of --admin-token-file.\n", headers };
   }
+  const other = path === undefined ? undefined : options.others?.get(path);
+  if (other !== undefined && request.method === "GET") return other();
   if (path !== "/livez" && path !== "/readyz" && path !== "/metrics") {
     return { status: 404, body: "The paths are /livez, /readyz and /metrics.\n" };
   }

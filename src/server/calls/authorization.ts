@@ -1,11 +1,13 @@
 import { status } from "@grpc/grpc-js";
 import type { WatchFanoutError } from "../../base/errors.ts";
 import type { Access } from "../../policy/access.ts";
-import { permissionDenied } from "../../policy/permission-denied.ts";
+import { fullAccess } from "../../policy/full-access.ts";
+import { permissionDenied, relayDenied } from "../../policy/permission-denied.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { AuditedCall, auditEntry, isAudited } from "./audit.ts";
 import type { CallContext } from "./call-context.ts";
 import type { BidiMethod, SingleRequestMethod } from "./methods.ts";
+import type { RelayedMethod } from "./relayed-methods.ts";
 import type { ServerCall } from "./server-call.ts";
 
 type Context = Pick<CallContext, "authorizer" | "audit">;
@@ -55,6 +57,35 @@ export function auditConversation(
 ): void {
   if (audit === undefined || !isAudited(audit, undefined)) return;
   audit.record({ ...auditEntry(call, name, undefined, openToAll), code: undefined });
+}
+
+/**
+ * Like `authorize`, for a call whose request is not read: it may ask for anything, so its caller needs every right.
+ * Returns whether the call may continue. Audited when it begins, without a status.
+ */
+export function authorizeRelayed(
+  { authorizer, audit }: Context,
+  { name, mayWrite }: Pick<RelayedMethod, "name" | "mayWrite">,
+  call: ServerCall,
+): boolean {
+  const { identity } = call;
+  const denied = authorizer.firstDenied(identity, fullAccess);
+  // For the audit and the metrics: the worst that the call may do.
+  const verb = mayWrite ? "put" : "get";
+  const asked = fullAccess.find((access) => access.verb === verb);
+  const decision = asked === undefined ? openToAll : authorizer.decide(identity, asked);
+  if (denied === undefined) {
+    if (audit !== undefined && isAudited(audit, asked)) {
+      audit.record({ ...auditEntry(call, name, asked, decision), code: undefined });
+    }
+    return true;
+  }
+  const code = status[status.PERMISSION_DENIED];
+  const refusal = { allowed: false, rule: undefined };
+  audit?.record({ ...auditEntry(call, name, asked, refusal), code });
+  authorizer.countDenied(verb);
+  call.end(statusOf(relayDenied(identity)));
+  return false;
 }
 
 /**

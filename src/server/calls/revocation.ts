@@ -34,12 +34,13 @@ function* revoke(authorizer: Authorizer, streams: OpenStreams): Generator<void, 
   for (const stream of streams) {
     const { identity, access } = stream;
     if (access === undefined) continue;
-    if (authorizer.decide(identity, access).allowed) {
+    const denied = authorizer.firstDenied(identity, access);
+    if (denied === undefined) {
       if (++checks % checksPerStep === 0) yield;
       continue;
     }
     streams.delete(stream);
-    stream.evict(permissionDenied(identity, access));
+    stream.evict(permissionDenied(identity, denied));
     authorizer.countRevoked();
     yield;
   }

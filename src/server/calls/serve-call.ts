@@ -3,9 +3,10 @@ import { statusOf } from "../../wire/errors.ts";
 import { refusalOfPath } from "../../wire/via.ts";
 import { admit } from "./admission.ts";
 import { recordRefused } from "./audit.ts";
-import { auditConversation, authorize } from "./authorization.ts";
+import { auditConversation, authorize, authorizeRelayed } from "./authorization.ts";
 import type { CallContext } from "./call-context.ts";
 import type { BidiMethod, SingleRequestMethod } from "./methods.ts";
+import type { RelayedCall, RelayedMethod } from "./relayed-methods.ts";
 import type { NextRequest, ServerCall } from "./server-call.ts";
 
 /*
@@ -86,6 +87,18 @@ function mayConnect({ callerLimits }: Context, call: ServerCall): boolean {
   call.end(statusOf(refusal));
   call.closeConnection();
   return false;
+}
+
+/** Serves a call whose request is not read here. */
+export function serveRelayed(
+  context: Context,
+  method: RelayedMethod,
+  call: RelayedCall,
+  relay: () => void,
+): void {
+  if (hasLapsed(context, method, call) || !mayConnect(context, call)) return;
+  if (!authorizeRelayed(context, method, call)) return;
+  admit(context, call, { queuedBytes: undefined, sheds: method.sheds }, relay);
 }
 
 /** Ends the call if its credential is no longer valid: its client may have sent the request long after the headers. */

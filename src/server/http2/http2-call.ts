@@ -5,7 +5,7 @@ import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { CallContext } from "../calls/call-context.ts";
 import { CallLifecycle } from "../calls/call-lifecycle.ts";
-import type { ServerCall } from "../calls/server-call.ts";
+import type { RelayedCall } from "../calls/relayed-methods.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import { addressOf } from "./call-origin.ts";
 import { responseWriterOf } from "./frames/framed-connections.ts";
@@ -25,6 +25,9 @@ const responseHeaders = {
   "grpc-encoding": "identity",
 };
 const withTrailers = { waitForTrailers: true };
+/** Headers of a relayed call are passed on as they are: Node.js adds no date to them. */
+const asTheyAre = { waitForTrailers: true, sendDate: false };
+const endAsTheyAre = { endStream: true, sendDate: false };
 
 /** One for all: a stream that fails also closes, and "close" has a listener. */
 const ignore = (): void => {};
@@ -33,7 +36,7 @@ const ignore = (): void => {};
  * A call on its HTTP/2 stream. A frame that thousands of streams share is written to each without a copy, where grpc-js
  * would copy it for each, and an idle stream takes half of the memory.
  */
-export class Http2Call implements ServerCall {
+export class Http2Call implements RelayedCall {
   readonly connection: object;
   readonly headerBytes: number;
   identity: Identity = anonymous;
@@ -83,6 +86,10 @@ export class Http2Call implements ServerCall {
     return this.#lifecycle.hasEnded || this.#stream.destroyed || this.#stream.closed;
   }
 
+  get request(): ServerHttp2Stream {
+    return this.#stream;
+  }
+
   onOver(listener: () => void): void {
     this.#lifecycle.onOver(listener);
   }
@@ -128,6 +135,28 @@ export class Http2Call implements ServerCall {
   reset(): void {
     this.#lifecycle.end();
     resetStream(this.#stream);
+  }
+
+  sendHeaders(headers: OutgoingHttpHeaders): void {
+    if (this.isOver || this.#stream.headersSent) return;
+    this.#stream.respond(headers, asTheyAre);
+  }
+
+  sendTrailers(trailers: OutgoingHttpHeaders): void {
+    if (this.isOver) return;
+    this.#lifecycle.end();
+    if (this.#stream.headersSent) {
+      this.#endBehind(trailers);
+    } else {
+      this.#stream.respond(trailers, endAsTheyAre);
+      this.#refuseRest();
+    }
+    resetUnlessClosed(this.#stream, this.#context.endFlushMs, this.#context.clock);
+  }
+
+  resetWith(code: number): void {
+    this.#lifecycle.end();
+    if (!this.#stream.destroyed) this.#stream.close(code);
   }
 
   #closed(): void {

@@ -5,6 +5,7 @@ import { descriptors } from "../../wire/descriptors.ts";
 import type { CallClosings } from "../calls/call-closings.ts";
 import type { RpcObserver } from "../calls/call-context.ts";
 import { methodOf } from "../calls/methods.ts";
+import type { RelayedServices } from "../calls/relayed-methods.ts";
 import type { Connections } from "./connections.ts";
 import { statusCodeOf } from "./http2-stream.ts";
 
@@ -14,6 +15,7 @@ export class OpenCalls {
   readonly #closings: CallClosings;
   readonly #connections: Connections;
   readonly #observer: RpcObserver | undefined;
+  readonly #relayed: RelayedServices | undefined;
   #size = 0;
   #onIdle: (() => void) | undefined;
 
@@ -22,11 +24,13 @@ export class OpenCalls {
     closings: CallClosings,
     connections: Connections,
     observer: RpcObserver | undefined,
+    relayed: RelayedServices | undefined,
   ) {
     this.#clock = clock;
     this.#closings = closings;
     this.#connections = connections;
     this.#observer = observer;
+    this.#relayed = relayed;
   }
 
   /** Counts a call until its stream is closed. */
@@ -55,7 +59,8 @@ export class OpenCalls {
     const observer = this.#observer;
     if (observer === undefined) return undefined;
     // A client may ask for any path. Paths that are not methods count as one, which bounds the label's values.
-    const method = descriptors.inputs.has(path) ? methodOf(path) : "unknown";
+    const own = descriptors.inputs.has(path) ? methodOf(path) : undefined;
+    const method = own ?? this.#relayed?.methodAt(path)?.label ?? "unknown";
     const started = this.#clock.now();
     observer.started(method);
     return () => {

@@ -85,3 +85,9 @@ export function retainedHeaderBytes(headers: IncomingHttpHeaders): number {
   const authority = headers[":authority"] ?? headers.host ?? "";
   return textBytes(authority) + textBytes(headers[":scheme"] ?? "");
 }
+
+/** The headers without those that name the caller to this server, which no other server must see. */
+export function withoutCredentials(headers: IncomingHttpHeaders): IncomingHttpHeaders {
+  const { authorization: _, "x-forwarded-client-cert": __, ...others } = headers;
+  return others;
+}

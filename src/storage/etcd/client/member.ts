@@ -21,6 +21,8 @@ export interface EtcdTls {
   /** Undefined: the certificate authorities that Node.js trusts. */
   readonly ca?: Buffer | undefined;
   readonly client?: { readonly cert: Buffer; readonly key: Buffer } | undefined;
+  /** Whether etcd's certificate is checked. Default: true. */
+  readonly isVerified?: boolean | undefined;
 }
 
 /** The certificates of all members, which can be replaced while they are in use. */
@@ -28,14 +30,17 @@ export interface MemberCertificates {
   /** Has authorities. */
   readonly store: CertificateStore;
   readonly hasClientCertificate: boolean;
+  /** Whether etcd's certificate is checked. */
+  readonly isVerified: boolean;
 }
 
 /** The certificates that are used first. Throws an Error with a sentence if they are unusable. */
-export function memberCertificates({ ca, client }: EtcdTls): MemberCertificates {
+export function memberCertificates({ ca, client, isVerified = true }: EtcdTls): MemberCertificates {
   const authorities = ca ?? Buffer.from(getCACertificates("default").join("\n"));
   return {
     store: new CertificateStore(authorities, client),
     hasClientCertificate: client !== undefined,
+    isVerified,
   };
 }
 
@@ -267,9 +272,10 @@ function channelCredentials(
 ): ChannelCredentials {
   if (!endpoint.startsWith("https:")) return credentials.createInsecure();
   if (certificates === undefined) return credentials.createSsl();
-  const { store, hasClientCertificate } = certificates;
+  const { store, hasClientCertificate, isVerified } = certificates;
   return experimental.createCertificateProviderChannelCredentials(
     store,
     hasClientCertificate ? store : null,
+    { rejectUnauthorized: isVerified },
   );
 }

@@ -1,0 +1,68 @@
+import { type Command, Option } from "commander";
+import { type OptionName, optionNames } from "../../config/options.ts";
+import { exitCodes } from "../output/exit-codes.ts";
+import { printableText } from "../output/printable.ts";
+import { configFlag, readConfig, serveFlag } from "../serve/serve-flags.ts";
+import { proxyFlags } from "./proxy-flags.ts";
+import { proxyOptions, withProxyNames } from "./proxy-options.ts";
+
+const helpFooter = `
+Takes the flags of \`etcd grpc-proxy start\`, and beside them those of \`watch-fanout serve\` and its
+environment variables. Every call of etcd's API is passed to etcd. docs/etcd-api.md says what differs.
+
+Example:
+  watch-fanout etcd-proxy --endpoints 10.0.0.1:2379,10.0.0.2:2379 --listen-addr 0.0.0.0:2379
+`;
+
+/** Options of `serve` that this command sets itself. */
+const preset: readonly OptionName[] = ["etcd", "listen", "admin", "insecure", "etcd-api"];
+
+/** Adds `etcd-proxy`, which serves etcd's API with the flags of `etcd grpc-proxy start`. */
+export function addEtcdProxyCommand(program: Command): void {
+  const command = program
+    .command("etcd-proxy")
+    .description("Serve etcd's own gRPC API in the place of `etcd grpc-proxy start`.")
+    .addHelpText("after", helpFooter);
+  const own = new Map(Object.entries(proxyFlags).map(([name, flag]) => [name, flagOf(name, flag)]));
+  const taken = new Set<string>(preset);
+  for (const flag of Object.values(proxyFlags)) if (flag.kind === "option") taken.add(flag.option);
+  const others = new Map<string, Option>([["config", configFlag()]]);
+  for (const name of optionNames) {
+    const option = taken.has(name) ? undefined : serveFlag(name);
+    if (option !== undefined) others.set(name, option);
+  }
+  for (const option of [...own.values(), ...others.values()]) command.addOption(option);
+  command.action(async () => {
+    const typed = (options: ReadonlyMap<string, Option>) =>
+      Object.fromEntries(
+        [...options].map(([name, option]) => [
+          name,
+          command.getOptionValue(option.attributeName()) as readonly string[] | undefined,
+        ]),
+      );
+    const { flags, problems, warnings } = proxyOptions(typed(own));
+    if (problems.length > 0) {
+      const lines = problems.map((problem) => `error: ${printableText(problem)}`);
+      command.error(lines.join("\n"), { exitCode: exitCodes.usage });
+    }
+    const given = Object.fromEntries(
+      Object.entries(typed(others)).filter(([, values]) => values !== undefined),
+    );
+    const config = readConfig(command, { ...flags, ...given }, withProxyNames);
+    for (const warning of warnings) process.stderr.write(`warning: ${printableText(warning)}\n`);
+    // Imported here, since the client commands start faster without the server.
+    const { serve } = await import("../serve/serve.ts");
+    // The line that etcd's own tests and some supervisors wait for.
+    await serve(config, "started gRPC proxy\n");
+  });
+}
+
+function flagOf(
+  name: string,
+  { value, help, default: text }: { value?: string; help: string; default?: string },
+): Option {
+  const shown = value === undefined ? "[true|false]" : `<${value}>`;
+  return new Option(`--${name} ${shown}`, text === undefined ? help : `${help} (default: ${text})`)
+    .preset("true")
+    .argParser((typed: string, before: readonly string[] = []) => [...before, typed]);
+}

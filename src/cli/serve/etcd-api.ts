@@ -1,0 +1,40 @@
+import type { Meter } from "@opentelemetry/api";
+import type { Logger } from "pino";
+import type { Clock } from "../../base/clock.ts";
+import type { WatchedFiles } from "../../base/watched-files.ts";
+import type { Config } from "../../config/config.ts";
+import { EtcdApi } from "../../etcd-api/etcd-api.ts";
+import { etcdPages } from "../../etcd-api/etcd-pages.ts";
+import type { AdminResponse } from "../../server/admin/admin.ts";
+import type { RelayedServices } from "../../server/calls/relayed-methods.ts";
+import { registerEtcdApiMetrics } from "../../telemetry/etcd-api-metrics.ts";
+import { watchClientCertificates } from "./certificate-files.ts";
+
+/** etcd's own API as a part of a service. */
+interface OpenEtcdApi {
+  readonly services: RelayedServices;
+  /** The pages of etcd's HTTP port that the admin port has as well. */
+  readonly pages: ReadonlyMap<string, () => Promise<AdminResponse>>;
+  /** Ends all calls. */
+  close(): void;
+}
+
+/** Opens etcd's own API, without a request to etcd. Undefined if it is not to be served. */
+export function openEtcdApi(
+  { etcd, etcdApi }: Pick<Config, "etcd" | "etcdApi">,
+  context: {
+    readonly clock: Clock;
+    readonly logger: Logger;
+    readonly files: WatchedFiles;
+    readonly meter: Meter;
+  },
+): OpenEtcdApi | undefined {
+  if (etcd === undefined || etcdApi === undefined) return undefined;
+  const { clock, logger, files, meter } = context;
+  const { endpoints, tls } = etcd;
+  const { advertiseClientUrl } = etcdApi;
+  const services = new EtcdApi({ endpoints, tls, advertiseClientUrl, clock, logger });
+  if (tls !== undefined) watchClientCertificates(files, "etcd", tls, services);
+  registerEtcdApiMetrics(meter, services);
+  return { services, pages: etcdPages(services), close: () => services.close() };
+}

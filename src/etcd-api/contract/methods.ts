@@ -1,0 +1,108 @@
+/**
+ * How a method of etcd answers.
+ *
+ * - `unary`: one response, soon.
+ * - `waiting`: one response, which may take as long as another client holds a lock.
+ * - `stream`: any number of responses.
+ */
+export type MethodKind = "unary" | "waiting" | "stream";
+
+/** What is known of a method of etcd. */
+export interface EtcdMethod {
+  readonly kind: MethodKind;
+  /** Whether it may change something. */
+  readonly mayWrite: boolean;
+  /** Whether its response begins with a ResponseHeader (field 1), which can be read without a decoder. */
+  readonly hasHeader: boolean;
+}
+
+/** The packages of etcd's API. Their methods are relayed, also those that are newer than this table. */
+const packages = ["etcdserverpb", "v3lockpb", "v3electionpb"];
+
+const pathPattern = new RegExp(String.raw`^/(?:${packages.join("|")})\.\w{1,64}/\w{1,64}$`);
+
+const read: EtcdMethod = { kind: "unary", mayWrite: false, hasHeader: true };
+const write: EtcdMethod = { kind: "unary", mayWrite: true, hasHeader: true };
+const waiting: EtcdMethod = { kind: "waiting", mayWrite: true, hasHeader: true };
+const stream: EtcdMethod = { kind: "stream", mayWrite: false, hasHeader: false };
+
+/** A method that is newer than this table may do anything. */
+const unknown: EtcdMethod = { kind: "stream", mayWrite: true, hasHeader: false };
+
+/** The methods of etcd 3.7 and older, by service. Facts of etcd's rpc.proto, v3lock.proto and v3election.proto. */
+const services: Readonly<Record<string, Readonly<Record<string, EtcdMethod>>>> = {
+  "etcdserverpb.KV": {
+    Range: read,
+    RangeStream: stream,
+    Put: write,
+    DeleteRange: write,
+    Txn: write,
+    Compact: write,
+  },
+  "etcdserverpb.Watch": { Watch: stream },
+  "etcdserverpb.Lease": {
+    LeaseGrant: write,
+    LeaseRevoke: write,
+    LeaseKeepAlive: { ...stream, mayWrite: true },
+    LeaseTimeToLive: read,
+    LeaseLeases: read,
+  },
+  "etcdserverpb.Cluster": {
+    MemberAdd: write,
+    MemberRemove: write,
+    MemberUpdate: write,
+    MemberList: read,
+    MemberPromote: write,
+  },
+  "etcdserverpb.Maintenance": {
+    Alarm: write,
+    Status: read,
+    Defragment: write,
+    Hash: read,
+    HashKV: read,
+    Snapshot: stream,
+    MoveLeader: write,
+    Downgrade: write,
+  },
+  "etcdserverpb.Auth": {
+    AuthEnable: write,
+    AuthDisable: write,
+    AuthStatus: read,
+    Authenticate: write,
+    UserAdd: write,
+    UserGet: read,
+    UserList: read,
+    UserDelete: write,
+    UserChangePassword: write,
+    UserGrantRole: write,
+    UserRevokeRole: write,
+    RoleAdd: write,
+    RoleGet: read,
+    RoleList: read,
+    RoleDelete: write,
+    RoleGrantPermission: write,
+    RoleRevokePermission: write,
+  },
+  "v3lockpb.Lock": { Lock: waiting, Unlock: write },
+  "v3electionpb.Election": {
+    Campaign: waiting,
+    Proclaim: write,
+    Leader: read,
+    Observe: stream,
+    Resign: write,
+  },
+};
+
+const methods: ReadonlyMap<string, EtcdMethod> = new Map(
+  Object.entries(services).flatMap(([service, all]) =>
+    Object.entries(all).map(([name, method]) => [`/${service}/${name}`, method] as const),
+  ),
+);
+
+/** The paths of all methods that are known. */
+export const etcdMethodPaths: readonly string[] = [...methods.keys()];
+
+/** What is known of the method at a path, `/package.Service/Method`; undefined: it is not of etcd's packages. */
+export function etcdMethodAt(path: string): EtcdMethod | undefined {
+  return methods.get(path) ?? (pathPattern.test(path) ? unknown : undefined);
+}

@@ -1,0 +1,63 @@
+import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
+import { prefixSize } from "../../wire/encode.ts";
+
+/** etcd's ResponseHeader. What a response leaves out is 0. */
+export interface ResponseHeader {
+  readonly clusterId: bigint;
+  readonly memberId: bigint;
+  readonly revision: number;
+  readonly raftTerm: number;
+}
+
+/**
+ * Reads the ResponseHeader of a response from its first bytes, with gRPC's prefix. Undefined if the message is
+ * compressed, does not begin with a header, or if not all of the header is there: then it is not known.
+ */
+export function readResponseHeader(bytes: Uint8Array): ResponseHeader | undefined {
+  if (bytes.length < prefixSize || bytes[0] !== 0) return undefined;
+  const cursor = new MessageCursor(bytes.subarray(prefixSize));
+  const header = { clusterId: 0n, memberId: 0n, revision: 0, raftTerm: 0 };
+  try {
+    if (cursor.next() !== 0x0a) return undefined;
+    cursor.enter();
+    for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+      if (tag === 0x08) header.clusterId = cursor.bigint();
+      else if (tag === 0x10) header.memberId = cursor.bigint();
+      else if (tag === 0x18) header.revision = cursor.natural();
+      else if (tag === 0x20) header.raftTerm = cursor.natural();
+      else cursor.skip(tag);
+    }
+    return header;
+  } catch (error) {
+    if (error instanceof WireFault) return undefined;
+    throw error;
+  }
+}
+
+/**
+ * What etcd's responses have said of the cluster. `floor` is the highest revision that a client may know of by a
+ * response that was relayed: no answer of this process' own may be older.
+ */
+export class LastHeader {
+  #header: ResponseHeader | undefined;
+  #floor = 0;
+
+  /** The header of the last response; undefined before the first. */
+  get header(): ResponseHeader | undefined {
+    return this.#header;
+  }
+
+  get floor(): number {
+    return this.#floor;
+  }
+
+  /** A unary response begins with these bytes. */
+  observe(bytes: Uint8Array): void {
+    const header = readResponseHeader(bytes);
+    if (header === undefined) return;
+    // Another cluster has revisions of its own.
+    if (this.#header !== undefined && this.#header.clusterId !== header.clusterId) this.#floor = 0;
+    this.#header = header;
+    this.#floor = Math.max(this.#floor, header.revision);
+  }
+}

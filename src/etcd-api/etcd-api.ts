@@ -1,0 +1,144 @@
+import type { IncomingHttpHeaders } from "node:http2";
+import type { Logger } from "pino";
+import type { KeyPair } from "../base/certificate-store.ts";
+import type { Clock } from "../base/clock.ts";
+import { runInTimeSlices } from "../base/time-slice-queue.ts";
+import type { CallContext } from "../server/calls/call-context.ts";
+import type {
+  RelayedCall,
+  RelayedMethod,
+  RelayedServices,
+} from "../server/calls/relayed-methods.ts";
+import {
+  type EtcdTls,
+  type MemberCertificates,
+  memberCertificates,
+} from "../storage/etcd/client/member.ts";
+import { memberListPath, withClientUrls } from "./contract/member-list.ts";
+import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "./contract/methods.ts";
+import { LastHeader, type ResponseHeader } from "./contract/response-header.ts";
+import { CallMaintenance } from "./relay/call-maintenance.ts";
+import { CallRelay } from "./relay/call-relay.ts";
+import { requestHeaders } from "./relay/metadata.ts";
+import { Upstream } from "./upstream/upstream.ts";
+
+export interface EtcdApiOptions {
+  /** At least one, such as "http://127.0.0.1:2379", all with the same scheme. The first is used until it fails. */
+  readonly endpoints: readonly string[];
+  /** Present if the endpoints have the scheme https. */
+  readonly tls: EtcdTls | undefined;
+  /** The URL that MemberList names for each member. Undefined: those of the members. */
+  readonly advertiseClientUrl?: string | undefined;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/** How much is open, and what is known of etcd. */
+export interface EtcdApiStats {
+  /** Open calls. */
+  readonly calls: number;
+  /** Open connections to etcd. */
+  readonly connections: number;
+  /** The highest revision in a response that was relayed; 0 before the first. */
+  readonly revision: number;
+}
+
+/** etcd's own gRPC API. Each call is passed to etcd, unparsed. */
+export class EtcdApi implements RelayedServices {
+  readonly #clock: Clock;
+  /** For the connections to etcd; undefined: plain text. */
+  readonly certificates: MemberCertificates | undefined;
+  readonly #upstream: Upstream;
+  readonly #advertiseClientUrl: string | undefined;
+  readonly #calls: CallMaintenance<CallRelay>;
+  readonly #lastHeader = new LastHeader();
+  /** Those that are known. */
+  readonly #methods: ReadonlyMap<string, RelayedMethod>;
+
+  /** Throws an Error with a sentence if a certificate is unusable. Connects with the first call. */
+  constructor({ endpoints, tls, advertiseClientUrl, clock, logger }: EtcdApiOptions) {
+    this.#clock = clock;
+    const certificates = tls && memberCertificates(tls);
+    this.certificates = certificates;
+    this.#upstream = new Upstream({ endpoints, certificates, clock, logger });
+    this.#advertiseClientUrl = advertiseClientUrl;
+    this.#calls = new CallMaintenance(clock);
+    this.#methods = new Map(
+      etcdMethodPaths.flatMap((path) => {
+        const method = etcdMethodAt(path);
+        return method === undefined ? [] : [[path, this.#relayed(path, path.slice(1), method)]];
+      }),
+    );
+  }
+
+  /** Header of the last unary response of etcd; undefined before the first. */
+  get lastHeader(): ResponseHeader | undefined {
+    return this.#lastHeader.header;
+  }
+
+  /** The member of etcd that calls go to. */
+  get endpoint(): string {
+    return this.#upstream.endpoint;
+  }
+
+  stats(): EtcdApiStats {
+    return {
+      calls: this.#calls.size,
+      connections: this.#upstream.connections,
+      revision: this.#lastHeader.floor,
+    };
+  }
+
+  methodAt(path: string): RelayedMethod | undefined {
+    const known = this.#methods.get(path);
+    if (known !== undefined) return known;
+    const method = etcdMethodAt(path);
+    return method && this.#relayed(path, "etcdserverpb/unknown", method);
+  }
+
+  drain(): void {
+    runInTimeSlices(this.#clock, this.#drainAll());
+  }
+
+  /** Replaces the client certificate and its key, for new connections. Throws as `EtcdClient.replaceCertificate`. */
+  replaceCertificate(pair: KeyPair): void {
+    this.certificates?.store.replacePair(pair);
+  }
+
+  /** Replaces the authorities of etcd's certificates, for new connections. Throws as `replaceCertificate`. */
+  replaceAuthorities(authorities: Buffer): void {
+    this.certificates?.store.replaceAuthorities(authorities);
+  }
+
+  /** Ends all calls. Idempotent. */
+  close(): void {
+    this.#upstream.close();
+  }
+
+  *#drainAll(): Generator<void, void, void> {
+    for (const call of this.#calls) {
+      call.drain();
+      yield;
+    }
+  }
+
+  #relayed(path: string, label: string, { kind, mayWrite, hasHeader }: EtcdMethod): RelayedMethod {
+    const url = this.#advertiseClientUrl;
+    const isRewritten = path === memberListPath && url !== undefined;
+    const onFirstBytes = hasHeader ? (bytes: Buffer) => this.#lastHeader.observe(bytes) : undefined;
+    const rewrite = isRewritten ? (bytes: Buffer) => withClientUrls(bytes, url) : undefined;
+    const relay = (
+      call: RelayedCall,
+      metadata: IncomingHttpHeaders,
+      context: CallContext,
+    ): void => {
+      const headers = requestHeaders(path, metadata);
+      // A compressed response could not be rewritten.
+      if (isRewritten) delete headers["grpc-accept-encoding"];
+      const deps = { upstream: this.#upstream, maintenance: this.#calls, context };
+      new CallRelay(call, headers, { ...deps, kind, onFirstBytes, rewrite }).start();
+    };
+    const sheds = kind === "unary" ? "call" : "stream";
+    return { name: path.slice(1), label, sheds, mayWrite, relay };
+  }
+}

@@ -1,0 +1,159 @@
+import {
+  type ClientHttp2Stream,
+  constants,
+  type IncomingHttpHeaders,
+  type OutgoingHttpHeaders,
+} from "node:http2";
+import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import { responseHeaders, responseTrailers } from "./metadata.ts";
+import { ownBytes } from "./request-relay.ts";
+
+/** Replaces a unary response. Gets and returns it with gRPC's framing; undefined: it is not what it should be. */
+export type Rewrite = (response: Buffer) => Buffer | undefined;
+
+/** What a response needs of its call. */
+export interface ResponseListener {
+  /** The first bytes of the response, which are not changed later. */
+  readonly onFirstBytes: ((bytes: Buffer) => void) | undefined;
+  /** Absent: the response is passed on as it comes. */
+  readonly rewrite: Rewrite | undefined;
+  /** The call has got all of the response, or what it can get of it. */
+  readonly onEnd: () => void;
+  /** etcd has ended its stream without trailers. */
+  readonly onCut: (rstCode: number) => void;
+}
+
+/** Maximum size of a response that is rewritten, in bytes. */
+const maxRewrittenBytes = 1024 ** 2;
+
+/**
+ * Passes a response on as it comes: headers, bytes, trailers. The next bytes are read when the client's flow control has
+ * accepted those before, so a slow client slows only its own stream at etcd.
+ */
+export class ResponseRelay {
+  readonly #call: RelayedCall;
+  readonly #upstream: ClientHttp2Stream;
+  readonly #listener: ResponseListener;
+  #isFirst = true;
+  #inFlight = 0;
+  #isSending = false;
+  #isOver = false;
+  #hasEnded = false;
+  #trailers: OutgoingHttpHeaders | undefined;
+  /** The response so far, if it is rewritten. */
+  #collected: Buffer = Buffer.alloc(0);
+  /** Number of times that bytes were sent. */
+  sent = 0;
+
+  constructor(call: RelayedCall, upstream: ClientHttp2Stream, listener: ResponseListener) {
+    this.#call = call;
+    this.#upstream = upstream;
+    this.#listener = listener;
+    upstream.on("response", this.#onHeaders);
+    upstream.on("trailers", (trailers: IncomingHttpHeaders) => {
+      this.#trailers = responseTrailers(trailers);
+    });
+    upstream.on("readable", this.#pump);
+    upstream.on("end", () => {
+      this.#hasEnded = true;
+      this.#finish();
+    });
+    upstream.on("close", this.#onClose);
+  }
+
+  /** Whether the client has not accepted the last bytes yet. */
+  get isSending(): boolean {
+    return this.#isSending;
+  }
+
+  /** What is held because the client has not accepted it, in bytes. */
+  get heldBytes(): number {
+    return this.#isSending ? this.#inFlight + this.#upstream.readableLength : 0;
+  }
+
+  /** Passes nothing more on, and cancels the call at etcd unless it has ended. Idempotent. */
+  stop(): void {
+    this.#isOver = true;
+    if (!this.#upstream.closed) this.#upstream.close(constants.NGHTTP2_CANCEL);
+  }
+
+  readonly #onHeaders = (headers: IncomingHttpHeaders, flags: number): void => {
+    if (this.#isOver) return;
+    if ((flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0) {
+      this.#isOver = true;
+      this.#call.sendTrailers(responseHeaders(headers));
+      this.#listener.onEnd();
+    } else {
+      this.#call.sendHeaders(responseHeaders(headers));
+    }
+  };
+
+  /** Reads everything that has arrived, at once. */
+  readonly #pump = (): void => {
+    if (this.#isOver || this.#isSending) return;
+    const bytes = this.#upstream.read() as Buffer | null;
+    if (bytes === null) return;
+    if (this.#isFirst) {
+      this.#isFirst = false;
+      this.#listener.onFirstBytes?.(bytes);
+    }
+    if (this.#listener.rewrite === undefined) this.#send(ownBytes(bytes));
+    else this.#collect(bytes);
+  };
+
+  #send(bytes: Buffer): void {
+    this.#isSending = true;
+    this.#inFlight = bytes.length;
+    this.sent++;
+    this.#call.send(bytes, this.#onAccepted);
+  }
+
+  readonly #onAccepted = (error?: Error | null): void => {
+    this.#isSending = false;
+    this.#inFlight = 0;
+    if (error !== undefined && error !== null) return;
+    this.#pump();
+    this.#finish();
+  };
+
+  #collect(bytes: Buffer): void {
+    if (this.#collected.length + bytes.length > maxRewrittenBytes) {
+      this.#fail();
+      return;
+    }
+    this.#collected = Buffer.concat([this.#collected, bytes]);
+    // Until there is nothing to read, which is when the end is announced.
+    this.#pump();
+  }
+
+  /** A response that can't be rewritten. */
+  #fail(): void {
+    this.stop();
+    this.#call.resetWith(constants.NGHTTP2_INTERNAL_ERROR);
+  }
+
+  /** Ends the call once the client has accepted everything. */
+  #finish(): void {
+    if (this.#isOver || !this.#hasEnded || this.#isSending) return;
+    const { rewrite } = this.#listener;
+    if (rewrite !== undefined && this.#collected.length > 0) {
+      const collected = this.#collected;
+      this.#collected = Buffer.alloc(0);
+      const rewritten = rewrite(collected);
+      if (rewritten === undefined) this.#fail();
+      else this.#send(rewritten);
+      return;
+    }
+    if (this.#trailers === undefined) return;
+    this.#isOver = true;
+    this.#call.sendTrailers(this.#trailers);
+    this.#listener.onEnd();
+  }
+
+  readonly #onClose = (): void => {
+    // With trailers, the rest of the response is still being sent.
+    if (this.#isOver || (this.#trailers !== undefined && this.#hasEnded)) return;
+    this.#isOver = true;
+    this.#listener.onCut(this.#upstream.rstCode ?? constants.NGHTTP2_NO_ERROR);
+  };
+}

@@ -1,0 +1,85 @@
+import type { Logger } from "pino";
+import type { Clock } from "../../base/clock.ts";
+import type { MemberCertificates } from "../../storage/etcd/client/member.ts";
+import type { UpstreamConnection } from "./upstream-connection.ts";
+import { UpstreamMember } from "./upstream-member.ts";
+
+export interface UpstreamOptions {
+  /** At least one, such as "http://127.0.0.1:2379", all with the same scheme. */
+  readonly endpoints: readonly string[];
+  /** Present if the endpoints have the scheme https. */
+  readonly certificates: MemberCertificates | undefined;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/**
+ * The members of etcd that calls are relayed to. All calls go to one member, the first of the endpoints, until it fails:
+ * so responses that name a member, and calls that concern one, stay consistent. Only then they go to the next.
+ */
+export class Upstream {
+  readonly #members: readonly UpstreamMember[];
+  readonly #logger: Logger;
+  #preferred = 0;
+
+  constructor({ endpoints, certificates, clock, logger }: UpstreamOptions) {
+    this.#logger = logger;
+    const leave = (member: UpstreamMember): void =>
+      this.#leave(member, "it does not respond to keepalive pings");
+    this.#members = endpoints.map(
+      (endpoint) => new UpstreamMember(endpoint, certificates, clock, leave),
+    );
+  }
+
+  /** The endpoint of the member that calls go to. */
+  get endpoint(): string {
+    return this.#member.endpoint;
+  }
+
+  /** Number of connections to all members. */
+  get connections(): number {
+    return this.#members.reduce((sum, { connections }) => sum + connections, 0);
+  }
+
+  /** A connection that has room for a call; undefined: there is none now, so call `connect`. */
+  available(): UpstreamConnection | undefined {
+    return this.#member.available();
+  }
+
+  /**
+   * Waits until a connection has room for a call, to the first member that can be reached. Another call may have taken
+   * the room when this resolves. Rejects with an Error if no member can be reached.
+   */
+  async connect(): Promise<void> {
+    for (let failures = 0; ; ) {
+      const member = this.#member;
+      if (member.available() !== undefined) return;
+      try {
+        await member.connect();
+      } catch (error) {
+        this.#leave(member, error instanceof Error ? error.message : String(error));
+        if (++failures >= this.#members.length) throw error;
+      }
+    }
+  }
+
+  /** Ends all calls. */
+  close(): void {
+    for (const member of this.#members) member.close();
+  }
+
+  get #member(): UpstreamMember {
+    return this.#members[this.#preferred] as UpstreamMember;
+  }
+
+  /** Makes later calls go to the next member, unless they do so already. */
+  #leave(member: UpstreamMember, why: string): void {
+    if (this.#members.length < 2 || this.#member !== member) return;
+    this.#preferred = (this.#preferred + 1) % this.#members.length;
+    const next = this.#member.endpoint;
+    this.#logger.warn(
+      { from: member.endpoint, to: next, why },
+      "the etcd API moves to another member",
+    );
+  }
+}

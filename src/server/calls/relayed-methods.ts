@@ -1,0 +1,45 @@
+import type { IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
+import type { Readable } from "node:stream";
+import type { RefusedKind } from "../pressure/memory-pressure.ts";
+import type { CallContext } from "./call-context.ts";
+import type { ServerCall } from "./server-call.ts";
+
+/**
+ * A call whose request is not read by the server: its bytes, headers and trailers are those of the two ends. It has
+ * been authenticated, authorized and admitted.
+ */
+export interface RelayedCall extends ServerCall {
+  /** The request as the client sends it, with gRPC's framing. Nothing of it has been read. */
+  readonly request: Readable;
+  /** Sends the response's headers. Before any `send`. */
+  sendHeaders(headers: OutgoingHttpHeaders): void;
+  /** Ends the call with these trailers behind what was sent; with nothing but them if no headers were sent. */
+  sendTrailers(trailers: OutgoingHttpHeaders): void;
+  /** Ends the call at once with this HTTP/2 error code, and drops what was not accepted. */
+  resetWith(code: number): void;
+}
+
+/** A method whose calls are passed to another server, unparsed. */
+export interface RelayedMethod {
+  /** Its name in logs and the audit. */
+  readonly name: string;
+  /** Its name in metrics, one of a fixed number of names. */
+  readonly label: string;
+  /** What its calls are refused as while memory is short. */
+  readonly sheds: RefusedKind;
+  /** Whether a call may change something, for the audit. */
+  readonly mayWrite: boolean;
+  /**
+   * Takes over a call. `metadata` has the headers of its request without those that were for this server alone. Never
+   * throws.
+   */
+  readonly relay: (call: RelayedCall, metadata: IncomingHttpHeaders, context: CallContext) => void;
+}
+
+/** Services whose calls are relayed. */
+export interface RelayedServices {
+  /** The method at a path, `/package.Service/Method`; undefined if it is not of these services. */
+  methodAt(path: string): RelayedMethod | undefined;
+  /** The server shuts down: ends the calls that might not end by themselves, with UNAVAILABLE. */
+  drain(): void;
+}

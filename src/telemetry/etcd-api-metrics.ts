@@ -1,0 +1,28 @@
+import type { Meter } from "@opentelemetry/api";
+import type { EtcdApiStats } from "../etcd-api/etcd-api.ts";
+
+/** Registers what the relay of etcd's own API holds. */
+export function registerEtcdApiMetrics(meter: Meter, api: { stats(): EtcdApiStats }): void {
+  const calls = meter.createObservableGauge("watch_fanout_etcd_api_calls", {
+    unit: "{call}",
+    description:
+      "Open calls of etcd's own API (--etcd-api), each with a stream of its own to etcd.",
+  });
+  const connections = meter.createObservableGauge("watch_fanout_etcd_api_connections", {
+    unit: "{connection}",
+    description: "Open connections to etcd for calls of its own API.",
+  });
+  const revision = meter.createObservableGauge("watch_fanout_etcd_api_revision", {
+    unit: "1",
+    description: "Highest revision in a response of etcd's own API that was relayed.",
+  });
+  meter.addBatchObservableCallback(
+    (result) => {
+      const stats = api.stats();
+      result.observe(calls, stats.calls);
+      result.observe(connections, stats.connections);
+      result.observe(revision, stats.revision);
+    },
+    [calls, connections, revision],
+  );
+}

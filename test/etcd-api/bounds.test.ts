@@ -1,0 +1,281 @@
+import { pino } from "pino";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { EtcdApi } from "../../src/etcd-api/etcd-api.ts";
+import { Authorizer } from "../../src/policy/authorizer.ts";
+import type { AuditEntry, RunningServer, ServerOptions } from "../../src/server/server.ts";
+import { policyOf } from "../config/parsed-policy.ts";
+import { startEtcd } from "../etcd/etcd.ts";
+import { etcdOfFile } from "../etcd/etcd-of-file.ts";
+import { encode } from "../foreign/protobuf.ts";
+import { ManualTimers } from "../server/limits/manual-timers.ts";
+import { authenticatorsOf } from "../server/rights/callers.ts";
+import { serve } from "../server/served.ts";
+import { RawGrpc, statusOf } from "./raw-grpc.ts";
+
+const etcdOf = etcdOfFile();
+
+interface Bounded {
+  readonly clock: ManualTimers;
+  readonly api: EtcdApi;
+  readonly server: RunningServer;
+  readonly client: RawGrpc;
+}
+
+/** A server with the etcd API alone, on a clock that the test advances. */
+async function bounded(
+  options: Partial<ServerOptions> = {},
+  url: string | undefined = undefined,
+): Promise<Bounded> {
+  const clock = new ManualTimers();
+  const logger = pino({ level: "silent" });
+  const api = new EtcdApi({
+    endpoints: [url ?? (await etcdOf()).url],
+    tls: undefined,
+    clock,
+    logger,
+  });
+  onTestFinished(() => api.close());
+  const { server } = await serve(new Map(), clock, { ...options, relayed: api });
+  const client = new RawGrpc(`http://127.0.0.1:${server.port}`);
+  onTestFinished(() => client.close());
+  return { clock, api, server, client };
+}
+
+const rangePath = "/etcdserverpb.KV/Range";
+const watchPath = "/etcdserverpb.Watch/Watch";
+const putPath = "/etcdserverpb.KV/Put";
+const watchOf = (key: string): Buffer => encode({ 1: encode({ 1: key }) });
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise(setImmediate);
+}
+
+/** Lets seconds pass, each with a call, so that the connection to etcd is not idle. */
+async function pass(clock: ManualTimers, server: RunningServer, seconds: number): Promise<void> {
+  const client = new RawGrpc(`http://127.0.0.1:${server.port}`);
+  for (let i = 0; i < seconds; i++) {
+    clock.advance(1_000);
+    await client.unary(rangePath, encode({ 1: "a" }));
+  }
+  client.close();
+}
+
+describe("A relayed call", () => {
+  test("whose request does not arrive ends after a minute", async () => {
+    const { clock, client, api } = await bounded();
+    const call = client.open(rangePath);
+    await until(() => api.stats().calls === 1);
+    clock.advance(61_000);
+    const { code, message } = statusOf(await call.response);
+    expect([code, decodeURIComponent(message)]).toEqual([
+      "4",
+      "The request did not arrive within 60 s",
+    ]);
+    expect(api.stats().calls).toBe(0);
+  });
+
+  test("whose stream of requests is idle does not end", async () => {
+    const { client, api, clock, server } = await bounded();
+    const call = client.open(watchPath);
+    await until(() => api.stats().connections === 1);
+    await pass(clock, server, 61);
+    call.send(watchOf("idle"));
+    await call.untilMessages(1);
+    call.cancel();
+  });
+
+  test("whose client accepts nothing for the stall timeout is reset, so that a watch resumes", async () => {
+    const { clock, client, server, api } = await bounded();
+    const call = client.open(watchPath);
+    call.stream.pause();
+    call.send(watchOf("stalled"));
+    const direct = new RawGrpc((await etcdOf()).url);
+    onTestFinished(() => direct.close());
+    await until(() => call.headers !== undefined);
+    await direct.unary(putPath, encode({ 1: "stalled", 2: Buffer.alloc(1_000_000) }));
+    const unsent = (): number => server.stats().unsent.bytes;
+    while (unsent() === 0) await pass(clock, server, 1);
+    await pass(clock, server, 60);
+    call.stream.resume();
+    // Clients of gRPC see REFUSED_STREAM as UNAVAILABLE.
+    expect((await call.response).rstCode).toBe(7);
+    await until(() => api.stats().calls === 0 && unsent() === 0);
+    expect(server.stats().attacks.get("slow_response")).toBe(1);
+  });
+
+  test("beyond the open streams is refused as UNAVAILABLE", async () => {
+    const { client } = await bounded({ limits: { maxStreams: 2 } });
+    const calls = [1, 2].map(() => client.open(watchPath));
+    for (const call of calls) {
+      call.send(watchOf("bound"));
+      await call.untilMessages(1);
+    }
+    const refused = await client.unary(rangePath, encode({ 1: "a" }));
+    expect(statusOf(refused).code).toBe("14");
+    expect(decodeURIComponent(statusOf(refused).message)).toContain("--max-streams");
+  });
+
+  test("ends when etcd does not answer pings (etcd issue 17366)", async () => {
+    const { clock, client, api } = await bounded();
+    const call = client.open(watchPath);
+    call.send(watchOf("silent"));
+    await call.untilMessages(1);
+    const etcd = await etcdOf();
+    await etcd.pause();
+    try {
+      // The first interval has seen the watch's response.
+      clock.advance(7_000);
+      clock.advance(7_000);
+      clock.advance(3_000);
+      const { code, message } = statusOf(await call.response);
+      expect(code).toBe("14");
+      expect(decodeURIComponent(message)).toContain("did not respond to a keepalive ping");
+      expect(api.stats().connections).toBe(0);
+    } finally {
+      etcd.resume();
+    }
+  });
+
+  test("that might not end by itself ends with UNAVAILABLE when the server shuts down", async () => {
+    const { client, server, clock } = await bounded();
+    const watch = client.open(watchPath);
+    watch.send(watchOf("drained"));
+    await watch.untilMessages(1);
+    const drained = server.drain(1_000);
+    const { code, message } = statusOf(await watch.response);
+    expect([code, decodeURIComponent(message)]).toEqual(["14", "etcdserver: server stopped"]);
+    client.close();
+    clock.advance(1_000);
+    await drained;
+  });
+
+  test("is one of many on few connections to etcd", async () => {
+    const { client, api } = await bounded();
+    const calls = Array.from({ length: 1_001 }, () => client.open(watchPath));
+    for (const call of calls) call.send(watchOf("many"));
+    await Promise.all(calls.map((call) => call.untilMessages(1)));
+    expect(api.stats()).toMatchObject({ calls: 1_001, connections: 2 });
+    for (const call of calls) call.cancel();
+    await until(() => api.stats().connections === 1);
+  });
+});
+
+describe("Requests that etcd does not accept", () => {
+  test("are held up to the bound of their connection, then the largest are refused", async () => {
+    const limits = { maxUnreadBytesPerConnection: 400_000 };
+    const { client, server, api } = await bounded({ limits });
+    const calls = Array.from({ length: 10 }, () => client.open(watchPath));
+    for (const call of calls) call.send(watchOf("held"));
+    await Promise.all(calls.map((call) => call.untilMessages(1)));
+    const etcd = await etcdOf();
+    await etcd.pause();
+    try {
+      let most = 0;
+      for (const call of calls) call.stream.write(Buffer.alloc(300_000));
+      while (api.stats().calls === 10) {
+        most = Math.max(most, server.stats().requests.bytes);
+        await new Promise(setImmediate);
+      }
+      expect(most).toBeLessThanOrEqual(400_000);
+      const ended = await Promise.race(calls.map((call) => call.response));
+      expect(statusOf(ended).code).toBe("8");
+    } finally {
+      etcd.resume();
+    }
+    for (const call of calls) call.cancel();
+    await until(() => api.stats().calls === 0 && server.stats().requests.bytes === 0);
+  });
+});
+
+describe("Connections to etcd", () => {
+  test("are as many as etcd's own bound of calls per connection needs, up to 256", async () => {
+    const etcd = await startEtcd({ args: ["--max-concurrent-streams=1"] });
+    onTestFinished(() => etcd.stop());
+    const { client, api } = await bounded({}, etcd.url);
+    const calls = Array.from({ length: 260 }, () => client.open(watchPath));
+    for (const call of calls) call.send(watchOf("many"));
+    const refused = await Promise.all(
+      calls.slice(256).map(async ({ response }) => statusOf(await response).code),
+    );
+    expect(refused).toEqual(["14", "14", "14", "14"]);
+    await Promise.all(calls.slice(0, 256).map((call) => call.untilMessages(1)));
+    expect(api.stats()).toMatchObject({ calls: 256, connections: 256 });
+  });
+});
+
+describe("What the relay learns of etcd", () => {
+  test("is the header of unary responses, and the highest revision", async () => {
+    const { client, api } = await bounded();
+    const first = await client.unary(putPath, encode({ 1: "header", 2: "1" }));
+    expect(statusOf(first).code).toBe("0");
+    const { revision } = api.stats();
+    expect(api.lastHeader).toMatchObject({ revision });
+    expect(api.lastHeader?.clusterId).not.toBe(0n);
+    expect(api.lastHeader?.memberId).not.toBe(0n);
+    expect(api.lastHeader?.raftTerm).toBeGreaterThan(0);
+    await client.unary(putPath, encode({ 1: "header", 2: "2" }));
+    expect(api.stats().revision).toBe(revision + 1);
+  });
+});
+
+const policy = (admins: string): string => `
+roles:
+  - name: everything
+    rules: [{ resources: ["*"], prefixes: ["*"], verbs: ["*"] }]
+  - name: reader
+    rules: [{ resources: ["*"], prefixes: ["*"], verbs: [get, list, watch] }]
+  - name: some
+    rules: [{ resources: [pods], prefixes: ["*"], verbs: ["*"] }]
+bindings:
+  - { role: everything, subjects: [${admins}] }
+  - { role: reader, subjects: [app] }
+  - { role: some, subjects: [cid] }
+`;
+
+describe("With a policy", () => {
+  const guarded = async (): Promise<
+    Bounded & { authorizer: Authorizer; audited: AuditEntry[] }
+  > => {
+    const authorizer = new Authorizer(policyOf(policy("root")));
+    const audited: AuditEntry[] = [];
+    const audit = { level: "writes", record: (entry: AuditEntry) => void audited.push(entry) };
+    const authenticators = authenticatorsOf(["root", "app", "cid"]);
+    const options = { authorizer, authenticators, audit: audit as ServerOptions["audit"] };
+    return { ...(await bounded(options)), authorizer, audited };
+  };
+
+  test.each(["app", "cid", undefined])(
+    "a caller without every right (%s) is refused",
+    async (who) => {
+      const { client, audited } = await guarded();
+      const metadata = who === undefined ? {} : { authorization: `Bearer ${who}` };
+      for (const path of [rangePath, putPath, watchPath, "/etcdserverpb.KV/Future"]) {
+        const refused = await client.unary(path, encode({ 1: "a" }), metadata);
+        expect(statusOf(refused).code).toBe("7");
+      }
+      expect(audited.map(({ allowed, code }) => [allowed, code])).toEqual(
+        Array(4).fill([false, "PERMISSION_DENIED"]),
+      );
+    },
+  );
+
+  test("a caller with every right may, and etcd does not see its credential", async () => {
+    const { client, audited } = await guarded();
+    const metadata = { authorization: "Bearer root" };
+    const response = await client.unary(putPath, encode({ 1: "a", 2: "b" }), metadata);
+    expect(statusOf(response).code).toBe("0");
+    await client.unary(rangePath, encode({ 1: "a" }), metadata);
+    expect(audited).toMatchObject([
+      { identity: { name: "root" }, method: "etcdserverpb.KV/Put", allowed: true },
+    ]);
+  });
+
+  test("a caller that loses a right loses its open calls", async () => {
+    const { client, authorizer } = await guarded();
+    const call = client.open(watchPath, { authorization: "Bearer root" });
+    call.send(watchOf("revoked"));
+    await call.untilMessages(1);
+    authorizer.replace(policyOf(policy("someone")));
+    expect(statusOf(await call.response).code).toBe("7");
+  });
+});

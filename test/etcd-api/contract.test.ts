@@ -1,0 +1,94 @@
+import { describe, expect, test } from "vitest";
+import { withClientUrls } from "../../src/etcd-api/contract/member-list.ts";
+import { etcdMethodAt, etcdMethodPaths } from "../../src/etcd-api/contract/methods.ts";
+import { LastHeader, readResponseHeader } from "../../src/etcd-api/contract/response-header.ts";
+import { encode, Message } from "../foreign/protobuf.ts";
+
+function framed(message: Buffer, flag = 0): Buffer {
+  const prefix = Buffer.alloc(5);
+  prefix[0] = flag;
+  prefix.writeUInt32BE(message.length, 1);
+  return Buffer.concat([prefix, message]);
+}
+
+describe("A MemberListResponse", () => {
+  const header = encode({ 1: 2n ** 63n, 2: 7n, 4: 3 });
+  const member = encode({ 1: 2n ** 63n + 1n, 2: "a", 3: "http://peer", 9: "new" });
+  const started = Buffer.concat([member, encode({ 4: ["http://a:2379", "http://b:2379"] })]);
+
+  test("has the URL for every member that has started, and all else as before", () => {
+    const response = framed(encode({ 1: header, 2: [started, member], 15: 4 }));
+    const changed = withClientUrls(response, "http://front:2379") ?? Buffer.of();
+    expect(changed.readUInt32BE(1)).toBe(changed.length - 5);
+    const message = new Message(changed.subarray(5));
+    expect(message.bytes(1)).toEqual(header);
+    expect(message.number(15)).toBe(4);
+    const [first, second] = message.messages(2);
+    expect(first?.text(4)).toBe("http://front:2379");
+    expect([first?.text(2), first?.text(3), first?.text(9)]).toEqual(["a", "http://peer", "new"]);
+    expect(first?.integer(1)).toBe(BigInt.asIntN(64, 2n ** 63n + 1n));
+    expect(second?.has(4)).toBe(false);
+  });
+
+  test.each([
+    ["compressed", framed(encode({ 1: header }), 1)],
+    ["truncated", framed(encode({ 1: header })).subarray(0, 9)],
+    ["invalid", framed(Buffer.from([0x12, 0x7f, 0x01]))],
+    ["empty", Buffer.of()],
+  ])("with invalid or compressed bytes is not changed: %s", (_, bytes) => {
+    expect(withClientUrls(bytes, "http://front")).toBeUndefined();
+  });
+});
+
+describe("The header of a response", () => {
+  const bytes = framed(encode({ 1: encode({ 1: 2n ** 64n - 1n, 2: 5, 3: 77, 4: 9 }), 2: "rest" }));
+
+  test("is read from its first bytes", () => {
+    const header = { clusterId: 2n ** 64n - 1n, memberId: 5n, revision: 77, raftTerm: 9 };
+    expect(readResponseHeader(bytes)).toEqual(header);
+    // The rest of the message may be missing.
+    expect(readResponseHeader(bytes.subarray(0, bytes.length - 6))).toEqual(header);
+  });
+
+  test("is not known if it is not all there, compressed, or not the first field", () => {
+    for (let length = 0; length < 15; length++) {
+      expect(readResponseHeader(bytes.subarray(0, length))).toBeUndefined();
+    }
+    expect(readResponseHeader(framed(bytes.subarray(5), 1))).toBeUndefined();
+    expect(readResponseHeader(framed(encode({ 2: "a" })))).toBeUndefined();
+  });
+
+  test("raises the floor, which falls only with another cluster", () => {
+    const last = new LastHeader();
+    const observe = (cluster: number, revision: number): void =>
+      last.observe(framed(encode({ 1: encode({ 1: cluster, 3: revision }) })));
+    observe(1, 10);
+    observe(1, 8);
+    expect([last.floor, last.header?.revision]).toEqual([10, 8]);
+    observe(2, 3);
+    expect(last.floor).toBe(3);
+  });
+});
+
+describe("A path", () => {
+  test("of etcd's packages is one of its methods, known or not", () => {
+    expect(etcdMethodPaths).toContain("/etcdserverpb.KV/Range");
+    expect(etcdMethodAt("/etcdserverpb.KV/Range")).toMatchObject({
+      kind: "unary",
+      mayWrite: false,
+    });
+    expect(etcdMethodAt("/etcdserverpb.Future/Method")).toMatchObject({ mayWrite: true });
+  });
+
+  test.each([
+    "/etcdserverpb/KV",
+    "/etcdserverpbx.KV/Range",
+    "/x.etcdserverpb.KV/Range",
+    "/etcdserverpb.KV/Range/more",
+    "/etcdserverpb.KV/",
+    `/etcdserverpb.KV/${"a".repeat(65)}`,
+    "/authpb.User/Get",
+  ])("that is not one of etcd's methods is not: %s", (path) => {
+    expect(etcdMethodAt(path)).toBeUndefined();
+  });
+});

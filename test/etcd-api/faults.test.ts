@@ -1,0 +1,136 @@
+import { afterEach, describe, expect, test } from "vitest";
+import { CuttingProxy } from "../etcd/cutting-proxy.ts";
+import { type Etcd, startEtcd } from "../etcd/etcd.ts";
+import { freePorts } from "../etcd/free-ports.ts";
+import { encode, Message } from "../foreign/protobuf.ts";
+import { type Front, metricOf, startFront } from "./front.ts";
+import { RawGrpc, statusOf } from "./raw-grpc.ts";
+
+const closing: (() => Promise<void> | void)[] = [];
+
+afterEach(async () => {
+  for (const close of closing.splice(0).reverse()) await close();
+});
+
+async function started(): Promise<Etcd> {
+  const etcd = await startEtcd();
+  closing.push(() => etcd.stop());
+  return etcd;
+}
+
+async function frontTo(...urls: readonly string[]): Promise<Front> {
+  const front = await startFront(urls);
+  closing.push(() => front.stop());
+  return front;
+}
+
+function clientOf(url: string): RawGrpc {
+  const client = new RawGrpc(url);
+  closing.push(() => client.close());
+  return client;
+}
+
+const range = (client: RawGrpc, fields: object = { 1: "a" }) =>
+  client.unary("/etcdserverpb.KV/Range", encode({ ...fields }));
+const put = (client: RawGrpc, key: string, value: string | Buffer) =>
+  client.unary("/etcdserverpb.KV/Put", encode({ 1: key, 2: value }));
+
+describe("While etcd is gone", () => {
+  test("calls fail at once, with the text after which clientv3 repeats even a write", async () => {
+    const etcd = await started();
+    const client = clientOf((await frontTo(etcd.url)).url);
+    expect(statusOf(await put(client, "a", "1")).code).toBe("0");
+    const waiting = client.open("/etcdserverpb.Watch/Watch");
+    waiting.send(encode({ 1: encode({ 1: "a" }) }));
+    await waiting.untilMessages(1);
+
+    await etcd.kill();
+
+    // A living stream does not outlive its upstream (etcd issues 21813, 18231).
+    const ended = statusOf(await waiting.response);
+    expect(ended.code).toBe("14");
+    expect(decodeURIComponent(ended.message)).toContain("the connection to etcd was lost");
+    const refused = statusOf(await put(client, "a", "2"));
+    expect({ ...refused, message: decodeURIComponent(refused.message) }).toEqual({
+      code: "14",
+      message: "there is no connection available",
+    });
+
+    await etcd.start();
+    while (statusOf(await put(client, "a", "3")).code !== "0") await new Promise(setImmediate);
+  });
+
+  test("a service starts, and serves once etcd does (etcd issue 21354)", async () => {
+    const etcd = await started();
+    await etcd.kill();
+    const client = clientOf((await frontTo(etcd.url)).url);
+    expect(statusOf(await range(client)).code).toBe("14");
+    await etcd.start();
+    while (statusOf(await range(client)).code !== "0") await new Promise(setImmediate);
+  });
+});
+
+describe("With several members", () => {
+  test("calls go to the next when one can't be reached, and stay there", async () => {
+    const etcd = await started();
+    const [unused = 0] = await freePorts(1);
+    const client = clientOf((await frontTo(`http://127.0.0.1:${unused}`, etcd.url)).url);
+    expect(statusOf(await range(client)).code).toBe("0");
+    expect(statusOf(await range(client)).code).toBe("0");
+  });
+
+  test("calls stay with the first one while it can be reached", async () => {
+    const [first, second] = await Promise.all([started(), started()]);
+    const client = clientOf((await frontTo(first.url, second.url)).url);
+    const other = clientOf(second.url);
+    await put(client, "a", "1");
+    await first.kill();
+    await first.start();
+    while (statusOf(await range(client)).code !== "0") await new Promise(setImmediate);
+    const { body } = await range(other);
+    expect(new Message(body.subarray(5)).messages(2)).toEqual([]);
+    const own = await range(client);
+    expect(new Message(own.body.subarray(5)).messages(2)).toHaveLength(1);
+  });
+
+  test("a connection that is cut in a response ends its calls, and later calls connect again", async () => {
+    const etcd = await started();
+    const proxy = await CuttingProxy.to(etcd.url);
+    closing.push(() => proxy.close());
+    const direct = clientOf(etcd.url);
+    await put(direct, "big/", Buffer.alloc(1_000_000));
+    const client = clientOf((await frontTo(proxy.url)).url);
+    expect(statusOf(await range(client)).code).toBe("0");
+    proxy.cutAfter(500_000);
+    const cut = await range(client, { 1: "big/", 2: "big0" });
+    expect(statusOf(cut).code).toBe("14");
+    expect(statusOf(await range(client)).code).toBe("0");
+  });
+});
+
+describe("A client that reads slowly", () => {
+  test("slows only its own call, and holds little memory", async () => {
+    const etcd = await started();
+    const front = await frontTo(etcd.url);
+    const direct = clientOf(etcd.url);
+    const keys = Array.from({ length: 16 }, (_, i) => `big/${i}`);
+    await Promise.all(keys.map((key) => put(direct, key, Buffer.alloc(1_000_000))));
+    const slow = clientOf(front.url);
+    const call = slow.open("/etcdserverpb.KV/Range");
+    call.stream.pause();
+    call.send(encode({ 1: "big/", 2: "big0" }));
+    call.halfClose();
+    // What is stuck for a second is charged to the client: it is a part of the windows, not of the response.
+    let held = 0;
+    while (held === 0) held = await metricOf(front, "watch_fanout_pool_bytes", "unsent");
+    expect(held).toBeLessThan(1_000_000);
+    // Other calls, also of the same connections, go on.
+    const other = clientOf(front.url);
+    for (const client of [slow, other]) expect(statusOf(await range(client)).code).toBe("0");
+    call.stream.resume();
+    const response = await call.response;
+    expect(statusOf(response).code).toBe("0");
+    expect(new Message(response.body.subarray(5)).messages(2)).toHaveLength(16);
+    while (held > 0) held = await metricOf(front, "watch_fanout_pool_bytes", "unsent");
+  });
+});

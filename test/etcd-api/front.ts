@@ -1,0 +1,65 @@
+import { readFileSync } from "node:fs";
+import { pino } from "pino";
+import { afterAll } from "vitest";
+import { systemClock } from "../../src/base/clock.ts";
+import { startService } from "../../src/cli/serve/service.ts";
+import { loadConfig } from "../../src/config/load-config.ts";
+import { portOf } from "../cli/serve/port-of.ts";
+
+/** A service with --etcd-api, in this process. */
+export interface Front {
+  /** `http://127.0.0.1:PORT` */
+  readonly url: string;
+  /** `127.0.0.1:PORT` */
+  readonly address: string;
+  readonly admin: string;
+  stop(): Promise<void>;
+}
+
+/** Starts a service that relays to the etcd at these URLs. `flags` are further options of `serve`, by name. */
+export async function startFront(
+  etcdUrls: readonly string[],
+  flags: Readonly<Record<string, readonly string[]>> = {},
+): Promise<Front> {
+  const config = loadConfig({
+    flags: {
+      etcd: etcdUrls,
+      "etcd-api": ["on"],
+      listen: ["127.0.0.1:0"],
+      admin: ["127.0.0.1:0"],
+      "shutdown-timeout": ["1s"],
+      // vitest.config.ts runs some tests again, with another writer of frames.
+      framing: [process.env["TEST_FRAMING"] ?? "node"],
+      ...flags,
+    },
+    env: {},
+    readFile: (path) => readFileSync(path),
+  });
+  const service = await startService(config, systemClock, pino({ level: "silent" }));
+  const address = `127.0.0.1:${portOf(service)}`;
+  return {
+    url: `http://${address}`,
+    address,
+    admin: `http://127.0.0.1:${service.admin.port}`,
+    stop: () => service.stop(),
+  };
+}
+
+/** One front for the tests of the file that calls this at its top. */
+export function frontOfFile(start: () => Promise<Front>): () => Promise<Front> {
+  let started: Promise<Front> | undefined;
+  afterAll(async () => {
+    await (await started)?.stop();
+  });
+  return () => {
+    started ??= start();
+    return started;
+  };
+}
+
+/** The value of a metric of the service, with a label of this value. */
+export async function metricOf({ admin }: Front, name: string, label = ""): Promise<number> {
+  const text = await (await fetch(`${admin}/metrics`)).text();
+  const pattern = label === "" ? "" : `\\{[^}]*"${label}"[^}]*\\}`;
+  return Number(new RegExp(`^${name}${pattern} (\\S+)`, "m").exec(text)?.[1] ?? Number.NaN);
+}

@@ -1,0 +1,137 @@
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  connect,
+  constants,
+  type IncomingHttpHeaders,
+} from "node:http2";
+
+/** Everything of a response, as it is on the wire. */
+export interface RawResponse {
+  readonly headers: IncomingHttpHeaders;
+  readonly body: Buffer;
+  readonly trailers: IncomingHttpHeaders | undefined;
+  readonly rstCode: number;
+}
+
+/** gRPC over Node.js' HTTP/2 client, which shows everything and repeats nothing. */
+export class RawGrpc {
+  readonly session: ClientHttp2Session;
+
+  /** `ca` is the authority of the server's certificate, in PEM, for an https URL. */
+  constructor(url: string, ca?: Buffer) {
+    this.session = connect(url, { ca });
+    this.session.on("error", () => {});
+  }
+
+  /** Opens a call. Its request stays open. */
+  open(path: string, metadata: IncomingHttpHeaders = {}): RawCall {
+    const stream = this.session.request(
+      {
+        ":method": "POST",
+        ":path": path,
+        "content-type": "application/grpc",
+        te: "trailers",
+        ...metadata,
+      },
+      { endStream: false },
+    );
+    return new RawCall(stream);
+  }
+
+  /** Makes a call with one request, and half-closes it. */
+  unary(path: string, request: Uint8Array, metadata?: IncomingHttpHeaders): Promise<RawResponse> {
+    const call = this.open(path, metadata);
+    call.send(request);
+    call.halfClose();
+    return call.response;
+  }
+
+  close(): void {
+    this.session.destroy();
+  }
+}
+
+/** One call. It is read at once, until `pause`. */
+export class RawCall {
+  readonly stream: ClientHttp2Stream;
+  readonly response: Promise<RawResponse>;
+  headers: IncomingHttpHeaders | undefined;
+  #chunks: Buffer[] = [];
+  #waiting: (() => void)[] = [];
+
+  constructor(stream: ClientHttp2Stream) {
+    this.stream = stream;
+    let trailers: IncomingHttpHeaders | undefined;
+    stream.on("response", (headers: IncomingHttpHeaders) => {
+      this.headers = { ...headers };
+      this.#wake();
+    });
+    stream.on("trailers", (received: IncomingHttpHeaders) => {
+      trailers = { ...received };
+    });
+    stream.on("data", (chunk: Buffer) => {
+      this.#chunks.push(chunk);
+      this.#wake();
+    });
+    stream.on("error", () => {});
+    this.response = new Promise((resolve) => {
+      stream.on("close", () => {
+        const { headers = {} } = this;
+        resolve({ headers, body: this.#body, trailers, rstCode: stream.rstCode ?? -1 });
+        this.#wake();
+      });
+    });
+  }
+
+  get #body(): Buffer {
+    const body = Buffer.concat(this.#chunks);
+    this.#chunks = [body];
+    return body;
+  }
+
+  /** The messages so far, without gRPC's framing. */
+  get messages(): Buffer[] {
+    const messages: Buffer[] = [];
+    for (let at = 0; at + 5 <= this.#body.length; ) {
+      const end = at + 5 + this.#body.readUInt32BE(at + 1);
+      if (end > this.#body.length) break;
+      messages.push(this.#body.subarray(at + 5, end));
+      at = end;
+    }
+    return messages;
+  }
+
+  send(message: Uint8Array): void {
+    const prefix = Buffer.alloc(5);
+    prefix.writeUInt32BE(message.length, 1);
+    this.stream.write(Buffer.concat([prefix, message]));
+  }
+
+  halfClose(): void {
+    this.stream.end();
+  }
+
+  cancel(): void {
+    this.stream.close(constants.NGHTTP2_CANCEL);
+  }
+
+  /** Resolves once there are this many messages; rejects if the call ends before. */
+  async untilMessages(count: number): Promise<Buffer[]> {
+    while (this.messages.length < count) {
+      if (this.stream.destroyed) throw new Error(`It ended after ${this.messages.length} messages`);
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    }
+    return this.messages;
+  }
+
+  #wake(): void {
+    for (const wake of this.#waiting.splice(0)) wake();
+  }
+}
+
+/** The status of a response, wherever it is. */
+export function statusOf({ headers, trailers }: RawResponse): { code: string; message: string } {
+  const { "grpc-status": code, "grpc-message": message } = trailers ?? headers;
+  return { code: String(code), message: String(message ?? "") };
+}
