@@ -1,5 +1,5 @@
 /** A client that asks for as much as it can, in its own process: it opens and resets watches, and lists. */
-import { getPriority, setPriority } from "node:os";
+import { constants, getPriority, setPriority } from "node:os";
 import { answerParent, Child } from "./child.ts";
 import { type Fields, Http2Connection } from "./http2-connection.ts";
 import { listRequest, watchRequest } from "./requests.ts";
@@ -53,7 +53,7 @@ export class Flood {
 
 if (process.send !== undefined && process.argv[1]?.endsWith("flood-load.ts")) {
   // The server, etcd and the other client come first: what is measured is the server, and not who gets the cores.
-  setPriority(getPriority() + 5);
+  setPriority(Math.min(constants.priority.PRIORITY_LOW, getPriority() + 5));
   const counts = { begun: 0, lists: 0, lost: 0 };
   const open = new Set<Http2Connection>();
   let isFlooding = false;
@@ -70,6 +70,10 @@ if (process.send !== undefined && process.argv[1]?.endsWith("flood-load.ts")) {
       undefined,
       fields,
     );
+    if (!isFlooding) {
+      connection.close();
+      return;
+    }
     open.add(connection);
     for (let i = 0; i < atOnce; i++) next(connection, i % 4);
   };
