@@ -1,7 +1,9 @@
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { MessageScanner } from "./message-scanner.ts";
+import { tlsFiles } from "./servers.ts";
 
 /** The method and the message of a call, and which parts of its responses are counted. */
 export interface CallRequest {
@@ -48,6 +50,12 @@ const connectionWindow = 64 * 1024 ** 2;
 /** The buffer that sockets are read into. Each read is processed before the next one. */
 const readBuffer = Buffer.allocUnsafeSlow(256 * 1024);
 
+/** For servers that ask for a client certificate. Theirs is not verified: the measurement is not about that. */
+const clientTls = {
+  ...{ cert: readFileSync(tlsFiles.cert), key: readFileSync(tlsFiles.key) },
+  rejectUnauthorized: false,
+};
+
 /** Connects a socket, with TLS for https. `onBytes` gets what was read, in a buffer that is reused for the next read. */
 export function connectTo(url: string, onBytes: (bytes: Buffer) => void): Socket {
   const { hostname, port, protocol } = new URL(url);
@@ -64,7 +72,7 @@ export function connectTo(url: string, onBytes: (bytes: Buffer) => void): Socket
     },
   };
   return protocol === "https:"
-    ? connectTls({ ...options, ALPNProtocols: ["h2"], rejectUnauthorized: false })
+    ? connectTls({ ...options, ...clientTls, ALPNProtocols: ["h2"] })
     : connect(options);
 }
 

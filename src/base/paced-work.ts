@@ -19,7 +19,7 @@ const maxBehindMs = 8;
 
 /**
  * Runs work in the event loop's time slices, as `runInTimeSlices`, and beyond them where it is behind its pace. Time
- * slices alone promise no time: a busy process has long turns, and a slice is shared by all who have work. With it the
+ * slices alone promise no time: a busy process has long turns, and all work shares a slice. With it the
  * steps are done in time, unless they take more than a third of the process.
  */
 export function runPaced(clock: Clock, { step, steps, withinMs }: PacedWork): void {

@@ -52,7 +52,7 @@ export function assembleIdentity(values: OptionValues, checks: Checks): Identity
   };
 }
 
-/** Reads a file with tokens. Undefined if there is none, and with a problem. */
+/** Reads a file with tokens. Undefined if no path is given, and with a problem. */
 export function readTokens(
   option: "token-file" | "admin-token-file",
   path: string | undefined,

@@ -103,7 +103,7 @@ const options = {
   "listen-socket-mode": {
     schema: fileMode,
     value: "MODE",
-    help: "Permissions of the Unix socket of --listen, in octal. Who may write to it can connect.",
+    help: "Permissions of the Unix socket of --listen, in octal. Processes that may write to it can connect.",
     default: "0600",
   },
   admin: {

@@ -182,7 +182,7 @@ export class AuditFile implements AuditLog {
   }
 }
 
-/** The device and inode of the file at a path; undefined if there is none. */
+/** The device and inode of the file at a path; undefined if no file exists there. */
 async function fileAt(path: string): Promise<string | undefined> {
   try {
     const { dev, ino } = await stat(path, { bigint: true });
@@ -193,7 +193,7 @@ async function fileAt(path: string): Promise<string | undefined> {
   }
 }
 
-/** Whom a line is charged to: the identity, and without one the host. */
+/** The caller that a line is charged to: the identity, and without one the host. */
 function callerOf({ identity, address }: AuditEntry): string {
   const { name, source } = identity;
   return source === "none" ? `host ${address.replace(/:\d+$/, "")}` : `${source} ${cut(name)}`;

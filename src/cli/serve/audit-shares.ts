@@ -69,12 +69,12 @@ export class AuditShares {
     this.#dropped.set(counted, (this.#dropped.get(counted) ?? 0) + lines);
   }
 
-  /** Whether lines were dropped since the last `takeDropped`, and there is room again to say so. */
+  /** Whether lines were dropped since the last `takeDropped`, and there is room again to report them. */
   get hasDropped(): boolean {
     return this.#dropped.size > 0 && this.#bytes < this.#maxBytes / 4;
   }
 
-  /** Returns the number of dropped lines by caller, and begins to count anew. */
+  /** Returns the number of dropped lines by caller, and begins to count from 0. */
   takeDropped(): readonly (readonly [name: string, lines: number])[] {
     const dropped = [...this.#dropped];
     this.#dropped.clear();

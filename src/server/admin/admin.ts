@@ -212,7 +212,7 @@ async function responseTo(request: IncomingMessage, options: AdminOptions): Prom
   if (path === "/livez") return { status: 200, body: "ok\n" };
   if (path === "/readyz") {
     const checks = options.readiness();
-    // The names of resources and the errors of etcd are not for everyone.
+    // The names of resources and the errors of etcd are not public.
     if (!isAuthorized) return readinessStatus(checks);
     return readiness(checks, new URLSearchParams(query).has("verbose"));
   }
