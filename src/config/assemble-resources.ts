@@ -84,7 +84,7 @@ function refuseIncomplete(
   }
   if (prefix !== undefined) return;
   const place = checks.place("resource", [index]);
-  // A mapping has the place of its parts, a text has none.
+  // A mapping has the place of its parts, a text does not.
   if (checks.place("resource", [index, "prefix"]).includes("]")) {
     checks.refuse("resource", "is missing.", [index, "prefix"]);
   } else {

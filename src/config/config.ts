@@ -134,7 +134,7 @@ export interface UpstreamConfig {
   readonly addresses: readonly string[];
   /** Undefined: plaintext. */
   readonly tls: EtcdTls | undefined;
-  /** The file with the relay's token. Undefined: it has none. */
+  /** The file with the relay's token. Undefined: it sends no token. */
   readonly tokenFile: string | undefined;
 }
 

@@ -44,7 +44,6 @@ import { writeMethods } from "./services/write-service.ts";
 
 export type { AuditEntry, AuditLevel, AuditLog } from "./calls/audit.ts";
 export type {
-  CodecKind,
   RelayedUpstream,
   RpcObserver,
   ServedResource,

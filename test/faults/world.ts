@@ -20,7 +20,7 @@ export interface WorldOptions {
   readonly replicas?: number;
   /** How many are processes of their own. Default 0. */
   readonly children?: number;
-  /** How many relays each tier below these has. Each follows all of the tier above it. Default: there are none. */
+  /** How many relays each tier below these has. Each follows all of the tier above it. Default: no tier. */
   readonly tiers?: readonly number[];
   readonly replica?: Pick<ReplicaOptions, "auth" | "historyKey" | "historyEvents" | "bulkPrefix">;
   /** The content of etcd before the replicas start, by absolute key. */

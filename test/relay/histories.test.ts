@@ -15,7 +15,7 @@ interface Chain {
   stop(): Promise<void>;
 }
 
-describe("What the source has lost is told at each tier:", () => {
+describe("What the source has lost is reported at each tier:", () => {
   let etcd: Etcd;
 
   beforeAll(async () => {
@@ -117,7 +117,7 @@ describe("What the source has lost is told at each tier:", () => {
   });
 });
 
-test("A store with another history in the place of the root is told at each tier, with the same id.", async () => {
+test("Another history in the place of the root is reported at each tier, with the same id.", async () => {
   const [old, other] = [await Tier.start({}), await Tier.start({})];
   const network = await Network.to(old.port);
   const relay = await Tier.relay(`127.0.0.1:${network.port}`);

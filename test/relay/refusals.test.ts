@@ -29,12 +29,20 @@ describe("Relays that would follow each other", () => {
     const first = forThisTest(await Tier.relay(`127.0.0.1:${toRoot.port}`));
     const second = forThisTest(await Tier.relay(first.address));
     await second.client().put("default", "a", value);
+    const [firstId = "", secondId = ""] = [first, second].map(({ service }) => service.instanceId);
+    expect(firstId).not.toBe(secondId);
+    // Writes are passed on with their path.
+    const passed = new Metadata();
+    passed.set(viaKey, firstId);
+    const repeated = second.bare().withMetadata(passed).put({ resource: "default", key: "a" });
+    const loop = `The relays follow each other in a loop: ${firstId} -> ${secondId} -> ${firstId}.`;
+    await expect(repeated).rejects.toMatchObject({
+      field: viaKey,
+      message: expect.stringContaining(loop),
+    });
     // The first one's upstream becomes a relay of itself.
     toRoot.aimAt(second.port);
     toRoot.cut();
-    const [firstId, secondId] = [first, second].map(({ service }) => service.instanceId);
-    expect(firstId).not.toBe(secondId);
-    const loop = `The relays follow each other in a loop: ${firstId} -> ${secondId} -> ${firstId}.`;
     await until(async () => (await first.readyz()).includes(loop));
     await expect(first.client({ maxAttempts: 1 }).put("default", "a", value)).rejects.toMatchObject(
       {
@@ -154,7 +162,8 @@ roles:
   - name: relay
     rules:
       - { resources: [things], prefixes: ["*"], verbs: [${things}] }
-      - { resources: [parts], prefixes: ["a/"], verbs: [list, watch] }
+      - { resources: [parts], prefixes: ["*"], verbs: [list] }
+      - { resources: [parts], prefixes: ["a/"], verbs: [watch] }
   - name: all
     rules: [{ resources: ["*"], prefixes: ["*"], verbs: ["*"] }]
 bindings: [{ role: relay, subjects: [relay] }, { role: all, subjects: [admin] }]

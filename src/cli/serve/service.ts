@@ -36,11 +36,11 @@ import { version } from "../output/version.ts";
 import { watchAdminCertificate, watchServerCertificates } from "./certificate-files.ts";
 import { openEtcdApi } from "./etcd-api.ts";
 import { openIdentitySources, watchedTokens } from "./identity.ts";
+import { newInstanceId } from "./instance-id.ts";
 import { openAccess } from "./open-access.ts";
 import { type Pending, readiness } from "./readiness.ts";
-import { newInstanceId } from "./relay/instance-id.ts";
-import type { Relay } from "./relay/relay.ts";
-import { relayedResources } from "./relay/relayed-resources.ts";
+import type { Relay } from "./relay.ts";
+import { relayedResources } from "./relayed-resources.ts";
 import { openRights } from "./rights.ts";
 import { StartError } from "./start-error.ts";
 import { openStorages } from "./storages.ts";
@@ -225,7 +225,7 @@ async function openRelay(
   deps: { readonly clock: Clock; readonly logger: Logger; readonly files: WatchedFiles },
 ): Promise<Relay> {
   // A service that is not a relay starts faster without the client library.
-  const { Relay } = await import("./relay/relay.ts");
+  const { Relay } = await import("./relay.ts");
   return new Relay({ upstream, instanceId: newInstanceId(), ...deps });
 }
 

@@ -10,7 +10,7 @@ import { MemoryStorage } from "../../storage/memory/memory-storage.ts";
 import type { Storage } from "../../storage/storage.ts";
 import type { SkippedKeysSource } from "../../telemetry/storage-metrics.ts";
 import { watchClientCertificates } from "./certificate-files.ts";
-import type { Relay } from "./relay/relay.ts";
+import type { Relay } from "./relay.ts";
 import { StartError } from "./start-error.ts";
 
 /** The storages of the resources. */

@@ -251,8 +251,8 @@ export class Connection {
   }
 
   /**
-   * For a relay: rejects with a CallFailure unless the server says that the relay may follow it. A server that has said so
-   * is asked again once it has failed.
+   * For a relay: rejects with a CallFailure unless the server says that the relay may follow it. A server is asked at its
+   * first use, and again once it has failed.
    */
   async #verify(
     endpoint: Endpoint,
@@ -278,6 +278,7 @@ export class Connection {
       const request = { after_name: "", check_path: true };
       await callUnary(grpc, Resources, request, metadata, verifyTimeoutMs, this.closing);
     } catch (error) {
+      if (this.closing.aborted) throw closedMeanwhile(address, false);
       const failure = failureOf(error, this.#callAt(address, false));
       throw isPathRefusal(failure.error) ? notToFollow(failure.error, address) : failure;
     }

@@ -99,7 +99,7 @@ function relayedError(error: unknown): unknown {
   );
 }
 
-/** Whether the upstream no longer grants a right to the relay, so that its cache must not be served either. */
+/** Whether the upstream no longer grants a right to the relay: then the cache must not be served. */
 export function isRightLost(error: WatchFanoutError): boolean {
   return hasReason(error, "UPSTREAM_DENIED") && error.metadata[denialKey] === "PERMISSION_DENIED";
 }

@@ -1,21 +1,21 @@
 import { status } from "@grpc/grpc-js";
 import type { Logger } from "pino";
-import { Backoff } from "../../../base/backoff.ts";
-import { CertificateStore } from "../../../base/certificate-store.ts";
-import { type Clock, pause } from "../../../base/clock.ts";
-import { WatchFanoutError } from "../../../base/errors.ts";
-import type { WatchedFiles } from "../../../base/watched-files.ts";
-import type { Endpoint } from "../../../client/calls/endpoints.ts";
-import type { ConnectOptions } from "../../../client/calls/options.ts";
-import { type Client, connect } from "../../../client/client.ts";
-import { RelayedCalls } from "../../../client/remote/relayed-calls.ts";
-import { RemoteStorage } from "../../../client/remote/remote-storage.ts";
-import type { ResourceInfo } from "../../../client/resource-info.ts";
-import type { ResourceConfig, UpstreamConfig } from "../../../config/config.ts";
-import type { RelayedUpstream } from "../../../server/server.ts";
-import { isPathRefusal } from "../../../wire/via.ts";
-import { watchClientCertificates } from "../certificate-files.ts";
-import { StartError } from "../start-error.ts";
+import { Backoff } from "../../base/backoff.ts";
+import { CertificateStore } from "../../base/certificate-store.ts";
+import { type Clock, pause } from "../../base/clock.ts";
+import { WatchFanoutError } from "../../base/errors.ts";
+import type { WatchedFiles } from "../../base/watched-files.ts";
+import type { Endpoint } from "../../client/calls/endpoints.ts";
+import type { ConnectOptions } from "../../client/calls/options.ts";
+import { type Client, connect } from "../../client/client.ts";
+import { RelayedCalls } from "../../client/remote/relayed-calls.ts";
+import { RemoteStorage } from "../../client/remote/remote-storage.ts";
+import type { ResourceInfo } from "../../client/resource-info.ts";
+import type { ResourceConfig, UpstreamConfig } from "../../config/config.ts";
+import type { RelayedUpstream } from "../../server/server.ts";
+import { isPathRefusal } from "../../wire/via.ts";
+import { watchClientCertificates } from "./certificate-files.ts";
+import { StartError } from "./start-error.ts";
 
 /** How long a server may take to list its resources, in milliseconds. */
 const listTimeoutMs = 5_000;
@@ -131,7 +131,7 @@ export class Relay implements RelayedUpstream {
 
   /**
    * Asks the servers in use for the state of their resources, until `close`: how old their caches may be, and whether they
-   * have gained or lost resources, which is logged. `isSelective`: not all resources are to be relayed.
+   * have gained or lost resources, which is logged. `isSelective`: the configuration names the resources.
    */
   async follow(isSelective: boolean): Promise<void> {
     const { clock } = this.#options;

@@ -1,10 +1,10 @@
 import type { Logger } from "pino";
-import type { EventWindowBounds } from "../../../cacher/state/event-window.ts";
-import type { ResourceInfo } from "../../../client/resource-info.ts";
-import { relayedResource } from "../../../config/assemble-resources.ts";
-import type { ResourceConfig } from "../../../config/config.ts";
-import { nearest } from "../../../config/nearest.ts";
-import { StartError } from "../start-error.ts";
+import type { EventWindowBounds } from "../../cacher/state/event-window.ts";
+import type { ResourceInfo } from "../../client/resource-info.ts";
+import { relayedResource } from "../../config/assemble-resources.ts";
+import type { ResourceConfig } from "../../config/config.ts";
+import { nearest } from "../../config/nearest.ts";
+import { StartError } from "./start-error.ts";
 
 /** Maximum number of names that a message lists. */
 const maxNamesListed = 10;
@@ -89,7 +89,7 @@ function withUpstream(
   if (isCached || !resource.cache) return resource;
   logger.info(
     { resource: name },
-    "the upstream has no cache of this resource, so this relay has none",
+    "the upstream has no cache of this resource, so the relay does without one",
   );
   return { ...resource, cache: false };
 }
