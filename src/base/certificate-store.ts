@@ -24,12 +24,12 @@ export class CertificateStore implements experimental.CertificateProvider {
     if (authorities !== undefined) this.replaceAuthorities(authorities);
   }
 
-  /** The authorities that are trusted; undefined: there are none. */
+  /** The authorities that are trusted; undefined if it was made without. */
   get authorities(): Buffer | undefined {
     return this.#authorities;
   }
 
-  /** The certificate and its key; undefined: there are none. */
+  /** The certificate and its key; undefined if it was made without. */
   get pair(): KeyPair | undefined {
     return this.#pair;
   }

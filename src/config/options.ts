@@ -259,7 +259,7 @@ const options = {
     schema: onOff,
     isSwitch: true,
     value: "[on|off]",
-    help: "Accept any certificate of etcd, for tests: whoever is between this service and etcd can read and change all.",
+    help: "Accept any certificate of etcd. For tests: a machine between this service and etcd can read and change all.",
     default: "off",
   },
   "etcd-api": {

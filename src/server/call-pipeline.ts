@@ -60,7 +60,7 @@ export interface CallPipelineDeps {
   readonly openCalls: OpenCalls;
   /** Undefined: all calls are anonymous. */
   readonly authentication: Authentication | undefined;
-  /** Services whose calls are relayed. Undefined: there are none. */
+  /** Services whose calls are relayed. Undefined: no call is relayed. */
   readonly relayed: RelayedServices | undefined;
 }
 

@@ -1,3 +1,6 @@
+import { once } from "node:events";
+import { createServer, type IncomingHttpHeaders } from "node:http2";
+import type { AddressInfo } from "node:net";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { EtcdApi } from "../../src/etcd-api/etcd-api.ts";
@@ -259,7 +262,30 @@ describe("With a policy", () => {
     },
   );
 
-  test("a caller with every right may, and etcd does not see its credential", async () => {
+  test("etcd sees the metadata of a caller, but not its credential here", async () => {
+    const seen: IncomingHttpHeaders[] = [];
+    const upstream = createServer();
+    upstream.on("stream", (stream, headers) => {
+      seen.push({ ...headers });
+      stream.respond({ ":status": 200, "grpc-status": "0" }, { endStream: true });
+    });
+    await once(upstream.listen(0, "127.0.0.1"), "listening");
+    onTestFinished(() => void upstream.close());
+    const { port } = upstream.address() as AddressInfo;
+    const authenticators = authenticatorsOf(["root"]);
+    const { client } = await bounded({ authenticators }, `http://127.0.0.1:${port}`);
+    const metadata = { token: "t.1", hasleader: "true", "trace-bin": "AAE=", "grpc-timeout": "9S" };
+    const own = { authorization: "Bearer root", "x-forwarded-client-cert": "Subject=x" };
+    await client.unary(rangePath, encode({ 1: "a" }), { ...metadata, ...own });
+    expect(seen).toMatchObject([
+      { ...metadata, te: "trailers", ":authority": `127.0.0.1:${port}` },
+    ]);
+    expect(Object.keys(seen[0] ?? {})).not.toEqual(
+      expect.arrayContaining([expect.stringMatching(/^(authorization|x-forwarded-client-cert)$/)]),
+    );
+  });
+
+  test("a caller with every right may call any method", async () => {
     const { client, audited } = await guarded();
     const metadata = { authorization: "Bearer root" };
     const response = await client.unary(putPath, encode({ 1: "a", 2: "b" }), metadata);

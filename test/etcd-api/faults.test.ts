@@ -124,7 +124,7 @@ describe("A client that reads slowly", () => {
     let held = 0;
     while (held === 0) held = await metricOf(front, "watch_fanout_pool_bytes", "unsent");
     expect(held).toBeLessThan(1_000_000);
-    // Other calls, also of the same connections, go on.
+    // Other calls, also of the same connections, are answered.
     const other = clientOf(front.url);
     for (const client of [slow, other]) expect(statusOf(await range(client)).code).toBe("0");
     call.stream.resume();

@@ -93,7 +93,7 @@ describe("The relay passes on", () => {
 });
 
 describe("A stream", () => {
-  test("of a client that has half-closed goes on (etcd issues 18230, 18011, 13909)", async () => {
+  test("of a client that has half-closed continues (etcd issues 18230, 18011, 13909)", async () => {
     const call = relayed.open("/etcdserverpb.Watch/Watch");
     call.send(watch("half/a"));
     call.halfClose();

@@ -1,6 +1,6 @@
 import type { OptionName } from "../../config/options.ts";
 
-/** What becomes of a flag of `etcd grpc-proxy start`. */
+/** How `etcd-proxy` takes a flag of `etcd grpc-proxy start`. */
 export type ProxyFlag = {
   /** Placeholder of the value in help; absent for a switch. */
   readonly value?: string;

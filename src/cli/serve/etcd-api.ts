@@ -19,7 +19,7 @@ interface OpenEtcdApi {
   close(): void;
 }
 
-/** Opens etcd's own API, without a request to etcd. Undefined if it is not to be served. */
+/** Opens etcd's own API, without a request to etcd. Undefined if the configuration does not have it. */
 export function openEtcdApi(
   { etcd, etcdApi }: Pick<Config, "etcd" | "etcdApi">,
   context: {

@@ -17,7 +17,7 @@ export function configFlag(): Option {
   );
 }
 
-/** The flag of an option; undefined for one that has none. */
+/** The flag of an option; undefined for a secret, which has no flag. */
 export function serveFlag(name: OptionName): Option | undefined {
   const { secret, value, isSwitch = false } = definition(name);
   if (secret === true) return undefined;

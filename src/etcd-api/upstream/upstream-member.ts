@@ -43,7 +43,7 @@ export class UpstreamMember {
     return this.#connections.size;
   }
 
-  /** A connection for one more call; undefined: there is none now. */
+  /** A connection for one more call; undefined: no connection has room now. */
   available(): UpstreamConnection | undefined {
     for (const connection of this.#connections) if (connection.hasRoom) return connection;
     return undefined;

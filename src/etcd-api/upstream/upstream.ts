@@ -41,7 +41,7 @@ export class Upstream {
     return this.#members.reduce((sum, { connections }) => sum + connections, 0);
   }
 
-  /** A connection that has room for a call; undefined: there is none now, so call `connect`. */
+  /** A connection that has room for a call; undefined: no connection has room now, so call `connect`. */
   available(): UpstreamConnection | undefined {
     return this.#member.available();
   }
@@ -72,7 +72,7 @@ export class Upstream {
     return this.#members[this.#preferred] as UpstreamMember;
   }
 
-  /** Makes later calls go to the next member, unless they do so already. */
+  /** Makes later calls go to the next member, unless this member was left before. */
   #leave(member: UpstreamMember, why: string): void {
     if (this.#members.length < 2 || this.#member !== member) return;
     this.#preferred = (this.#preferred + 1) % this.#members.length;

@@ -10,7 +10,7 @@ import { CallOwner, callerOf } from "./callers.ts";
 export interface OpenStream {
   /** The identity that has opened it. */
   readonly identity: Identity;
-  /** The rights that it needs for as long as it is open; undefined: it needs none, or there is no policy. */
+  /** The rights that it needs for as long as it is open; undefined: it needs no right, or there is no policy. */
   readonly access: Access | readonly Access[] | undefined;
   /** Its client's connection. */
   readonly connection: object;
