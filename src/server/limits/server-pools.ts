@@ -42,7 +42,7 @@ export interface ServerPools {
   readonly sendBudget: SendBudget;
   /** Open streams. */
   readonly streams: OpenStreams;
-  /** Who calls, and what each may have. */
+  /** The callers, and what each may have. */
   readonly callerLimits: CallerLimits;
   /** Open streams by identity. */
   readonly authenticatedStreams: AuthenticatedStreams;
