@@ -17,6 +17,13 @@ test.each([
   },
 );
 
+test("a server on a Unix socket has commands that connect to it", () => {
+  const text = startUpText(load({}), { grpc: { path: "/run/wf.sock" }, admin });
+  expect(text).toContain("serves gRPC on unix:/run/wf.sock (plaintext)");
+  expect(text).toMatch(/ watch --initial --address unix:\/run\/wf.sock\n/);
+  expect(text).toMatch(/grpcurl -plaintext -unix -d '.*' \/run\/wf.sock watchfanout/);
+});
+
 test("the commands leave out defaults", () => {
   const text = startUpText(load({}), { grpc: { host: "127.0.0.1", port: 50051 }, admin });
   expect(text).toMatch(/ watch --initial\n/);
