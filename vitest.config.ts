@@ -12,12 +12,13 @@ const responseTests = [
 ];
 
 /** The tests that measure the heap, or what is collected of it. */
-const memoryTests = /(-memory|memory-estimates|retained-events|attributes)\.test\.ts$/;
+const memoryTests =
+  /(-memory|memory-estimates|retained-events|attributes|memory\/limits)\.test\.ts$/;
 
-/** The tests of classes. They share modules with the other files of their worker, which saves loading them. */
-const unitTests = globSync([
+/** The tests that run next to others in one process: they share its modules, which saves loading them. */
+const sharingTests = globSync([
   "test/{base,cacher,client,codec,config,identity,model,policy,protobuf}/**/*.test.ts",
-  "test/{reflector,selector,telemetry,wire}/**/*.test.ts",
+  "test/{contract,reflector,selector,storage,telemetry,wire}/**/*.test.ts",
   "test/model-based/cached.test.ts",
 ]).filter((file) => !memoryTests.test(file));
 
@@ -35,11 +36,11 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: "unit", include: unitTests, isolate: false, restoreMocks: true },
+        test: { name: "sharing", include: sharingTests, isolate: false, restoreMocks: true },
       },
       {
         extends: true,
-        test: { name: "service", include: ["test/**/*.test.ts"], exclude: unitTests },
+        test: { name: "isolated", include: ["test/**/*.test.ts"], exclude: sharingTests },
       },
       {
         extends: true,

@@ -1,7 +1,9 @@
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { MessageScanner } from "./message-scanner.ts";
+import { tlsFiles } from "./servers.ts";
 
 /** The method and the message of a call, and which parts of its responses are counted. */
 export interface CallRequest {
@@ -13,6 +15,9 @@ export interface CallRequest {
   /** The repeated field whose elements are counted in each response. */
   readonly counted: number;
 }
+
+/** Header fields, of fewer than 128 characters each. */
+export type Fields = readonly (readonly [name: string, value: string])[];
 
 /** The state of a call. */
 interface Call {
@@ -45,6 +50,12 @@ const connectionWindow = 64 * 1024 ** 2;
 /** The buffer that sockets are read into. Each read is processed before the next one. */
 const readBuffer = Buffer.allocUnsafeSlow(256 * 1024);
 
+/** For servers that ask for a client certificate. Theirs is not verified: the measurement is not about that. */
+const clientTls = {
+  ...{ cert: readFileSync(tlsFiles.cert), key: readFileSync(tlsFiles.key) },
+  rejectUnauthorized: false,
+};
+
 /** Connects a socket, with TLS for https. `onBytes` gets what was read, in a buffer that is reused for the next read. */
 export function connectTo(url: string, onBytes: (bytes: Buffer) => void): Socket {
   const { hostname, port, protocol } = new URL(url);
@@ -61,7 +72,7 @@ export function connectTo(url: string, onBytes: (bytes: Buffer) => void): Socket
     },
   };
   return protocol === "https:"
-    ? connectTls({ ...options, ALPNProtocols: ["h2"], rejectUnauthorized: false })
+    ? connectTls({ ...options, ...clientTls, ALPNProtocols: ["h2"] })
     : connect(options);
 }
 
@@ -75,6 +86,7 @@ export class Http2Connection {
   readonly #authority: string;
   readonly #streamWindow: number;
   readonly #onLost: (error: Error) => void;
+  readonly #fields: Fields;
   readonly #calls = new Map<number, Call>();
   /** The beginning of an incomplete frame. */
   #rest: Buffer | undefined;
@@ -85,8 +97,14 @@ export class Http2Connection {
   #out: Buffer[] = [];
   #isClosed = false;
 
-  private constructor(url: string, streamWindow: number, onLost: (error: Error) => void) {
+  private constructor(
+    url: string,
+    streamWindow: number,
+    onLost: (error: Error) => void,
+    fields: Fields,
+  ) {
     const { host } = new URL(url);
+    this.#fields = fields;
     this.#authority = host;
     this.#streamWindow = streamWindow;
     this.#onLost = onLost;
@@ -97,14 +115,15 @@ export class Http2Connection {
 
   /**
    * Connects to http://HOST:PORT, or with https to a server with any certificate. `streamWindow` is the flow control window of each call, in bytes. `onLost` is
-   * called when the connection is lost, but not when it is closed.
+   * called when the connection is lost, but not when it is closed. `fields` are further header fields of each call.
    */
   static async to(
     url: string,
     onLost: (error: Error) => void,
     streamWindow: number = 4 * 1024 ** 2,
+    fields: Fields = [],
   ): Promise<Http2Connection> {
-    const connection = new Http2Connection(url, streamWindow, onLost);
+    const connection = new Http2Connection(url, streamWindow, onLost, fields);
     await once(
       connection.#socket,
       new URL(url).protocol === "https:" ? "secureConnect" : "connect",
@@ -113,15 +132,23 @@ export class Http2Connection {
     return connection;
   }
 
-  /** Opens a call. `onMessage` is called for each response with a scanner that is valid until it returns. */
+  /**
+   * Opens a call. `onMessage` is called for each response with a scanner that is valid until it returns. Returns what
+   * resets the call.
+   */
   open(
     request: CallRequest,
     onMessage: (scanner: MessageScanner) => void,
     onEnd: (byTrailers: boolean) => void,
     isShut: boolean = false,
-  ): void {
+  ): () => void {
     const scanner = new MessageScanner(request.counted, false, onMessage);
-    this.#start(request, { scanner, onEnd, isShut, received: 0 });
+    const id = this.#start(request, { scanner, onEnd, isShut, received: 0 });
+    return () => {
+      if (!this.#calls.delete(id) || this.#isClosed) return;
+      this.#blocked.push({ frames: frameOf(frame.reset, 0, id, Buffer.of(0, 0, 0, 8)), bytes: 0 });
+      this.#sendBlocked();
+    };
   }
 
   /** Makes a unary call. Rejects if it ends without a response. */
@@ -144,13 +171,13 @@ export class Http2Connection {
     this.#socket.destroy();
   }
 
-  #start(request: CallRequest, call: Call): void {
+  #start(request: CallRequest, call: Call): number {
     const { message, path, ends } = request;
     if (message.length > maxSendBytes) throw new RangeError("The request is too long for a frame.");
     const id = this.#nextId;
     this.#nextId += 2;
     this.#calls.set(id, call);
-    const headers = requestHeaders(this.#authority, path);
+    const headers = requestHeaders(this.#authority, path, this.#fields);
     const bytes = message.length + 5;
     const head = Buffer.alloc(headBytes + 5);
     writeHead(head, bytes, frame.data, ends ? flag.endStream : 0, id);
@@ -162,6 +189,7 @@ export class Http2Connection {
     ]);
     this.#blocked.push({ frames, bytes });
     this.#sendBlocked();
+    return id;
   }
 
   /** Stream ids must be sent in ascending order (RFC 9113, 5.1.1). */
@@ -282,7 +310,7 @@ export class Http2Connection {
  * Encodes header fields without a dynamic table: some of HPACK's static ones, the others as literals (RFC 7541, 6.1
  * and 6.2.2).
  */
-function requestHeaders(authority: string, path: string): Buffer {
+function requestHeaders(authority: string, path: string, fields: Fields): Buffer {
   const literal = (name: readonly number[], value: string): Buffer =>
     Buffer.concat([Buffer.from([...name, value.length]), Buffer.from(value)]);
   return Buffer.concat([
@@ -291,6 +319,7 @@ function requestHeaders(authority: string, path: string): Buffer {
     literal([0x01], authority),
     literal([0x0f, 0x10], "application/grpc"), // content-type
     literal([0x00, 2, 0x74, 0x65], "trailers"), // te
+    ...fields.map(([name, value]) => literal([0x00, name.length, ...Buffer.from(name)], value)),
   ]);
 }
 

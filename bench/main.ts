@@ -8,6 +8,7 @@ import { type Benchmark, type Row, Settings, UsageError } from "./benchmark.ts";
 import { cacheMemory } from "./cache-memory.ts";
 import { eventCost } from "./event-cost.ts";
 import { fanout } from "./fanout.ts";
+import { flood } from "./flood.ts";
 import { idleMemory } from "./idle-memory.ts";
 import { informer } from "./informer.ts";
 import { initialState } from "./initial-state.ts";
@@ -26,7 +27,7 @@ import { upstreamCost } from "./upstream-cost.ts";
 const benchmarks: readonly Benchmark[] = [
   ...[fanout, upstreamCost, latency, listCost, reconnect, idleMemory, cacheMemory, eventCost],
   ...[messages, messagesTls, informer, manyStreams, slowConsumers, initialState, pages, start],
-  policyCost,
+  ...[policyCost, flood],
 ];
 
 try {

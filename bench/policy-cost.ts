@@ -5,18 +5,27 @@ import type { Benchmark, Outcome, Say, Settings } from "./benchmark.ts";
 import { measureFanout } from "./fanout.ts";
 import { tableLine } from "./report.ts";
 import { resource } from "./requests.ts";
-import { withServers } from "./servers.ts";
+import { tlsFiles, withServers } from "./servers.ts";
 import { median } from "./statistics.ts";
 
 /** Number of roles and bindings of the policy; the one that allows the watches is the last. */
 const roles = 1_000;
 
 const maxRatio = 1.05;
-const widths = [8, 12, 14, 13];
+const widths = [10, 8, 12, 14, 13];
+
+/** How the load connects: in plain text without a credential, or with a client certificate. */
+const transports = {
+  plain: { terms: {}, args: [], caller: "anonymous" },
+  // The certificate is its own authority; its DNS name is the caller.
+  mtls: { terms: { isTls: true }, args: ["--tls-client-ca", tlsFiles.cert], caller: "localhost" },
+} as const;
+
+type Transport = keyof typeof transports;
 
 /**
- * The cost of an event that is delivered under a policy with an audit log, and without either: the same measurement as
- * `fanout`, alternately, so that other activity of the machine affects both.
+ * The cost of an event that is delivered under a policy with an audit log, and without either, in plain text and with
+ * identities by mTLS: the same measurement as `fanout`, alternately, so that other activity of the machine affects both.
  */
 export const policyCost: Benchmark = {
   name: "policy-cost",
@@ -28,10 +37,18 @@ export const policyCost: Benchmark = {
   async run(settings, say) {
     const folder = await mkdtemp(join(tmpdir(), "watch-fanout-bench-"));
     try {
-      const policy = join(folder, "policy.yaml");
-      await writeFile(policy, policyText());
       const audit = ["--audit-log", join(folder, "audit.log"), "--audit-level", "all"];
-      return await compareWith(["--policy", policy, ...audit], settings, say);
+      const outcomes: Outcome[] = [];
+      for (const transport of ["plain", "mtls"] as const) {
+        const policy = join(folder, `${transport}.yaml`);
+        await writeFile(policy, policyText(transports[transport].caller));
+        const args = ["--policy", policy, ...audit];
+        outcomes.push(await compareWith(transport, args, settings, say));
+      }
+      return {
+        rows: outcomes.flatMap(({ rows }) => rows),
+        results: outcomes.map(({ results }) => results),
+      };
     } finally {
       await rm(folder, { recursive: true });
     }
@@ -39,6 +56,7 @@ export const policyCost: Benchmark = {
 };
 
 async function compareWith(
+  transport: Transport,
   policyArgs: readonly string[],
   settings: Settings,
   say: Say,
@@ -48,42 +66,47 @@ async function compareWith(
     connections: settings.number("connections"),
   };
   const micros = { without: [] as number[], with: [] as number[] };
-  say(tableLine(["round", "policy", "events/s", "CPU µs/event"], widths));
+  const { terms, args: transportArgs } = transports[transport];
+  say(tableLine(["transport", "round", "policy", "events/s", "CPU µs/event"], widths));
   for (let round = 0; round < settings.number("rounds"); round++) {
     // The first of a pair has no advantage in the long run.
     const order = round % 2 === 0 ? (["without", "with"] as const) : (["with", "without"] as const);
     for (const which of order) {
-      const args = which === "with" ? policyArgs : [];
+      const serviceArgs = [...transportArgs, ...(which === "with" ? policyArgs : [])];
       const result = await withServers(
         "watch-fanout",
         (servers) => measureFanout(servers, shape, settings),
         [],
-        { serviceArgs: args },
+        { ...terms, serviceArgs },
       );
       micros[which].push(result.frontCpuMicros);
       const events = Math.round(result.eventsPerSecond).toLocaleString("en");
-      say(tableLine([String(round), which, events, result.frontCpuMicros.toFixed(3)], widths));
+      say(
+        tableLine(
+          [transport, String(round), which, events, result.frontCpuMicros.toFixed(3)],
+          widths,
+        ),
+      );
     }
   }
   const ratio = median(micros.with) / median(micros.without);
   const row = {
-    what: `the service's CPU per delivered event with a policy and audit, ${shape.streams} streams, ${shape.connections} connections`,
+    what: `the service's CPU per delivered event with a policy and audit, ${transport}, ${shape.streams} streams, ${shape.connections} connections`,
     unit: "µs",
     watchFanout: median(micros.with),
-    ratios: [{ of: "without a policy", value: ratio }],
+    ratios: [{ of: `${transport} without a policy`, value: ratio }],
     goal: "at most 5 % more than without",
     met: ratio <= maxRatio,
   };
-  return { rows: [row], results: micros };
+  return { rows: [row], results: { transport, ...micros } };
 }
 
-/** The load calls without a credential. */
-function policyText(): string {
+function policyText(caller: string): string {
   const names = Array.from({ length: roles }, (_, index) => `role-${index}`);
   const rules = [{ resources: [resource], prefixes: ["*"], verbs: ["list", "watch"] }];
   const bindings = names.map((role, index) => ({
     role,
-    subjects: [index === roles - 1 ? "anonymous" : `spiffe://corp/ns/${role}/*`],
+    subjects: [index === roles - 1 ? caller : `spiffe://corp/ns/${role}/*`],
   }));
   // JSON is YAML.
   return JSON.stringify({ roles: names.map((name) => ({ name, rules })), bindings });

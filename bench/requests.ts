@@ -78,6 +78,18 @@ export async function range(
   return { objects: answer.count, revision: header.number(3) };
 }
 
+/** The first page of a list of all objects, of watch-fanout. */
+export function listRequest(): CallRequest {
+  const message = encode({ 1: resource });
+  return { path: "/watchfanout.v1.ListWatchService/List", message, ends: true, counted: 2 };
+}
+
+/** A put by watch-fanout, of a key without the prefix. */
+export function writeRequest(key: string, value: Uint8Array): CallRequest {
+  const message = encode({ 1: resource, 2: key, 3: value });
+  return { path: "/watchfanout.v1.WriteService/Put", message, ends: true, counted: 2 };
+}
+
 /** Lists all objects page by page, with the page size of the service. */
 export async function listPages(connection: Http2Connection): Promise<Listed & { pages: number }> {
   const path = "/watchfanout.v1.ListWatchService/List";

@@ -12,6 +12,7 @@ import { registerObjectCacheMetrics } from "../../src/client/object-cache/object
 import { decodeTyped } from "../../src/client/values/typed-object.ts";
 import { WorkQueueMetrics } from "../../src/client/work-queue/work-queue-metrics.ts";
 import { StoredObject } from "../../src/model/object.ts";
+import { callerLimitNames } from "../../src/server/limits/caller-limits.ts";
 import { attackKinds } from "../../src/server/limits/http2-defences.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { registerCacheMetrics } from "../../src/telemetry/cache-metrics.ts";
@@ -111,12 +112,23 @@ async function serviceGroups(): Promise<readonly Group[]> {
   };
   const held = (meter: Meter): void => {
     const pool = { bytes: 0, evictions: 0 };
-    const reading = { limit: "heap", usedBytes: 0, ceilingBytes: 1, measurement: 0 } as const;
+    const reading = {
+      limit: "heap",
+      usedBytes: 0,
+      ceilingBytes: 1,
+      measurement: 0,
+      countsGarbage: false,
+    } as const;
     const shed = { stream: 0, list: 0, slow_stream: 0, call: 0 };
     const pressure = { level: "normal", readings: [reading], shed } as const;
     const pools = { requests: pool, retained: pool, unsent: pool };
     const attacks = new Map(attackKinds.map((kind) => [kind, 0]));
-    const stats = { connections: 0, streams: 0, ...pools, pressure, attacks };
+    const refused = new Map(callerLimitNames.map((name) => [name, 0]));
+    const most = { connections: 0, streams: 0, requests: 0 };
+    const callers = { callers: 0, most, refused, pacedStreams: 0 };
+    const requests = { size: 0, queued: 0 };
+    const inFlight = { reads: requests, writes: requests };
+    const stats = { connections: 0, streams: 0, ...pools, pressure, attacks, callers, inFlight };
     registerServerMetrics(meter, { stats: () => stats });
   };
   const rights = (meter: Meter): void => {

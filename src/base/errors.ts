@@ -36,6 +36,8 @@ export class WatchFanoutError extends Error {
   readonly metadata: Readonly<Record<string, string>>;
   /** The invalid field of the request, for INVALID_REQUEST. */
   readonly field: string | undefined;
+  /** When a retry may succeed, in milliseconds from now, if that is known better than by the reason. */
+  readonly retryMs: number | undefined;
 
   constructor(
     reason: Reason,
@@ -43,6 +45,7 @@ export class WatchFanoutError extends Error {
     options: {
       readonly metadata?: Readonly<Record<string, string>>;
       readonly field?: string;
+      readonly retryMs?: number | undefined;
       readonly cause?: unknown;
     } = {},
   ) {
@@ -50,6 +53,7 @@ export class WatchFanoutError extends Error {
     this.reason = reason;
     this.metadata = options.metadata ?? {};
     this.field = options.field;
+    this.retryMs = options.retryMs;
   }
 
   /** Returns the same error with more metadata. */
@@ -57,6 +61,7 @@ export class WatchFanoutError extends Error {
     return new WatchFanoutError(this.reason, this.message, {
       metadata: { ...this.metadata, ...metadata },
       ...(this.field === undefined ? {} : { field: this.field }),
+      retryMs: this.retryMs,
       cause: this.cause,
     });
   }

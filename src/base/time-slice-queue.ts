@@ -1,5 +1,6 @@
 import type { Clock } from "./clock.ts";
 import { EventLoopTurns, type TurnWorker } from "./event-loop-turns.ts";
+import { Rotation } from "./rotation.ts";
 import type { TimeSlicedWork } from "./time-slices.ts";
 
 /** Time-sliced work without a result. */
@@ -23,8 +24,8 @@ export interface Notifiable {
 }
 
 /**
- * The catch-up work of unsynced watchers: work, in order, and readers, which are notified in turn and then help
- * themselves. All of it shares the event loop's time slices with all other time-sliced work. So other work makes
+ * The catch-up work of unsynced watchers: work, in order, and readers, which are notified in rotation by owner and then
+ * help themselves. All of it shares the event loop's time slices with all other time-sliced work. So other work makes
  * progress however much there is to do here, and at most one piece of work is half done. Turns alternate between work
  * and readers, so neither starves the other.
  */
@@ -32,7 +33,7 @@ export class TimeSliceQueue implements TurnWorker {
   readonly #clock: Clock;
   readonly #turns: EventLoopTurns;
   readonly #queue: Steps[] = [];
-  readonly #readers = new Set<Notifiable>();
+  readonly #readers = new Rotation<Set<Notifiable>>();
   /** Whether readers go first in this turn, and work gets what they leave of it. */
   #isReaders = false;
   #isWorking = false;
@@ -70,9 +71,11 @@ export class TimeSliceQueue implements TurnWorker {
     return isFirst || !this.isOver;
   }
 
-  /** Notifies the reader once, in a later turn. */
-  enqueue(reader: Notifiable): void {
-    this.#readers.add(reader);
+  /** Notifies the reader once, in a later turn. Owners (see `Rotation`) take turns. Default: the reader is its own. */
+  enqueue(reader: Notifiable, owner: object = reader): void {
+    const readers = this.#readers.get(owner);
+    if (readers === undefined) this.#readers.add(owner, new Set([reader]));
+    else readers.add(reader);
     this.#turns.schedule(this);
   }
 
@@ -122,10 +125,13 @@ export class TimeSliceQueue implements TurnWorker {
 
   /** A reader that enqueues itself again goes to the end. */
   #notifyNext(): void {
-    for (const reader of this.#readers) {
-      this.#readers.delete(reader);
-      reader.notify();
-      return;
-    }
+    const next = this.#readers.next();
+    if (next === undefined) return;
+    const [owner, readers] = next;
+    const [reader] = readers;
+    this.#readers.served(owner);
+    if (reader !== undefined) readers.delete(reader);
+    if (readers.size === 0) this.#readers.delete(owner);
+    reader?.notify();
   }
 }

@@ -1,6 +1,7 @@
 import type { Clock } from "./clock.ts";
 import { WatchFanoutError } from "./errors.ts";
 import { EventLoopTurns, quantumMs, type TurnWorker } from "./event-loop-turns.ts";
+import { Rotation } from "./rotation.ts";
 
 /** Default maximum number of waiting and running tasks of all owners together. */
 const defaultMaxTasks = 50_000;
@@ -22,18 +23,19 @@ interface Task {
  * Runs work in time slices, fairly between owners.
  *
  * All tasks, together with all other users of `EventLoopTurns`, hold the event loop for at most `turnMs` per turn, plus
- * one step. Owners (mostly connections) get quanta of `quantumMs` round-robin; the tasks of one owner run in order. So
- * an owner that enqueues a thousand scans delays itself, and others by one quantum.
+ * one step. Groups of owners (callers) get quanta of `quantumMs` round-robin, and so do the owners of a group (its
+ * connections); the tasks of one owner run in order. So a caller that enqueues a thousand scans delays itself, and others
+ * by one quantum.
  *
- * Tasks wait until they run or their signal is aborted. Above `maxTasks` the owner with the most tasks loses its newest
- * one, with NOT_READY; that may be the one that was just enqueued.
+ * Tasks wait until they run or their signal is aborted. Above `maxTasks` the group with the most tasks loses the newest
+ * one of its owner with the most, with NOT_READY; that may be the one that was just enqueued.
  */
 export class TimeSliceScheduler implements TurnWorker {
   readonly #clock: Clock;
   readonly #turns: EventLoopTurns;
   readonly #maxTasks: number;
-  /** The tasks of each owner that has any, the next owner first. */
-  readonly #queues = new Map<object, Task[]>();
+  /** The tasks of each owner that has any. */
+  readonly #queues = new Rotation<Task[]>();
   #size = 0;
   #refused = 0;
   #isRunning = false;
@@ -83,7 +85,7 @@ export class TimeSliceScheduler implements TurnWorker {
 
   #enqueue(owner: object, task: Task): void {
     const queue = this.#queues.get(owner);
-    if (queue === undefined) this.#queues.set(owner, [task]);
+    if (queue === undefined) this.#queues.add(owner, [task]);
     else queue.push(task);
     this.#size++;
     if (this.#size > this.#maxTasks) this.#refuseOne();
@@ -99,15 +101,11 @@ export class TimeSliceScheduler implements TurnWorker {
   }
 
   #refuseOne(): void {
-    let holder: object | undefined;
-    let tasks: Task[] = [];
-    for (const [owner, queue] of this.#queues) {
-      if (queue.length > tasks.length) [holder, tasks] = [owner, queue];
-    }
+    const most = this.#queues.most(({ length }) => length);
     // A task whose step is running can't be refused. It is the first of its owner.
-    if (holder === undefined || (tasks.length === 1 && this.#isRunning)) return;
-    const task = tasks.pop();
-    if (tasks.length === 0) this.#queues.delete(holder);
+    if (most === undefined || (most.entry.length === 1 && this.#isRunning)) return;
+    const task = most.entry.pop();
+    if (most.entry.length === 0) this.#queues.delete(most.owner);
     this.#size--;
     this.#refused++;
     task?.refuse(
@@ -119,9 +117,9 @@ export class TimeSliceScheduler implements TurnWorker {
     );
   }
 
-  /** Runs one quantum of the next owner, and moves that owner to the end. */
+  /** Runs one quantum of the next owner. */
   #runOwner(end: number): void {
-    const [first] = this.#queues;
+    const first = this.#queues.next();
     if (first === undefined) return;
     const [owner, queue] = first;
     const until = Math.min(end, this.#clock.now() + quantumMs);
@@ -132,8 +130,8 @@ export class TimeSliceScheduler implements TurnWorker {
       this.#size--;
     } while (queue.length > 0 && this.#clock.now() < until);
     this.#isRunning = false;
-    this.#queues.delete(owner);
-    if (queue.length > 0) this.#queues.set(owner, queue);
+    this.#queues.served(owner);
+    if (queue.length === 0) this.#queues.delete(owner);
   }
 }
 

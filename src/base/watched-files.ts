@@ -12,6 +12,18 @@ const checkIntervalMs = 1_000;
  */
 const readsAfterChange = 3;
 
+/** Time after which a version is tried again that was refused for a passing reason, in milliseconds. Doubled each time. */
+const firstRetryMs = 2_000;
+const maxRetryMs = 5 * 60_000;
+
+/**
+ * Why a version could not be used now, for a reason that is not its content, such as a time limit: it is tried again. The
+ * message is a sentence.
+ */
+export class PassingFailure extends Error {
+  override readonly name = "PassingFailure";
+}
+
 /** Files that are used together, such as a certificate and its key. */
 export interface WatchedFileSet {
   /** What they are, for log lines and as a label of metrics, such as `server-certificate`. */
@@ -24,8 +36,9 @@ export interface WatchedFileSet {
   readonly contents: readonly Uint8Array[];
   /**
    * Takes a new version of the files, in the order of `paths`. Throws, or rejects with, an Error with a sentence if the
-   * version can't be used; it must then have changed nothing. The sentence is logged, so it has no secrets. A promise
-   * must settle in bounded time: the files are not checked before that.
+   * version can't be used; it must then have changed nothing. With a PassingFailure it is called again later, otherwise
+   * not before the files have changed. The sentence is logged, so it has no secrets. A promise must settle in bounded
+   * time: the files are not checked before that.
    */
   readonly apply: (contents: readonly Buffer[]) => void | Promise<void>;
 }
@@ -37,6 +50,15 @@ export interface ReloadCounts {
   readonly applied: number;
   /** Versions that were refused, or could not be read. */
   readonly refused: number;
+}
+
+/** A version that is tried again. */
+interface Retry {
+  readonly digest: string;
+  /** When it is tried, in the clock's milliseconds. */
+  readonly at: number;
+  /** The pause before that, in milliseconds. */
+  readonly afterMs: number;
 }
 
 /** A file as the last check saw it. */
@@ -53,6 +75,8 @@ interface WatchedSet {
   digest: string;
   /** Why the files can't be read, as it was logged; undefined if they can be. */
   failure: string | undefined;
+  /** The version that was refused for a passing reason; undefined: none. */
+  retry: Retry | undefined;
   /** Number of further checks that read the contents even if no metadata has changed. */
   reads: number;
   /** The check in progress. On a file system that does not respond it may never end. */
@@ -85,7 +109,7 @@ export class WatchedFiles {
     const files = set.paths.map((path) => ({ path, metadata: undefined }));
     this.#sets.push({
       ...{ set, files, digest: digestOf(set.contents), failure: undefined },
-      ...{ reads: 0, checking: undefined, applied: 0, refused: 0 },
+      ...{ retry: undefined, reads: 0, checking: undefined, applied: 0, refused: 0 },
     });
     this.#setTimer();
   }
@@ -126,7 +150,8 @@ export class WatchedFiles {
   async #check(watched: WatchedSet): Promise<void> {
     const { maxBytes } = watched.set;
     try {
-      if (!(await hasChanged(watched))) return;
+      const isDue = watched.retry !== undefined && this.#clock.now() >= watched.retry.at;
+      if (!(await hasChanged(watched)) && !isDue) return;
       const reading = watched.files.map(({ path }) => readBounded(path, maxBytes));
       const contents = await Promise.all(reading);
       watched.failure = undefined;
@@ -139,21 +164,34 @@ export class WatchedFiles {
   async #apply(watched: WatchedSet, contents: readonly Buffer[]): Promise<void> {
     const { kind, paths, apply } = watched.set;
     const digest = digestOf(contents);
+    const { retry } = watched;
+    if (digest === retry?.digest && this.#clock.now() < retry.at) return;
+    watched.retry = undefined;
     if (digest === watched.digest) return;
-    watched.digest = digest;
     const files = paths.join(", ");
     try {
       await apply(contents);
+      watched.digest = digest;
       watched.applied++;
       this.#logger.info({ kind, files }, "reloaded a file that has changed");
     } catch (error) {
+      const afterMs = retry?.digest === digest ? retry.afterMs * 2 : firstRetryMs;
+      if (error instanceof PassingFailure) watched.retry = this.#retryOf(digest, afterMs);
+      else watched.digest = digest;
+      // Once for each version.
+      if (digest === retry?.digest && error instanceof PassingFailure) return;
       watched.refused++;
       const problem = sentenceOf(error);
       this.#logger.error(
-        { kind, files, problem },
+        { kind, files, problem, ...(watched.retry !== undefined && { isTriedAgain: true }) },
         "refused a new version of a file; the version before stays in use",
       );
     }
+  }
+
+  #retryOf(digest: string, afterMs: number): Retry {
+    const pauseMs = Math.min(afterMs, maxRetryMs);
+    return { digest, at: this.#clock.now() + pauseMs, afterMs: pauseMs };
   }
 
   #unreadable(watched: WatchedSet, problem: string): void {

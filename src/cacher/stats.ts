@@ -14,6 +14,8 @@ export interface CacherStats {
   readonly upstreamRevision: number;
   /** Milliseconds since the store last delivered anything: events, progress, a list. */
   readonly upstreamSilenceMs: number;
+  /** How old the cache may be, in milliseconds; 0 while its source is followed. */
+  readonly staleForMs: number;
   readonly objects: number;
   /** Memory bytes of the objects. */
   readonly objectBytes: number;

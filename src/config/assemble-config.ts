@@ -1,6 +1,8 @@
 import { X509Certificate } from "node:crypto";
+import { assembleAdmin, checkAdminExposure } from "./assemble-admin.ts";
 import { assembleIdentity, checkPlaintext, serverTls } from "./assemble-identity.ts";
 import { assembleResources } from "./assemble-resources.ts";
+import { upstreamConfig } from "./assemble-upstream.ts";
 import { Checks } from "./checks.ts";
 import type {
   AuditConfig,
@@ -8,8 +10,10 @@ import type {
   EtcdApiConfig,
   EtcdConfig,
   EtcdTls,
-  ListenAddress,
+  LimitsConfig,
   PolicyConfig,
+  SocketConfig,
+  TcpAddress,
 } from "./config.ts";
 import { ConfigError } from "./config-error.ts";
 import type { OptionName, OptionValues } from "./options.ts";
@@ -47,9 +51,10 @@ export function assembleConfig(
   const config: Config = {
     etcd,
     etcdApi: etcdApiConfig(values, etcd, checks),
+    upstream: upstreamConfig(values, checks),
     resources: assembleResources(values, eventWindow, checks),
-    listen: values.listen,
-    admin: values.admin,
+    listen: listenConfig(values, checks),
+    admin: assembleAdmin(values, checks),
     tls: serverTls(values, checks),
     policy: policyConfig(values, checks),
     audit: auditConfig(values, checks),
@@ -57,7 +62,7 @@ export function assembleConfig(
     eventWindow,
     stallTimeoutMs: values["stall-timeout"],
     maxStreamAgeMs: values["max-stream-age"],
-    maxStreams: values["max-streams"],
+    limits: limitsConfig(values),
     memoryCeilingBytes: values["memory-ceiling"],
     dispatchIntervalMs: values["dispatch-interval"],
     framing: values.framing,
@@ -67,7 +72,8 @@ export function assembleConfig(
     logFormat: values["log-format"],
   };
   checkPlaintext(values, checks);
-  if (sameAddress(config.listen, config.admin)) {
+  checkAdminExposure(values, checks);
+  if (sameAddress(config.listen, values.admin)) {
     checks.refuse("admin", "is the same address as --listen; gRPC needs its own port.");
   }
   if (config.eventWindow.minEvents > config.eventWindow.maxEvents) {
@@ -79,8 +85,33 @@ export function assembleConfig(
   return config;
 }
 
-function sameAddress(a: ListenAddress, b: ListenAddress): boolean {
-  return a.port !== 0 && a.port === b.port && a.host === b.host;
+function sameAddress(a: Config["listen"], b: TcpAddress): boolean {
+  return "port" in a && a.port !== 0 && a.port === b.port && a.host === b.host;
+}
+
+function listenConfig(values: OptionValues, checks: Checks): TcpAddress | SocketConfig {
+  const { listen } = values;
+  if ("path" in listen) return { ...listen, mode: values["listen-socket-mode"] };
+  checks.refuseGiven(["listen-socket-mode"], "needs --listen unix:PATH as well.");
+  return listen;
+}
+
+function limitsConfig(values: OptionValues): LimitsConfig {
+  return {
+    maxStreams: values["max-streams"],
+    maxStreamsPerIdentity: values["max-streams-per-identity"],
+    maxConnections: values["max-connections"],
+    maxConnectionsPerIdentity: values["max-connections-per-identity"],
+    maxReadsInFlight: values["max-reads-in-flight"],
+    maxWritesInFlight: values["max-writes-in-flight"],
+    maxQueuedRequestsPerIdentity: values["max-queued-requests-per-identity"],
+    maxQueueMs: values["max-queue-time"],
+    maxRequestsPerIdentity: values["max-requests-per-identity"],
+    maxWatchRate: values["max-watch-rate"],
+    maxWatchRatePerIdentity: values["max-watch-rate-per-identity"],
+    maxSendRate: values["max-send-rate"] ?? 0,
+    maxSendRatePerIdentity: values["max-send-rate-per-identity"] ?? 0,
+  };
 }
 
 function policyConfig(values: OptionValues, checks: Checks): PolicyConfig | undefined {

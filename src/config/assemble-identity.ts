@@ -1,7 +1,7 @@
 import { certificateNameKinds } from "../identity/certificate-names.ts";
 import type { TrustedForwarders } from "../identity/forwarded-certificate.ts";
 import { maxKeySetBytes, parseKeySet } from "../identity/key-set.ts";
-import { isLoopback } from "../identity/peer.ts";
+import { isLocalHost } from "../identity/peer.ts";
 import { parseTokenFile, TokenFileError } from "../identity/token-file.ts";
 import type { Checks } from "./checks.ts";
 import type { FileContent, IdentityConfig, JwtConfig, ServerTls } from "./config.ts";
@@ -30,12 +30,13 @@ export function serverTls(values: OptionValues, checks: Checks): ServerTls | und
 
 /** Refuses plain text on an address that other machines can reach, unless `--insecure` says that it is meant. */
 export function checkPlaintext(values: OptionValues, checks: Checks): void {
-  const { host } = values.listen;
-  if (isLoopback(host) || host === "localhost") return;
+  const { listen } = values;
+  // Only processes of this machine that may open the file can reach a Unix socket.
+  if ("path" in listen || isLocalHost(listen.host)) return;
   if (values["tls-cert"] !== undefined || values.insecure) return;
   checks.refuse(
     "listen",
-    `${host} may be reached from other machines, and without TLS they can read and change what is sent. ` +
+    `${listen.host} may be reached from other machines, and without TLS they can read and change what is sent. ` +
       "Set --tls-cert and --tls-key, listen on 127.0.0.1, or accept plain text with --insecure.",
   );
 }
@@ -45,14 +46,19 @@ export function assembleIdentity(values: OptionValues, checks: Checks): Identity
   const names = values["client-cert-name"];
   return {
     certificateNames: names.length === 0 ? certificateNameKinds : names,
-    tokenFile: tokenFile(values["token-file"], checks),
+    tokenFile: readTokens("token-file", values["token-file"], checks),
     jwt: jwtConfig(values, checks),
     trustedForwarders: forwarders(values, checks),
   };
 }
 
-function tokenFile(path: string | undefined, checks: Checks): FileContent | undefined {
-  const content = checks.read("token-file", path);
+/** Reads a file with tokens. Undefined if no path is given, and with a problem. */
+export function readTokens(
+  option: "token-file" | "admin-token-file",
+  path: string | undefined,
+  checks: Checks,
+): FileContent | undefined {
+  const content = checks.read(option, path);
   if (path === undefined || content === undefined) return undefined;
   try {
     parseTokenFile(content);
@@ -60,7 +66,7 @@ function tokenFile(path: string | undefined, checks: Checks): FileContent | unde
   } catch (error) {
     if (!(error instanceof TokenFileError)) throw error;
     for (const { line, problem } of error.problems) {
-      checks.refuse("token-file", `${path}:${line}: ${problem}`);
+      checks.refuse(option, `${path}:${line}: ${problem}`);
     }
     return undefined;
   }
@@ -108,7 +114,7 @@ function keysUrl(location: string, checks: Checks): JwtConfig["keys"] | undefine
     return undefined;
   }
   const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
-  if (url.protocol === "http:" && !isLoopback(host) && host !== "localhost") {
+  if (url.protocol === "http:" && !isLocalHost(host)) {
     checks.refuse("jwt-jwks", `${url.href} is not https; keys from it could be forged.`);
     return undefined;
   }
@@ -119,13 +125,17 @@ function forwarders(values: OptionValues, checks: Checks): TrustedForwarders | u
   const option = "trust-forwarded-cert-from";
   const peers = values[option];
   if (peers.length === 0) return undefined;
-  if (peers.includes("unix")) {
+  const isUnix = "path" in values.listen;
+  if (peers.includes("unix") && !isUnix) {
     checks.refuse(option, "unix has no use: --listen is not a Unix socket. Use loopback.");
+  }
+  if (peers.includes("loopback") && isUnix) {
+    checks.refuse(option, "loopback has no use: --listen is a Unix socket. Use unix.");
   }
   const names = new Set(peers.filter((peer) => peer !== "loopback" && peer !== "unix"));
   if (names.size > 0 && values["tls-client-ca"] === undefined) {
     const [name] = names;
     checks.refuse(option, `${name} is the name of a certificate, which needs --tls-client-ca.`);
   }
-  return { loopback: peers.includes("loopback"), names };
+  return { loopback: peers.includes("loopback"), unix: peers.includes("unix"), names };
 }

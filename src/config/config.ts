@@ -3,20 +3,25 @@ import type { Codec } from "../codec/codec.ts";
 import type { CertificateNameKind } from "../identity/certificate-names.ts";
 import type { TrustedForwarders } from "../identity/forwarded-certificate.ts";
 import type { PolicyDefinition } from "../policy/definition.ts";
-import type { ListenAddress } from "./value-types.ts";
+import type { TcpAddress, UnixAddress } from "./value-types.ts";
 
-export type { ListenAddress } from "./value-types.ts";
+export type { ListenAddress, TcpAddress } from "./value-types.ts";
 
 /** The checked configuration of `serve`. */
 export interface Config {
-  /** Undefined: the embedded store. */
+  /** Undefined: the embedded store, or `upstream`. */
   readonly etcd: EtcdConfig | undefined;
   /** Undefined: only this service's own API is served. */
   readonly etcdApi: EtcdApiConfig | undefined;
-  /** At least one, unless there is `etcdApi`; names and prefixes are distinct, and no prefix begins with another. */
+  /** The watch-fanout that this one follows as a relay. Undefined: it is not a relay. */
+  readonly upstream: UpstreamConfig | undefined;
+  /**
+   * At least one, unless there is `etcdApi`; names and prefixes are distinct, and no prefix begins with another. Of a relay: names are distinct; none
+   * means all that the upstream serves to it.
+   */
   readonly resources: readonly ResourceConfig[];
-  readonly listen: ListenAddress;
-  readonly admin: ListenAddress;
+  readonly listen: TcpAddress | SocketConfig;
+  readonly admin: AdminConfig;
   /** Undefined: plaintext. */
   readonly tls: ServerTls | undefined;
   /** Undefined: every caller may do everything. */
@@ -34,8 +39,8 @@ export interface Config {
   readonly framing: "direct" | "node";
   /** 0: unlimited. */
   readonly maxStreamAgeMs: number;
-  /** Maximum number of open streams; at least 1. */
-  readonly maxStreams: number;
+  /** What clients may have. */
+  readonly limits: LimitsConfig;
   /** Memory in use above which load is shed, in bytes. Undefined: by the limit of the control group. */
   readonly memoryCeilingBytes: number | undefined;
   /** Interval of the comparison of each cache with its storage; 0: never. */
@@ -44,6 +49,48 @@ export interface Config {
   readonly logLevel: LogLevel;
   /** Undefined: text on a terminal, otherwise JSON. */
   readonly logFormat: LogFormat | undefined;
+}
+
+/** A Unix socket to listen on. */
+export interface SocketConfig extends UnixAddress {
+  /** The permissions of its file. */
+  readonly mode: number;
+}
+
+/** The port for operators. */
+export interface AdminConfig {
+  readonly listen: TcpAddress;
+  /** Undefined: plain text. */
+  readonly tls: CertificateConfig | undefined;
+  /** Undefined: no token is needed. */
+  readonly tokenFile: FileContent | undefined;
+}
+
+/** A certificate and its key in PEM. */
+export interface CertificateConfig {
+  readonly cert: Buffer;
+  readonly key: Buffer;
+  /** The paths of the same files, to read them again. */
+  readonly files: { readonly cert: string; readonly key: string };
+}
+
+/** Limits in all and for each identity, in milliseconds, bytes and counts; 0: no limit. */
+export interface LimitsConfig {
+  readonly maxStreams: number;
+  readonly maxStreamsPerIdentity: number;
+  readonly maxConnections: number;
+  readonly maxConnectionsPerIdentity: number;
+  readonly maxReadsInFlight: number;
+  readonly maxWritesInFlight: number;
+  readonly maxQueuedRequestsPerIdentity: number;
+  readonly maxQueueMs: number;
+  readonly maxRequestsPerIdentity: number;
+  /** Per second. */
+  readonly maxWatchRate: number;
+  readonly maxWatchRatePerIdentity: number;
+  /** Bytes per second. */
+  readonly maxSendRate: number;
+  readonly maxSendRatePerIdentity: number;
 }
 
 /** The policy when the service starts. Its file may have another one later. */
@@ -67,6 +114,8 @@ export interface ResourceConfig {
   readonly name: string;
   /** Prefix of every key in etcd. Empty: all keys. */
   readonly prefix: string;
+  /** Of a relay: its name in the service that the relay follows. */
+  readonly upstreamName?: string;
   readonly codec: Codec;
   /** The indexed fields. The codec declares all of them. */
   readonly indexes: readonly string[];
@@ -78,6 +127,16 @@ export interface ResourceConfig {
 
 export type LogLevel = "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent";
 export type LogFormat = "text" | "json";
+
+/** The watch-fanout that a relay follows. */
+export interface UpstreamConfig {
+  /** `HOST:PORT`, at least one. */
+  readonly addresses: readonly string[];
+  /** Undefined: plaintext. */
+  readonly tls: EtcdTls | undefined;
+  /** The file with the relay's token. Undefined: it sends no token. */
+  readonly tokenFile: string | undefined;
+}
 
 export interface EtcdConfig {
   /** `http://HOST:PORT` or `https://HOST:PORT`, at least one, all with the same scheme. */
@@ -95,7 +154,7 @@ export interface EtcdApiConfig {
   readonly advertiseClientUrl: string | undefined;
 }
 
-/** Certificates in PEM. */
+/** Certificates for calls to etcd or to an upstream, in PEM. */
 export interface EtcdTls {
   /** Undefined: the authorities that Node.js trusts. */
   readonly ca: Buffer | undefined;
@@ -111,9 +170,7 @@ export interface EtcdTls {
 }
 
 /** Certificates in PEM. */
-export interface ServerTls {
-  readonly cert: Buffer;
-  readonly key: Buffer;
+export interface ServerTls extends CertificateConfig {
   /** The authorities of client certificates. Present unless `clientAuth` is off. */
   readonly clientCa: Buffer | undefined;
   readonly clientAuth: "require" | "request" | "off";

@@ -1,14 +1,18 @@
 import type { z } from "zod";
+import { limitOptions } from "./limit-options.ts";
 import { resource } from "./resource-settings.ts";
 import {
   choice,
   count,
   duration,
   endpoint,
+  fileMode,
   listenAddress,
   onOff,
   size,
+  tcpAddress,
   text,
+  upstreamAddress,
 } from "./value-types.ts";
 
 /** The definition of one option. Its flag, variable, key in the file, help and checks are derived from it. */
@@ -48,6 +52,35 @@ const options = {
     help: "Client URLs of the etcd members, all http or all https. Default port: 2379.",
     defaultHelp: "an embedded store in memory",
   },
+  upstream: {
+    schema: upstreamAddress,
+    list: "commas",
+    value: "HOST:PORT[,HOST:PORT...]",
+    help:
+      "Follow another watch-fanout instead of etcd, as a relay: the addresses of its replicas, or of other relays. Not " +
+      "together with --etcd.",
+    defaultHelp: "this service is not a relay",
+  },
+  "upstream-tls-ca": {
+    schema: text,
+    value: "FILE",
+    help: "Authorities that sign the certificates of --upstream, in PEM. Enables TLS.",
+  },
+  "upstream-tls-cert": {
+    schema: text,
+    value: "FILE",
+    help: "Client certificate for --upstream, in PEM. Needs --upstream-tls-ca.",
+  },
+  "upstream-tls-key": {
+    schema: text,
+    value: "FILE",
+    help: "Private key of --upstream-tls-cert, in PEM.",
+  },
+  "upstream-token-file": {
+    schema: text,
+    value: "FILE",
+    help: "Token that the relay authenticates with at --upstream, read again as it changes.",
+  },
   resource: {
     schema: resource,
     list: "repeated",
@@ -55,21 +88,48 @@ const options = {
     value: "NAME=PREFIX",
     help:
       "A resource to serve: the keys that begin with PREFIX, which usually ends in '/'. Repeatable. " +
-      "Prefixes must not overlap. Required with --etcd. The file has more settings for a resource: codec, " +
+      "Prefixes must not overlap. Required with --etcd. With --upstream: NAME, or NAME=NAME-UPSTREAM for one that has " +
+      "another name there. The file has more settings for a resource: codec, " +
       "labels and fields for selectors, indexes, event window, and whether it has a cache.",
-    defaultHelp: "with the embedded store, default= (every key)",
+    defaultHelp:
+      "with the embedded store, default= (every key); with --upstream, all that the relay may read there",
   },
   listen: {
     schema: listenAddress,
-    value: "HOST:PORT",
-    help: "Address of the gRPC server. Port 0 selects a free port.",
+    value: "HOST:PORT|unix:PATH",
+    help: "Address of the gRPC server, or the path of its Unix socket. Port 0 selects a free port.",
     default: "127.0.0.1:50051",
   },
+  "listen-socket-mode": {
+    schema: fileMode,
+    value: "MODE",
+    help: "Permissions of the Unix socket of --listen, in octal. Processes that may write to it can connect.",
+    default: "0600",
+  },
   admin: {
-    schema: listenAddress,
+    schema: tcpAddress,
     value: "HOST:PORT",
-    help: "Address of /livez, /readyz and /metrics, over HTTP without authentication.",
+    help:
+      "Address of /livez, /readyz and /metrics, over HTTP. Other machines may reach it only with --admin-tls-cert and " +
+      "--admin-token-file, or --insecure.",
     default: "127.0.0.1:8080",
+  },
+  "admin-tls-cert": {
+    schema: text,
+    value: "FILE",
+    help: "Certificate of the admin port with its chain, in PEM. Enables HTTPS together with --admin-tls-key.",
+  },
+  "admin-tls-key": {
+    schema: text,
+    value: "FILE",
+    help: "Private key of --admin-tls-cert, in PEM.",
+  },
+  "admin-token-file": {
+    schema: text,
+    value: "FILE",
+    help:
+      "Tokens of the admin port, in the format of --token-file. With it, all but the status of /livez and /readyz needs " +
+      "one of them.",
   },
   "tls-cert": {
     schema: text,
@@ -105,7 +165,8 @@ const options = {
     value: "PEER[,PEER...]",
     help:
       "Proxies whose x-forwarded-client-cert is believed: loopback (connections from this machine, such as of a " +
-      "sidecar), or the name of a client certificate. From any other peer the header is ignored.",
+      "sidecar), unix (connections to the Unix socket of --listen), or the name of a client certificate. From any " +
+      "other peer the header is ignored.",
   },
   "token-file": {
     schema: text,
@@ -137,7 +198,7 @@ const options = {
     schema: onOff,
     isSwitch: true,
     value: "[on|off]",
-    help: "Serve plain text on an address that other machines may reach.",
+    help: "Serve plain text on an address that other machines may reach, and the admin port there without TLS or a token.",
     default: "off",
   },
   policy: {
@@ -256,14 +317,7 @@ const options = {
       "0s: never.",
     default: "1h",
   },
-  "max-streams": {
-    schema: count(1),
-    value: "COUNT",
-    help:
-      "Maximum number of open streams: watches, health watches, reflection. A further stream replaces one of the " +
-      "connection with the most streams, or is refused.",
-    default: "200000",
-  },
+  ...limitOptions,
   "memory-ceiling": {
     schema: size,
     value: "SIZE",

@@ -1,5 +1,6 @@
 import { Worker } from "node:worker_threads";
 import type { Clock } from "../base/clock.ts";
+import { PassingFailure } from "../base/watched-files.ts";
 import type { ParsedPolicy } from "./parse-policy.ts";
 
 /** How long a policy may take to parse, in milliseconds. The largest takes a second or two. */
@@ -11,8 +12,8 @@ const maxHeapMb = 256;
 const worker = import.meta.url.endsWith(".ts") ? "./policy-worker.ts" : "./policy-worker.js";
 
 /**
- * Like `parsePolicy`, in a thread: a service that is running must not pause for a large file. Rejects with a sentence if
- * the policy takes too much time or memory.
+ * Like `parsePolicy`, in a thread: a service that is running must not pause for a large file. Rejects with a
+ * PassingFailure if the policy takes too much time or memory: another time the machine may have more.
  */
 export function parsePolicyInThread(
   name: string,
@@ -31,14 +32,19 @@ export function parsePolicyInThread(
       void thread.terminate();
     };
     const timer = clock.setTimeout(
-      () => end(() => reject(new Error(`${name}: took longer than ${maxMs / 1_000} s to parse.`))),
+      () =>
+        end(() =>
+          reject(new PassingFailure(`${name}: took longer than ${maxMs / 1_000} s to parse.`)),
+        ),
       maxMs,
     );
     thread.once("message", (parsed: ParsedPolicy) => end(() => resolve(parsed)));
     thread.once("error", (error: unknown) => {
       const why = error instanceof Error ? error.message : String(error);
-      end(() => reject(new Error(`${name}: can't be parsed: ${why}`)));
+      end(() => reject(new PassingFailure(`${name}: can't be parsed: ${why}`)));
     });
-    thread.once("exit", () => end(() => reject(new Error(`${name}: its thread has ended.`))));
+    thread.once("exit", () =>
+      end(() => reject(new PassingFailure(`${name}: its thread has ended.`))),
+    );
   });
 }

@@ -90,32 +90,73 @@ export function choice<const T extends string>(words: readonly T[]): z.ZodType<T
   return parsed(accepted, (input) => words.find((word) => word === input));
 }
 
-/** An address to listen on. */
-export interface ListenAddress {
+/** A TCP address to listen on. */
+export interface TcpAddress {
   /** A name or an IP address; IPv6 without brackets. */
   readonly host: string;
   /** 0: a free port. */
   readonly port: number;
 }
 
-/** `HOST:PORT`, with an IPv6 address in brackets. */
-export const listenAddress: z.ZodType<ListenAddress> = parsed(
+/** A Unix socket to listen on. */
+export interface UnixAddress {
+  /** The path of its file. */
+  readonly path: string;
+}
+
+/** An address to listen on. */
+export type ListenAddress = TcpAddress | UnixAddress;
+
+const acceptedAddresses =
   "HOST:PORT, such as 127.0.0.1:50051, [::1]:50051, or 0.0.0.0:50051 for all interfaces " +
-    "(ports are 0 to 65535, and 0 selects a free one)",
+  "(ports are 0 to 65535, and 0 selects a free one)";
+
+/** `HOST:PORT`, with an IPv6 address in brackets. */
+export const tcpAddress: z.ZodType<TcpAddress> = parsed(acceptedAddresses, parseTcpAddress);
+
+/** `HOST:PORT`, or `unix:PATH`. */
+export const listenAddress: z.ZodType<ListenAddress> = parsed(
+  `${acceptedAddresses}, or unix:PATH`,
   (input) => {
-    const match = /^(?:\[([^[\]]+)\]|([^\s:/[\]]+)):(\d{1,5})$/.exec(input);
-    const host = match?.[1] ?? match?.[2];
-    const port = Number(match?.[3]);
-    if (host === undefined || port > 65_535) return undefined;
-    if (match?.[1] !== undefined && isIP(host) !== 6) return undefined;
-    return { host, port };
+    // As in the names of gRPC: unix:PATH, unix:/PATH or unix:///PATH.
+    const path = /^unix:(?:\/\/(?=\/))?(?!\/\/)([^\0]+)$/.exec(input)?.[1];
+    return path === undefined ? parseTcpAddress(input) : { path };
   },
 );
 
+/** The address of another watch-fanout, as text: `HOST:PORT`, or `unix:PATH`. */
+export const upstreamAddress: z.ZodType<string> = parsed(
+  "the address of a watch-fanout, HOST:PORT, such as root-0.example:50051 (without a scheme; --upstream-tls-ca enables TLS)",
+  (input) => {
+    const address = input.trim();
+    if (/^unix:./.test(address)) return address;
+    const port = parseTcpAddress(address)?.port ?? 0;
+    return port > 0 ? address : undefined;
+  },
+);
+
+function parseTcpAddress(input: string): TcpAddress | undefined {
+  const match = /^(?:\[([^[\]]+)\]|([^\s:/[\]]+)):(\d{1,5})$/.exec(input);
+  const host = match?.[1] ?? match?.[2];
+  const port = Number(match?.[3]);
+  // unix:1 is a path, and no server has this name.
+  if (host === undefined || host === "unix" || port > 65_535) return undefined;
+  if (match?.[1] !== undefined && isIP(host) !== 6) return undefined;
+  return { host, port };
+}
+
 /** Formats an address: the inverse of `listenAddress`. */
-export function formatAddress({ host, port }: ListenAddress): string {
+export function formatAddress(address: ListenAddress): string {
+  if ("path" in address) return `unix:${address.path}`;
+  const { host, port } = address;
   return isIP(host) === 6 ? `[${host}]:${port}` : `${host}:${port}`;
 }
+
+/** The permissions of a file in octal, such as `0660`. YAML reads the same digits as a number. */
+export const fileMode: z.ZodType<number> = parsed(
+  "the permissions of a file in octal, such as 0600 or 0660",
+  (input) => (/^0?[0-7]{3}$/.test(input) ? Number.parseInt(input, 8) : undefined),
+);
 
 /**
  * The URL of an etcd member's client port, as `http://HOST:PORT` or `https://HOST:PORT`. The default

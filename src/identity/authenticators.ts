@@ -4,6 +4,7 @@ import { unauthenticated } from "./errors.ts";
 import { forwardedIdentity, type TrustedForwarders } from "./forwarded-certificate.ts";
 import { anonymous, type Identity } from "./identity.ts";
 import type { JwtAuthenticator } from "./jwt-authenticator.ts";
+import { KeysAwaited } from "./key-set.ts";
 import { type Peer, type PeerFacts, recognisePeer } from "./peer.ts";
 import type { StaticTokens } from "./token-file.ts";
 
@@ -66,7 +67,7 @@ export class Authenticators {
 
   /**
    * The identity of a call, or a function that verifies the credential first. Throws UNAUTHENTICATED; the function
-   * rejects with that or with UPSTREAM_UNAVAILABLE.
+   * rejects with that, with UPSTREAM_UNAVAILABLE, or with KeysAwaited: call it again then.
    */
   authenticate(credentials: Credentials): Identity | (() => Promise<Identity>) {
     try {
@@ -97,10 +98,11 @@ export class Authenticators {
     return anonymous;
   }
 
-  #mayForward({ isLoopback, certificate }: Peer): boolean {
+  #mayForward({ isLoopback, isUnix, certificate }: Peer): boolean {
     const trusted = this.#options.trustedForwarders;
     if (trusted === undefined) return false;
     if (trusted.loopback && isLoopback) return true;
+    if (trusted.unix === true && isUnix === true) return true;
     if (certificate === undefined || certificate instanceof WatchFanoutError) return false;
     return trusted.names.has(certificate.name) && !this.#isExpired(certificate);
   }
@@ -124,7 +126,7 @@ export class Authenticators {
   }
 
   readonly #refused = (error: unknown): never => {
-    this.counts.refused++;
+    if (!(error instanceof KeysAwaited)) this.counts.refused++;
     throw error;
   };
 
@@ -148,7 +150,7 @@ export function credentialExpired({ source }: Identity): WatchFanoutError {
 }
 
 /** The credential of an open stream is no longer accepted. */
-export function credentialRevoked({ source }: Identity): WatchFanoutError {
+export function credentialRevoked({ source }: Pick<Identity, "source">): WatchFanoutError {
   return unauthenticated(
     `The ${words[source]} of this client is no longer accepted.`,
     "Use another one, and resume from the last resume point.",

@@ -7,6 +7,8 @@ import { isName } from "./names.ts";
 export interface TrustedForwarders {
   /** Connections from this machine, such as of a sidecar. */
   readonly loopback: boolean;
+  /** Connections to the Unix socket that the server listens on. Default: false. */
+  readonly unix?: boolean;
   /** Names of client certificates. */
   readonly names: ReadonlySet<string>;
 }

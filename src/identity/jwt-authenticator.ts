@@ -4,7 +4,7 @@ import { WatchFanoutError } from "../base/errors.ts";
 import { textBytes } from "../base/text-memory.ts";
 import { unauthenticated } from "./errors.ts";
 import type { Identity } from "./identity.ts";
-import type { KeySet } from "./key-set.ts";
+import { type KeySet, KeysAwaited } from "./key-set.ts";
 import { isName } from "./names.ts";
 
 /** Asymmetric algorithms only: with a symmetric one, every client that knows the public key could sign. */
@@ -62,7 +62,7 @@ export class JwtAuthenticator {
 
   /**
    * The identity of a token if it is cached, otherwise a function that verifies the token. It rejects with
-   * UNAUTHENTICATED, or with UPSTREAM_UNAVAILABLE if the keys can't be fetched.
+   * UNAUTHENTICATED, with UPSTREAM_UNAVAILABLE if the keys can't be fetched, or with KeysAwaited: call it again then.
    */
   authenticate(token: string): Identity | (() => Promise<Identity>) {
     const digest = createHash("sha256").update(token).digest("base64");
@@ -99,7 +99,8 @@ export class JwtAuthenticator {
         ...{ currentDate: new Date(now()), requiredClaims: ["exp", "sub"] },
       }));
     } catch (error) {
-      throw error instanceof WatchFanoutError ? error : this.#refusal(error);
+      if (error instanceof WatchFanoutError || error instanceof KeysAwaited) throw error;
+      throw this.#refusal(error);
     }
     const identity = this.#identityOf(payload);
     if (generation === this.#generation) this.#keep(digest, identity);

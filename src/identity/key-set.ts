@@ -21,10 +21,26 @@ const minRequestIntervalMs = 10_000;
 
 /** The public keys that a token issuer signs with. */
 export interface KeySet {
-  /** Finds the key of a token. Rejects with an error of jose if it does not exist, or with UPSTREAM_UNAVAILABLE. */
+  /**
+   * Finds the key of a token among those that are known, without waiting for the issuer. Rejects with KeysAwaited if it may
+   * be among those that are being requested; otherwise with an error of jose if it does not exist, or with
+   * UPSTREAM_UNAVAILABLE.
+   */
   readonly find: JWTVerifyGetKey;
   /** Calls `listener` whenever the keys have changed. */
   onChange(listener: () => void): void;
+}
+
+/** The key of a token may be among those that are being requested from the issuer. */
+export class KeysAwaited extends Error {
+  override readonly name = "KeysAwaited";
+  /** Resolves when the request has ended, within its time limit, and never rejects. Then find the key again. */
+  readonly requested: Promise<void>;
+
+  constructor(requested: Promise<void>) {
+    super("The keys of the token issuer are being requested.");
+    this.requested = requested;
+  }
 }
 
 const webKeys = z.object({ keys: z.array(z.looseObject({ kty: z.string() })).max(maxKeys) });
@@ -130,13 +146,14 @@ export class RemoteKeySet implements KeySet {
         if (!(error instanceof errors.JWKSNoMatchingKey)) throw error;
       }
     }
-    await this.#refreshForUnknown();
-    if (this.#keys === undefined) {
+    const requested = this.#refreshForUnknown();
+    if (requested !== undefined) throw new KeysAwaited(requested);
+    if (keys === undefined) {
       throw upstreamUnavailable(
         "The token can't be verified, because the keys of its issuer (--jwt-jwks) can't be fetched. Try again.",
       );
     }
-    return this.#keys(header, token);
+    throw new errors.JWKSNoMatchingKey();
   };
 
   /** Ends requests. Idempotent. */
@@ -153,10 +170,10 @@ export class RemoteKeySet implements KeySet {
     );
   }
 
-  async #refreshForUnknown(): Promise<void> {
-    const { clock } = this.#options;
-    const isDue = clock.now() - this.#requestedAt >= minRequestIntervalMs;
-    if (this.#request !== undefined || isDue) await this.#refresh();
+  /** The request that is in progress or due; undefined: none. */
+  #refreshForUnknown(): Promise<void> | undefined {
+    const isDue = this.#options.clock.now() - this.#requestedAt >= minRequestIntervalMs;
+    return this.#request !== undefined || isDue ? this.#refresh() : undefined;
   }
 
   /** Requests the keys. Concurrent callers share one request. Never rejects. */

@@ -12,7 +12,7 @@ import type { Identity } from "./identity.ts";
 
 /** What is known of the other end of a connection. */
 export interface PeerFacts {
-  /** Its IP address; undefined: it is not known, or the connection is closed. */
+  /** Its IP address; undefined: it is connected to a Unix socket. */
   readonly address: string | undefined;
   /** Undefined: it has presented no certificate. */
   readonly certificate: X509Certificate | undefined;
@@ -23,6 +23,8 @@ export interface PeerFacts {
 /** The other end of a connection, as far as authenticators need it. Computed once per connection. */
 export interface Peer {
   readonly isLoopback: boolean;
+  /** Whether it is connected to the server's Unix socket. Default: false. */
+  readonly isUnix?: boolean;
   /** The identity by its certificate, or why the certificate is refused; undefined: no certificate. */
   readonly certificate: Identity | WatchFanoutError | undefined;
 }
@@ -32,6 +34,7 @@ export function recognisePeer(facts: PeerFacts, kinds: readonly CertificateNameK
   const { address, certificate } = facts;
   return {
     isLoopback: address !== undefined && isLoopback(address),
+    isUnix: address === undefined,
     certificate: certificate === undefined ? undefined : holderOf(certificate, facts, kinds),
   };
 }
@@ -79,4 +82,9 @@ loopback.addAddress("::1", "ipv6");
 export function isLoopback(address: string): boolean {
   const version = isIP(address);
   return version !== 0 && loopback.check(address, version === 6 ? "ipv6" : "ipv4");
+}
+
+/** Whether a host to listen on or to connect to is this machine: localhost, or an IP address of its loopback interface. */
+export function isLocalHost(host: string): boolean {
+  return host === "localhost" || isLoopback(host);
 }

@@ -79,6 +79,11 @@ export class Authorizer {
     return rule === undefined ? denied : { allowed: true, rule: rule.name };
   }
 
+  /** Whether the identity may read anything of the resource. */
+  mayRead(identity: Identity, resource: string): boolean {
+    return this.#policy === undefined || this.#policy.mayRead(identity, resource);
+  }
+
   /** The first of several accesses that is denied; undefined: all are allowed. */
   firstDenied(identity: Identity, access: Access | readonly Access[]): Access | undefined {
     const isOne = "verb" in access;

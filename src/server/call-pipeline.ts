@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
+import { keptVia, viaKey } from "../wire/via.ts";
 import type { Authentication, PendingAuthentication } from "./calls/authentication.ts";
 import type { CallContext } from "./calls/call-context.ts";
 import type { BidiMethod, Methods, SingleRequestMethod } from "./calls/methods.ts";
@@ -82,12 +83,17 @@ export class CallPipeline {
     this.#authentication = authentication;
     this.#relayed = relayed;
     this.#requests = new IncomingRequests(context);
-    this.#arrivals = new CallArrivals(clock, requestPool, (stream, headers) =>
-      this.#open(stream, headers),
-    );
+    const { callers } = context.callerLimits;
+    const ownerOf = (session: ServerHttp2Session): object => callers.expectedOn(session);
+    const start = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void =>
+      this.#open(stream, headers);
+    const areSeveral = (): boolean => callers.areSeveral;
+    this.#arrivals = new CallArrivals(clock, requestPool, start, ownerOf, areSeveral);
     this.#pacing = new StreamPacing(
       clock,
       (session) => this.#arrivals.waiting(session) + streamOpenings.waiting(session),
+      ownerOf,
+      areSeveral,
     );
   }
 
@@ -120,6 +126,7 @@ export class CallPipeline {
     const isTimeout = !Number.isNaN(timeoutMs);
     const call = new Http2Call(stream, headers, isTimeout ? timeoutMs : undefined, this.#context);
     if (this.#context.audit !== undefined) call.traceId = traceIdOf(headers["traceparent"]);
+    call.via = keptVia(headers[viaKey]?.toString());
     const method = this.#methods.single.get(path);
     const conversation = this.#methods.streaming.get(path);
     const relayed = this.#relayed?.methodAt(path);

@@ -11,19 +11,25 @@ import { Authentication } from "./calls/authentication.ts";
 import type { CallContext } from "./calls/call-context.ts";
 import { type Methods, servedMethods } from "./calls/methods.ts";
 import { revokeOnChange } from "./calls/revocation.ts";
+import { endWithdrawn } from "./calls/withdrawal.ts";
 import { createCallContext } from "./create-call-context.ts";
 import { addToGrpcJs } from "./grpc-js/grpc-js-fallback.ts";
 import {
+  type Bound,
   bindServer,
   createGrpcJsServer,
   type ServerCertificates,
   serverCertificates,
+  type TcpListen,
   type TlsOptions,
+  type UnixListen,
 } from "./grpc-js/grpc-js-server.ts";
 import { Connections } from "./http2/connections.ts";
 import { frameConnections, socketOf } from "./http2/frames/framed-connections.ts";
 import { type Http2Listeners, listenToHttp2 } from "./http2/http2-stream.ts";
 import { OpenCalls } from "./http2/open-calls.ts";
+import { peerNameOf } from "./http2/peer-name.ts";
+import { VerifiedPeers } from "./http2/verified-peers.ts";
 import { type AttackKind, Http2Defences } from "./limits/http2-defences.ts";
 import { defaultServerLimits } from "./limits/server-limits.ts";
 import { createServerPools, type HeldStats, type ServerPools } from "./limits/server-pools.ts";
@@ -37,8 +43,12 @@ import { initialStatuses, mayKnowService, ServingStatuses } from "./services/ser
 import { writeMethods } from "./services/write-service.ts";
 
 export type { AuditEntry, AuditLevel, AuditLog } from "./calls/audit.ts";
-export type { RpcObserver, ServedResource } from "./calls/call-context.ts";
-export type { ClientAuth, TlsOptions } from "./grpc-js/grpc-js-server.ts";
+export type {
+  RelayedUpstream,
+  RpcObserver,
+  ServedResource,
+} from "./calls/call-context.ts";
+export type { ClientAuth, TcpListen, TlsOptions, UnixListen } from "./grpc-js/grpc-js-server.ts";
 export type { AttackKind } from "./limits/http2-defences.ts";
 export type { HeldStats, PoolStats } from "./limits/server-pools.ts";
 export type { MemoryGauge, MemoryLimit, MemoryReading } from "./pressure/memory-gauge.ts";
@@ -50,6 +60,10 @@ export type { Framing, ServerOptions } from "./server-options.ts";
 export interface ServerStats extends HeldStats {
   /** How short memory is, and what was shed for that. */
   readonly pressure: PressureStats;
+  /** Requests that are handled, and those that wait. */
+  readonly inFlight: Readonly<
+    Record<"reads" | "writes", { readonly size: number; readonly queued: number }>
+  >;
   /** Number of times that clients were stopped at the level of HTTP/2, by kind. */
   readonly attacks: ReadonlyMap<AttackKind, number>;
 }
@@ -79,8 +93,10 @@ export class RunningServer {
   readonly #statuses: ServingStatuses;
   readonly #reflection: ReflectionService;
   readonly #pipeline: CallPipeline;
+  readonly #inFlight: CallContext["inFlight"];
   readonly #certificates: ServerCertificates | undefined;
-  #port = 0;
+  readonly #verifiedPeers: VerifiedPeers | undefined;
+  #bound: Bound | undefined;
   #drained: Promise<void> | undefined;
 
   /** For `startServer`. */
@@ -95,37 +111,43 @@ export class RunningServer {
     this.#maxStreamsPerConnection = limits.maxStreamsPerConnection;
     this.#pools = createServerPools(clock, limits, now);
     this.#defences = new Http2Defences(clock, options.logger, limits);
-    this.#connections = new Connections(clock, limits, this.#defences);
+    const isUnix = "path" in options.listen;
+    this.#connections = new Connections(clock, { ...limits, isUnix }, this.#defences);
     const { streams, sendBudget } = this.#pools;
     this.#memoryPressure = new MemoryPressure({
       ...{ clock, logger: options.logger, gauges: options.memoryGauges ?? [] },
       slowStreams: new SlowStreams(clock, streams, sendBudget),
     });
-    const memoryPressure = this.#memoryPressure;
     const context = {
       ...createCallContext(options, limits, this.#pools, scheduler),
-      memoryPressure,
-      defences: this.#defences,
+      ...{ memoryPressure: this.#memoryPressure, defences: this.#defences },
     };
-    this.#openCalls = new OpenCalls(
+    const openCalls = new OpenCalls(
       clock,
       context.callClosings,
       this.#connections,
       observer,
       relayed,
     );
+    this.#openCalls = openCalls;
     const { authorizer } = context;
+    this.#inFlight = context.inFlight;
     const mayKnow = mayKnowService(authorizer);
     this.#health = new HealthService(initialStatuses(resources), this.#pools, mayKnow);
     this.#statuses = new ServingStatuses(resources, this.#health);
     this.#reflection = new ReflectionService(descriptors, context);
-    revokeOnChange(authorizer, streams, scheduler);
+    revokeOnChange(authorizer, streams, clock);
     authorizer.onChange(() => this.#health.recheck());
     const methods = methodsOf(context, this.#health, this.#reflection);
-    const openCalls = this.#openCalls;
     const authentication =
       authenticators === undefined ? undefined : new Authentication(authenticators, context);
     this.#pipeline = new CallPipeline({ methods, context, openCalls, authentication, relayed });
+    this.#verifiedPeers =
+      options.tls?.clientCa &&
+      new VerifiedPeers({
+        ...{ clock, now, clientCa: options.tls.clientCa },
+        onWithdrawn: (session) => endWithdrawn(session, authentication, this.#pools, context),
+      });
     this.#server = createGrpcJsServer(clock, limits, this.#pools.requests);
     const services = [listWatchService, writeService, healthService, ...reflectionServices];
     for (const service of services) {
@@ -133,13 +155,15 @@ export class RunningServer {
     }
   }
 
-  get host(): string {
-    return this.#options.listen.host;
+  /** Where it listens, with the port that was bound. */
+  get address(): TcpListen | UnixListen {
+    const { listen } = this.#options;
+    return "path" in listen ? listen : { host: listen.host, port: this.port };
   }
 
-  /** The port that was bound, also if the options have port 0. */
+  /** The port that was bound, also if the options have port 0. Without meaning for a Unix socket. */
   get port(): number {
-    return this.#port;
+    return this.#bound?.port ?? 0;
   }
 
   /** Number of open streams: watches, health watches, reflection. */
@@ -163,6 +187,8 @@ export class RunningServer {
       unsent: sendBudget,
       pressure: this.#memoryPressure.stats(),
       attacks: this.#defences.counts,
+      callers: this.#pools.callerLimits.stats(),
+      inFlight: this.#inFlight,
     };
   }
 
@@ -180,11 +206,12 @@ export class RunningServer {
   }
 
   /**
-   * Replaces the authorities of client certificates, for new connections. Throws an Error with a sentence if the new ones
-   * are unusable, or if the server has no TLS.
+   * Replaces the authorities of client certificates. Open connections whose certificate is of none of them end, and their
+   * streams with UNAUTHENTICATED. Throws an Error with a sentence if the new ones are unusable, or without TLS.
    */
   replaceClientCa(clientCa: Buffer): void {
     this.#tlsStore().replaceAuthorities(clientCa);
+    this.#verifiedPeers?.replaceAuthorities(clientCa);
   }
 
   #tlsStore(): CertificateStore {
@@ -196,7 +223,7 @@ export class RunningServer {
   async listen(): Promise<void> {
     const { listen, tls, logger, clock } = this.#options;
     try {
-      this.#port = await bindServer(this.#server, listen, this.#certificates);
+      this.#bound = await bindServer(this.#server, listen, this.#certificates, clock);
     } catch (error) {
       this.#memoryPressure.stop();
       throw error;
@@ -206,8 +233,12 @@ export class RunningServer {
       stream: (stream, headers) => this.#pipeline.accept(stream, headers),
       connection: (socket) => this.#connections.add(socket),
       session: (session) => {
-        this.#connections.begun(session);
-        this.#defences.watch(session, socketOf(session));
+        const acceptedAt = this.#connections.begun(session);
+        if (acceptedAt !== undefined) this.#verifiedPeers?.add(session, acceptedAt);
+        const { callers } = this.#pools.callerLimits;
+        callers.connected(session, socketOf(session).remoteAddress);
+        session.once("close", () => callers.closed(session));
+        this.#defences.watch(session, peerNameOf(socketOf(session)));
       },
       error: (error) => logger.error({ err: error }, "the gRPC port failed to accept a connection"),
     };
@@ -254,6 +285,8 @@ export class RunningServer {
     this.#options.relayed?.drain();
     for (const resource of this.#options.resources.values()) resource.drain();
     const { promise: closed, resolve } = Promise.withResolvers<void>();
+    // Before another process may take the path.
+    this.#bound?.socketFile?.remove();
     this.#server.tryShutdown(() => resolve());
     const { clock } = this.#options;
     const bound = clock.setTimeout(() => {

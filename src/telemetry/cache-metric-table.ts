@@ -39,6 +39,12 @@ export const cacheMetrics: readonly CacheMetric[] = [
     (stats) => stats.upstreamSilenceMs / 1_000,
   ),
   gauge(
+    "watch_fanout_cache_stale_seconds",
+    "s",
+    "How old the cache may be while the store, or the source that an upstream follows, can't be reached; otherwise 0.",
+    (stats) => stats.staleForMs / 1_000,
+  ),
+  gauge(
     "watch_fanout_cache_objects",
     "{object}",
     "Objects in the cache.",

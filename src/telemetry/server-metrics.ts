@@ -1,6 +1,7 @@
 import type { Meter } from "@opentelemetry/api";
 import { pressureLevels, shedKinds } from "../server/pressure/memory-pressure.ts";
 import type { PoolStats, ServerStats } from "../server/server.ts";
+import { registerCallerMetrics } from "./caller-metrics.ts";
 
 const pools = ["requests", "retained", "unsent"] as const;
 
@@ -55,6 +56,7 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
       "invalid frames, requests that do not arrive, responses that are not accepted (as with a tiny window), TLS " +
       "handshakes that do not end, and connections that do not acknowledge a ping (half_open).",
   });
+  registerCallerMetrics(meter, server);
   meter.addBatchObservableCallback(
     (result) => {
       for (const [kind, count] of server.stats().attacks) result.observe(attacks, count, { kind });

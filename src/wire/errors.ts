@@ -48,7 +48,8 @@ const maxMetadataBytes = 200;
  * that clients that were refused together do not retry together; `random` returns 0 to 1.
  */
 export function statusOf(error: WatchFanoutError, random: () => number = Math.random): WireStatus {
-  const { code, retryMs } = wireForms[error.reason];
+  const { code, retryMs: usualMs } = wireForms[error.reason];
+  const retryMs = error.retryMs ?? usualMs;
   const message = presentable(error.message, maxMessageBytes);
   const errorMetadata: Record<string, string> = {};
   for (const [name, value] of Object.entries(error.metadata)) {

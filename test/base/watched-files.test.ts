@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { WatchedFiles } from "../../src/base/watched-files.ts";
+import { PassingFailure, WatchedFiles } from "../../src/base/watched-files.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 /** Watches the files `names` of a new folder, which contain "1". */
@@ -16,6 +16,7 @@ function watch(names: readonly string[] = ["file"]) {
   const files = new WatchedFiles(clock, logger);
   onTestFinished(() => files.close());
   const applied: string[] = [];
+  const obstacles = { left: 0 };
   const paths = names.map((name) => join(folder, name));
   for (const path of paths) writeFileSync(path, "1");
   files.add({
@@ -23,11 +24,12 @@ function watch(names: readonly string[] = ["file"]) {
     contents: paths.map(() => Buffer.from("1")),
     apply: (contents) => {
       const text = contents.join("+");
+      if (text.includes("slow") && obstacles.left-- > 0) throw new PassingFailure("it is slow.");
       if (text.includes("bad")) throw new Error("it is bad.");
       applied.push(text);
     },
   });
-  return { folder, clock, files, applied, lines, path: paths[0] ?? "" };
+  return { folder, clock, files, applied, lines, obstacles, path: paths[0] ?? "" };
 }
 
 describe("A watched file", () => {
@@ -87,6 +89,48 @@ describe("A watched file", () => {
     writeFileSync(path, "3");
     await files.check();
     expect(applied).toEqual(["3"]);
+  });
+
+  test("that is refused for a passing reason is tried again, less and less often, and logged once", async () => {
+    const { files, path, clock, applied, lines, obstacles } = watch();
+    obstacles.left = 20;
+    writeFileSync(path, "slow");
+    // An hour. The clock's own checks are the same as these.
+    const tries: number[] = [];
+    for (let second = 0; second < 3_600 && applied.length === 0; second++) {
+      const { left } = obstacles;
+      await files.check();
+      if (obstacles.left < left) tries.push(second);
+      clock.advance(1_000);
+    }
+    expect(tries.slice(0, 9)).toEqual([0, 2, 6, 14, 30, 62, 126, 254, 510]);
+    expect(tries.slice(9)).toEqual([
+      810, 1_110, 1_410, 1_710, 2_010, 2_310, 2_610, 2_910, 3_210, 3_510,
+    ]);
+    expect(lines).toEqual(["refused a new version of a file; the version before stays in use"]);
+    expect(files.counts()).toEqual([{ kind: "test", applied: 0, refused: 1 }]);
+    obstacles.left = 0;
+    clock.advance(300_000);
+    // The check that the clock began, and another one.
+    for (let i = 0; i < 2; i++) await files.check();
+    expect(applied).toEqual(["slow"]);
+    await files.check();
+    expect(files.counts()).toEqual([{ kind: "test", applied: 1, refused: 1 }]);
+  });
+
+  test("that is refused for a passing reason is not tried again once it has changed", async () => {
+    const { files, path, clock, applied, obstacles } = watch();
+    obstacles.left = 1;
+    writeFileSync(path, "slow");
+    await files.check();
+    writeFileSync(path, "1");
+    await files.check();
+    clock.advance(2_000);
+    await files.check();
+    expect([applied, obstacles.left]).toEqual([[], 0]);
+    writeFileSync(path, "2");
+    await files.check();
+    expect(applied).toEqual(["2"]);
   });
 
   test.each([

@@ -15,6 +15,8 @@ import type { ListRequest__Output } from "../../src/wire/generated/watchfanout/v
 import type { ListResponse } from "../../src/wire/generated/watchfanout/v1/ListResponse.ts";
 import type { PutRequest__Output } from "../../src/wire/generated/watchfanout/v1/PutRequest.ts";
 import type { PutResponse } from "../../src/wire/generated/watchfanout/v1/PutResponse.ts";
+import type { ResourcesRequest__Output } from "../../src/wire/generated/watchfanout/v1/ResourcesRequest.ts";
+import type { ResourcesResponse } from "../../src/wire/generated/watchfanout/v1/ResourcesResponse.ts";
 import type { WatchRequest__Output } from "../../src/wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse } from "../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
 import { listWatchService, writeService } from "../../src/wire/services.ts";
@@ -23,6 +25,7 @@ import { listWatchService, writeService } from "../../src/wire/services.ts";
 export interface Script {
   readonly get?: handleUnaryCall<GetRequest__Output, GetResponse>;
   readonly list?: handleUnaryCall<ListRequest__Output, ListResponse>;
+  readonly resources?: handleUnaryCall<ResourcesRequest__Output, ResourcesResponse>;
   readonly watch?: handleServerStreamingCall<WatchRequest__Output, WatchResponse>;
   readonly put?: handleUnaryCall<PutRequest__Output, PutResponse>;
   readonly delete?: handleUnaryCall<DeleteRequest__Output, DeleteResponse>;
@@ -47,6 +50,7 @@ export async function startScriptedServer(
     Get: script.get ?? refuse,
     List: script.list ?? refuse,
     Watch: script.watch ?? refuseStream,
+    Resources: script.resources ?? refuse,
   });
   server.addService(writeService, { Put: script.put ?? refuse, Delete: script.delete ?? refuse });
   const port = await new Promise<number>((resolve, reject) => {

@@ -34,6 +34,11 @@ const etcdPair = {
   ...{ ca: undefined, client: { cert, key }, isVerified: true },
   files: { ca: undefined, cert: "cert.pem", key: "key.pem" },
 };
+
+const upstreamPair = {
+  ...{ ca: cert, client: { cert, key } },
+  files: { ca: "ca.pem", cert: "cert.pem", key: "key.pem" },
+};
 const mutual: Given = {
   files,
   env: {
@@ -46,10 +51,11 @@ const mutual: Given = {
 test("without any source the embedded store serves one resource with all keys", () => {
   expect(load({})).toEqual({
     etcd: undefined,
+    upstream: undefined,
     etcdApi: undefined,
     resources: [{ name: "default", prefix: "", ...plain }],
     listen: { host: "127.0.0.1", port: 50051 },
-    admin: { host: "127.0.0.1", port: 8080 },
+    admin: { listen: { host: "127.0.0.1", port: 8080 }, tls: undefined, tokenFile: undefined },
     tls: undefined,
     policy: undefined,
     audit: undefined,
@@ -64,7 +70,21 @@ test("without any source the embedded store serves one resource with all keys", 
     dispatchIntervalMs: 0,
     framing: "node",
     maxStreamAgeMs: 3_600_000,
-    maxStreams: 200_000,
+    limits: {
+      maxStreams: 200_000,
+      maxStreamsPerIdentity: 0,
+      maxConnections: 20_000,
+      maxConnectionsPerIdentity: 0,
+      maxReadsInFlight: 512,
+      maxWritesInFlight: 256,
+      maxQueuedRequestsPerIdentity: 10_000,
+      maxQueueMs: 5_000,
+      maxRequestsPerIdentity: 0,
+      maxWatchRate: 0,
+      maxWatchRatePerIdentity: 0,
+      maxSendRate: 0,
+      maxSendRatePerIdentity: 0,
+    },
     memoryCeilingBytes: undefined,
     consistencyIntervalMs: 600_000,
     shutdownTimeoutMs: 10_000,
@@ -74,14 +94,12 @@ test("without any source the embedded store serves one resource with all keys", 
 });
 
 test("the defaults are those of the cache and of the server", () => {
-  const { eventWindow, stallTimeoutMs, dispatchIntervalMs, maxStreamAgeMs, maxStreams } = load({});
+  const { eventWindow, stallTimeoutMs, dispatchIntervalMs, maxStreamAgeMs, limits } = load({});
   expect(eventWindow).toEqual(defaultEventWindowBounds);
   expect(stallTimeoutMs).toBe(defaultWatcherBounds.stallTimeoutMs);
   expect(dispatchIntervalMs).toBe(defaultWatcherBounds.dispatchIntervalMs);
-  expect({ maxStreamAgeMs, maxStreams }).toEqual({
-    maxStreamAgeMs: defaultServerLimits.maxStreamAgeMs,
-    maxStreams: defaultServerLimits.maxStreams,
-  });
+  expect(maxStreamAgeMs).toBe(defaultServerLimits.maxStreamAgeMs);
+  expect(defaultServerLimits).toMatchObject(limits);
 });
 
 /** An option, a value as text, the other sources that it needs, and the expected configuration. */
@@ -105,6 +123,50 @@ const cases: readonly [
     },
   ],
   [
+    "upstream",
+    "root-0:50051, [::1]:7",
+    {},
+    ({ upstream, resources }) => [upstream, resources],
+    [{ addresses: ["root-0:50051", "[::1]:7"], tls: undefined, tokenFile: undefined }, []],
+  ],
+  [
+    "upstream-tls-ca",
+    "ca.pem",
+    upstreamWith({}),
+    ({ upstream }) => upstream?.tls,
+    {
+      ...{ ca: cert, client: undefined },
+      files: { ca: "ca.pem", cert: undefined, key: undefined },
+    },
+  ],
+  [
+    "upstream-tls-cert",
+    "cert.pem",
+    upstreamWith({
+      WATCH_FANOUT_UPSTREAM_TLS_KEY: "key.pem",
+      WATCH_FANOUT_UPSTREAM_TLS_CA: "ca.pem",
+    }),
+    ({ upstream }) => upstream?.tls,
+    upstreamPair,
+  ],
+  [
+    "upstream-tls-key",
+    "key.pem",
+    upstreamWith({
+      WATCH_FANOUT_UPSTREAM_TLS_CERT: "cert.pem",
+      WATCH_FANOUT_UPSTREAM_TLS_CA: "ca.pem",
+    }),
+    ({ upstream }) => upstream?.tls,
+    upstreamPair,
+  ],
+  [
+    "upstream-token-file",
+    "tokens",
+    upstreamWith({}),
+    ({ upstream }) => upstream?.tokenFile,
+    "tokens",
+  ],
+  [
     "resource",
     "nodes=/nodes/",
     {},
@@ -112,7 +174,35 @@ const cases: readonly [
     [{ name: "nodes", prefix: "/nodes/", ...plain }],
   ],
   ["listen", "[::1]:0", {}, ({ listen }) => listen, { host: "::1", port: 0 }],
-  ["admin", "localhost:1", {}, ({ admin }) => admin, { host: "localhost", port: 1 }],
+  [
+    "listen-socket-mode",
+    "0660",
+    { env: { WATCH_FANOUT_LISTEN: "unix:wf.sock" } },
+    ({ listen }) => listen,
+    { path: "wf.sock", mode: 0o660 },
+  ],
+  ["admin", "localhost:1", {}, ({ admin }) => admin.listen, { host: "localhost", port: 1 }],
+  [
+    "admin-tls-cert",
+    "cert.pem",
+    { files, env: { WATCH_FANOUT_ADMIN_TLS_KEY: "key.pem" } },
+    ({ admin }) => admin.tls,
+    { cert, key, files: { cert: "cert.pem", key: "key.pem" } },
+  ],
+  [
+    "admin-tls-key",
+    "key.pem",
+    { files, env: { WATCH_FANOUT_ADMIN_TLS_CERT: "cert.pem" } },
+    ({ admin }) => admin.tls,
+    { cert, key, files: { cert: "cert.pem", key: "key.pem" } },
+  ],
+  [
+    "admin-token-file",
+    "tokens",
+    { files },
+    ({ admin }) => admin.tokenFile,
+    { path: "tokens", content: Buffer.from(files.tokens) },
+  ],
   [
     "tls-cert",
     "cert.pem",
@@ -141,7 +231,7 @@ const cases: readonly [
     "loopback, proxy.example",
     mutual,
     ({ identity }) => identity.trustedForwarders,
-    { loopback: true, names: new Set(["proxy.example"]) },
+    { loopback: true, unix: false, names: new Set(["proxy.example"]) },
   ],
   [
     "token-file",
@@ -185,8 +275,8 @@ const cases: readonly [
     "insecure",
     "on",
     { env: { WATCH_FANOUT_LISTEN: "0.0.0.0:1" } },
-    ({ listen }) => listen.host,
-    "0.0.0.0",
+    ({ listen }) => listen,
+    { host: "0.0.0.0", port: 1 },
   ],
   [
     "policy",
@@ -270,7 +360,22 @@ const cases: readonly [
   ["event-window-max-bytes", "1.5KiB", {}, ({ eventWindow }) => eventWindow.maxBytes, 1_536],
   ["stall-timeout", "75s", {}, ({ stallTimeoutMs }) => stallTimeoutMs, 75_000],
   ["max-stream-age", "0s", {}, ({ maxStreamAgeMs }) => maxStreamAgeMs, 0],
-  ["max-streams", "7", {}, ({ maxStreams }) => maxStreams, 7],
+  ["max-streams", "7", {}, ({ limits }) => limits.maxStreams, 7],
+  ["max-streams-per-identity", "8", {}, ({ limits }) => limits.maxStreamsPerIdentity, 8],
+  ["max-connections", "9", {}, ({ limits }) => limits.maxConnections, 9],
+  ["max-connections-per-identity", "3", {}, ({ limits }) => limits.maxConnectionsPerIdentity, 3],
+  ["max-reads-in-flight", "4", {}, ({ limits }) => limits.maxReadsInFlight, 4],
+  ["max-writes-in-flight", "5", {}, ({ limits }) => limits.maxWritesInFlight, 5],
+  [
+    ...(["max-queued-requests-per-identity", "6", {}] as const),
+    ...([({ limits }: Config) => limits.maxQueuedRequestsPerIdentity, 6] as const),
+  ],
+  ["max-queue-time", "2s", {}, ({ limits }) => limits.maxQueueMs, 2_000],
+  ["max-requests-per-identity", "10", {}, ({ limits }) => limits.maxRequestsPerIdentity, 10],
+  ["max-watch-rate", "11", {}, ({ limits }) => limits.maxWatchRate, 11],
+  ["max-watch-rate-per-identity", "12", {}, ({ limits }) => limits.maxWatchRatePerIdentity, 12],
+  ["max-send-rate", "1MiB", {}, ({ limits }) => limits.maxSendRate, 2 ** 20],
+  ["max-send-rate-per-identity", "1KiB", {}, ({ limits }) => limits.maxSendRatePerIdentity, 1_024],
   ["memory-ceiling", "2GiB", {}, ({ memoryCeilingBytes }) => memoryCeilingBytes, 2 * 2 ** 30],
   ["dispatch-interval", "20ms", {}, ({ dispatchIntervalMs }) => dispatchIntervalMs, 20],
   ["framing", "direct", {}, ({ framing }) => framing, "direct"],
@@ -288,6 +393,10 @@ const cases: readonly [
 
 function jwtWith(env: Readonly<Record<string, string>>): Given {
   return { files, env: { WATCH_FANOUT_JWT_ISSUER: "https://issuer", ...env } };
+}
+
+function upstreamWith(env: Readonly<Record<string, string>>): Given {
+  return { files, env: { WATCH_FANOUT_UPSTREAM: "root:50051", ...env } };
 }
 
 function etcdWith(env: Readonly<Record<string, string>>): Given {
@@ -325,6 +434,13 @@ test.each(cases.filter(([name]) => !secrets.includes(name)))(
   },
 );
 
+test("a Unix socket has permissions, and its peers may be trusted to forward certificates", () => {
+  const flags = ["--listen", "unix:/run/wf.sock", "--trust-forwarded-cert-from", "unix"];
+  const { listen, identity } = load({ flags });
+  expect(listen).toEqual({ path: "/run/wf.sock", mode: 0o600 });
+  expect(identity.trustedForwarders).toEqual({ loopback: false, unix: true, names: new Set() });
+});
+
 describe("of several sources", () => {
   const yaml = "listen: 127.0.0.1:1\nlog-level: error\nstall-timeout: 9s\n";
   const env = { WATCH_FANOUT_LISTEN: "127.0.0.1:2", WATCH_FANOUT_LOG_LEVEL: "warn" };
@@ -332,7 +448,7 @@ describe("of several sources", () => {
 
   test("a flag takes precedence over a variable, a variable over the file, and the file over the default", () => {
     const config = load({ yaml, env, flags });
-    expect(config.listen.port).toBe(3);
+    expect(config.listen).toMatchObject({ port: 3 });
     expect(config.logLevel).toBe("warn");
     expect(config.stallTimeoutMs).toBe(9_000);
     expect(config.shutdownTimeoutMs).toBe(10_000);
@@ -348,11 +464,13 @@ describe("of several sources", () => {
   });
 
   test("the last value of a repeated flag applies", () => {
-    expect(load({ flags: [...flags, "--listen", "127.0.0.1:4"] }).listen.port).toBe(4);
+    const { listen } = load({ flags: [...flags, "--listen", "127.0.0.1:4"] });
+    expect(listen).toMatchObject({ port: 4 });
   });
 
   test("an empty variable counts as absent", () => {
-    expect(load({ yaml, env: { WATCH_FANOUT_LISTEN: "" } }).listen.port).toBe(1);
+    const { listen } = load({ yaml, env: { WATCH_FANOUT_LISTEN: "" } });
+    expect(listen).toMatchObject({ port: 1 });
   });
 });
 

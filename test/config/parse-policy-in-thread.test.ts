@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
+import { PassingFailure } from "../../src/base/watched-files.ts";
 import { parsePolicyInThread } from "../../src/config/parse-policy-in-thread.ts";
 import { FakeClock } from "../fake-clock.ts";
 
@@ -38,5 +39,6 @@ describe("A policy parsed in a thread", () => {
     const parsed = parse("roles: []\nbindings: []\n", clock);
     clock.advance(30_000);
     await expect(parsed).rejects.toThrow("policy.yaml: took longer than 30 s to parse.");
+    await expect(parsed).rejects.toBeInstanceOf(PassingFailure);
   });
 });

@@ -12,6 +12,7 @@ const files = {
 };
 const tls = ["--tls-cert", "cert", "--tls-key", "key"] as const;
 const jwt = ["--jwt-issuer", "a", "--jwt-audience", "b", "--jwt-jwks"] as const;
+const upstream = ["--upstream", "root:1"] as const;
 const etcd = ["--etcd", "http://etcd", "--resource", "all="] as const;
 const secure = ["--etcd", "https://etcd", "--resource", "all="] as const;
 
@@ -27,7 +28,8 @@ function expectProblems(table: readonly (readonly [Given, string | RegExp])[]): 
 
 const address =
   "is not HOST:PORT, such as 127.0.0.1:50051, [::1]:50051, or 0.0.0.0:50051 for all interfaces " +
-  "(ports are 0 to 65535, and 0 selects a free one).";
+  "(ports are 0 to 65535, and 0 selects a free one)";
+const listen = `${address}, or unix:PATH.`;
 const url =
   "is not the URL of an etcd member, such as http://127.0.0.1:2379 " +
   "(http or https; no path, user or query: use --etcd-username for the user).";
@@ -37,11 +39,20 @@ const name =
 
 describe("an invalid value is reported with its source and what is accepted", () => {
   expectProblems([
-    [{ flags: ["--listen", "50051"] }, `--listen: "50051" ${address}`],
-    [{ env: { WATCH_FANOUT_LISTEN: "x" } }, `WATCH_FANOUT_LISTEN: "x" ${address}`],
-    [{ yaml: "log-level: info\nlisten: 50051" }, `wf.yaml:2: listen: "50051" ${address}`],
-    [{ yaml: "listen:" }, `wf.yaml:1: listen: null ${address}`],
-    [{ yaml: "listen: {host: x}" }, `wf.yaml:1: listen: { host: 'x' } ${address}`],
+    [{ flags: ["--listen", "50051"] }, `--listen: "50051" ${listen}`],
+    [{ env: { WATCH_FANOUT_LISTEN: "x" } }, `WATCH_FANOUT_LISTEN: "x" ${listen}`],
+    [{ yaml: "log-level: info\nlisten: 50051" }, `wf.yaml:2: listen: "50051" ${listen}`],
+    [{ yaml: "listen:" }, `wf.yaml:1: listen: null ${listen}`],
+    [{ yaml: "listen: {host: x}" }, `wf.yaml:1: listen: { host: 'x' } ${listen}`],
+    ...["unix:", "unix://host/x"].map((bad): [Given, string] => [
+      { flags: ["--listen", bad] },
+      `--listen: ${JSON.stringify(bad)} ${listen}`,
+    ]),
+    [{ flags: ["--admin", "unix:/x"] }, `--admin: "unix:/x" ${address}.`],
+    [
+      { flags: ["--listen", "unix:/x", "--listen-socket-mode", "rw"] },
+      '--listen-socket-mode: "rw" is not the permissions of a file in octal, such as 0600 or 0660.',
+    ],
     ...[
       "",
       ":1",
@@ -56,7 +67,7 @@ describe("an invalid value is reported with its source and what is accepted", ()
       "a b:1",
     ].map((bad): [Given, string] => [
       { flags: ["--admin", bad] },
-      `--admin: ${JSON.stringify(bad)} ${address}`,
+      `--admin: ${JSON.stringify(bad)} ${address}.`,
     ]),
     [
       { flags: ["--stall-timeout", "75"] },
@@ -166,6 +177,38 @@ describe("a resource has a valid name, and keys that no other resource has", () 
         "such as --resource services=/services/.",
     ],
   ]);
+});
+
+describe("a resource of a relay is a name, or that and the name in the upstream", () => {
+  expectProblems([
+    [
+      { flags: [...upstream, "--resource", "a=/a/"] },
+      '--resource: with --upstream, a resource is NAME or NAME=NAME-UPSTREAM, and "/a/" is not the name of a resource.',
+    ],
+    [
+      { flags: [...upstream, "--resource", "a", "--resource", "a=b"] },
+      '--resource: the name "a" is given twice.',
+    ],
+    [
+      { yaml: "resources: [{name: a, prefix: /a/, upstream-name: b}]" },
+      "wf.yaml:1: resources[0].upstream-name: needs --upstream as well.",
+    ],
+    ...["http://root:1", "root", "root:0", ":1", "root:1/x"].map((bad): [Given, RegExp] => [
+      { flags: ["--upstream", bad] },
+      /^--upstream: ".*" is not the address of a watch-fanout, HOST:PORT, such as root-0\.example:50051/,
+    ]),
+  ]);
+
+  test.each<[string, Given]>([
+    ["as flags", { flags: [...upstream, "--resource", "a", "--resource", "b=c"] }],
+    ["in the file", { yaml: "upstream: [root:1]\nresources: [a, {name: b, upstream-name: c}]" }],
+  ])("is read %s", (_where, given) => {
+    const names = load(given).resources.map(({ name, upstreamName }) => [name, upstreamName]);
+    expect(names).toEqual([
+      ["a", "a"],
+      ["b", "c"],
+    ]);
+  });
 });
 
 describe("an unknown option is refused, with the most similar one", () => {
@@ -289,8 +332,55 @@ describe("options that need or exclude one another are reported", () => {
       "--trust-forwarded-cert-from: unix has no use: --listen is not a Unix socket. Use loopback.",
     ],
     [
+      { flags: ["--trust-forwarded-cert-from", "loopback", "--listen", "unix:/x"] },
+      "--trust-forwarded-cert-from: loopback has no use: --listen is a Unix socket. Use unix.",
+    ],
+    [{ flags: ["--admin-tls-cert", "cert"] }, "--admin-tls-cert: needs --admin-tls-key as well."],
+    [
+      { flags: ["--admin-token-file", "tokens"] },
+      "--admin-token-file: tokens:2: expected sha256:HEX NAME[,GROUP...], where `watch-fanout token hash` prints the first part.",
+    ],
+    [
+      { flags: ["--admin", "0.0.0.0:1"] },
+      "--admin: 0.0.0.0 may be reached from other machines, and they can read the metrics without TLS " +
+        "(--admin-tls-cert, --admin-tls-key) and tokens (--admin-token-file). Set these, listen on 127.0.0.1, or " +
+        "accept it with --insecure.",
+    ],
+    [
+      { flags: ["--admin", "0.0.0.0:1", "--admin-tls-cert", "cert", "--admin-tls-key", "key"] },
+      /^--admin: 0\.0\.0\.0 may be reached .* without tokens \(--admin-token-file\)\. Set these/,
+    ],
+    [
+      { flags: ["--listen-socket-mode", "0660"] },
+      "--listen-socket-mode: needs --listen unix:PATH as well.",
+    ],
+    [
       { flags: ["--trust-forwarded-cert-from", "proxy"] },
       "--trust-forwarded-cert-from: proxy is the name of a certificate, which needs --tls-client-ca.",
+    ],
+    [
+      { flags: [...etcd, "--upstream", "root:1"] },
+      "--upstream: excludes --etcd: a service follows either etcd or another watch-fanout. Remove one of them.",
+    ],
+    [
+      { flags: ["--upstream", "127.0.0.1:50051"] },
+      "--upstream: 127.0.0.1:50051 is the address of --listen: a relay can't follow itself. Give that of a server nearer to etcd.",
+    ],
+    [
+      { flags: ["--upstream-token-file", "tokens"] },
+      "--upstream-token-file: needs --upstream as well.",
+    ],
+    [
+      { flags: [...upstream, "--upstream-tls-cert", "cert", "--upstream-tls-key", "key"] },
+      "--upstream-tls-cert: needs --upstream-tls-ca as well.",
+    ],
+    [
+      { flags: [...upstream, "--upstream-tls-ca", "nonsense"] },
+      /^--upstream-tls-ca: "nonsense" has no certificate in PEM: /,
+    ],
+    [
+      { flags: [...upstream, "--upstream-token-file", "gone"] },
+      /^--upstream-token-file: "gone" can't be read: /,
     ],
     [{ flags: ["--etcd-ca", "cert"] }, "--etcd-ca: needs --etcd as well."],
     [{ yaml: "etcd-username: root" }, "wf.yaml:1: etcd-username: needs --etcd as well."],
@@ -366,5 +456,7 @@ test("a very long value is cut in its message", () => {
 });
 
 test("two addresses with port 0 are different", () => {
-  expect(load({ flags: ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"] }).admin.port).toBe(0);
+  expect(
+    load({ flags: ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"] }).admin.listen.port,
+  ).toBe(0);
 });

@@ -45,6 +45,16 @@ describe("an endpoint has a port, and no path", () => {
   });
 });
 
+test.each([
+  ["unix:/run/wf.sock", "/run/wf.sock"],
+  ["unix:///run/wf.sock", "/run/wf.sock"],
+  ["unix:wf.sock", "wf.sock"],
+  ["unix:1", "1"],
+])("the Unix socket %s has the path %s", (text, path) => {
+  expect(listenAddress.parse(text)).toEqual({ path });
+  expect(formatAddress({ path })).toBe(`unix:${path}`);
+});
+
 test("formatting and parsing an address are inverse", () => {
   const host = fc.oneof(fc.ipV4(), fc.ipV6(), fc.domain());
   fc.assert(

@@ -4,6 +4,7 @@ import { afterAll } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { startService } from "../../src/cli/serve/service.ts";
 import { loadConfig } from "../../src/config/load-config.ts";
+import { portOf } from "../cli/serve/port-of.ts";
 
 /** A service with --etcd-api, in this process. */
 export interface Front {
@@ -35,7 +36,7 @@ export async function startFront(
     readFile: (path) => readFileSync(path),
   });
   const service = await startService(config, systemClock, pino({ level: "silent" }));
-  const address = `127.0.0.1:${service.grpc.port}`;
+  const address = `127.0.0.1:${portOf(service)}`;
   return {
     url: `http://${address}`,
     address,

@@ -144,6 +144,18 @@ export const faultCatalogue: Readonly<Record<string, Catalogued>> = {
       return true;
     },
   },
+  "relay replaced": {
+    weight: 6,
+    fault: async (world) => {
+      if (world.relays.length === 0) return false;
+      const relay = world.random.pick(world.relays);
+      await relay.drain();
+      relay.disturb();
+      await meanwhile(world);
+      await relay.start();
+      return true;
+    },
+  },
   "etcd's leader moved": {
     weight: 4,
     fault: async (world) => {

@@ -6,6 +6,8 @@
  * Ends with 1 as soon as a promise was broken, and prints the seed that it began with. The order of faults
  * follows from the seed; what they meet is as the machine has it.
  *
+ * With `--tiers 2,1` clients hop between the replicas, two relays of them, and a relay of these.
+ *
  * A hostile client attacks one replica at random beside the faults, and between them, when phases with and without
  * it are compared: docs/guarantees.md says how. That needs Linux. Without it: `--no-hostile`.
  */
@@ -42,7 +44,12 @@ interface Counts {
 /** How many events each replica keeps: with phases that last, enough for a slow client to be caught up. */
 const historyEvents = { withoutPhases: 2_000, withPhases: 20_000 };
 
-async function soak(minutes: number, seed: number, isHostile: boolean): Promise<SoakReport> {
+async function soak(
+  minutes: number,
+  seed: number,
+  isHostile: boolean,
+  tiers: readonly number[],
+): Promise<SoakReport> {
   const { version } = await etcdBinaries();
   const counts: Counts = { writes: 0, faults: {}, violations: [], process: [], verdicts: 0 };
   const schedule = new Seeded(seed);
@@ -51,7 +58,7 @@ async function soak(minutes: number, seed: number, isHostile: boolean): Promise<
   const world = await World.open(schedule.fork().seed, {
     // Attacks write much, and space that was compacted is won back late.
     cluster: { size: 3, quotaBytes: 8 * 1024 ** 3 },
-    ...{ replicas: 0, children: 3 },
+    ...{ replicas: 0, children: 3, tiers },
     replica: isHostile
       ? { historyEvents: historyEvents.withPhases, bulkPrefix }
       : { historyEvents: historyEvents.withoutPhases },
@@ -84,7 +91,7 @@ async function soak(minutes: number, seed: number, isHostile: boolean): Promise<
     counts.violations.push(`Harness: ${error instanceof Error ? error.stack : String(error)}`);
   }
   const report: SoakReport = {
-    command: `npm run soak -- --minutes ${minutes} --seed ${seed}${isHostile ? "" : " --no-hostile"}`,
+    command: `npm run soak -- --minutes ${minutes} --seed ${seed}${isHostile ? "" : " --no-hostile"}${tiers.length === 0 ? "" : ` --tiers ${tiers}`}`,
     ...{ seed, minutes, etcd: version },
     ...counts,
     writes: world.writes.count,
@@ -154,12 +161,14 @@ const { values } = parseArgs({
     seed: { type: "string" },
     json: { type: "string" },
     hostile: { type: "boolean", default: true },
+    tiers: { type: "string", default: "" },
   },
   allowNegative: true,
 });
 const seed = values.seed === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(values.seed);
 process.stderr.write(`seed ${seed}\n`);
-const report = await soak(Number(values.minutes), seed, values.hostile);
+const tiers = values.tiers.split(",").filter(Boolean).map(Number);
+const report = await soak(Number(values.minutes), seed, values.hostile, tiers);
 if (values.json !== undefined) await writeFile(values.json, JSON.stringify(report, undefined, 2));
 // Does not wait for connections that killed processes have left.
 process.stdout.write(inWords(report), () => process.exit(report.violations.length === 0 ? 0 : 1));

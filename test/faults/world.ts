@@ -9,6 +9,7 @@ import { RecordedWriter } from "./recorded-writer.ts";
 import type { Replica, ReplicaOptions } from "./replica.ts";
 import { Seeded } from "./seeded.ts";
 import type { Snapshot } from "./snapshot-tool.ts";
+import { TierReplica } from "./tier-replica.ts";
 import { Truth } from "./truth.ts";
 import { wrongIn } from "./verdict.ts";
 import { Connection } from "./wire.ts";
@@ -19,6 +20,8 @@ export interface WorldOptions {
   readonly replicas?: number;
   /** How many are processes of their own. Default 0. */
   readonly children?: number;
+  /** How many relays each tier below these has. Each follows all of the tier above it. Default: no tier. */
+  readonly tiers?: readonly number[];
   readonly replica?: Pick<ReplicaOptions, "auth" | "historyKey" | "historyEvents" | "bulkPrefix">;
   /** The content of etcd before the replicas start, by absolute key. */
   readonly before?: Readonly<Record<string, string>>;
@@ -59,6 +62,8 @@ export class World {
   readonly replicas: readonly Replica[];
   readonly inProcess: readonly InProcessReplica[];
   readonly children: readonly ChildReplica[];
+  /** The relays, those of the first tier first. */
+  readonly relays: readonly TierReplica[];
   readonly watchers: readonly RecordedWatcher[];
   readonly writers: readonly RecordedWriter[];
   readonly reader: RecordedReader;
@@ -79,6 +84,7 @@ export class World {
     cluster: EtcdCluster,
     inProcess: readonly InProcessReplica[],
     children: readonly ChildReplica[],
+    relays: readonly TierReplica[],
     random: Seeded,
     options: WorldOptions,
   ) {
@@ -88,7 +94,8 @@ export class World {
     this.cluster = cluster;
     this.inProcess = inProcess;
     this.children = children;
-    this.replicas = [...inProcess, ...children];
+    this.relays = relays;
+    this.replicas = [...inProcess, ...children, ...relays];
     this.truth = new Truth(cluster, prefix);
     const writeEnds = new Changing();
     this.writes = { count: 0, changing: writeEnds };
@@ -139,7 +146,15 @@ export class World {
     for (let i = 0; i < (options.children ?? 0); i++) {
       children.push(await ChildReplica.create(of(`child ${i}`)));
     }
-    const world = new World(cluster, inProcess, children, random, options);
+    const relays: TierReplica[] = [];
+    let above: readonly Replica[] = [...inProcess, ...children];
+    for (const [tier, count] of (options.tiers ?? []).entries()) {
+      const follows = above;
+      const names = Array.from({ length: count }, (_, i) => `relay ${tier + 1}.${i}`);
+      above = await Promise.all(names.map((name) => TierReplica.create(name, follows)));
+      relays.push(...(above as readonly TierReplica[]));
+    }
+    const world = new World(cluster, inProcess, children, relays, random, options);
     try {
       await Promise.all(world.replicas.map((replica) => replica.start()));
       world.truth.start();

@@ -2,6 +2,7 @@ import { pino } from "pino";
 import { systemClock } from "../../src/base/clock.ts";
 import { type Service, startService } from "../../src/cli/serve/service.ts";
 import { loadConfig } from "../../src/config/load-config.ts";
+import { formatAddress } from "../../src/config/value-types.ts";
 
 export interface RunningService {
   /** As in http://127.0.0.1:41234. */
@@ -30,7 +31,7 @@ export async function serveOver(
   const service = await startService(config, systemClock, pino({ level: "silent" }));
   await ready(service);
   return {
-    url: `http://127.0.0.1:${service.grpc.port}`,
+    url: `http://${formatAddress(service.grpc)}`,
     stop: () => service.stop(),
   };
 }

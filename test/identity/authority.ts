@@ -43,8 +43,29 @@ export class Authority {
     this.cert = cert;
   }
 
-  static async create(name: string = "CN=Test authority"): Promise<Authority> {
+  /** A root with the same name and key, in another certificate. */
+  renewed(): Promise<Authority> {
+    return Authority.create(this.#name, this.#keys);
+  }
+
+  /** An authority below this one. Its `cert` is its own alone. */
+  async intermediate(name: string, content: CertificateContent = {}): Promise<Authority> {
     const keys = await crypto.subtle.generateKey(algorithm, true, ["sign", "verify"]);
+    const certificate = await X509CertificateGenerator.create({
+      ...{ subject: name, issuer: this.#name, publicKey: keys.publicKey },
+      ...{ signingKey: this.#keys.privateKey, signingAlgorithm: algorithm },
+      notBefore: content.notBefore ?? new Date(Date.now() - hourMs),
+      notAfter: content.notAfter ?? new Date(Date.now() + hourMs),
+      extensions: [new BasicConstraintsExtension(true, undefined, true)],
+    });
+    return new Authority(name, keys, Buffer.from(`${certificate.toString("pem")}\n`));
+  }
+
+  static async create(
+    name: string = "CN=Test authority",
+    known?: webcrypto.CryptoKeyPair,
+  ): Promise<Authority> {
+    const keys = known ?? (await crypto.subtle.generateKey(algorithm, true, ["sign", "verify"]));
     const certificate = await X509CertificateGenerator.createSelfSigned({
       name,
       keys,
@@ -53,7 +74,7 @@ export class Authority {
       notAfter: new Date(Date.now() + hourMs),
       extensions: [new BasicConstraintsExtension(true, undefined, true)],
     });
-    return new Authority(name, keys, Buffer.from(certificate.toString("pem")));
+    return new Authority(name, keys, Buffer.from(`${certificate.toString("pem")}\n`));
   }
 
   /** Issues a certificate, valid for a server and for a client. */
@@ -75,7 +96,7 @@ export class Authority {
     const pkcs8 = Buffer.from(await crypto.subtle.exportKey("pkcs8", keys.privateKey));
     const lines = pkcs8.toString("base64").replaceAll(/.{64}/g, "$&\n");
     return {
-      cert: Buffer.from(certificate.toString("pem")),
+      cert: Buffer.from(`${certificate.toString("pem")}\n`),
       key: Buffer.from(`-----BEGIN PRIVATE KEY-----\n${lines}\n-----END PRIVATE KEY-----\n`),
     };
   }

@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { exportJWK, generateKeyPair } from "jose";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { parseKeySet, RemoteKeySet } from "../../src/identity/key-set.ts";
+import { KeysAwaited, parseKeySet, RemoteKeySet } from "../../src/identity/key-set.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { Issuer, keySetContent } from "./issuer.ts";
 
@@ -27,6 +27,18 @@ describe("A key set is refused that", () => {
   });
 });
 
+/** Finds a key, after requests for it. */
+async function findRequested(keys: RemoteKeySet, kid: string): Promise<unknown> {
+  for (;;) {
+    try {
+      return await keys.find({ alg: "ES256", kid }, { payload: "", signature: "" });
+    } catch (error) {
+      if (!(error instanceof KeysAwaited)) throw error;
+      await error.requested;
+    }
+  }
+}
+
 /** Keys that a function provides instead of HTTP. */
 function setUp() {
   const clock = new FakeClock();
@@ -44,12 +56,30 @@ function setUp() {
     },
   });
   onTestFinished(() => keys.close());
-  const find = (kid: string) =>
-    Promise.resolve(keys.find({ alg: "ES256", kid }, { payload: "", signature: "" }));
+  const find = (kid: string) => findRequested(keys, kid);
   return { clock, requests, keys, find, lines };
 }
 
 describe("Keys from a URL", () => {
+  test("are looked up without waiting for a request, which all lookups share", async () => {
+    const { clock, requests, keys, find } = setUp();
+    const lookUp = (kid: string) =>
+      Promise.resolve(keys.find({ alg: "ES256", kid }, { payload: "", signature: "" }));
+    await expect(lookUp("one")).rejects.toBeInstanceOf(KeysAwaited);
+    requests[0]?.resolve(keySetContent(issuer));
+    await find("one");
+    clock.advance(10_000);
+    const [a, b] = await Promise.all([lookUp("two").catch((e) => e), lookUp("x").catch((e) => e)]);
+    expect(a.requested).toBe(b.requested);
+    expect(requests).toHaveLength(2);
+    // The request hangs.
+    expect(await lookUp("one")).toBeDefined();
+    await expect(lookUp("two")).rejects.toBeInstanceOf(KeysAwaited);
+    clock.advance(5_000);
+    await a.requested;
+    await expect(lookUp("two")).rejects.toThrow("no applicable key");
+  });
+
   test("are requested at once, and lookups wait for them", async () => {
     const { requests, find } = setUp();
     const found = find("one");
@@ -127,8 +157,7 @@ describe("Over HTTP", () => {
     const url = new URL(`http://127.0.0.1:${port}/keys`);
     const keys = new RemoteKeySet({ url, clock: new FakeClock(), logger });
     onTestFinished(() => keys.close());
-    const header = { alg: "ES256", kid: "one" };
-    return { lines, found: Promise.resolve(keys.find(header, { payload: "", signature: "" })) };
+    return { lines, found: findRequested(keys, "one") };
   }
 
   test("keys are fetched", async () => {

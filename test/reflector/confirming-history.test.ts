@@ -70,3 +70,29 @@ describe("A check of the history whose known changes are compacted", () => {
     await confirming;
   });
 });
+
+describe("The id of the history", () => {
+  /** How often it is read within a minute without a change. */
+  async function readsOf(id: string, announcesHistory: boolean): Promise<number> {
+    const storage = Object.assign(new ScriptedStorage(), { announcesHistory });
+    let reads = 0;
+    storage.historyId = async () => {
+      reads++;
+      return id;
+    };
+    const reflected = new Reflected(storage);
+    await reflected.begin();
+    const begun = reads;
+    await reflected.clock.elapse(60_000);
+    return reads - begun;
+  }
+
+  it("is read again and again, since a store does not announce that it was restored", async () => {
+    expect(await readsOf("h", false)).toBe(30);
+  });
+
+  it("is read until it is known from a storage that announces another one", async () => {
+    expect(await readsOf("", true)).toBe(30);
+    expect(await readsOf("h", true)).toBe(0);
+  });
+});

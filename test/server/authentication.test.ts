@@ -143,21 +143,6 @@ describe("While streams are open", () => {
     for (const watch of watches) watch.cancel();
   });
 
-  test("the client CA is replaced: they continue, and new clients need a certificate of the new one", async () => {
-    const { server, storage } = await serveAuthenticated({ clientAuth: "require" });
-    const issued = await authority.issue();
-    const watch = clientWith(server.port, issued).watch({ resource });
-    await watch.next();
-    server.replaceClientCa(other.cert);
-    await new Promise((resolve) => setImmediate(resolve));
-    const refused = list(clientWith(server.port, issued));
-    await expect(refused).rejects.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
-    await list(clientWith(server.port, await other.issue()));
-    await storage.put({ key: "a", value: Buffer.from("1") });
-    expect((await watch.next()).events).toHaveLength(1);
-    watch.cancel();
-  });
-
   test("an unusable certificate is refused, and the one before stays", async () => {
     const { server } = await serveAuthenticated({ clientAuth: "require" });
     const { cert } = await other.issueForServer();

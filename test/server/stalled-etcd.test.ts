@@ -92,7 +92,7 @@ test("A stalled etcd is sent at most 64 MiB of writes; further ones fail after 5
     expect({ code, message }).toEqual({
       code: status.UNAVAILABLE,
       message: expect.stringMatching(
-        /^The store has been too busy for this write for 5 s.*Nothing was written/,
+        /^This replica has been too busy for this request for 5 s.*Nothing was done/,
       ),
     });
   }

@@ -14,6 +14,7 @@ const stats: CacherStats = {
   revision: 100,
   upstreamRevision: 107,
   upstreamSilenceMs: 1_500,
+  staleForMs: 2_500,
   objects: 3,
   objectBytes: 4_000,
   eventWindow: { events: 5, bytes: 6_000, oldestAgeMs: 7_250, oldestRevision: 93 },
@@ -62,6 +63,7 @@ describe("the metrics of a cache", () => {
     expect(await values(metrics)).toEqual({
       [`watch_fanout_build_info{version="1.2.3",node="${process.version}"}`]: "1",
       [of("cache_ready")]: "1",
+      [of("cache_stale_seconds")]: "2.5",
       [of("cache_revision")]: "100",
       [of("cache_lag_revisions")]: "7",
       [of("upstream_silence_seconds")]: "1.5",

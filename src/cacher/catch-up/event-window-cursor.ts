@@ -63,7 +63,7 @@ export class EventWindowCursor implements WatchSource {
     if (this.#cursor !== target) {
       if (timeSlices.mayBegin()) this.#collect(target, events);
       if (this.#cursor !== target && events.length === 0 && this.#scanned < bounds.scanEvents) {
-        timeSlices.enqueue(this.#watcher);
+        timeSlices.enqueue(this.#watcher, this.#watcher.options.owner);
         return undefined;
       }
       this.#scanned = 0;

@@ -43,7 +43,10 @@ export type CursorOrigin = "resumed" | "initial" | "live";
 /** The watcher that reads a source. */
 export interface SourceReader extends DispatchTarget, BacklogReader {
   readonly state: WatcherState;
-  readonly options: DispatchTarget["options"] & { readonly delivery: Delivery };
+  readonly options: DispatchTarget["options"] & {
+    readonly delivery: Delivery;
+    readonly owner: object | undefined;
+  };
 }
 
 /** The parts of the Cacher that sources use. */

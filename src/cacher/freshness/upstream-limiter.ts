@@ -1,10 +1,12 @@
 import type { Clock, Timer } from "../../base/clock.ts";
 import { upstreamUnavailable } from "../../base/errors.ts";
+import { Counts, groupOf, Rotation } from "../../base/rotation.ts";
 
 /** Bounds of reads that go to the store. */
 export interface UpstreamBounds {
-  /** Maximum number of reads in flight, of all owners together and of one owner. */
+  /** Maximum number of reads in flight, of all owners together, of one group of owners, and of one owner. */
   readonly concurrent: number;
+  readonly concurrentPerGroup: number;
   readonly concurrentPerOwner: number;
   /** Maximum number of queued reads of all owners. Those that share a response count once for each owner. */
   readonly queued: number;
@@ -14,6 +16,7 @@ export interface UpstreamBounds {
 
 const defaultUpstreamBounds: UpstreamBounds = {
   concurrent: 32,
+  concurrentPerGroup: 24,
   concurrentPerOwner: 8,
   queued: 2_000,
   maxWaitMs: 5_000,
@@ -41,19 +44,20 @@ export interface UpstreamStats {
 
 /**
  * Bounds concurrent reads of the store. Reads that the caches can't serve are queued here and started round-robin
- * by owner, so that a store is not overloaded when it becomes available again, and one client's reads do not delay
- * another's. Equal reads are sent once.
+ * by group of owners (caller), and by owner (connection) within it, so that a store is not overloaded when it becomes
+ * available again, and one client's reads do not delay another's. Equal reads are sent once.
  *
  * A read queued for too long is refused with UPSTREAM_UNAVAILABLE. If too many are queued, the newest read of the
- * owner with the most queued reads is refused.
+ * owner with the most, in the group with the most, is refused.
  */
 export class UpstreamLimiter {
   readonly #clock: Clock;
   readonly #bounds: UpstreamBounds;
-  /** The queued reads by owner, the owner to be served next first. */
-  readonly #queues = new Map<object, Pending[]>();
-  /** Number of reads in flight by owner; owners without any are absent. */
-  readonly #inFlightOf = new Map<object, number>();
+  /** The queued reads by owner. */
+  readonly #queues = new Rotation<Pending[]>();
+  /** Number of reads in flight by owner, and by group. */
+  readonly #inFlightOf = new Counts();
+  readonly #inFlightOfGroup = new Counts();
   /** The reads that a new call may share, by name. */
   readonly #shared = new Map<string, Pending>();
   #inFlight = 0;
@@ -109,7 +113,7 @@ export class UpstreamLimiter {
 
   #enqueue(owner: object, pending: Pending): void {
     const queue = this.#queues.get(owner);
-    if (queue === undefined) this.#queues.set(owner, [pending]);
+    if (queue === undefined) this.#queues.add(owner, [pending]);
     else queue.push(pending);
     pending.owners.add(owner);
     this.#queued++;
@@ -120,9 +124,7 @@ export class UpstreamLimiter {
   }
 
   #refuseOne(): void {
-    let longest: Pending[] = [];
-    for (const queue of this.#queues.values()) if (queue.length > longest.length) longest = queue;
-    const last = longest.at(-1);
+    const last = this.#queues.most(({ length }) => length)?.entry.at(-1);
     if (last !== undefined)
       this.#refuse(last, `arrived while ${this.#bounds.queued} others were queued`);
   }
@@ -164,21 +166,16 @@ export class UpstreamLimiter {
   }
 
   #startNext(): void {
-    const { concurrent, concurrentPerOwner } = this.#bounds;
+    const { concurrent, concurrentPerGroup, concurrentPerOwner } = this.#bounds;
     while (this.#inFlight < concurrent) {
-      let next: object | undefined;
-      for (const owner of this.#queues.keys()) {
-        if ((this.#inFlightOf.get(owner) ?? 0) >= concurrentPerOwner) continue;
-        next = owner;
-        break;
-      }
-      const queue = next === undefined ? undefined : this.#queues.get(next);
-      const pending = queue?.[0];
-      if (next === undefined || queue === undefined || pending === undefined) return;
-      // Moves the owner behind all others.
-      this.#queues.delete(next);
-      this.#queues.set(next, queue);
-      this.#start(next, pending);
+      const next = this.#queues.nextOf(
+        (group) => this.#inFlightOfGroup.of(group) < concurrentPerGroup,
+        (owner) => this.#inFlightOf.of(owner) < concurrentPerOwner,
+      );
+      const pending = next?.[1][0];
+      if (next === undefined || pending === undefined) return;
+      this.#queues.served(next[0]);
+      this.#start(next[0], pending);
     }
   }
 
@@ -187,15 +184,15 @@ export class UpstreamLimiter {
     pending.startedAt = this.#clock.now();
     const { ask } = pending.request;
     this.#inFlight++;
-    this.#inFlightOf.set(owner, (this.#inFlightOf.get(owner) ?? 0) + 1);
+    this.#inFlightOf.add(owner, 1);
+    this.#inFlightOfGroup.add(groupOf(owner), 1);
     ask(pending.abort.signal)
       .then(pending.settled.resolve, pending.settled.reject)
       .finally(() => {
         this.#unshare(pending);
         this.#inFlight--;
-        const left = (this.#inFlightOf.get(owner) ?? 0) - 1;
-        if (left > 0) this.#inFlightOf.set(owner, left);
-        else this.#inFlightOf.delete(owner);
+        this.#inFlightOf.add(owner, -1);
+        this.#inFlightOfGroup.add(groupOf(owner), -1);
         this.#startNext();
       });
   }

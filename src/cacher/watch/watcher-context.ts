@@ -17,4 +17,6 @@ export interface WatcherOptions {
   readonly deadline: number | undefined;
   readonly expiresAt: number | undefined;
   readonly eagerBookmarks: boolean;
+  /** Whose time it catches up in; undefined: its own. */
+  readonly owner: object | undefined;
 }

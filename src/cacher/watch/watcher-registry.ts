@@ -64,6 +64,7 @@ export class WatcherRegistry {
         deadline: request.deadline,
         expiresAt: request.expiresAt,
         eagerBookmarks: request.eagerBookmarks ?? false,
+        owner: request.owner,
       },
       this.#watcherContext,
       source,

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import type { Readable, Writable } from "node:stream";
 import { invalidRequest } from "../../base/errors.ts";
-import type { ClientTls } from "../../client/calls/endpoints.ts";
+import type { ClientTls, Pem } from "../../client/calls/client-certificates.ts";
 import type { Token } from "../../client/calls/token-source.ts";
 import { type Client, connect } from "../../client/client.ts";
 import { exitCodeOf } from "../output/exit-codes.ts";
@@ -120,10 +120,12 @@ async function readTls(options: ClientOptions): Promise<ClientTls | undefined> {
   };
 }
 
-async function readPem(flag: string, path: string | undefined): Promise<Buffer | undefined> {
+/** The client reads the file again as it changes. An error at first names the flag. */
+async function readPem(flag: string, path: string | undefined): Promise<Pem | undefined> {
   if (path === undefined) return undefined;
   try {
-    return await readFile(path);
+    await readFile(path);
+    return { file: path };
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw invalidRequest("tls", `${flag} can't be read: ${reason}.`);

@@ -1,8 +1,11 @@
-import { openSync } from "node:fs";
+import { open as openFile, openSync } from "node:fs";
+import { stat } from "node:fs/promises";
+import { promisify } from "node:util";
 import type { Logger } from "pino";
-import sonicBoom, { type SonicBoom } from "sonic-boom";
-import type { Clock } from "../../base/clock.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
 import type { AuditEntry, AuditLevel, AuditLog } from "../../server/server.ts";
+import { AuditShares } from "./audit-shares.ts";
+import { AuditSink, type AuditSinkEvents, type UnwrittenLine } from "./audit-sink.ts";
 
 /** Maximum size of the lines that are not written yet, in bytes. */
 const maxUnwrittenBytes = 16 * 1024 ** 2;
@@ -10,11 +13,14 @@ const maxUnwrittenBytes = 16 * 1024 ** 2;
 /** Maximum length of a text in a line, in UTF-16 code units: keys are as long as clients make them. */
 const maxTextLength = 1_024;
 
-/** How long a shutdown waits for the last lines, in milliseconds. */
-const maxCloseMs = 2_000;
+/** Interval at which a file is looked for at the path, in milliseconds: another one was moved away (rotation). */
+const checkIntervalMs = 1_000;
 
 /** Of a new file: other users can't read it. */
 const fileMode = 0o640;
+
+/** The lines about dropped lines are of no caller. */
+const ownLines = "";
 
 export interface AuditFileOptions {
   /** Undefined: standard output. */
@@ -30,14 +36,25 @@ export interface AuditFileOptions {
 
 /**
  * Writes the audited calls as lines of JSON to a file. Threads of libuv write, so a slow disk does not delay a call. Lines
- * that the disk does not take, because it is slow or full, wait in memory and are written later; above the bound further
- * lines are dropped and counted. Nothing is dropped while the disk keeps up.
+ * that the disk does not take, because it is slow or full, wait in memory and are written later. Above the share of their
+ * caller (`AuditShares`) further lines are dropped and counted, so that one caller can't push out the lines of others, and
+ * a line of the log says how many. Nothing is dropped while the disk keeps up.
+ *
+ * A file that was moved away or deleted is replaced: the path is looked at once a second, and the lines from then on are
+ * in a new file.
  */
 export class AuditFile implements AuditLog {
   readonly level: AuditLevel;
-  readonly #sink: SonicBoom;
+  readonly #path: string | undefined;
   readonly #clock: Clock;
+  readonly #logger: Logger;
   readonly #now: () => number;
+  readonly #shares: AuditShares;
+  readonly #events: AuditSinkEvents;
+  #sink: AuditSink;
+  #timer: Timer | undefined;
+  /** Why the file can't be opened again, as it was logged. */
+  #openFailure: string | undefined;
   #lines = 0;
   #dropped = 0;
   #failures = 0;
@@ -46,23 +63,31 @@ export class AuditFile implements AuditLog {
   /** Throws the error of the operating system if the file can't be opened. */
   constructor({ path, level, clock, logger, ...options }: AuditFileOptions) {
     this.level = level;
+    this.#path = path;
     this.#clock = clock;
+    this.#logger = logger;
     this.#now = options.now ?? Date.now;
-    // Not pino's destination: at the exit of the process that would write to a full disk until it takes all lines.
-    const sink = new sonicBoom.SonicBoom({
-      fd: path === undefined ? process.stdout.fd : openSync(path, "a", fileMode),
-      sync: false,
-      maxLength: options.maxUnwrittenBytes ?? maxUnwrittenBytes,
-    });
-    this.#sink = sink;
-    sink.on("error", (error: Error) => {
-      this.#failures++;
-      logger.error({ err: error }, "can't write to the audit log; its lines wait in memory");
-    });
-    sink.on("drop", () => {
-      this.#dropped++;
-      logger.error({ dropped: this.#dropped }, "dropped a line of the audit log, which is full");
-    });
+    const shares = new AuditShares(options.maxUnwrittenBytes ?? maxUnwrittenBytes);
+    this.#shares = shares;
+    this.#events = {
+      written: ({ caller, bytes }) => {
+        shares.release(caller, bytes);
+        if (shares.hasDropped) this.#reportDropped();
+      },
+      lost: ({ caller, bytes }) => {
+        shares.release(caller, bytes);
+        shares.drop(caller, 1);
+        this.#lines--;
+        this.#countDropped();
+      },
+      failed: (error) => {
+        this.#failures++;
+        logger.error({ err: error }, "can't write to the audit log; its lines wait in memory");
+      },
+    };
+    const fd = path === undefined ? process.stdout.fd : openSync(path, "a", fileMode);
+    this.#sink = new AuditSink(fd, this.#events);
+    this.#setTimer();
   }
 
   /** Number of lines that were written, or wait to be written. */
@@ -82,35 +107,104 @@ export class AuditFile implements AuditLog {
 
   record(entry: AuditEntry): void {
     if (this.#isClosed) return;
-    const droppedBefore = this.#dropped;
-    this.#sink.write(`${lineOf(entry, new Date(this.#now()))}\n`);
-    if (this.#dropped === droppedBefore) this.#lines++;
+    const text = `${lineOf(entry, this.#time())}\n`;
+    const line = { caller: callerOf(entry), bytes: Buffer.byteLength(text) };
+    if (this.#shares.admit(line.caller, line.bytes)) this.#write(text, line);
+    else this.#countDropped();
   }
 
   /** Writes the remaining lines, for up to 2 s. Idempotent. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    await new Promise<void>((resolve) => {
-      const timer = this.#clock.setTimeout(resolve, maxCloseMs);
-      const done = (): void => {
-        timer.cancel();
-        resolve();
-      };
-      this.#sink.once("close", done).once("error", done);
-      this.#sink.end();
-    });
-    // Drops what the file does not take.
-    this.#sink.destroy();
+    this.#timer?.cancel();
+    await this.#sink.close(this.#clock);
+  }
+
+  #write(text: string, line: UnwrittenLine): void {
+    this.#lines++;
+    this.#sink.write(text, line);
+  }
+
+  #countDropped(): void {
+    this.#dropped++;
+    this.#logger.error(
+      { dropped: this.#dropped },
+      "dropped a line of the audit log, which is full",
+    );
+  }
+
+  /** Says in the log itself which callers' lines are missing. */
+  #reportDropped(): void {
+    if (this.#isClosed) return;
+    for (const [caller, dropped] of this.#shares.takeDropped()) {
+      const text = `${JSON.stringify({ time: this.#time(), caller, dropped })}\n`;
+      const line = { caller: ownLines, bytes: Buffer.byteLength(text) };
+      this.#shares.charge(line.caller, line.bytes);
+      this.#write(text, line);
+    }
+  }
+
+  #time(): string {
+    return new Date(this.#now()).toISOString();
+  }
+
+  /** Standard output is never replaced. */
+  #setTimer(): void {
+    if (this.#path === undefined || this.#isClosed) return;
+    const path = this.#path;
+    this.#timer = this.#clock.setTimeout(() => {
+      // One check at a time: the file system may not respond.
+      void this.#check(path).finally(() => this.#setTimer());
+    }, checkIntervalMs);
+  }
+
+  /** Continues in a new file if the path has another one, or none. Never rejects. */
+  async #check(path: string): Promise<void> {
+    try {
+      if ((await fileAt(path)) === this.#sink.file) return;
+      const fd = await promisify(openFile)(path, "a", fileMode);
+      const before = this.#sink;
+      this.#sink = new AuditSink(fd, this.#events);
+      this.#openFailure = undefined;
+      this.#logger.info({ path }, "continued the audit log in a new file");
+      if (this.#isClosed) await this.#sink.close(this.#clock);
+      else await before.close(this.#clock);
+    } catch (error) {
+      const problem = error instanceof Error ? error.message : String(error);
+      if (problem === this.#openFailure) return;
+      this.#openFailure = problem;
+      this.#logger.error(
+        { path, problem },
+        "can't open the audit log again; the file before is used",
+      );
+    }
   }
 }
 
+/** The device and inode of the file at a path; undefined if no file exists there. */
+async function fileAt(path: string): Promise<string | undefined> {
+  try {
+    const { dev, ino } = await stat(path, { bigint: true });
+    return `${dev} ${ino}`;
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+/** The caller that a line is charged to: the identity, and without one the host. */
+function callerOf({ identity, address }: AuditEntry): string {
+  const { name, source } = identity;
+  return source === "none" ? `host ${address.replace(/:\d+$/, "")}` : `${source} ${cut(name)}`;
+}
+
 /** Absent fields are left out. */
-function lineOf(entry: AuditEntry, time: Date): string {
+function lineOf(entry: AuditEntry, time: string): string {
   const { identity, address, method, access, allowed, rule, code, traceId } = entry;
   const { verb, resource, scope } = access ?? {};
   return JSON.stringify({
-    time: time.toISOString(),
+    time,
     identity: cut(identity.name),
     source: identity.source,
     address,

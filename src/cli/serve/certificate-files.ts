@@ -1,6 +1,6 @@
 import type { KeyPair } from "../../base/certificate-store.ts";
 import type { WatchedFiles } from "../../base/watched-files.ts";
-import type { EtcdTls, ServerTls } from "../../config/config.ts";
+import type { CertificateConfig, EtcdTls, ServerTls } from "../../config/config.ts";
 
 /** Maximum size of a file with certificates or a key, in bytes. */
 const maxBytes = 1024 ** 2;
@@ -28,22 +28,35 @@ export function watchServerCertificates(
   });
 }
 
-/** Applies new versions of the certificates for etcd to the client of it. */
-export function watchEtcdCertificates(
+/** Applies new versions of the admin port's certificate to it. */
+export function watchAdminCertificate(
   files: WatchedFiles,
+  { cert, key, files: paths }: CertificateConfig,
+  admin: CertificateUser,
+): void {
+  files.add({
+    ...{ kind: "admin-certificate", paths: [paths.cert, paths.key], contents: [cert, key] },
+    ...{ maxBytes, apply: replacePair(admin) },
+  });
+}
+
+/** Applies new versions of the certificates for etcd, or for the upstream of a relay, to the client of it. */
+export function watchClientCertificates(
+  files: WatchedFiles,
+  of: "etcd" | "upstream",
   tls: EtcdTls,
   client: CertificateUser & { replaceAuthorities(authorities: Buffer): void },
 ): void {
   const { ca, client: pair, files: paths } = tls;
   if (pair !== undefined && paths.cert !== undefined && paths.key !== undefined) {
     files.add({
-      ...{ kind: "etcd-certificate", paths: [paths.cert, paths.key] },
+      ...{ kind: `${of}-certificate`, paths: [paths.cert, paths.key] },
       ...{ contents: [pair.cert, pair.key], maxBytes, apply: replacePair(client) },
     });
   }
   if (ca === undefined || paths.ca === undefined) return;
   files.add({
-    ...{ kind: "etcd-ca", paths: [paths.ca], contents: [ca], maxBytes },
+    ...{ kind: `${of}-ca`, paths: [paths.ca], contents: [ca], maxBytes },
     apply: ([content = Buffer.alloc(0)]) => client.replaceAuthorities(content),
   });
 }

@@ -8,7 +8,7 @@ import { etcdPages } from "../../etcd-api/etcd-pages.ts";
 import type { AdminResponse } from "../../server/admin/admin.ts";
 import type { RelayedServices } from "../../server/calls/relayed-methods.ts";
 import { registerEtcdApiMetrics } from "../../telemetry/etcd-api-metrics.ts";
-import { watchEtcdCertificates } from "./certificate-files.ts";
+import { watchClientCertificates } from "./certificate-files.ts";
 
 /** etcd's own API as a part of a service. */
 interface OpenEtcdApi {
@@ -34,7 +34,7 @@ export function openEtcdApi(
   const { endpoints, tls } = etcd;
   const { advertiseClientUrl } = etcdApi;
   const services = new EtcdApi({ endpoints, tls, advertiseClientUrl, clock, logger });
-  if (tls !== undefined) watchEtcdCertificates(files, tls, services);
+  if (tls !== undefined) watchClientCertificates(files, "etcd", tls, services);
   registerEtcdApiMetrics(meter, services);
   return { services, pages: etcdPages(services), close: () => services.close() };
 }

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import type { WatchedFiles } from "../../base/watched-files.ts";
-import type { Config, JwtConfig } from "../../config/config.ts";
+import type { Config, FileContent, JwtConfig } from "../../config/config.ts";
 import { Authenticators } from "../../identity/authenticators.ts";
 import type { Identity } from "../../identity/identity.ts";
 import { JwtAuthenticator } from "../../identity/jwt-authenticator.ts";
@@ -39,14 +39,7 @@ export function openIdentitySources(
     return { authenticators: undefined, remoteKeys: undefined, close: () => {} };
   }
   const now = Date.now;
-  const tokens = tokenFile && new StaticTokens(parseTokenFile(tokenFile.content), onRevoked);
-  if (tokens !== undefined && tokenFile !== undefined) {
-    context.files.add({
-      ...{ kind: "token-file", paths: [tokenFile.path], contents: [tokenFile.content] },
-      maxBytes: maxTokenFileBytes,
-      apply: ([content = Buffer.alloc(0)]) => tokens.replace(parseTokenFile(content)),
-    });
-  }
+  const tokens = tokenFile && watchedTokens("token-file", tokenFile, context.files, onRevoked);
   const keys = jwt && keySetOf(jwt, context);
   const authenticators = new Authenticators({
     ...{ certificateNames, tokens, trustedForwarders, now },
@@ -54,6 +47,21 @@ export function openIdentitySources(
   });
   const remoteKeys = keys instanceof RemoteKeySet ? keys : undefined;
   return { authenticators, remoteKeys, close: () => remoteKeys?.close() };
+}
+
+/** The tokens of a file, whose new versions are applied. `kind` is for log lines and metrics. */
+export function watchedTokens(
+  kind: string,
+  { path, content }: FileContent,
+  files: WatchedFiles,
+  onRevoked: (identity: Identity) => void = () => {},
+): StaticTokens {
+  const tokens = new StaticTokens(parseTokenFile(content), onRevoked);
+  files.add({
+    ...{ kind, paths: [path], contents: [content], maxBytes: maxTokenFileBytes },
+    apply: ([changed = Buffer.alloc(0)]) => tokens.replace(parseTokenFile(changed)),
+  });
+  return tokens;
 }
 
 function keySetOf(

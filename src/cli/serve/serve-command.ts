@@ -7,12 +7,13 @@ Every option is also an environment variable (--etcd-ca is WATCH_FANOUT_ETCD_CA)
 (etcd-ca). A flag takes precedence over a variable, a variable over the file. The etcd password has no
 flag: use WATCH_FANOUT_ETCD_PASSWORD, etcd-password in the file, or --etcd-password-file.
 
-While etcd is unreachable the service runs, is not ready (/readyz has the reason) and retries.
+While etcd, or the upstream of a relay, is unreachable the service runs, is not ready (/readyz has the reason) and retries.
 SIGTERM and SIGINT shut it down gracefully. A second signal ends it at once.
 
 Examples:
   watch-fanout serve
   watch-fanout serve --etcd http://127.0.0.1:2379 --resource services=/services/
+  watch-fanout serve --upstream 127.0.0.1:50051 --listen 127.0.0.1:50052 --admin 127.0.0.1:8082
 `;
 
 /** Adds `serve`, with a flag for every option of the configuration. */
@@ -24,7 +25,9 @@ export function addServeCommand(program: Command): void {
   }
   const command = program
     .command("serve")
-    .description("Serve resources of etcd, or of an embedded store, until SIGTERM or SIGINT.")
+    .description(
+      "Serve resources of etcd, of another watch-fanout, or of an embedded store, until SIGTERM or SIGINT.",
+    )
     .addHelpText("after", helpFooter);
   for (const option of flags.values()) command.addOption(option);
   command.action(async () => {

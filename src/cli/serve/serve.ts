@@ -37,7 +37,9 @@ export async function serve(config: Config, lastLine: string = ""): Promise<void
   }
   // Standard output may have the audit log, of which each line is JSON.
   const isAudit = config.audit !== undefined && config.audit.path === undefined;
-  (isAudit ? process.stderr : process.stdout).write(startUpText(config, service) + lastLine);
+  (isAudit ? process.stderr : process.stdout).write(
+    startUpText({ ...config, resources: service.resources }, service) + lastLine,
+  );
 }
 
 /** grpc-js writes to the console. Its lines go to level debug, since its errors are also returned. */

@@ -1,4 +1,4 @@
-import type { Config, ListenAddress } from "../../config/config.ts";
+import type { Config, ListenAddress, ResourceConfig } from "../../config/config.ts";
 import { formatAddress } from "../../config/value-types.ts";
 import { printableText } from "../output/printable.ts";
 import { version } from "../output/version.ts";
@@ -9,20 +9,26 @@ export function startUpText(
   config: Config,
   { grpc, admin }: Pick<Service, "grpc" | "admin">,
 ): string {
-  const resources = config.resources.map(
-    ({ name, prefix }) => `${name} (${prefix === "" ? "every key" : prefix})`,
-  );
+  const resources = config.resources.map((resource) => resourceText(config, resource));
   const lines = [
     `watch-fanout ${version} serves gRPC on ${formatAddress(grpc)} (${security(config)})`,
     ...(config.etcdApi === undefined ? [] : ["  etcd API   every call is passed to etcd"]),
     `  resources  ${resources.length === 0 ? "none" : resources.join(", ")}`,
     `  data       ${dataOf(config)}`,
-    `  admin      http://${formatAddress(admin)}/readyz and /livez, /metrics`,
+    `  admin      ${adminUrl(config, admin)}/readyz and /livez, /metrics${adminNote(config)}`,
     "",
     "Watch changes, and make some in another terminal:",
     ...examples(config, grpc).map((line) => `  ${line}`),
   ];
   return `${lines.map(printableText).join("\n")}\n`;
+}
+
+function adminUrl({ admin: { tls } }: Config, bound: ListenAddress): string {
+  return `${tls === undefined ? "http" : "https"}://${formatAddress(bound)}`;
+}
+
+function adminNote({ admin: { tokenFile } }: Config): string {
+  return tokenFile === undefined ? "" : " (with a token)";
 }
 
 function security({ tls }: Config): string {
@@ -34,7 +40,17 @@ function security({ tls }: Config): string {
   }[tls.clientAuth];
 }
 
-function dataOf({ etcd }: Config): string {
+function resourceText(
+  { upstream }: Config,
+  { name, prefix, upstreamName = name }: ResourceConfig,
+): string {
+  if (upstream !== undefined)
+    return upstreamName === name ? name : `${name} (${upstreamName} there)`;
+  return `${name} (${prefix === "" ? "every key" : prefix})`;
+}
+
+function dataOf({ etcd, upstream }: Config): string {
+  if (upstream !== undefined) return `watch-fanout at ${upstream.addresses.join(", ")}`;
   if (etcd === undefined) return "in memory, lost when this process ends";
   return `etcd at ${etcd.endpoints.join(", ")}`;
 }
@@ -60,12 +76,19 @@ function examples(config: Config, grpc: ListenAddress): readonly string[] {
   return [
     [command, "watch --initial", ...options].join(" "),
     [command, "put greeting hello", ...options].join(" "),
-    `grpcurl ${security}-d '${request}' ${target} watchfanout.v1.ListWatchService/Watch`,
+    `grpcurl ${security}${grpcurlTarget(grpc, request)} watchfanout.v1.ListWatchService/Watch`,
   ];
 }
 
+function grpcurlTarget(grpc: ListenAddress, request: string): string {
+  if ("path" in grpc) return `-unix -d '${request}' ${grpc.path}`;
+  return `-d '${request}' ${formatAddress(reachable(grpc))}`;
+}
+
 /** The address for a client on this machine, if the server listens on all interfaces. */
-function reachable({ host, port }: ListenAddress): ListenAddress {
+function reachable(address: ListenAddress): ListenAddress {
+  if ("path" in address) return address;
+  const { host, port } = address;
   if (host === "0.0.0.0") return { host: "127.0.0.1", port };
-  return host === "::" ? { host: "::1", port } : { host, port };
+  return host === "::" ? { host: "::1", port } : address;
 }

@@ -34,6 +34,11 @@ export async function isDecided(client: GrpcClient, timeoutMs: number): Promise<
   }
 }
 
+/** Whether a channel has a connection. */
+export function isConnected(client: GrpcClient): boolean {
+  return client.getChannel().getConnectivityState(false) === connectivityState.READY;
+}
+
 /**
  * Makes one unary call. Rejects with a ServiceError of gRPC, or with the signal's reason when it is aborted. The
  * deadline is sent to the server.

@@ -4,25 +4,17 @@ import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { type Address, parseAddress } from "./address.ts";
 import { ClosedError } from "./call-failure.ts";
-
-/** TLS options of a client. All values are PEM. */
-export interface ClientTls {
-  /** The certificate authorities to trust. Default: those that come with Node.js. */
-  readonly ca?: Buffer | undefined;
-  /** The client certificate, for servers that require one. Only together with `key`. */
-  readonly cert?: Buffer | undefined;
-  /** The private key of `cert`. */
-  readonly key?: Buffer | undefined;
-  /** The name that the server's certificate must have, if it is not the host of the address. */
-  readonly serverName?: string | undefined;
-}
+import type { ClientCertificates } from "./client-certificates.ts";
 
 /** How long a failed server is ejected, if there are others. */
 const ejectionBounds = { initialMs: 200, maxMs: 10_000 };
 
 /** The connection settings of all servers. */
 interface EndpointSettings {
-  readonly tls: ClientTls | undefined;
+  /** Undefined: without TLS. */
+  readonly certificates: ClientCertificates | undefined;
+  /** The name that the server's certificate must have, if it is not the host of the address. */
+  readonly serverName: string | undefined;
   /** Interval of keepalive pings on a connection in use, in milliseconds. */
   readonly keepaliveMs: number;
   /** Maximum size of a received message, in bytes. */
@@ -41,6 +33,11 @@ export class Endpoint {
   readonly address: string;
   /** Number of calls in progress and of open watches. */
   readonly open = { calls: 0, watches: 0 };
+  /**
+   * For a relay: whether the server may be followed, as it has said since it last failed; undefined: not asked.
+   * @internal
+   */
+  verified: Promise<void> | undefined;
   readonly #target: Address;
   readonly #settings: EndpointSettings;
   readonly #backoff: Backoff;
@@ -76,6 +73,7 @@ export class Endpoint {
    * @internal
    */
   failed(retryDelayMs: number): void {
+    this.verified = undefined;
     const delayMs = Math.max(this.#backoff.next(), retryDelayMs);
     this.#ejectedUntil = this.#settings.clock.now() + delayMs;
   }
@@ -105,13 +103,10 @@ export class Endpoints {
   #next: number;
   #isClosed = false;
 
-  /** Throws INVALID_REQUEST for invalid addresses, and for a certificate without its key. */
+  /** Throws INVALID_REQUEST for invalid addresses. */
   constructor(addresses: readonly string[], settings: EndpointSettings) {
-    const { tls, random } = settings;
+    const { random } = settings;
     if (addresses.length === 0) throw parseError("No address was given.");
-    if (tls !== undefined && (tls.cert === undefined) !== (tls.key === undefined)) {
-      throw parseError("A client certificate and its key belong together: set both or neither.");
-    }
     this.#all = addresses.map((text) => new Endpoint(parseAddress(text), settings));
     // Clients with the same list of addresses must not all start at the same server.
     this.#next = Math.floor(random() * addresses.length);
@@ -121,9 +116,18 @@ export class Endpoints {
     return this.#all.length;
   }
 
-  /** Picks the server for the next call or watch, if possible not one in `tried`. Throws when closed. */
-  pick(kind: "calls" | "watches", tried: ReadonlySet<Endpoint> = new Set()): Endpoint {
+  /**
+   * Picks the server for the next call or watch, if possible not one in `tried`: `preferred`, if it is not ejected. Throws
+   * when closed.
+   */
+  pick(
+    kind: "calls" | "watches",
+    tried: ReadonlySet<Endpoint> = new Set(),
+    preferred?: Endpoint,
+  ): Endpoint {
     this.#checkOpen();
+    const isUsable = preferred !== undefined && !tried.has(preferred);
+    if (isUsable && preferred.ejectedForMs === 0) return preferred;
     const inTurn = [...this.#all.slice(this.#next), ...this.#all.slice(0, this.#next)];
     const left = inTurn.filter((endpoint) => !tried.has(endpoint));
     const [first, ...others] = left.length > 0 ? left : inTurn;
@@ -154,12 +158,9 @@ export class Endpoints {
 
 function open(
   address: Address,
-  { tls, keepaliveMs, maxMessageBytes }: EndpointSettings,
+  { certificates, serverName, keepaliveMs, maxMessageBytes }: EndpointSettings,
 ): GrpcClient {
-  const channelCredentials =
-    tls === undefined
-      ? credentials.createInsecure()
-      : credentials.createSsl(tls.ca ?? null, tls.key ?? null, tls.cert ?? null);
+  const channelCredentials = certificates?.channelCredentials() ?? credentials.createInsecure();
   return new GrpcClient(address.target, channelCredentials, {
     // Above gRPC's default of 4 MiB, since a response may hold one event that is larger.
     "grpc.max_receive_message_length": maxMessageBytes,
@@ -177,11 +178,11 @@ function open(
     "grpc.max_reconnect_backoff_ms": 10_000,
     // A proxy for outgoing connections can't reach this machine.
     "grpc.enable_http_proxy": address.loopback ? 0 : 1,
-    ...(tls?.serverName === undefined
+    ...(serverName === undefined
       ? {}
       : {
-          "grpc.ssl_target_name_override": tls.serverName,
-          "grpc.default_authority": tls.serverName,
+          "grpc.ssl_target_name_override": serverName,
+          "grpc.default_authority": serverName,
         }),
   });
 }

@@ -7,6 +7,7 @@ import { fullAccess } from "../../policy/full-access.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import { outOfRequestRoom, refused, tookTooLong } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { CallOwner } from "../../server/limits/callers.ts";
 import type { OpenStream } from "../../server/limits/open-streams.ts";
 import type { SendReservation } from "../../server/limits/send-reservation.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
@@ -40,6 +41,7 @@ export interface CallRelayDeps {
  */
 export class CallRelay implements OpenStream, MaintainedCall {
   readonly connection: object;
+  readonly owner: CallOwner;
   readonly identity: Identity;
   readonly access: readonly Access[] | undefined;
   readonly #call: RelayedCall;
@@ -59,6 +61,7 @@ export class CallRelay implements OpenStream, MaintainedCall {
   constructor(call: RelayedCall, headers: OutgoingHttpHeaders, deps: CallRelayDeps) {
     const { authorizer, clock } = deps.context;
     this.connection = call.connection;
+    this.owner = call.owner;
     this.identity = call.identity;
     this.access = authorizer.hasPolicy ? fullAccess : undefined;
     this.#call = call;
@@ -85,7 +88,7 @@ export class CallRelay implements OpenStream, MaintainedCall {
     const { context, maintenance, upstream } = this.#deps;
     const { streams, requestPool, maxUnreadBytesPerConnection } = context;
     if (this.#call.isOver) return;
-    const refusal = streams.makeRoom(this.connection);
+    const refusal = streams.makeRoom(this.owner);
     if (refusal !== undefined) {
       this.#call.end(resumable(refusal));
       return;

@@ -81,12 +81,13 @@ export class HistoryTracker {
   /**
    * Reads the history's id periodically, and rejects with HISTORY_CHANGED if another replica has written a new one: if
    * the store was restored to a state that is newer than this replica's, a watch continues as if nothing had happened.
-   * Resolves when the signal is aborted.
+   * A storage that announces its history is asked only until the id is known. Resolves when the signal is aborted.
    */
   async poll(clock: Clock, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       await pause(clock, askAgainMs, signal);
       if (signal.aborted) return;
+      if (this.#storage.announcesHistory === true && this.#id !== "") continue;
       try {
         await this.#checkId(signal);
       } catch (error) {

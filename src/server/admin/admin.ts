@@ -1,7 +1,17 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from "node:http";
+import { createServer as createTlsServer, Server as TlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { finished } from "node:stream/promises";
+import { createSecureContext } from "node:tls";
 import type { Logger } from "pino";
+import type { KeyPair } from "../../base/certificate-store.ts";
+import type { StaticTokens } from "../../identity/token-file.ts";
 import { IdleConnections } from "./idle-connections.ts";
 import { PipelinedRequests } from "./pipelined-requests.ts";
 
@@ -26,6 +36,10 @@ export interface MetricsSource {
 
 export interface AdminOptions {
   readonly listen: { readonly host: string; readonly port: number };
+  /** The certificate and its key. Undefined: plain text. */
+  readonly tls?: KeyPair | undefined;
+  /** What a request needs for more than the status of `/livez` and `/readyz`. Undefined: no token is needed. */
+  readonly tokens?: Pick<StaticTokens, "find"> | undefined;
   readonly readiness: () => readonly ReadinessCheck[];
   readonly metrics: MetricsSource;
   readonly logger: Logger;
@@ -37,6 +51,11 @@ export interface RunningAdmin {
   readonly host: string;
   /** The port that was bound, also if the options have port 0. */
   readonly port: number;
+  /**
+   * Replaces the certificate and its key, for new connections. Throws an Error with a sentence if the new ones are
+   * unusable, or if the server has no TLS.
+   */
+  replaceCertificate(pair: KeyPair): void;
   /** Closes the server and all connections. Idempotent. */
   close(): Promise<void>;
 }
@@ -46,6 +65,7 @@ export interface AdminResponse {
   readonly status: number;
   readonly body: string;
   readonly contentType?: string;
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** How long a connection may be idle, and a client may accept nothing of its response, in milliseconds. */
@@ -64,24 +84,17 @@ const maxHeaderBytes = 8 * 1024;
  *   every check;
  * - `/metrics`: for Prometheus.
  *
+ * With `tokens`, a request without one gets 401, and of `/livez` and `/readyz` the status alone, for probes.
+ *
  * Rejects with the error of Node.js if it can't listen on the address.
  */
 export async function startAdmin(options: AdminOptions): Promise<RunningAdmin> {
   const pipelined = new PipelinedRequests();
   const shared = { ...options, metrics: shareRendering(options.metrics) };
-  const server = createServer(
-    {
-      maxHeaderSize: maxHeaderBytes,
-      headersTimeout: requestMs,
-      requestTimeout: requestMs,
-      connectionsCheckingInterval: requestMs / 5,
-      keepAliveTimeout: idleTimeoutMs,
-    },
-    (request, response) => {
-      if (!pipelined.add(request.socket, response)) return;
-      void respond(request, response, shared, () => connections.asked(request.socket));
-    },
-  );
+  const server = createHttpServer(options.tls, (request, response) => {
+    if (!pipelined.add(request.socket, response)) return;
+    void respond(request, response, shared, () => connections.asked(request.socket));
+  });
   const connections = new IdleConnections(server, maxConnections);
   server.setTimeout(idleTimeoutMs);
   const { host, port } = options.listen;
@@ -92,14 +105,38 @@ export async function startAdmin(options: AdminOptions): Promise<RunningAdmin> {
   return {
     host,
     port: bound.port,
+    replaceCertificate: (pair) => replaceCertificate(server, pair),
     close: () => {
       closed ??= new Promise((resolve) => {
         server.close(() => resolve());
-        server.closeAllConnections();
+        connections.closeAll();
       });
       return closed;
     },
   };
+}
+
+function createHttpServer(tls: KeyPair | undefined, onRequest: RequestListener): Server {
+  const bounds = {
+    maxHeaderSize: maxHeaderBytes,
+    headersTimeout: requestMs,
+    requestTimeout: requestMs,
+    connectionsCheckingInterval: requestMs / 5,
+    keepAliveTimeout: idleTimeoutMs,
+  };
+  if (tls === undefined) return createServer(bounds, onRequest);
+  return createTlsServer({ ...bounds, ...tls, handshakeTimeout: requestMs }, onRequest);
+}
+
+function replaceCertificate(server: Server, { cert, key }: KeyPair): void {
+  if (!(server instanceof TlsServer)) throw new Error("The admin server has no TLS.");
+  try {
+    createSecureContext({ cert, key });
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new Error(`The TLS certificate or key can't be used: ${why}`, { cause: error });
+  }
+  server.setSecureContext({ cert, key });
 }
 
 /** Renders once for all requests that arrive while it is in progress. */
@@ -151,31 +188,51 @@ async function respond(
     "content-length": Buffer.byteLength(result.body),
     "cache-control": "no-store",
     "x-content-type-options": "nosniff",
-    ...(result.status === 405 ? { allow: "GET, HEAD" } : {}),
+    ...result.headers,
   });
   response.end(request.method === "HEAD" ? undefined : result.body);
 }
 
 async function responseTo(request: IncomingMessage, options: AdminOptions): Promise<AdminResponse> {
   const [path, query = ""] = (request.url ?? "").split("?", 2);
+  const isAuthorized = hasToken(request, options);
+  if (!isAuthorized && path !== "/livez" && path !== "/readyz") {
+    const headers = { "www-authenticate": "Bearer" };
+    return { status: 401, body: "Send a token of --admin-token-file.\n", headers };
+  }
   const other = path === undefined ? undefined : options.others?.get(path);
   if (other !== undefined && request.method === "GET") return other();
   if (path !== "/livez" && path !== "/readyz" && path !== "/metrics") {
     return { status: 404, body: "The paths are /livez, /readyz and /metrics.\n" };
   }
   if (request.method !== "GET" && request.method !== "HEAD") {
-    return { status: 405, body: `${path} supports GET and HEAD only.\n` };
+    const headers = { allow: "GET, HEAD" };
+    return { status: 405, body: `${path} supports GET and HEAD only.\n`, headers };
   }
   if (path === "/livez") return { status: 200, body: "ok\n" };
   if (path === "/readyz") {
-    return readiness(options.readiness(), new URLSearchParams(query).has("verbose"));
+    const checks = options.readiness();
+    // The names of resources and the errors of etcd are not public.
+    if (!isAuthorized) return readinessStatus(checks);
+    return readiness(checks, new URLSearchParams(query).has("verbose"));
   }
   const { contentType } = options.metrics;
   return { status: 200, body: await options.metrics.render(), contentType };
 }
 
-function readiness(checks: readonly ReadinessCheck[], verbose: boolean): AdminResponse {
+function hasToken({ headers }: IncomingMessage, { tokens }: AdminOptions): boolean {
+  if (tokens === undefined) return true;
+  const [, token = ""] = /^bearer +([\x21-\x7e]+)$/i.exec(headers.authorization ?? "") ?? [];
+  return tokens.find(token) !== undefined;
+}
+
+function readinessStatus(checks: readonly ReadinessCheck[]): AdminResponse {
   const isReady = checks.every(({ failure }) => failure === undefined);
+  return { status: isReady ? 200 : 503, body: isReady ? "ok\n" : "not ready\n" };
+}
+
+function readiness(checks: readonly ReadinessCheck[], verbose: boolean): AdminResponse {
+  const { status, body } = readinessStatus(checks);
   const lines = checks
     .filter(({ failure, warning }) => verbose || failure !== undefined || warning !== undefined)
     .map(({ name, failure, warning, note }) => {
@@ -184,5 +241,5 @@ function readiness(checks: readonly ReadinessCheck[], verbose: boolean): AdminRe
         ? `${name}: ${result} (${note})\n`
         : `${name}: ${result}\n`;
     });
-  return { status: isReady ? 200 : 503, body: (isReady ? "ok\n" : "not ready\n") + lines.join("") };
+  return { status, body: body + lines.join("") };
 }

@@ -12,8 +12,8 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 export class IdleConnections {
   readonly #maxConnections: number;
   readonly #clock: Clock;
-  /** The connection whose last request is oldest comes first. */
-  readonly #sockets = new Set<Socket>();
+  /** By the client's address, the connection whose last request is oldest first. With TLS a request has another socket. */
+  readonly #sockets = new Map<string, Socket>();
   #isScheduled = false;
 
   constructor(server: Server, maxConnections: number, clock: Clock = systemClock) {
@@ -24,12 +24,25 @@ export class IdleConnections {
 
   /** A request of the connection has arrived completely. */
   asked(socket: Socket): void {
-    if (this.#sockets.delete(socket)) this.#sockets.add(socket);
+    const address = addressOf(socket);
+    const accepted = this.#sockets.get(address);
+    if (accepted === undefined) return;
+    this.#sockets.delete(address);
+    this.#sockets.set(address, accepted);
+  }
+
+  /** Closes all connections, also those in a TLS handshake. */
+  closeAll(): void {
+    for (const socket of this.#sockets.values()) socket.destroy();
   }
 
   #opened(socket: Socket): void {
-    this.#sockets.add(socket);
-    socket.once("close", () => this.#sockets.delete(socket));
+    const address = addressOf(socket);
+    this.#sockets.set(address, socket);
+    socket.once("close", () => {
+      // Another connection may have the same address by now.
+      if (this.#sockets.get(address) === socket) this.#sockets.delete(address);
+    });
     if (this.#sockets.size <= this.#maxConnections || this.#isScheduled) return;
     this.#isScheduled = true;
     this.#clock.setImmediate(() => this.#clock.setImmediate(this.#closeSome));
@@ -37,10 +50,14 @@ export class IdleConnections {
 
   readonly #closeSome = (): void => {
     this.#isScheduled = false;
-    for (const socket of this.#sockets) {
+    for (const [address, socket] of this.#sockets) {
       if (this.#sockets.size <= this.#maxConnections) return;
-      this.#sockets.delete(socket);
+      this.#sockets.delete(address);
       socket.destroy();
     }
   };
+}
+
+function addressOf({ remoteAddress, remotePort }: Socket): string {
+  return `${remoteAddress} ${remotePort}`;
 }

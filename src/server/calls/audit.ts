@@ -4,6 +4,7 @@ import type { Access } from "../../policy/access.ts";
 import type { Decision } from "../../policy/authorizer.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
+import type { CallOwner } from "../limits/callers.ts";
 import type { ServerCall } from "./server-call.ts";
 
 /**
@@ -99,12 +100,24 @@ export class AuditedCall implements ServerCall {
     return this.#call.identity;
   }
 
+  get owner(): CallOwner {
+    return this.#call.owner;
+  }
+
   get address(): string {
     return this.#call.address;
   }
 
   get traceId(): string | undefined {
     return this.#call.traceId;
+  }
+
+  get via(): string | undefined {
+    return this.#call.via;
+  }
+
+  set via(via: string | undefined) {
+    this.#call.via = via;
   }
 
   get requestBytes(): number {
@@ -146,6 +159,10 @@ export class AuditedCall implements ServerCall {
   end(ending: WireStatus): void {
     this.#ended(ending.code);
     this.#call.end(ending);
+  }
+
+  closeConnection(): void {
+    this.#call.closeConnection();
   }
 
   reset(): void {

@@ -1,18 +1,26 @@
 import type { Clock, Timer } from "../../base/clock.ts";
-import { upstreamUnavailable } from "../../base/errors.ts";
+import { upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
 import type { Authenticators } from "../../identity/authenticators.ts";
 import type { Identity } from "../../identity/identity.ts";
+import { KeysAwaited } from "../../identity/key-set.ts";
 import type { Peer, PeerFacts } from "../../identity/peer.ts";
 import { statusOf } from "../../wire/errors.ts";
-import type { BytePool, Reservation } from "../limits/byte-pool.ts";
+import { BytePool, type Reservation } from "../limits/byte-pool.ts";
 import { FairQueue } from "../limits/fair-queue.ts";
 import { recordRefused } from "./audit.ts";
 import { type CallContext, toClientError } from "./call-context.ts";
-import { outOfRequestRoom } from "./refusals.ts";
+import { outOfRequestRoom, outOfTokenRoom } from "./refusals.ts";
 import type { ServerCall } from "./server-call.ts";
 
-/** Maximum number of credentials that are verified at once. Each may occupy a thread, or wait for the token issuer. */
+/** Maximum number of credentials that are verified at once. Each may occupy a thread. */
 const maxVerifying = 16;
+
+/** Maximum size of the tokens that wait until they are verified, in bytes, of a connection and of all. */
+const maxTokenBytesPerConnection = 8 * 1024 ** 2;
+const maxTokenBytes = 32 * 1024 ** 2;
+
+/** What such a call holds beside its token, in bytes: this bounds their number as well. */
+const pendingBytes = 1_024;
 
 /** How long a call may wait until its credential is verified, in milliseconds. */
 const maxWaitMs = 10_000;
@@ -45,13 +53,24 @@ export interface Presented {
  * certificate is recognised once per connection, and a token that was verified is cached. A token that is new is verified
  * while the request is read; the call waits for both.
  *
- * Bounds: `maxVerifying` tokens are verified at once, of connections in rotation, and a call waits for `maxWaitMs`.
+ * Bounds: `maxVerifying` tokens are verified at once, of connections in rotation, and a call waits for `maxWaitMs`. A call
+ * whose token needs keys that are being requested from the issuer waits apart from these, so a slow issuer delays no call
+ * whose key is known. The tokens of all calls that wait are bounded in bytes.
  */
 export class Authentication {
   readonly #authenticators: Authenticators;
   readonly #context: CallContext;
   readonly #peers = new WeakMap<object, Peer>();
+  /** Connections whose certificate is of no trusted authority any more. */
+  readonly #withdrawn = new WeakSet<object>();
+  /** Calls that wait for their turn to be verified. */
   readonly #waiting = new FairQueue<PendingAuthentication>();
+  /** Calls that wait for keys of the token issuer, in the order in which they came. */
+  readonly #awaitingKeys = new Set<PendingAuthentication>();
+  readonly #tokens = new BytePool({
+    maxBytes: maxTokenBytes,
+    maxBytesPerOwner: maxTokenBytesPerConnection,
+  });
   #verifying = 0;
 
   constructor(authenticators: Authenticators, context: CallContext) {
@@ -79,7 +98,9 @@ export class Authentication {
         authorization,
         forwardedCertificate,
       });
-      if (typeof found === "function") return this.#enqueue(call, method, found);
+      if (typeof found === "function") {
+        return this.#enqueue(call, method, found, authorization?.length ?? 0);
+      }
       call.identity = found;
     } catch (error) {
       this.#refuse(call, method, error);
@@ -87,12 +108,24 @@ export class Authentication {
     return undefined;
   }
 
+  /**
+   * The certificate of a connection is of no trusted authority any more: it is refused from now on. Returns its identity;
+   * undefined if no call has needed it.
+   */
+  withdraw(connection: object): Identity | undefined {
+    const certificate = this.#peers.get(connection)?.certificate;
+    this.#withdrawn.add(connection);
+    this.#peers.delete(connection);
+    return certificate instanceof WatchFanoutError ? undefined : certificate;
+  }
+
   #peerOf({ connection, peerFacts }: Presented): Peer | undefined {
     const known = this.#peers.get(connection);
     if (known !== undefined) return known;
     const facts = peerFacts();
     if (facts === undefined) return undefined;
-    const peer = this.#authenticators.recognisePeer(facts);
+    const isCertificateTrusted = facts.isCertificateTrusted && !this.#withdrawn.has(connection);
+    const peer = this.#authenticators.recognisePeer({ ...facts, isCertificateTrusted });
     this.#peers.set(connection, peer);
     return peer;
   }
@@ -101,13 +134,24 @@ export class Authentication {
     call: UnauthenticatedCall,
     method: string,
     verify: () => Promise<Identity>,
+    tokenBytes: number,
   ): PendingAuthentication {
     const { clock, requestPool, maxUnreadBytesPerConnection } = this.#context;
-    const pending = new PendingAuthentication(call, method, verify, {
+    const pending: PendingAuthentication = new PendingAuthentication(call, method, verify, {
       ...{ clock, requestPool, maxUnreadBytesPerConnection },
       late: () => this.#refuse(call, method, upstreamUnavailable(tooLate)),
+      forget: () => {
+        token.release();
+        this.#waiting.delete(call.connection, pending);
+        this.#awaitingKeys.delete(pending);
+      },
+    });
+    const token = this.#tokens.reserve(call.connection, 0, () => {
+      pending.cancel();
+      call.end(outOfTokenRoom(maxTokenBytesPerConnection));
     });
     this.#waiting.push(call.connection, pending);
+    token.resize(pendingBytes + tokenBytes);
     this.#verifyNext();
     return pending;
   }
@@ -130,9 +174,27 @@ export class Authentication {
     try {
       pending.finish(await pending.verify());
     } catch (error) {
+      if (error instanceof KeysAwaited) {
+        this.#awaitKeys(pending, error.requested);
+        return;
+      }
       pending.cancel();
       this.#refuse(pending.call, pending.method, error);
     }
+  }
+
+  /** Verifies a call again once the keys have been requested. */
+  #awaitKeys(pending: PendingAuthentication, requested: Promise<void>): void {
+    if (pending.call.isOver || !pending.isWaiting) return;
+    this.#awaitingKeys.add(pending);
+    void requested.then(() => this.#verifyAgain());
+  }
+
+  /** There is one request at a time, so none of these calls waits for another one. */
+  #verifyAgain(): void {
+    for (const pending of this.#awaitingKeys) this.#waiting.push(pending.call.connection, pending);
+    this.#awaitingKeys.clear();
+    this.#verifyNext();
   }
 
   #refuse(call: ServerCall, method: string, error: unknown): void {
@@ -152,7 +214,10 @@ export class PendingAuthentication {
   readonly #pool: BytePool;
   readonly #maxBytes: number;
   readonly #timer: Timer;
+  readonly #forget: () => void;
   #isDone = false;
+  /** Whether the call still waits: it has no identity, and has neither ended nor waited too long. */
+  isWaiting = true;
   #reservation: Reservation | undefined;
   #next: (() => void) | undefined;
 
@@ -164,6 +229,8 @@ export class PendingAuthentication {
       readonly clock: Clock;
       /** Ends a call that has waited too long. */
       readonly late: () => void;
+      /** Releases what is held for a call that does not wait any more. Idempotent. */
+      readonly forget: () => void;
     },
   ) {
     this.call = call;
@@ -171,6 +238,7 @@ export class PendingAuthentication {
     this.verify = verify;
     this.#pool = context.requestPool;
     this.#maxBytes = context.maxUnreadBytesPerConnection;
+    this.#forget = context.forget;
     this.#timer = context.clock.setTimeout(() => {
       this.cancel();
       context.late();
@@ -209,6 +277,8 @@ export class PendingAuthentication {
 
   /** Releases what is held while the call waits. Idempotent. */
   cancel(): void {
+    this.isWaiting = false;
+    this.#forget();
     this.#timer.cancel();
     this.#next = undefined;
     this.#reservation?.release();

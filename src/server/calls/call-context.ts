@@ -13,6 +13,7 @@ import type { Authorizer } from "../../policy/authorizer.ts";
 import type { GetResult, ListResult, Storage, WatchStream } from "../../storage/storage.ts";
 import type { AuthenticatedStreams } from "../limits/authenticated-streams.ts";
 import type { BytePool } from "../limits/byte-pool.ts";
+import type { CallerLimits } from "../limits/caller-limits.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
 import type { OpenStreams } from "../limits/open-streams.ts";
 import type { SendBudget } from "../limits/send-budget.ts";
@@ -20,6 +21,7 @@ import type { StallDetector } from "../limits/stall-detector.ts";
 import type { MemoryPressure } from "../pressure/memory-pressure.ts";
 import type { AuditLog } from "./audit.ts";
 import type { CallClosings } from "./call-closings.ts";
+import type { RequestsInFlight } from "./requests-in-flight.ts";
 import type { StreamOpenings } from "./stream-openings.ts";
 
 /** Observes every call. Method names look like `watchfanout.v1.ListWatchService/Watch`. */
@@ -30,6 +32,9 @@ export interface RpcObserver {
   /** Responses of ListWatchService and WriteService, and their size in bytes without gRPC's framing. */
   sent(method: string, messages: number, bytes: number): void;
 }
+
+/** How labels and fields are read. */
+export type CodecKind = "opaque" | "json" | "protobuf";
 
 /** A resource as the server uses it. A Cacher is one. */
 export interface ServedResource extends Pick<Storage, "put" | "delete"> {
@@ -42,13 +47,32 @@ export interface ServedResource extends Pick<Storage, "put" | "delete"> {
   get(request: CacheGetRequest): Promise<GetResult>;
   list(request: CacheListRequest): Promise<ListResult>;
   watch(request: CacheWatchRequest): WatchStream;
+  /** The revision of the cache; 0 before it is ready. Absent: there is no cache. */
+  readonly revision?: number | undefined;
+  /** How old the cache may be, in milliseconds, while its source can't be reached; otherwise undefined or absent. */
+  readonly staleForMs?: number | undefined;
   readonly ready: boolean;
   onReadyChange(listener: (ready: boolean) => void): void;
   drain(): void;
 }
 
+/** What a relay knows of the server that it follows. */
+export interface RelayedUpstream {
+  /**
+   * Asks the server that the relay follows whether the relays that a request has passed, and this one, may follow it.
+   * Rejects with INVALID_REQUEST if they form a loop or are too many, and with other errors if that can't be found out.
+   */
+  checkPath(via: string, signal: AbortSignal): Promise<void>;
+}
+
 /** What all calls of a server share. */
 export interface CallContext {
+  /** Identifies this process in the path of requests that relays pass on. Undefined: it is not a relay. */
+  readonly instanceId?: string | undefined;
+  /** Undefined: this server is not a relay. */
+  readonly upstream?: RelayedUpstream | undefined;
+  /** How labels and fields of the resources are read, by resource. Absent: not at all. */
+  readonly codecs?: ReadonlyMap<string, CodecKind> | undefined;
   readonly resources: ReadonlyMap<string, ServedResource>;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -79,13 +103,17 @@ export interface CallContext {
   readonly memoryPressure?: Pick<MemoryPressure, "refusal"> | undefined;
   /** Counts clients that are stopped. Absent: they are not counted. */
   readonly defences?: Pick<Http2Defences, "count"> | undefined;
+  /** Knows who makes each call, and limits what each caller may have. */
+  readonly callerLimits: CallerLimits;
+  /** Bounds the requests that are handled at once. */
+  readonly inFlight: Readonly<Record<"reads" | "writes", RequestsInFlight>>;
   /** Counts the open streams. */
   readonly streams: OpenStreams;
   /** Releases what ended calls hold, in time slices. */
   readonly callClosings: CallClosings;
-  /** Opens watches in time slices, by connection. */
+  /** Opens watches in time slices, by caller. */
   readonly streamOpenings: StreamOpenings;
-  /** Parses the selectors of Lists in time slices, by connection. */
+  /** Parses the selectors of Lists in time slices, by caller. */
   readonly parsingSelectors: TimeSliceScheduler;
   /** Parts of requests that calls retain while they wait for a time slice and while their streams are open. */
   readonly retainedRequests: BytePool;

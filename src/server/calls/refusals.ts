@@ -26,6 +26,19 @@ export function outOfRequestRoom(maxBytesPerConnection: number): WireStatus {
   );
 }
 
+/** A call whose token was evicted, before it was verified, to make room for others. It had no effect. */
+export function outOfTokenRoom(maxBytesPerConnection: number): WireStatus {
+  return statusOf(
+    new WatchFanoutError(
+      "TOO_MANY_STREAMS",
+      "The tokens of this connection that wait to be verified exceed their bound: " +
+        `${maxBytesPerConnection} bytes, or less while the bound of all connections together is ` +
+        "reached. Nothing was done. Make fewer calls at once, or use one token for them.",
+      { metadata: { limit: String(maxBytesPerConnection) } },
+    ),
+  );
+}
+
 /** A request that waited behind responses which its client does not accept. It had no effect. */
 export function responseNotAccepted(ms: number): WireStatus {
   return statusOf(

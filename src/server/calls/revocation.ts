@@ -1,4 +1,5 @@
-import type { TimeSlicedWork, TimeSliceScheduler } from "../../base/time-slices.ts";
+import type { Clock } from "../../base/clock.ts";
+import { runPaced } from "../../base/paced-work.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
 import { permissionDenied } from "../../policy/permission-denied.ts";
 import type { OpenStreams } from "../limits/open-streams.ts";
@@ -6,29 +7,29 @@ import type { OpenStreams } from "../limits/open-streams.ts";
 /** Number of streams whose right is checked between two yields. To end one takes longer than to check all of these. */
 const checksPerStep = 64;
 
-/** A pass ends when its policy has been replaced: a new one has begun. */
-const replaced = new Error("The policy has changed again.");
+/** Time in which the streams are checked, and ended if they have lost their right, in milliseconds. */
+const revokeWithinMs = 500;
 
 /**
  * Whenever the policy changes, ends the streams that it no longer allows, with PERMISSION_DENIED. It checks all open
- * streams in time slices: a thousand take a few milliseconds, and other calls continue meanwhile. Streams that open
- * during the pass have been allowed by the new policy.
+ * streams in time slices, and beyond them if that would take too long: a thousand take a few milliseconds, and other
+ * calls continue meanwhile. Streams that open during the pass have been allowed by the new policy.
  */
-export function revokeOnChange(
-  authorizer: Authorizer,
-  streams: OpenStreams,
-  scheduler: TimeSliceScheduler,
-): void {
-  let pass = new AbortController();
+export function revokeOnChange(authorizer: Authorizer, streams: OpenStreams, clock: Clock): void {
+  let current: Generator<void, void, void> | undefined;
   authorizer.onChange(() => {
-    pass.abort(replaced);
-    pass = new AbortController();
-    // Rejects only when it is aborted.
-    scheduler.run(streams, revoke(authorizer, streams), pass.signal).catch(() => {});
+    const pass = revoke(authorizer, streams);
+    current = pass;
+    runPaced(clock, {
+      // A pass ends when its policy has been replaced: a new one has begun. Each step may end a stream.
+      step: () => current === pass && pass.next().done !== true,
+      steps: streams.size,
+      withinMs: revokeWithinMs,
+    });
   });
 }
 
-function* revoke(authorizer: Authorizer, streams: OpenStreams): TimeSlicedWork<void> {
+function* revoke(authorizer: Authorizer, streams: OpenStreams): Generator<void, void, void> {
   let checks = 0;
   for (const stream of streams) {
     const { identity, access } = stream;

@@ -1,5 +1,6 @@
 import type { Decoded } from "../../wire/decode.ts";
 import { statusOf } from "../../wire/errors.ts";
+import { refusalOfPath } from "../../wire/via.ts";
 import { admit } from "./admission.ts";
 import { recordRefused } from "./audit.ts";
 import { auditConversation, authorize, authorizeRelayed } from "./authorization.ts";
@@ -15,7 +16,13 @@ import type { NextRequest, ServerCall } from "./server-call.ts";
 
 type Context = Pick<
   CallContext,
-  "authorizer" | "credentials" | "audit" | "streamOpenings" | "memoryPressure"
+  | "authorizer"
+  | "credentials"
+  | "audit"
+  | "callerLimits"
+  | "streamOpenings"
+  | "memoryPressure"
+  | "instanceId"
 >;
 
 /** Serves a call with one request. A request that could not be decoded ends the call. */
@@ -29,7 +36,11 @@ export function serveRequest(
     received.end(statusOf(fault));
     return;
   }
-  if (hasLapsed(context, method, received)) return;
+  if (hasLapsed(context, method, received) || isRefusedByPath(context, received)) return;
+  // Only unary calls are passed on.
+  if (method.isStreaming) received.via = undefined;
+  // Health has to respond on a new connection as well.
+  if (method.sheds !== undefined && !mayConnect(context, received)) return;
   const { authorizer } = context;
   const { generation } = authorizer;
   const call = authorize(context, method, received, request);
@@ -52,10 +63,30 @@ export function serveConversation(
   call: ServerCall,
   next: NextRequest,
 ): void {
-  if (hasLapsed(context, method, call)) return;
+  if (hasLapsed(context, method, call) || isRefusedByPath(context, call)) return;
+  if (!mayConnect(context, call)) return;
+  call.via = undefined;
   auditConversation(context, method, call);
   const admission = { queuedBytes: undefined, sheds: "stream" } as const;
   admit(context, call, admission, () => method.converse(call, next));
+}
+
+/** Ends the call if it has passed this server before, or too many relays. */
+function isRefusedByPath({ instanceId }: Pick<Context, "instanceId">, call: ServerCall): boolean {
+  if (call.via === undefined) return false;
+  const refusal = refusalOfPath(call.via, instanceId);
+  if (refusal === undefined) return false;
+  call.end(statusOf(refusal));
+  return true;
+}
+
+/** Ends the call, and its connection, if its caller has too many connections. Otherwise the connection counts from now on. */
+function mayConnect({ callerLimits }: Context, call: ServerCall): boolean {
+  const refusal = callerLimits.connectionRefusal(call.owner);
+  if (refusal === undefined) return true;
+  call.end(statusOf(refusal));
+  call.closeConnection();
+  return false;
 }
 
 /** Serves a call whose request is not read here. */
@@ -65,7 +96,7 @@ export function serveRelayed(
   call: RelayedCall,
   relay: () => void,
 ): void {
-  if (hasLapsed(context, method, call)) return;
+  if (hasLapsed(context, method, call) || !mayConnect(context, call)) return;
   if (!authorizeRelayed(context, method, call)) return;
   admit(context, call, { queuedBytes: undefined, sheds: method.sheds }, relay);
 }

@@ -1,6 +1,7 @@
 import type { Identity } from "../../identity/identity.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
+import type { CallOwner } from "../limits/callers.ts";
 
 /**
  * A call whose request has been read: one message in, and one message or a stream of messages out. `Http2Call` serves it
@@ -11,10 +12,17 @@ export interface ServerCall {
   readonly connection: object;
   /** The caller. Anonymous until the call has been authenticated, which is before it is admitted. */
   readonly identity: Identity;
+  /** Whose turns it takes, and whose limits it counts against. Ask for it once the call has been authenticated. */
+  readonly owner: CallOwner;
   /** The client's IP address and port, for the audit; empty if its connection has been closed. */
   readonly address: string;
   /** The id of the client's trace, for the audit; undefined: the client has sent none, or there is no audit. */
   readonly traceId: string | undefined;
+  /**
+   * The metadata with the relays that the call has passed (`viaKey`); undefined: it comes from a client. A stream does not
+   * retain it once it has been checked.
+   */
+  via: string | undefined;
   /** Size of its request, in bytes; an upper bound where the exact size is not known. */
   readonly requestBytes: number;
   /** Memory of the headers that are retained while the call is open, in bytes. */
@@ -42,6 +50,8 @@ export interface ServerCall {
   respond(parts: FrameParts): FrameParts;
   /** Ends the call behind the responses that were sent. A client that does not accept them is reset after a while. */
   end(status: WireStatus): void;
+  /** Closes the client's connection once its calls have ended. Idempotent. */
+  closeConnection(): void;
   /** Ends the call at once, and drops the responses that were not accepted. Clients see RESOURCE_EXHAUSTED. */
   reset(): void;
 }

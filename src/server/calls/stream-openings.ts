@@ -1,7 +1,9 @@
 import type { WatchFanoutError } from "../../base/errors.ts";
+import { Counts } from "../../base/rotation.ts";
 import type { TimeSlicedWork, TimeSliceScheduler } from "../../base/time-slices.ts";
 import { statusOf } from "../../wire/errors.ts";
 import type { BytePool, Reservation } from "../limits/byte-pool.ts";
+import type { CallOwner } from "../limits/callers.ts";
 import type { ServerCall } from "./server-call.ts";
 
 interface Opening {
@@ -13,7 +15,7 @@ interface Opening {
 }
 
 /**
- * Opens streams in time slices that connections share fairly: to parse a selector and register a watcher takes so long
+ * Opens streams in time slices that callers share fairly, and the connections of each: to parse a selector and register a watcher takes so long
  * that thousands at once would delay other calls. A stream with none ahead of it is opened at once. A stream that has
  * ended before its time slice costs nothing more.
  */
@@ -21,7 +23,8 @@ export class StreamOpenings {
   readonly #scheduler: TimeSliceScheduler;
   readonly #requests: BytePool;
   readonly #refusal: () => WatchFanoutError;
-  readonly #waiting = new Map<object, Set<Opening>>();
+  readonly #waiting = new Map<CallOwner, Set<Opening>>();
+  readonly #ofConnection = new Counts();
 
   /** `requests` bounds the requests of waiting streams. A stream whose charge is evicted ends with `refusal()`. */
   constructor(scheduler: TimeSliceScheduler, requests: BytePool, refusal: () => WatchFanoutError) {
@@ -32,23 +35,24 @@ export class StreamOpenings {
 
   /** Number of streams of this connection that wait. */
   waiting(connection: object): number {
-    return this.#waiting.get(connection)?.size ?? 0;
+    return this.#ofConnection.of(connection);
   }
 
-  /** Calls `open` in the connection's next time slice, unless the call has ended by then. `bytes` is its request's size. */
+  /** Calls `open` in the next time slice of its caller and connection, unless the call has ended by then. `bytes` is its request's size. */
   add(call: ServerCall, bytes: number, open: () => void): void {
-    const { connection } = call;
+    const { connection, owner } = call;
     const opening: Opening = { call, open, reserved: undefined };
-    const others = this.#waiting.get(connection);
+    const others = this.#waiting.get(owner);
     const waiting = others ?? new Set();
     waiting.add(opening);
+    this.#ofConnection.add(connection, 1);
     if (others === undefined) {
-      this.#waiting.set(connection, waiting);
-      void this.#scheduler.run(connection, this.#openAll(connection, waiting));
+      this.#waiting.set(owner, waiting);
+      void this.#scheduler.run(owner, this.#openAll(owner, waiting));
       if (!waiting.has(opening)) return;
     }
     const forget = (): void => {
-      waiting.delete(opening);
+      if (waiting.delete(opening)) this.#ofConnection.add(connection, -1);
       opening.reserved?.release();
     };
     call.onOver(forget);
@@ -58,13 +62,14 @@ export class StreamOpenings {
     });
   }
 
-  *#openAll(connection: object, waiting: Set<Opening>): TimeSlicedWork<void> {
+  *#openAll(owner: CallOwner, waiting: Set<Opening>): TimeSlicedWork<void> {
     for (const opening of waiting) {
       waiting.delete(opening);
+      this.#ofConnection.add(opening.call.connection, -1);
       opening.reserved?.release();
       if (!opening.call.isOver) opening.open();
       yield;
     }
-    this.#waiting.delete(connection);
+    this.#waiting.delete(owner);
   }
 }

@@ -3,6 +3,7 @@ import type { Access } from "../../policy/access.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { type FrameParts, frameOf, sizeOf } from "../../wire/frame-parts.ts";
 import type { Reservation } from "../limits/byte-pool.ts";
+import type { CallOwner } from "../limits/callers.ts";
 import { refusalSince } from "./authorization.ts";
 import { type CallContext, toClientError } from "./call-context.ts";
 import type { MethodHandler } from "./methods.ts";
@@ -19,16 +20,18 @@ const clientGone = new Error("The client no longer waits for the response.");
 export interface UnaryContext {
   /** Is aborted when the client no longer waits: its deadline passed, it cancelled, or it disconnected. */
   readonly signal: AbortSignal;
-  /** The client's connection. */
-  readonly connection: object;
+  /** Its caller, on the client's connection: whose turns it takes. */
+  readonly owner: CallOwner;
   /** The caller. It has the right to everything that the request asks for. */
   readonly identity: Identity;
+  /** The metadata with the relays that the call has passed; undefined: it comes from a client. */
+  readonly via: string | undefined;
   /** The size of the request, in bytes. */
   readonly requestBytes: number;
   /**
-   * Waits until the connection has room for a response of at most `maxBytes`; see `ResponseAdmission`. Await it before
-   * anything is read or written, and as late as possible: the room is held from then on, which delays other calls of
-   * the connection.
+   * Waits until the connection has room for a response of at most `maxBytes` (`ResponseAdmission`), then for the caller's
+   * turn (`RequestsInFlight`). Await it once, before anything is read or written, and as late as possible: both are held
+   * from then on, which delays other calls.
    */
   admit(maxBytes: number): Promise<void> | undefined;
   /**
@@ -42,16 +45,26 @@ export interface UnaryContext {
 /** Encodes a response, in parts that follow one another. Is called once there is room for it. */
 export type Encode = () => FrameParts;
 
+/** A unary method. */
+export interface UnaryMethod {
+  /** Its name in logs and metrics. */
+  readonly name: string;
+  /** Which requests are bounded together with its own. */
+  readonly kind: "reads" | "writes";
+}
+
 /**
- * Handles the calls of a unary method. `access` is what a request asks for. `perform` performs the request or throws, and
- * returns what encodes the response. `method` is the method's name in logs and metrics.
+ * Handles the calls of a unary method. `access` is what a request asks for ("open": see `MethodHandler`). `perform`
+ * performs the request or throws, and returns what encodes the response.
  */
 export function unary<Request>(
   context: CallContext,
-  method: string,
-  access: (request: Request) => Access,
+  { name: method, kind }: UnaryMethod,
+  access: ((request: Request) => Access) | "open",
   perform: (request: Request, call: UnaryContext) => Promise<Encode>,
 ): MethodHandler<Request> {
+  const inFlight = context.inFlight[kind];
+  const { callerLimits } = context;
   const serve = async (
     call: ServerCall,
     request: Request,
@@ -59,7 +72,9 @@ export function unary<Request>(
   ): Promise<void> => {
     const { signal } = gone;
     const admission = new ResponseAdmission(context, call, signal);
-    const { connection, identity, requestBytes } = call;
+    const { connection, owner, identity, requestBytes, via } = call;
+    const requesting = { connection, owner, requestBytes, signal };
+    let hasTurn = false;
     let kept: Reservation | undefined;
     const retain = (bytes: number): void => {
       if (bytes <= freeRetainedBytes && kept === undefined) return;
@@ -73,19 +88,28 @@ export function unary<Request>(
       // The right may be lost while the call waits, for room or for what it reads.
       const { generation } = context.authorizer;
       const recheck = (): void => {
-        const refusal = refusalSince(context, method, call, access(request), generation);
+        const asked = access === "open" ? undefined : access(request);
+        const refusal = refusalSince(context, method, call, asked, generation);
         if (refusal !== undefined) throw refusal;
       };
-      const admit = (maxBytes: number): Promise<void> | undefined => {
-        const wait = admission.admit(maxBytes);
-        if (wait !== undefined) return wait.then(recheck);
+      const begun = (): void => {
+        hasTurn = true;
         recheck();
+      };
+      const begin = (): Promise<void> | undefined => {
+        const wait = inFlight.begin(requesting);
+        if (wait !== undefined) return wait.then(begun);
+        begun();
         return undefined;
       };
+      const admit = (maxBytes: number): Promise<void> | undefined =>
+        admission.admit(maxBytes)?.then(begin) ?? begin();
       // Handle.
       const encode = await perform(request, {
-        ...{ signal, connection, identity, requestBytes, admit, retain },
+        ...{ signal, owner, identity, via, requestBytes, admit, retain },
       });
+      if (hasTurn) inFlight.end(requesting);
+      hasTurn = false;
       // Encode, once the server as a whole has room for responses.
       const wait = admission.mayEncode();
       if (wait !== undefined) await wait;
@@ -93,13 +117,17 @@ export function unary<Request>(
       const message = encode();
       // End.
       admission.respond(frameOf(...message));
-      context.observer?.sent(method, 1, sizeOf(message));
+      const bytes = sizeOf(message);
+      callerLimits.sendPacing.charge(owner, bytes);
+      context.observer?.sent(method, 1, bytes);
     } catch (error) {
       // The outcome of a call that has ended is neither sent nor logged.
       if (signal.aborted || call.isOver) return;
       if (error instanceof RefusedRequest) call.end(error.status);
       else call.end(statusOf(toClientError(error, method, context.logger)));
     } finally {
+      owner.caller.requests--;
+      if (hasTurn) inFlight.end(requesting);
       admission.release();
       kept?.release();
     }
@@ -107,6 +135,13 @@ export function unary<Request>(
   return {
     access,
     handle: (call, request) => {
+      const { caller } = call.owner;
+      const refusal = callerLimits.requestRefusal(caller, kind === "reads");
+      if (refusal !== undefined) {
+        call.end(statusOf(refusal));
+        return;
+      }
+      caller.requests++;
       const gone = new AbortController();
       call.onOver(() => gone.abort(clientGone));
       void serve(call, request, gone);

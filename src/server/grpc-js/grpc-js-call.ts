@@ -16,6 +16,7 @@ import type { Decoded } from "../../wire/decode.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
+import { keptVia, viaKey } from "../../wire/via.ts";
 import type { Authentication } from "../calls/authentication.ts";
 import type { CallContext } from "../calls/call-context.ts";
 import { CallLifecycle } from "../calls/call-lifecycle.ts";
@@ -31,6 +32,7 @@ import {
   resetUnlessClosed,
 } from "../http2/http2-stream.ts";
 import { peerFactsOf } from "../http2/peer-facts.ts";
+import type { CallOwner } from "../limits/callers.ts";
 
 /** The calls of grpc-js: unary, with a stream of responses, and with streams both ways. */
 type Unary = ServerUnaryCall<Decoded<unknown>, Buffer>;
@@ -177,6 +179,7 @@ class GrpcJsCall implements ServerCall {
   readonly connection: object;
   identity: Identity = anonymous;
   readonly traceId: string | undefined;
+  via: string | undefined;
   readonly requestBytes: number;
   readonly headerBytes: number;
   readonly #call: Pick<Unary, "cancelled">;
@@ -185,6 +188,7 @@ class GrpcJsCall implements ServerCall {
   readonly #stream: ServerHttp2Stream | undefined;
   readonly #lifecycle: CallLifecycle;
   #onClosed: (() => void) | undefined;
+  #owner: CallOwner | undefined;
 
   constructor(call: SurfaceCall, toGrpcJs: ToGrpcJs, context: CallContext) {
     this.#call = call;
@@ -193,6 +197,7 @@ class GrpcJsCall implements ServerCall {
     this.requestBytes = context.maxRequestBytes;
     this.headerBytes = textBytes(call.getHost());
     if (context.audit !== undefined) this.traceId = traceIdOf(call.metadata.get("traceparent")[0]);
+    this.via = keptVia(joined(call.metadata.get(viaKey)));
     this.#stream = http2StreamOf(call);
     this.connection = this.#stream?.session ?? call;
     const deadline = Number(call.getDeadline());
@@ -207,6 +212,11 @@ class GrpcJsCall implements ServerCall {
     call.once("cancelled", over);
     // grpc-js does not report a call that was cancelled just before its handler runs.
     this.#stream?.once("close", over);
+  }
+
+  get owner(): CallOwner {
+    this.#owner ??= this.#context.callerLimits.callers.ownerOf(this);
+    return this.#owner;
   }
 
   get address(): string {
@@ -248,6 +258,10 @@ class GrpcJsCall implements ServerCall {
     if (this.isOver) return;
     this.#finish(this.#context.endFlushMs);
     this.#toGrpcJs.end(status);
+  }
+
+  closeConnection(): void {
+    this.#stream?.session?.close();
   }
 
   reset(): void {

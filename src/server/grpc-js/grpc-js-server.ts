@@ -6,6 +6,21 @@ import { maxHeaderBytes } from "../http2/request-headers.ts";
 import type { BytePool } from "../limits/byte-pool.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
 import { IncompleteRequests } from "./incomplete-requests.ts";
+import { makeUnixSocket, type UnixSocketFile } from "./unix-socket.ts";
+
+/** A TCP address to listen on. */
+export interface TcpListen {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** A Unix socket to listen on. */
+export interface UnixListen {
+  /** The path of its file, at most 90 bytes. */
+  readonly path: string;
+  /** The permissions of its file. Default: 0o600. */
+  readonly mode?: number | undefined;
+}
 
 /** Certificates in PEM. */
 export interface TlsOptions {
@@ -69,15 +84,32 @@ export function createGrpcJsServer(
   return server;
 }
 
-/**
- * Binds a server, and returns its port. Rejects with a sentence if the address is in use or not one of this machine.
- */
+/** What a server was bound to. */
+export interface Bound {
+  /** Without meaning for a Unix socket. */
+  readonly port: number;
+  /** Undefined: a TCP address. */
+  readonly socketFile: UnixSocketFile | undefined;
+}
+
+/** Binds a server. Rejects with a sentence if the address is in use or not one of this machine. */
 export async function bindServer(
   server: Server,
-  { host, port }: { readonly host: string; readonly port: number },
+  listen: TcpListen | UnixListen,
+  tls: ServerCertificates | undefined,
+  clock: Clock,
+): Promise<Bound> {
+  if (!("path" in listen)) return { port: await bind(server, listen, tls), socketFile: undefined };
+  const socketFile = await makeUnixSocket(listen, clock, (path) => bind(server, { path }, tls));
+  return { port: 0, socketFile };
+}
+
+function bind(
+  server: Server,
+  listen: TcpListen | UnixListen,
   tls: ServerCertificates | undefined,
 ): Promise<number> {
-  const address = host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+  const address = targetOf(listen);
   const credentials = credentialsOf(tls);
   return new Promise<number>((resolve, reject) => {
     server.bindAsync(address, credentials, (error, bound) => {
@@ -85,6 +117,12 @@ export async function bindServer(
       else reject(new Error(`Can't listen on ${address}: ${error.message}`, { cause: error }));
     });
   });
+}
+
+function targetOf(listen: TcpListen | UnixListen): string {
+  if ("path" in listen) return `unix:${listen.path}`;
+  const { host, port } = listen;
+  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
 function credentialsOf(tls: ServerCertificates | undefined): ServerCredentials {

@@ -1,15 +1,22 @@
 import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import { turnMs } from "../../base/event-loop-turns.ts";
+import { groupOf, Rotation } from "../../base/rotation.ts";
 import type { BytePool, Reservation } from "../limits/byte-pool.ts";
 import { refuseStream } from "./http2-stream.ts";
 import { headerBytes } from "./request-headers.ts";
 
-/** Maximum calls of one connection that start as they arrive in one turn of the event loop. */
-const callsPerTurn = 16;
+/** How many calls start in one turn of the event loop. */
+interface Portions {
+  /** Maximum calls of one caller that start as they arrive. */
+  readonly arriving: number;
+  /** Maximum waiting calls that start, of all callers together. */
+  readonly waiting: number;
+}
 
-/** Maximum waiting calls that start in one turn, of all connections together. */
-const waitingPerTurn = 16;
+const alone: Portions = { arriving: 16, waiting: 16 };
+/** Shorter turns cost a little more for each call. */
+const shared: Portions = { arriving: 8, waiting: 4 };
 
 /** Memory of a waiting call in addition to its headers, in bytes. */
 const callBytes = 1024;
@@ -20,9 +27,11 @@ interface Arrival {
   readonly reservation: Reservation;
 }
 
+/** The waiting calls of a connection. */
 interface Arrivals {
-  /** Calls that arrived in this turn. */
-  count: number;
+  readonly session: ServerHttp2Session;
+  /** Whose turns the connection takes for as long as it has waiting calls. */
+  readonly owner: object;
   /** In order of arrival. */
   readonly waiting: Map<ServerHttp2Stream, Arrival>;
 }
@@ -32,28 +41,41 @@ const ignore = (): void => {};
 /**
  * Starts new calls at a bounded rate. Node.js reads a socket in chunks of 64 KiB, and announces all calls of a chunk
  * at once, which can be more than a thousand. A call costs some 0.2 ms from its first byte to its response, most of it
- * in callbacks that Node.js runs later in the same turn, where no time slice can interrupt them. So the calls beyond
- * `callsPerTurn` of a connection wait, and `waitingPerTurn` of them start in each later turn, one connection after the
- * other, each in order of arrival. A call that ends while it waits costs nothing more. The headers of waiting calls are
- * charged to their connection like incomplete requests; a call whose charge is evicted is reset.
+ * in callbacks that Node.js runs later in the same turn, where no time slice can interrupt them. So a few calls of a caller
+ * start as they arrive; further ones wait, on however many connections they arrive, and a few of all start in each later
+ * turn. With several callers they are fewer, so that none waits for long turns: callers take turns, and so do the connections of each, each in order of arrival. A call that ends while it waits
+ * costs nothing more. The headers of waiting calls are charged to their connection like incomplete requests; a call whose
+ * charge is evicted is reset.
  */
 export class CallArrivals {
   readonly #clock: Clock;
   readonly #requests: BytePool;
   readonly #start: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void;
-  /** The connection whose waiting call starts next comes first. */
+  readonly #ownerOf: (session: ServerHttp2Session) => object;
+  readonly #waiting = new Rotation<Arrivals>();
+  /** The connections that have waiting calls. */
   readonly #connections = new Map<ServerHttp2Session, Arrivals>();
+  /** Number of calls that have started as they arrived in this turn, by caller. */
+  readonly #started = new Map<object, number>();
+  readonly #areSeveral: () => boolean;
   #isScheduled = false;
 
-  /** `start` must not throw. `requests` bounds the headers of waiting calls. */
+  /**
+   * `start` must not throw. `requests` bounds the headers of waiting calls. `ownerOf` returns whose turns a connection takes.
+   * Default: its own. `areSeveral`: whether there are several callers now. Default: no.
+   */
   constructor(
     clock: Clock,
     requests: BytePool,
     start: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void,
+    ownerOf: (session: ServerHttp2Session) => object = (session) => session,
+    areSeveral: () => boolean = () => false,
   ) {
     this.#clock = clock;
     this.#requests = requests;
     this.#start = start;
+    this.#ownerOf = ownerOf;
+    this.#areSeveral = areSeveral;
   }
 
   /** Number of waiting calls of this connection. */
@@ -69,34 +91,53 @@ export class CallArrivals {
       this.#start(stream, headers);
       return;
     }
-    let arrivals = this.#connections.get(session);
-    if (arrivals === undefined) {
-      arrivals = { count: 0, waiting: new Map() };
-      this.#connections.set(session, arrivals);
-      this.#scheduleTurn();
-    }
-    arrivals.count++;
-    if (arrivals.waiting.size === 0 && arrivals.count <= callsPerTurn) {
+    const arrivals = this.#connections.get(session);
+    const owner = arrivals?.owner ?? this.#ownerOf(session);
+    if (arrivals === undefined && this.#mayStart(groupOf(owner))) {
       this.#start(stream, headers);
       return;
     }
     // Without a listener, a reset would end the process.
     stream.on("error", ignore);
-    this.#wait(session, arrivals.waiting, stream, headers);
+    this.#wait(arrivals ?? this.#arrivalsOf(session, owner), stream, headers);
+    this.#scheduleTurn();
   }
 
-  #wait(
-    session: ServerHttp2Session,
-    waiting: Map<ServerHttp2Stream, Arrival>,
-    stream: ServerHttp2Stream,
-    headers: IncomingHttpHeaders,
-  ): void {
+  get #portions(): Portions {
+    return this.#areSeveral() ? shared : alone;
+  }
+
+  /** Whether a call of the caller may start as it arrives; then it is counted. */
+  #mayStart(caller: object): boolean {
+    if (this.#waiting.nextIn(caller) !== undefined) return false;
+    const started = this.#started.get(caller) ?? 0;
+    if (started >= this.#portions.arriving) return false;
+    this.#started.set(caller, started + 1);
+    this.#scheduleTurn();
+    return true;
+  }
+
+  #arrivalsOf(session: ServerHttp2Session, owner: object): Arrivals {
+    const arrivals: Arrivals = { session, owner, waiting: new Map() };
+    this.#connections.set(session, arrivals);
+    this.#waiting.add(owner, arrivals);
+    return arrivals;
+  }
+
+  #wait(arrivals: Arrivals, stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
+    const { session, waiting } = arrivals;
     const reservation = this.#requests.reserve(session, 0, () => {
       waiting.delete(stream);
+      if (waiting.size === 0) this.#forget(arrivals);
       refuseStream(stream);
     });
     waiting.set(stream, { headers, reservation });
     reservation.resize(callBytes + headerBytes(headers));
+  }
+
+  #forget({ session, owner }: Arrivals): void {
+    this.#connections.delete(session);
+    this.#waiting.delete(owner);
   }
 
   #scheduleTurn(): void {
@@ -107,32 +148,30 @@ export class CallArrivals {
 
   readonly #nextTurn = (): void => {
     this.#isScheduled = false;
-    for (const [session, arrivals] of this.#connections) {
-      arrivals.count = 0;
-      if (arrivals.waiting.size === 0) this.#connections.delete(session);
-    }
+    this.#started.clear();
     const end = this.#clock.now() + turnMs;
-    for (let started = 0; started < waitingPerTurn && this.#connections.size > 0; started++) {
-      this.#startNext();
+    const { waiting } = this.#portions;
+    for (let started = 0; started < waiting; started++) {
+      const next = this.#waiting.next();
+      if (next === undefined) break;
+      const [owner, arrivals] = next;
+      this.#waiting.served(owner);
+      this.#startFirst(arrivals);
       if (this.#clock.now() >= end) break;
     }
-    if (this.#connections.size > 0) this.#scheduleTurn();
+    if (this.#waiting.size > 0) this.#scheduleTurn();
   };
 
-  /** Starts the first waiting call of the first connection, which then moves behind all others. */
-  #startNext(): void {
-    for (const [session, arrivals] of this.#connections) {
-      this.#connections.delete(session);
-      const { waiting } = arrivals;
-      for (const [stream, { headers, reservation }] of waiting) {
-        waiting.delete(stream);
-        reservation.release();
-        if (stream.destroyed || stream.closed) continue;
-        this.#start(stream, headers);
-        break;
-      }
-      if (waiting.size > 0) this.#connections.set(session, arrivals);
-      return;
+  /** Starts the first call of a connection that has not ended. */
+  #startFirst(arrivals: Arrivals): void {
+    const { waiting } = arrivals;
+    for (const [stream, { headers, reservation }] of waiting) {
+      waiting.delete(stream);
+      reservation.release();
+      if (stream.destroyed || stream.closed) continue;
+      this.#start(stream, headers);
+      break;
     }
+    if (waiting.size === 0) this.#forget(arrivals);
   }
 }

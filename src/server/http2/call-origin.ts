@@ -1,14 +1,12 @@
 import type { ServerHttp2Stream } from "node:http2";
-import { isIPv6 } from "node:net";
 import { ownText } from "../../base/text-memory.ts";
 import { socketOf } from "./frames/framed-connections.ts";
+import { peerNameOf } from "./peer-name.ts";
 
-/** The IP address and port of a stream's client; empty if its connection has been closed. */
+/** The IP address and port of a stream's client, or `unix:NUMBER` on a Unix socket; empty if its connection has been closed. */
 export function addressOf(stream: ServerHttp2Stream | undefined): string {
   if (stream?.session === undefined) return "";
-  const { remoteAddress, remotePort } = socketOf(stream.session);
-  if (remoteAddress === undefined) return "";
-  return `${isIPv6(remoteAddress) ? `[${remoteAddress}]` : remoteAddress}:${remotePort}`;
+  return peerNameOf(socketOf(stream.session));
 }
 
 /** The trace id in a `traceparent` header (W3C Trace Context); undefined if the header is absent or invalid. */

@@ -3,6 +3,7 @@ import type { Socket } from "node:net";
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
 import { socketOf } from "./frames/framed-connections.ts";
+import { markUnixPeer, peerNameOf } from "./peer-name.ts";
 
 /** The bounds of a server's connections. */
 export interface ConnectionBounds {
@@ -10,10 +11,12 @@ export interface ConnectionBounds {
   readonly maxConnections: number;
   /** Time limit of the TLS handshake, in milliseconds. */
   readonly handshakeMs: number;
+  /** Whether the server listens on a Unix socket. Default: false. */
+  readonly isUnix?: boolean;
 }
 
 interface Connection {
-  readonly address: string;
+  readonly name: string;
   readonly socket: Socket;
   readonly since: number;
   calls: number;
@@ -28,12 +31,14 @@ export class Connections {
   readonly #clock: Clock;
   readonly #bounds: ConnectionBounds;
   readonly #defences: Pick<Http2Defences, "count"> | undefined;
-  /** By the client's address, since a session has a different object for the same socket. */
+  /** By the client's name, since a session has a different object for the same socket. */
   readonly #open = new Map<string, Connection>();
   /** Connections without a call, the longest idle first. */
   readonly #idle = new Set<Connection>();
   /** Connections that have no HTTP/2 session yet, the oldest first. */
   readonly #unshaken = new Set<Connection>();
+  /** Number of connections that were accepted. */
+  #accepted = 0;
   #timer: Timer | undefined;
 
   constructor(clock: Clock, bounds: ConnectionBounds, defences?: Pick<Http2Defences, "count">) {
@@ -49,6 +54,8 @@ export class Connections {
 
   /** Adds a connection when it is accepted, before any handshake. */
   add(socket: Socket): void {
+    this.#accepted++;
+    if (this.#bounds.isUnix === true) markUnixPeer(socket, this.#accepted);
     if (this.#open.size >= this.#bounds.maxConnections) {
       const [idlest] = this.#idle;
       if (idlest === undefined) {
@@ -58,21 +65,25 @@ export class Connections {
       this.#delete(idlest);
       idlest.socket.destroy();
     }
-    const address = addressOf(socket);
-    const connection = { address, socket, since: this.#clock.now(), calls: 0 };
-    this.#open.set(address, connection);
+    const name = peerNameOf(socket);
+    const connection = { name, socket, since: this.#clock.now(), calls: 0 };
+    this.#open.set(name, connection);
     this.#idle.add(connection);
     this.#unshaken.add(connection);
     socket.once("close", () => this.#delete(connection));
     this.#setTimer();
   }
 
-  /** The connection has an HTTP/2 session from now on. */
-  begun(session: Http2Session): void {
+  /**
+   * The connection has an HTTP/2 session from now on. Returns when it was accepted, in the clock's milliseconds; undefined
+   * if it is closed.
+   */
+  begun(session: Http2Session): number | undefined {
     const connection = this.#of(session);
-    if (connection === undefined) return;
+    if (connection === undefined) return undefined;
     this.#unshaken.delete(connection);
     this.#stopTimer();
+    return connection.since;
   }
 
   /** Counts an open call. Returns a function to call once the call is closed. */
@@ -97,16 +108,16 @@ export class Connections {
   }
 
   #of(session: Http2Session): Connection | undefined {
-    return session.destroyed ? undefined : this.#open.get(addressOf(socketOf(session)));
+    return session.destroyed ? undefined : this.#open.get(peerNameOf(socketOf(session)));
   }
 
   /** Idempotent. */
   #delete(connection: Connection): void {
     this.#idle.delete(connection);
     this.#unshaken.delete(connection);
-    const { address } = connection;
-    // Another connection may have the same address by now.
-    if (this.#open.get(address) === connection) this.#open.delete(address);
+    const { name } = connection;
+    // Another connection may have the same address and port by now.
+    if (this.#open.get(name) === connection) this.#open.delete(name);
     this.#stopTimer();
   }
 
@@ -114,9 +125,9 @@ export class Connections {
     const { handshakeMs } = this.#bounds;
     this.#timer ??= this.#clock.setTimeout(() => {
       this.#timer = undefined;
-      for (const { address, socket, since } of this.#unshaken) {
+      for (const { name, socket, since } of this.#unshaken) {
         if (this.#clock.now() - since < handshakeMs) break;
-        this.#defences?.count("handshake_timeout", address);
+        this.#defences?.count("handshake_timeout", name);
         socket.destroy();
       }
       if (this.#unshaken.size > 0) this.#setTimer();
@@ -128,11 +139,4 @@ export class Connections {
     this.#timer?.cancel();
     this.#timer = undefined;
   }
-}
-
-function addressOf({
-  remoteAddress,
-  remotePort,
-}: Pick<Socket, "remoteAddress" | "remotePort">): string {
-  return `${remoteAddress} ${remotePort}`;
 }

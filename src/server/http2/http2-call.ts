@@ -6,6 +6,7 @@ import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { CallContext } from "../calls/call-context.ts";
 import { CallLifecycle } from "../calls/call-lifecycle.ts";
 import type { RelayedCall } from "../calls/relayed-methods.ts";
+import type { CallOwner } from "../limits/callers.ts";
 import { addressOf } from "./call-origin.ts";
 import { responseWriterOf } from "./frames/framed-connections.ts";
 import type { ResponseWriter } from "./frames/response-writer.ts";
@@ -40,6 +41,7 @@ export class Http2Call implements RelayedCall {
   readonly headerBytes: number;
   identity: Identity = anonymous;
   traceId: string | undefined;
+  via: string | undefined;
   readonly #stream: ServerHttp2Stream;
   readonly #writer: ResponseWriter;
   readonly #context: CallContext;
@@ -47,6 +49,7 @@ export class Http2Call implements RelayedCall {
   /** 0 until the request has been read. */
   requestBytes = 0;
   #onClosed: (() => void) | undefined;
+  #owner: CallOwner | undefined;
 
   /** `timeoutMs` is the client's timeout in milliseconds; undefined: none. */
   constructor(
@@ -64,6 +67,11 @@ export class Http2Call implements RelayedCall {
     this.#lifecycle = new CallLifecycle(context.clock, timeoutMs, () => this.#deadlinePassed());
     stream.on("error", ignore);
     stream.on("close", () => context.callClosings.add(() => this.#closed()));
+  }
+
+  get owner(): CallOwner {
+    this.#owner ??= this.#context.callerLimits.callers.ownerOf(this);
+    return this.#owner;
   }
 
   get address(): string {
@@ -118,6 +126,10 @@ export class Http2Call implements RelayedCall {
       ...metadata.toHttp2Headers(),
     };
     this.#endWith(trailers, this.#context.endFlushMs);
+  }
+
+  closeConnection(): void {
+    this.#stream.session?.close();
   }
 
   reset(): void {

@@ -193,6 +193,12 @@ export function resumeReading(session: ServerHttp2Session): void {
   callMethod(handle, "readStart");
 }
 
+/** The accepted socket below a socket of TLS, for which Node.js has no API; otherwise the socket itself. */
+export function rawSocketOf(socket: Socket): Socket {
+  const parent: unknown = Reflect.get(socket, "_parent");
+  return typeof parent === "object" && parent !== null ? (parent as Socket) : socket;
+}
+
 function handleOf(session: ServerHttp2Session): object | undefined {
   if (session.destroyed) return undefined;
   const handle: unknown = Reflect.get(session.socket, "_handle");

@@ -1,12 +1,15 @@
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { WatchFanoutError } from "../../base/errors.ts";
-import { runInTimeSlices } from "../../base/time-slice-queue.ts";
+import { runPaced } from "../../base/paced-work.ts";
 import { credentialExpired, credentialRevoked } from "../../identity/authenticators.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { OpenStream } from "./open-streams.ts";
 
-/** Interval at which expired credentials are looked for while a stream has one that expires, in milliseconds. */
+/** Maximum interval at which expired credentials are looked for while a stream has one that expires, in milliseconds. */
 const checkIntervalMs = 250;
+
+/** Time in which the streams of an expired or revoked credential are ended, in milliseconds, after that was found. */
+const endWithinMs = 500;
 
 /**
  * The open streams by identity. Ends the streams of a credential with UNAUTHENTICATED when it expires, within a second,
@@ -68,11 +71,14 @@ export class AuthenticatedStreams {
   }
 
   #setTimer(): void {
-    this.#timer ??= this.#clock.setTimeout(() => {
+    if (this.#timer !== undefined) return;
+    const leftMs = this.#earliest - this.#now();
+    const delayMs = Math.min(Math.max(Math.ceil(leftMs), 1), checkIntervalMs);
+    this.#timer = this.#clock.setTimeout(() => {
       this.#timer = undefined;
       this.#check();
       if (this.#earliest < Infinity) this.#setTimer();
-    }, checkIntervalMs);
+    }, delayMs);
   }
 
   #check(): void {
@@ -89,7 +95,11 @@ export class AuthenticatedStreams {
   }
 
   #end(identities: readonly Identity[], errorOf: (identity: Identity) => WatchFanoutError): void {
-    runInTimeSlices(this.#clock, this.#endAll(identities, errorOf));
+    let steps = identities.length;
+    for (const identity of identities) steps += this.#streams.get(identity)?.size ?? 0;
+    const ending = this.#endAll(identities, errorOf);
+    const step = (): boolean => ending.next().done !== true;
+    runPaced(this.#clock, { step, steps, withinMs: endWithinMs });
   }
 
   *#endAll(
@@ -98,10 +108,11 @@ export class AuthenticatedStreams {
   ): Generator<void, void, void> {
     for (const identity of identities) {
       const streams = this.#streams.get(identity) ?? [];
+      const error = errorOf(identity);
       // Its streams are few or many thousands; a stream that opens meanwhile belongs to the same set.
       for (const stream of streams) {
         this.delete(stream);
-        stream.evict(errorOf(identity));
+        stream.evict(error);
         yield;
       }
     }

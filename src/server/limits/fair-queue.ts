@@ -1,7 +1,12 @@
-/** A queue that serves owners in rotation, so that many items of one owner do not delay those of another. */
+import { Rotation } from "../../base/rotation.ts";
+
+/**
+ * A queue that serves callers in rotation, and the connections of each, so that many items of one do not delay those of
+ * another.
+ */
 export class FairQueue<T> {
-  /** The first owner is served next. No queue is empty. */
-  readonly #queues = new Map<object, Set<T>>();
+  /** No queue is empty. */
+  readonly #queues = new Rotation<Set<T>>();
 
   get isEmpty(): boolean {
     return this.#queues.size === 0;
@@ -9,7 +14,7 @@ export class FairQueue<T> {
 
   push(owner: object, item: T): void {
     const queue = this.#queues.get(owner);
-    if (queue === undefined) this.#queues.set(owner, new Set([item]));
+    if (queue === undefined) this.#queues.add(owner, new Set([item]));
     else queue.add(item);
   }
 
@@ -22,14 +27,12 @@ export class FairQueue<T> {
 
   /** Removes and returns the next owner's first item; undefined if the queue is empty. */
   shift(): T | undefined {
-    for (const [owner, queue] of this.#queues) {
-      this.#queues.delete(owner);
-      for (const item of queue) {
-        queue.delete(item);
-        if (queue.size > 0) this.#queues.set(owner, queue);
-        return item;
-      }
-    }
-    return undefined;
+    const next = this.#queues.next();
+    if (next === undefined) return undefined;
+    const [owner, queue] = next;
+    const [item] = queue;
+    this.#queues.served(owner);
+    if (item !== undefined) this.delete(owner, item);
+    return item;
   }
 }

@@ -1,5 +1,4 @@
 import { constants, type ServerHttp2Session } from "node:http2";
-import type { Socket } from "node:net";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 
@@ -92,12 +91,9 @@ export class Http2Defences {
     return this.#counts;
   }
 
-  /** Observes a connection that begins to speak HTTP/2. `socket` is the one of its client. */
-  watch(
-    session: ServerHttp2Session,
-    { remoteAddress, remotePort }: Pick<Socket, "remoteAddress" | "remotePort"> = session.socket,
-  ): void {
-    const peer = new Peer(`${remoteAddress}:${remotePort}`);
+  /** Observes a connection that begins to speak HTTP/2. `address` is that of its client in log lines. */
+  watch(session: ServerHttp2Session, address: string): void {
+    const peer = new Peer(address);
     this.#peers.set(session, peer);
     session.on("ping", () => {
       const { maxPingsPerSecond } = this.#bounds;

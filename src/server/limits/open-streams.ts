@@ -1,7 +1,10 @@
 import { tooManyStreams, type WatchFanoutError } from "../../base/errors.ts";
+import { groupOf, Rotation } from "../../base/rotation.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
 import type { AuthenticatedStreams } from "./authenticated-streams.ts";
+import type { CallerLimits } from "./caller-limits.ts";
+import { CallOwner, callerOf } from "./callers.ts";
 
 /** A stream: a watch, a health watch or a reflection stream. */
 export interface OpenStream {
@@ -11,6 +14,8 @@ export interface OpenStream {
   readonly access: Access | readonly Access[] | undefined;
   /** Its client's connection. */
   readonly connection: object;
+  /** Whose limits it counts against: its caller, on its connection. */
+  readonly owner: object;
   /** Number of messages sent. Absent if it is not counted. */
   readonly sent?: number;
   /**
@@ -26,19 +31,31 @@ export interface OpenStream {
  * Counts and bounds the open streams of a server, of all services. HTTP/2 bounds the calls of each connection; this
  * bounds the streams of all connections together.
  *
- * At the bound the connection with the most streams makes room: its oldest stream is ended. If no connection has at
- * least two streams more than the new stream's own connection, the new stream is refused.
+ * At the bound the caller with the most streams makes room: the oldest stream of its connection with the most is ended. If
+ * no caller has at least two streams more than the new stream's own, its own connections share what it has in the same
+ * way, and if none of them has two streams more, the new stream is refused.
  */
 export class OpenStreams {
   readonly #maxStreams: number;
-  readonly #connections = new Map<object, Set<OpenStream>>();
+  readonly #streams = new Rotation<Set<OpenStream>>();
   readonly #authenticated: AuthenticatedStreams | undefined;
+  readonly #callerLimits: Pick<CallerLimits, "streamRefusal"> | undefined;
   #size = 0;
 
-  /** `authenticated` gets every stream for as long as it is open. */
-  constructor(maxStreams: number, authenticated?: AuthenticatedStreams) {
+  /** `authenticated` gets every stream for as long as it is open. `callerLimits` limits those of each caller. */
+  constructor(
+    maxStreams: number,
+    {
+      authenticated,
+      callerLimits,
+    }: {
+      readonly authenticated?: AuthenticatedStreams;
+      readonly callerLimits?: Pick<CallerLimits, "streamRefusal">;
+    } = {},
+  ) {
     this.#maxStreams = maxStreams;
     this.#authenticated = authenticated;
+    this.#callerLimits = callerLimits;
   }
 
   /** Number of open streams. */
@@ -48,46 +65,75 @@ export class OpenStreams {
 
   /** The open streams. Those that are opened while this is read may or may not be among them. */
   *[Symbol.iterator](): Generator<OpenStream, void, void> {
-    for (const streams of this.#connections.values()) yield* streams;
+    for (const [, streams] of this.#streams) yield* streams;
   }
 
-  /** Makes room for one more stream of this connection. Returns the error if there is no room. */
-  makeRoom(connection: object): WatchFanoutError | undefined {
+  /** The open streams of a connection, of all callers on it. */
+  *of(connection: object): Generator<OpenStream, void, void> {
+    for (const [owner, streams] of this.#streams) {
+      if (owner === connection || (owner instanceof CallOwner && owner.connection === connection)) {
+        yield* streams;
+      }
+    }
+  }
+
+  /** Makes room for one more stream of this owner. Returns the error if there is no room. */
+  makeRoom(owner: object): WatchFanoutError | undefined {
+    const caller = callerOf(owner);
+    const refusal = caller && this.#callerLimits?.streamRefusal(caller);
+    if (refusal !== undefined) return refusal;
     if (this.#size < this.#maxStreams) return undefined;
-    const mine = this.#connections.get(connection)?.size ?? 0;
-    let most: ReadonlySet<OpenStream> = none;
-    for (const streams of this.#connections.values()) if (streams.size > most.size) most = streams;
     const error = tooManyStreams(this.#maxStreams);
-    // A connection with just one stream more would be entitled to get it back at once.
-    const [oldest] = most;
-    if (oldest === undefined || most.size <= mine + 1) return error;
+    const [oldest] = this.#mostBeside(owner) ?? none;
+    if (oldest === undefined) return error;
     this.delete(oldest);
     oldest.evict(error);
     return undefined;
   }
 
+  /** The streams of the connection that has to make room for the owner; undefined: none has to. */
+  #mostBeside(owner: object): ReadonlySet<OpenStream> | undefined {
+    const group = groupOf(owner);
+    const others = this.#streams.most(sizeOf);
+    const own = this.#streams.mostOf(group, sizeOf);
+    // One with just one stream more would be entitled to get it back at once.
+    if (others !== undefined && others.total > (own?.total ?? 0) + 1) return others.entry;
+    const mine = this.#streams.get(owner)?.size ?? 0;
+    return own !== undefined && own.entry.size > mine + 1 ? own.entry : undefined;
+  }
+
   /** Counts a stream, after `makeRoom`. Idempotent. */
   add(stream: OpenStream): void {
-    let streams = this.#connections.get(stream.connection);
+    const { owner } = stream;
+    let streams = this.#streams.get(owner);
     if (streams === undefined) {
       streams = new Set();
-      this.#connections.set(stream.connection, streams);
+      this.#streams.add(owner, streams);
     }
     if (streams.has(stream)) return;
     streams.add(stream);
     this.#size++;
+    const caller = callerOf(owner);
+    if (caller !== undefined) caller.streams++;
     this.#authenticated?.add(stream);
   }
 
   /** Returns whether it was counted. */
   delete(stream: OpenStream): boolean {
-    const streams = this.#connections.get(stream.connection);
+    const { owner } = stream;
+    const streams = this.#streams.get(owner);
     if (streams?.delete(stream) !== true) return false;
     this.#size--;
+    const caller = callerOf(owner);
+    if (caller !== undefined) caller.streams--;
     this.#authenticated?.delete(stream);
-    if (streams.size === 0) this.#connections.delete(stream.connection);
+    if (streams.size === 0) this.#streams.delete(owner);
     return true;
   }
 }
 
 const none: ReadonlySet<OpenStream> = new Set();
+
+function sizeOf({ size }: ReadonlySet<OpenStream>): number {
+  return size;
+}

@@ -9,9 +9,33 @@ export interface ServerLimits {
   readonly maxStreamsPerConnection: number;
   /**
    * Maximum number of open streams (watches, health watches, reflection) of all connections. A further stream replaces
-   * one of the connection with the most streams, or is refused if that is its own. Default 200,000.
+   * one of the caller with the most streams, of its connection with the most, or is refused if that is its own. Default
+   * 200,000.
    */
   readonly maxStreams: number;
+  /** Maximum number of open streams of one caller. Default 0: no limit but `maxStreams`. */
+  readonly maxStreamsPerIdentity: number;
+  /**
+   * Maximum number of reads (Get, List) that are handled at once, of all callers; further ones wait. A caller may exceed it
+   * with a few, so that others can't make it wait. Default 512.
+   */
+  readonly maxReadsInFlight: number;
+  /** The same for writes (Put, Delete) that the store is processing. Default 256. */
+  readonly maxWritesInFlight: number;
+  /** Maximum number of requests of one caller that wait for that. Further ones are refused. Default 10,000. */
+  readonly maxQueuedRequestsPerIdentity: number;
+  /** How long a request may wait for that, in milliseconds. Default 5 s. */
+  readonly maxQueueMs: number;
+  /** Maximum number of requests of one caller in progress, waiting ones included. Default 0: no limit. */
+  readonly maxRequestsPerIdentity: number;
+  /** Maximum number of new watches per second, of all callers. Default 0: no limit. */
+  readonly maxWatchRate: number;
+  /** The same of one caller. Default 0: no limit. */
+  readonly maxWatchRatePerIdentity: number;
+  /** Maximum number of bytes of responses and events that are sent per second, to all callers. Default 0: no limit. */
+  readonly maxSendRate: number;
+  /** The same to one caller. Default 0: no limit. */
+  readonly maxSendRatePerIdentity: number;
   /**
    * Maximum size of the request parts that a connection's streams and open reads retain: keys, prefixes and parsed
    * selectors, beyond a free allowance for each. Above it the one that retains most is ended. Default 32 MiB.
@@ -36,6 +60,8 @@ export interface ServerLimits {
    * and is refused while all have calls. Default 20,000.
    */
   readonly maxConnections: number;
+  /** Maximum number of connections of one caller. Default 0: no limit but `maxConnections`. */
+  readonly maxConnectionsPerIdentity: number;
   /** Time limit of a connection's TLS handshake. Default 10 s. */
   readonly handshakeMs: number;
   /** Interval of keepalive pings on a connection. Default 30 s. Equivalent to GRPC_ARG_KEEPALIVE_TIME_MS. */
@@ -81,12 +107,23 @@ export const defaultServerLimits: ServerLimits = {
   maxRequestBytes: 2 * 1024 ** 2,
   maxStreamsPerConnection: 10_000,
   maxStreams: 200_000,
+  maxStreamsPerIdentity: 0,
+  maxReadsInFlight: 512,
+  maxWritesInFlight: 256,
+  maxQueuedRequestsPerIdentity: 10_000,
+  maxQueueMs: 5_000,
+  maxRequestsPerIdentity: 0,
+  maxWatchRate: 0,
+  maxWatchRatePerIdentity: 0,
+  maxSendRate: 0,
+  maxSendRatePerIdentity: 0,
   maxRetainedRequestBytesPerConnection: 32 * 1024 ** 2,
   maxRetainedRequestBytes: 256 * 1024 ** 2,
   maxCancelsPerSecond: 1_000,
   maxPingsPerSecond: 10_000,
   maxSettingsPerSecond: 1_000,
   maxConnections: 20_000,
+  maxConnectionsPerIdentity: 0,
   handshakeMs: 10_000,
   keepaliveTimeMs: 30_000,
   keepaliveTimeoutMs: 20_000,

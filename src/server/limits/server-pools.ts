@@ -1,6 +1,8 @@
 import type { Clock } from "../../base/clock.ts";
 import { AuthenticatedStreams } from "./authenticated-streams.ts";
 import { BytePool } from "./byte-pool.ts";
+import { CallerLimits, type CallerStats } from "./caller-limits.ts";
+import { Callers } from "./callers.ts";
 import { OpenStreams } from "./open-streams.ts";
 import { SendBudget } from "./send-budget.ts";
 import type { ServerLimits } from "./server-limits.ts";
@@ -26,6 +28,8 @@ export interface HeldStats {
   readonly retained: PoolStats;
   /** Responses and watch frames that clients have not accepted. Memory that several share counts once. */
   readonly unsent: PoolStats;
+  /** What callers use, and what was refused to them. */
+  readonly callers: CallerStats;
 }
 
 /** Everything that a server bounds across its connections. */
@@ -38,6 +42,8 @@ export interface ServerPools {
   readonly sendBudget: SendBudget;
   /** Open streams. */
   readonly streams: OpenStreams;
+  /** Who calls, and what each may have. */
+  readonly callerLimits: CallerLimits;
   /** Open streams by identity. */
   readonly authenticatedStreams: AuthenticatedStreams;
   /** Ends streams whose client accepts nothing. */
@@ -51,7 +57,9 @@ export function createServerPools(
   now: () => number,
 ): ServerPools {
   const authenticatedStreams = new AuthenticatedStreams(clock, now);
+  const callerLimits = new CallerLimits(clock, new Callers(clock, limits), limits);
   return {
+    callerLimits,
     requests: new BytePool({
       maxBytes: limits.maxUnreadBytes,
       maxBytesPerOwner: limits.maxUnreadBytesPerConnection,
@@ -64,7 +72,10 @@ export function createServerPools(
       maxBytes: limits.maxUnsentBytes,
       maxBytesPerConnection: limits.maxUnsentBytesPerConnection,
     }),
-    streams: new OpenStreams(limits.maxStreams, authenticatedStreams),
+    streams: new OpenStreams(limits.maxStreams, {
+      authenticated: authenticatedStreams,
+      callerLimits,
+    }),
     authenticatedStreams,
     stallDetector: new StallDetector(clock, limits.responseFlushMs),
   };

@@ -9,6 +9,7 @@ import type { ServiceHandlers } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
 import { sendResponse } from "../calls/send-response.ts";
 import type { ServerCall } from "../calls/server-call.ts";
+import type { CallOwner } from "../limits/callers.ts";
 import type { OpenStream } from "../limits/open-streams.ts";
 import type { ServerPools } from "../limits/server-pools.ts";
 import type { Sender } from "../limits/stall-detector.ts";
@@ -115,7 +116,7 @@ export class HealthService {
       stallDetector.delete(watch);
     });
     if (!watch.open) return;
-    const refusal = streams.makeRoom(watch.connection);
+    const refusal = streams.makeRoom(watch.owner);
     if (refusal !== undefined) {
       watch.evict(refusal);
       return;
@@ -183,6 +184,10 @@ class HealthWatch implements OpenStream, Sender {
 
   get connection(): object {
     return this.#call.connection;
+  }
+
+  get owner(): CallOwner {
+    return this.#call.owner;
   }
 
   get identity(): Identity {

@@ -54,8 +54,8 @@ export class ReflectionService {
     const decode = decoderOf<ServerReflectionRequest__Output>(method.path);
     const { logger, streams } = this.#context;
     const evict = (error: WatchFanoutError): void => call.end(statusOf(error));
-    const { connection, identity } = call;
-    const stream: OpenStream = { connection, identity, access: undefined, evict };
+    const { connection, owner, identity } = call;
+    const stream: OpenStream = { connection, owner, identity, access: undefined, evict };
     const sender = new ResponseSender(this.#context, call);
     call.onOver(() => {
       streams.delete(stream);
@@ -63,7 +63,7 @@ export class ReflectionService {
       sender.over();
     });
     if (call.isOver) return;
-    const refusal = streams.makeRoom(call.connection);
+    const refusal = streams.makeRoom(owner);
     if (refusal !== undefined) return evict(refusal);
     streams.add(stream);
     this.#calls.add(call);

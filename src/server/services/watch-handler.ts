@@ -24,9 +24,11 @@ function open(context: CallContext, call: ServerCall, request: WatchRequest__Out
     const selection = resource.select(request.label_selector, request.field_selector);
     const ends = { deadline: call.deadline, expiresAt: expiryOf(context) };
     const watch = parseWatch(request, selection, ends);
-    const refusal = context.streams.makeRoom(call.connection);
+    const { owner } = call;
+    const refusal =
+      context.callerLimits.watchRefusal(owner.caller) ?? context.streams.makeRoom(owner);
     if (refusal !== undefined) throw refusal;
-    const stream = resource.watch({ ...watch, owner: call.connection });
+    const stream = resource.watch({ ...watch, owner });
     const sender = new WatchSender(call, stream, resource, context);
     // Without a policy the right can't be lost, and the stream does not retain what it needs.
     if (context.authorizer.hasPolicy) sender.access = accessOfWatch(request);

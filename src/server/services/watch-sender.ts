@@ -9,6 +9,7 @@ import { type CallContext, type ServedResource, toClientError } from "../calls/c
 import type { ServerCall } from "../calls/server-call.ts";
 import { freeRetainedBytes } from "../calls/unary-call.ts";
 import type { Reservation } from "../limits/byte-pool.ts";
+import type { CallOwner } from "../limits/callers.ts";
 import type { OpenStream } from "../limits/open-streams.ts";
 import type { SendReservation } from "../limits/send-reservation.ts";
 import type { Sender } from "../limits/stall-detector.ts";
@@ -71,6 +72,10 @@ export class WatchSender implements Sender, OpenStream {
     return this.#call.connection;
   }
 
+  get owner(): CallOwner {
+    return this.#call.owner;
+  }
+
   get heldBytes(): number {
     if (!this.outstanding) return 0;
     return (this.#sendReservation?.bytes ?? 0) + (this.#watch.heldBytes ?? 0);
@@ -126,6 +131,7 @@ export class WatchSender implements Sender, OpenStream {
           this.#send(frame);
           return;
         }
+        if (this.#isPaced()) return;
         if (!hasRoom && !this.#context.sendBudget.mayBuild(this.#call.connection)) {
           this.#waitForRoom();
           return;
@@ -153,10 +159,23 @@ export class WatchSender implements Sender, OpenStream {
     });
   }
 
+  /** Whether the stream waits because more was sent to its caller than it may get per second. */
+  #isPaced(): boolean {
+    const { sendPacing } = this.#context.callerLimits;
+    const { owner } = this.#call;
+    if (sendPacing.exceededBy(owner.caller) === undefined) return false;
+    this.#stopWaiting = sendPacing.wait(owner, () => {
+      this.#stopWaiting = undefined;
+      this.#pump();
+    });
+    return true;
+  }
+
   /** Counts the frames of the batch that was just read, until the last of them is accepted. */
   #count(): void {
     let bytes = 0;
     for (const frame of this.#frames) bytes += frame.byteLength;
+    this.#context.callerLimits.sendPacing.charge(this.#call.owner, bytes);
     if (bytes < leastCounted) return;
     this.#sendReservation = this.#context.sendBudget.force(this.#call.connection);
     this.#sendReservation.send(this.#frames, this.#drop);

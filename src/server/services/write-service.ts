@@ -5,7 +5,6 @@ import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/Put
 import type { CallContext, ServedResource } from "../calls/call-context.ts";
 import type { ServiceHandlers } from "../calls/methods.ts";
 import { type Encode, unary } from "../calls/unary-call.ts";
-import { WritesInFlight } from "../calls/writes-in-flight.ts";
 import { expectedObjectBytes } from "../limits/expected-sizes.ts";
 import {
   accessOfDelete,
@@ -19,34 +18,33 @@ const service = "watchfanout.v1.WriteService";
 
 /**
  * The handlers of watchfanout.v1.WriteService, by method. A write that was sent to the store always gets a response, so it
- * waits before it is sent while its connection is at its send budget.
+ * waits before it is sent while its connection is at its send budget, and while the store is processing many.
  */
 export function writeMethods(context: CallContext): ServiceHandlers {
-  const inFlight = new WritesInFlight(context);
   return {
     Put: unary<PutRequest__Output>(
       context,
-      `${service}/Put`,
+      { name: `${service}/Put`, kind: "writes" },
       accessOfPut,
       async (request, call) => {
         const resource = resourceNamed(context, call, request.resource);
-        const put = { ...parsePut(request), signal: call.signal };
+        const put = { ...parsePut(request), via: call.via, signal: call.signal };
         // The response holds the object of the request.
         const wait = call.admit(call.requestBytes);
         if (wait !== undefined) await wait;
-        return written(resource, await inFlight.run(call, () => resource.put(put)));
+        return written(resource, await resource.put(put));
       },
     ),
     Delete: unary<DeleteRequest__Output>(
       context,
-      `${service}/Delete`,
+      { name: `${service}/Delete`, kind: "writes" },
       accessOfDelete,
       async (request, call) => {
         const resource = resourceNamed(context, call, request.resource);
         const wait = call.admit(expectedObjectBytes);
         if (wait !== undefined) await wait;
-        const deletion = { ...parseDelete(request), signal: call.signal };
-        return written(resource, await inFlight.run(call, () => resource.delete(deletion)));
+        const deletion = { ...parseDelete(request), via: call.via, signal: call.signal };
+        return written(resource, await resource.delete(deletion));
       },
     ),
   };

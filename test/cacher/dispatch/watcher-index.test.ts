@@ -63,6 +63,7 @@ function watcher(
     deadline: undefined,
     expiresAt: undefined,
     eagerBookmarks: false,
+    owner: undefined,
   };
   return new CacheWatcher(
     new Filter({ scope, withPrevious, predicate }),

@@ -10,6 +10,7 @@ import {
   WatchFanoutError,
 } from "../../../src/base/errors.ts";
 import { statusOf } from "../../../src/wire/errors.ts";
+import type { ResourcesResponse } from "../../../src/wire/generated/watchfanout/v1/ResourcesResponse.ts";
 import { endWith, type Script, startScriptedServer } from "../../client/scripted-server.ts";
 import { wireEvent, wireObject, wireResponse } from "../../client/wire-messages.ts";
 import { type Outcome, run, Terminal, type TerminalOptions } from "./client-terminal.ts";
@@ -107,6 +108,63 @@ describe("get sends", () => {
     expect((await against(script, ["get", "k", "-r", "pods", ...options])).code).toBe(0);
     expect(asked).toEqual([["pods", `REVISION_MATCH_${match}`, revision]]);
   });
+});
+
+describe("resources", () => {
+  const pods = { name: "pods", codec: "CODEC_JSON", cached: true, revision: "9", history_id: "h" };
+  const raw = { name: "raw", codec: "CODEC_OPAQUE", stale_for: { seconds: 61, nanos: 5e8 } };
+  const script: Script = {
+    resources: ({ request: { after_name } }, callback) =>
+      callback(null, {
+        resources: after_name === "" ? [{ ...pods, readable_in_full: true }] : [raw],
+        has_more: after_name === "",
+      } as ResourcesResponse),
+  };
+
+  test("prints all of them as a table.", async () => {
+    expect((await against(script, ["resources"])).stdout).toBe(
+      "NAME  CODEC   CACHE  REVISION  READABLE  STALE FOR\n" +
+        "pods  json    yes    9         all       -\n" +
+        "raw   opaque  no     -         part      61.5s\n",
+    );
+  });
+
+  test("-o json: as one ResourcesResponse.", async () => {
+    const { stdout } = await against(script, ["resources", "-o", "json"]);
+    expect(JSON.parse(stdout)).toEqual({
+      resources: [
+        { ...pods, readable_in_full: true },
+        {
+          ...{ ...raw, cached: false, revision: "0", history_id: "" },
+          ...{ readable_in_full: false, stale_for: "61.500s" },
+        },
+      ],
+      has_more: false,
+    });
+  });
+
+  test("of a server that says without end that there are more ends with an error.", async () => {
+    const endless: Script = {
+      resources: (_, callback) => callback(null, { resources: [], has_more: true }),
+    };
+    expect((await against(endless, ["resources"])).stderr).toContain("resources without end");
+  });
+});
+
+test("A response that may be old is printed with a warning.", async () => {
+  const stale = { stale_for: { seconds: 12, nanos: 0 } };
+  const script: Script = {
+    get: (_, callback) => callback(null, { ...found, ...stale }),
+    list: (_, callback) =>
+      callback(null, { revision: "9", items: [found.object], history_id: "h", ...stale }),
+  };
+  for (const args of [["get", "k"], ["list"]]) {
+    const { stdout, stderr } = await against(script, [...args, "--revision-match", "any"]);
+    expect(stdout).toContain("k    5");
+    expect(stderr).toContain("The server can't reach its own source: this may be 12.0 s old.");
+  }
+  const { stdout } = await against(script, ["get", "k", "-o", "json"]);
+  expect(JSON.parse(stdout)).toMatchObject({ stale_for: "12.000s" });
 });
 
 describe("list", () => {

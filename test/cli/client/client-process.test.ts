@@ -7,6 +7,7 @@ import { systemClock } from "../../../src/base/clock.ts";
 import { processIo } from "../../../src/cli/client/client-session.ts";
 import { type Service, startService } from "../../../src/cli/serve/service.ts";
 import { loadConfig } from "../../../src/config/load-config.ts";
+import { formatAddress } from "../../../src/config/value-types.ts";
 import { startScriptedServer } from "../../client/scripted-server.ts";
 import { wireEvent, wireResponse } from "../../client/wire-messages.ts";
 
@@ -23,7 +24,7 @@ beforeAll(async () => {
     readFile: () => Buffer.of(),
   });
   service = await startService(config, systemClock, pino({ level: "silent" }));
-  address = `127.0.0.1:${service.grpc.port}`;
+  address = formatAddress(service.grpc);
 });
 afterAll(() => service?.stop());
 

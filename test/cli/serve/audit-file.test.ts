@@ -1,4 +1,13 @@
-import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
@@ -6,8 +15,10 @@ import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import { AuditFile, type AuditFileOptions } from "../../../src/cli/serve/audit-file.ts";
+import { anonymous } from "../../../src/identity/identity.ts";
 import type { AuditEntry } from "../../../src/server/server.ts";
 import { identityOf } from "../../policy/identities.ts";
+import { ManualTimers } from "../../server/limits/manual-timers.ts";
 
 const entry: AuditEntry = {
   identity: identityOf("ann", "dev"),
@@ -35,6 +46,13 @@ function scratch(): string {
   const folder = mkdtempSync(join(tmpdir(), "watch-fanout-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   return join(folder, "audit.log");
+}
+
+/** The lines of a file; none if it does not exist. */
+function linesOf(path: string): Record<string, unknown>[] {
+  if (!existsSync(path)) return [];
+  const lines = readFileSync(path, "utf8").split("\n").slice(0, -1);
+  return lines.map((line) => JSON.parse(line));
 }
 
 describe("An audit file", () => {
@@ -99,6 +117,99 @@ describe("An audit file", () => {
     expect(audit.dropped).toBeGreaterThan(80);
     expect(audit.lines + audit.dropped).toBe(100);
     expect(logged.some((line) => line.includes("ENOSPC"))).toBe(true);
+    await audit.close();
+  });
+
+  test("that takes nothing keeps the lines of others while one caller floods it, and says later what is missing", async () => {
+    const path = scratch();
+    symlinkSync("/dev/full", path);
+    const clock = new ManualTimers();
+    const audit = opened({ path, clock, maxUnwrittenBytes: 10_000 });
+    for (let i = 0; i < 1_000; i++) {
+      audit.record({ ...entry, identity: identityOf("mallory") });
+      // An attempt to hide behind other callers: without a credential, by host.
+      audit.record({ ...entry, identity: anonymous, address: `192.0.2.1:${i}` });
+    }
+    const flooded = audit.dropped;
+    expect(flooded).toBeGreaterThan(1_900);
+    for (const name of ["ann", "bob"]) audit.record({ ...entry, identity: identityOf(name) });
+    audit.record({ ...entry, identity: anonymous, address: "192.0.2.2:1" });
+    expect(audit.dropped).toBe(flooded);
+    // Another disk: what the first one has not taken is lost, and counted.
+    rmSync(path);
+    clock.advance(1_000);
+    while (!existsSync(path)) await turn();
+    while (!logged.some((line) => line.includes("in a new file"))) await turn();
+    const lost = 2_003 - flooded;
+    while (audit.dropped < 2_003) await turn();
+    audit.record({ ...entry, identity: identityOf("cid") });
+    while (linesOf(path).length < 6) await turn();
+    const lines = linesOf(path);
+    expect(lines[0]).toMatchObject({ identity: "cid" });
+    const missing = Object.fromEntries(
+      lines.slice(1).map(({ caller, dropped }) => [caller, dropped]),
+    );
+    expect(Object.keys(missing)).toEqual([
+      ...["host 192.0.2.1", "token mallory", "token ann", "token bob", "host 192.0.2.2"],
+    ]);
+    expect(missing).toMatchObject({ "token ann": 1, "token bob": 1, "host 192.0.2.2": 1 });
+    expect(Number(missing["token mallory"]) + Number(missing["host 192.0.2.1"])).toBe(2_000);
+    expect(lost).toBeGreaterThan(3);
+    await audit.close();
+  });
+
+  test("that was moved away or deleted is continued in a new one, within a second", async () => {
+    const path = scratch();
+    const clock = new ManualTimers();
+    const audit = opened({ path, clock });
+    const write = (code: string): void => audit.record({ ...entry, code });
+    write("first");
+    while (linesOf(path).length < 1) await turn();
+    renameSync(path, `${path}.1`);
+    write("second");
+    while (linesOf(`${path}.1`).length < 2) await turn();
+    clock.advance(1_000);
+    while (!existsSync(path)) await turn();
+    while (!logged.some((line) => line.includes("in a new file"))) await turn();
+    write("third");
+    while (linesOf(path).length < 1) await turn();
+    expect([`${path}.1`, path].map((file) => linesOf(file).map(({ code }) => code))).toEqual([
+      ["first", "second"],
+      ["third"],
+    ]);
+    expect(statSync(path).mode & 0o007).toBe(0);
+    rmSync(path);
+    while (!existsSync(path)) {
+      clock.advance(1_000);
+      await turn();
+    }
+    await audit.close();
+    while (clock.pendingTimers > 0) await turn();
+  });
+
+  test("that can't be opened again is used further, and tried again", async () => {
+    const path = scratch();
+    const clock = new ManualTimers();
+    const audit = opened({ path, clock });
+    renameSync(path, `${path}.1`);
+    mkdirSync(path);
+    while (logged.length === 0) {
+      clock.advance(1_000);
+      await turn();
+    }
+    expect(logged[0]).toContain("EISDIR");
+    audit.record(entry);
+    while (linesOf(`${path}.1`).length < 1) await turn();
+    for (let i = 0; i < 10; i++) {
+      clock.advance(1_000);
+      await turn();
+    }
+    expect(logged).toHaveLength(1);
+    rmSync(path, { recursive: true });
+    while (!existsSync(path)) {
+      clock.advance(1_000);
+      await turn();
+    }
     await audit.close();
   });
 

@@ -18,6 +18,7 @@ import { Authority } from "../../identity/authority.ts";
 import { Issuer, keySetContent } from "../../identity/issuer.ts";
 import { bearer, clientWith } from "../../server/authenticated-calls.ts";
 import { ManualTimers } from "../../server/limits/manual-timers.ts";
+import { portOf } from "./port-of.ts";
 
 const resource = "default";
 const [first, second] = [await Authority.create("CN=First"), await Authority.create("CN=Second")];
@@ -77,7 +78,7 @@ async function serve(folder: MountedFolder) {
     clock.advance(20_000);
     await stopped;
   });
-  const { port } = service.grpc;
+  const port = portOf(service);
   const metrics = async (): Promise<string> =>
     (await fetch(`http://127.0.0.1:${service.admin.port}/metrics`)).text();
   /** Lets the second pass after which files are checked, and waits until the metrics have these lines. */
@@ -122,7 +123,9 @@ describe("New versions of the mounted files are applied", () => {
       return written;
     })();
 
-    folder.replace(await versionOf(second, nextIssuer, "new"));
+    // Both authorities, as long as clients have certificates of the first one.
+    const next = await versionOf(second, nextIssuer, "new");
+    folder.replace({ ...next, "ca.crt": Buffer.concat([first.cert, second.cert]) });
     await untilChecked(...kinds.map((kind) => reloads(kind, "applied", 1)));
     const client = clientWith(port, await second.issue(), second.cert);
     await client.put({ resource, key: "b", value: Buffer.from("last") }, bearer("new"));
@@ -131,7 +134,8 @@ describe("New versions of the mounted files are applied", () => {
       const refused = client.get({ resource, key: "b" }, call);
       await expect(refused).rejects.toMatchObject({ reason: "UNAUTHENTICATED" });
     }
-    const stranger = clientWith(port, await first.issue(), second.cert);
+    const unknown = await (await Authority.create("CN=Unknown")).issue();
+    const stranger = clientWith(port, unknown, second.cert);
     await expect(stranger.get({ resource, key: "b" })).rejects.toMatchObject({
       reason: "UNAUTHENTICATED",
     });
@@ -150,7 +154,15 @@ describe("New versions of the mounted files are applied", () => {
       expect(values.length).toBeLessThanOrEqual(written);
       expect(values.length).toBeGreaterThan(0);
     }
-    for (const watch of watches) watch.cancel();
+    // The first authority is withdrawn.
+    folder.replace(next);
+    await untilChecked(reloads("client-ca", "applied", 2));
+    for (const watch of watches) {
+      expect(await watch.ended).toMatchObject({
+        reason: "UNAUTHENTICATED",
+        metadata: { resume_revision: expect.stringMatching(/^\d+$/) },
+      });
+    }
     expect(await oldToken.ended).toMatchObject({
       reason: "UNAUTHENTICATED",
       metadata: { resume_revision: expect.stringMatching(/^\d+$/) },

@@ -9,6 +9,7 @@ import { startService } from "../../../src/cli/serve/service.ts";
 import { loadConfig } from "../../../src/config/load-config.ts";
 import { tokenDigest } from "../../../src/identity/token-file.ts";
 import { TestClient } from "../../server/test-client.ts";
+import { portOf } from "./port-of.ts";
 
 const policyOf = (prefix: string): string => `
 roles:
@@ -63,7 +64,7 @@ async function serving() {
   const service = await startService(config, systemClock, pino({ level: "info" }, log));
   const metadata = new Metadata();
   metadata.set("authorization", "Bearer secret");
-  const client = new TestClient(service.grpc.port).withMetadata(metadata);
+  const client = new TestClient(portOf(service)).withMetadata(metadata);
   onTestFinished(async () => {
     client.close();
     await service.stop();

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -53,7 +53,7 @@ describe("over the embedded store", () => {
 
   test("serves health, and metrics that count calls", async () => {
     expect(await untilStatus(`${served.admin}/readyz?verbose`, 200)).toBe(
-      "ok\nserving: ok\nresource/default: ok\n",
+      "ok\nserving: ok\nresource/default: ok\nmemory: ok\n",
     );
     expect(await untilStatus(`${served.admin}/livez`, 200)).toBe("ok\n");
     const grpc = new BareGrpc(`http://${served.grpc}`);
@@ -286,6 +286,26 @@ describe("the command itself", () => {
       expect(stdout).toContain("Usage: watch-fanout");
     },
   );
+});
+
+test("--listen unix:PATH serves the commands, replaces the file of a killed process, and removes its own", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "watch-fanout-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const address = `unix:${join(folder, "wf.sock")}`;
+  {
+    const { process } = await startServe(["--listen", address]);
+    await using _killed = process;
+  }
+  expect(readdirSync(folder)).toEqual(["wf.sock"]);
+  const { process, grpc } = await startServe(["--listen", address]);
+  await using _ = process;
+  expect(grpc).toBe(address);
+  const [, put = ""] = await process.printed(/bin\/watch-fanout (put .*)\n/);
+  await using written = new CommandProcess(put.split(" "));
+  expect(await written.exit).toMatchObject({ code: 0, stderr: "" });
+  process.kill("SIGTERM");
+  expect((await process.exit).code).toBe(0);
+  expect(readdirSync(folder)).toEqual([]);
 });
 
 test("--insecure needs no value, and a flag may follow it", async () => {

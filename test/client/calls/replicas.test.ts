@@ -1,5 +1,6 @@
 import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
+import type { Endpoint } from "../../../src/client/calls/endpoints.ts";
 import { type Client, connect } from "../../../src/client/client.ts";
 import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
@@ -72,4 +73,25 @@ describe("A client of two replicas misses nothing, and receives nothing twice, w
     // Two of the four were there.
     expect(interruptions.length).toBeGreaterThanOrEqual(2);
   });
+});
+
+test("A call asks the preferred server first, and another one once that has failed.", async () => {
+  const { servers, relays, client } = await replicas();
+  let preferred: Endpoint | undefined;
+  const watch = client.watch("things", {
+    onOpened: (server) => {
+      preferred = server;
+    },
+  });
+  await watch.next();
+  const at = preferred?.address.endsWith(`:${relays[0].port}`) === true ? 0 : 1;
+  const others = relays[1 - at];
+  const before = others?.passed ?? 0;
+  for (let i = 0; i < 10; i++) await client.page("things", { preferredServer: preferred });
+  expect(others?.passed).toBe(before);
+  await watch.return();
+  relays[at]?.refuse();
+  await client.page("things", { preferredServer: preferred });
+  expect(others?.passed).toBeGreaterThan(before);
+  expect(servers).toHaveLength(2);
 });

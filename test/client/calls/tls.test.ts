@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { ServerCredentials } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { ClientTls } from "../../../src/client/calls/endpoints.ts";
+import type { ClientTls } from "../../../src/client/calls/client-certificates.ts";
 import { connect } from "../../../src/client/client.ts";
 import { run } from "../../cli/client/client-terminal.ts";
 import { type ScriptedServer, startScriptedServer } from "../scripted-server.ts";
@@ -48,6 +48,12 @@ describe("A server with TLS that requires a client certificate", () => {
     ["that expects another name", { ca: cert, cert, key, serverName: "other.example" }],
   ])("is unavailable to a client %s.", async (_, tls) => {
     await expect(get(tls)).rejects.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
+  });
+
+  test("answers a client whose certificates are in files.", async () => {
+    const [ca, key] = [{ file: certFile }, { file: keyFile }];
+    expect(await get({ ca, cert: ca, key })).toBe(1);
+    expect(await get({ ca: cert, cert: ca, key, serverName: "localhost" })).toBe(1);
   });
 
   test("answers the command with --tls-ca, --tls-client-cert and --tls-client-key.", async () => {

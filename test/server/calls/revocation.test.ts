@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
 import type { WatchFanoutError } from "../../../src/base/errors.ts";
-import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
 import type { Identity } from "../../../src/identity/identity.ts";
 import type { Access } from "../../../src/policy/access.ts";
 import { Authorizer } from "../../../src/policy/authorizer.ts";
@@ -23,6 +22,7 @@ const endMs = 0.1;
 
 class Stream implements OpenStream {
   readonly connection = this;
+  readonly owner = this;
   readonly identity: Identity;
   readonly access: Access | undefined;
   readonly #clock: WorkClock;
@@ -46,7 +46,7 @@ function setUp(count: number) {
   const clock = new WorkClock();
   const streams = new OpenStreams(10_000);
   const authorizer = new Authorizer(allowing("ann", "bob"));
-  revokeOnChange(authorizer, streams, new TimeSliceScheduler(clock));
+  revokeOnChange(authorizer, streams, clock);
   const open = (name: string, needsRight = true): Stream => {
     const stream = new Stream(clock, name, needsRight ? watching : undefined);
     streams.add(stream);

@@ -11,6 +11,7 @@ import { AuthenticatedStreams } from "../../../src/server/limits/authenticated-s
 import { BytePool } from "../../../src/server/limits/byte-pool.ts";
 import { policyOf } from "../../config/parsed-policy.ts";
 import { FakeClock } from "../../fake-clock.ts";
+import { callerLimits } from "../limits/test-callers.ts";
 import { WaitingCall } from "./waiting-call.ts";
 
 function setUp() {
@@ -32,6 +33,7 @@ function setUp() {
     context: {
       ...{ streamOpenings, authorizer: new Authorizer(), audit: undefined },
       credentials: new AuthenticatedStreams(clock, () => 0),
+      callerLimits: callerLimits(clock),
     },
     handled,
     method,

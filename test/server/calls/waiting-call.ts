@@ -1,14 +1,18 @@
 import { anonymous } from "../../../src/identity/identity.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
+import type { CallOwner } from "../../../src/server/limits/callers.ts";
 import type { WireStatus } from "../../../src/wire/errors.ts";
 import type { FrameParts } from "../../../src/wire/frame-parts.ts";
+import { ownerOf } from "../limits/test-callers.ts";
 
 /** A call that records how it was ended. */
 export class WaitingCall implements ServerCall {
   readonly connection: object;
+  readonly owner: CallOwner;
   readonly identity = anonymous;
   readonly address = "";
   readonly traceId = undefined;
+  via = undefined;
   readonly requestBytes = 0;
   readonly headerBytes = 0;
   readonly deadline = undefined;
@@ -18,6 +22,7 @@ export class WaitingCall implements ServerCall {
 
   constructor(connection: object) {
     this.connection = connection;
+    this.owner = ownerOf(connection);
   }
 
   onOver(listener: () => void): void {
@@ -26,6 +31,7 @@ export class WaitingCall implements ServerCall {
 
   send(): void {}
   onClosed(): void {}
+  closeConnection(): void {}
 
   respond(): FrameParts {
     return [];

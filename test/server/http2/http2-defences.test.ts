@@ -224,7 +224,7 @@ test("A client that goes away while it is sent something is not counted", async 
   const socket = connect(port, "127.0.0.1");
   socket.write(preface);
   const [session] = (await once(server, "session")) as [ServerHttp2Session];
-  defences.watch(session);
+  defences.watch(session, "127.0.0.1:1");
   const closed = new Promise((resolve) => session.once("close", resolve));
   // What Node.js reports if it writes to a socket that the client has closed.
   session.destroy(Object.assign(new Error("write EPIPE"), { code: "EPIPE", syscall: "write" }));

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { createServer, type ServerHttp2Session } from "node:http2";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
+import { GroupedOwner } from "../../../src/base/rotation.ts";
 import { StreamPacing } from "../../../src/server/http2/stream-pacing.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { RawConnection } from "./raw-connection.ts";
@@ -160,6 +161,30 @@ test("One of many paused connections is resumed per turn", async () => {
   expect(readOn).toEqual([1, 2]);
 });
 
+class Member extends GroupedOwner {}
+
+interface FakeSession {
+  readonly session: ServerHttp2Session;
+  isReading: boolean;
+}
+
+function fakeSession(): FakeSession {
+  const socket = {
+    _handle: {
+      writeQueueSize: 0,
+      readStop: () => {
+        fake.isReading = false;
+      },
+      readStart: () => {
+        fake.isReading = true;
+      },
+    },
+  };
+  const session = { destroyed: false, socket } as unknown as ServerHttp2Session;
+  const fake = { session, isReading: true };
+  return fake;
+}
+
 test.each([1, 1_000])(
   "A client that accepts no responses is not read from until it does, here with %i streams",
   async (count) => {
@@ -190,34 +215,49 @@ test.each([1, 1_000])(
   },
 );
 
+test("The connections of a caller are paced together, and those of another are not paused", () => {
+  const clock = new FakeClock();
+  const sessions = Array.from({ length: 21 }, () => fakeSession());
+  const other = sessions[20] as FakeSession;
+  const flooding = sessions.slice(0, 20);
+  const caller = {};
+  const owners = new Map(flooding.map(({ session }) => [session, new Member(caller)]));
+  const ownerOf = (session: ServerHttp2Session): object => owners.get(session) ?? session;
+  const pacing = new StreamPacing(
+    clock,
+    () => 0,
+    ownerOf,
+    () => true,
+  );
+  for (const { session } of flooding) for (let i = 0; i < 64; i++) pacing.opened(session);
+  for (let i = 0; i < 32; i++) pacing.opened(other.session);
+  expect(other.isReading).toBe(true);
+  expect(flooding.filter(({ isReading }) => isReading)).toEqual([]);
+  // 20 times 64, at 32 a turn.
+  const turns = (20 * 64) / 32;
+  for (let turn = 1; turn < turns - 1; turn++) clock.runTurn();
+  expect(flooding.filter(({ isReading }) => isReading)).toEqual([]);
+  clock.runTurn();
+  expect(flooding.filter(({ isReading }) => isReading)).toHaveLength(1);
+});
+
 test("A resumed connection is paused again once it exceeds what one turn has compensated for", () => {
   const clock = new FakeClock();
   const pacing = new StreamPacing(clock, () => 0);
-  let isReading = true;
-  const socket = {
-    _handle: {
-      writeQueueSize: 0,
-      readStop: () => {
-        isReading = false;
-      },
-      readStart: () => {
-        isReading = true;
-      },
-    },
-  };
-  const session = { destroyed: false, socket } as unknown as ServerHttp2Session;
+  const fake = fakeSession();
+  const { session } = fake;
   const open = (count: number): void => {
     for (let i = 0; i < count; i++) pacing.opened(session);
   };
   open(300);
-  expect(isReading).toBe(false);
+  expect(fake.isReading).toBe(false);
   clock.runTurn();
-  expect(isReading).toBe(false);
+  expect(fake.isReading).toBe(false);
   clock.runTurn();
-  expect(isReading).toBe(true);
+  expect(fake.isReading).toBe(true);
   // 300 less twice 128 are left.
   open(128 - 44);
-  expect(isReading).toBe(true);
+  expect(fake.isReading).toBe(true);
   open(1);
-  expect(isReading).toBe(false);
+  expect(fake.isReading).toBe(false);
 });

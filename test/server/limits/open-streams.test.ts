@@ -2,15 +2,18 @@ import { describe, expect, test } from "vitest";
 import type { WatchFanoutError } from "../../../src/base/errors.ts";
 import { anonymous } from "../../../src/identity/identity.ts";
 import { type OpenStream, OpenStreams } from "../../../src/server/limits/open-streams.ts";
+import { ownerOf } from "./test-callers.ts";
 
 class Stream implements OpenStream {
   readonly connection: object;
+  readonly owner: object;
   readonly identity = anonymous;
   readonly access = undefined;
   evicted: WatchFanoutError | undefined;
 
-  constructor(connection: object) {
-    this.connection = connection;
+  constructor(owner: object) {
+    this.connection = owner;
+    this.owner = owner;
   }
 
   evict(error: WatchFanoutError): void {
@@ -63,5 +66,18 @@ describe("The streams of a server", () => {
     expect(opened.every(({ evicted }) => evicted === undefined)).toBe(true);
     expect(open(streams, greedy, 10)).toEqual([]);
     expect(streams.size).toBe(10);
+  });
+
+  test("of a caller with many connections are ended for another caller, down to equal shares", () => {
+    const streams = new OpenStreams(40);
+    const taken = Array.from({ length: 20 }, () => open(streams, ownerOf({}, "10.0.0.1"), 2));
+    const modest = ownerOf({}, "10.0.0.2");
+    const opened = open(streams, modest, 30);
+    expect(opened).toHaveLength(20);
+    expect(opened.every(({ evicted }) => evicted === undefined)).toBe(true);
+    expect(taken.flat().filter(({ evicted }) => evicted !== undefined)).toHaveLength(20);
+    // Of the connections of that caller, each has one left.
+    expect(taken.filter(([first]) => first?.evicted === undefined)).toEqual([]);
+    expect([modest.caller.streams, streams.size]).toEqual([20, 40]);
   });
 });

@@ -108,7 +108,8 @@ describe("Slow streams", () => {
       const connection: object = {};
       const evict = (): void => void ended.push(name);
       const who = { identity: anonymous, access: undefined };
-      const stream = { connection, sent: 0, heldBytes, evict, ...who } satisfies OpenStream;
+      const whose = { connection, owner: connection };
+      const stream = { ...whose, sent: 0, heldBytes, evict, ...who } satisfies OpenStream;
       streams.add(stream);
       return stream;
     };

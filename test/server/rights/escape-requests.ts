@@ -292,6 +292,17 @@ const remove = fc
     isExact: true,
   }));
 
+const resources = fc
+  .record({ caller: fc.constantFrom(...callers), after_name: anyText, check_path: fc.boolean() })
+  .map(({ caller, ...request }) => ({
+    caller,
+    path: listWatchService.Resources.path,
+    encode: () => listWatchService.Resources.requestSerialize(request),
+    access: undefined,
+    // It is never denied, and lists what its caller may read.
+    isExact: false,
+  }));
+
 const healthName = fc.oneof(
   fc.constantFrom(
     "",
@@ -362,6 +373,7 @@ export const randomRequest: fc.Arbitrary<RandomRequest> = fc.oneof(
   { weight: 5, arbitrary: watch },
   { weight: 2, arbitrary: put },
   { weight: 2, arbitrary: remove },
+  { weight: 1, arbitrary: resources },
   { weight: 1, arbitrary: health },
   { weight: 1, arbitrary: reflection },
   { weight: 1, arbitrary: junk },

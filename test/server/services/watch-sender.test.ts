@@ -4,24 +4,29 @@ import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
 import { anonymous } from "../../../src/identity/identity.ts";
 import { Authorizer } from "../../../src/policy/authorizer.ts";
 import { CallClosings } from "../../../src/server/calls/call-closings.ts";
+import { RequestsInFlight } from "../../../src/server/calls/requests-in-flight.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
 import { AuthenticatedStreams } from "../../../src/server/limits/authenticated-streams.ts";
 import { BytePool } from "../../../src/server/limits/byte-pool.ts";
 import { OpenStreams } from "../../../src/server/limits/open-streams.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
+import { defaultServerLimits } from "../../../src/server/limits/server-limits.ts";
 import { StallDetector } from "../../../src/server/limits/stall-detector.ts";
 import { WatchSender } from "../../../src/server/services/watch-sender.ts";
 import type { WireStatus } from "../../../src/wire/errors.ts";
 import type { FrameParts } from "../../../src/wire/frame-parts.ts";
 import { CachedStore, silent } from "../../cacher/cached-store.ts";
+import { callerLimits, ownerOf } from "../limits/test-callers.ts";
 
 /** A call whose client accepts responses on request of the test. */
 class SlowCall implements ServerCall {
   readonly connection = this;
+  readonly owner = ownerOf(this);
   readonly identity = anonymous;
   readonly address = "";
   readonly traceId = undefined;
+  via = undefined;
   readonly requestBytes = 0;
   readonly headerBytes = 0;
   readonly deadline = undefined;
@@ -46,6 +51,7 @@ class SlowCall implements ServerCall {
   }
 
   onClosed(): void {}
+  closeConnection(): void {}
 
   reset(): void {}
 
@@ -72,6 +78,14 @@ test.each([
     withPrevious: true,
   });
   const call = new SlowCall();
+  const limits = callerLimits(clock);
+  const inFlight = new RequestsInFlight(
+    {
+      ...{ clock, limits: defaultServerLimits, requestPool: kept, callerLimits: limits },
+      maxUnreadBytesPerConnection: 0,
+    },
+    { kind: "reads", maxRequests: 1, maxBytes: 1 },
+  );
   await clock.settle();
   new WatchSender(call, watch, cacher, {
     resources: new Map(),
@@ -91,6 +105,8 @@ test.each([
     sendBudget: new SendBudget(clock, { maxBytes: 2 ** 30, maxBytesPerConnection: 2 ** 30 }),
     stallDetector: new StallDetector(clock, 120_000),
     streams: new OpenStreams(1),
+    callerLimits: limits,
+    inFlight: { reads: inFlight, writes: inFlight },
     callClosings: new CallClosings(clock),
     streamOpenings: new StreamOpenings(new TimeSliceScheduler(clock), kept, tooMuchKept),
     parsingSelectors: new TimeSliceScheduler(clock),

@@ -1,0 +1,156 @@
+import { readFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { rootCertificates } from "node:tls";
+import { type ChannelCredentials, credentials, experimental } from "@grpc/grpc-js";
+import { CertificateStore } from "../../base/certificate-store.ts";
+import type { Clock } from "../../base/clock.ts";
+import { invalidRequest } from "../../base/errors.ts";
+
+/** Certificates or a key in PEM, or the path of a file with them, which is read again as it changes. */
+export type Pem = Buffer | { readonly file: string };
+
+/** TLS options of a client. */
+export interface ClientTls {
+  /** The certificate authorities to trust. Default: those that come with Node.js. */
+  readonly ca?: Pem | undefined;
+  /** The client certificate, for servers that require one. Only together with `key`. */
+  readonly cert?: Pem | undefined;
+  /** The private key of `cert`. */
+  readonly key?: Pem | undefined;
+  /** The name that the server's certificate must have, if it is not the host of the address. */
+  readonly serverName?: string | undefined;
+  /**
+   * Certificates that are replaced elsewhere, in place of the contents of `ca`, `cert` and `key`; it has authorities.
+   *
+   * @internal
+   */
+  readonly certificates?: CertificateStore | undefined;
+}
+
+type Part = "ca" | "cert" | "key";
+const parts: readonly Part[] = ["ca", "cert", "key"];
+
+type Contents = Readonly<Record<Part, Buffer | undefined>>;
+
+/** How long the contents of files are used before the files are read again, in milliseconds. */
+const rereadMs = 1_000;
+
+/** How long a new connection waits for the files, in milliseconds. Then it is made with the contents from before. */
+const maxWaitMs = 1_000;
+
+/**
+ * The certificates of a client. Those from files are read again when a connection may be needed, at most once a second:
+ * new connections have the new ones, and open connections keep theirs. A version that can't be read or used is not
+ * applied, such as a certificate whose key has not been replaced yet, and is tried again.
+ */
+export class ClientCertificates {
+  readonly #tls: ClientTls;
+  readonly #clock: Clock;
+  /** Undefined: nothing can be replaced. */
+  readonly #store: CertificateStore | undefined;
+  readonly #isFromFile: boolean;
+  #contents: Contents;
+  #readAt: number;
+  #reading: Promise<void> | undefined;
+
+  /** Reads the files. Throws INVALID_REQUEST if one can't be read, or if a certificate or key is unusable. */
+  constructor(tls: ClientTls, clock: Clock) {
+    if ((tls.cert === undefined) !== (tls.key === undefined)) {
+      throw refused("A client certificate and its key belong together: set both or neither.");
+    }
+    this.#tls = tls;
+    this.#clock = clock;
+    this.#readAt = clock.now();
+    const [ca, cert, key] = parts.map((part) => contentNow(part, tls[part]));
+    this.#contents = { ca, cert, key };
+    this.#isFromFile = tls.certificates === undefined && parts.some((part) => isFile(tls[part]));
+    try {
+      const ownStore = this.#isFromFile ? storeOf(this.#contents) : undefined;
+      this.#store = tls.certificates ?? ownStore;
+    } catch (error) {
+      throw refused(error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  /** The credentials of a channel. */
+  channelCredentials(): ChannelCredentials {
+    const { ca, cert, key } = this.#contents;
+    if (this.#store === undefined) {
+      return credentials.createSsl(ca ?? null, key ?? null, cert ?? null);
+    }
+    return experimental.createCertificateProviderChannelCredentials(
+      this.#store,
+      cert === undefined ? null : this.#store,
+    );
+  }
+
+  /**
+   * Reads the files again if that is due. Resolves when new contents are applied, within a second, and never rejects.
+   * Undefined: it is not due.
+   */
+  refresh(): Promise<void> | undefined {
+    if (!this.#isFromFile || this.#store === undefined) return undefined;
+    if (this.#clock.now() - this.#readAt < rereadMs) return undefined;
+    this.#reading ??= this.#read(this.#store).finally(() => {
+      this.#readAt = this.#clock.now();
+      this.#reading = undefined;
+    });
+    return this.#bounded(this.#reading);
+  }
+
+  async #bounded(reading: Promise<void>): Promise<void> {
+    const late = Promise.withResolvers<void>();
+    const timer = this.#clock.setTimeout(late.resolve, maxWaitMs);
+    await Promise.race([reading, late.promise]);
+    timer.cancel();
+  }
+
+  /** Never rejects: the contents from before stay in use. */
+  async #read(store: CertificateStore): Promise<void> {
+    try {
+      const [ca, cert, key] = await Promise.all(parts.map((part) => contentOf(this.#tls[part])));
+      if (ca !== undefined && !isEqual(ca, this.#contents.ca)) {
+        store.replaceAuthorities(ca);
+        this.#contents = { ...this.#contents, ca };
+      }
+      const { cert: oldCert, key: oldKey } = this.#contents;
+      if (cert === undefined || key === undefined) return;
+      if (isEqual(cert, oldCert) && isEqual(key, oldKey)) return;
+      store.replacePair({ cert, key });
+      this.#contents = { ...this.#contents, cert, key };
+    } catch {
+      // Tried again with a later call.
+    }
+  }
+}
+
+function storeOf({ ca, cert, key }: Contents): CertificateStore {
+  const authorities = ca ?? Buffer.from(rootCertificates.join("\n"));
+  return new CertificateStore(authorities, cert && key && { cert, key });
+}
+
+function isFile(pem: Pem | undefined): pem is { readonly file: string } {
+  return pem !== undefined && "file" in pem;
+}
+
+function isEqual(one: Buffer, other: Buffer | undefined): boolean {
+  return other !== undefined && one.equals(other);
+}
+
+function contentNow(part: Part, pem: Pem | undefined): Buffer | undefined {
+  if (!isFile(pem)) return pem;
+  try {
+    return readFileSync(pem.file);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw refused(`tls.${part} can't be read from ${JSON.stringify(pem.file)}: ${why}.`);
+  }
+}
+
+async function contentOf(pem: Pem | undefined): Promise<Buffer | undefined> {
+  return isFile(pem) ? readFile(pem.file) : pem;
+}
+
+function refused(message: string) {
+  return invalidRequest("tls", message);
+}

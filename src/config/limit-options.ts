@@ -1,0 +1,98 @@
+import type { OptionDefinition } from "./options.ts";
+import { count, duration, size } from "./value-types.ts";
+
+/** The options that limit what clients may have, in all and for each identity. */
+export const limitOptions = {
+  "max-streams": {
+    schema: count(1),
+    value: "COUNT",
+    help:
+      "Maximum number of open streams: watches, health watches, reflection. A further stream replaces one of the " +
+      "identity with the most streams, or is refused.",
+    default: "200000",
+  },
+  "max-streams-per-identity": {
+    schema: count(0),
+    value: "COUNT",
+    help:
+      "Maximum number of open streams of one identity. Here and below, an anonymous caller counts by its host: IPv4 " +
+      "address, or first 64 bits of its IPv6 address. 0: no limit.",
+    default: "0",
+  },
+  "max-connections": {
+    schema: count(1),
+    value: "COUNT",
+    help:
+      "Maximum number of open connections. A further one replaces the one that has been without a call for longest, " +
+      "and is refused while all have calls.",
+    default: "20000",
+  },
+  "max-connections-per-identity": {
+    schema: count(0),
+    value: "COUNT",
+    help:
+      "Maximum number of connections of one identity. A connection counts for the identity of its first call; beyond " +
+      "the limit that call is refused and the connection closed. 0: no limit.",
+    default: "0",
+  },
+  "max-reads-in-flight": {
+    schema: count(1),
+    value: "COUNT",
+    help:
+      "Maximum number of reads (Get, List) that are handled at once. Further ones wait, and identities take turns. An " +
+      "identity with fewer than 16 does not wait.",
+    default: "512",
+  },
+  "max-writes-in-flight": {
+    schema: count(1),
+    value: "COUNT",
+    help: "The same for writes (Put, Delete) that the store is processing.",
+    default: "256",
+  },
+  "max-queued-requests-per-identity": {
+    schema: count(1),
+    value: "COUNT",
+    help: "Maximum number of requests of one identity that wait to be handled. Further ones are refused.",
+    default: "10000",
+  },
+  "max-queue-time": {
+    schema: duration("10ms"),
+    value: "DURATION",
+    help: "How long a request may wait to be handled before it is refused.",
+    default: "5s",
+  },
+  "max-requests-per-identity": {
+    schema: count(0),
+    value: "COUNT",
+    help:
+      "Maximum number of requests (Get, List, Put, Delete) of one identity in progress, waiting ones included. " +
+      "0: no limit.",
+    default: "0",
+  },
+  "max-watch-rate": {
+    schema: count(0),
+    value: "COUNT",
+    help: "Maximum number of new watches per second, of all identities, on average. 0: no limit.",
+    default: "0",
+  },
+  "max-watch-rate-per-identity": {
+    schema: count(0),
+    value: "COUNT",
+    help: "The same of one identity. 0: no limit.",
+    default: "0",
+  },
+  "max-send-rate": {
+    schema: size,
+    value: "SIZE",
+    help:
+      "Maximum size of the responses and events that are sent per second, on average. Above it streams wait, and Get, " +
+      "List and Watch are refused.",
+    defaultHelp: "no limit",
+  },
+  "max-send-rate-per-identity": {
+    schema: size,
+    value: "SIZE",
+    help: "The same to one identity.",
+    defaultHelp: "no limit",
+  },
+} as const satisfies Readonly<Record<string, OptionDefinition>>;

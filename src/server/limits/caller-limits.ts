@@ -1,0 +1,182 @@
+import type { Clock } from "../../base/clock.ts";
+import { WatchFanoutError } from "../../base/errors.ts";
+import type { Caller, Callers, CallOwner } from "./callers.ts";
+import { Rate } from "./rate.ts";
+import { SendPacing } from "./send-pacing.ts";
+import type { ServerLimits } from "./server-limits.ts";
+
+/** The limits of callers, as metrics name them. */
+export const callerLimitNames = [
+  ...(["connections", "streams", "requests", "queued_requests", "queue_time"] as const),
+  ...(["watch_rate", "send_rate"] as const),
+] as const;
+
+export type CallerLimitName = (typeof callerLimitNames)[number];
+
+/** The limits that this file and its users apply. Numbers per second are rates; 0: no limit. */
+export type CallerBounds = Pick<
+  ServerLimits,
+  | "maxConnectionsPerIdentity"
+  | "maxStreamsPerIdentity"
+  | "maxRequestsPerIdentity"
+  | "maxWatchRatePerIdentity"
+  | "maxWatchRate"
+  | "maxSendRate"
+>;
+
+/** What a caller has reached. */
+export interface ReachedLimit {
+  readonly name: CallerLimitName;
+  /** The option that sets it, without dashes. */
+  readonly option: string;
+  readonly limit: number;
+  /** What the caller uses of it. Rates: what it may use. */
+  readonly usage: number;
+  /** Says what the caller has, as the rest of a sentence that begins with the caller. */
+  readonly text: string;
+  /** What to do. */
+  readonly advice: string;
+  /** When a retry may succeed, in milliseconds; undefined: not known. */
+  readonly retryMs?: number | undefined;
+}
+
+/** What callers use now. */
+export interface CallerStats {
+  /** Callers that are known: those with connections, streams or requests, and recent ones. */
+  readonly callers: number;
+  /** The most that one caller has, of connections, streams and requests. */
+  readonly most: Readonly<Record<"connections" | "streams" | "requests", number>>;
+  /** Calls refused so far, by limit. */
+  readonly refused: ReadonlyMap<CallerLimitName, number>;
+  /** Streams that wait because more was sent than a rate allows. */
+  readonly pacedStreams: number;
+}
+
+/**
+ * Limits what each caller may have at once, and how fast, and counts refusals. A refused call has had no effect. The
+ * limits of the process are shared fairly between callers where calls wait (`FairQueue`, `TimeSliceScheduler`), and the
+ * caller that has most makes room (`OpenStreams`, `Connections`).
+ */
+export class CallerLimits {
+  readonly callers: Callers;
+  /** Delays the responses of streams whose caller is above its rate. */
+  readonly sendPacing: SendPacing;
+  readonly #bounds: CallerBounds;
+  readonly #watchRate: Rate | undefined;
+  readonly #refused = new Map<CallerLimitName, number>(callerLimitNames.map((name) => [name, 0]));
+
+  constructor(clock: Clock, callers: Callers, bounds: CallerBounds) {
+    this.callers = callers;
+    this.#bounds = bounds;
+    this.sendPacing = new SendPacing(clock, bounds.maxSendRate);
+    if (bounds.maxWatchRate > 0) this.#watchRate = new Rate(clock, bounds.maxWatchRate);
+  }
+
+  /** Why no call may be made on the connection of an owner: its caller has too many; undefined: the call may be made. */
+  connectionRefusal(owner: CallOwner): WatchFanoutError | undefined {
+    if (owner.isAdmitted) return undefined;
+    const { maxConnectionsPerIdentity: limit } = this.#bounds;
+    const { caller } = owner;
+    if (limit > 0 && caller.connections >= limit && !this.callers.isCounted(owner)) {
+      return this.refusal(caller, {
+        ...{ name: "connections", option: "max-connections-per-identity", limit },
+        usage: caller.connections,
+        text: `has ${caller.connections} connections`,
+        advice: "Use those that are open, or try another replica.",
+      });
+    }
+    this.callers.count(owner);
+    owner.isAdmitted = true;
+    return undefined;
+  }
+
+  /** Why the caller may not open a further stream; undefined: it may. */
+  streamRefusal(caller: Caller): WatchFanoutError | undefined {
+    const { maxStreamsPerIdentity: limit } = this.#bounds;
+    if (limit === 0 || caller.streams < limit) return undefined;
+    return this.refusal(caller, {
+      ...{ name: "streams", option: "max-streams-per-identity", limit, usage: caller.streams },
+      text: `has ${caller.streams} streams open`,
+      advice: "Close some, or try another replica.",
+    });
+  }
+
+  /** Why the caller may not make a further request; undefined: it may. `isRead`: it may have a large response. */
+  requestRefusal(caller: Caller, isRead: boolean): WatchFanoutError | undefined {
+    const { maxRequestsPerIdentity: limit } = this.#bounds;
+    if (limit > 0 && caller.requests >= limit) {
+      return this.refusal(caller, {
+        ...{ name: "requests", option: "max-requests-per-identity", limit, usage: caller.requests },
+        text: `has ${caller.requests} requests in progress`,
+        advice: "Make fewer at once.",
+        retryMs: 1_000,
+      });
+    }
+    return isRead ? this.sendRefusal(caller) : undefined;
+  }
+
+  /** Why the caller may not open a watch now; undefined: it may, and that is counted. */
+  watchRefusal(caller: Caller): WatchFanoutError | undefined {
+    const refusal = this.sendRefusal(caller);
+    if (refusal !== undefined) return refusal;
+    const own = caller.watchRate;
+    if (own?.take() === false) return this.#tooFast(caller, own, "-per-identity");
+    const all = this.#watchRate;
+    if (all?.take() === false) return this.#tooFast(undefined, all, "");
+    return undefined;
+  }
+
+  /** Why nothing may be read for the caller now: more was sent than its rate allows; undefined: it may read. */
+  sendRefusal(caller: Caller): WatchFanoutError | undefined {
+    const exceeded = this.sendPacing.exceededBy(caller);
+    if (exceeded === undefined) return undefined;
+    const { perSecond: limit } = exceeded;
+    const isOwn = exceeded === caller.sendRate;
+    return this.refusal(isOwn ? caller : undefined, {
+      ...{ name: "send_rate", option: `max-send-rate${isOwn ? "-per-identity" : ""}`, limit },
+      usage: limit,
+      text: "was sent responses faster than that",
+      advice: "Read less, or try another replica.",
+      retryMs: exceeded.waitMs(0),
+    });
+  }
+
+  /** Counts a refusal. */
+  count(name: CallerLimitName): void {
+    this.#refused.set(name, (this.#refused.get(name) ?? 0) + 1);
+  }
+
+  /** Counts a refusal, and makes the error of it. `caller`: undefined if all callers together have reached the limit. */
+  refusal(caller: Caller | undefined, reached: ReachedLimit): WatchFanoutError {
+    const { name, option, limit, usage, text, advice, retryMs } = reached;
+    this.count(name);
+    const who = caller === undefined ? "this server" : caller.title;
+    const message = `${who} ${text}; the maximum is ${limit} (--${option}). ${advice}`;
+    return new WatchFanoutError("TOO_MANY_STREAMS", message[0]?.toUpperCase() + message.slice(1), {
+      metadata: { limit_name: option, limit: String(limit), usage: String(usage) },
+      retryMs,
+    });
+  }
+
+  stats(): CallerStats {
+    const most = { connections: 0, streams: 0, requests: 0 };
+    for (const { connections, streams, requests } of this.callers) {
+      most.connections = Math.max(most.connections, connections);
+      most.streams = Math.max(most.streams, streams);
+      most.requests = Math.max(most.requests, requests);
+    }
+    const { size: pacedStreams } = this.sendPacing;
+    return { callers: this.callers.size, most, refused: this.#refused, pacedStreams };
+  }
+
+  #tooFast(caller: Caller | undefined, rate: Rate, suffix: string): WatchFanoutError {
+    const { perSecond } = rate;
+    return this.refusal(caller, {
+      ...{ name: "watch_rate", option: `max-watch-rate${suffix}`, limit: perSecond },
+      usage: perSecond,
+      text: "opens watches faster than that, per second",
+      advice: "Open fewer at once, or try another replica.",
+      retryMs: rate.waitMs(1),
+    });
+  }
+}

@@ -1,0 +1,43 @@
+import { describe, expect } from "vitest";
+import { faultTest } from "./fault-test.ts";
+import { untilSeen } from "./patience.ts";
+import type { World } from "./world.ts";
+
+/** Two roots, two relays of them, and a relay of these. */
+const threeTiers = { replicas: 2, tiers: [2, 1] } as const;
+
+async function relists({ relays }: World): Promise<number> {
+  const each = relays.map((relay) => relay.metric("watch_fanout_upstream_relists_total"));
+  return (await Promise.all(each)).reduce((sum, count) => sum + count, 0);
+}
+
+describe("clients that hop between three tiers", () => {
+  faultTest("lose nothing while roots and relays are replaced", 81, threeTiers, async (world) => {
+    const [first, second] = [world.inProcess, world.relays];
+    for (const replica of [...first, ...second]) {
+      await world.afterWrites(world.random.between(5, 25));
+      await replica.drain();
+      await world.afterWrites(world.random.between(5, 25));
+      await replica.start();
+    }
+    await world.afterWrites(20);
+    // Each relay listed once for each start.
+    expect(await relists(world)).toBe(0);
+    expect(world.watchers.reduce((sum, { resumed }) => sum + resumed, 0)).toBeGreaterThan(10);
+  });
+
+  faultTest("lose nothing while streams are cut at any byte", 82, threeTiers, async (world) => {
+    const networks = world.relays.flatMap(({ upstream }) => upstream);
+    for (let i = 0; i < 15; i++) {
+      const used = networks.filter(({ connections }) => connections > 0);
+      const network = world.random.pick(used);
+      const { cuts } = network;
+      network.cutAfter(world.random.between(0, 3_000));
+      await untilSeen("the connection to be cut", async () =>
+        network.cuts > cuts || network.connections === 0 ? true : undefined,
+      );
+    }
+    await world.afterWrites(10);
+    expect(await relists(world)).toBe(0);
+  });
+});
