@@ -3,6 +3,7 @@ import { CuttingProxy } from "../etcd/cutting-proxy.ts";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { freePorts } from "../etcd/free-ports.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
+import { heldBytes } from "../heap.ts";
 import { type Front, metricOf, startFront } from "./front.ts";
 import { RawGrpc, statusOf } from "./raw-grpc.ts";
 
@@ -116,6 +117,7 @@ describe("A client that reads slowly", () => {
     const keys = Array.from({ length: 16 }, (_, i) => `big/${i}`);
     await Promise.all(keys.map((key) => put(direct, key, Buffer.alloc(1_000_000))));
     const slow = clientOf(front.url);
+    const before = heldBytes();
     const call = slow.open("/etcdserverpb.KV/Range");
     call.stream.pause();
     call.send(encode({ 1: "big/", 2: "big0" }));
@@ -124,6 +126,8 @@ describe("A client that reads slowly", () => {
     let held = 0;
     while (held === 0) held = await metricOf(front, "watch_fanout_pool_bytes", "unsent");
     expect(held).toBeLessThan(1_000_000);
+    // In this process is also what the client has received: up to 64 KiB.
+    expect(heldBytes() - before).toBeLessThan(4_000_000);
     // Other calls, also of the same connections, are answered.
     const other = clientOf(front.url);
     for (const client of [slow, other]) expect(statusOf(await range(client)).code).toBe("0");

@@ -151,7 +151,8 @@ export class Http2Call implements RelayedCall {
       this.#stream.respond(trailers, endAsTheyAre);
       this.#refuseRest();
     }
-    resetUnlessClosed(this.#stream, this.#context.endFlushMs, this.#context.clock);
+    // The trailers are behind bytes that the operating system may not have sent yet.
+    resetUnlessClosed(this.#stream, this.#context.responseFlushMs, this.#context.clock);
   }
 
   resetWith(code: number): void {
