@@ -209,7 +209,7 @@ export class RequestsInFlight {
   #tooLate(owner: object): WatchFanoutError {
     const { callerLimits, limits } = this.#context;
     const { kind, maxRequests } = this.#bounds;
-    callerLimits.count("queue_time");
+    callerLimits.count("queue_time", callerOf(owner));
     const usage = this.#ofCaller.of(groupOf(owner));
     return new WatchFanoutError(
       "OVERLOADED",
