@@ -112,6 +112,13 @@ describe("An upstream", () => {
       );
     });
     onTestFinished(() => server.forceShutdown());
+    const root = forThisTest(await Tier.start({}));
+    const toRoot = await network(root.port);
+    const relay = forThisTest(await Tier.relay(`127.0.0.1:${toRoot.port}`));
+    // In the place of the root, it is not used.
+    toRoot.aimAt(port);
+    toRoot.cut();
+    await until(async () => (await relay.readyz()).includes("This relay can't follow 127.0.0.1"));
     await expect(Tier.relay(`127.0.0.1:${port}`)).rejects.toThrow(
       /^--upstream: The server at \S+ does not know the method .* A relay needs a watch-fanout that has the call Resources: update it first\.$/,
     );

@@ -80,6 +80,22 @@ describe("Root, relay and relay of the relay", () => {
     }
   });
 
+  test("continue each other's lists by page token", async () => {
+    const keys = ["pages/0", "pages/1", "pages/2"];
+    await transaction(etcd, keys, "v");
+    const found: string[] = [];
+    const revisions = new Set<number>();
+    let pageToken = "";
+    for (const tier of tiers()) {
+      const page = await tier.client().page("things", { prefix: "pages/", pageSize: 1, pageToken });
+      found.push(...page.items.map(({ key }) => key));
+      revisions.add(page.revision);
+      pageToken = page.nextPageToken;
+      await transaction(etcd, ["pages/3"], "later");
+    }
+    expect([found, revisions.size]).toEqual([keys, 1]);
+  });
+
   test("list their resources", async () => {
     const { revision } = await leaf.client().put("things", "listed", value);
     for (const tier of tiers()) {

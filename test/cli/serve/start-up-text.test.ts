@@ -53,3 +53,10 @@ test("a prefix with control characters is escaped", () => {
   const text = startUpText(config, { grpc: { host: "127.0.0.1", port: 50051 }, admin });
   expect(text).toContain("a (\\u{1b}[2J\\n/a/)");
 });
+
+test("a relay shows what it follows, and the names of its resources there", () => {
+  const flags = ["--upstream", "root:1,other:2", "--resource", "pods", "--resource", "mine=theirs"];
+  const text = startUpText(load({ flags }), { grpc: { host: "127.0.0.1", port: 50051 }, admin });
+  expect(text).toContain("  resources  pods, mine (theirs there)\n");
+  expect(text).toContain("  data       watch-fanout at root:1, other:2\n");
+});

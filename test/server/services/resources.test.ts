@@ -26,7 +26,7 @@ test("Resources are listed page by page, in the order of their names.", async ()
   expect((await library.resources()).map(({ name }) => name)).toEqual(names);
 });
 
-test("A resource without a cache, and one whose age is known, are reported.", async () => {
+test("A resource has no revision without a cache, and an age while its source is lost.", async () => {
   const stale = Object.assign(new ScriptedResource(), { revision: 7, staleForMs: 61_500 });
   const resources = new Map([
     ["stale", stale],
