@@ -1,3 +1,4 @@
+import { globSync } from "node:fs";
 import { configDefaults, defineConfig } from "vitest/config";
 
 /** The tests of responses: they run once for each writer of frames. */
@@ -8,6 +9,17 @@ const responseTests = [
   "test/server/services/{refusals,watch,watch-sender}.test.ts",
   "test/server/shutdown.test.ts",
 ];
+
+/** The tests that measure the heap, or what is collected of it. */
+const memoryTests =
+  /(-memory|memory-estimates|retained-events|attributes|memory\/limits)\.test\.ts$/;
+
+/** The tests that run next to others in one process: they share its modules, which saves loading them. */
+const sharingTests = globSync([
+  "test/{base,cacher,client,codec,config,identity,model,policy,protobuf}/**/*.test.ts",
+  "test/{contract,reflector,selector,storage,telemetry,wire}/**/*.test.ts",
+  "test/model-based/cached.test.ts",
+]).filter((file) => !memoryTests.test(file));
 
 export default defineConfig({
   test: {
@@ -21,7 +33,14 @@ export default defineConfig({
     // Most tests wait for etcd more than they compute.
     maxWorkers: 4,
     projects: [
-      { extends: true, test: { name: "all", include: ["test/**/*.test.ts"] } },
+      {
+        extends: true,
+        test: { name: "sharing", include: sharingTests, isolate: false, restoreMocks: true },
+      },
+      {
+        extends: true,
+        test: { name: "isolated", include: ["test/**/*.test.ts"], exclude: sharingTests },
+      },
       {
         extends: true,
         test: { name: "framing direct", include: responseTests, env: { TEST_FRAMING: "direct" } },

@@ -110,7 +110,13 @@ async function serviceGroups(): Promise<readonly Group[]> {
   };
   const held = (meter: Meter): void => {
     const pool = { bytes: 0, evictions: 0 };
-    const reading = { limit: "heap", usedBytes: 0, ceilingBytes: 1, measurement: 0 } as const;
+    const reading = {
+      limit: "heap",
+      usedBytes: 0,
+      ceilingBytes: 1,
+      measurement: 0,
+      countsGarbage: false,
+    } as const;
     const shed = { stream: 0, list: 0, slow_stream: 0, call: 0 };
     const pressure = { level: "normal", readings: [reading], shed } as const;
     const pools = { requests: pool, retained: pool, unsent: pool };

@@ -66,7 +66,10 @@ export class Cacher implements Storage {
       ...{ name, storage, cache, readiness },
       ...{ clock, logger, scheduler, random },
     };
-    const ingest = new EventIngest(context, backfillQueue, eventWindowBounds.maxEvents);
+    const { maxEvents } = eventWindowBounds;
+    const ingest = new EventIngest(context, backfillQueue, maxEvents, (error) => {
+      if (options.mayNotServeAfter?.(error) === true) this.#withdraw(error);
+    });
     const freshness = new Freshness(context, limiter, ingest.reflector);
     const reads = new Reads(context, freshness, {
       initialChunkBytes: watcherBounds.batchBytes,
@@ -103,6 +106,21 @@ export class Cacher implements Storage {
   /** Why the last attempt to list or watch the store failed; undefined while the watch delivers. */
   get upstreamFailure(): WatchFanoutError | undefined {
     return this.#ingest.reflector.failure;
+  }
+
+  /** The revision that the cache has; 0 before it is ready. */
+  get revision(): number {
+    return this.ready ? this.#cache.revision : 0;
+  }
+
+  /**
+   * How old the cache may be, in milliseconds, while the store, or the source that the store itself follows, can't be
+   * reached; undefined otherwise.
+   */
+  get staleForMs(): number | undefined {
+    const { staleForMs } = this.#storage;
+    if (this.upstreamFailure === undefined) return staleForMs;
+    return Math.max(this.#ingest.silenceMs, staleForMs ?? 0);
   }
 
   /** Calls `listener` whenever `ready` changes. */
@@ -211,6 +229,13 @@ export class Cacher implements Storage {
   #rebuild(): void {
     this.#readiness.reset();
     this.#watchers.fail(cacheInconsistent(this.#cache.revision));
+    this.#ingest.reflector.relist();
+  }
+
+  /** The right to the state was lost: serves nothing from it until it is listed again. */
+  #withdraw(error: WatchFanoutError): void {
+    this.#readiness.reset();
+    this.#watchers.fail(error);
     this.#ingest.reflector.relist();
   }
 

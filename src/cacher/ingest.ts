@@ -1,3 +1,4 @@
+import type { WatchFanoutError } from "../base/errors.ts";
 import { type TimeSlicedWork, TimeSliceScheduler } from "../base/time-slices.ts";
 import type { WatchBatch } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
@@ -35,14 +36,25 @@ export class EventIngest implements ReflectorTarget {
   /** The changes to the state that the Reflector hands over next; undefined if they are not known. */
   #changes: readonly StateChange[] | undefined;
 
-  /** The backfill reads up to `backfillRevisions` revisions from before the first list. */
-  constructor(context: ComponentContext, backfillQueue: BackfillQueue, backfillRevisions: number) {
+  /**
+   * The backfill reads up to `backfillRevisions` revisions from before the first list. `onFailure` is called with each
+   * failure to list or watch the store, before the next attempt.
+   */
+  constructor(
+    context: ComponentContext,
+    backfillQueue: BackfillQueue,
+    backfillRevisions: number,
+    onFailure: (error: WatchFanoutError) => void,
+  ) {
     const { storage, clock, logger, random } = context;
     this.#context = context;
     this.#observers = [];
     this.#timeSlices = new TimeSliceScheduler(clock);
     this.#lastReceivedAt = clock.now();
-    this.reflector = new Reflector({ storage, target: this, clock, logger, random });
+    this.reflector = new Reflector({
+      ...{ storage, target: this, clock, logger, random },
+      onFailure: ({ error }) => onFailure(error),
+    });
     this.backfill = new EventWindowBackfill(context, {
       history: this.reflector,
       timeSlices: this.#timeSlices,
@@ -66,12 +78,17 @@ export class EventIngest implements ReflectorTarget {
     this.backfill.stop();
   }
 
+  /** Time since the store last delivered anything, in milliseconds. */
+  get silenceMs(): number {
+    return this.#context.clock.now() - this.#lastReceivedAt;
+  }
+
   stats(): Pick<
     CacherStats,
     "upstreamSilenceMs" | "backfill" | "receivedEvents" | "reconnects" | "relists"
   > {
     return {
-      upstreamSilenceMs: this.#context.clock.now() - this.#lastReceivedAt,
+      upstreamSilenceMs: this.silenceMs,
       backfill: this.backfill.stats,
       receivedEvents: this.#receivedEvents,
       reconnects: this.reflector.reconnects,

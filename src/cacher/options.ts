@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../base/clock.ts";
+import type { WatchFanoutError } from "../base/errors.ts";
 import type { TimeSliceScheduler } from "../base/time-slices.ts";
 import type { AttributeReader } from "../codec/attribute-reader.ts";
 import { BackfillQueue } from "../reflector/backfill/backfill-queue.ts";
@@ -35,6 +36,13 @@ export interface CacherOptions {
    * 0: never.
    */
   readonly consistencyIntervalMs?: number | undefined;
+  /**
+   * Whether the cache must not be served any more after a failure to list or watch the storage, until it is listed again:
+   * the right to it was lost. Its watches end with the error. Default: the cache is served while the storage fails.
+   *
+   * @internal
+   */
+  readonly mayNotServeAfter?: ((error: WatchFanoutError) => boolean) | undefined;
   /**
    * Runs scans in time slices; shared by all caches of a process. Default: one for this Cacher.
    *

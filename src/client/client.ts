@@ -1,11 +1,12 @@
 import { type Clock, keepAliveClock } from "../base/clock.ts";
 import { listedSlab, Slabs } from "../model/slabs.ts";
+import type { Duration__Output } from "../wire/generated/google/protobuf/Duration.ts";
 import type { ListRequest as WireListRequest } from "../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { StoredObject__Output as WireObject } from "../wire/generated/watchfanout/v1/StoredObject.ts";
 import type { WatchRequest as WireWatchRequest } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { listWatchService, writeService } from "../wire/services.ts";
 import { Connection } from "./calls/connection.ts";
-import { decodeObject, decodeRevision } from "./calls/decode.ts";
+import { broken, decodeDuration, decodeObject, decodeRevision } from "./calls/decode.ts";
 import type { Endpoint } from "./calls/endpoints.ts";
 import type {
   ConnectOptions,
@@ -14,9 +15,11 @@ import type {
   PageOptions,
   PutOptions,
   ReadOptions,
+  ResourcesOptions,
   SelectorOptions,
   WatchOptions,
 } from "./calls/options.ts";
+import { decodeResourceInfo, type ResourceInfo } from "./resource-info.ts";
 import { TypedResource, type TypedResourceOptions } from "./typed/typed-resource.ts";
 import type { ValueCodec } from "./values/value-codec.ts";
 import type { AtomicBatch } from "./watch/batch-assembler.ts";
@@ -24,6 +27,9 @@ import type { ClientCalls, ObjectResult, Page } from "./watch/client-calls.ts";
 import { type OpenStream, resumingWatch } from "./watch/resuming-watch.ts";
 
 const defaultMaxBatchBytes = 1024 ** 3;
+
+/** Maximum number of resources of a service that `Client.resources` collects. */
+const maxResources = 100_000;
 
 /**
  * Creates a client. No connection is opened before the first call. Throws INVALID_REQUEST for an invalid address,
@@ -99,6 +105,7 @@ export class Client implements ClientCalls {
       remainingItemCount: remaining === undefined ? undefined : decodeRevision(remaining),
       nextPageToken: response.next_page_token,
       historyId: response.history_id,
+      staleForMs: decodeDuration(response.stale_for),
     };
   }
 
@@ -139,6 +146,22 @@ export class Client implements ClientCalls {
       },
       onInterruption: options.onInterruption,
     });
+  }
+
+  /**
+   * Requests the resources of the service of which the caller may read anything, in the order of their names. Rejects with
+   * INVALID_REQUEST if the server is of a version that does not have this call.
+   */
+  async resources(options: ResourcesOptions = {}): Promise<readonly ResourceInfo[]> {
+    const resources: ResourceInfo[] = [];
+    for (;;) {
+      const request = { after_name: resources.at(-1)?.name ?? "" };
+      const page = await this.#connection.read(listWatchService.Resources, request, options);
+      resources.push(...page.resources.map(decodeResourceInfo));
+      if (!page.has_more) return resources;
+      const isMore = page.resources.length > 0 && resources.length < maxResources;
+      if (!isMore) throw broken("resources without end");
+    }
   }
 
   /** Creates or replaces an object. Rejects with REVISION_CONFLICT if `expectedModRevision` does not match. */
@@ -192,11 +215,13 @@ function objectResult(response: {
   readonly revision: string;
   readonly object: WireObject | null;
   readonly history_id: string;
+  readonly stale_for?: Duration__Output | null;
 }): ObjectResult {
   return {
     revision: decodeRevision(response.revision),
     object: decodeObject(response.object, new Slabs(0)),
     historyId: response.history_id,
+    ...(response.stale_for ? { staleForMs: decodeDuration(response.stale_for) } : {}),
   };
 }
 

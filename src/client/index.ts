@@ -34,6 +34,7 @@ export type {
   PageOptions,
   PutOptions,
   ReadOptions,
+  ResourcesOptions,
   SelectorOptions,
   WatchOptions,
 } from "./calls/options.ts";
@@ -82,6 +83,7 @@ export { SharedInformer } from "./informer/shared-informer.ts";
 export { ObjectCache, type ObjectCacheOptions } from "./object-cache/object-cache.ts";
 export { ObjectManager, type ObjectManagerOptions } from "./object-cache/object-manager.ts";
 export { RemoteStorage, type RemoteStorageOptions } from "./remote/remote-storage.ts";
+export type { ResourceInfo } from "./resource-info.ts";
 export type { FollowOptions } from "./typed/follow.ts";
 export type {
   Deleted,

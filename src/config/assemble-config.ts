@@ -1,6 +1,7 @@
 import { assembleAdmin, checkAdminExposure } from "./assemble-admin.ts";
 import { assembleIdentity, checkPlaintext, serverTls } from "./assemble-identity.ts";
 import { assembleResources } from "./assemble-resources.ts";
+import { upstreamConfig } from "./assemble-upstream.ts";
 import { Checks } from "./checks.ts";
 import type {
   AuditConfig,
@@ -44,6 +45,7 @@ export function assembleConfig(
   };
   const config: Config = {
     etcd: etcdConfig(values, checks),
+    upstream: upstreamConfig(values, checks),
     resources: assembleResources(values, eventWindow, checks),
     listen: listenConfig(values, checks),
     admin: assembleAdmin(values, checks),

@@ -6,7 +6,12 @@ import type { Checks } from "./checks.ts";
 import type { ResourceConfig } from "./config.ts";
 import { nearest } from "./nearest.ts";
 import { flagOf, type OptionValues } from "./options.ts";
-import type { EventWindowSettings, ResourceSettings } from "./resource-settings.ts";
+import {
+  type EventWindowSettings,
+  isResourceName,
+  notNameAndPrefix,
+  type ResourceSettings,
+} from "./resource-settings.ts";
 
 /** The resource of the embedded store if none is configured. */
 const defaultResource: ResourceSettings = { name: "default", prefix: "" };
@@ -18,6 +23,8 @@ export function assembleResources(
   checks: Checks,
 ): readonly ResourceConfig[] {
   const given = values.resource;
+  const isRelay = values.upstream.length > 0 && values.etcd.length === 0;
+  if (isRelay) return assembleRelayed(given, eventWindow, checks);
   if (given.length === 0 && values.etcd.length > 0) {
     checks.refuse(
       "etcd",
@@ -26,6 +33,7 @@ export function assembleResources(
     );
   }
   for (const [index, later] of given.entries()) {
+    refuseIncomplete(later, index, checks);
     for (const earlier of given.slice(0, index)) {
       const problem = conflict(earlier, later);
       if (problem !== undefined) checks.refuse("resource", problem, [index]);
@@ -35,13 +43,62 @@ export function assembleResources(
   return settings.map((resource, index) => assemble(resource, index, eventWindow, checks));
 }
 
+/** The resources of a relay. None: all that the upstream serves to it, once it has said which these are. */
+function assembleRelayed(
+  given: readonly ResourceSettings[],
+  eventWindow: EventWindowBounds,
+  checks: Checks,
+): readonly ResourceConfig[] {
+  const names = new Set<string>();
+  for (const [index, { name, prefix }] of given.entries()) {
+    if (names.has(name)) checks.refuse("resource", `the name "${name}" is given twice.`, [index]);
+    names.add(name);
+    if (prefix === undefined || isResourceName(prefix)) continue;
+    const problem =
+      `with --upstream, a resource is NAME or NAME=NAME-UPSTREAM, and ${JSON.stringify(prefix)} is not ` +
+      "the name of a resource.";
+    checks.refuse("resource", problem, [index]);
+  }
+  return given.map((resource, index) => {
+    const { name, prefix = name, "upstream-name": upstreamName = prefix } = resource;
+    return { ...assemble(resource, index, eventWindow, checks), prefix: "", upstreamName };
+  });
+}
+
+/** The configuration of a relay's resource for which only its name is known. */
+export function relayedResource(name: string, eventWindow: EventWindowBounds): ResourceConfig {
+  const unconfigured = { prefix: "", codec: opaqueCodec, indexes: [], cache: true };
+  return { ...unconfigured, name, upstreamName: name, eventWindow };
+}
+
+/** Refuses a resource of etcd or of the embedded store that has no prefix, or a name in an upstream. */
+function refuseIncomplete(
+  { name, prefix, ...settings }: ResourceSettings,
+  index: number,
+  checks: Checks,
+): void {
+  if (settings["upstream-name"] !== undefined) {
+    checks.refuse("resource", "needs --upstream as well.", [index, "upstream-name"]);
+  }
+  if (prefix !== undefined) return;
+  const place = checks.place("resource", [index]);
+  // A mapping has the place of its parts, a text has none.
+  if (checks.place("resource", [index, "prefix"]).includes("]")) {
+    checks.refuse("resource", "is missing.", [index, "prefix"]);
+  } else {
+    checks.problems.push(`${place}: ${JSON.stringify(name)} ${notNameAndPrefix}.`);
+  }
+}
+
 /** Why two resources can't be served together; undefined if they can. */
 function conflict(a: ResourceSettings, b: ResourceSettings): string | undefined {
-  const [first, second] = [JSON.stringify(a.prefix), JSON.stringify(b.prefix)];
+  const [prefixA = "", prefixB = ""] = [a.prefix, b.prefix];
+  const [first, second] = [JSON.stringify(prefixA), JSON.stringify(prefixB)];
   if (a.name === b.name) {
     return `the name "${a.name}" is given twice, for the prefixes ${first} and ${second}.`;
   }
-  if (!a.prefix.startsWith(b.prefix) && !b.prefix.startsWith(a.prefix)) return undefined;
+  if (a.prefix === undefined || b.prefix === undefined) return undefined;
+  if (!prefixA.startsWith(prefixB) && !prefixB.startsWith(prefixA)) return undefined;
   return (
     `the prefixes of "${a.name}", ${first}, and "${b.name}", ${second}, overlap: ` +
     "a key can belong to one resource only."
@@ -54,7 +111,7 @@ function assemble(
   common: EventWindowBounds,
   checks: Checks,
 ): ResourceConfig {
-  const { name, prefix, indexes = [], cache = true } = settings;
+  const { name, prefix = "", indexes = [], cache = true } = settings;
   refuseIneffective(settings, index, checks);
   return {
     name,

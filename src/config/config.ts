@@ -9,9 +9,14 @@ export type { ListenAddress, TcpAddress } from "./value-types.ts";
 
 /** The checked configuration of `serve`. */
 export interface Config {
-  /** Undefined: the embedded store. */
+  /** Undefined: the embedded store, or `upstream`. */
   readonly etcd: EtcdConfig | undefined;
-  /** At least one; names and prefixes are distinct, and no prefix begins with another. */
+  /** The watch-fanout that this one follows as a relay. Undefined: it is not a relay. */
+  readonly upstream: UpstreamConfig | undefined;
+  /**
+   * At least one; names and prefixes are distinct, and no prefix begins with another. Of a relay: names are distinct; none
+   * means all that the upstream serves to it.
+   */
   readonly resources: readonly ResourceConfig[];
   readonly listen: TcpAddress | SocketConfig;
   readonly admin: AdminConfig;
@@ -88,6 +93,8 @@ export interface ResourceConfig {
   readonly name: string;
   /** Prefix of every key in etcd. Empty: all keys. */
   readonly prefix: string;
+  /** Of a relay: its name in the service that the relay follows. */
+  readonly upstreamName?: string;
   readonly codec: Codec;
   /** The indexed fields. The codec declares all of them. */
   readonly indexes: readonly string[];
@@ -100,6 +107,16 @@ export interface ResourceConfig {
 export type LogLevel = "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent";
 export type LogFormat = "text" | "json";
 
+/** The watch-fanout that a relay follows. */
+export interface UpstreamConfig {
+  /** `HOST:PORT`, at least one. */
+  readonly addresses: readonly string[];
+  /** Undefined: plaintext. */
+  readonly tls: EtcdTls | undefined;
+  /** The file with the relay's token. Undefined: it has none. */
+  readonly tokenFile: string | undefined;
+}
+
 export interface EtcdConfig {
   /** `http://HOST:PORT` or `https://HOST:PORT`, at least one, all with the same scheme. */
   readonly endpoints: readonly string[];
@@ -110,7 +127,7 @@ export interface EtcdConfig {
   readonly historyKey: string;
 }
 
-/** Certificates in PEM. */
+/** Certificates for calls to etcd or to an upstream, in PEM. */
 export interface EtcdTls {
   /** Undefined: the authorities that Node.js trusts. */
   readonly ca: Buffer | undefined;

@@ -11,6 +11,7 @@ import {
   size,
   tcpAddress,
   text,
+  upstreamAddress,
 } from "./value-types.ts";
 
 /** The definition of one option. Its flag, variable, key in the file, help and checks are derived from it. */
@@ -50,6 +51,35 @@ const options = {
     help: "Client URLs of the etcd members, all http or all https. Default port: 2379.",
     defaultHelp: "an embedded store in memory",
   },
+  upstream: {
+    schema: upstreamAddress,
+    list: "commas",
+    value: "HOST:PORT[,HOST:PORT...]",
+    help:
+      "Follow another watch-fanout instead of etcd, as a relay: the addresses of its replicas, or of other relays. Not " +
+      "together with --etcd.",
+    defaultHelp: "this service is not a relay",
+  },
+  "upstream-tls-ca": {
+    schema: text,
+    value: "FILE",
+    help: "Authorities that sign the certificates of --upstream, in PEM. Enables TLS.",
+  },
+  "upstream-tls-cert": {
+    schema: text,
+    value: "FILE",
+    help: "Client certificate for --upstream, in PEM. Needs --upstream-tls-ca.",
+  },
+  "upstream-tls-key": {
+    schema: text,
+    value: "FILE",
+    help: "Private key of --upstream-tls-cert, in PEM.",
+  },
+  "upstream-token-file": {
+    schema: text,
+    value: "FILE",
+    help: "Token that the relay authenticates with at --upstream, read again as it changes.",
+  },
   resource: {
     schema: resource,
     list: "repeated",
@@ -57,9 +87,11 @@ const options = {
     value: "NAME=PREFIX",
     help:
       "A resource to serve: the keys that begin with PREFIX, which usually ends in '/'. Repeatable. " +
-      "Prefixes must not overlap. Required with --etcd. The file has more settings for a resource: codec, " +
+      "Prefixes must not overlap. Required with --etcd. With --upstream: NAME, or NAME=NAME-UPSTREAM for one that has " +
+      "another name there. The file has more settings for a resource: codec, " +
       "labels and fields for selectors, indexes, event window, and whether it has a cache.",
-    defaultHelp: "with the embedded store, default= (every key)",
+    defaultHelp:
+      "with the embedded store, default= (every key); with --upstream, all that the relay may read there",
   },
   listen: {
     schema: listenAddress,

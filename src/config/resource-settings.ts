@@ -2,10 +2,12 @@ import { z } from "zod";
 import { type CodecName, codecNames, defaultLabelsPath } from "../codec/codec.ts";
 import { choice, count, duration, onOff, size, text } from "./value-types.ts";
 
-/** The settings of one resource. `NAME=PREFIX` sets the first two. */
+/** The settings of one resource. `NAME=PREFIX` sets the first two, and `NAME` the first. */
 export interface ResourceSettings {
   readonly name: string;
-  readonly prefix: string;
+  /** Absent: the resource of a relay, with the same name in the service that the relay follows. */
+  readonly prefix?: string | undefined;
+  readonly "upstream-name"?: string | undefined;
   readonly codec?: CodecName | undefined;
   readonly labels?: string | undefined;
   readonly fields?: readonly string[] | undefined;
@@ -35,6 +37,11 @@ const resourceName = z
       "beginning and ending with a letter or digit",
   });
 
+/** Whether a text is the name of a resource. */
+export function isResourceName(text: string): boolean {
+  return resourceName.safeParse(text).success;
+}
+
 const resourcePrefix = z
   .string({ error: "is not text; put it in quotes" })
   .refine((prefix) => prefix.isWellFormed(), { error: "is not valid Unicode" });
@@ -56,9 +63,15 @@ const mapping = {
   name: resourceName.describe(
     "Name of the resource: the field `resource` of requests, and the label `resource` of metrics.",
   ),
-  prefix: resourcePrefix.describe(
-    "Key prefix in etcd, usually with '/' at its end. Clients see keys without it. Prefixes must not overlap.",
-  ),
+  prefix: resourcePrefix
+    .optional()
+    .describe(
+      "Key prefix in etcd, usually with '/' at its end. Clients see keys without it. Prefixes must not overlap. " +
+        "Required, except with `upstream`.",
+    ),
+  "upstream-name": resourceName
+    .optional()
+    .describe("With `upstream`: its name there. Default: the same name."),
   codec: choice(codecNames)
     .optional()
     .describe(
@@ -106,16 +119,18 @@ const mapping = {
     ),
 };
 
-/** `NAME=PREFIX`, or a mapping in YAML. */
+/** Why a text is not a resource of etcd or of the embedded store. */
+export const notNameAndPrefix = "is not NAME=PREFIX, such as services=/services/";
+
+/** `NAME=PREFIX`, `NAME` of a relay, or a mapping in YAML. */
 export const resource: z.ZodType<ResourceSettings> = z.preprocess(
   (input, context) => {
     if (typeof input !== "string") return input;
     const equals = input.indexOf("=");
     if (equals >= 0) return { name: input.slice(0, equals), prefix: input.slice(equals + 1) };
-    context.addIssue({
-      code: "custom",
-      message: "is not NAME=PREFIX, such as services=/services/",
-    });
+    // Whether that is enough depends on --upstream.
+    if (resourceName.safeParse(input).success) return { name: input };
+    context.addIssue({ code: "custom", message: notNameAndPrefix });
     return z.NEVER;
   },
   z.strictObject(mapping, {

@@ -124,6 +124,17 @@ export const listenAddress: z.ZodType<ListenAddress> = parsed(
   },
 );
 
+/** The address of another watch-fanout, as text: `HOST:PORT`, or `unix:PATH`. */
+export const upstreamAddress: z.ZodType<string> = parsed(
+  "the address of a watch-fanout, HOST:PORT, such as root-0.example:50051 (without a scheme; --upstream-tls-ca enables TLS)",
+  (input) => {
+    const address = input.trim();
+    if (/^unix:./.test(address)) return address;
+    const port = parseTcpAddress(address)?.port ?? 0;
+    return port > 0 ? address : undefined;
+  },
+);
+
 function parseTcpAddress(input: string): TcpAddress | undefined {
   const match = /^(?:\[([^[\]]+)\]|([^\s:/[\]]+)):(\d{1,5})$/.exec(input);
   const host = match?.[1] ?? match?.[2];

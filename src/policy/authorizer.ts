@@ -79,6 +79,11 @@ export class Authorizer {
     return rule === undefined ? denied : { allowed: true, rule: rule.name };
   }
 
+  /** Whether the identity may read anything of the resource. */
+  mayRead(identity: Identity, resource: string): boolean {
+    return this.#policy === undefined || this.#policy.mayRead(identity, resource);
+  }
+
   /** Whether the identity may know that the resource exists: it has any right on it. */
   mayKnow(identity: Identity, resource: string): boolean {
     return this.#policy === undefined || this.#policy.concerns(identity, resource);

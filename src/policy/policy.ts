@@ -23,6 +23,8 @@ export interface Explanation {
   readonly why: string;
 }
 
+const readVerbs = ["get", "list", "watch"] as const;
+
 /** Maximum number of names or scopes that an explanation lists. */
 const maxListed = 10;
 
@@ -65,6 +67,13 @@ export class Policy {
   /** Whether the identity has any right on the resource, with any verb and scope. */
   concerns(identity: Identity, resource: string): boolean {
     return this.#rolesOf(identity).some(({ role }) => role.concerns(resource));
+  }
+
+  /** Whether the identity may read anything of the resource: get, list or watch any scope. */
+  mayRead(identity: Identity, resource: string): boolean {
+    return this.#rolesOf(identity).some(({ role }) =>
+      readVerbs.some((verb) => role.granted(verb, resource).length > 0),
+    );
   }
 
   /** Says which rule and binding allow the access, or what the identity may do instead. Never for the client. */

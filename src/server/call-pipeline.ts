@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
+import { keptVia, viaKey } from "../wire/via.ts";
 import type { Authentication, PendingAuthentication } from "./calls/authentication.ts";
 import type { CallContext } from "./calls/call-context.ts";
 import type { BidiMethod, Methods, SingleRequestMethod } from "./calls/methods.ts";
@@ -110,6 +111,7 @@ export class CallPipeline {
     const isTimeout = !Number.isNaN(timeoutMs);
     const call = new Http2Call(stream, headers, isTimeout ? timeoutMs : undefined, this.#context);
     if (this.#context.audit !== undefined) call.traceId = traceIdOf(headers["traceparent"]);
+    call.via = keptVia(headers[viaKey]?.toString());
     const method = this.#methods.single.get(path);
     const conversation = this.#methods.streaming.get(path);
     if (!isTimeout) {

@@ -20,6 +20,9 @@ export function createCallContext(
   const tooMuchRetained = () => tooManyRequestBytes(limits.maxRetainedRequestBytesPerConnection);
   return {
     resources,
+    instanceId: options.instanceId,
+    upstream: options.upstream,
+    codecs: options.codecs,
     clock,
     logger,
     observer,

@@ -3,7 +3,12 @@ import type { Clock } from "../base/clock.ts";
 import type { Authenticators } from "../identity/authenticators.ts";
 import type { Authorizer } from "../policy/authorizer.ts";
 import type { AuditLog } from "./calls/audit.ts";
-import type { RpcObserver, ServedResource } from "./calls/call-context.ts";
+import type {
+  CodecKind,
+  RelayedUpstream,
+  RpcObserver,
+  ServedResource,
+} from "./calls/call-context.ts";
 import type { TcpListen, TlsOptions, UnixListen } from "./grpc-js/grpc-js-server.ts";
 import type { ServerLimits } from "./limits/server-limits.ts";
 import type { MemoryGauge } from "./pressure/memory-gauge.ts";
@@ -36,6 +41,15 @@ export interface ServerOptions {
   readonly limits?: Partial<ServerLimits> | undefined;
   /** What measures memory, to shed load before it is used up. Default: nothing is shed. */
   readonly memoryGauges?: readonly MemoryGauge[] | undefined;
+  /**
+   * Identifies this process in the path of requests that relays pass on: a request that has passed it already is refused.
+   * Only for relays.
+   */
+  readonly instanceId?: string | undefined;
+  /** The server that this one follows. Default: this server is not a relay. */
+  readonly upstream?: RelayedUpstream | undefined;
+  /** How labels and fields are read, by resource, which the Resources RPC reports. Default: opaque. */
+  readonly codecs?: ReadonlyMap<string, CodecKind> | undefined;
   /** Default: "node". */
   readonly framing?: Framing | undefined;
   /** Random numbers in [0, 1), for jitter. Default: Math.random. */

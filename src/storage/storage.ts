@@ -46,6 +46,11 @@ export interface Storage {
    * store's at this call, with or without events.
    */
   requestProgress(): void;
+  /**
+   * While the storage can't reach its own source: how long ago it last received anything from it, in milliseconds. Absent
+   * or undefined: it is the source, or follows it.
+   */
+  readonly staleForMs?: number | undefined;
   /** Ends all streams and frees all memory. Idempotent. */
   close(): Promise<void>;
 }
@@ -200,6 +205,8 @@ export interface PutRequest {
    * rejects with HISTORY_CHANGED. Undefined or empty: any history.
    */
   readonly historyId?: string | undefined;
+  /** The relays that the request has passed, for a storage that passes it on to another server. */
+  readonly via?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -209,6 +216,8 @@ export interface DeleteRequest {
   readonly expectedModRevision?: number | undefined;
   /** As in PutRequest. */
   readonly historyId?: string | undefined;
+  /** As in PutRequest. */
+  readonly via?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -106,6 +106,8 @@ export interface PageHead {
   /** Number of objects after this page; undefined if unknown. */
   readonly remaining: number | undefined;
   readonly historyId: string;
+  /** How old the page may be, in milliseconds; undefined: it is not stale. */
+  readonly staleForMs?: number | undefined;
 }
 
 /** Encodes a watchfanout.v1.ListResponse, in consecutive parts. `items` are encoded by `encodeItems`. */
@@ -113,7 +115,7 @@ export function encodeListResponse(
   page: PageHead,
   items: readonly Uint8Array[],
 ): readonly Uint8Array[] {
-  const { revision, nextPageToken, remaining, historyId } = page;
+  const { revision, nextPageToken, remaining, historyId, staleForMs } = page;
   const head = new WireWriter(Buffer.allocUnsafe(numberFieldSize(revision)));
   head.numberField(0x08, revision);
   const texts = writeTexts([0x1a, nextPageToken], [0x2a, historyId]);
@@ -124,7 +126,8 @@ export function encodeListResponse(
     tail.varint(remaining);
   }
   tail.raw(texts);
-  return [head.bytes, ...items, tail.bytes];
+  if (staleForMs === undefined) return [head.bytes, ...items, tail.bytes];
+  return [head.bytes, ...items, tail.bytes, durationField(0x32, staleForMs)];
 }
 
 /** Encoded items of the arrays that are alive. */
@@ -186,6 +189,27 @@ export function encodeObjectResponse(
   writeObject(writer, objectTag, object);
   writer.raw(texts);
   return [writer.bytes];
+}
+
+/** Adds to the response of a Get how old it may be, in milliseconds. */
+export function withStaleness(
+  response: readonly Uint8Array[],
+  staleForMs: number,
+): readonly Uint8Array[] {
+  return [...response, durationField(0x22, staleForMs)];
+}
+
+/** Encodes a field of type google.protobuf.Duration. */
+function durationField(tag: number, ms: number): Buffer {
+  const seconds = Math.floor(ms / 1_000);
+  const nanos = Math.floor(ms % 1_000) * 1_000_000;
+  const size = numberFieldSize(seconds) + numberFieldSize(nanos);
+  const writer = new WireWriter(Buffer.allocUnsafe(bytesFieldSize(size)));
+  writer.byte(tag);
+  writer.varint(size);
+  writer.numberField(0x08, seconds);
+  writer.numberField(0x10, nanos);
+  return writer.bytes;
 }
 
 /** Encodes text fields; empty ones are left out. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { ProtobufCodec } from "../../src/codec/protobuf-codec.ts";
-import fc from "../property.ts";
+import fc, { runs } from "../property.ts";
 import { buildDescriptors, convert, encoder } from "./fixtures.ts";
 
 const descriptors = buildDescriptors();
@@ -243,7 +243,7 @@ describe("Bytes that are not right can't be decoded", () => {
       fc.property(fc.uint8Array({ maxLength: 60 }), (bytes) => {
         all.attributesOf(bytes);
       }),
-      { numRuns: 2_000 },
+      { numRuns: runs(2_000) },
     );
   });
 });

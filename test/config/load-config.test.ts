@@ -34,6 +34,11 @@ const etcdPair = {
   ...{ ca: undefined, client: { cert, key } },
   files: { ca: undefined, cert: "cert.pem", key: "key.pem" },
 };
+
+const upstreamPair = {
+  ...{ ca: cert, client: { cert, key } },
+  files: { ca: "ca.pem", cert: "cert.pem", key: "key.pem" },
+};
 const mutual: Given = {
   files,
   env: {
@@ -46,6 +51,7 @@ const mutual: Given = {
 test("without any source the embedded store serves one resource with all keys", () => {
   expect(load({})).toEqual({
     etcd: undefined,
+    upstream: undefined,
     resources: [{ name: "default", prefix: "", ...plain }],
     listen: { host: "127.0.0.1", port: 50051 },
     admin: { listen: { host: "127.0.0.1", port: 8080 }, tls: undefined, tokenFile: undefined },
@@ -102,6 +108,50 @@ const cases: readonly [
       tls: undefined,
       historyKey: "/watchfanout/history",
     },
+  ],
+  [
+    "upstream",
+    "root-0:50051, [::1]:7",
+    {},
+    ({ upstream, resources }) => [upstream, resources],
+    [{ addresses: ["root-0:50051", "[::1]:7"], tls: undefined, tokenFile: undefined }, []],
+  ],
+  [
+    "upstream-tls-ca",
+    "ca.pem",
+    upstreamWith({}),
+    ({ upstream }) => upstream?.tls,
+    {
+      ...{ ca: cert, client: undefined },
+      files: { ca: "ca.pem", cert: undefined, key: undefined },
+    },
+  ],
+  [
+    "upstream-tls-cert",
+    "cert.pem",
+    upstreamWith({
+      WATCH_FANOUT_UPSTREAM_TLS_KEY: "key.pem",
+      WATCH_FANOUT_UPSTREAM_TLS_CA: "ca.pem",
+    }),
+    ({ upstream }) => upstream?.tls,
+    upstreamPair,
+  ],
+  [
+    "upstream-tls-key",
+    "key.pem",
+    upstreamWith({
+      WATCH_FANOUT_UPSTREAM_TLS_CERT: "cert.pem",
+      WATCH_FANOUT_UPSTREAM_TLS_CA: "ca.pem",
+    }),
+    ({ upstream }) => upstream?.tls,
+    upstreamPair,
+  ],
+  [
+    "upstream-token-file",
+    "tokens",
+    upstreamWith({}),
+    ({ upstream }) => upstream?.tokenFile,
+    "tokens",
   ],
   [
     "resource",
@@ -300,6 +350,10 @@ const cases: readonly [
 
 function jwtWith(env: Readonly<Record<string, string>>): Given {
   return { files, env: { WATCH_FANOUT_JWT_ISSUER: "https://issuer", ...env } };
+}
+
+function upstreamWith(env: Readonly<Record<string, string>>): Given {
+  return { files, env: { WATCH_FANOUT_UPSTREAM: "root:50051", ...env } };
 }
 
 function etcdWith(env: Readonly<Record<string, string>>): Given {

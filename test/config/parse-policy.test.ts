@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { maxPolicyBytes, parsePolicy } from "../../src/config/parse-policy.ts";
-import fc from "../property.ts";
+import fc, { runs } from "../property.ts";
 import { problemsOf } from "./parsed-policy.ts";
 
 const valid = `roles:
@@ -220,7 +220,7 @@ describe("A policy file is refused with file, line and what is accepted", () => 
         const { definition, problems } = parsePolicy("p", Buffer.from(content));
         expect((definition === undefined) === (problems !== undefined)).toBe(true);
       }),
-      { numRuns: 500 },
+      { numRuns: runs(500) },
     );
   });
 });

@@ -12,6 +12,7 @@ const files = {
 };
 const tls = ["--tls-cert", "cert", "--tls-key", "key"] as const;
 const jwt = ["--jwt-issuer", "a", "--jwt-audience", "b", "--jwt-jwks"] as const;
+const upstream = ["--upstream", "root:1"] as const;
 const etcd = ["--etcd", "http://etcd", "--resource", "all="] as const;
 const secure = ["--etcd", "https://etcd", "--resource", "all="] as const;
 
@@ -178,6 +179,38 @@ describe("a resource has a valid name, and keys that no other resource has", () 
   ]);
 });
 
+describe("a resource of a relay is a name, or that and the name in the upstream", () => {
+  expectProblems([
+    [
+      { flags: [...upstream, "--resource", "a=/a/"] },
+      '--resource: with --upstream, a resource is NAME or NAME=NAME-UPSTREAM, and "/a/" is not the name of a resource.',
+    ],
+    [
+      { flags: [...upstream, "--resource", "a", "--resource", "a=b"] },
+      '--resource: the name "a" is given twice.',
+    ],
+    [
+      { yaml: "resources: [{name: a, prefix: /a/, upstream-name: b}]" },
+      "wf.yaml:1: resources[0].upstream-name: needs --upstream as well.",
+    ],
+    ...["http://root:1", "root", "root:0", ":1", "root:1/x"].map((bad): [Given, RegExp] => [
+      { flags: ["--upstream", bad] },
+      /^--upstream: ".*" is not the address of a watch-fanout, HOST:PORT, such as root-0\.example:50051/,
+    ]),
+  ]);
+
+  test.each<[string, Given]>([
+    ["as flags", { flags: [...upstream, "--resource", "a", "--resource", "b=c"] }],
+    ["in the file", { yaml: "upstream: [root:1]\nresources: [a, {name: b, upstream-name: c}]" }],
+  ])("is read %s", (_where, given) => {
+    const names = load(given).resources.map(({ name, upstreamName }) => [name, upstreamName]);
+    expect(names).toEqual([
+      ["a", "a"],
+      ["b", "c"],
+    ]);
+  });
+});
+
 describe("an unknown option is refused, with the most similar one", () => {
   expectProblems([
     [
@@ -324,6 +357,30 @@ describe("options that need or exclude one another are reported", () => {
     [
       { flags: ["--trust-forwarded-cert-from", "proxy"] },
       "--trust-forwarded-cert-from: proxy is the name of a certificate, which needs --tls-client-ca.",
+    ],
+    [
+      { flags: [...etcd, "--upstream", "root:1"] },
+      "--upstream: excludes --etcd: a service follows either etcd or another watch-fanout. Remove one of them.",
+    ],
+    [
+      { flags: ["--upstream", "127.0.0.1:50051"] },
+      "--upstream: 127.0.0.1:50051 is the address of --listen: a relay can't follow itself. Give that of a server nearer to etcd.",
+    ],
+    [
+      { flags: ["--upstream-token-file", "tokens"] },
+      "--upstream-token-file: needs --upstream as well.",
+    ],
+    [
+      { flags: [...upstream, "--upstream-tls-cert", "cert", "--upstream-tls-key", "key"] },
+      "--upstream-tls-cert: needs --upstream-tls-ca as well.",
+    ],
+    [
+      { flags: [...upstream, "--upstream-tls-ca", "nonsense"] },
+      /^--upstream-tls-ca: "nonsense" has no certificate in PEM: /,
+    ],
+    [
+      { flags: [...upstream, "--upstream-token-file", "gone"] },
+      /^--upstream-token-file: "gone" can't be read: /,
     ],
     [{ flags: ["--etcd-ca", "cert"] }, "--etcd-ca: needs --etcd as well."],
     [{ yaml: "etcd-username: root" }, "wf.yaml:1: etcd-username: needs --etcd as well."],

@@ -139,7 +139,7 @@ describe("A problem of a resource is reported with its line and key", () => {
   const protobuf = ["codec: protobuf", "descriptors: lease.binpb", "message: acme.v1.Lease"];
   const place = (line: number, key: string): string => `wf.yaml:${line + 3}: resources[0].${key}`;
   const resourceKeys =
-    "name, prefix, codec, labels, fields, indexes, descriptors, message, event-window, cache";
+    "name, prefix, upstream-name, codec, labels, fields, indexes, descriptors, message, event-window, cache";
 
   test.each<[readonly string[], string]>([
     // Values of the wrong type.

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { BusyClock } from "../cacher/busy-clock.ts";
-import fc from "../property.ts";
+import fc, { runs } from "../property.ts";
 import { CachedWorld } from "./cached-world.ts";
 import { setup, step } from "./steps.ts";
 
@@ -14,7 +14,7 @@ test("A Cacher answers any requests on any history as the model does, with index
       // With readers that read from each other's streams, the order of turns matters.
       if (!how.entangled) expect(indexed.outcome).toEqual(plain.outcome);
     }),
-    { numRuns: 300 },
+    { numRuns: runs(300) },
   );
 }, 240_000);
 
@@ -23,6 +23,6 @@ test("A Cacher answers as the model does with the smallest time slices.", async 
     fc.asyncProperty(setup, fc.array(step, { maxLength: 80, size: "max" }), async (how, steps) => {
       await new CachedWorld(how, [], new BusyClock()).live(steps);
     }),
-    { numRuns: 200 },
+    { numRuns: runs(200) },
   );
 }, 240_000);

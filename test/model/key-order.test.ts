@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { compareKeys } from "../../src/model/key-order.ts";
-import fc from "../property.ts";
+import fc, { runs } from "../property.ts";
 
 /** Text of characters from all ranges in which UTF-16 and UTF-8 order could differ. */
 const text = fc.string({
@@ -19,7 +19,7 @@ describe("compareKeys", () => {
         const bytes = Buffer.compare(Buffer.from(start + a), Buffer.from(start + b));
         expect(Math.sign(compareKeys(start + a, start + b))).toBe(bytes);
       }),
-      { numRuns: 5000 },
+      { numRuns: runs(5000) },
     );
   });
 

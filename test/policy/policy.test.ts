@@ -6,7 +6,7 @@ import type { Subject } from "../../src/policy/definition.ts";
 import { permissionDenied } from "../../src/policy/permission-denied.ts";
 import { Policy } from "../../src/policy/policy.ts";
 import { policyOf } from "../config/parsed-policy.ts";
-import fc from "../property.ts";
+import fc, { runs } from "../property.ts";
 import { identityOf } from "./identities.ts";
 
 const policy = policyOf(`
@@ -198,7 +198,7 @@ bindings: [{ role: all, subjects: ["*", "group:x"] }]
         expect(compiled.allowing(ann, asked) !== undefined).toBe(expected);
         expect(compiled.explain(ann, asked).allowed).toBe(expected);
       }),
-      { numRuns: 2_000 },
+      { numRuns: runs(2_000) },
     );
   });
 });

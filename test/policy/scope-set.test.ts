@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { AccessScope } from "../../src/policy/access.ts";
 import type { Rule } from "../../src/policy/rule.ts";
 import { type GrantedText, ScopeSet } from "../../src/policy/scope-set.ts";
-import fc from "../property.ts";
+import fc, { runs } from "../property.ts";
 
 function granted(...texts: readonly string[]): GrantedText[] {
   return texts.map((text, index) => [text, { name: text, line: index + 1 } satisfies Rule]);
@@ -73,7 +73,7 @@ describe("A set of scopes", () => {
         const found = new ScopeSet(granted(...prefixes), granted(...keys)).covering(asked);
         expect(found !== undefined).toBe(isCovered);
       }),
-      { numRuns: 2_000 },
+      { numRuns: runs(2_000) },
     );
   });
 });

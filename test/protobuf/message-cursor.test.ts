@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { MessageCursor, WireFault } from "../../src/protobuf/message-cursor.ts";
-import fc from "../property.ts";
+import fc, { runs } from "../property.ts";
 
 function cursor(...bytes: number[]): MessageCursor {
   return new MessageCursor(Buffer.from(bytes));
@@ -114,7 +114,7 @@ describe("A message", () => {
           expect(error).toBeInstanceOf(WireFault);
         }
       }),
-      { numRuns: 1000 },
+      { numRuns: runs(1000) },
     );
   });
 

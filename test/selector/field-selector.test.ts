@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { Attributes, noAttributes } from "../../src/selector/attributes.ts";
 import { parseFieldSelector } from "../../src/selector/parse-field-selector.ts";
-import fc from "../property.ts";
+import fc, { runs } from "../property.ts";
 
 function matches(selector: string, fields: Record<string, string>): boolean {
   const attributes = new Attributes(new Map(), new Map(Object.entries(fields)));
@@ -71,7 +71,7 @@ describe("A field selector", () => {
           expect(selector.matches(new Attributes(new Map(), fields))).toBe(expected);
         }
       }),
-      { numRuns: 1_000 },
+      { numRuns: runs(1_000) },
     );
   });
 

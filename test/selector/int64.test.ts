@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { compareInt64, naturalInt64 } from "../../src/selector/int64.ts";
-import fc from "../property.ts";
+import fc, { runs } from "../property.ts";
 
 const largest = 2n ** 63n - 1n;
 
@@ -32,7 +32,7 @@ describe("compareInt64", () => {
         if (!isInt64(value)) expect(compared).toBeNaN();
         else expect(Math.sign(compared)).toBe(value < bound ? -1 : value > bound ? 1 : 0);
       }),
-      { numRuns: 1_000 },
+      { numRuns: runs(1_000) },
     );
   });
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { Attributes, noAttributes } from "../../src/selector/attributes.ts";
 import { parseLabelSelector } from "../../src/selector/parse-label-selector.ts";
-import fc from "../property.ts";
+import fc, { runs } from "../property.ts";
 import {
   labels,
   largeModelSelector,
@@ -60,7 +60,7 @@ describe("A label selector", () => {
             expect(selector.matches(new Attributes(labels, new Map()))).toBe(expected);
           }
         }),
-        { numRuns: 1_000 },
+        { numRuns: runs(1_000) },
       );
     },
   );

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { maxRequirements, maxSelectorLength } from "../../src/selector/limits.ts";
 import { parseFieldSelector } from "../../src/selector/parse-field-selector.ts";
-import fc from "../property.ts";
+import fc, { runs } from "../property.ts";
 import { refusal } from "./refusal.ts";
 
 /** A selector's requirements as [field, operator, value]. */
@@ -186,7 +186,7 @@ describe("Any text at all", () => {
         expect(error.position).toBeGreaterThanOrEqual(0);
         expect(error.position).toBeLessThanOrEqual(text.length);
       }),
-      { numRuns: 2_000 },
+      { numRuns: runs(2_000) },
     );
   });
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { maxRequirements, maxSelectorLength } from "../../src/selector/limits.ts";
 import { parseLabelSelector } from "../../src/selector/parse-label-selector.ts";
-import fc from "../property.ts";
+import fc, { runs } from "../property.ts";
 import { meaning, modelSelector, spelling } from "./label-model.ts";
 import { refusal } from "./refusal.ts";
 
@@ -260,7 +260,7 @@ describe("Any text at all", () => {
         expect(error.position).toBeGreaterThanOrEqual(0);
         expect(error.position).toBeLessThanOrEqual(text.length);
       }),
-      { numRuns: 2_000 },
+      { numRuns: runs(2_000) },
     );
   });
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { strictDeserializer } from "../../src/wire/decode.ts";
 import type { WatchRequest__Output } from "../../src/wire/generated/watchfanout/v1/WatchRequest.ts";
 import { listWatchService, loadProtos, writeService } from "../../src/wire/services.ts";
-import fc from "../property.ts";
+import fc, { runs } from "../property.ts";
 
 const v1 = "watchfanout.v1.";
 const decodeGet = strictDeserializer(`${v1}GetRequest`);
@@ -173,7 +173,7 @@ test("No bytes whatever make a deserialiser throw", () => {
         expect(request === undefined).toBe(fault !== undefined);
       }
     }),
-    { numRuns: 2000 },
+    { numRuns: runs(2000) },
   );
 });
 

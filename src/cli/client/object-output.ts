@@ -28,10 +28,11 @@ function objectRow(object: StoredObject): string[] {
 
 /** Prints one object. As `value`: exactly its bytes. */
 export async function printObject(
-  { output, io }: Session,
+  { output, io, say }: Session,
   format: Format,
   result: ObjectResult,
 ): Promise<void> {
+  warnIfStale(say, result.staleForMs);
   switch (format) {
     case "json":
       return output.write(objectResultJson(result));
@@ -46,16 +47,23 @@ export async function printObject(
 
 /** Prints pages as they arrive. As `value`: each object's bytes, and a line end. */
 export async function printPages(
-  { output, io }: Session,
+  { output, io, say }: Session,
   format: Format,
   pages: AsyncIterable<Page>,
 ): Promise<void> {
   const table = objectTable(io);
   for await (const page of pages) {
+    warnIfStale(say, page.staleForMs);
     if (format === "json") await output.write(pageJson(page));
     else if (format === "table") await output.write(table.format(page.items.map(objectRow)));
     else for (const item of page.items) await printValueLine(output, item);
   }
+}
+
+function warnIfStale(say: Session["say"], staleForMs: number | undefined): void {
+  if (staleForMs === undefined) return;
+  const seconds = (staleForMs / 1_000).toFixed(1);
+  say(`The server can't reach its own source: this may be ${seconds} s old.`);
 }
 
 export async function printValueLine(

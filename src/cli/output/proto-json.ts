@@ -1,3 +1,4 @@
+import type { ResourceInfo } from "../../client/resource-info.ts";
 import type { AtomicBatch } from "../../client/watch/batch-assembler.ts";
 import type { ObjectResult, Page } from "../../client/watch/client-calls.ts";
 import type { WatchEvent } from "../../model/event.ts";
@@ -13,6 +14,7 @@ export function objectResultJson(result: ObjectResult): string {
     revision: String(result.revision),
     object: objectMessage(result.object),
     history_id: result.historyId,
+    ...staleness(result),
   });
 }
 
@@ -26,7 +28,28 @@ export function pageJson(page: Page): string {
       ? {}
       : { remaining_item_count: String(page.remainingItemCount) }),
     history_id: page.historyId,
+    ...staleness(page),
   });
+}
+
+/** Resources as a ResourcesResponse. */
+export function resourcesJson(resources: readonly ResourceInfo[]): string {
+  return line({
+    resources: resources.map((resource) => ({
+      name: resource.name,
+      codec: `CODEC_${(resource.codec ?? "unspecified").toUpperCase()}`,
+      cached: resource.isCached,
+      revision: String(resource.revision),
+      history_id: resource.historyId,
+      readable_in_full: resource.isReadableInFull,
+      ...staleness(resource),
+    })),
+    has_more: false,
+  });
+}
+
+function staleness({ staleForMs }: { readonly staleForMs?: number | undefined }): object {
+  return staleForMs === undefined ? {} : { stale_for: `${(staleForMs / 1_000).toFixed(3)}s` };
 }
 
 /**

@@ -40,22 +40,23 @@ export function watchAdminCertificate(
   });
 }
 
-/** Applies new versions of the certificates for etcd to the client of it. */
-export function watchEtcdCertificates(
+/** Applies new versions of the certificates for etcd, or for the upstream of a relay, to the client of it. */
+export function watchClientCertificates(
   files: WatchedFiles,
+  of: "etcd" | "upstream",
   tls: EtcdTls,
   client: CertificateUser & { replaceAuthorities(authorities: Buffer): void },
 ): void {
   const { ca, client: pair, files: paths } = tls;
   if (pair !== undefined && paths.cert !== undefined && paths.key !== undefined) {
     files.add({
-      ...{ kind: "etcd-certificate", paths: [paths.cert, paths.key] },
+      ...{ kind: `${of}-certificate`, paths: [paths.cert, paths.key] },
       ...{ contents: [pair.cert, pair.key], maxBytes, apply: replacePair(client) },
     });
   }
   if (ca === undefined || paths.ca === undefined) return;
   files.add({
-    ...{ kind: "etcd-ca", paths: [paths.ca], contents: [ca], maxBytes },
+    ...{ kind: `${of}-ca`, paths: [paths.ca], contents: [ca], maxBytes },
     apply: ([content = Buffer.alloc(0)]) => client.replaceAuthorities(content),
   });
 }

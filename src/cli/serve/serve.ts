@@ -36,7 +36,9 @@ export async function serve(config: Config): Promise<void> {
   }
   // Standard output may have the audit log, of which each line is JSON.
   const isAudit = config.audit !== undefined && config.audit.path === undefined;
-  (isAudit ? process.stderr : process.stdout).write(startUpText(config, service));
+  (isAudit ? process.stderr : process.stdout).write(
+    startUpText({ ...config, resources: service.resources }, service),
+  );
 }
 
 /** grpc-js writes to the console. Its lines go to level debug, since its errors are also returned. */

@@ -6,10 +6,17 @@ import { Cacher } from "../../cacher/cacher.ts";
 import { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
 import { BackfillQueue } from "../../cacher/options.ts";
 import { ObjectAttributes } from "../../cacher/request/object-attributes.ts";
+import { isRightLost } from "../../client/remote/relayed-calls.ts";
 import { AttributeReader } from "../../codec/attribute-reader.ts";
-import type { Config, ListenAddress, TcpAddress } from "../../config/config.ts";
+import type {
+  Config,
+  ListenAddress,
+  ResourceConfig,
+  TcpAddress,
+  UpstreamConfig,
+} from "../../config/config.ts";
 import { formatAddress } from "../../config/value-types.ts";
-import { type ReadinessCheck, startAdmin } from "../../server/admin/admin.ts";
+import { startAdmin } from "../../server/admin/admin.ts";
 import { memoryGauges } from "../../server/pressure/memory-gauges.ts";
 import { type RunningServer, type ServedResource, startServer } from "../../server/server.ts";
 import { UncachedResource } from "../../server/services/uncached-resource.ts";
@@ -29,6 +36,10 @@ import { version } from "../output/version.ts";
 import { watchAdminCertificate, watchServerCertificates } from "./certificate-files.ts";
 import { openIdentitySources, watchedTokens } from "./identity.ts";
 import { openAccess } from "./open-access.ts";
+import { type Pending, readiness } from "./readiness.ts";
+import { newInstanceId } from "./relay/instance-id.ts";
+import type { Relay } from "./relay/relay.ts";
+import { relayedResources } from "./relay/relayed-resources.ts";
 import { openRights } from "./rights.ts";
 import { StartError } from "./start-error.ts";
 import { openStorages } from "./storages.ts";
@@ -39,6 +50,10 @@ export interface Service {
   readonly grpc: ListenAddress;
   /** Address of the admin server. */
   readonly admin: TcpAddress;
+  /** Identifies this process in the path of requests that relays pass on. Undefined: it is not a relay. */
+  readonly instanceId: string | undefined;
+  /** What it serves: as configured, or what the upstream of a relay serves to it. */
+  readonly resources: readonly ResourceConfig[];
   /**
    * Stops gracefully: turns not ready, sends every stream a last bookmark and DRAINING, waits up to the configured time
    * for clients to accept them, then closes everything. Idempotent.
@@ -50,7 +65,7 @@ export interface Service {
  * Starts a service. It serves when this resolves, and is ready once its caches have synced. Rejects with a StartError, and
  * closes everything before.
  */
-export async function startService(config: Config, clock: Clock, logger: Logger): Promise<Service> {
+export async function startService(given: Config, clock: Clock, logger: Logger): Promise<Service> {
   const closing: (() => Promise<void>)[] = [];
   /** Closes everything in reverse order. */
   const closeAll = async (): Promise<void> => {
@@ -66,10 +81,32 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
     const files = new WatchedFiles(clock, logger);
     closing.push(async () => files.close());
     registerFileReloads(metrics.meter, files);
-    const storages = openStorages(config, clock, logger, files);
+    const caches = new Map<string, Cacher>();
+    /** Why the service as a whole does not serve. */
+    let pending: Pending = "the service is starting";
+    // Before the upstream of a relay is asked, so that an orchestrator finds out what the relay waits for.
+    let server: RunningServer | undefined;
+    const { tls: adminTls, tokenFile: adminTokens } = given.admin;
+    const admin = await listening("admin", given.admin.listen, () =>
+      startAdmin({
+        listen: given.admin.listen,
+        tls: adminTls,
+        tokens: adminTokens && watchedTokens("admin-token-file", adminTokens, files),
+        readiness: () => readiness(caches, pending, server?.stats().pressure.level ?? "normal"),
+        metrics,
+        logger,
+      }),
+    );
+    closing.push(() => admin.close());
+    if (adminTls !== undefined) watchAdminCertificate(files, adminTls, admin);
+    const relay = given.upstream && (await openRelay(given.upstream, { clock, logger, files }));
+    if (relay !== undefined) closing.push(() => relay.close());
+    const config = await withResources(given, relay, logger, (why) => {
+      pending = why;
+    });
+    const storages = openStorages(config, { clock, logger, files, relay });
     closing.push(() => storages.close());
     const backfillQueue = new BackfillQueue();
-    const caches = new Map<string, Cacher>();
     const served = new Map<string, ServedResource>();
     const readers = new Map<string, AttributeReader>();
     for (const { name, codec, indexes, eventWindow, cache } of config.resources) {
@@ -97,6 +134,7 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
           dispatchIntervalMs: config.dispatchIntervalMs,
         },
         consistencyIntervalMs: config.consistencyIntervalMs,
+        mayNotServeAfter: isRightLost,
         scheduler,
         upstreamLimiter,
       });
@@ -119,21 +157,6 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
       registerAuditMetrics(metrics.meter, audit);
     }
 
-    let draining = false;
-    const { tls: adminTls, tokenFile: adminTokens } = config.admin;
-    const admin = await listening("admin", config.admin.listen, () =>
-      startAdmin({
-        listen: config.admin.listen,
-        tls: adminTls,
-        tokens: adminTokens && watchedTokens("admin-token-file", adminTokens, files),
-        readiness: () => readiness(caches, draining),
-        metrics,
-        logger,
-      }),
-    );
-    closing.push(() => admin.close());
-    if (adminTls !== undefined) watchAdminCertificate(files, adminTls, admin);
-    let server: RunningServer | undefined;
     const sources = openIdentitySources(config, { clock, logger, files }, (identity) =>
       server?.revoke(identity),
     );
@@ -154,6 +177,9 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
         authorizer,
         audit,
         framing: config.framing,
+        instanceId: relay?.instanceId,
+        upstream: relay,
+        codecs: new Map(config.resources.map(({ name, codec }) => [name, codec.name])),
         limits: {
           responseFlushMs: config.stallTimeoutMs,
           maxStreamAgeMs: config.maxStreamAgeMs,
@@ -167,13 +193,17 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
     registerServerMetrics(metrics.meter, running);
     await storages.check();
     for (const cacher of caches.values()) cacher.start();
+    void relay?.compare(given.resources.length > 0);
+    pending = undefined;
 
     let stopped: Promise<void> | undefined;
     return {
       grpc: running.address,
       admin: { host: admin.host, port: admin.port },
+      instanceId: relay?.instanceId,
+      resources: config.resources,
       stop: () => {
-        draining = true;
+        pending = "the service is shutting down";
         stopped ??= closeAll();
         return stopped;
       },
@@ -184,46 +214,29 @@ export async function startService(config: Config, clock: Clock, logger: Logger)
   }
 }
 
-function readiness(
-  caches: ReadonlyMap<string, Cacher>,
-  draining: boolean,
-): readonly ReadinessCheck[] {
-  const checks = [...caches].map(([name, cacher]) => ({
-    name: `resource/${name}`,
-    failure: cacher.ready ? undefined : notReadyReason(cacher),
-    warning: cacher.ready ? staleness(cacher) : undefined,
-    note: cacher.ready ? backfillProgress(cacher) : undefined,
-  }));
-  const failure = draining ? "the service is shutting down" : undefined;
-  return [{ name: "serving", failure }, ...checks];
+/** Throws an Error with a sentence for certificates that can't be used. */
+async function openRelay(
+  upstream: UpstreamConfig,
+  deps: { readonly clock: Clock; readonly logger: Logger; readonly files: WatchedFiles },
+): Promise<Relay> {
+  // A service that is not a relay starts faster without the client library.
+  const { Relay } = await import("./relay/relay.ts");
+  return new Relay({ upstream, instanceId: newInstanceId(), ...deps });
 }
 
-/** Why a cache has not become ready. A ready cache stays ready when the store is lost. */
-function notReadyReason(cacher: Cacher): string {
-  const still = "the cache has not synced with the store yet";
-  const failure = cacher.upstreamFailure;
-  return failure === undefined ? still : `${still}: ${failure.message}`;
-}
-
-/** The progress of the event window's backfill; undefined once it is complete. */
-function backfillProgress(cacher: Cacher): string | undefined {
-  const { backfill, eventWindow } = cacher.stats();
-  const from = `begins at revision ${eventWindow.oldestRevision}`;
-  if (backfill.state === "running") return `the event window ${from}; backfill is in progress`;
-  if (backfill.state === "paused") {
-    return `the event window ${from}; older events are read when a stream resumes from them`;
-  }
-  const isEarly = ["costly", "failed", "conflicting"].includes(backfill.state);
-  return isEarly ? `the event window ${from}; backfill ended early: ${backfill.state}` : undefined;
-}
-
-/** How old the cache's responses may be while the store is unreachable; undefined while it is reachable. */
-function staleness(cacher: Cacher): string | undefined {
-  const failure = cacher.upstreamFailure;
-  if (failure === undefined) return undefined;
-  const { revision, upstreamSilenceMs } = cacher.stats();
-  const seconds = (upstreamSilenceMs / 1_000).toFixed(1);
-  return `stale: at revision ${revision}, received nothing for ${seconds} s: ${failure.message}`;
+/** The configuration with the resources that are served: those of a relay depend on what its upstream serves to it. */
+async function withResources(
+  config: Config,
+  relay: Relay | undefined,
+  logger: Logger,
+  onWaiting: (why: string) => void,
+): Promise<Config> {
+  if (relay === undefined) return config;
+  const served = await relay.resources(onWaiting);
+  const { resources: configured, eventWindow } = config;
+  const upstream = relay.address;
+  const resources = relayedResources({ configured, served, eventWindow, upstream, logger });
+  return { ...config, resources };
 }
 
 const reasons: Readonly<Record<string, string>> = {

@@ -1,4 +1,4 @@
-import type { Config, ListenAddress } from "../../config/config.ts";
+import type { Config, ListenAddress, ResourceConfig } from "../../config/config.ts";
 import { formatAddress } from "../../config/value-types.ts";
 import { printableText } from "../output/printable.ts";
 import { version } from "../output/version.ts";
@@ -9,9 +9,7 @@ export function startUpText(
   config: Config,
   { grpc, admin }: Pick<Service, "grpc" | "admin">,
 ): string {
-  const resources = config.resources.map(
-    ({ name, prefix }) => `${name} (${prefix === "" ? "every key" : prefix})`,
-  );
+  const resources = config.resources.map((resource) => resourceText(config, resource));
   const lines = [
     `watch-fanout ${version} serves gRPC on ${formatAddress(grpc)} (${security(config)})`,
     `  resources  ${resources.join(", ")}`,
@@ -41,7 +39,17 @@ function security({ tls }: Config): string {
   }[tls.clientAuth];
 }
 
-function dataOf({ etcd }: Config): string {
+function resourceText(
+  { upstream }: Config,
+  { name, prefix, upstreamName = name }: ResourceConfig,
+): string {
+  if (upstream !== undefined)
+    return upstreamName === name ? name : `${name} (${upstreamName} there)`;
+  return `${name} (${prefix === "" ? "every key" : prefix})`;
+}
+
+function dataOf({ etcd, upstream }: Config): string {
+  if (upstream !== undefined) return `watch-fanout at ${upstream.addresses.join(", ")}`;
   if (etcd === undefined) return "in memory, lost when this process ends";
   return `etcd at ${etcd.endpoints.join(", ")}`;
 }

@@ -9,7 +9,8 @@ import { defaultStateBytes } from "../../storage/memory/memory-estimates.ts";
 import { MemoryStorage } from "../../storage/memory/memory-storage.ts";
 import type { Storage } from "../../storage/storage.ts";
 import type { SkippedKeysSource } from "../../telemetry/storage-metrics.ts";
-import { watchEtcdCertificates } from "./certificate-files.ts";
+import { watchClientCertificates } from "./certificate-files.ts";
+import type { Relay } from "./relay/relay.ts";
 import { StartError } from "./start-error.ts";
 
 /** The storages of the resources. */
@@ -24,13 +25,22 @@ interface Storages {
   close(): Promise<void>;
 }
 
-/** Opens the storage of every resource, without a request to etcd. `files` watches the certificates for etcd. */
+/** What storages are opened with. */
+interface StorageDeps {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Watches the certificates for etcd. */
+  readonly files: WatchedFiles;
+  /** The connection of a relay to its upstream; undefined: the service is not a relay. */
+  readonly relay: Relay | undefined;
+}
+
+/** Opens the storage of every resource, without a request to etcd or to the upstream of a relay. */
 export function openStorages(
   config: Config,
-  clock: Clock,
-  logger: Logger,
-  files: WatchedFiles,
+  { clock, logger, files, relay }: StorageDeps,
 ): Storages {
+  if (relay !== undefined) return relayed(config, relay);
   return config.etcd === undefined
     ? embedded(config, clock)
     : etcd(config.etcd, config, clock, logger, files);
@@ -50,6 +60,16 @@ function embedded({ resources }: Config, clock: Clock): Storages {
   };
 }
 
+function relayed({ resources }: Config, relay: Relay): Storages {
+  const storages = new Map(resources.map((resource) => [resource.name, relay.storageOf(resource)]));
+  return {
+    of: (resource) => known(storages, resource),
+    skippingKeys: new Map(),
+    check: async () => {},
+    close: async () => {},
+  };
+}
+
 function etcd(
   options: EtcdConfig,
   { resources }: Config,
@@ -58,7 +78,7 @@ function etcd(
   files: WatchedFiles,
 ): Storages {
   const client = new EtcdClient({ ...options, clock, logger });
-  if (options.tls !== undefined) watchEtcdCertificates(files, options.tls, client);
+  if (options.tls !== undefined) watchClientCertificates(files, "etcd", options.tls, client);
   const storages = new Map(
     resources.map(({ name, prefix }) => [
       name,

@@ -134,6 +134,13 @@ export function closedMeanwhile(address: string, isLost: boolean): CallFailure {
   );
 }
 
+/** The server at the address must not be followed by this relay, as it follows the relay itself. Another one may be. */
+export function notToFollow(refusal: WatchFanoutError, address: string): CallFailure {
+  return new CallFailure(
+    upstreamUnavailable(`This relay can't follow ${address}: ${refusal.message}`, refusal),
+  );
+}
+
 /** A stream that left a batch open and then sent nothing for `silentMs` milliseconds. */
 export function batchStalled(silentMs: number): CallFailure {
   return new CallFailure(

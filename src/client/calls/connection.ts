@@ -2,12 +2,15 @@ import { abortable } from "../../base/abort.ts";
 import { Backoff } from "../../base/backoff.ts";
 import { type Clock, pause } from "../../base/clock.ts";
 import { invalidRequest } from "../../base/errors.ts";
-import { callStreaming, callUnary, isConnected, isDecided, type Method } from "./call.ts";
+import { listWatchService } from "../../wire/services.ts";
+import { isPathRefusal } from "../../wire/via.ts";
+import { callStreaming, callUnary, isDecided, type Method } from "./call.ts";
 import {
   CallFailure,
   closedMeanwhile,
   failureOf,
   notConnected,
+  notToFollow,
   streamEndedEarly,
 } from "./call-failure.ts";
 import { CallTelemetry, watchOpened } from "./call-telemetry.ts";
@@ -22,6 +25,10 @@ interface CallSettings {
   readonly timeoutMs?: number | undefined;
   /** The only server to ask. */
   readonly server?: Endpoint | undefined;
+  /** The server to ask first. */
+  readonly preferredServer?: Endpoint | undefined;
+  /** The relays that the request has passed. */
+  readonly via?: string | undefined;
 }
 
 const retryBounds = { initialMs: 100, maxMs: 5_000 };
@@ -29,6 +36,9 @@ const defaultTimeoutMs = 10_000;
 const defaultConnectTimeoutMs = 3_000;
 const defaultKeepaliveMs = 30_000;
 const defaultMaxAttempts = 4;
+
+/** How long a server may take to say whether a relay may follow it, in milliseconds. */
+const verifyTimeoutMs = 5_000;
 
 /**
  * Room for an object and its previous state, each as large as etcd can be configured to accept. etcd recommends at
@@ -47,35 +57,31 @@ export class Connection {
   readonly #random: () => number;
   readonly #token: TokenSource;
   readonly #certificates: ClientCertificates | undefined;
+  readonly #isOfRelay: boolean;
   readonly #closing = new AbortController();
 
   constructor(options: ConnectOptions, clock: Clock, random: () => number) {
     const addresses = typeof options.address === "string" ? [options.address] : options.address;
     this.#clock = clock;
     this.#random = random;
-    this.#token = new TokenSource(options.token, clock);
+    this.#token = new TokenSource(options.token, clock, options.relayId);
+    this.#isOfRelay = options.relayId !== undefined;
     this.#timeoutMs = positive("timeoutMs", options.timeoutMs ?? defaultTimeoutMs);
     this.#connectTimeoutMs = positive(
       "connectTimeoutMs",
       options.connectTimeoutMs ?? defaultConnectTimeoutMs,
     );
     this.#maxAttempts = positive("maxAttempts", options.maxAttempts ?? defaultMaxAttempts);
-    const keepaliveMs = positive(
-      "keepaliveIntervalMs",
-      options.keepaliveIntervalMs ?? defaultKeepaliveMs,
-    );
-    this.#maxMessageBytes = positive(
-      "maxMessageBytes",
-      options.maxMessageBytes ?? defaultMaxMessageBytes,
-    );
+    const { keepaliveIntervalMs = defaultKeepaliveMs } = options;
+    const keepaliveMs = positive("keepaliveIntervalMs", keepaliveIntervalMs);
+    const { maxMessageBytes = defaultMaxMessageBytes } = options;
+    this.#maxMessageBytes = positive("maxMessageBytes", maxMessageBytes);
     const { tls } = options;
     this.#certificates = tls && new ClientCertificates(tls, clock);
-    const settings = {
+    this.#endpoints = new Endpoints(addresses, {
       ...{ certificates: this.#certificates, serverName: tls?.serverName },
-      ...{ keepaliveMs, clock, random },
-      maxMessageBytes: this.#maxMessageBytes,
-    };
-    this.#endpoints = new Endpoints(addresses, settings);
+      ...{ keepaliveMs, clock, random, maxMessageBytes: this.#maxMessageBytes },
+    });
   }
 
   read<Request, Response>(
@@ -111,6 +117,7 @@ export class Connection {
     open.watches++;
     try {
       await this.#connect(endpoint, this.#connectTimeoutMs, signal);
+      await this.#verify(endpoint, method, signal);
       onServer(endpoint);
       const metadata = await this.#token.metadata(this.#timeoutMs, signal);
       for await (const response of callStreaming(
@@ -173,16 +180,16 @@ export class Connection {
     write: boolean,
     telemetry: CallTelemetry,
   ): Promise<Response> {
-    const { signal, server } = settings;
+    const { signal, server, preferredServer } = settings;
     const end = this.#clock.now() + positive("timeoutMs", settings.timeoutMs ?? this.#timeoutMs);
     const left = (): number => end - this.#clock.now();
     const backoff = new Backoff(retryBounds, this.#random);
     const tried = new Set<Endpoint>();
     let before: CallFailure | undefined;
     for (let attempt = 1; ; attempt++) {
-      const endpoint = server ?? this.#endpoints.pick("calls", tried);
+      const endpoint = server ?? this.#endpoints.pick("calls", tried, preferredServer);
       telemetry.attempt(endpoint.address, before);
-      const result = await this.#attempt(endpoint, method, request, left(), signal, write);
+      const result = await this.#attempt(endpoint, method, request, left(), settings, write);
       if (!(result instanceof CallFailure)) return result;
       before = result;
       const again = write ? result.writeAgain : result.readAgain;
@@ -203,7 +210,7 @@ export class Connection {
     method: Method<Request, Response>,
     request: Request,
     timeoutMs: number,
-    signal: AbortSignal | undefined,
+    { signal, via }: CallSettings,
     write: boolean,
   ): Promise<Response | CallFailure> {
     const { address, open } = endpoint;
@@ -218,7 +225,8 @@ export class Connection {
       const others = this.#endpoints.count > 1;
       const connectMs = others ? Math.min(timeoutMs, this.#connectTimeoutMs) : timeoutMs;
       await this.#connect(endpoint, connectMs, stop.signal);
-      const metadata = await this.#token.metadata(end - this.#clock.now(), stop.signal);
+      await this.#verify(endpoint, method, stop.signal);
+      const metadata = await this.#token.metadata(end - this.#clock.now(), stop.signal, via);
       const left = end - this.#clock.now();
       isSent = true;
       const response = await callUnary(endpoint.grpc, method, request, metadata, left, stop.signal);
@@ -236,6 +244,39 @@ export class Connection {
     }
   }
 
+  /**
+   * For a relay: rejects with a CallFailure unless the server says that the relay may follow it. A server that has said so
+   * is asked again once it has failed.
+   */
+  async #verify(
+    endpoint: Endpoint,
+    { path }: { readonly path: string },
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { Resources } = listWatchService;
+    if (!this.#isOfRelay || path === Resources.path) return;
+    if (endpoint.verified === undefined) {
+      const asked = this.#askToFollow(endpoint);
+      endpoint.verified = asked;
+      asked.catch(() => {
+        if (endpoint.verified === asked) endpoint.verified = undefined;
+      });
+    }
+    await abortable(endpoint.verified, signal);
+  }
+
+  async #askToFollow({ grpc, address }: Endpoint): Promise<void> {
+    const { Resources } = listWatchService;
+    try {
+      const metadata = await this.#token.metadata(verifyTimeoutMs, this.closing);
+      const request = { after_name: "" };
+      await callUnary(grpc, Resources, request, metadata, verifyTimeoutMs, this.closing);
+    } catch (error) {
+      const failure = failureOf(error, this.#callAt(address, false));
+      throw isPathRefusal(failure.error) ? notToFollow(failure.error, address) : failure;
+    }
+  }
+
   #callAt(address: string, write: boolean) {
     return { address, write, maxMessageBytes: this.#maxMessageBytes };
   }
@@ -246,9 +287,7 @@ export class Connection {
     timeoutMs: number,
     signal: AbortSignal | undefined,
   ): Promise<void> {
-    const refreshed = this.#certificates?.refresh();
-    // Only a new connection needs new certificates.
-    if (refreshed !== undefined && !isConnected(grpc)) await abortable(refreshed, signal);
+    await this.#certificates?.refreshFor(grpc, signal);
     if (await abortable(isDecided(grpc, timeoutMs), signal)) return;
     throw notConnected(address, timeoutMs);
   }

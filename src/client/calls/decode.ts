@@ -2,6 +2,7 @@ import { WatchFanoutError } from "../../base/errors.ts";
 import { type EventType, WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type { Slabs } from "../../model/slabs.ts";
+import type { Duration__Output } from "../../wire/generated/google/protobuf/Duration.ts";
 import type { Event__Output as WireEvent } from "../../wire/generated/watchfanout/v1/Event.ts";
 import type { StoredObject__Output as WireObject } from "../../wire/generated/watchfanout/v1/StoredObject.ts";
 
@@ -40,6 +41,14 @@ export function decodeEvent(wire: WireEvent, slabs: Slabs): WatchEvent {
   if (type === undefined) throw broken(`an event of type ${wire.type}`);
   const previous = wire.previous === null ? undefined : decodeObject(wire.previous, slabs);
   return new WatchEvent(type, decodeObject(wire.object, slabs), previous);
+}
+
+/** Converts a google.protobuf.Duration to milliseconds; undefined if absent. Throws INTERNAL if it is negative. */
+export function decodeDuration(wire: Duration__Output | null): number | undefined {
+  if (wire === null) return undefined;
+  const ms = Number(wire.seconds) * 1_000 + wire.nanos / 1e6;
+  if (!(ms >= 0)) throw broken(`a duration of ${wire.seconds} s and ${wire.nanos} ns`);
+  return ms;
 }
 
 /** Converts an int64 to a `number`, which is exact for every revision below 2^53. Throws INTERNAL beyond. */

@@ -33,6 +33,11 @@ export class Endpoint {
   readonly address: string;
   /** Number of calls in progress and of open watches. */
   readonly open = { calls: 0, watches: 0 };
+  /**
+   * For a relay: whether the server may be followed, as it has said since it last failed; undefined: not asked.
+   * @internal
+   */
+  verified: Promise<void> | undefined;
   readonly #target: Address;
   readonly #settings: EndpointSettings;
   readonly #backoff: Backoff;
@@ -68,6 +73,7 @@ export class Endpoint {
    * @internal
    */
   failed(retryDelayMs: number): void {
+    this.verified = undefined;
     const delayMs = Math.max(this.#backoff.next(), retryDelayMs);
     this.#ejectedUntil = this.#settings.clock.now() + delayMs;
   }
@@ -110,9 +116,18 @@ export class Endpoints {
     return this.#all.length;
   }
 
-  /** Picks the server for the next call or watch, if possible not one in `tried`. Throws when closed. */
-  pick(kind: "calls" | "watches", tried: ReadonlySet<Endpoint> = new Set()): Endpoint {
+  /**
+   * Picks the server for the next call or watch, if possible not one in `tried`: `preferred`, if it is not ejected. Throws
+   * when closed.
+   */
+  pick(
+    kind: "calls" | "watches",
+    tried: ReadonlySet<Endpoint> = new Set(),
+    preferred?: Endpoint,
+  ): Endpoint {
     this.#checkOpen();
+    const isUsable = preferred !== undefined && !tried.has(preferred);
+    if (isUsable && preferred.ejectedForMs === 0) return preferred;
     const inTurn = [...this.#all.slice(this.#next), ...this.#all.slice(0, this.#next)];
     const left = inTurn.filter((endpoint) => !tried.has(endpoint));
     const [first, ...others] = left.length > 0 ? left : inTurn;

@@ -46,6 +46,13 @@ export interface ConnectOptions {
   readonly clock?: Clock | undefined;
   /** Numbers from 0 to below 1, for jitter. Default `Math.random`. */
   readonly random?: (() => number) | undefined;
+  /**
+   * The instance id of the relay whose calls these are. Before a server is used, it is asked whether the relay may follow
+   * it. Default: the calls are not those of a relay.
+   *
+   * @internal
+   */
+  readonly relayId?: string | undefined;
 }
 
 /** Options of every call and watch. */
@@ -63,6 +70,18 @@ interface CommonOptions {
 interface CallOptions extends CommonOptions {
   /** Timeout of this call, in milliseconds; of a list, for each page. Default: the timeout of the client. */
   readonly timeoutMs?: number | undefined;
+  /**
+   * The relays that the request has passed.
+   *
+   * @internal
+   */
+  readonly via?: string | undefined;
+}
+
+/** Options of `Client.resources`. */
+export interface ResourcesOptions extends Pick<CallOptions, "signal" | "timeoutMs" | "via"> {
+  /** The only server to ask: one that `onOpened` of a watch was called with. Default: any. */
+  readonly server?: Endpoint | undefined;
 }
 
 /** Options of reads. */
@@ -71,6 +90,8 @@ export interface ReadOptions extends CallOptions {
   readonly at?: RevisionRequirement | undefined;
   /** The only server to ask: one that `onOpened` of a watch was called with. Default: any. */
   readonly server?: Endpoint | undefined;
+  /** The server to ask first, if it has not failed. Default: any. */
+  readonly preferredServer?: Endpoint | undefined;
 }
 
 /** Selects objects by their content. If both selectors are given, both must match. */

@@ -3,6 +3,7 @@ import { Metadata } from "@grpc/grpc-js";
 import { abortable } from "../../base/abort.ts";
 import type { Clock } from "../../base/clock.ts";
 import { invalidRequest, WatchFanoutError } from "../../base/errors.ts";
+import { viaKey } from "../../wire/via.ts";
 import { CallFailure } from "./call-failure.ts";
 
 /**
@@ -21,16 +22,22 @@ const rereadMs = 1_000;
 export class TokenSource {
   readonly #token: Token | undefined;
   readonly #clock: Clock;
+  readonly #relayId: string | undefined;
   /** The metadata for the last token, which most calls share. */
-  #metadata = new Metadata();
+  #metadata: Metadata;
   #last: string | undefined;
   #readAt = Number.NEGATIVE_INFINITY;
   #reading: Promise<Metadata> | undefined;
 
-  /** Throws INVALID_REQUEST for a text that can't be a token. */
-  constructor(token: Token | undefined, clock: Clock) {
+  /**
+   * `relayId`: the instance id of the relay that makes the calls; undefined: none does. Throws INVALID_REQUEST for a text
+   * that can't be a token.
+   */
+  constructor(token: Token | undefined, clock: Clock, relayId?: string) {
     this.#token = token;
     this.#clock = clock;
+    this.#relayId = relayId;
+    this.#metadata = this.#ofRelay();
     if (typeof token !== "string") return;
     if (!isToken(token)) throw invalidRequest("token", malformed("token"));
     this.#metadata = this.#with(token);
@@ -38,9 +45,21 @@ export class TokenSource {
 
   /**
    * The metadata of the next call. Rejects with a CallFailure, UNAUTHENTICATED, if there is no token within `timeoutMs`
-   * milliseconds, and with the signal's reason when it is aborted.
+   * milliseconds, and with the signal's reason when it is aborted. `via`: the relays that the request has passed.
    */
-  async metadata(timeoutMs: number, signal: AbortSignal | undefined): Promise<Metadata> {
+  async metadata(
+    timeoutMs: number,
+    signal: AbortSignal | undefined,
+    via?: string,
+  ): Promise<Metadata> {
+    const metadata = await this.#current(timeoutMs, signal);
+    if (via === undefined || this.#relayId === undefined) return metadata;
+    const passedOn = metadata.clone();
+    passedOn.set(viaKey, `${via},${this.#relayId}`);
+    return passedOn;
+  }
+
+  async #current(timeoutMs: number, signal: AbortSignal | undefined): Promise<Metadata> {
     const token = this.#token;
     if (token === undefined || typeof token === "string") return this.#metadata;
     if (typeof token === "function") {
@@ -97,9 +116,15 @@ export class TokenSource {
   #with(token: string): Metadata {
     if (token === this.#last) return this.#metadata;
     this.#last = token;
-    this.#metadata = new Metadata();
+    this.#metadata = this.#ofRelay();
     this.#metadata.set("authorization", `Bearer ${token}`);
     return this.#metadata;
+  }
+
+  #ofRelay(): Metadata {
+    const metadata = new Metadata();
+    if (this.#relayId !== undefined) metadata.set(viaKey, this.#relayId);
+    return metadata;
   }
 }
 

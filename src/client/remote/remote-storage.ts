@@ -1,4 +1,4 @@
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { hasReason } from "../../base/errors.ts";
 import {
   checkDelete,
@@ -31,6 +31,7 @@ import { HistoryAlias } from "./history-alias.ts";
 import { ProgressRequester } from "./progress-requester.ts";
 import { type FetchPage, RemoteLister } from "./remote-lister.ts";
 import { RemoteWatch } from "./remote-watch.ts";
+import { ReportedStaleness } from "./reported-staleness.ts";
 
 /** Options of a RemoteStorage. With selectors, it contains only the matching objects. */
 export interface RemoteStorageOptions extends SelectorOptions {
@@ -78,18 +79,20 @@ export class RemoteStorage implements Storage {
   readonly #watches = new Set<RemoteWatch>();
   readonly #progressRequester: ProgressRequester;
   readonly #closing = new AbortController();
+  readonly #staleness: ReportedStaleness;
   /** The latest revision that was read: a read of ANY is never older. */
   #newest = 0;
 
   /** Sends nothing. */
   constructor(options: RemoteStorageOptions) {
-    const { client, resource, labelSelector, fieldSelector } = options;
+    const { client, resource, labelSelector, fieldSelector, clock = systemClock } = options;
     this.#client = client;
     this.#resource = resource;
     this.#selectors = { labelSelector, fieldSelector };
     this.#delivery = options.delivery ?? "EVERY_EVENT";
     const fetch: FetchPage = (page) => this.#page({ ...page, ...this.#selectors });
-    this.#lister = new RemoteLister(fetch, options.clock);
+    this.#lister = new RemoteLister(fetch, clock);
+    this.#staleness = new ReportedStaleness(clock);
     this.#progressRequester = new ProgressRequester(async (server) => {
       const { revision } = await this.#state(linearizable, this.#closing.signal, server);
       return revision;
@@ -157,6 +160,7 @@ export class RemoteStorage implements Storage {
     }, request.historyId);
   }
 
+  /** Asks the server of an open watch first, which sends that watch an eager bookmark with the revision of its response. */
   async currentRevision(signal?: AbortSignal): Promise<number> {
     this.#enter(signal);
     return (await this.#state(linearizable, signal)).revision;
@@ -178,6 +182,18 @@ export class RemoteStorage implements Storage {
 
   requestProgress(): void {
     for (const watch of this.#watches) watch.requestProgress();
+  }
+
+  /** How long ago the server received anything from its own source, by its last response. */
+  get staleForMs(): number | undefined {
+    return this.#staleness.ms;
+  }
+
+  /** The servers of the open watches. */
+  get servers(): ReadonlySet<Endpoint> {
+    const servers = new Set<Endpoint>();
+    for (const { server } of this.#watches) if (server !== undefined) servers.add(server);
+    return servers;
   }
 
   /** Ends every stream with UPSTREAM_UNAVAILABLE; every later call rejects with it. Does not close the client. */
@@ -272,13 +288,15 @@ export class RemoteStorage implements Storage {
 
   /** Requests a page with the revision, the history id, and almost nothing else. */
   #state(at: RevisionRequirement, signal?: AbortSignal, server?: Endpoint): Promise<Page> {
-    return this.#page({ prefix: hardlyAny, pageSize: 1, at, signal, server });
+    const [preferredServer] = this.servers;
+    return this.#page({ prefix: hardlyAny, pageSize: 1, at, signal, server, preferredServer });
   }
 
   async #page(options: PageOptions): Promise<Page> {
     try {
       const page = await this.#client.page(this.#resource, options);
       this.#history.observe(page.historyId);
+      if (options.at?.match !== "EXACT") this.#staleness.observe(page.staleForMs);
       return page;
     } catch (error) {
       throw this.#history.named(error);

@@ -17,6 +17,11 @@ export interface ObjectResult {
   readonly object: StoredObject;
   /** The history that the revisions belong to; empty if the server does not know it. */
   readonly historyId: string;
+  /**
+   * Of a get with ANY or NOT_OLDER_THAN: how old the result may be, in milliseconds, while the server can't reach its own
+   * source. Absent or undefined: the server follows its source.
+   */
+  readonly staleForMs?: number | undefined;
 }
 
 /** One page of a list. */
@@ -31,6 +36,8 @@ export interface Page {
   readonly nextPageToken: string;
   /** The history that the revisions belong to; empty if the server does not know it. */
   readonly historyId: string;
+  /** How old the page may be, in milliseconds, as in ObjectResult. */
+  readonly staleForMs?: number | undefined;
 }
 
 /** The calls of a Client. A test or a wrapper can implement it in place of one. */

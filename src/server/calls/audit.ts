@@ -107,6 +107,14 @@ export class AuditedCall implements ServerCall {
     return this.#call.traceId;
   }
 
+  get via(): string | undefined {
+    return this.#call.via;
+  }
+
+  set via(via: string | undefined) {
+    this.#call.via = via;
+  }
+
   get requestBytes(): number {
     return this.#call.requestBytes;
   }

@@ -65,16 +65,17 @@ export function refusalSince(
   { authorizer, credentials, audit }: Context & Pick<CallContext, "credentials">,
   method: string,
   call: ServerCall,
-  access: Access,
+  access: Access | undefined,
   generation: number,
 ): WatchFanoutError | undefined {
   const { identity } = call;
   const isCurrent = authorizer.generation === generation;
-  const isDenied = !isCurrent && !authorizer.decide(identity, access).allowed;
+  const isDenied =
+    access !== undefined && !isCurrent && !authorizer.decide(identity, access).allowed;
   const error =
     credentials.lapsed(identity) ?? (isDenied ? permissionDenied(identity, access) : undefined);
   if (error === undefined) return undefined;
-  if (error.reason === "PERMISSION_DENIED") authorizer.countDenied(access.verb);
+  if (isDenied && error.reason === "PERMISSION_DENIED") authorizer.countDenied(access.verb);
   const { code } = statusOf(error);
   if (call instanceof AuditedCall) {
     call.denied();

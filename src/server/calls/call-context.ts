@@ -31,6 +31,9 @@ export interface RpcObserver {
   sent(method: string, messages: number, bytes: number): void;
 }
 
+/** How labels and fields are read. */
+export type CodecKind = "opaque" | "json" | "protobuf";
+
 /** A resource as the server uses it. A Cacher is one. */
 export interface ServedResource extends Pick<Storage, "put" | "delete"> {
   /** The history that revisions belong to; empty if it can't be known. */
@@ -42,13 +45,32 @@ export interface ServedResource extends Pick<Storage, "put" | "delete"> {
   get(request: CacheGetRequest): Promise<GetResult>;
   list(request: CacheListRequest): Promise<ListResult>;
   watch(request: CacheWatchRequest): WatchStream;
+  /** The revision of the cache; 0 before it is ready. Absent: there is no cache. */
+  readonly revision?: number | undefined;
+  /** How old the cache may be, in milliseconds, while its source can't be reached; otherwise undefined or absent. */
+  readonly staleForMs?: number | undefined;
   readonly ready: boolean;
   onReadyChange(listener: (ready: boolean) => void): void;
   drain(): void;
 }
 
+/** What a relay knows of the server that it follows. */
+export interface RelayedUpstream {
+  /**
+   * Asks the server that the relay follows whether the relays that a request has passed, and this one, may follow it.
+   * Rejects with INVALID_REQUEST if they form a loop or are too many, and with other errors if that can't be found out.
+   */
+  checkPath(via: string, signal: AbortSignal): Promise<void>;
+}
+
 /** What all calls of a server share. */
 export interface CallContext {
+  /** Identifies this process in the path of requests that relays pass on. Undefined: it is not a relay. */
+  readonly instanceId?: string | undefined;
+  /** Undefined: this server is not a relay. */
+  readonly upstream?: RelayedUpstream | undefined;
+  /** How labels and fields of the resources are read, by resource. Absent: not at all. */
+  readonly codecs?: ReadonlyMap<string, CodecKind> | undefined;
   readonly resources: ReadonlyMap<string, ServedResource>;
   readonly clock: Clock;
   readonly logger: Logger;

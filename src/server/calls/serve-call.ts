@@ -1,5 +1,6 @@
 import type { Decoded } from "../../wire/decode.ts";
 import { statusOf } from "../../wire/errors.ts";
+import { refusalOfPath } from "../../wire/via.ts";
 import { admit } from "./admission.ts";
 import { recordRefused } from "./audit.ts";
 import { auditConversation, authorize } from "./authorization.ts";
@@ -14,7 +15,7 @@ import type { NextRequest, ServerCall } from "./server-call.ts";
 
 type Context = Pick<
   CallContext,
-  "authorizer" | "credentials" | "audit" | "streamOpenings" | "memoryPressure"
+  "authorizer" | "credentials" | "audit" | "streamOpenings" | "memoryPressure" | "instanceId"
 >;
 
 /** Serves a call with one request. A request that could not be decoded ends the call. */
@@ -28,7 +29,9 @@ export function serveRequest(
     received.end(statusOf(fault));
     return;
   }
-  if (hasLapsed(context, method, received)) return;
+  if (hasLapsed(context, method, received) || isRefusedByPath(context, received)) return;
+  // Only unary calls are passed on.
+  if (method.isStreaming) received.via = undefined;
   const { authorizer } = context;
   const { generation } = authorizer;
   const call = authorize(context, method, received, request);
@@ -51,10 +54,20 @@ export function serveConversation(
   call: ServerCall,
   next: NextRequest,
 ): void {
-  if (hasLapsed(context, method, call)) return;
+  if (hasLapsed(context, method, call) || isRefusedByPath(context, call)) return;
+  call.via = undefined;
   auditConversation(context, method, call);
   const admission = { queuedBytes: undefined, sheds: "stream" } as const;
   admit(context, call, admission, () => method.converse(call, next));
+}
+
+/** Ends the call if it has passed this server before, or too many relays. */
+function isRefusedByPath({ instanceId }: Pick<Context, "instanceId">, call: ServerCall): boolean {
+  if (call.via === undefined) return false;
+  const refusal = refusalOfPath(call.via, instanceId);
+  if (refusal === undefined) return false;
+  call.end(statusOf(refusal));
+  return true;
 }
 
 /** Ends the call if its credential is no longer valid: its client may have sent the request long after the headers. */

@@ -15,6 +15,11 @@ export interface ServerCall {
   readonly address: string;
   /** The id of the client's trace, for the audit; undefined: the client has sent none, or there is no audit. */
   readonly traceId: string | undefined;
+  /**
+   * The metadata with the relays that the call has passed (`viaKey`); undefined: it comes from a client. A stream does not
+   * retain it once it has been checked.
+   */
+  via: string | undefined;
   /** Size of its request, in bytes; an upper bound where the exact size is not known. */
   readonly requestBytes: number;
   /** Memory of the headers that are retained while the call is open, in bytes. */

@@ -23,6 +23,8 @@ export interface UnaryContext {
   readonly connection: object;
   /** The caller. It has the right to everything that the request asks for. */
   readonly identity: Identity;
+  /** The metadata with the relays that the call has passed; undefined: it comes from a client. */
+  readonly via: string | undefined;
   /** The size of the request, in bytes. */
   readonly requestBytes: number;
   /**
@@ -43,13 +45,13 @@ export interface UnaryContext {
 export type Encode = () => FrameParts;
 
 /**
- * Handles the calls of a unary method. `access` is what a request asks for. `perform` performs the request or throws, and
+ * Handles the calls of a unary method. `access` is what a request asks for ("open": see `MethodHandler`). `perform` performs the request or throws, and
  * returns what encodes the response. `method` is the method's name in logs and metrics.
  */
 export function unary<Request>(
   context: CallContext,
   method: string,
-  access: (request: Request) => Access,
+  access: ((request: Request) => Access) | "open",
   perform: (request: Request, call: UnaryContext) => Promise<Encode>,
 ): MethodHandler<Request> {
   const serve = async (
@@ -59,7 +61,7 @@ export function unary<Request>(
   ): Promise<void> => {
     const { signal } = gone;
     const admission = new ResponseAdmission(context, call, signal);
-    const { connection, identity, requestBytes } = call;
+    const { connection, identity, requestBytes, via } = call;
     let kept: Reservation | undefined;
     const retain = (bytes: number): void => {
       if (bytes <= freeRetainedBytes && kept === undefined) return;
@@ -73,7 +75,8 @@ export function unary<Request>(
       // The right may be lost while the call waits, for room or for what it reads.
       const { generation } = context.authorizer;
       const recheck = (): void => {
-        const refusal = refusalSince(context, method, call, access(request), generation);
+        const asked = access === "open" ? undefined : access(request);
+        const refusal = refusalSince(context, method, call, asked, generation);
         if (refusal !== undefined) throw refusal;
       };
       const admit = (maxBytes: number): Promise<void> | undefined => {
@@ -84,7 +87,7 @@ export function unary<Request>(
       };
       // Handle.
       const encode = await perform(request, {
-        ...{ signal, connection, identity, requestBytes, admit, retain },
+        ...{ signal, connection, identity, via, requestBytes, admit, retain },
       });
       // Encode, once the server as a whole has room for responses.
       const wait = admission.mayEncode();

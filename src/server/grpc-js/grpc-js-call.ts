@@ -16,6 +16,7 @@ import type { Decoded } from "../../wire/decode.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
+import { keptVia, viaKey } from "../../wire/via.ts";
 import type { Authentication } from "../calls/authentication.ts";
 import type { CallContext } from "../calls/call-context.ts";
 import { CallLifecycle } from "../calls/call-lifecycle.ts";
@@ -177,6 +178,7 @@ class GrpcJsCall implements ServerCall {
   readonly connection: object;
   identity: Identity = anonymous;
   readonly traceId: string | undefined;
+  via: string | undefined;
   readonly requestBytes: number;
   readonly headerBytes: number;
   readonly #call: Pick<Unary, "cancelled">;
@@ -193,6 +195,7 @@ class GrpcJsCall implements ServerCall {
     this.requestBytes = context.maxRequestBytes;
     this.headerBytes = textBytes(call.getHost());
     if (context.audit !== undefined) this.traceId = traceIdOf(call.metadata.get("traceparent")[0]);
+    this.via = keptVia(joined(call.metadata.get(viaKey)));
     this.#stream = http2StreamOf(call);
     this.connection = this.#stream?.session ?? call;
     const deadline = Number(call.getDeadline());

@@ -37,6 +37,7 @@ export class Http2Call implements ServerCall {
   readonly headerBytes: number;
   identity: Identity = anonymous;
   traceId: string | undefined;
+  via: string | undefined;
   readonly #stream: ServerHttp2Stream;
   readonly #writer: ResponseWriter;
   readonly #context: CallContext;

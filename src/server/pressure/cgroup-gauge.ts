@@ -78,6 +78,7 @@ export class CgroupGauge implements MemoryGauge {
       usedBytes: Math.max(0, usage - Number(inactive)),
       ceilingBytes: this.#ceilingBytes,
       measurement: this.#measurement,
+      countsGarbage: true,
     };
   }
 

@@ -47,6 +47,7 @@ export class HeapGauge implements MemoryGauge {
       usedBytes: Math.min(this.#left, this.#source.usedBytes()),
       ceilingBytes: this.#source.limitBytes * heapShare,
       measurement: this.#measurement,
+      countsGarbage: false,
     };
   }
 

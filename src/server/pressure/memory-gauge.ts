@@ -9,6 +9,8 @@ export interface MemoryReading {
   readonly ceilingBytes: number;
   /** Number of the measurement: a reading with the same number says nothing new. */
   readonly measurement: number;
+  /** Whether garbage of the heap counts, which a collection would release. */
+  readonly countsGarbage: boolean;
 }
 
 /** Measures memory that has a limit. */

@@ -70,6 +70,8 @@ export class MemoryPressure {
   #calmSince: number | undefined;
   /** The newest measurement that is nearest to its ceiling, and when it was first read. */
   #newest: { readonly reading: MemoryReading | undefined; readonly since: number } | undefined;
+  /** When garbage was last collected on purpose, in the clock's milliseconds. */
+  #collectedAt = -Infinity;
   /** The measurement that slow streams were last shed for. */
   #shedFor: MemoryReading | undefined;
   #timer: Timer | undefined;
@@ -119,14 +121,11 @@ export class MemoryPressure {
   }
 
   #sample(): void {
-    const { gauges, clock } = this.#options;
-    const readings: MemoryReading[] = [];
-    for (const gauge of gauges) {
-      const reading = gauge.read();
-      if (reading !== undefined) readings.push(reading);
+    const { clock } = this.#options;
+    let reading = this.#measure();
+    if (reading?.countsGarbage && levelOf(usageOf(reading)) > this.#level && this.#collect()) {
+      reading = this.#measure();
     }
-    this.#readings = readings;
-    const reading = highest(readings);
     const usage = reading === undefined ? 0 : usageOf(reading);
     const level = levelOf(usage);
     if (level >= this.#level) {
@@ -148,15 +147,34 @@ export class MemoryPressure {
     if (reading !== undefined && usage >= 1) this.#shedSlow(reading);
   }
 
+  /** Reads all gauges. Returns the reading that is nearest to its ceiling. */
+  #measure(): MemoryReading | undefined {
+    const readings: MemoryReading[] = [];
+    for (const gauge of this.#options.gauges) {
+      const reading = gauge.read();
+      if (reading !== undefined) readings.push(reading);
+    }
+    this.#readings = readings;
+    return highest(readings);
+  }
+
   #refreshIfStale(reading: MemoryReading | undefined): void {
     const now = this.#options.clock.now();
-    const isNew = !isSame(this.#newest?.reading, reading);
+    const isNew = !isSame(this.#newest?.reading, reading) && reading?.countsGarbage !== true;
     if (isNew || this.#newest === undefined || this.#level === 0) {
       this.#newest = { reading, since: now };
-    } else if (now - this.#newest.since >= staleMs) {
+    } else if (now - this.#newest.since >= staleMs && this.#collect()) {
       this.#newest = { reading, since: now };
-      for (const gauge of this.#options.gauges) gauge.refresh?.();
     }
+  }
+
+  /** Collects garbage and measures what is left, unless that was done a short time ago. Returns whether it was done. */
+  #collect(): boolean {
+    const { gauges, clock } = this.#options;
+    if (clock.now() - this.#collectedAt < staleMs) return false;
+    this.#collectedAt = clock.now();
+    for (const gauge of gauges) gauge.refresh?.();
+    return true;
   }
 
   #enter(level: number, reading: MemoryReading | undefined): void {

@@ -33,6 +33,7 @@ export class ProcessGauge implements MemoryGauge {
       usedBytes: heap.usedBytes + this.#outsideBytes(),
       ceilingBytes: this.#ceilingBytes,
       measurement: heap.measurement,
+      countsGarbage: false,
     };
   }
 

@@ -6,6 +6,7 @@ const kinds: ReadonlyMap<string, RefusedKind> = new Map([
   [listWatchService.Watch.path, "stream"],
   [listWatchService.List.path, "list"],
   [listWatchService.Get.path, "call"],
+  [listWatchService.Resources.path, "call"],
   [writeService.Put.path, "call"],
   [writeService.Delete.path, "call"],
 ]);

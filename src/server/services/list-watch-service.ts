@@ -3,12 +3,13 @@ import type { TimeSlicedWork } from "../../base/time-slices.ts";
 import type { Selection } from "../../cacher/request/selection.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { encodedSize } from "../../model/object-encoding.ts";
-import type { ListResult } from "../../storage/storage.ts";
+import type { ListResult, RevisionRequirement } from "../../storage/storage.ts";
 import {
   encodeItems,
   encodeListResponse,
   encodeObjectResponse,
   type PageHead,
+  withStaleness,
 } from "../../wire/encode.ts";
 import { sizeOf } from "../../wire/frame-parts.ts";
 import type { GetRequest__Output } from "../../wire/generated/watchfanout/v1/GetRequest.ts";
@@ -27,6 +28,7 @@ import {
   parseList,
   resourceNamed,
 } from "./parse-requests.ts";
+import { resourcesHandler } from "./resources.ts";
 import { watchHandler } from "./watch-handler.ts";
 
 const service = "watchfanout.v1.ListWatchService";
@@ -54,7 +56,11 @@ export function listWatchMethods(context: CallContext): ServiceHandlers {
           resource.get(get),
         );
         if (object === undefined) throw objectNotFound(request.key, revision);
-        return () => encodeObjectResponse(revision, object, resource.currentHistoryId);
+        return () => {
+          const response = encodeObjectResponse(revision, object, resource.currentHistoryId);
+          const staleForMs = stalenessOf(resource, get.at);
+          return staleForMs === undefined ? response : withStaleness(response, staleForMs);
+        };
       },
     ),
     List: unary<ListRequest__Output>(
@@ -75,10 +81,11 @@ export function listWatchMethods(context: CallContext): ServiceHandlers {
         const result = await inHistory(resource, historyId, signal, () =>
           resource.list({ ...list, signal, owner, admit }),
         );
-        return () => encodePage(result, request, resource.currentHistoryId);
+        return () => encodePage(result, request, resource, list.at);
       },
     ),
     Watch: watchHandler(context),
+    Resources: resourcesHandler(context),
   };
 }
 
@@ -116,9 +123,12 @@ async function inHistory<T>(
 function encodePage(
   result: ListResult,
   request: ListRequest__Output,
-  historyId: string,
+  resource: ServedResource,
+  at: RevisionRequirement,
 ): readonly Uint8Array[] {
   const { revision, items, chunks = [items], remaining, next } = result;
+  const { currentHistoryId: historyId } = resource;
+  const staleForMs = stalenessOf(resource, at);
   const head = (startAfter: string | undefined, cut: number): PageHead => ({
     revision,
     nextPageToken:
@@ -127,11 +137,20 @@ function encodePage(
         : encodePageToken({ revision, historyId, startAfter }, listIdentity(request)),
     remaining: remaining === undefined ? undefined : remaining + cut,
     historyId,
+    staleForMs,
   });
   const whole = encodeListResponse(head(next, 0), chunks.flatMap(encodeItems));
   if (sizeOf(whole) <= maxPageBytes || items.length <= 1) return whole;
   const kept = fittingItems(items, historyId);
   return encodeListResponse(head(kept.at(-1)?.key, items.length - kept.length), encodeItems(kept));
+}
+
+/** How old a response may be, in milliseconds; undefined: the request says how new it is, or the source is followed. */
+function stalenessOf(
+  { staleForMs }: ServedResource,
+  { match }: RevisionRequirement,
+): number | undefined {
+  return match === "ANY" || match === "NOT_OLDER_THAN" ? staleForMs : undefined;
 }
 
 /** The items that fit one message with the page token; at least the first. */

@@ -30,7 +30,7 @@ export function writeMethods(context: CallContext): ServiceHandlers {
       accessOfPut,
       async (request, call) => {
         const resource = resourceNamed(context, call, request.resource);
-        const put = { ...parsePut(request), signal: call.signal };
+        const put = { ...parsePut(request), via: call.via, signal: call.signal };
         // The response holds the object of the request.
         const wait = call.admit(call.requestBytes);
         if (wait !== undefined) await wait;
@@ -45,7 +45,7 @@ export function writeMethods(context: CallContext): ServiceHandlers {
         const resource = resourceNamed(context, call, request.resource);
         const wait = call.admit(expectedObjectBytes);
         if (wait !== undefined) await wait;
-        const deletion = { ...parseDelete(request), signal: call.signal };
+        const deletion = { ...parseDelete(request), via: call.via, signal: call.signal };
         return written(resource, await inFlight.run(call, () => resource.delete(deletion)));
       },
     ),

@@ -8,6 +8,9 @@ import type { GetResponse as _watchfanout_v1_GetResponse, GetResponse__Output as
 import type { ListRequest as _watchfanout_v1_ListRequest, ListRequest__Output as _watchfanout_v1_ListRequest__Output } from './watchfanout/v1/ListRequest.ts';
 import type { ListResponse as _watchfanout_v1_ListResponse, ListResponse__Output as _watchfanout_v1_ListResponse__Output } from './watchfanout/v1/ListResponse.ts';
 import type { ListWatchServiceClient as _watchfanout_v1_ListWatchServiceClient, ListWatchServiceDefinition as _watchfanout_v1_ListWatchServiceDefinition } from './watchfanout/v1/ListWatchService.ts';
+import type { Resource as _watchfanout_v1_Resource, Resource__Output as _watchfanout_v1_Resource__Output } from './watchfanout/v1/Resource.ts';
+import type { ResourcesRequest as _watchfanout_v1_ResourcesRequest, ResourcesRequest__Output as _watchfanout_v1_ResourcesRequest__Output } from './watchfanout/v1/ResourcesRequest.ts';
+import type { ResourcesResponse as _watchfanout_v1_ResourcesResponse, ResourcesResponse__Output as _watchfanout_v1_ResourcesResponse__Output } from './watchfanout/v1/ResourcesResponse.ts';
 import type { StoredObject as _watchfanout_v1_StoredObject, StoredObject__Output as _watchfanout_v1_StoredObject__Output } from './watchfanout/v1/StoredObject.ts';
 import type { WatchRequest as _watchfanout_v1_WatchRequest, WatchRequest__Output as _watchfanout_v1_WatchRequest__Output } from './watchfanout/v1/WatchRequest.ts';
 import type { WatchResponse as _watchfanout_v1_WatchResponse, WatchResponse__Output as _watchfanout_v1_WatchResponse__Output } from './watchfanout/v1/WatchResponse.ts';
@@ -24,6 +27,7 @@ export interface ProtoGrpcType {
   }
   watchfanout: {
     v1: {
+      Codec: EnumTypeDefinition
       Delivery: EnumTypeDefinition
       Event: MessageTypeDefinition<_watchfanout_v1_Event, _watchfanout_v1_Event__Output>
       EventType: EnumTypeDefinition
@@ -39,6 +43,9 @@ export interface ProtoGrpcType {
        * "watchfanout". Clients decide by its reason.
        */
       ListWatchService: SubtypeConstructor<typeof grpc.Client, _watchfanout_v1_ListWatchServiceClient> & { service: _watchfanout_v1_ListWatchServiceDefinition }
+      Resource: MessageTypeDefinition<_watchfanout_v1_Resource, _watchfanout_v1_Resource__Output>
+      ResourcesRequest: MessageTypeDefinition<_watchfanout_v1_ResourcesRequest, _watchfanout_v1_ResourcesRequest__Output>
+      ResourcesResponse: MessageTypeDefinition<_watchfanout_v1_ResourcesResponse, _watchfanout_v1_ResourcesResponse__Output>
       RevisionMatch: EnumTypeDefinition
       StoredObject: MessageTypeDefinition<_watchfanout_v1_StoredObject, _watchfanout_v1_StoredObject__Output>
       WatchRequest: MessageTypeDefinition<_watchfanout_v1_WatchRequest, _watchfanout_v1_WatchRequest__Output>

@@ -4,7 +4,7 @@ import { EventNode } from "../../../src/cacher/state/event-node.ts";
 import { Filter } from "../../../src/cacher/state/filter.ts";
 import { type EventType, WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
-import fc from "../../property.ts";
+import fc, { runs } from "../../property.ts";
 import { object, short, text } from "../objects.ts";
 
 /** The coalesced events, in order. */
@@ -201,7 +201,7 @@ describe("The coalesced events of any history", () => {
         expect(emitted(coalescer).map(short)).toEqual(compared(before, state, events));
         expect(coalescer.size).toBeLessThanOrEqual(before.size + state.size);
       }),
-      { numRuns: 1_000 },
+      { numRuns: runs(1_000) },
     );
   });
 });

@@ -16,7 +16,7 @@ import { estimatedBytes, type StoredObject } from "../../../src/model/object.ts"
 import type { Predicate } from "../../../src/model/predicate.ts";
 import type { ListResult } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
-import fc from "../../property.ts";
+import fc, { runs } from "../../property.ts";
 import { BusyClock } from "../busy-clock.ts";
 import { finish } from "../finish.ts";
 import { event, object, short, text } from "../objects.ts";
@@ -249,7 +249,7 @@ describe("An initial state from a snapshot", () => {
         }
         expect(seen).toEqual(values.map((value, i) => `ADDED k${i}=${value}@${i + 1}`));
       }),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     );
   });
 });

@@ -21,7 +21,7 @@ import type { WatcherContext } from "../../../src/cacher/watch/watcher-context.t
 import type { Predicate } from "../../../src/model/predicate.ts";
 import type { Scope } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
-import fc from "../../property.ts";
+import fc, { runs } from "../../property.ts";
 import { event, object, short, text } from "../objects.ts";
 
 /** A context for watchers that are never opened. */
@@ -291,7 +291,7 @@ describe("The watcher index", () => {
           }
         }
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 });

@@ -16,7 +16,7 @@ import { noAttributes } from "../../../src/selector/attributes.ts";
 import { parseFieldSelector } from "../../../src/selector/parse-field-selector.ts";
 import { parseLabelSelector } from "../../../src/selector/parse-label-selector.ts";
 import { FakeClock } from "../../fake-clock.ts";
-import fc from "../../property.ts";
+import fc, { runs } from "../../property.ts";
 import { finish } from "../finish.ts";
 import { event, object } from "../objects.ts";
 
@@ -330,7 +330,7 @@ describe("The chunks of a list", () => {
           }
         }
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 });

@@ -3,7 +3,7 @@ import type { EventNode } from "../../../src/cacher/state/event-node.ts";
 import { EventWindow, type EventWindowBounds } from "../../../src/cacher/state/event-window.ts";
 import { estimatedBytes } from "../../../src/model/object.ts";
 import { FakeClock } from "../../fake-clock.ts";
-import fc from "../../property.ts";
+import fc, { runs } from "../../property.ts";
 import { event, object, short } from "../objects.ts";
 
 /** Unlimited bounds, except for those that a test sets. */
@@ -237,7 +237,7 @@ describe("Any event window", () => {
           model.compare(eventWindow, clock.now());
         }
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 });

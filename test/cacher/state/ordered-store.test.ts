@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { OrderedStore } from "../../../src/cacher/state/ordered-store.ts";
-import fc from "../../property.ts";
+import fc, { runs } from "../../property.ts";
 import { cornerText, object } from "../objects.ts";
 
 /** The order of etcd: by the bytes of the keys. */
@@ -52,7 +52,7 @@ describe("The ordered store", () => {
         expect(contents(built)).toEqual(contents(set));
         expect(built.size).toBe(set.size);
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 
@@ -71,7 +71,7 @@ describe("The ordered store", () => {
           expect(state.count(prefix, after)).toBe(range.length);
         }
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 
@@ -85,7 +85,7 @@ describe("The ordered store", () => {
           expect(state.count(prefix, last)).toBe(range.length - i - 1);
         }
       }),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     );
   });
 
@@ -153,7 +153,7 @@ describe("The ordered store", () => {
           }
         }
       }),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     );
   });
 

@@ -5,7 +5,7 @@ import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import { type EventType, WatchBatch, WatchEvent } from "../../../src/model/event.ts";
 import { memoryBytes, StoredObject } from "../../../src/model/object.ts";
 import { FakeClock } from "../../fake-clock.ts";
-import fc from "../../property.ts";
+import fc, { runs } from "../../property.ts";
 import { cornerText, event, object, short } from "../objects.ts";
 
 function open(objects: readonly StoredObject[] = [], revision = 1) {
@@ -225,7 +225,7 @@ describe("Any sequence of writes", () => {
         expect(eventsOf(cache)).toEqual(happened);
         expect(cache.unknownDeletes).toBe(0);
       }),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     );
   });
 });

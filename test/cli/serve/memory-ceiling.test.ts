@@ -72,6 +72,8 @@ test("A client that fills the heap with streams is refused; the process lives, a
     await honest.until(({ events }) => events.some(({ object }) => object?.key === key));
   }
   await process.printed(/memory pressure has risen/);
+  const ready = await (await fetch(`${admin}/readyz`)).text();
+  expect(ready).toMatch(/^memory: memory pressure is \w+, and load is shed$/m);
   expect((await client.get({ resource, key: "k0" })).object?.key).toBe("k0");
   const metrics = await (await fetch(`${admin}/metrics`)).text();
   expect(metrics).toMatch(/watch_fanout_shed_calls_total\{kind="stream"\} [1-9]/);

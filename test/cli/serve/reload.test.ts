@@ -11,13 +11,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { type Service, startService } from "../../../src/cli/serve/service.ts";
+import { startService } from "../../../src/cli/serve/service.ts";
 import { loadConfig } from "../../../src/config/load-config.ts";
 import { tokenDigest } from "../../../src/identity/token-file.ts";
 import { Authority } from "../../identity/authority.ts";
 import { Issuer, keySetContent } from "../../identity/issuer.ts";
 import { bearer, clientWith } from "../../server/authenticated-calls.ts";
 import { ManualTimers } from "../../server/limits/manual-timers.ts";
+import { portOf } from "./port-of.ts";
 
 const resource = "default";
 const [first, second] = [await Authority.create("CN=First"), await Authority.create("CN=Second")];
@@ -193,8 +194,3 @@ describe("New versions of the mounted files are applied", () => {
     }
   });
 });
-
-function portOf({ grpc }: Service): number {
-  if ("path" in grpc) throw new Error(`The service listens on ${grpc.path}.`);
-  return grpc.port;
-}

@@ -5,10 +5,11 @@ import { Metadata } from "@grpc/grpc-js";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
-import { type Service, startService } from "../../../src/cli/serve/service.ts";
+import { startService } from "../../../src/cli/serve/service.ts";
 import { loadConfig } from "../../../src/config/load-config.ts";
 import { tokenDigest } from "../../../src/identity/token-file.ts";
 import { TestClient } from "../../server/test-client.ts";
+import { portOf } from "./port-of.ts";
 
 const policyOf = (prefix: string): string => `
 roles:
@@ -149,8 +150,3 @@ test("A service whose audit log can't be opened does not start, and says why.", 
     '--audit-log: can\'t write to "/gone/audit.log": ENOENT',
   );
 });
-
-function portOf({ grpc }: Service): number {
-  if ("path" in grpc) throw new Error(`The service listens on ${grpc.path}.`);
-  return grpc.port;
-}

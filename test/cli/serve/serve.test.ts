@@ -53,7 +53,7 @@ describe("over the embedded store", () => {
 
   test("serves health, and metrics that count calls", async () => {
     expect(await untilStatus(`${served.admin}/readyz?verbose`, 200)).toBe(
-      "ok\nserving: ok\nresource/default: ok\n",
+      "ok\nserving: ok\nresource/default: ok\nmemory: ok\n",
     );
     expect(await untilStatus(`${served.admin}/livez`, 200)).toBe("ok\n");
     const grpc = new BareGrpc(`http://${served.grpc}`);

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import type { Storage } from "../../../src/storage/storage.ts";
-import fc from "../../property.ts";
+import fc, { runs } from "../../property.ts";
 import { CheckedHandler, type Manner } from "./handlers/checked-handler.ts";
 import { Informed, stateOf } from "./informed.ts";
 
@@ -167,7 +167,7 @@ describe("For any writes, faults and gaps, and handlers of any pace", () => {
           expect([informed.clock.pendingTimers, informed.clock.pendingImmediates]).toEqual([0, 0]);
         },
       ),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     );
   });
 

@@ -47,12 +47,17 @@ describe.each(both)("An informer over the service, by $delivery,", ({ delivery }
     const informing = await Informing.open(await etcdOf(), { seed: 4, delivery });
     const { relay } = informing.replica;
     for (let i = 0; i < 15; i++) {
+      // Other cuts may come before the informer is back, and then break no watch.
+      if (i % 3 === 0) {
+        await informing.write(1);
+        await informing.arrived();
+      }
       const { cuts } = relay;
       relay.cutAfter(informing.random.between(0, 600));
       while (relay.cuts === cuts) await informing.write(1);
     }
     await informing.check();
-    expect(informing.informer.stats().reconnects).toBeGreaterThan(5);
+    expect(informing.informer.stats().reconnects).toBeGreaterThanOrEqual(5);
     await informing.checkNoGap();
   });
 

@@ -4,7 +4,7 @@ import { ObjectCache } from "../../../src/client/object-cache/object-cache.ts";
 import { ObjectManager } from "../../../src/client/object-cache/object-manager.ts";
 import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { FakeClock } from "../../fake-clock.ts";
-import fc from "../../property.ts";
+import fc, { runs } from "../../property.ts";
 import { ScriptedClient } from "./scripted-client.ts";
 
 interface Value {
@@ -164,6 +164,6 @@ it("Exactly the keys with references that are not immutable are watched, once ea
       await cache.close();
       expect([client.open, clock.pendingTimers]).toEqual([[], 0]);
     }),
-    { numRuns: 300 },
+    { numRuns: runs(300) },
   );
 });

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { Delayed, DelayHeap } from "../../../src/client/work-queue/delay-heap.ts";
-import fc from "../../property.ts";
+import fc, { runs } from "../../property.ts";
 
 class Thing extends Delayed {
   readonly name: number;
@@ -55,6 +55,6 @@ it("A DelayHeap returns the item that is due first, in order of insertion, at th
       expect(heap.shift()).toBe(undefined);
       expect(things.every(({ position }) => position === -1)).toBe(true);
     }),
-    { numRuns: 500 },
+    { numRuns: runs(500) },
   );
 });

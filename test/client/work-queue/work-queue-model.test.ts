@@ -3,7 +3,7 @@ import { WorkQueueFullError } from "../../../src/client/work-queue/options.ts";
 import { ItemExponentialFailureRateLimiter } from "../../../src/client/work-queue/rate-limiter.ts";
 import { WorkQueue } from "../../../src/client/work-queue/work-queue.ts";
 import { FakeClock } from "../../fake-clock.ts";
-import fc from "../../property.ts";
+import fc, { runs } from "../../property.ts";
 import { QueueModel } from "./queue-model.ts";
 
 type Step =
@@ -163,6 +163,6 @@ it("A WorkQueue behaves as its model, for any sequence of calls.", async () => {
         twins.expectSame();
       }
     }),
-    { numRuns: 400 },
+    { numRuns: runs(400) },
   );
 });

@@ -9,6 +9,7 @@ export class WaitingCall implements ServerCall {
   readonly identity = anonymous;
   readonly address = "";
   readonly traceId = undefined;
+  via = undefined;
   readonly requestBytes = 0;
   readonly headerBytes = 0;
   readonly deadline = undefined;

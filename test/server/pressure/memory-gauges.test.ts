@@ -34,7 +34,13 @@ describe("The memory of a control group", () => {
       "pods/a/memory.stat": "anon 5\ninactive_file 200000\nactive_file 7\n",
     });
     const gauge = find();
-    const reading = { limit: "cgroup", usedBytes: 500_000, ceilingBytes: 900_000, measurement: 1 };
+    const reading = {
+      limit: "cgroup",
+      usedBytes: 500_000,
+      ceilingBytes: 900_000,
+      measurement: 1,
+      countsGarbage: true,
+    };
     expect(gauge?.read()).toEqual(reading);
     write("root/pods/a/memory.current", "800000\n");
     expect(gauge?.read()).toEqual({ ...reading, usedBytes: 600_000, measurement: 2 });
@@ -104,7 +110,7 @@ describe("The old generation of the heap", () => {
         return () => stopped++;
       },
     });
-    const reading = { limit: "heap", ceilingBytes: 750 } as const;
+    const reading = { limit: "heap", ceilingBytes: 750, countsGarbage: false } as const;
     expect(gauge.read()).toEqual({ ...reading, usedBytes: 10, measurement: 0 });
     used = 400;
     collected();
@@ -150,7 +156,12 @@ test("The memory that the process uses is the heap without its garbage, and what
   heap.measurement = 7;
   let outside = 100;
   const gauge = new ProcessGauge(500, heap, () => outside);
-  const reading = { limit: "process", ceilingBytes: 500, measurement: 7 } as const;
+  const reading = {
+    limit: "process",
+    ceilingBytes: 500,
+    countsGarbage: false,
+    measurement: 7,
+  } as const;
   expect(gauge.read()).toEqual({ ...reading, usedBytes: 400 });
   outside = 150;
   expect(gauge.read()).toEqual({ ...reading, usedBytes: 450 });

@@ -156,6 +156,25 @@ describe("Memory pressure", () => {
     expect(gauge.refreshed).toBe(2);
   });
 
+  test("collects garbage before it sheds for a limit that counts garbage, at most every ten seconds", () => {
+    const cgroup = new SetGauge("cgroup");
+    const { use, gauge } = pressed(cgroup);
+    cgroup.countsGarbage = true;
+    cgroup.used = 950;
+    // What the collection releases.
+    gauge.refresh = () => {
+      gauge.refreshed++;
+      cgroup.used = 500;
+    };
+    expect([use(0), gauge.refreshed]).toEqual(["normal", 1]);
+    cgroup.used = 950;
+    expect([use(0), gauge.refreshed]).toEqual(["high", 1]);
+    for (let i = 0; i < 39; i++) use(0);
+    expect([use(0), gauge.refreshed, cgroup.used]).toEqual(["high", 2, 500]);
+    for (let i = 0; i < 21; i++) use(0);
+    expect([use(0), gauge.refreshed]).toEqual(["normal", 2]);
+  });
+
   test("measures nothing and refuses nothing once it is stopped", () => {
     const { use, pressure, gauge, clock } = pressed();
     use(2_000);

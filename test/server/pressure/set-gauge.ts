@@ -9,6 +9,7 @@ export class SetGauge implements MemoryGauge {
   readonly #limit: MemoryLimit;
   used: number | undefined = 0;
   measurement: number | undefined;
+  countsGarbage = false;
   reads = 0;
   closed = 0;
   refreshed = 0;
@@ -21,7 +22,8 @@ export class SetGauge implements MemoryGauge {
     this.reads++;
     if (this.used === undefined) return undefined;
     const measurement = this.measurement ?? this.reads;
-    return { limit: this.#limit, usedBytes: this.used, ceilingBytes: 1_000, measurement };
+    const { used: usedBytes, countsGarbage } = this;
+    return { limit: this.#limit, usedBytes, ceilingBytes: 1_000, measurement, countsGarbage };
   }
 
   refresh(): void {

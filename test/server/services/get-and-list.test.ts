@@ -42,6 +42,7 @@ describe("Get", () => {
         lease: "0",
       },
       history_id: historyId,
+      stale_for: null,
     });
   });
 

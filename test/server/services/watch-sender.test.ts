@@ -22,6 +22,7 @@ class SlowCall implements ServerCall {
   readonly identity = anonymous;
   readonly address = "";
   readonly traceId = undefined;
+  via = undefined;
   readonly requestBytes = 0;
   readonly headerBytes = 0;
   readonly deadline = undefined;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { DeltaFIFO } from "../../../../src/client/informer/delta-fifo/delta-fifo.ts";
 import { Indexer } from "../../../../src/client/informer/indexer/indexer.ts";
-import fc from "../../../property.ts";
+import fc, { runs } from "../../../property.ts";
 import { DeltaModel, type Thing, thing, wordsOf } from "./delta-model.ts";
 
 type Step =
@@ -108,7 +108,7 @@ describe("For any changes, and any consumers that take, finish and fail", () => 
           expect(driven.fifo.pendingDeltas).toBe(pendingOf(model));
         }
       }),
-      { numRuns: 500 },
+      { numRuns: runs(500) },
     );
   });
 
@@ -140,7 +140,7 @@ describe("For any changes, and any consumers that take, finish and fail", () => 
           expect(driven.fifo.pendingDeltas).toBe(0);
         },
       ),
-      { numRuns: 500 },
+      { numRuns: runs(500) },
     );
   });
 });

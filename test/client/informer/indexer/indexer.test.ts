@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { Indexer, type Indexers } from "../../../../src/client/informer/indexer/indexer.ts";
 import { IndexError } from "../../../../src/client/informer/indexer/object-index.ts";
 import { compareKeys } from "../../../../src/model/key-order.ts";
-import fc from "../../../property.ts";
+import fc, { runs } from "../../../property.ts";
 
 interface Pod {
   readonly key: string;
@@ -264,7 +264,7 @@ describe("After any sequence of set, delete and replace", () => {
           }
         }
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 });

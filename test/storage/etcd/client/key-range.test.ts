@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { prefixRange, rangeAfter } from "../../../../src/storage/etcd/client/key-range.ts";
-import fc from "../../../property.ts";
+import fc, { runs } from "../../../property.ts";
 
 const zero = Buffer.from([0]);
 
@@ -35,7 +35,7 @@ describe("the range of a prefix", () => {
         const begins = key.subarray(0, prefix.byteLength).equals(prefix);
         expect(has(prefixRange(prefix), key)).toBe(begins);
       }),
-      { numRuns: 2_000 },
+      { numRuns: runs(2_000) },
     );
   });
 
@@ -46,7 +46,7 @@ describe("the range of a prefix", () => {
         const whole = prefixRange(prefix);
         expect(has(rangeAfter(whole, after), key)).toBe(has(whole, key) && isAfter);
       }),
-      { numRuns: 2_000 },
+      { numRuns: runs(2_000) },
     );
   });
 });

@@ -1,6 +1,7 @@
 // Original file: proto/watchfanout/v1/list_watch_service.proto
 
 import type { StoredObject as _watchfanout_v1_StoredObject, StoredObject__Output as _watchfanout_v1_StoredObject__Output } from '../../watchfanout/v1/StoredObject.ts';
+import type { Duration as _google_protobuf_Duration, Duration__Output as _google_protobuf_Duration__Output } from '../../google/protobuf/Duration.ts';
 import type { Long } from '@grpc/proto-loader';
 
 /**
@@ -31,6 +32,10 @@ export interface ListResponse {
    * The history that the revision belongs to.
    */
   'history_id'?: (string);
+  /**
+   * How old the response may be, as in GetResponse.
+   */
+  'stale_for'?: (_google_protobuf_Duration | null);
   '_remaining_item_count'?: "remaining_item_count";
 }
 
@@ -62,5 +67,9 @@ export interface ListResponse__Output {
    * The history that the revision belongs to.
    */
   'history_id': (string);
+  /**
+   * How old the response may be, as in GetResponse.
+   */
+  'stale_for': (_google_protobuf_Duration__Output | null);
   '_remaining_item_count'?: "remaining_item_count";
 }

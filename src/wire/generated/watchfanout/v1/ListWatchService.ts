@@ -6,6 +6,8 @@ import type { GetRequest as _watchfanout_v1_GetRequest, GetRequest__Output as _w
 import type { GetResponse as _watchfanout_v1_GetResponse, GetResponse__Output as _watchfanout_v1_GetResponse__Output } from '../../watchfanout/v1/GetResponse.ts';
 import type { ListRequest as _watchfanout_v1_ListRequest, ListRequest__Output as _watchfanout_v1_ListRequest__Output } from '../../watchfanout/v1/ListRequest.ts';
 import type { ListResponse as _watchfanout_v1_ListResponse, ListResponse__Output as _watchfanout_v1_ListResponse__Output } from '../../watchfanout/v1/ListResponse.ts';
+import type { ResourcesRequest as _watchfanout_v1_ResourcesRequest, ResourcesRequest__Output as _watchfanout_v1_ResourcesRequest__Output } from '../../watchfanout/v1/ResourcesRequest.ts';
+import type { ResourcesResponse as _watchfanout_v1_ResourcesResponse, ResourcesResponse__Output as _watchfanout_v1_ResourcesResponse__Output } from '../../watchfanout/v1/ResourcesResponse.ts';
 import type { WatchRequest as _watchfanout_v1_WatchRequest, WatchRequest__Output as _watchfanout_v1_WatchRequest__Output } from '../../watchfanout/v1/WatchRequest.ts';
 import type { WatchResponse as _watchfanout_v1_WatchResponse, WatchResponse__Output as _watchfanout_v1_WatchResponse__Output } from '../../watchfanout/v1/WatchResponse.ts';
 
@@ -48,6 +50,21 @@ export interface ListWatchServiceClient extends grpc.Client {
   list(argument: _watchfanout_v1_ListRequest, callback: grpc.requestCallback<_watchfanout_v1_ListResponse__Output>): grpc.ClientUnaryCall;
   
   /**
+   * Lists the resources of which the caller may read anything, in the order of their names.
+   */
+  Resources(argument: _watchfanout_v1_ResourcesRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_ResourcesResponse__Output>): grpc.ClientUnaryCall;
+  Resources(argument: _watchfanout_v1_ResourcesRequest, metadata: grpc.Metadata, callback: grpc.requestCallback<_watchfanout_v1_ResourcesResponse__Output>): grpc.ClientUnaryCall;
+  Resources(argument: _watchfanout_v1_ResourcesRequest, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_ResourcesResponse__Output>): grpc.ClientUnaryCall;
+  Resources(argument: _watchfanout_v1_ResourcesRequest, callback: grpc.requestCallback<_watchfanout_v1_ResourcesResponse__Output>): grpc.ClientUnaryCall;
+  /**
+   * Lists the resources of which the caller may read anything, in the order of their names.
+   */
+  resources(argument: _watchfanout_v1_ResourcesRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_ResourcesResponse__Output>): grpc.ClientUnaryCall;
+  resources(argument: _watchfanout_v1_ResourcesRequest, metadata: grpc.Metadata, callback: grpc.requestCallback<_watchfanout_v1_ResourcesResponse__Output>): grpc.ClientUnaryCall;
+  resources(argument: _watchfanout_v1_ResourcesRequest, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_ResourcesResponse__Output>): grpc.ClientUnaryCall;
+  resources(argument: _watchfanout_v1_ResourcesRequest, callback: grpc.requestCallback<_watchfanout_v1_ResourcesResponse__Output>): grpc.ClientUnaryCall;
+  
+  /**
    * Watches changes: from now on, from a past revision on, or after the current state.
    */
   Watch(argument: _watchfanout_v1_WatchRequest, metadata: grpc.Metadata, options?: grpc.CallOptions): grpc.ClientReadableStream<_watchfanout_v1_WatchResponse__Output>;
@@ -79,6 +96,11 @@ export interface ListWatchServiceHandlers extends grpc.UntypedServiceImplementat
   List: grpc.handleUnaryCall<_watchfanout_v1_ListRequest__Output, _watchfanout_v1_ListResponse>;
   
   /**
+   * Lists the resources of which the caller may read anything, in the order of their names.
+   */
+  Resources: grpc.handleUnaryCall<_watchfanout_v1_ResourcesRequest__Output, _watchfanout_v1_ResourcesResponse>;
+  
+  /**
    * Watches changes: from now on, from a past revision on, or after the current state.
    */
   Watch: grpc.handleServerStreamingCall<_watchfanout_v1_WatchRequest__Output, _watchfanout_v1_WatchResponse>;
@@ -88,5 +110,6 @@ export interface ListWatchServiceHandlers extends grpc.UntypedServiceImplementat
 export interface ListWatchServiceDefinition extends grpc.ServiceDefinition {
   Get: MethodDefinition<_watchfanout_v1_GetRequest, _watchfanout_v1_GetResponse, _watchfanout_v1_GetRequest__Output, _watchfanout_v1_GetResponse__Output>
   List: MethodDefinition<_watchfanout_v1_ListRequest, _watchfanout_v1_ListResponse, _watchfanout_v1_ListRequest__Output, _watchfanout_v1_ListResponse__Output>
+  Resources: MethodDefinition<_watchfanout_v1_ResourcesRequest, _watchfanout_v1_ResourcesResponse, _watchfanout_v1_ResourcesRequest__Output, _watchfanout_v1_ResourcesResponse__Output>
   Watch: MethodDefinition<_watchfanout_v1_WatchRequest, _watchfanout_v1_WatchResponse, _watchfanout_v1_WatchRequest__Output, _watchfanout_v1_WatchResponse__Output>
 }

@@ -1,0 +1,57 @@
+import type { Cacher } from "../../cacher/cacher.ts";
+import type { ReadinessCheck } from "../../server/admin/admin.ts";
+import type { PressureLevel } from "../../server/pressure/memory-pressure.ts";
+
+/** What a service does besides serving; undefined: nothing. */
+export type Pending = string | undefined;
+
+/** The checks of /readyz. `pending`: why the service as a whole does not serve, a sentence. */
+export function readiness(
+  caches: ReadonlyMap<string, Cacher>,
+  pending: Pending,
+  pressure: PressureLevel,
+): readonly ReadinessCheck[] {
+  const checks = [...caches].map(([name, cacher]) => ({
+    name: `resource/${name}`,
+    failure: cacher.ready ? undefined : notReadyReason(cacher),
+    warning: cacher.ready ? staleness(cacher) : undefined,
+    note: cacher.ready ? backfillProgress(cacher) : undefined,
+  }));
+  return [{ name: "serving", failure: pending }, ...checks, memoryCheck(pressure)];
+}
+
+/** A process that refuses all calls is not ready; one that refuses some still serves its streams. */
+function memoryCheck(level: PressureLevel): ReadinessCheck {
+  const text = level === "normal" ? undefined : `memory pressure is ${level}, and load is shed`;
+  const [failure, warning] = level === "exhausted" ? [text] : [undefined, text];
+  return { name: "memory", failure, warning };
+}
+
+/** Why a cache has not become ready. A ready cache stays ready when the store is lost. */
+function notReadyReason(cacher: Cacher): string {
+  const still = "the cache has not synced with the store yet";
+  const failure = cacher.upstreamFailure;
+  return failure === undefined ? still : `${still}: ${failure.message}`;
+}
+
+/** The progress of the event window's backfill; undefined once it is complete. */
+function backfillProgress(cacher: Cacher): string | undefined {
+  const { backfill, eventWindow } = cacher.stats();
+  const from = `begins at revision ${eventWindow.oldestRevision}`;
+  if (backfill.state === "running") return `the event window ${from}; backfill is in progress`;
+  if (backfill.state === "paused") {
+    return `the event window ${from}; older events are read when a stream resumes from them`;
+  }
+  const isEarly = ["costly", "failed", "conflicting"].includes(backfill.state);
+  return isEarly ? `the event window ${from}; backfill ended early: ${backfill.state}` : undefined;
+}
+
+/** How old the cache's responses may be while its source is unreachable; undefined while it is reachable. */
+function staleness(cacher: Cacher): string | undefined {
+  const { staleForMs, upstreamFailure } = cacher;
+  if (staleForMs === undefined) return undefined;
+  const why =
+    upstreamFailure?.message ?? "the server that this relay follows can't reach its own source";
+  const seconds = (staleForMs / 1_000).toFixed(1);
+  return `stale: at revision ${cacher.revision}, received nothing for ${seconds} s: ${why}`;
+}

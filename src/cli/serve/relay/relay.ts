@@ -1,0 +1,222 @@
+import { status } from "@grpc/grpc-js";
+import type { Logger } from "pino";
+import { Backoff } from "../../../base/backoff.ts";
+import { CertificateStore } from "../../../base/certificate-store.ts";
+import { type Clock, pause } from "../../../base/clock.ts";
+import { WatchFanoutError } from "../../../base/errors.ts";
+import type { WatchedFiles } from "../../../base/watched-files.ts";
+import type { ConnectOptions } from "../../../client/calls/options.ts";
+import { type Client, connect } from "../../../client/client.ts";
+import { RelayedCalls } from "../../../client/remote/relayed-calls.ts";
+import { RemoteStorage } from "../../../client/remote/remote-storage.ts";
+import type { ResourceInfo } from "../../../client/resource-info.ts";
+import type { ResourceConfig, UpstreamConfig } from "../../../config/config.ts";
+import type { RelayedUpstream } from "../../../server/server.ts";
+import { isPathRefusal } from "../../../wire/via.ts";
+import { watchClientCertificates } from "../certificate-files.ts";
+import { StartError } from "../start-error.ts";
+
+/** How long a server may take to list its resources, in milliseconds. */
+const listTimeoutMs = 5_000;
+
+/** How long a server may take to check the path of another relay, in milliseconds. */
+const checkTimeoutMs = 2_000;
+
+/** Interval at which the upstream's resources are compared with those that are relayed, in milliseconds. */
+const compareIntervalMs = 30_000;
+
+/** Pauses while no server responds at start, in milliseconds. */
+const startBackoff = { initialMs: 200, maxMs: 5_000 };
+
+interface RelayOptions {
+  readonly upstream: UpstreamConfig;
+  readonly instanceId: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Watches the certificates for the upstream. */
+  readonly files: WatchedFiles;
+}
+
+/**
+ * The connection of a relay to the servers that it follows: replicas of a watch-fanout, or other relays. It authenticates
+ * there as itself.
+ */
+export class Relay implements RelayedUpstream {
+  readonly #options: RelayOptions;
+  readonly #connectOptions: Omit<ConnectOptions, "address">;
+  readonly #client: Client;
+  readonly #calls: RelayedCalls;
+  /** By the names in the upstream. */
+  readonly #storages = new Map<string, RemoteStorage>();
+  readonly #closing = new AbortController();
+  /** Names in the upstream that are not relayed, and relayed ones that it no longer has, as last logged. */
+  #differences = "";
+
+  /** Sends nothing. Throws a StartError for unusable certificates. */
+  constructor(options: RelayOptions) {
+    const { upstream, instanceId, clock } = options;
+    const { addresses, tokenFile } = upstream;
+    this.#options = options;
+    this.#connectOptions = {
+      tls: this.#tls(),
+      token: tokenFile === undefined ? undefined : { file: tokenFile },
+      // A client of this relay retries itself: each tier would multiply the attempts.
+      maxAttempts: Math.max(2, addresses.length),
+      ...{ clock, relayId: instanceId },
+    };
+    this.#client = connect({ ...this.#connectOptions, address: addresses });
+    this.#calls = new RelayedCalls(this.#client);
+  }
+
+  /** Identifies this process in the path of requests that relays pass on. */
+  get instanceId(): string {
+    return this.#options.instanceId;
+  }
+
+  /** The addresses of the upstream, for messages. */
+  get address(): string {
+    return this.#options.upstream.addresses.join(", ");
+  }
+
+  /**
+   * Resolves to the resources of the upstream of which the relay may read anything, once one of its servers responds.
+   * `onWaiting` is called with the reason, a sentence, while none does. Rejects with a StartError if a server can't be
+   * followed: it refuses the relay, is too old, or follows the relay itself.
+   */
+  async resources(onWaiting: (why: string) => void): Promise<readonly ResourceInfo[]> {
+    const { clock, logger, upstream } = this.#options;
+    const { signal } = this.#closing;
+    const backoff = new Backoff(startBackoff, Math.random);
+    const clients = upstream.addresses.map((address) =>
+      connect({ ...this.#connectOptions, address, maxAttempts: 1 }),
+    );
+    try {
+      for (;;) {
+        const asked = clients.map((client) =>
+          client.resources({ signal, timeoutMs: listTimeoutMs }),
+        );
+        const results = await Promise.allSettled(asked);
+        let failure: unknown;
+        for (const result of results) {
+          if (result.status === "fulfilled") continue;
+          failure = result.reason;
+          checkMayFollow(failure);
+        }
+        const answered = results.find((result) => result.status === "fulfilled");
+        if (answered !== undefined) return answered.value;
+        signal.throwIfAborted();
+        const why = failure instanceof Error ? failure.message : String(failure);
+        const pauseMs = backoff.next();
+        logger.warn(
+          { err: failure, pauseMs: Math.round(pauseMs) },
+          "the upstream does not respond",
+        );
+        onWaiting(`the upstream has not said which resources it serves: ${why}`);
+        await pause(clock, pauseMs, signal);
+      }
+    } finally {
+      for (const client of clients) client.close();
+    }
+  }
+
+  /** The storage of a resource. Its user closes it. */
+  storageOf({ name, upstreamName: resource = name }: ResourceConfig): RemoteStorage {
+    const { clock } = this.#options;
+    const storage = new RemoteStorage({ client: this.#calls, resource, clock });
+    this.#storages.set(resource, storage);
+    return storage;
+  }
+
+  /** Logs when the upstream gains or loses resources, until `close`. `isSelective`: not all of them are to be relayed. */
+  async compare(isSelective: boolean): Promise<void> {
+    const { clock } = this.#options;
+    const { signal } = this.#closing;
+    for (;;) {
+      await pause(clock, compareIntervalMs, signal);
+      if (signal.aborted) return;
+      try {
+        const served = await this.#client.resources({ signal, timeoutMs: listTimeoutMs });
+        this.#logDifferences(served, isSelective);
+      } catch (error) {
+        // The caches report that the upstream is lost.
+        if (!signal.aborted && !(error instanceof WatchFanoutError)) throw error;
+      }
+    }
+  }
+
+  async checkPath(via: string, signal: AbortSignal): Promise<void> {
+    const inUse = new Set([...this.#storages.values()].flatMap(({ servers }) => [...servers]));
+    const servers = inUse.size === 0 ? [undefined] : inUse;
+    const asked = Array.from(servers, (server) =>
+      this.#client.resources({ via, server, signal, timeoutMs: checkTimeoutMs }),
+    );
+    const failures = (await Promise.allSettled(asked)).flatMap((result) =>
+      result.status === "rejected" ? [result.reason as unknown] : [],
+    );
+    const refusal = failures.find(isRefusal) ?? failures[0];
+    if (refusal !== undefined) throw refusal;
+  }
+
+  /** Ends all calls. Close the storages before. Idempotent. */
+  async close(): Promise<void> {
+    this.#closing.abort();
+    this.#client.close();
+  }
+
+  #tls(): ConnectOptions["tls"] {
+    const { upstream, files } = this.#options;
+    const { tls } = upstream;
+    if (tls === undefined) return undefined;
+    const certificates = new CertificateStore(tls.ca, tls.client);
+    watchClientCertificates(files, "upstream", tls, {
+      replaceCertificate: (pair) => certificates.replacePair(pair),
+      replaceAuthorities: (authorities) => certificates.replaceAuthorities(authorities),
+    });
+    return { certificates, ...tls.client };
+  }
+
+  #logDifferences(served: readonly ResourceInfo[], isSelective: boolean): void {
+    const names = served.flatMap(({ name, isReadableInFull }) => (isReadableInFull ? [name] : []));
+    const relayed = [...this.#storages.keys()];
+    const lost = relayed.filter((name) => !names.includes(name)).join(", ");
+    const gained = isSelective ? "" : names.filter((name) => !this.#storages.has(name)).join(", ");
+    const differences = JSON.stringify({ lost, gained });
+    if (differences === this.#differences) return;
+    this.#differences = differences;
+    const { logger } = this.#options;
+    if (lost !== "") {
+      const text =
+        "the upstream no longer serves resources to this relay; their caches get no changes";
+      logger.warn({ resources: lost }, text);
+    }
+    if (gained !== "") {
+      logger.info(
+        { resources: gained },
+        "the upstream serves further resources; restart to relay them",
+      );
+    }
+  }
+}
+
+function isRefusal(error: unknown): boolean {
+  return error instanceof WatchFanoutError && isPathRefusal(error);
+}
+
+/** Throws a StartError for a failure that does not end by itself. */
+function checkMayFollow(error: unknown): void {
+  if (!(error instanceof WatchFanoutError)) throw error;
+  if (isUnimplemented(error)) {
+    throw new StartError(
+      `--upstream: ${error.message} A relay needs a watch-fanout that has the call Resources: update it first.`,
+      { cause: error },
+    );
+  }
+  const isRefused = ["UNAUTHENTICATED", "PERMISSION_DENIED"].includes(error.reason);
+  if (isRefused || isPathRefusal(error)) {
+    throw new StartError(`--upstream: ${error.message}`, { cause: error });
+  }
+}
+
+function isUnimplemented({ cause }: WatchFanoutError): boolean {
+  return cause instanceof Error && "code" in cause && cause.code === status.UNIMPLEMENTED;
+}

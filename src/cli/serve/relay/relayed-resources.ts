@@ -1,0 +1,103 @@
+import type { Logger } from "pino";
+import type { EventWindowBounds } from "../../../cacher/state/event-window.ts";
+import type { ResourceInfo } from "../../../client/resource-info.ts";
+import { relayedResource } from "../../../config/assemble-resources.ts";
+import type { ResourceConfig } from "../../../config/config.ts";
+import { nearest } from "../../../config/nearest.ts";
+import { StartError } from "../start-error.ts";
+
+/** Maximum number of names that a message lists. */
+const maxNamesListed = 10;
+
+/** What decides which resources a relay serves. */
+interface RelayedResourcesOptions {
+  /** The configured ones; none: all that the relay may list and watch. */
+  readonly configured: readonly ResourceConfig[];
+  /** What the upstream serves of which the relay may read anything. */
+  readonly served: readonly ResourceInfo[];
+  /** The bounds of resources without an event window of their own. */
+  readonly eventWindow: EventWindowBounds;
+  /** The addresses of the upstream, for messages. */
+  readonly upstream: string;
+  readonly logger: Logger;
+}
+
+/**
+ * The resources that a relay serves. Throws a StartError if one of them is not served by the upstream, or the relay may not
+ * list and watch all of it.
+ */
+export function relayedResources(options: RelayedResourcesOptions): readonly ResourceConfig[] {
+  const { configured, served, eventWindow, upstream, logger } = options;
+  if (configured.length > 0) return configured.map((resource) => checked(resource, options));
+  const inFull = served.filter(({ isReadableInFull }) => isReadableInFull);
+  const inPart = served.filter(({ isReadableInFull }) => !isReadableInFull);
+  if (inFull.length === 0) {
+    const part = inPart.length === 0 ? "" : ` It may read a part of: ${listed(inPart)}.`;
+    throw new StartError(
+      `--upstream: ${upstream} serves no resource that this relay may list and watch completely.${part} Check the ` +
+        "relay's token and certificate, and the rights of its identity in the policy there.",
+    );
+  }
+  if (inPart.length > 0) {
+    const resources = inPart.map(({ name }) => name).join(", ");
+    logger.warn({ resources }, "not relayed, since the relay may read only a part of them");
+  }
+  return inFull.map((info) => withUpstream(relayedResource(info.name, eventWindow), info, logger));
+}
+
+function checked(
+  resource: ResourceConfig,
+  { served, upstream, logger }: RelayedResourcesOptions,
+): ResourceConfig {
+  const { name, upstreamName = name } = resource;
+  const info = served.find((other) => other.name === upstreamName);
+  const quoted = JSON.stringify(upstreamName);
+  if (info === undefined) {
+    const meant = nearest(
+      upstreamName,
+      served.map((other) => other.name),
+    );
+    const hint = meant === undefined ? "" : ` Did you mean ${JSON.stringify(meant)}?`;
+    throw new StartError(
+      `--resource: ${upstream} has no resource ${quoted} that this relay may read.${hint} It may read: ${listed(served)}. ` +
+        "Check the name, and the rights of the relay's identity in the policy there.",
+    );
+  }
+  if (!info.isReadableInFull) {
+    throw new StartError(
+      `--resource: this relay may read only a part of ${quoted} at ${upstream}, and it has to list and watch all keys. ` +
+        "Grant its identity the verbs list and watch on all of it, in the policy there.",
+    );
+  }
+  return withUpstream(resource, info, logger);
+}
+
+/** Adapts the resource to how the upstream serves it. */
+function withUpstream(
+  resource: ResourceConfig,
+  { isCached, codec }: ResourceInfo,
+  logger: Logger,
+): ResourceConfig {
+  const { name } = resource;
+  const hasSelectors = codec === "json" || codec === "protobuf";
+  if (hasSelectors && !resource.codec.hasAttributes) {
+    logger.info(
+      { resource: name, codec },
+      "the upstream accepts selectors for this resource, and this relay does not: it has no codec of its own",
+    );
+  }
+  if (isCached || !resource.cache) return resource;
+  logger.info(
+    { resource: name },
+    "the upstream has no cache of this resource, so this relay has none",
+  );
+  return { ...resource, cache: false };
+}
+
+function listed(resources: readonly ResourceInfo[]): string {
+  if (resources.length === 0) return "none";
+  const names = resources.slice(0, maxNamesListed).map(({ name }) => JSON.stringify(name));
+  const more =
+    resources.length > maxNamesListed ? ` and ${resources.length - maxNamesListed} more` : "";
+  return names.join(", ") + more;
+}

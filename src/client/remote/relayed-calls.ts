@@ -1,0 +1,105 @@
+import {
+  hasReason,
+  type Reason,
+  upstreamUnavailable,
+  WatchFanoutError,
+} from "../../base/errors.ts";
+import type {
+  DeleteOptions,
+  ListOptions,
+  PageOptions,
+  PutOptions,
+  ReadOptions,
+  WatchOptions,
+} from "../calls/options.ts";
+import type { AtomicBatch } from "../watch/batch-assembler.ts";
+import type { ClientCalls, ObjectResult, Page } from "../watch/client-calls.ts";
+
+/** Refusals that concern the relay itself, as a caller, and not the client whose request it passes on. */
+const denials: ReadonlySet<Reason> = new Set(["UNAUTHENTICATED", "PERMISSION_DENIED"]);
+
+/** The metadata of UPSTREAM_DENIED with the reason that the upstream gave to the relay. */
+export const denialKey = "denial";
+
+/** The state of the upstream, which is not that of the relay: its clients need not leave it. */
+const upstreamStates: ReadonlySet<Reason> = new Set([
+  ...(["UNKNOWN_RESOURCE", "DRAINING", "TOO_MANY_STREAMS", "OVERLOADED", "NOT_READY"] as const),
+]);
+
+/**
+ * The calls that a relay makes. Errors pass unchanged, except for those that mean something else to a client of the relay:
+ * a refusal of the relay's own identity becomes UPSTREAM_DENIED, and a state of the upstream UPSTREAM_UNAVAILABLE.
+ */
+export class RelayedCalls implements ClientCalls {
+  readonly #calls: ClientCalls;
+
+  constructor(calls: ClientCalls) {
+    this.#calls = calls;
+  }
+
+  get(resource: string, key: string, options?: ReadOptions): Promise<ObjectResult> {
+    return relayed(this.#calls.get(resource, key, options));
+  }
+
+  list(resource: string, options?: ListOptions): AsyncGenerator<Page, void, void> {
+    return relayedEach(this.#calls.list(resource, options));
+  }
+
+  page(resource: string, options?: PageOptions): Promise<Page> {
+    return relayed(this.#calls.page(resource, options));
+  }
+
+  watch(resource: string, options?: WatchOptions): AsyncGenerator<AtomicBatch, void, void> {
+    return relayedEach(this.#calls.watch(resource, options));
+  }
+
+  put(
+    resource: string,
+    key: string,
+    value: Uint8Array,
+    options?: PutOptions,
+  ): Promise<ObjectResult> {
+    return relayed(this.#calls.put(resource, key, value, options));
+  }
+
+  delete(resource: string, key: string, options?: DeleteOptions): Promise<ObjectResult> {
+    return relayed(this.#calls.delete(resource, key, options));
+  }
+}
+
+async function relayed<T>(call: Promise<T>): Promise<T> {
+  try {
+    return await call;
+  } catch (error) {
+    throw relayedError(error);
+  }
+}
+
+async function* relayedEach<T>(items: AsyncIterable<T>): AsyncGenerator<T, void, void> {
+  try {
+    yield* items;
+  } catch (error) {
+    throw relayedError(error);
+  }
+}
+
+function relayedError(error: unknown): unknown {
+  if (!(error instanceof WatchFanoutError)) return error;
+  if (denials.has(error.reason)) {
+    return new WatchFanoutError(
+      "UPSTREAM_DENIED",
+      `The server that this relay follows refuses the relay itself: ${error.message}`,
+      { metadata: { [denialKey]: error.reason }, cause: error },
+    );
+  }
+  if (!upstreamStates.has(error.reason)) return error;
+  return upstreamUnavailable(
+    `The server that this relay follows can't serve the request: ${error.message}`,
+    error,
+  );
+}
+
+/** Whether the upstream no longer grants a right to the relay, so that its cache must not be served either. */
+export function isRightLost(error: WatchFanoutError): boolean {
+  return hasReason(error, "UPSTREAM_DENIED") && error.metadata[denialKey] === "PERMISSION_DENIED";
+}

@@ -1,0 +1,38 @@
+import type { Resource__Output } from "../wire/generated/watchfanout/v1/Resource.ts";
+import { decodeDuration, decodeRevision } from "./calls/decode.ts";
+
+/** A resource, as a server serves it. */
+export interface ResourceInfo {
+  readonly name: string;
+  /** How labels and fields are read. Undefined: in a way that this client does not know. */
+  readonly codec: "opaque" | "json" | "protobuf" | undefined;
+  /** Whether the server has a cache of it. Without one it can't be watched. */
+  readonly isCached: boolean;
+  /** The revision of the cache; 0: there is no cache, or it has not synced yet. */
+  readonly revision: number;
+  /** The history that the revision belongs to; empty if the server does not know it. */
+  readonly historyId: string;
+  /** Whether the caller may list and watch all of it. */
+  readonly isReadableInFull: boolean;
+  /** How old the cache may be, in milliseconds, while the server can't reach its own source; otherwise undefined. */
+  readonly staleForMs: number | undefined;
+}
+
+const codecs: Readonly<Record<string, ResourceInfo["codec"]>> = {
+  CODEC_OPAQUE: "opaque",
+  CODEC_JSON: "json",
+  CODEC_PROTOBUF: "protobuf",
+};
+
+/** Decodes a resource of a response. Throws INTERNAL if the server violates the contract. */
+export function decodeResourceInfo(wire: Resource__Output): ResourceInfo {
+  return {
+    name: wire.name,
+    codec: codecs[wire.codec],
+    isCached: wire.cached,
+    revision: decodeRevision(wire.revision),
+    historyId: wire.history_id,
+    isReadableInFull: wire.readable_in_full,
+    staleForMs: decodeDuration(wire.stale_for),
+  };
+}

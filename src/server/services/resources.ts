@@ -1,0 +1,96 @@
+import { WatchFanoutError } from "../../base/errors.ts";
+import type { Identity } from "../../identity/identity.ts";
+import type { ResourcesRequest__Output } from "../../wire/generated/watchfanout/v1/ResourcesRequest.ts";
+import { listWatchService } from "../../wire/services.ts";
+import { isPathRefusal } from "../../wire/via.ts";
+import type { CallContext, CodecKind, RelayedUpstream } from "../calls/call-context.ts";
+import { type MethodHandler, methodOf } from "../calls/methods.ts";
+import { unary } from "../calls/unary-call.ts";
+
+/** Maximum number of resources per response. */
+const maxResources = 1_000;
+
+/** Maximum size of one resource in a response, in bytes: a name has at most 63 characters, a history id 36. */
+const maxResourceBytes = 192;
+
+/** Maximum number of paths that a relay has checked at once. Further ones are checked up to this relay only. */
+const maxPathChecks = 16;
+
+const codecKinds = {
+  opaque: "CODEC_OPAQUE",
+  json: "CODEC_JSON",
+  protobuf: "CODEC_PROTOBUF",
+} as const satisfies Record<CodecKind, string>;
+
+/**
+ * Handles the calls of Resources, which list what the caller may read. Before a relay answers another relay, it asks the
+ * server that it follows itself, so that a loop of relays is found before one of them uses it.
+ */
+export function resourcesHandler(context: CallContext): MethodHandler<ResourcesRequest__Output> {
+  const method = methodOf(listWatchService.Resources.path);
+  const { authorizer, resources, upstream } = context;
+  const checkPath = upstream && boundedCheck(upstream);
+  return unary<ResourcesRequest__Output>(
+    context,
+    method,
+    "open",
+    async ({ after_name: after }, { via, identity, signal, admit }) => {
+      if (via !== undefined) await checkPath?.(via, signal);
+      const names = [...resources.keys()].filter((name) => name > after).sort();
+      const wait = admit(Math.min(names.length, maxResources) * maxResourceBytes);
+      if (wait !== undefined) await wait;
+      return () => {
+        const readable = names.filter((name) => authorizer.mayRead(identity, name));
+        const listed = readable.slice(0, maxResources);
+        const message = listWatchService.Resources.responseSerialize({
+          resources: listed.map((name) => resourceMessage(context, identity, name)),
+          has_more: listed.length < readable.length,
+        });
+        return [message];
+      };
+    },
+  );
+}
+
+/** Rejects if the path is refused. What can't be found out does not matter to the response. */
+function boundedCheck(upstream: RelayedUpstream): RelayedUpstream["checkPath"] {
+  let checks = 0;
+  return async (via, signal) => {
+    if (checks >= maxPathChecks) return;
+    checks++;
+    try {
+      await upstream.checkPath(via, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!(error instanceof WatchFanoutError) || isPathRefusal(error)) throw error;
+    } finally {
+      checks--;
+    }
+  };
+}
+
+function resourceMessage(
+  { authorizer, resources, codecs }: CallContext,
+  identity: Identity,
+  name: string,
+) {
+  const resource = resources.get(name);
+  const { revision, staleForMs } = resource ?? {};
+  const scope = { prefix: "" };
+  const mayReadAll = (["list", "watch"] as const).every(
+    (verb) => authorizer.decide(identity, { verb, resource: name, scope }).allowed,
+  );
+  return {
+    name,
+    codec: codecKinds[codecs?.get(name) ?? "opaque"],
+    cached: revision !== undefined,
+    revision: revision ?? 0,
+    history_id: resource?.currentHistoryId ?? "",
+    readable_in_full: mayReadAll,
+    ...(staleForMs === undefined ? {} : { stale_for: durationOfMs(staleForMs) }),
+  };
+}
+
+function durationOfMs(ms: number) {
+  return { seconds: Math.floor(ms / 1_000), nanos: Math.floor(ms % 1_000) * 1_000_000 };
+}

@@ -1,0 +1,31 @@
+// Original file: proto/watchfanout/v1/list_watch_service.proto
+
+import type { Resource as _watchfanout_v1_Resource, Resource__Output as _watchfanout_v1_Resource__Output } from '../../watchfanout/v1/Resource.ts';
+
+/**
+ * Resources of the server, at most 1,000.
+ */
+export interface ResourcesResponse {
+  /**
+   * The resources, in the order of their names.
+   */
+  'resources'?: (_watchfanout_v1_Resource)[];
+  /**
+   * Whether more resources follow.
+   */
+  'has_more'?: (boolean);
+}
+
+/**
+ * Resources of the server, at most 1,000.
+ */
+export interface ResourcesResponse__Output {
+  /**
+   * The resources, in the order of their names.
+   */
+  'resources': (_watchfanout_v1_Resource__Output)[];
+  /**
+   * Whether more resources follow.
+   */
+  'has_more': (boolean);
+}

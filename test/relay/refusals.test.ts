@@ -1,0 +1,270 @@
+import { renameSync, writeFileSync } from "node:fs";
+import { Metadata, Server, ServerCredentials } from "@grpc/grpc-js";
+import { pino } from "pino";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { tokenDigest } from "../../src/identity/token-file.ts";
+import { listWatchService } from "../../src/wire/services.ts";
+import { viaKey } from "../../src/wire/via.ts";
+import { Relay as Network } from "../faults/relay.ts";
+import { type Options, Tier, temporaryFiles, until } from "./tiers.ts";
+
+const value = Buffer.from("v");
+
+/** Stops it after the test. */
+function forThisTest<T extends Tier>(tier: T): T {
+  onTestFinished(() => tier.stop());
+  return tier;
+}
+
+async function network(port: number): Promise<Network> {
+  const opened = await Network.to(port);
+  onTestFinished(() => opened.close());
+  return opened;
+}
+
+describe("Relays that would follow each other", () => {
+  test("are refused, with the path", async () => {
+    const root = forThisTest(await Tier.start({}));
+    const toRoot = await network(root.port);
+    const first = forThisTest(await Tier.relay(`127.0.0.1:${toRoot.port}`));
+    const second = forThisTest(await Tier.relay(first.address));
+    await second.client().put("default", "a", value);
+    // The first one's upstream becomes a relay of itself.
+    toRoot.aimAt(second.port);
+    toRoot.cut();
+    const [firstId, secondId] = [first, second].map(({ service }) => service.instanceId);
+    expect(firstId).not.toBe(secondId);
+    const loop = `The relays follow each other in a loop: ${firstId} -> ${secondId} -> ${firstId}.`;
+    await until(async () => (await first.readyz()).includes(loop));
+    await expect(first.client({ maxAttempts: 1 }).put("default", "a", value)).rejects.toMatchObject(
+      {
+        reason: "UPSTREAM_UNAVAILABLE",
+        message: expect.stringContaining(loop),
+      },
+    );
+    // A further relay finds the loop that it would be connected to, as it starts.
+    await expect(Tier.relay(second.address)).rejects.toThrow(
+      /^--upstream: The relays follow each other in a loop: \S+ -> \S+ -> \S+ -> \S+\./,
+    );
+    // What they have is served, and says how old it is.
+    const cached = () => second.client().get("default", "a", { at: { match: "ANY" } });
+    await until(async () => ((await cached()).staleForMs ?? 0) > 0);
+    // Another server in the first one's place ends the loop.
+    toRoot.aimAt(root.port);
+    toRoot.cut();
+    await until(async () => !(await first.readyz()).includes("stale"));
+    await second.client().put("default", "a", value);
+  });
+
+  test("are refused beyond a depth of eight", async () => {
+    let last = forThisTest(await Tier.start({}));
+    for (let depth = 1; depth <= 8; depth++) last = forThisTest(await Tier.relay(last.address));
+    const put = await last.client().put("default", "deep", value);
+    expect(await last.client().get("default", "deep")).toEqual(put);
+    await expect(Tier.relay(last.address)).rejects.toThrow(
+      /^--upstream: The request has passed 9 relays, and the maximum is 8: (\S+ -> ){8}\S+\. Let the relay/,
+    );
+  });
+
+  test.each([
+    ["nine relays", Array.from({ length: 9 }, (_, i) => `relay-${i}`).join(",")],
+    ["a very long path", `a,${"b".repeat(1_100)}`],
+  ])("is what a call says that has passed %s", async (_what, via) => {
+    const root = forThisTest(await Tier.start({}));
+    const metadata = new Metadata();
+    metadata.set(viaKey, via);
+    const client = root.bare().withMetadata(metadata);
+    const request = { resource: "default" };
+    await expect(client.list(request)).rejects.toMatchObject({ field: viaKey });
+    const watch = client.watch(request);
+    expect(await watch.ended).toMatchObject({ reason: "INVALID_REQUEST", field: viaKey });
+  });
+});
+
+describe("An upstream", () => {
+  test("that does not have the call is too old", async () => {
+    const server = new Server();
+    const port = await new Promise<number>((resolve) => {
+      server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (_error, bound) =>
+        resolve(bound),
+      );
+    });
+    onTestFinished(() => server.forceShutdown());
+    await expect(Tier.relay(`127.0.0.1:${port}`)).rejects.toThrow(
+      /^--upstream: The server at \S+ does not know the method .* A relay needs a watch-fanout that has the call Resources: update it first\.$/,
+    );
+  });
+
+  test("that does not serve a resource is named, with what it serves", async () => {
+    const root = forThisTest(await Tier.start({ resource: ["pods=/p/", "nodes=/n/"] }));
+    await expect(Tier.relay(root.address, { resource: "pod" })).rejects.toThrow(
+      `--resource: ${root.address} has no resource "pod" that this relay may read. Did you mean "pods"? ` +
+        'It may read: "nodes", "pods".',
+    );
+  });
+
+  test("may have another name for a resource, and further resources", async () => {
+    const root = forThisTest(await Tier.start({ resource: ["pods=/p/", "nodes=/n/"] }));
+    const relay = forThisTest(await Tier.relay(root.address, { resource: "mine=pods" }));
+    const put = await relay.client().put("mine", "a", value);
+    expect((await root.client().get("pods", "a")).object).toEqual(put.object);
+    expect((await relay.client().resources()).map(({ name }) => name)).toEqual(["mine"]);
+    await expect(relay.client().get("nodes", "a")).rejects.toMatchObject({
+      reason: "UNKNOWN_RESOURCE",
+    });
+  });
+
+  test("that has no cache of a resource is asked for every read of it", async () => {
+    const { config } = temporaryFiles({
+      config: "resources: [{name: large, prefix: /l/, cache: off}, {name: small, prefix: /s/}]",
+    });
+    const root = forThisTest(await Tier.start({ config }));
+    const relay = forThisTest(await Tier.relay(root.address));
+    const put = await relay.client().put("large", "a", value);
+    expect(await relay.client().get("large", "a")).toEqual(put);
+    const cached = (await relay.client().resources()).map(({ name, isCached }) => [name, isCached]);
+    expect(cached).toEqual([
+      ["large", false],
+      ["small", true],
+    ]);
+    await expect(relay.client().watch("large").next()).rejects.toMatchObject({
+      reason: "INVALID_REQUEST",
+    });
+  });
+
+  test("that does not respond is waited for, not ready, with the reason", async () => {
+    const root = forThisTest(await Tier.start({}));
+    const toRoot = await network(root.port);
+    toRoot.refuse();
+    const lines: string[] = [];
+    const { promise: logged, resolve } = Promise.withResolvers<void>();
+    const logger = pino({}, { write: (line: string) => resolve(void lines.push(line)) });
+    const starting = Tier.relay(`127.0.0.1:${toRoot.port}`, {}, logger);
+    await logged;
+    expect(lines[0]).toContain("the upstream does not respond");
+    toRoot.heal();
+    const relay = forThisTest(await starting);
+    expect((await relay.client().resources()).map(({ name }) => name)).toEqual(["default"]);
+  });
+});
+
+describe("A relay's own rights", () => {
+  const rights = (things: string): string => `
+roles:
+  - name: relay
+    rules:
+      - { resources: [things], prefixes: ["*"], verbs: [${things}] }
+      - { resources: [parts], prefixes: ["a/"], verbs: [list, watch] }
+  - name: all
+    rules: [{ resources: ["*"], prefixes: ["*"], verbs: ["*"] }]
+bindings: [{ role: relay, subjects: [relay] }, { role: all, subjects: [admin] }]
+`;
+  let files: Record<"policy" | "tokens" | "relay-token" | "other-token", string>;
+  let root: Tier;
+  let removeFiles = (): void => {};
+
+  beforeAll(async () => {
+    const lines = ["relay", "admin", "stranger"].map(
+      (name) => `sha256:${tokenDigest(`${name}-token`)} ${name}\n`,
+    );
+    files = temporaryFiles(
+      {
+        ...{ policy: rights("list, watch, get"), tokens: lines.join("") },
+        ...{ "relay-token": "relay-token\n", "other-token": "other-token\n" },
+      },
+      (remove) => {
+        removeFiles = remove;
+      },
+    );
+    root = await Tier.start({
+      resource: ["things=/t/", "parts=/p/", "secrets=/s/"],
+      ...{ policy: files.policy, "token-file": files.tokens },
+    });
+  });
+
+  afterAll(async () => {
+    await root?.stop();
+    removeFiles();
+  });
+
+  const relayWith = (options: Options = {}): Promise<Tier> =>
+    Tier.relay(root.address, { "upstream-token-file": files["relay-token"], ...options });
+
+  test("decide which resources it serves", async () => {
+    const relay = forThisTest(await relayWith());
+    expect((await relay.client().resources()).map(({ name }) => name)).toEqual(["things"]);
+    const seen = await root.client({ token: "relay-token" }).resources();
+    expect(seen.map(({ name, isReadableInFull }) => [name, isReadableInFull])).toEqual([
+      ["parts", false],
+      ["things", true],
+    ]);
+    expect(await root.client({ token: "stranger-token" }).resources()).toEqual([]);
+  });
+
+  test.each<[string, Options, string | RegExp]>([
+    [
+      "a resource that it may not read",
+      { resource: "secrets" },
+      /has no resource "secrets" that this relay may read\. It may read: "parts", "things"\. Check the name, and the rights/,
+    ],
+    [
+      "a resource that it may read in part",
+      { resource: "parts" },
+      /^--resource: this relay may read only a part of "parts" at \S+, and it has to list and watch all keys\./,
+    ],
+  ])("are too few for %s, which it says at its start", async (_what, options, message) => {
+    await expect(relayWith(options)).rejects.toThrow(message);
+  });
+
+  test("need a valid token", async () => {
+    const other = relayWith({ "upstream-token-file": files["other-token"] });
+    await expect(other).rejects.toThrow(/^--upstream: .*token/i);
+    await expect(Tier.relay(root.address)).rejects.toThrow(
+      /^--upstream: \S+ serves no resource that this relay may list and watch completely\. Check the relay's token/,
+    );
+  });
+
+  test("are not those of its clients: a denied write is UPSTREAM_DENIED", async () => {
+    const relay = forThisTest(await relayWith());
+    await expect(relay.client().put("things", "a", value)).rejects.toMatchObject({
+      reason: "UPSTREAM_DENIED",
+      message: expect.stringContaining("refuses the relay itself"),
+    });
+  });
+
+  test("when lost, end its streams and its cached reads", async () => {
+    const admin = root.client({ token: "admin-token" });
+    await admin.put("things", "secret", value);
+    const relay = forThisTest(await relayWith());
+    const client = relay.client({ maxAttempts: 1 });
+    await client.get("things", "secret");
+    const watch = client.watch("things", { resume: false });
+    await watch.next();
+    replace(files.policy, rights("get"));
+    await expect(watch.next()).rejects.toMatchObject({ reason: "UPSTREAM_DENIED" });
+    const at = { match: "ANY" } as const;
+    await expect(client.get("things", "secret", { at })).rejects.toMatchObject({
+      reason: "NOT_READY",
+    });
+  });
+});
+
+/** Replaces a file at once. */
+function replace(path: string, content: string): void {
+  writeFileSync(`${path}.new`, content);
+  renameSync(`${path}.new`, path);
+}
+
+test("Resources are listed page by page.", async () => {
+  const names = Array.from({ length: 1_200 }, (_, i) => `r-${String(i).padStart(4, "0")}`);
+  const { config } = temporaryFiles({
+    config: JSON.stringify({
+      resources: names.map((name) => ({ name, prefix: `/${name}/`, cache: false })),
+    }),
+  });
+  const root = forThisTest(await Tier.start({ config }));
+  const { Resources } = listWatchService;
+  const first = await root.bare().unary(Resources, {});
+  expect([first.resources.length, first.has_more]).toEqual([1_000, true]);
+  expect((await root.client().resources()).map(({ name }) => name)).toEqual(names);
+});
