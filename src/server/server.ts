@@ -11,7 +11,7 @@ import { Authentication } from "./calls/authentication.ts";
 import type { CallContext } from "./calls/call-context.ts";
 import { type Methods, servedMethods } from "./calls/methods.ts";
 import { revokeOnChange } from "./calls/revocation.ts";
-import { endWithdrawn } from "./calls/withdrawal.ts";
+import { endingWithdrawn } from "./calls/withdrawal.ts";
 import { createCallContext } from "./create-call-context.ts";
 import { addToGrpcJs } from "./grpc-js/grpc-js-fallback.ts";
 import {
@@ -31,7 +31,7 @@ import { OpenCalls } from "./http2/open-calls.ts";
 import { peerNameOf } from "./http2/peer-name.ts";
 import { VerifiedPeers } from "./http2/verified-peers.ts";
 import { type AttackKind, Http2Defences } from "./limits/http2-defences.ts";
-import { defaultServerLimits } from "./limits/server-limits.ts";
+import { defaultServerLimits, type ServerLimits } from "./limits/server-limits.ts";
 import { createServerPools, type HeldStats, type ServerPools } from "./limits/server-pools.ts";
 import { MemoryPressure, type PressureStats } from "./pressure/memory-pressure.ts";
 import { SlowStreams } from "./pressure/slow-streams.ts";
@@ -81,8 +81,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 /** Serves ListWatchService, WriteService, health and reflection on one port. */
 export class RunningServer {
   readonly #options: ServerOptions;
-  readonly #endFlushMs: number;
-  readonly #maxStreamsPerConnection: number;
+  readonly #limits: ServerLimits;
   readonly #server: Server;
   readonly #pools: ServerPools;
   readonly #memoryPressure: MemoryPressure;
@@ -107,8 +106,7 @@ export class RunningServer {
     const scheduler = new TimeSliceScheduler(clock, Infinity);
     this.#options = options;
     this.#certificates = options.tls && serverCertificates(options.tls);
-    this.#endFlushMs = limits.endFlushMs;
-    this.#maxStreamsPerConnection = limits.maxStreamsPerConnection;
+    this.#limits = limits;
     this.#pools = createServerPools(clock, limits, now, options.logger);
     this.#defences = new Http2Defences(clock, options.logger, limits);
     const isUnix = "path" in options.listen;
@@ -142,12 +140,9 @@ export class RunningServer {
     const authentication =
       authenticators === undefined ? undefined : new Authentication(authenticators, context);
     this.#pipeline = new CallPipeline({ methods, context, openCalls, authentication, relayed });
-    this.#verifiedPeers =
-      options.tls?.clientCa &&
-      new VerifiedPeers({
-        ...{ clock, now, clientCa: options.tls.clientCa },
-        onWithdrawn: (session) => endWithdrawn(session, authentication, this.#pools, context),
-      });
+    const clientCa = options.tls?.clientCa;
+    const onWithdrawn = endingWithdrawn(authentication, this.#pools, context);
+    this.#verifiedPeers = clientCa && new VerifiedPeers({ clock, now, clientCa, onWithdrawn });
     this.#server = createGrpcJsServer(clock, limits, this.#pools.requests);
     const services = [listWatchService, writeService, healthService, ...reflectionServices];
     for (const service of services) {
@@ -244,7 +239,7 @@ export class RunningServer {
     };
     const listening = listenToHttp2(this.#server, listeners, (http2Server) => {
       if (this.#options.framing !== "direct") return;
-      const maxStreams = this.#maxStreamsPerConnection;
+      const maxStreams = this.#limits.maxStreamsPerConnection;
       frameConnections(http2Server, { clock, isTls: tls !== undefined, maxStreams });
     });
     if (listening === 0 && this.#certificates?.clientAuth === "request") {
@@ -294,11 +289,11 @@ export class RunningServer {
       // grpc-js waits indefinitely for a session that was destroyed just before grpc-js would close it.
       void this.#connections.cut().then(resolve);
     }, withinMs);
-    const unread = clock.setTimeout(() => this.#pipeline.refuseUnread(), this.#endFlushMs);
+    const unread = clock.setTimeout(() => this.#pipeline.refuseUnread(), this.#limits.endFlushMs);
     // A client that has sent nothing, or too little to receive the GOAWAY, would never close its connection.
     let flush: Timer | undefined;
     this.#openCalls.onIdle(() => {
-      flush ??= clock.setTimeout(() => void this.#connections.cut(), this.#endFlushMs);
+      flush ??= clock.setTimeout(() => void this.#connections.cut(), this.#limits.endFlushMs);
     });
     await closed;
     this.#memoryPressure.stop();

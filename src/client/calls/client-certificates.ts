@@ -1,10 +1,12 @@
 import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { rootCertificates } from "node:tls";
-import { type ChannelCredentials, credentials, experimental } from "@grpc/grpc-js";
+import { type ChannelCredentials, type Client, credentials, experimental } from "@grpc/grpc-js";
+import { abortable } from "../../base/abort.ts";
 import { CertificateStore } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
 import { invalidRequest } from "../../base/errors.ts";
+import { isConnected } from "./call.ts";
 
 /** Certificates or a key in PEM, or the path of a file with them, which is read again as it changes. */
 export type Pem = Buffer | { readonly file: string };
@@ -20,7 +22,7 @@ export interface ClientTls {
   /** The name that the server's certificate must have, if it is not the host of the address. */
   readonly serverName?: string | undefined;
   /**
-   * Certificates that are replaced elsewhere, in place of the contents of `ca`, `cert` and `key`; it has authorities.
+   * Certificates that can be replaced, in place of `ca`, `cert` and `key`; it has authorities.
    *
    * @internal
    */
@@ -46,9 +48,9 @@ const maxWaitMs = 1_000;
 export class ClientCertificates {
   readonly #tls: ClientTls;
   readonly #clock: Clock;
+  readonly #isFromFile: boolean;
   /** Undefined: nothing can be replaced. */
   readonly #store: CertificateStore | undefined;
-  readonly #isFromFile: boolean;
   #contents: Contents;
   #readAt: number;
   #reading: Promise<void> | undefined;
@@ -63,10 +65,9 @@ export class ClientCertificates {
     this.#readAt = clock.now();
     const [ca, cert, key] = parts.map((part) => contentNow(part, tls[part]));
     this.#contents = { ca, cert, key };
-    this.#isFromFile = tls.certificates === undefined && parts.some((part) => isFile(tls[part]));
+    this.#isFromFile = parts.some((part) => isFile(tls[part]));
     try {
-      const ownStore = this.#isFromFile ? storeOf(this.#contents) : undefined;
-      this.#store = tls.certificates ?? ownStore;
+      this.#store = this.#isFromFile ? storeOf(this.#contents) : tls.certificates;
     } catch (error) {
       throw refused(error instanceof Error ? error.message : String(error));
     }
@@ -85,10 +86,16 @@ export class ClientCertificates {
   }
 
   /**
-   * Reads the files again if that is due. Resolves when new contents are applied, within a second, and never rejects.
-   * Undefined: it is not due.
+   * Reads the files again if that is due, and waits for new contents, up to a second, if the client has no connection:
+   * only a new one needs them. Rejects only with the signal's reason when it is aborted.
    */
-  refresh(): Promise<void> | undefined {
+  async refreshFor(client: Client, signal: AbortSignal | undefined): Promise<void> {
+    const refreshed = this.#refresh();
+    if (refreshed !== undefined && !isConnected(client)) await abortable(refreshed, signal);
+  }
+
+  /** Undefined: it is not due. Never rejects. */
+  #refresh(): Promise<void> | undefined {
     if (!this.#isFromFile || this.#store === undefined) return undefined;
     if (this.#clock.now() - this.#readAt < rereadMs) return undefined;
     this.#reading ??= this.#read(this.#store).finally(() => {

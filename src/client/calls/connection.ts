@@ -4,7 +4,7 @@ import { type Clock, pause } from "../../base/clock.ts";
 import { invalidRequest } from "../../base/errors.ts";
 import { listWatchService } from "../../wire/services.ts";
 import { isPathRefusal } from "../../wire/via.ts";
-import { callStreaming, callUnary, isConnected, isDecided, type Method } from "./call.ts";
+import { callStreaming, callUnary, isDecided, type Method } from "./call.ts";
 import {
   CallFailure,
   closedMeanwhile,
@@ -57,8 +57,8 @@ export class Connection {
   readonly #clock: Clock;
   readonly #random: () => number;
   readonly #token: TokenSource;
-  readonly #isOfRelay: boolean;
   readonly #certificates: ClientCertificates | undefined;
+  readonly #isOfRelay: boolean;
   readonly #closing = new AbortController();
 
   constructor(options: ConnectOptions, clock: Clock, random: () => number) {
@@ -73,22 +73,16 @@ export class Connection {
       options.connectTimeoutMs ?? defaultConnectTimeoutMs,
     );
     this.#maxAttempts = positive("maxAttempts", options.maxAttempts ?? defaultMaxAttempts);
-    const keepaliveMs = positive(
-      "keepaliveIntervalMs",
-      options.keepaliveIntervalMs ?? defaultKeepaliveMs,
-    );
-    this.#maxMessageBytes = positive(
-      "maxMessageBytes",
-      options.maxMessageBytes ?? defaultMaxMessageBytes,
-    );
+    const { keepaliveIntervalMs = defaultKeepaliveMs } = options;
+    const keepaliveMs = positive("keepaliveIntervalMs", keepaliveIntervalMs);
+    const { maxMessageBytes = defaultMaxMessageBytes } = options;
+    this.#maxMessageBytes = positive("maxMessageBytes", maxMessageBytes);
     const { tls } = options;
     this.#certificates = tls && new ClientCertificates(tls, clock);
-    const settings = {
+    this.#endpoints = new Endpoints(addresses, {
       ...{ certificates: this.#certificates, serverName: tls?.serverName },
-      ...{ keepaliveMs, clock, random },
-      maxMessageBytes: this.#maxMessageBytes,
-    };
-    this.#endpoints = new Endpoints(addresses, settings);
+      ...{ keepaliveMs, clock, random, maxMessageBytes: this.#maxMessageBytes },
+    });
   }
 
   read<Request, Response>(
@@ -296,9 +290,7 @@ export class Connection {
     timeoutMs: number,
     signal: AbortSignal | undefined,
   ): Promise<void> {
-    const refreshed = this.#certificates?.refresh();
-    // Only a new connection needs new certificates.
-    if (refreshed !== undefined && !isConnected(grpc)) await abortable(refreshed, signal);
+    await this.#certificates?.refreshFor(grpc, signal);
     if (await abortable(isDecided(grpc, timeoutMs), signal)) return;
     throw notConnected(address, timeoutMs);
   }

@@ -5,25 +5,26 @@ import type { Authentication } from "./authentication.ts";
 import type { CallContext } from "./call-context.ts";
 
 /**
- * Ends a connection whose client certificate is of no trusted authority any more: its streams with UNAUTHENTICATED and
+ * Returns what ends a connection whose client certificate is of no trusted authority any more: its streams with UNAUTHENTICATED and
  * their resume points, whatever their identity is, since the connection itself is no longer trusted; then the connection,
  * with GOAWAY. What remains of it is cut off after `endFlushMs`.
  */
-export function endWithdrawn(
-  session: ServerHttp2Session,
+export function endingWithdrawn(
   authentication: Authentication | undefined,
   { streams, authenticatedStreams }: Pick<ServerPools, "streams" | "authenticatedStreams">,
   { clock, endFlushMs }: Pick<CallContext, "clock" | "endFlushMs">,
-): void {
-  // Its calls that have begun are refused before they have an effect.
-  const identity = authentication?.withdraw(session);
-  if (identity !== undefined) authenticatedStreams.revoke(identity);
-  const error = credentialRevoked({ source: "certificate" });
-  for (const stream of [...streams.of(session)]) {
-    streams.delete(stream);
-    stream.evict(error);
-  }
-  session.close();
-  const timer = clock.setTimeout(() => session.destroy(), endFlushMs);
-  session.once("close", () => timer.cancel());
+): (session: ServerHttp2Session) => void {
+  return (session) => {
+    // Its calls that have begun are refused before they have an effect.
+    const identity = authentication?.withdraw(session);
+    if (identity !== undefined) authenticatedStreams.revoke(identity);
+    const error = credentialRevoked({ source: "certificate" });
+    for (const stream of [...streams.of(session)]) {
+      streams.delete(stream);
+      stream.evict(error);
+    }
+    session.close();
+    const timer = clock.setTimeout(() => session.destroy(), endFlushMs);
+    session.once("close", () => timer.cancel());
+  };
 }
