@@ -197,7 +197,10 @@ export class Callers {
 
   #hostCaller(host: string): Caller {
     const key = `host ${host}`;
-    return this.#known.get(key) ?? this.#add(key, `anonymous at ${host}`);
+    return (
+      this.#known.get(key) ??
+      this.#add(key, host === "" ? "anonymous without an address" : `anonymous at ${host}`)
+    );
   }
 
   #add(key: string, title: string): Caller {

@@ -37,6 +37,10 @@ describe("A call belongs to", () => {
     expect(callers.ownerOf(call(second)).caller).toBe(caller);
     expect(callers.ownerOf(call(connected(callers, "10.0.0.2"))).caller).not.toBe(caller);
     expect(caller.title).toBe("anonymous at 10.0.0.1");
+    // As on a Unix socket.
+    const local = callers.ownerOf(call({}, anonymous, "")).caller;
+    expect(local).not.toBe(caller);
+    expect(local.title).toBe("anonymous without an address");
     // A name can't be that of a host.
     expect(callers.ownerOf(call(first, named("10.0.0.1"))).caller).not.toBe(caller);
   });
