@@ -12,7 +12,7 @@ export interface ResourceInfo {
   readonly revision: number;
   /** The history that the revision belongs to; empty if the server does not know it. */
   readonly historyId: string;
-  /** Whether the caller may list and watch all of it. */
+  /** Whether the caller may get, list and watch all of it. */
   readonly isReadableInFull: boolean;
   /** How old the cache may be, in milliseconds, while the server can't reach its own source; otherwise undefined. */
   readonly staleForMs: number | undefined;

@@ -54,7 +54,7 @@ const etcdOf = describeContract("A write", (open) => {
       ["N, of an absent key: OBJECT_NOT_FOUND", "b", (n: number) => n, "OBJECT_NOT_FOUND"],
     ] as const)("%s", async (_row, key, expectation, reason) => {
       const { client, revision } = await opened();
-      const before = await client.get({ resource, key: "a" });
+      const { stale_for: _, ...before } = await client.get({ resource, key: "a" });
       const expected_mod_revision = expectation?.(revision);
       const call = client.delete({
         ...{ resource, key },

@@ -183,18 +183,20 @@ roles:
   - name: relay
     rules:
       - { resources: [things], prefixes: ["*"], verbs: [${things}] }
-      - { resources: [parts], prefixes: ["*"], verbs: [list] }
+      - { resources: [parts], prefixes: ["*"], verbs: [get, list] }
       - { resources: [parts], prefixes: ["a/"], verbs: [watch] }
   - name: all
     rules: [{ resources: ["*"], prefixes: ["*"], verbs: ["*"] }]
-bindings: [{ role: relay, subjects: [relay] }, { role: all, subjects: [admin] }]
+  - name: lister
+    rules: [{ resources: [things], prefixes: ["*"], verbs: [list, watch] }]
+bindings: [{ role: lister, subjects: [lister] }, { role: relay, subjects: [relay] }, { role: all, subjects: [admin] }]
 `;
   let files: Record<"policy" | "tokens" | "relay-token" | "other-token", string>;
   let root: Tier;
   let removeFiles = (): void => {};
 
   beforeAll(async () => {
-    const lines = ["relay", "admin", "stranger"].map(
+    const lines = ["relay", "admin", "stranger", "lister"].map(
       (name) => `sha256:${tokenDigest(`${name}-token`)} ${name}\n`,
     );
     files = temporaryFiles(
@@ -240,17 +242,23 @@ bindings: [{ role: relay, subjects: [relay] }, { role: all, subjects: [admin] }]
     [
       "a resource that it may read in part",
       { resource: "parts" },
-      /^--resource: this relay may read only a part of "parts" at \S+, and it has to list and watch all keys\./,
+      /^--resource: this relay may read only a part of "parts" at \S+, and it has to get, list and watch all keys\./,
     ],
   ])("are too few for %s, which it says at its start", async (_what, options, message) => {
     await expect(relayWith(options)).rejects.toThrow(message);
+  });
+
+  test("include get, which it needs to resume", async () => {
+    const client = root.client({ token: "lister-token" });
+    const [things] = await client.resources();
+    expect([things?.name, things?.isReadableInFull]).toEqual(["things", false]);
   });
 
   test("need a valid token", async () => {
     const other = relayWith({ "upstream-token-file": files["other-token"] });
     await expect(other).rejects.toThrow(/^--upstream: .*token/i);
     await expect(Tier.relay(root.address)).rejects.toThrow(
-      /^--upstream: \S+ serves no resource that this relay may list and watch completely\. Check the relay's token/,
+      /^--upstream: \S+ serves no resource that this relay may get, list and watch completely\. Check the relay's token/,
     );
   });
 

@@ -8,12 +8,13 @@ import {
   encodeObjectResponse,
   resumePointOf,
   withHistoryId,
+  withStaleness,
 } from "../../src/wire/encode.ts";
 import { framesOf } from "../../src/wire/frames.ts";
 import type { Event__Output } from "../../src/wire/generated/watchfanout/v1/Event.ts";
 import type { StoredObject__Output } from "../../src/wire/generated/watchfanout/v1/StoredObject.ts";
 import type { WatchResponse__Output } from "../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
-import { listWatchService } from "../../src/wire/services.ts";
+import { listWatchService, writeService } from "../../src/wire/services.ts";
 import fc from "../property.ts";
 import { eventsAt, initialBatches, liveBatches, objectsAt, revisions } from "./arbitraries.ts";
 
@@ -50,18 +51,36 @@ function watched(batch: WatchBatch, comfortable: number, largest: number): Watch
 
 const unbounded = { comfortable: 2 ** 30, largest: 2 ** 30 };
 
+/** How old a response may be, in milliseconds. */
+const staleness = fc.option(fc.nat({ max: 10 ** 12 }), { nil: undefined });
+
+function durationOf(ms: number) {
+  return { seconds: String(Math.floor(ms / 1_000)), nanos: (ms % 1_000) * 1_000_000 };
+}
+
 describe("Messages written by hand are read as they were meant", () => {
   test("a Get, Put or Delete response", () => {
     const history = fc.string({ unit: "binary" });
     fc.assert(
-      fc.property(revisions, objectsAt(revisions), history, (revision, object, historyId) => {
-        const bytes = Buffer.concat(encodeObjectResponse(revision, object, historyId));
-        expect(listWatchService.Get.responseDeserialize(bytes)).toEqual({
-          revision: String(revision),
-          object: meant(object),
-          history_id: historyId,
-        });
-      }),
+      fc.property(
+        ...([revisions, objectsAt(revisions), history, staleness] as const),
+        (revision, object, historyId, staleForMs) => {
+          const written = encodeObjectResponse(revision, object, historyId);
+          const common = {
+            revision: String(revision),
+            object: meant(object),
+            history_id: historyId,
+          };
+          const bytes = Buffer.concat(written);
+          expect(writeService.Put.responseDeserialize(bytes)).toEqual(common);
+          if (staleForMs === undefined) return;
+          const stale = Buffer.concat(withStaleness(written, staleForMs));
+          expect(listWatchService.Get.responseDeserialize(stale)).toEqual({
+            ...common,
+            stale_for: durationOf(staleForMs),
+          });
+        },
+      ),
     );
   });
 
@@ -71,6 +90,7 @@ describe("Messages written by hand are read as they were meant", () => {
       nextPageToken: fc.string({ unit: "binary" }),
       remaining: fc.option(fc.nat(), { nil: undefined }),
       historyId: fc.string({ unit: "binary" }),
+      staleForMs: staleness,
     });
     fc.assert(
       fc.property(pages, fc.array(objectsAt(revisions)), (page, items) => {
@@ -87,6 +107,7 @@ describe("Messages written by hand are read as they were meant", () => {
           items: items.map(meant),
           next_page_token: page.nextPageToken,
           history_id: page.historyId,
+          stale_for: page.staleForMs === undefined ? null : durationOf(page.staleForMs),
           ...remaining,
         });
       }),

@@ -11,7 +11,7 @@ const maxNamesListed = 10;
 
 /** What decides which resources a relay serves. */
 interface RelayedResourcesOptions {
-  /** The configured ones; none: all that the relay may list and watch. */
+  /** The configured ones; none: all that the relay may read completely. */
   readonly configured: readonly ResourceConfig[];
   /** What the upstream serves of which the relay may read anything. */
   readonly served: readonly ResourceInfo[];
@@ -24,7 +24,7 @@ interface RelayedResourcesOptions {
 
 /**
  * The resources that a relay serves. Throws a StartError if one of them is not served by the upstream, or the relay may not
- * list and watch all of it.
+ * get, list and watch all of it.
  */
 export function relayedResources(options: RelayedResourcesOptions): readonly ResourceConfig[] {
   const { configured, served, eventWindow, upstream, logger } = options;
@@ -34,7 +34,7 @@ export function relayedResources(options: RelayedResourcesOptions): readonly Res
   if (inFull.length === 0) {
     const part = inPart.length === 0 ? "" : ` It may read a part of: ${listed(inPart)}.`;
     throw new StartError(
-      `--upstream: ${upstream} serves no resource that this relay may list and watch completely.${part} Check the ` +
+      `--upstream: ${upstream} serves no resource that this relay may get, list and watch completely.${part} Check the ` +
         "relay's token and certificate, and the rights of its identity in the policy there.",
     );
   }
@@ -65,8 +65,8 @@ function checked(
   }
   if (!info.isReadableInFull) {
     throw new StartError(
-      `--resource: this relay may read only a part of ${quoted} at ${upstream}, and it has to list and watch all keys. ` +
-        "Grant its identity the verbs list and watch on all of it, in the policy there.",
+      `--resource: this relay may read only a part of ${quoted} at ${upstream}, and it has to get, list and watch all keys. ` +
+        "Grant its identity the verbs get, list and watch on all of it, in the policy there.",
     );
   }
   return withUpstream(resource, info, logger);

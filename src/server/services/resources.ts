@@ -78,7 +78,7 @@ function resourceMessage(
   const resource = resources.get(name);
   const { revision, staleForMs } = resource ?? {};
   const scope = { prefix: "" };
-  const mayReadAll = (["list", "watch"] as const).every(
+  const mayReadAll = (["get", "list", "watch"] as const).every(
     (verb) => authorizer.decide(identity, { verb, resource: name, scope }).allowed,
   );
   return {

@@ -29,7 +29,7 @@ export interface Resource {
    */
   'history_id'?: (string);
   /**
-   * Whether the caller may list and watch all of it, as a relay does.
+   * Whether the caller may get, list and watch all of it, as a relay does.
    */
   'readable_in_full'?: (boolean);
   /**
@@ -63,7 +63,7 @@ export interface Resource__Output {
    */
   'history_id': (string);
   /**
-   * Whether the caller may list and watch all of it, as a relay does.
+   * Whether the caller may get, list and watch all of it, as a relay does.
    */
   'readable_in_full': (boolean);
   /**
