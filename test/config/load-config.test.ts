@@ -135,7 +135,7 @@ const cases: readonly [
     upstreamWith({}),
     ({ upstream }) => upstream?.tls,
     {
-      ...{ ca: cert, client: undefined },
+      ...{ ca: cert, client: undefined, isVerified: true },
       files: { ca: "ca.pem", cert: undefined, key: undefined },
     },
   ],
