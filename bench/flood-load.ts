@@ -52,7 +52,7 @@ export class Flood {
 }
 
 if (process.send !== undefined && process.argv[1]?.endsWith("flood-load.ts")) {
-  // The server, etcd and the other client come first: what is measured is the server, and not who gets the cores.
+  // The server, etcd and the other client come first: what is measured is the server, and not how the cores are shared.
   setPriority(Math.min(constants.priority.PRIORITY_LOW, getPriority() + 5));
   const counts = { begun: 0, lists: 0, lost: 0 };
   const open = new Set<Http2Connection>();

@@ -1,3 +1,4 @@
+import { isLoopback } from "../identity/peer.ts";
 import type { Checks } from "./checks.ts";
 import type { EtcdTls, UpstreamConfig } from "./config.ts";
 import type { OptionName, OptionValues } from "./options.ts";
@@ -21,16 +22,28 @@ export function upstreamConfig(values: OptionValues, checks: Checks): UpstreamCo
     );
   }
   const own = formatAddress(values.listen);
-  if (addresses.includes(own)) {
+  const itself = addresses.find((address) => isReachedAt(own, address));
+  if (itself !== undefined) {
     checks.refuse(
       "upstream",
-      `${own} is the address of --listen: a relay can't follow itself. Give that of a server nearer to etcd.`,
+      `${itself} is the address of --listen: a relay can't follow itself. Give that of a server nearer to etcd.`,
     );
   }
   const tokenFile = values["upstream-token-file"];
   // Only to report a missing file now: the client reads it for its calls.
   checks.read("upstream-token-file", tokenFile);
   return { addresses, tls: upstreamTls(values, checks), tokenFile };
+}
+
+/** Whether a client on this machine that connects to `address` certainly reaches a server that listens on `own`. */
+function isReachedAt(own: string, address: string): boolean {
+  if (own === address) return true;
+  const [ownParts, parts] = [own, address].map((text) => /^\[?([^[\]]*)\]?:(\d+)$/.exec(text));
+  const [, ownHost = "", ownPort = ""] = ownParts ?? [];
+  const [, host = "", port = ""] = parts ?? [];
+  const isOfThisMachine = (name: string): boolean => name === "localhost" || isLoopback(name);
+  const acceptsLocal = isOfThisMachine(ownHost) || ownHost === "0.0.0.0" || ownHost === "::";
+  return port === ownPort && isOfThisMachine(host) && acceptsLocal;
 }
 
 function upstreamTls(values: OptionValues, checks: Checks): EtcdTls | undefined {

@@ -72,7 +72,7 @@ export class Policy {
   /** Whether the identity may read anything of the resource: get, list or watch any scope. */
   mayRead(identity: Identity, resource: string): boolean {
     return this.#rolesOf(identity).some(({ role }) =>
-      readVerbs.some((verb) => role.granted(verb, resource).length > 0),
+      readVerbs.some((verb) => role.grants(verb, resource)),
     );
   }
 

@@ -43,6 +43,12 @@ export class Role {
     return this.#resources.has(resource) || this.#resources.has(everyResource);
   }
 
+  /** Whether it grants anything with this verb on the resource. */
+  grants(verb: Verb, resource: string): boolean {
+    const scopes = this.#scopes[verb];
+    return scopes.has(resource) || scopes.has(everyResource);
+  }
+
   /** The scopes that it grants with this verb on the resource. */
   granted(verb: Verb, resource: string): readonly AccessScope[] {
     const scopes = this.#scopes[verb];

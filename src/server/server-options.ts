@@ -45,11 +45,21 @@ export interface ServerOptions {
   /**
    * Identifies this process in the path of requests that relays pass on: a request that has passed it already is refused.
    * Only for relays.
+   *
+   * @internal
    */
   readonly instanceId?: string | undefined;
-  /** The server that this one follows. Default: this server is not a relay. */
+  /**
+   * The server that this one follows. Default: this server is not a relay.
+   *
+   * @internal
+   */
   readonly upstream?: RelayedUpstream | undefined;
-  /** How labels and fields are read, by resource, which the Resources RPC reports. Default: opaque. */
+  /**
+   * How labels and fields are read, by resource, which the Resources RPC reports. Default: opaque.
+   *
+   * @internal
+   */
   readonly codecs?: ReadonlyMap<string, CodecKind> | undefined;
   /** Services whose calls are relayed to another server. Default: none. */
   readonly relayed?: RelayedServices | undefined;

@@ -109,7 +109,7 @@ export class RunningServer {
     this.#certificates = options.tls && serverCertificates(options.tls);
     this.#endFlushMs = limits.endFlushMs;
     this.#maxStreamsPerConnection = limits.maxStreamsPerConnection;
-    this.#pools = createServerPools(clock, limits, now);
+    this.#pools = createServerPools(clock, limits, now, options.logger);
     this.#defences = new Http2Defences(clock, options.logger, limits);
     const isUnix = "path" in options.listen;
     this.#connections = new Connections(clock, { ...limits, isUnix }, this.#defences);

@@ -36,7 +36,7 @@ const etcdPair = {
 };
 
 const upstreamPair = {
-  ...{ ca: cert, client: { cert, key } },
+  ...{ ca: cert, client: { cert, key }, isVerified: true },
   files: { ca: "ca.pem", cert: "cert.pem", key: "key.pem" },
 };
 const mutual: Given = {

@@ -366,6 +366,14 @@ describe("options that need or exclude one another are reported", () => {
       { flags: ["--upstream", "127.0.0.1:50051"] },
       "--upstream: 127.0.0.1:50051 is the address of --listen: a relay can't follow itself. Give that of a server nearer to etcd.",
     ],
+    ...[
+      ["127.0.0.1:7", "localhost:7"],
+      ["[::]:7", "127.0.0.1:7"],
+      ["0.0.0.0:7", "[::1]:7"],
+    ].map(([listen = "", address = ""]): [Given, RegExp] => [
+      { flags: ["--listen", listen, "--upstream", address, "--insecure", "on"] },
+      /^--upstream: \S+ is the address of --listen: a relay can't follow itself\./,
+    ]),
     [
       { flags: ["--upstream-token-file", "tokens"] },
       "--upstream-token-file: needs --upstream as well.",

@@ -65,13 +65,27 @@ describe("Relays that would follow each other", () => {
   });
 
   test("are refused beyond a depth of eight", async () => {
-    let last = forThisTest(await Tier.start({}));
-    for (let depth = 1; depth <= 8; depth++) last = forThisTest(await Tier.relay(last.address));
-    const put = await last.client().put("default", "deep", value);
-    expect(await last.client().get("default", "deep")).toEqual(put);
-    await expect(Tier.relay(last.address)).rejects.toThrow(
-      /^--upstream: The request has passed 9 relays, and the maximum is 8: (\S+ -> ){8}\S+\. Let the relay/,
-    );
+    const root = forThisTest(await Tier.start({}));
+    const first = forThisTest(await Tier.relay(root.address));
+    const second = forThisTest(await Tier.relay(first.address));
+    /** A relay that follows the second one, at this depth below the root. */
+    const atDepth = (depth: number) => {
+      const metadata = new Metadata();
+      metadata.set(viaKey, Array.from({ length: depth - 2 }, (_, i) => `relay-${i}`).join(","));
+      return second.bare().withMetadata(metadata);
+    };
+    await atDepth(8).put({ resource: "default", key: "deep" });
+    await atDepth(8).unary(listWatchService.Resources, { check_path: true });
+    const refused = {
+      field: viaKey,
+      message: expect.stringMatching(
+        /^The request has passed 9 relays, and the maximum is 8: (\S+ -> ){8}\S+\. Let the relay/,
+      ),
+    };
+    const put = atDepth(9).put({ resource: "default", key: "deep" });
+    await expect(put).rejects.toMatchObject(refused);
+    const asked = atDepth(9).unary(listWatchService.Resources, { check_path: true });
+    await expect(asked).rejects.toMatchObject(refused);
   });
 
   test.each([
@@ -98,6 +112,13 @@ describe("An upstream", () => {
       );
     });
     onTestFinished(() => server.forceShutdown());
+    const root = forThisTest(await Tier.start({}));
+    const toRoot = await network(root.port);
+    const relay = forThisTest(await Tier.relay(`127.0.0.1:${toRoot.port}`));
+    // In the place of the root, it is not used.
+    toRoot.aimAt(port);
+    toRoot.cut();
+    await until(async () => (await relay.readyz()).includes("This relay can't follow 127.0.0.1"));
     await expect(Tier.relay(`127.0.0.1:${port}`)).rejects.toThrow(
       /^--upstream: The server at \S+ does not know the method .* A relay needs a watch-fanout that has the call Resources: update it first\.$/,
     );
@@ -263,17 +284,3 @@ function replace(path: string, content: string): void {
   writeFileSync(`${path}.new`, content);
   renameSync(`${path}.new`, path);
 }
-
-test("Resources are listed page by page.", async () => {
-  const names = Array.from({ length: 1_200 }, (_, i) => `r-${String(i).padStart(4, "0")}`);
-  const { config } = temporaryFiles({
-    config: JSON.stringify({
-      resources: names.map((name) => ({ name, prefix: `/${name}/`, cache: false })),
-    }),
-  });
-  const root = forThisTest(await Tier.start({ config }));
-  const { Resources } = listWatchService;
-  const first = await root.bare().unary(Resources, {});
-  expect([first.resources.length, first.has_more]).toEqual([1_000, true]);
-  expect((await root.client().resources()).map(({ name }) => name)).toEqual(names);
-});

@@ -1,10 +1,10 @@
-import { status } from "@grpc/grpc-js";
 import type { Logger } from "pino";
 import { Backoff } from "../../base/backoff.ts";
 import { CertificateStore } from "../../base/certificate-store.ts";
 import { type Clock, pause } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import type { WatchedFiles } from "../../base/watched-files.ts";
+import { isUnimplemented } from "../../client/calls/call-failure.ts";
 import type { Endpoint } from "../../client/calls/endpoints.ts";
 import type { ConnectOptions } from "../../client/calls/options.ts";
 import { type Client, connect } from "../../client/client.ts";
@@ -235,8 +235,4 @@ function checkMayFollow(error: unknown): void {
   if (isRefused || isPathRefusal(error)) {
     throw new StartError(`--upstream: ${error.message}`, { cause: error });
   }
-}
-
-function isUnimplemented({ cause }: WatchFanoutError): boolean {
-  return cause instanceof Error && "code" in cause && cause.code === status.UNIMPLEMENTED;
 }

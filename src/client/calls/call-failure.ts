@@ -141,6 +141,11 @@ export function notToFollow(refusal: WatchFanoutError, address: string): CallFai
   );
 }
 
+/** Whether the server does not have the method: it is not a watch-fanout, or too old. */
+export function isUnimplemented({ cause }: WatchFanoutError): boolean {
+  return isServiceError(cause) && cause.code === status.UNIMPLEMENTED;
+}
+
 /** A stream that left a batch open and then sent nothing for `silentMs` milliseconds. */
 export function batchStalled(silentMs: number): CallFailure {
   return new CallFailure(

@@ -9,6 +9,7 @@ import {
   CallFailure,
   closedMeanwhile,
   failureOf,
+  isUnimplemented,
   notConnected,
   notToFollow,
   streamEndedEarly,
@@ -251,7 +252,7 @@ export class Connection {
   }
 
   /**
-   * For a relay: rejects with a CallFailure unless the server says that the relay may follow it. A server is asked at its
+   * For a relay: rejects with a CallFailure unless the server reports that the relay may follow it. A server is asked at its
    * first use, and again once it has failed.
    */
   async #verify(
@@ -280,7 +281,8 @@ export class Connection {
     } catch (error) {
       if (this.closing.aborted) throw closedMeanwhile(address, false);
       const failure = failureOf(error, this.#callAt(address, false));
-      throw isPathRefusal(failure.error) ? notToFollow(failure.error, address) : failure;
+      const { error: why } = failure;
+      throw isPathRefusal(why) || isUnimplemented(why) ? notToFollow(why, address) : failure;
     }
   }
 

@@ -103,7 +103,7 @@ export interface CallContext {
   readonly memoryPressure?: Pick<MemoryPressure, "refusal"> | undefined;
   /** Counts clients that are stopped. Absent: they are not counted. */
   readonly defences?: Pick<Http2Defences, "count"> | undefined;
-  /** Knows who makes each call, and limits what each caller may have. */
+  /** Knows the caller of each call, and limits what each caller may have. */
   readonly callerLimits: CallerLimits;
   /** Bounds the requests that are handled at once. */
   readonly inFlight: Readonly<Record<"reads" | "writes", RequestsInFlight>>;

@@ -48,8 +48,8 @@ interface Waiting {
 /**
  * Bounds the requests that are handled at once: reads, which scan the cache or ask the store, and writes, each of which
  * holds its value until the store has responded. Beyond that requests wait, and callers take turns, whatever the number
- * of their connections. A caller with fewer than 16 requests does not wait, nor does a connection without any: so those who
- * ask for much delay only themselves.
+ * of their connections. A caller with fewer than 16 requests does not wait, nor does a connection without any: so a caller
+ * that asks for much delays only itself.
  *
  * A request waits for room for its response first, so a client that does not read holds none of this. Waiting ones are
  * bounded per caller, in number, bytes and time, and charged to their connection like incomplete requests.
@@ -209,7 +209,7 @@ export class RequestsInFlight {
   #tooLate(owner: object): WatchFanoutError {
     const { callerLimits, limits } = this.#context;
     const { kind, maxRequests } = this.#bounds;
-    callerLimits.count("queue_time");
+    callerLimits.count("queue_time", callerOf(owner));
     const usage = this.#ofCaller.of(groupOf(owner));
     return new WatchFanoutError(
       "OVERLOADED",

@@ -1,3 +1,5 @@
+import { Counts, groupOf } from "../../base/rotation.ts";
+
 /** The bounds of a pool, in bytes. */
 export interface BytePoolBounds {
   /** Bound of all owners together. */
@@ -24,17 +26,22 @@ const lowWaterMark = 7 / 8;
 /**
  * Bounds the bytes that the process holds for clients, per owner (usually a connection) and in total.
  *
- * On overflow the owner that holds most loses its largest reservation, until the pool is below its bound. The newest
- * reservation is not refused for being the newest, so a client that fills the pool loses only its own reservations.
+ * On overflow the owner that holds most loses its largest reservation, of the group of owners (caller) that holds most,
+ * until the pool is below its bound. The newest reservation is not refused for being the newest, so a client that fills
+ * the pool loses only its own reservations, on however many connections.
  */
 export class BytePool {
   readonly #bounds: BytePoolBounds;
+  readonly #ownerOf: (owner: object) => object;
   readonly #owners = new Map<object, Owner>();
+  readonly #ofGroup = new Counts();
   #bytes = 0;
   #evictions = 0;
 
-  constructor(bounds: BytePoolBounds) {
+  /** `ownerOf` returns the owner, in its group, that stands for one that is given, such as a connection. Default: itself. */
+  constructor(bounds: BytePoolBounds, ownerOf: (owner: object) => object = (owner) => owner) {
     this.#bounds = bounds;
+    this.#ownerOf = ownerOf;
   }
 
   /** Bytes held by all owners. */
@@ -64,10 +71,11 @@ export class BytePool {
     const { owner } = held;
     let known = this.#owners.get(owner);
     if (known === undefined) {
-      known = { bytes: 0, reservations: new Set() };
+      known = { group: groupOf(this.#ownerOf(owner)), bytes: 0, reservations: new Set() };
       this.#owners.set(owner, known);
     }
     known.bytes += by;
+    this.#ofGroup.add(known.group, by);
     this.#bytes += by;
     if (held.bytes > 0) known.reservations.add(held);
     else known.reservations.delete(held);
@@ -81,8 +89,14 @@ export class BytePool {
     if (this.#bytes <= maxBytes) return;
     while (this.#bytes > maxBytes * lowWaterMark) {
       let largest: Owner | undefined;
+      let ofGroup = 0;
       for (const candidate of this.#owners.values()) {
-        if (largest === undefined || candidate.bytes > largest.bytes) largest = candidate;
+        const bytes = this.#ofGroup.of(candidate.group);
+        if (bytes < ofGroup) continue;
+        if (bytes > ofGroup || largest === undefined || candidate.bytes > largest.bytes) {
+          largest = candidate;
+        }
+        ofGroup = bytes;
       }
       if (largest === undefined) return;
       this.#evictFrom(largest);
@@ -101,6 +115,7 @@ export class BytePool {
 }
 
 interface Owner {
+  readonly group: object;
   bytes: number;
   readonly reservations: Set<Held>;
 }

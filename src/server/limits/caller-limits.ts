@@ -1,3 +1,4 @@
+import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import type { Caller, Callers, CallOwner } from "./callers.ts";
@@ -23,6 +24,9 @@ export type CallerBounds = Pick<
   | "maxWatchRate"
   | "maxSendRate"
 >;
+
+/** Minimum time between two lines about the same limit, in milliseconds. */
+const logIntervalMs = 10_000;
 
 /** What a caller has reached. */
 export interface ReachedLimit {
@@ -63,9 +67,14 @@ export class CallerLimits {
   readonly sendPacing: SendPacing;
   readonly #bounds: CallerBounds;
   readonly #watchRate: Rate | undefined;
+  readonly #clock: Clock;
+  readonly #logger: Logger;
+  readonly #lines = new Map<CallerLimitName, { last: number; suppressed: number }>();
   readonly #refused = new Map<CallerLimitName, number>(callerLimitNames.map((name) => [name, 0]));
 
-  constructor(clock: Clock, callers: Callers, bounds: CallerBounds) {
+  constructor(clock: Clock, callers: Callers, bounds: CallerBounds, logger: Logger) {
+    this.#clock = clock;
+    this.#logger = logger;
     this.callers = callers;
     this.#bounds = bounds;
     this.sendPacing = new SendPacing(clock, bounds.maxSendRate);
@@ -141,15 +150,27 @@ export class CallerLimits {
     });
   }
 
-  /** Counts a refusal. */
-  count(name: CallerLimitName): void {
+  /** Counts a refusal, and logs it, one line for each limit in 10 s: metrics do not name callers. */
+  count(name: CallerLimitName, caller: Caller | undefined): void {
     this.#refused.set(name, (this.#refused.get(name) ?? 0) + 1);
+    const now = this.#clock.now();
+    const line = this.#lines.get(name) ?? { last: -Infinity, suppressed: 0 };
+    this.#lines.set(name, line);
+    if (now - line.last < logIntervalMs) {
+      line.suppressed++;
+      return;
+    }
+    const fields = line.suppressed === 0 ? {} : { suppressedOfLimit: line.suppressed };
+    const who = caller?.title ?? "all callers together";
+    this.#logger.warn({ limit: name, caller: who, ...fields }, "a caller has reached a limit");
+    line.last = now;
+    line.suppressed = 0;
   }
 
   /** Counts a refusal, and makes the error of it. `caller`: undefined if all callers together have reached the limit. */
   refusal(caller: Caller | undefined, reached: ReachedLimit): WatchFanoutError {
     const { name, option, limit, usage, text, advice, retryMs } = reached;
-    this.count(name);
+    this.count(name, caller);
     const who = caller === undefined ? "this server" : caller.title;
     const message = `${who} ${text}; the maximum is ${limit} (--${option}). ${advice}`;
     return new WatchFanoutError("TOO_MANY_STREAMS", message[0]?.toUpperCase() + message.slice(1), {

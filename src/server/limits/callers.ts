@@ -16,7 +16,7 @@ export interface CallerRates {
   readonly maxSendRatePerIdentity: number;
 }
 
-/** Who makes a call: what limits count against, and what fairness is between. */
+/** The client that makes a call: what limits count against, and what turns are shared between. */
 export class Caller {
   /** What error texts call it, such as `the identity "alice"`. */
   readonly title: string;
@@ -80,9 +80,9 @@ export function callerOf(owner: object): Caller | undefined {
 interface Connected {
   /** The host of its client, as `hostOf` returns it. */
   readonly host: string;
-  /** Who has made its last call; before the first: its host. */
+  /** The owner of its last call; before the first: that of its host. */
   last: CallOwner;
-  /** Who has made its first call, if the connection counts for that. */
+  /** The caller of its first call, if the connection counts for that. */
   first: Caller | undefined;
   /** Whether several identities have used it, as those behind a proxy do. */
   isShared: boolean;
@@ -146,7 +146,7 @@ export class Callers {
     this.#connections.delete(connection);
   }
 
-  /** Who makes a call that was authenticated. */
+  /** The owner of a call that was authenticated. */
   ownerOf(call: IdentifiedCall): CallOwner {
     const { connection, identity } = call;
     const known = this.#connections.get(connection);
@@ -175,8 +175,8 @@ export class Callers {
   }
 
   /**
-   * Who probably makes the next call of a connection: it is not authenticated yet. Of a connection that several identities
-   * share, its host.
+   * The probable owner of the next call of a connection, which is not authenticated yet. Of a connection that several
+   * identities share: its host.
    */
   expectedOn(connection: object): CallOwner {
     const known = this.#connections.get(connection);

@@ -1,4 +1,5 @@
 import type { Clock, Timer } from "../../base/clock.ts";
+import { Counts, groupOf } from "../../base/rotation.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import { FairQueue } from "./fair-queue.ts";
 import { PinnedBuffers } from "./pinned-buffers.ts";
@@ -34,23 +35,31 @@ const partBytes = 128;
  *
  * For a connection at its bound no further responses are built, and none of its calls is refused for that. If all
  * connections together exceed half of the total bound, the responses of all connections wait, but not indefinitely: of
- * those that were not accepted for 10 s, the largest of the connection that holds most is evicted. So many clients that
- * read are served one after another, and many clients that do not read can't block them.
+ * those that were not accepted for 10 s, the largest of the connection that holds most is evicted, of the caller that
+ * holds most. So many clients that read are served one after another, callers in turns, and many clients that do not read
+ * can't block them.
  */
 export class SendBudget implements SendLedger {
   readonly #clock: Clock;
   readonly #bounds: SendBounds;
   readonly #accounts = new Map<object, Account>();
-  /** Responses that wait for room across all connections, by connection. */
+  readonly #ownerOf: (connection: object) => object;
+  /** Responses that wait for room across all connections, by caller and connection. */
   readonly #waiting = new FairQueue<() => void>();
   readonly #pinned = new PinnedBuffers();
   #timer: Timer | undefined;
   #evictions = 0;
   #isServing = false;
 
-  constructor(clock: Clock, bounds: SendBounds) {
+  /** `ownerOf` returns the caller on a connection, whose turns it takes. Default: the connection is a caller. */
+  constructor(
+    clock: Clock,
+    bounds: SendBounds,
+    ownerOf: (connection: object) => object = (connection) => connection,
+  ) {
     this.#clock = clock;
     this.#bounds = bounds;
+    this.#ownerOf = ownerOf;
   }
 
   /** Bytes held for all connections, with memory that responses share counted once. */
@@ -118,9 +127,11 @@ export class SendBudget implements SendLedger {
   /** Waits until it is not full, then calls `onRoom`, once. The returned function stops the wait. */
   whenNotFull(connection: object, onRoom: () => void): () => void {
     const wake = (): void => onRoom();
-    this.#waiting.push(connection, wake);
+    // It may be another one by the time at which the wait is stopped.
+    const owner = this.#ownerOf(connection);
+    this.#waiting.push(owner, wake);
     this.#setTimer();
-    return () => this.#waiting.delete(connection, wake);
+    return () => this.#waiting.delete(owner, wake);
   }
 
   /** For `SendReservation`. */
@@ -206,17 +217,26 @@ export class SendBudget implements SendLedger {
   }
 
   /**
-   * Evicts a response that was sent at `latest` or before: the largest of the connection that holds most. Returns false
-   * if there is no such response.
+   * Evicts a response that was sent at `latest` or before: the largest of the connection that holds most, of the caller
+   * that holds most. Returns false if there is no such response.
    */
   evict(latest: number): boolean {
-    let most = 0;
+    const callers = [...this.#accounts.keys()].map((connection) =>
+      groupOf(this.#ownerOf(connection)),
+    );
+    const ofCaller = new Counts();
+    let at = 0;
+    for (const { bytes } of this.#accounts.values()) ofCaller.add(callers[at++] ?? this, bytes);
+    let [most, mostOfCaller] = [0, 0];
     let found: SendReservation | undefined;
+    at = 0;
     for (const account of this.#accounts.values()) {
-      if (account.bytes <= most) continue;
+      const bytes = ofCaller.of(callers[at++] ?? this);
+      if (bytes < mostOfCaller || (bytes === mostOfCaller && account.bytes <= most)) continue;
       const reservation = account.largest(latest);
       if (reservation === undefined) continue;
       most = account.bytes;
+      mostOfCaller = bytes;
       found = reservation;
     }
     if (found === undefined) return false;

@@ -43,7 +43,7 @@ export class SendPacing {
     return this.#rate?.isExceeded === true ? this.#rate : undefined;
   }
 
-  /** Calls `resume` once more may be sent to the owner, callers in rotation. The returned function stops the wait. */
+  /** Calls `resume` when further bytes may be sent to the owner, callers in rotation. The returned function stops the wait. */
   wait(owner: CallOwner, resume: () => void): () => void {
     let waiting = this.#waiting.get(owner);
     if (waiting === undefined) {

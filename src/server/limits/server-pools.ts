@@ -1,3 +1,4 @@
+import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { AuthenticatedStreams } from "./authenticated-streams.ts";
 import { BytePool } from "./byte-pool.ts";
@@ -42,7 +43,7 @@ export interface ServerPools {
   readonly sendBudget: SendBudget;
   /** Open streams. */
   readonly streams: OpenStreams;
-  /** Who calls, and what each may have. */
+  /** The callers, and what each may have. */
   readonly callerLimits: CallerLimits;
   /** Open streams by identity. */
   readonly authenticatedStreams: AuthenticatedStreams;
@@ -55,23 +56,36 @@ export function createServerPools(
   clock: Clock,
   limits: ServerLimits,
   now: () => number,
+  logger: Logger,
 ): ServerPools {
   const authenticatedStreams = new AuthenticatedStreams(clock, now);
-  const callerLimits = new CallerLimits(clock, new Callers(clock, limits), limits);
+  const callers = new Callers(clock, limits);
+  const callerLimits = new CallerLimits(clock, callers, limits, logger);
+  const ownerOf = (connection: object): object => callers.expectedOn(connection);
   return {
     callerLimits,
-    requests: new BytePool({
-      maxBytes: limits.maxUnreadBytes,
-      maxBytesPerOwner: limits.maxUnreadBytesPerConnection,
-    }),
-    retainedRequests: new BytePool({
-      maxBytes: limits.maxRetainedRequestBytes,
-      maxBytesPerOwner: limits.maxRetainedRequestBytesPerConnection,
-    }),
-    sendBudget: new SendBudget(clock, {
-      maxBytes: limits.maxUnsentBytes,
-      maxBytesPerConnection: limits.maxUnsentBytesPerConnection,
-    }),
+    requests: new BytePool(
+      {
+        maxBytes: limits.maxUnreadBytes,
+        maxBytesPerOwner: limits.maxUnreadBytesPerConnection,
+      },
+      ownerOf,
+    ),
+    retainedRequests: new BytePool(
+      {
+        maxBytes: limits.maxRetainedRequestBytes,
+        maxBytesPerOwner: limits.maxRetainedRequestBytesPerConnection,
+      },
+      ownerOf,
+    ),
+    sendBudget: new SendBudget(
+      clock,
+      {
+        maxBytes: limits.maxUnsentBytes,
+        maxBytesPerConnection: limits.maxUnsentBytesPerConnection,
+      },
+      ownerOf,
+    ),
     streams: new OpenStreams(limits.maxStreams, {
       authenticated: authenticatedStreams,
       callerLimits,

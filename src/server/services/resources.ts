@@ -30,13 +30,14 @@ export function resourcesHandler(context: CallContext): MethodHandler<ResourcesR
   const method = methodOf(listWatchService.Resources.path);
   const { authorizer, resources, upstream } = context;
   const checkPath = upstream && boundedCheck(upstream);
+  const sorted = [...resources.keys()].sort();
   return unary<ResourcesRequest__Output>(
     context,
     { name: method, kind: "reads" },
     "open",
     async ({ after_name: after, check_path: isChecked }, { via, identity, signal, admit }) => {
       if (isChecked && via !== undefined) await checkPath?.(via, signal);
-      const names = [...resources.keys()].filter((name) => name > after).sort();
+      const names = sorted.filter((name) => name > after);
       const wait = admit(Math.min(names.length, maxResources) * maxResourceBytes);
       if (wait !== undefined) await wait;
       return () => {

@@ -1,10 +1,13 @@
 import { describe, expect, it } from "vitest";
+import { GroupedOwner } from "../../../src/base/rotation.ts";
 import {
   type UpstreamBounds,
   UpstreamLimiter,
   type UpstreamRequest,
 } from "../../../src/cacher/freshness/upstream-limiter.ts";
 import { FakeClock } from "../../fake-clock.ts";
+
+class Member extends GroupedOwner {}
 
 /** A store that answers on the command of the test, with the name of the request. */
 class Store {
@@ -62,6 +65,17 @@ describe("Reads that only the store can serve", () => {
     for (let i = 0; i < 6; i++) await store.respond(...store.requests);
     expect(await Promise.all([...many, ...few])).toHaveLength(9);
     expect(store.limiter.stats()).toEqual({ inFlight: 0, queued: 0, refused: 0 });
+  });
+
+  it("leave room for those of another caller, however many connections one has", async () => {
+    const store = new Store({ concurrent: 4, concurrentPerGroup: 3 });
+    const caller = {};
+    for (let i = 0; i < 8; i++) store.read(new Member(caller), `greedy-${i}`);
+    expect(store.requests).toEqual(["greedy-0", "greedy-1", "greedy-2"]);
+    for (let i = 0; i < 2; i++) store.read({}, `modest-${i}`);
+    expect(store.requests.slice(3)).toEqual(["modest-0"]);
+    await store.respond("greedy-0", "greedy-1");
+    expect(store.requests.slice(4)).toEqual(["greedy-3", "modest-1"]);
   });
 
   it("are sent once for all equal calls that arrive before that", async () => {

@@ -17,6 +17,13 @@ test.each([
   },
 );
 
+test("a server on a Unix socket has commands that connect to it", () => {
+  const text = startUpText(load({}), { grpc: { path: "/run/wf.sock" }, admin });
+  expect(text).toContain("serves gRPC on unix:/run/wf.sock (plaintext)");
+  expect(text).toMatch(/ watch --initial --address unix:\/run\/wf.sock\n/);
+  expect(text).toMatch(/grpcurl -plaintext -unix -d '.*' \/run\/wf.sock watchfanout/);
+});
+
 test("the commands leave out defaults", () => {
   const text = startUpText(load({}), { grpc: { host: "127.0.0.1", port: 50051 }, admin });
   expect(text).toMatch(/ watch --initial\n/);
@@ -45,4 +52,11 @@ test("a prefix with control characters is escaped", () => {
   const config = load({ yaml: 'resources: [{name: a, prefix: "\\e[2J\\n/a/"}]' });
   const text = startUpText(config, { grpc: { host: "127.0.0.1", port: 50051 }, admin });
   expect(text).toContain("a (\\u{1b}[2J\\n/a/)");
+});
+
+test("a relay shows what it follows, and the names of its resources there", () => {
+  const flags = ["--upstream", "root:1,other:2", "--resource", "pods", "--resource", "mine=theirs"];
+  const text = startUpText(load({ flags }), { grpc: { host: "127.0.0.1", port: 50051 }, admin });
+  expect(text).toContain("  resources  pods, mine (theirs there)\n");
+  expect(text).toContain("  data       watch-fanout at root:1, other:2\n");
 });

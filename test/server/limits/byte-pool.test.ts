@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { BytePool } from "../../../src/server/limits/byte-pool.ts";
+import { ownerOf } from "./test-callers.ts";
 
 function pool(): {
   pool: BytePool;
@@ -39,6 +40,22 @@ describe("A pool of bytes", () => {
     expect(evicted).not.toHaveLength(0);
     expect(bytes.bytes).toBeLessThanOrEqual(800);
     expect(bytes.evictions).toBe(evicted.length);
+  });
+
+  it("evicts from the caller that holds most, also if each of its connections holds little", () => {
+    const evicted: string[] = [];
+    const bounds = { maxBytes: 800, maxBytesPerOwner: 500 };
+    const hosts = new Map<object, string>();
+    const bytes = new BytePool(bounds, (owner) => ownerOf(owner, hosts.get(owner)));
+    const hold = (host: string, size: number): void => {
+      const connection = {};
+      hosts.set(connection, host);
+      bytes.reserve(connection, size, () => evicted.push(host));
+    };
+    hold("10.0.0.2", 200);
+    for (let i = 0; i < 20; i++) hold("10.0.0.1", 50);
+    expect(evicted.length).toBeGreaterThan(0);
+    expect(new Set(evicted)).toEqual(new Set(["10.0.0.1"]));
   });
 
   it("may evict the reservation that grew, which is released then", () => {

@@ -1,9 +1,11 @@
 import { once } from "node:events";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { type ServiceError, status } from "@grpc/grpc-js";
+import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { WatchFanoutError } from "../../../src/base/errors.ts";
 import type { ServerLimits } from "../../../src/server/limits/server-limits.ts";
+import type { ServerOptions } from "../../../src/server/server.ts";
 import { retryDelayMs } from "../../../src/wire/errors.ts";
 import { listWatchService } from "../../../src/wire/services.ts";
 import { healthService } from "../../../src/wire/standard-services.ts";
@@ -28,9 +30,12 @@ function callersOf(client: TestClient): Callers {
   return { alice: as(client, "alice"), bob: as(client, "bob") };
 }
 
-async function serveLimited(limits: Partial<ServerLimits>): Promise<Served & Callers> {
+async function serveLimited(
+  limits: Partial<ServerLimits>,
+  options: Partial<ServerOptions> = {},
+): Promise<Served & Callers> {
   const authenticators = tokensOf("alice", "bob");
-  const served = await serveThings({ server: { authenticators, limits } });
+  const served = await serveThings({ server: { authenticators, limits, ...options } });
   return { ...served, ...callersOf(served.client) };
 }
 
@@ -92,7 +97,12 @@ describe("An identity at its limit is refused, and others are not:", () => {
   });
 
   test("open streams, until one has ended", async () => {
-    const { alice, bob, server, recorder } = await serveLimited({ maxStreamsPerIdentity: 2 });
+    const logged: string[] = [];
+    const logger = pino({ level: "warn" }, { write: (line: string) => void logged.push(line) });
+    const { alice, bob, server, recorder } = await serveLimited(
+      { maxStreamsPerIdentity: 2 },
+      { logger },
+    );
     const open = async (client: TestClient) => {
       const watch = client.watch({ resource });
       await watch.next();
@@ -102,14 +112,20 @@ describe("An identity at its limit is refused, and others are not:", () => {
     const health = alice.stream(healthService.Watch, { service: "" });
     await health.next();
     const option = "max-streams-per-identity";
-    expectLimit(await alice.watch({ resource }).ended, option, 2, 2);
+    for (let i = 0; i < 2; i++) {
+      expectLimit(await alice.watch({ resource }).ended, option, 2, 2);
+    }
+    // One line in 10 s.
+    expect(logged.map((line) => JSON.parse(line) as unknown)).toMatchObject([
+      { limit: "streams", caller: 'the identity "alice"' },
+    ]);
     await open(bob);
     const endedBefore = recorder.calls.length;
     first.cancel();
     await recorder.untilEnded(endedBefore + 1);
     await open(alice);
     expect(server.stats().callers.most.streams).toBe(2);
-    expect(server.stats().callers.refused.get("streams")).toBe(1);
+    expect(server.stats().callers.refused.get("streams")).toBe(2);
   });
 
   test("requests in progress", async () => {

@@ -1,11 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { FakeClock } from "../../fake-clock.ts";
+import { ownerOf } from "./test-callers.ts";
 
-/** Bounds of 1,000 bytes per connection and 10,000 in total: above 5,000 others wait. */
+/** Above 5,000 bytes others wait. */
+const bounds = { maxBytesPerConnection: 1_000, maxBytes: 10_000 };
+
 function budget(): { budget: SendBudget; clock: FakeClock } {
   const clock = new FakeClock();
-  const bounds = { maxBytesPerConnection: 1_000, maxBytes: 10_000 };
   return { budget: new SendBudget(clock, bounds), clock };
 }
 
@@ -135,6 +137,31 @@ describe("All connections together", () => {
     giveUp();
     for (const share of shares) share?.release();
     expect(served).toEqual(["a1", "b2", "a2", "a3"]);
+  });
+
+  test("of a caller with many connections are evicted, and served, like those of another with one", () => {
+    const hosts = new Map<object, string>();
+    const connect = (host: string): object => {
+      const connection = {};
+      hosts.set(connection, host);
+      return connection;
+    };
+    const all = new SendBudget(new FakeClock(), bounds, (connection) =>
+      ownerOf(connection, hosts.get(connection)),
+    );
+    const evicted: string[] = [];
+    const send = (host: string, bytes: number): void =>
+      all.force(connect(host)).send(answer(bytes), () => evicted.push(host));
+    send("10.0.0.2", 900);
+    for (let i = 0; i < 30; i++) send("10.0.0.1", 400);
+    expect(evicted.length).toBeGreaterThan(0);
+    expect(new Set(evicted)).toEqual(new Set(["10.0.0.1"]));
+    const served: string[] = [];
+    for (let i = 0; i < 3; i++) all.whenNotFull(connect("10.0.0.1"), () => served.push("many"));
+    const one = connect("10.0.0.2");
+    for (let i = 0; i < 2; i++) all.whenNotFull(one, () => served.push("one"));
+    while (all.isFull) all.evict(Infinity);
+    expect(served).toEqual(["many", "one", "many", "one", "many"]);
   });
 
   test("never exceed their bound: the connection that holds most loses its largest response", () => {

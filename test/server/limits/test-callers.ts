@@ -1,3 +1,4 @@
+import { pino } from "pino";
 import type { Clock } from "../../../src/base/clock.ts";
 import { anonymous, type Identity } from "../../../src/identity/identity.ts";
 import { CallerLimits } from "../../../src/server/limits/caller-limits.ts";
@@ -11,7 +12,7 @@ import { FakeClock } from "../../fake-clock.ts";
 /** The limits of callers, with these bounds. */
 export function callerLimits(clock: Clock, bounds: Partial<ServerLimits> = {}): CallerLimits {
   const limits = { ...defaultServerLimits, ...bounds };
-  return new CallerLimits(clock, new Callers(clock, limits), limits);
+  return new CallerLimits(clock, new Callers(clock, limits), limits, pino({ level: "silent" }));
 }
 
 /** An identity of this name. */
