@@ -187,7 +187,7 @@ describe("A response", () => {
     });
     await until(() => server.stats().callers.pacedStreams === 1);
     expect(response).toBeUndefined();
-    // Its rest takes seconds; without a pause for as long as nothing is to be sent, it would be there at once.
+    // Time passes only while the response waits: without the rate it would arrive in no time.
     while (response === undefined) {
       if (server.stats().callers.pacedStreams === 1) clock.advance(100);
       await new Promise(setImmediate);
