@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { createServer, type IncomingHttpHeaders } from "node:http2";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, createServer as createTcpServer } from "node:net";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { EtcdApi } from "../../src/etcd-api/etcd-api.ts";
@@ -13,7 +13,7 @@ import { encode } from "../foreign/protobuf.ts";
 import { ManualTimers } from "../server/limits/manual-timers.ts";
 import { authenticatorsOf } from "../server/rights/callers.ts";
 import { serve } from "../server/served.ts";
-import { RawGrpc, statusOf } from "./raw-grpc.ts";
+import { RawGrpc, type RawResponse, statusOf } from "./raw-grpc.ts";
 
 const etcdOf = etcdOfFile();
 
@@ -27,16 +27,12 @@ interface Bounded {
 /** A server with the etcd API alone, on a clock that the test advances. */
 async function bounded(
   options: Partial<ServerOptions> = {},
-  url: string | undefined = undefined,
+  ...urls: readonly string[]
 ): Promise<Bounded> {
   const clock = new ManualTimers();
   const logger = pino({ level: "silent" });
-  const api = new EtcdApi({
-    endpoints: [url ?? (await etcdOf()).url],
-    tls: undefined,
-    clock,
-    logger,
-  });
+  const endpoints = urls.length > 0 ? urls : [(await etcdOf()).url];
+  const api = new EtcdApi({ endpoints, tls: undefined, clock, logger });
   onTestFinished(() => api.close());
   const { server } = await serve(new Map(), clock, { ...options, relayed: api });
   const client = new RawGrpc(`http://127.0.0.1:${server.port}`);
@@ -139,6 +135,22 @@ describe("A relayed call", () => {
     }
   });
 
+  test("with a large request waits for the first connection, and then for etcd to accept it", async () => {
+    // Accepts connections, and never answers.
+    const silent = createTcpServer();
+    await once(silent.listen(0, "127.0.0.1"), "listening");
+    const { port } = silent.address() as AddressInfo;
+    onTestFinished(() => void silent.close());
+    const urls = [`http://127.0.0.1:${port}`, (await etcdOf()).url];
+    const { client, server, clock } = await bounded({}, ...urls);
+    const request = encode({ 1: "large", 2: Buffer.alloc(1_000_000) });
+    const response = client.unary(putPath, request);
+    // 64 KiB, and the window of a client that is not read from.
+    await until(() => server.stats().requests.bytes >= 128 * 1024);
+    clock.advance(3_000);
+    expect(statusOf(await response).code).toBe("0");
+  });
+
   test("that might not end by itself ends with UNAVAILABLE when the server shuts down", async () => {
     const { client, server, clock } = await bounded();
     const watch = client.open(watchPath);
@@ -160,6 +172,28 @@ describe("A relayed call", () => {
     expect(api.stats()).toMatchObject({ calls: 1_001, connections: 2 });
     for (const call of calls) call.cancel();
     await until(() => api.stats().connections === 1);
+  });
+});
+
+describe("A response", () => {
+  test("waits while its caller has got more than it may per second", async () => {
+    const limits = { maxSendRatePerIdentity: 100_000 };
+    const { client, server, clock } = await bounded({ limits });
+    const put = encode({ 1: "paced", 2: Buffer.alloc(400_000) });
+    await client.unary(putPath, put);
+    let response: RawResponse | undefined;
+    void client.unary(rangePath, encode({ 1: "paced" })).then((received) => {
+      response = received;
+    });
+    await until(() => server.stats().callers.pacedStreams === 1);
+    expect(response).toBeUndefined();
+    // Time passes only while the response waits: without the rate it would arrive in no time.
+    while (response === undefined) {
+      if (server.stats().callers.pacedStreams === 1) clock.advance(100);
+      await new Promise(setImmediate);
+    }
+    expect(response.body.length).toBeGreaterThan(400_000);
+    expect(clock.now()).toBeGreaterThan(1_500);
   });
 });
 

@@ -122,6 +122,9 @@ export class CallRelay implements OpenStream, MaintainedCall {
       if (now - this.#openedAt < requestMs) return;
       defences?.count("slow_request", this.connection);
       this.#end(tookTooLong(requestMs));
+    } else if (response?.isPaced === true) {
+      this.#seenAt = now;
+      this.#chargeUnsent(response.heldBytes);
     } else if (response?.isSending !== true || response.sent !== this.#seenSent) {
       this.#seenSent = response?.sent ?? 0;
       this.#seenAt = now;
@@ -148,12 +151,13 @@ export class CallRelay implements OpenStream, MaintainedCall {
   }
 
   #open(connection: UpstreamConnection): void {
-    const { onFirstBytes, rewrite } = this.#deps;
+    const { context, onFirstBytes, rewrite } = this.#deps;
     const stream = connection.request(this.#headers);
     this.#upstreamConnection = connection;
     this.#response = new ResponseRelay(this.#call, stream, {
       onFirstBytes,
       rewrite,
+      pacing: context.callerLimits.sendPacing,
       onEnd: () => this.#request?.stop(),
       onCut: (rstCode) => this.#onCut(rstCode),
     });

@@ -44,6 +44,7 @@ export class RequestRelay {
     this.#upstream = upstream;
     const early = this.#early;
     this.#early = [];
+    upstream.on("drain", () => this.#resume());
     for (const chunk of early) this.#write(upstream, chunk);
     if (this.#hasEnded) upstream.end();
     else if (!upstream.writableNeedDrain) this.#resume();
@@ -74,9 +75,7 @@ export class RequestRelay {
 
   #write(upstream: ClientHttp2Stream, bytes: Buffer): void {
     const hasRoom = upstream.write(bytes, () => this.#hold(-bytes.length));
-    if (hasRoom) return;
-    if (!this.#isPaused) upstream.once("drain", () => this.#resume());
-    this.#pause();
+    if (!hasRoom) this.#pause();
   }
 
   #pause(): void {

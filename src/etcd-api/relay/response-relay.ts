@@ -5,6 +5,7 @@ import {
   type OutgoingHttpHeaders,
 } from "node:http2";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { SendPacing } from "../../server/limits/send-pacing.ts";
 import { responseHeaders, responseTrailers } from "./metadata.ts";
 import { ownBytes } from "./request-relay.ts";
 
@@ -13,6 +14,8 @@ export type Rewrite = (response: Buffer) => Buffer | undefined;
 
 /** What a response needs of its call. */
 export interface ResponseListener {
+  /** Delays responses while more was sent to their caller than it may get per second. */
+  readonly pacing: Pick<SendPacing, "charge" | "exceededBy" | "wait">;
   /** The first bytes of the response, which are not changed later. */
   readonly onFirstBytes: ((bytes: Buffer) => void) | undefined;
   /** Absent: the response is passed on as it comes. */
@@ -42,6 +45,8 @@ export class ResponseRelay {
   #trailers: OutgoingHttpHeaders | undefined;
   /** The response so far, if it is rewritten. */
   #collected: Buffer = Buffer.alloc(0);
+  /** Stops the wait for the caller's rate; undefined: it does not wait. */
+  #stopWaiting: (() => void) | undefined;
   /** Number of times that bytes were sent. */
   sent = 0;
 
@@ -66,14 +71,22 @@ export class ResponseRelay {
     return this.#isSending;
   }
 
-  /** What is held because the client has not accepted it, in bytes. */
+  /** Whether it waits because more was sent to its caller than it may get per second. */
+  get isPaced(): boolean {
+    return this.#stopWaiting !== undefined;
+  }
+
+  /** What is held because the client has not accepted it, or may not get it yet, in bytes. */
   get heldBytes(): number {
-    return this.#isSending ? this.#inFlight + this.#upstream.readableLength : 0;
+    if (!this.#isSending && !this.isPaced) return 0;
+    return this.#inFlight + this.#upstream.readableLength;
   }
 
   /** Passes nothing more on, and cancels the call at etcd unless it has ended. Idempotent. */
   stop(): void {
     this.#isOver = true;
+    this.#stopWaiting?.();
+    this.#stopWaiting = undefined;
     if (!this.#upstream.closed) this.#upstream.close(constants.NGHTTP2_CANCEL);
   }
 
@@ -90,7 +103,7 @@ export class ResponseRelay {
 
   /** Reads everything that has arrived, at once. */
   readonly #pump = (): void => {
-    if (this.#isOver || this.#isSending) return;
+    if (this.#isOver || this.#isSending || this.#waitForRate()) return;
     const bytes = this.#upstream.read() as Buffer | null;
     if (bytes === null) return;
     if (this.#isFirst) {
@@ -101,7 +114,23 @@ export class ResponseRelay {
     else this.#collect(bytes);
   };
 
+  /** Whether the next bytes have to wait. */
+  #waitForRate(): boolean {
+    if (this.isPaced) return true;
+    const { pacing } = this.#listener;
+    const { owner } = this.#call;
+    if (this.#upstream.readableLength === 0 || pacing.exceededBy(owner.caller) === undefined) {
+      return false;
+    }
+    this.#stopWaiting = pacing.wait(owner, () => {
+      this.#stopWaiting = undefined;
+      this.#pump();
+    });
+    return true;
+  }
+
   #send(bytes: Buffer): void {
+    this.#listener.pacing.charge(this.#call.owner, bytes.length);
     this.#isSending = true;
     this.#inFlight = bytes.length;
     this.sent++;
