@@ -143,6 +143,26 @@ describe("An upstream", () => {
     });
   });
 
+  test("that no longer has a resource leaves the relay what it had, as stale", async () => {
+    const root = forThisTest(await Tier.start({}));
+    const other = forThisTest(await Tier.start({ resource: "pods=/p/" }));
+    const toRoot = await network(root.port);
+    const relay = forThisTest(await Tier.relay(`127.0.0.1:${toRoot.port}`));
+    const client = relay.client({ maxAttempts: 1 });
+    const { object } = await client.put("default", "a", value);
+    await client.get("default", "a");
+    toRoot.aimAt(other.port);
+    toRoot.cut();
+    const cached = () => client.get("default", "a", { at: { match: "ANY" } });
+    await until(async () => (await cached()).staleForMs !== undefined);
+    await until(async () => (await relay.readyz()).includes('There is no resource "default"'));
+    expect((await cached()).object).toEqual(object);
+    await expect(client.get("default", "a")).rejects.toMatchObject({
+      reason: "UPSTREAM_UNAVAILABLE",
+      message: expect.stringContaining('There is no resource "default"'),
+    });
+  });
+
   test("that has no cache of a resource is asked for every read of it", async () => {
     const { config } = temporaryFiles({
       config: "resources: [{name: large, prefix: /l/, cache: off}, {name: small, prefix: /s/}]",
