@@ -3,6 +3,7 @@ import { assembleAdmin, checkAdminExposure } from "./assemble-admin.ts";
 import { assembleIdentity, checkPlaintext, serverTls } from "./assemble-identity.ts";
 import { assembleResources } from "./assemble-resources.ts";
 import { upstreamConfig } from "./assemble-upstream.ts";
+import { workersConfig } from "./assemble-workers.ts";
 import { Checks } from "./checks.ts";
 import type {
   AuditConfig,
@@ -60,6 +61,7 @@ export function assembleConfig(
     audit: auditConfig(values, checks),
     identity: assembleIdentity(values, checks),
     eventWindow,
+    workers: workersConfig(values, checks),
     stallTimeoutMs: values["stall-timeout"],
     maxStreamAgeMs: values["max-stream-age"],
     limits: limitsConfig(values),

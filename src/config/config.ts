@@ -32,6 +32,8 @@ export interface Config {
   readonly identity: IdentityConfig;
   /** The bounds of resources without an event window of their own. */
   readonly eventWindow: EventWindowBounds;
+  /** Number of processes that serve clients. 1: this process alone. */
+  readonly workers: number;
   readonly stallTimeoutMs: number;
   /** Minimum time between two dispatch rounds of a resource; 0: none. */
   readonly dispatchIntervalMs: number;

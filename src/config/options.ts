@@ -13,6 +13,7 @@ import {
   tcpAddress,
   text,
   upstreamAddress,
+  workerCount,
 } from "./value-types.ts";
 
 /** The definition of one option. Its flag, variable, key in the file, help and checks are derived from it. */
@@ -302,6 +303,15 @@ const options = {
     value: "SIZE",
     help: "Maximum estimated size of a resource's event window.",
     default: "64MiB",
+  },
+  workers: {
+    schema: workerCount,
+    value: "COUNT|auto",
+    help:
+      "Number of processes that serve clients on --listen, each with a copy of the caches; auto: as many as there are " +
+      "usable cores. With more than 1 a main process follows the source and has the admin port, and the limits below are " +
+      "divided between the workers. docs/scaling.md describes them.",
+    default: "1",
   },
   "stall-timeout": {
     schema: duration("1s"),

@@ -79,6 +79,19 @@ export function count(least: number): z.ZodType<number> {
   });
 }
 
+/** Maximum number of workers: each has a copy of all caches. */
+const maxWorkers = 256;
+
+/** The number of workers, or `auto`. */
+export const workerCount: z.ZodType<number | "auto"> = parsed(
+  `a whole number from 1 to ${maxWorkers}, or auto`,
+  (input) => {
+    if (input === "auto") return input;
+    const value = /^\d+$/.test(input) ? Number(input) : Number.NaN;
+    return value >= 1 && value <= maxWorkers ? value : undefined;
+  },
+);
+
 /** `on` or `off`, or the booleans of YAML. */
 export const onOff: z.ZodType<boolean> = z
   .union([z.boolean(), z.enum(["on", "off"])], { error: "is not on or off" })

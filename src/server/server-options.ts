@@ -10,7 +10,7 @@ import type {
   ServedResource,
 } from "./calls/call-context.ts";
 import type { RelayedServices } from "./calls/relayed-methods.ts";
-import type { TcpListen, TlsOptions, UnixListen } from "./grpc-js/grpc-js-server.ts";
+import type { HandedListen, TcpListen, TlsOptions, UnixListen } from "./grpc-js/grpc-js-server.ts";
 import type { ServerLimits } from "./limits/server-limits.ts";
 import type { MemoryGauge } from "./pressure/memory-gauge.ts";
 
@@ -24,7 +24,7 @@ export interface ServerOptions {
   /** The resources by name. The server drains them, but neither starts nor closes them. */
   readonly resources: ReadonlyMap<string, ServedResource>;
   /** With port 0 the operating system picks a free port. */
-  readonly listen: TcpListen | UnixListen;
+  readonly listen: TcpListen | UnixListen | HandedListen;
   /** Without it, connections are plain text. */
   readonly tls?: TlsOptions | undefined;
   /** What recognises the callers. Without it all are anonymous. */

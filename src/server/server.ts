@@ -1,3 +1,4 @@
+import type { Socket } from "node:net";
 import type { Server } from "@grpc/grpc-js";
 import type { CertificateStore } from "../base/certificate-store.ts";
 import type { Timer } from "../base/clock.ts";
@@ -18,6 +19,7 @@ import {
   type Bound,
   bindServer,
   createGrpcJsServer,
+  type HandedListen,
   type ServerCertificates,
   serverCertificates,
   type TcpListen,
@@ -48,7 +50,13 @@ export type {
   RpcObserver,
   ServedResource,
 } from "./calls/call-context.ts";
-export type { ClientAuth, TcpListen, TlsOptions, UnixListen } from "./grpc-js/grpc-js-server.ts";
+export type {
+  ClientAuth,
+  HandedListen,
+  TcpListen,
+  TlsOptions,
+  UnixListen,
+} from "./grpc-js/grpc-js-server.ts";
 export type { AttackKind } from "./limits/http2-defences.ts";
 export type { HeldStats, PoolStats } from "./limits/server-pools.ts";
 export type { MemoryGauge, MemoryLimit, MemoryReading } from "./pressure/memory-gauge.ts";
@@ -109,7 +117,7 @@ export class RunningServer {
     this.#limits = limits;
     this.#pools = createServerPools(clock, limits, now, options.logger);
     this.#defences = new Http2Defences(clock, options.logger, limits);
-    const isUnix = "path" in options.listen;
+    const isUnix = "path" in addressOf(options.listen);
     this.#connections = new Connections(clock, { ...limits, isUnix }, this.#defences);
     const { streams, sendBudget } = this.#pools;
     this.#memoryPressure = new MemoryPressure({
@@ -152,8 +160,8 @@ export class RunningServer {
 
   /** Where it listens, with the port that was bound. */
   get address(): TcpListen | UnixListen {
-    const { listen } = this.#options;
-    return "path" in listen ? listen : { host: listen.host, port: this.port };
+    const address = addressOf(this.#options.listen);
+    return "path" in address ? address : { host: address.host, port: this.port };
   }
 
   /** The port that was bound, also if the options have port 0. Without meaning for a Unix socket. */
@@ -185,6 +193,12 @@ export class RunningServer {
       callers: this.#pools.callerLimits.stats(),
       inFlight: this.#inFlight,
     };
+  }
+
+  /** Serves a connection that another process has accepted. Only with `acceptedAt` in `listen`. */
+  accept(socket: Socket): void {
+    if (this.#drained !== undefined || this.#bound?.take === undefined) socket.destroy();
+    else this.#bound.take(socket);
   }
 
   /** Ends the streams of an identity whose credential is no longer accepted, with UNAUTHENTICATED. */
@@ -301,6 +315,10 @@ export class RunningServer {
     unread.cancel();
     flush?.cancel();
   }
+}
+
+function addressOf(listen: ServerOptions["listen"]): TcpListen | UnixListen {
+  return "acceptedAt" in listen ? listen.acceptedAt : listen;
 }
 
 /** The methods of all services. */

@@ -1,3 +1,4 @@
+import type { Socket } from "node:net";
 import { experimental, Server, ServerCredentials } from "@grpc/grpc-js";
 import { CertificateStore } from "../../base/certificate-store.ts";
 import { type Clock, maxTimerMs } from "../../base/clock.ts";
@@ -20,6 +21,12 @@ export interface UnixListen {
   readonly path: string;
   /** The permissions of its file. Default: 0o600. */
   readonly mode?: number | undefined;
+}
+
+/** Connections that another process accepts, and hands to `RunningServer.accept`. */
+export interface HandedListen {
+  /** The address where that process accepts them. */
+  readonly acceptedAt: TcpListen | UnixListen;
 }
 
 /** Certificates in PEM. */
@@ -90,15 +97,23 @@ export interface Bound {
   readonly port: number;
   /** Undefined: a TCP address. */
   readonly socketFile: UnixSocketFile | undefined;
+  /** Takes a connection that another process has accepted. Undefined: the server accepts them itself. */
+  readonly take?: (socket: Socket) => void;
 }
 
 /** Binds a server. Rejects with a sentence if the address is in use or not one of this machine. */
 export async function bindServer(
   server: Server,
-  listen: TcpListen | UnixListen,
+  listen: TcpListen | UnixListen | HandedListen,
   tls: ServerCertificates | undefined,
   clock: Clock,
 ): Promise<Bound> {
+  if ("acceptedAt" in listen) {
+    const { acceptedAt } = listen;
+    const injector = server.createConnectionInjector(credentialsOf(tls));
+    const take = (socket: Socket): void => injector.injectConnection(socket);
+    return { port: "path" in acceptedAt ? 0 : acceptedAt.port, socketFile: undefined, take };
+  }
   if (!("path" in listen)) return { port: await bind(server, listen, tls), socketFile: undefined };
   const socketFile = await makeUnixSocket(listen, clock, (path) => bind(server, { path }, tls));
   return { port: 0, socketFile };

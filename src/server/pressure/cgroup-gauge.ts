@@ -1,17 +1,9 @@
-import { readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
+import { type CgroupFiles, controlGroups, kernelText } from "../../base/control-groups.ts";
 import type { MemoryGauge, MemoryReading } from "./memory-gauge.ts";
 
 /** The part of the group's limit that is used as ceiling: at the limit the kernel ends the process. */
 const ceilingShare = 0.9;
-
-/** Where the kernel has the control groups, and which ones this process is in. */
-export interface CgroupFiles {
-  /** Default: "/sys/fs/cgroup". */
-  readonly root?: string;
-  /** Default: "/proc/self/cgroup". */
-  readonly self?: string;
-}
 
 /** The files of a control group with its memory, and a field of memory.stat. */
 interface MemoryFiles {
@@ -52,14 +44,12 @@ export class CgroupGauge implements MemoryGauge {
   }
 
   /** The gauge of the group with the lowest limit, of those that the process is in; undefined if none has a limit. */
-  static find({
-    root = "/sys/fs/cgroup",
-    self = "/proc/self/cgroup",
-  }: CgroupFiles = {}): CgroupGauge | undefined {
+  static find(given: CgroupFiles = {}): CgroupGauge | undefined {
     let found: CgroupGauge | undefined;
     let lowest = unlimited;
-    for (const [folder, files] of groupsOf(root, textOf(self) ?? "")) {
-      const limit = Number.parseInt(textOf(join(folder, files.limit)) ?? "", 10);
+    for (const { folder, version } of controlGroups("memory", given)) {
+      const files = version === 2 ? version2 : version1;
+      const limit = Number.parseInt(kernelText(join(folder, files.limit)) ?? "", 10);
       if (!(limit > 0 && limit < lowest)) continue;
       lowest = limit;
       found = new CgroupGauge(folder, files, limit);
@@ -68,9 +58,9 @@ export class CgroupGauge implements MemoryGauge {
   }
 
   read(): MemoryReading | undefined {
-    const usage = Number.parseInt(textOf(join(this.#folder, this.#files.usage)) ?? "", 10);
+    const usage = Number.parseInt(kernelText(join(this.#folder, this.#files.usage)) ?? "", 10);
     if (!Number.isSafeInteger(usage)) return undefined;
-    const stat = textOf(join(this.#folder, "memory.stat")) ?? "";
+    const stat = kernelText(join(this.#folder, "memory.stat")) ?? "";
     const [, inactive = "0"] = new RegExp(`^${this.#files.inactive} (\\d+)$`, "m").exec(stat) ?? [];
     this.#measurement++;
     return {
@@ -83,30 +73,4 @@ export class CgroupGauge implements MemoryGauge {
   }
 
   close(): void {}
-}
-
-/** The folders of the memory groups that a process is in, with all groups around them. */
-function* groupsOf(root: string, self: string): Generator<readonly [string, MemoryFiles]> {
-  for (const line of self.split("\n")) {
-    const [, controllers, path] = /^\d+:([^:]*):(\/.*)$/.exec(line) ?? [];
-    if (controllers === undefined || path === undefined) continue;
-    const isVersion2 = controllers === "";
-    if (!isVersion2 && !controllers.split(",").includes("memory")) continue;
-    const top = isVersion2 ? root : join(root, "memory");
-    const files = isVersion2 ? version2 : version1;
-    // In a container the path may be that of the host, and the container's own group is at the top.
-    for (let group = path; ; group = dirname(group)) {
-      yield [join(top, group), files];
-      if (group === "/") break;
-    }
-  }
-}
-
-/** The content of a file; undefined if it can't be read. The kernel makes these from memory, without waiting. */
-function textOf(path: string): string | undefined {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return undefined;
-  }
 }

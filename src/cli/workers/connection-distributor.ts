@@ -1,0 +1,156 @@
+import type { Socket } from "node:net";
+import type { Clock, Timer } from "../../base/clock.ts";
+import { Fifo } from "../../base/fifo.ts";
+
+/** Maximum number of connections that wait for a worker. Further ones are closed. */
+const maxWaiting = 10_000;
+
+/** Time after which a worker that has not taken a connection gets no further ones until it does, in milliseconds. */
+const stuckMs = 250;
+
+/** Takes connections. */
+export interface ConnectionTaker {
+  /** Begins to serve a connection. `taken` is to be called when the caller's own handle of it can be closed. */
+  take(socket: Socket): void;
+}
+
+/** A worker, as the distributor sees it. */
+interface Lane {
+  readonly taker: ConnectionTaker;
+  /** Open connections by the last report, and the number that the worker had been given by then. */
+  reported: { readonly connections: number; readonly taken: number };
+  /** Number of connections that were handed over. */
+  handed: number;
+  /** The connection that the worker has not taken yet. */
+  inTransit: Socket | undefined;
+  timer: Timer | undefined;
+  /** It does not take the connection in transit. */
+  isStuck: boolean;
+}
+
+/**
+ * Hands accepted connections to workers, each to the one that has the fewest. A worker gets the next one when it has taken
+ * the one before, so that one that hangs holds up a single connection. While there is no worker, connections wait.
+ */
+export class ConnectionDistributor {
+  readonly #clock: Clock;
+  readonly #lanes = new Map<ConnectionTaker, Lane>();
+  readonly #waiting = new Fifo<Socket>();
+  #refused = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Number of connections that wait for a worker. */
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
+  /** Number of connections that were closed because too many waited. */
+  get refused(): number {
+    return this.#refused;
+  }
+
+  /** Number of connections that a worker has, as far as this is known; 0 for an unknown worker. */
+  connectionsOf(taker: ConnectionTaker): number {
+    const lane = this.#lanes.get(taker);
+    return lane === undefined ? 0 : connectionsOf(lane);
+  }
+
+  /** Hands connections to a worker from now on. */
+  add(taker: ConnectionTaker): void {
+    const reported = { connections: 0, taken: 0 };
+    this.#lanes.set(taker, {
+      ...{ taker, reported, handed: 0 },
+      ...{ inTransit: undefined, timer: undefined, isStuck: false },
+    });
+    this.#handOver();
+  }
+
+  /** Hands it no more. The connection in transit is closed: the worker may have read from it. Idempotent. */
+  remove(taker: ConnectionTaker): void {
+    const lane = this.#lanes.get(taker);
+    if (lane === undefined) return;
+    this.#lanes.delete(taker);
+    arrived(lane);
+    this.#handOver();
+  }
+
+  /** The worker has the connection that was handed to it last. */
+  taken(taker: ConnectionTaker): void {
+    const lane = this.#lanes.get(taker);
+    if (lane === undefined) return;
+    arrived(lane);
+    this.#handOver();
+  }
+
+  /** Takes a worker's count of its open connections, and of those that it has been given so far. */
+  report(taker: ConnectionTaker, connections: number, taken: number): void {
+    const lane = this.#lanes.get(taker);
+    if (lane !== undefined) lane.reported = { connections, taken };
+  }
+
+  /** Adds a connection that was accepted. */
+  offer(socket: Socket): void {
+    if (this.#waiting.length >= maxWaiting) {
+      this.#refused++;
+      socket.destroy();
+      return;
+    }
+    // The client may end it while it waits. A socket without a listener for errors would end the process.
+    socket.on("error", () => {});
+    this.#waiting.push(socket);
+    this.#handOver();
+  }
+
+  /** Closes the connections that wait. */
+  close(): void {
+    for (let socket = this.#waiting.shift(); socket !== undefined; socket = this.#waiting.shift()) {
+      socket.destroy();
+    }
+  }
+
+  #handOver(): void {
+    while (this.#waiting.length > 0) {
+      const lane = this.#next();
+      // The next connection is this worker's, and comes to it when it has taken the one before.
+      if (lane === undefined || lane.inTransit !== undefined) return;
+      const socket = this.#waiting.shift();
+      if (socket !== undefined && !socket.destroyed) this.#send(lane, socket);
+    }
+  }
+
+  /** The worker with the fewest connections, of those that take them. */
+  #next(): Lane | undefined {
+    let next: Lane | undefined;
+    for (const lane of this.#lanes.values()) {
+      if (lane.isStuck) continue;
+      if (next === undefined || connectionsOf(lane) < connectionsOf(next)) next = lane;
+    }
+    return next;
+  }
+
+  #send(lane: Lane, socket: Socket): void {
+    lane.handed++;
+    lane.inTransit = socket;
+    lane.timer = this.#clock.setTimeout(() => {
+      lane.isStuck = true;
+      this.#handOver();
+    }, stuckMs);
+    lane.taker.take(socket);
+  }
+}
+
+function connectionsOf({ reported, handed }: Lane): number {
+  return reported.connections + handed - reported.taken;
+}
+
+/** Closes this process' handle of the connection in transit. A worker that has taken it has its own. */
+function arrived(lane: Lane): void {
+  lane.timer?.cancel();
+  lane.timer = undefined;
+  lane.isStuck = false;
+  lane.inTransit?.destroy();
+  lane.inTransit = undefined;
+}

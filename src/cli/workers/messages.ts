@@ -1,0 +1,56 @@
+import type { ListenAddress, LogFormat } from "../../config/config.ts";
+import type { ConfigSnapshot } from "../../config/load-config.ts";
+import type { ReadinessCheck } from "../../server/admin/admin.ts";
+
+/*
+ * The messages between the main process and its workers, over the IPC channel of Node.js. Both ends are the same version.
+ */
+
+/** What a worker needs to begin. */
+export interface StartWorker {
+  readonly kind: "start";
+  /** The worker's number, from 1. */
+  readonly worker: number;
+  /** Number of workers, between which limits are divided. */
+  readonly workers: number;
+  /** The configuration, with the files as the main process uses them now. */
+  readonly snapshot: ConfigSnapshot;
+  readonly logFormat: LogFormat;
+  /** The socket of the main process, in a folder that the worker removes if the main process dies. */
+  readonly socket: { readonly path: string; readonly folder: string };
+  /** Where the main process accepts connections. */
+  readonly acceptedAt: ListenAddress;
+}
+
+/** From the main process. A connection comes with a socket. */
+export type ToWorker =
+  | StartWorker
+  | { readonly kind: "connection" }
+  | { readonly kind: "metrics"; readonly request: number }
+  | { readonly kind: "drain" };
+
+/** From a worker. */
+export type FromWorker =
+  /** It serves the connections that it gets from now on. */
+  | { readonly kind: "started" }
+  /** It can't start, for a reason that does not pass: a sentence for the user. */
+  | { readonly kind: "failed"; readonly message: string }
+  /** It has the connection that was sent last. */
+  | { readonly kind: "taken" }
+  | WorkerStatus
+  /** `text` is in the format of Prometheus; undefined: they could not be read, which is logged. */
+  | {
+      readonly kind: "metrics";
+      readonly request: number;
+      readonly text: string | undefined;
+    };
+
+/** Also shows that the worker's event loop runs. */
+export interface WorkerStatus {
+  readonly kind: "status";
+  readonly readiness: readonly ReadinessCheck[];
+  /** Number of open connections of clients. */
+  readonly connections: number;
+  /** Number of connections that it has been given so far. */
+  readonly taken: number;
+}
