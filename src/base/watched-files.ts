@@ -95,13 +95,16 @@ interface WatchedSet {
 export class WatchedFiles {
   readonly #clock: Clock;
   readonly #logger: Logger;
+  readonly #onApplied: ((path: string, content: Buffer) => void) | undefined;
   readonly #sets: WatchedSet[] = [];
   #timer: Timer | undefined;
   #isClosed = false;
 
-  constructor(clock: Clock, logger: Logger) {
+  /** `onApplied` is called with each file of a version that is in use from then on. */
+  constructor(clock: Clock, logger: Logger, onApplied?: (path: string, content: Buffer) => void) {
     this.#clock = clock;
     this.#logger = logger;
+    this.#onApplied = onApplied;
   }
 
   /** Watches files until `close`. */
@@ -173,6 +176,7 @@ export class WatchedFiles {
       await apply(contents);
       watched.digest = digest;
       watched.applied++;
+      for (const [i, content] of contents.entries()) this.#onApplied?.(paths[i] ?? "", content);
       this.#logger.info({ kind, files }, "reloaded a file that has changed");
     } catch (error) {
       const afterMs = retry?.digest === digest ? retry.afterMs * 2 : firstRetryMs;

@@ -3,7 +3,7 @@ import type { Config } from "./config.ts";
 import { ConfigError } from "./config-error.ts";
 import { type ConfigFile, parseConfigFile } from "./config-file.ts";
 import { configVariable, readEnvironment } from "./environment.ts";
-import { definition, flagOf, type OptionName, optionNames } from "./options.ts";
+import { definition, flagOf, type OptionName, optionNames, variablePrefix } from "./options.ts";
 import { parseSettings } from "./parse-settings.ts";
 import { type Setting, type Settings, textOrigin } from "./setting.ts";
 
@@ -14,6 +14,47 @@ interface ConfigSources {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Throws the errors of `readFileSync`. */
   readonly readFile: (path: string) => Buffer;
+}
+
+/** The sources of a configuration as they were read, from which another process can load the same. */
+export interface ConfigSnapshot {
+  readonly flags: ConfigSources["flags"];
+  readonly env: ConfigSources["env"];
+  /** The contents of all files that it names, by path. */
+  readonly files: Map<string, Buffer>;
+}
+
+/** A configuration, and what it was loaded from. */
+export interface LoadedConfig {
+  readonly config: Config;
+  readonly snapshot: ConfigSnapshot;
+}
+
+/** Loads the configuration as `loadConfig` does, and returns what it was loaded from as well. */
+export function loadWithSnapshot(sources: ConfigSources): LoadedConfig {
+  const files = new Map<string, Buffer>();
+  const config = loadConfig({
+    ...sources,
+    readFile: (path) => {
+      const content = sources.readFile(path);
+      files.set(path, content);
+      return content;
+    },
+  });
+  const own = Object.entries(sources.env).filter(([name]) => name.startsWith(variablePrefix));
+  return { config, snapshot: { flags: sources.flags, env: Object.fromEntries(own), files } };
+}
+
+/** Loads the configuration of a snapshot. Throws a ConfigError if it is not one that was loaded before. */
+export function loadSnapshot({ flags, env, files }: ConfigSnapshot): Config {
+  return loadConfig({
+    ...{ flags, env },
+    readFile: (path) => {
+      const content = files.get(path);
+      if (content === undefined) throw new Error("it is not part of the snapshot");
+      return content;
+    },
+  });
 }
 
 /**

@@ -48,12 +48,12 @@ export function addEtcdProxyCommand(program: Command): void {
     const given = Object.fromEntries(
       Object.entries(typed(others)).filter(([, values]) => values !== undefined),
     );
-    const config = readConfig(command, { ...flags, ...given }, withProxyNames);
+    const loaded = readConfig(command, { ...flags, ...given }, withProxyNames);
     for (const warning of warnings) process.stderr.write(`warning: ${printableText(warning)}\n`);
     // Imported here, since the client commands start faster without the server.
     const { serve } = await import("../serve/serve.ts");
     // The line that etcd's own tests and some supervisors wait for.
-    await serve(config, "started gRPC proxy\n");
+    await serve(loaded, "started gRPC proxy\n");
   });
 }
 

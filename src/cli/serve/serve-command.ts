@@ -35,9 +35,9 @@ export function addServeCommand(program: Command): void {
       name,
       command.getOptionValue(option.attributeName()),
     ]);
-    const config = readConfig(command, Object.fromEntries(typed));
+    const loaded = readConfig(command, Object.fromEntries(typed));
     // Imported here, since the client commands start faster without the server.
     const { serve } = await import("./serve.ts");
-    await serve(config);
+    await serve(loaded);
   });
 }

@@ -1,8 +1,7 @@
 import { readFileSync } from "node:fs";
 import { type Command, Option } from "commander";
-import type { Config } from "../../config/config.ts";
 import { ConfigError } from "../../config/config-error.ts";
-import { loadConfig } from "../../config/load-config.ts";
+import { type LoadedConfig, loadWithSnapshot } from "../../config/load-config.ts";
 import { definition, flagOf, type OptionName } from "../../config/options.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
@@ -32,9 +31,9 @@ export function readConfig(
   command: Command,
   flags: Readonly<Record<string, readonly string[] | undefined>>,
   present: (problem: string) => string = (problem) => problem,
-): Config {
+): LoadedConfig {
   try {
-    return loadConfig({ flags, env: process.env, readFile: (path) => readFileSync(path) });
+    return loadWithSnapshot({ flags, env: process.env, readFile: (path) => readFileSync(path) });
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     const lines = error.problems.map((problem) => `error: ${printableText(present(problem))}`);

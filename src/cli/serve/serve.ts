@@ -1,11 +1,12 @@
 import { constants } from "node:os";
-import { setLogger } from "@grpc/grpc-js";
 import type { Logger } from "pino";
 import { maxTimerMs, systemClock } from "../../base/clock.ts";
 import type { Config } from "../../config/config.ts";
+import type { LoadedConfig } from "../../config/load-config.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
 import { createLogger } from "./logger.ts";
+import { exitOnFault, redirectGrpcLog } from "./process-faults.ts";
 import { type Service, startService } from "./service.ts";
 import { StartError } from "./start-error.ts";
 import { startUpText } from "./start-up-text.ts";
@@ -18,18 +19,26 @@ const closingMs = 1_000;
  * after a second signal, 1 if the service could not start or failed. `lastLine` is printed when it has started, after the
  * start-up text.
  */
-export async function serve(config: Config, lastLine: string = ""): Promise<void> {
-  const format = config.logFormat ?? (process.stderr.isTTY ? "text" : "json");
-  const logger = createLogger({ level: config.logLevel, format });
+export async function serve(
+  { config, snapshot }: LoadedConfig,
+  lastLine: string = "",
+): Promise<void> {
+  const logFormat = config.logFormat ?? (process.stderr.isTTY ? "text" : "json");
+  const logger = createLogger({ level: config.logLevel, format: logFormat });
   exitOnFault(logger);
   redirectGrpcLog(logger);
   // The reader of the start-up text has closed it. The service continues.
   process.stdout.on("error", () => {});
 
   let service: Service | undefined;
-  stopOnSignals(() => service, config, logger);
+  const shutDown = stopOnSignals(() => service, config, logger);
+  const onFailure = (message: string): void => {
+    logger.fatal({ problem: message }, "the workers can't be kept running; the service ends");
+    process.stderr.write(`error: ${printableText(message)}\n`);
+    shutDown(exitCodes.failed);
+  };
   try {
-    service = await startService(config, systemClock, logger);
+    service = await startService(config, systemClock, logger, { snapshot, logFormat, onFailure });
   } catch (error) {
     if (!(error instanceof StartError)) throw error;
     process.stderr.write(`error: ${printableText(error.message)}\n`);
@@ -42,47 +51,48 @@ export async function serve(config: Config, lastLine: string = ""): Promise<void
   );
 }
 
-/** grpc-js writes to the console. Its lines go to level debug, since its errors are also returned. */
-function redirectGrpcLog(logger: Logger): void {
-  const debug = (...parts: unknown[]): void => logger.debug({ from: "grpc-js" }, parts.join(" "));
-  setLogger({ error: debug, info: debug, debug });
-}
-
-/** Ends the process on an unexpected exception, since the state could be wrong afterwards. */
-function exitOnFault(logger: Logger): void {
-  process.on("uncaughtException", (error, origin) => {
-    // A plain Error is logged with its stack trace, whatever the type of the uncaught one is.
-    const err = new Error(error.message);
-    if (error.stack !== undefined) err.stack = error.stack;
-    logger.fatal({ err, origin }, "unexpected exception; the process ends");
-    process.exit(exitCodes.failed);
-  });
-}
-
-/** Ends the process directly if the service has not started yet. */
-function stopOnSignals(running: () => Service | undefined, config: Config, logger: Logger): void {
+/**
+ * Ends the process directly if the service has not started yet. Returns what shuts it down without a signal, with an exit
+ * code.
+ */
+function stopOnSignals(
+  running: () => Service | undefined,
+  config: Config,
+  logger: Logger,
+): (exitCode: number) => void {
   let stopping = false;
+  const shutDown = (exitCode: number): void => {
+    stopping = true;
+    const service = running();
+    if (service === undefined) process.exit(exitCode);
+    void stop(service, config, logger, exitCode);
+  };
   const onSignal = (signal: "SIGINT" | "SIGTERM"): void => {
     if (stopping) {
       logger.warn({ signal }, "second signal; the process ends at once");
+      running()?.kill();
       process.exit(128 + constants.signals[signal]);
     }
-    stopping = true;
     logger.info({ signal }, "shutting down");
-    const service = running();
-    if (service === undefined) process.exit(exitCodes.done);
-    void stop(service, config, logger);
+    shutDown(exitCodes.done);
   };
   process.on("SIGINT", onSignal).on("SIGTERM", onSignal);
+  return shutDown;
 }
 
-async function stop(service: Service, config: Config, logger: Logger): Promise<void> {
+async function stop(
+  service: Service,
+  config: Config,
+  logger: Logger,
+  exitCode: number,
+): Promise<void> {
   const limitMs = Math.min(config.shutdownTimeoutMs + closingMs, maxTimerMs);
   systemClock.setTimeout(() => {
     logger.warn("the shutdown timed out; the process ends with open connections");
-    process.exit(exitCodes.done);
+    service.kill();
+    process.exit(exitCode);
   }, limitMs);
   await service.stop();
   logger.info("shut down");
-  process.exit(exitCodes.done);
+  process.exit(exitCode);
 }

@@ -14,7 +14,7 @@ import type { Relay } from "./relay.ts";
 import { StartError } from "./start-error.ts";
 
 /** The storages of the resources. */
-interface Storages {
+export interface Storages {
   /** By the resource's name. Throws if there is no such resource. */
   of(resource: string): Storage;
   /** Storages that skip keys, by resource. */

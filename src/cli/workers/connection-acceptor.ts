@@ -1,4 +1,10 @@
-import { type AddressInfo, createServer, type ListenOptions, type Server, type Socket } from "node:net";
+import {
+  type AddressInfo,
+  createServer,
+  type ListenOptions,
+  type Server,
+  type Socket,
+} from "node:net";
 import type { Clock } from "../../base/clock.ts";
 import type { Config, ListenAddress } from "../../config/config.ts";
 import { makeUnixSocket } from "../../server/grpc-js/unix-socket.ts";

@@ -1,0 +1,221 @@
+import type { Logger } from "pino";
+import type { Clock } from "../../base/clock.ts";
+import { TimeSliceScheduler } from "../../base/time-slices.ts";
+import { WatchedFiles } from "../../base/watched-files.ts";
+import type { Cacher } from "../../cacher/cacher.ts";
+import { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
+import type { Config, UpstreamConfig } from "../../config/config.ts";
+import type { ReadinessCheck } from "../../server/admin/admin.ts";
+import { memoryGauges } from "../../server/pressure/memory-gauges.ts";
+import {
+  type RunningServer,
+  type ServedResource,
+  type ServerOptions,
+  startServer,
+} from "../../server/server.ts";
+import { registerCacheMetrics } from "../../telemetry/cache-metrics.ts";
+import { registerFileReloads } from "../../telemetry/identity-metrics.ts";
+import { PrometheusMetrics } from "../../telemetry/prometheus.ts";
+import { registerReadMetrics } from "../../telemetry/read-metrics.ts";
+import { RpcMetrics } from "../../telemetry/rpc-metrics.ts";
+import { registerServerMetrics } from "../../telemetry/server-metrics.ts";
+import { registerSkippedKeys, registerUndecodableValues } from "../../telemetry/storage-metrics.ts";
+import { version } from "../output/version.ts";
+import { openResources } from "./caches.ts";
+import { watchServerCertificates } from "./certificate-files.ts";
+import { openClientFacing } from "./client-facing.ts";
+import { newInstanceId } from "./instance-id.ts";
+import { type Pending, readiness } from "./readiness.ts";
+import type { Relay } from "./relay.ts";
+import { relayedResources } from "./relayed-resources.ts";
+import { openStorages, type Storages } from "./storages.ts";
+
+/** How a server listens, and what differs from the configuration. */
+export type ServerTerms = Pick<ServerOptions, "listen" | "limits" | "relayed">;
+
+/**
+ * What each process of a service has: caches of its resources, a gRPC server, metrics, and files that it watches. Call
+ * `openCaches`, then `serveClients` or `serveWorkers`, then `begin`, and `stop` also if one of them rejects.
+ */
+export class ServiceProcess {
+  readonly metrics = new PrometheusMetrics(version);
+  readonly files: WatchedFiles;
+  readonly #given: Config;
+  readonly #clock: Clock;
+  readonly #logger: Logger;
+  readonly #closing: (() => Promise<void>)[] = [];
+  // Shared by all resources.
+  readonly #scheduler: TimeSliceScheduler;
+  readonly #upstreamLimiter: UpstreamLimiter;
+  readonly #caches = new Map<string, Cacher>();
+  #served: ReadonlyMap<string, ServedResource> = new Map();
+  #config: Config;
+  #storages: Storages | undefined;
+  #relay: Relay | undefined;
+  #server: RunningServer | undefined;
+  /** Why the process as a whole does not serve. */
+  #pending: Pending = "the service is starting";
+  #stopped: Promise<void> | undefined;
+
+  /** `onApplied` is called with each new version of a watched file that is in use from then on. */
+  constructor(
+    given: Config,
+    clock: Clock,
+    logger: Logger,
+    onApplied?: (path: string, content: Buffer) => void,
+  ) {
+    this.#given = given;
+    this.#config = given;
+    this.#clock = clock;
+    this.#logger = logger;
+    this.#scheduler = new TimeSliceScheduler(clock);
+    this.#upstreamLimiter = new UpstreamLimiter(clock);
+    this.files = new WatchedFiles(clock, logger, onApplied);
+    const { meter } = this.metrics;
+    this.onStop(() => this.metrics.close());
+    this.onStop(async () => this.files.close());
+    registerReadMetrics(meter, this.#scheduler, this.#upstreamLimiter);
+    registerFileReloads(meter, this.files);
+  }
+
+  /** The configuration, after `openCaches` with the resources that are served: a relay gets them from its upstream. */
+  get config(): Config {
+    return this.#config;
+  }
+
+  /** Identifies this process in the path of requests that relays pass on. Undefined: it is not a relay. */
+  get instanceId(): string | undefined {
+    return this.#relay?.instanceId;
+  }
+
+  /** The server. Throws before there is one. */
+  get server(): RunningServer {
+    if (this.#server === undefined) throw new Error("The server has not started yet.");
+    return this.#server;
+  }
+
+  /** The checks of /readyz. */
+  readiness(): readonly ReadinessCheck[] {
+    const level = this.#server?.stats().pressure.level ?? "normal";
+    return readiness(this.#caches, this.#pending, level);
+  }
+
+  /** Adds what `stop` calls, before all that was added earlier. */
+  onStop(close: () => Promise<void>): void {
+    this.#closing.push(close);
+  }
+
+  /**
+   * Opens the resources. A relay waits for its upstream, to know which ones. Rejects with a StartError if it can't follow
+   * the upstream.
+   */
+  async openCaches(): Promise<void> {
+    const [clock, logger, files] = [this.#clock, this.#logger, this.files];
+    const { upstream } = this.#given;
+    const relay = upstream && (await openRelay(upstream, { clock, logger, files }));
+    if (relay !== undefined) this.onStop(() => relay.close());
+    this.#relay = relay;
+    this.#config = await withResources(this.#given, relay, logger, (why) => {
+      this.#pending = why;
+    });
+    const storages = openStorages(this.#config, { clock, logger, files, relay });
+    this.onStop(() => storages.close());
+    this.#storages = storages;
+    const { served, readers } = openResources(this.#config, this.#caches, {
+      ...{ storages, clock, logger },
+      ...{ scheduler: this.#scheduler, upstreamLimiter: this.#upstreamLimiter },
+      onOpened: (close) => this.onStop(close),
+    });
+    this.#served = served;
+    const { meter } = this.metrics;
+    registerCacheMetrics(meter, this.#caches);
+    registerUndecodableValues(meter, readers);
+    registerSkippedKeys(meter, storages.skippingKeys);
+  }
+
+  /**
+   * Serves clients: recognises them, and applies the policy and the limits. Rejects with a StartError if the audit log can't
+   * be opened, and with an Error if the server can't listen.
+   */
+  async serveClients({ listen, limits, relayed }: ServerTerms): Promise<void> {
+    const [clock, logger, files] = [this.#clock, this.#logger, this.files];
+    const { stallTimeoutMs, maxStreamAgeMs, tls, limits: configured } = this.#config;
+    const deps = { clock, logger, files, meter: this.metrics.meter };
+    const facing = openClientFacing(this.#config, [...this.#served.keys()], deps, (identity) =>
+      this.#server?.revoke(identity),
+    );
+    this.onStop(() => facing.close());
+    const all = { responseFlushMs: stallTimeoutMs, maxStreamAgeMs, ...configured, ...limits };
+    await this.#serve({ ...facing.options, listen, relayed, limits: all });
+    if (tls !== undefined) watchServerCertificates(files, tls, this.server);
+  }
+
+  /** Serves everything to whoever can connect, which must be workers alone. Rejects with an Error if it can't listen. */
+  serveWorkers(terms: ServerTerms): Promise<void> {
+    return this.#serve(terms);
+  }
+
+  /** Starts the caches. Rejects with a StartError if etcd is unsupported. An unreachable etcd is not an error. */
+  async begin(): Promise<void> {
+    await this.#storages?.check();
+    for (const cacher of this.#caches.values()) cacher.start();
+    void this.#relay?.follow(this.#given.resources.length > 0);
+  }
+
+  /** /readyz depends on the caches alone from now on. */
+  started(): void {
+    this.#pending = undefined;
+  }
+
+  /** Turns not ready, and closes everything, gracefully. Idempotent. */
+  stop(): Promise<void> {
+    this.#pending = "the service is shutting down";
+    this.#stopped ??= this.#closeAll();
+    return this.#stopped;
+  }
+
+  async #serve(terms: Omit<ServerOptions, "resources" | "clock" | "logger">): Promise<void> {
+    const { resources, memoryCeilingBytes, framing, shutdownTimeoutMs } = this.#config;
+    const server = await startServer({
+      ...terms,
+      ...{ resources: this.#served, clock: this.#clock, logger: this.#logger, framing },
+      observer: new RpcMetrics(this.metrics.meter),
+      memoryGauges: memoryGauges(memoryCeilingBytes),
+      ...{ instanceId: this.instanceId, upstream: this.#relay },
+      codecs: new Map(resources.map(({ name, codec }) => [name, codec.name])),
+    });
+    this.#server = server;
+    this.onStop(() => server.drain(shutdownTimeoutMs));
+    registerServerMetrics(this.metrics.meter, server);
+  }
+
+  /** Closes everything in reverse order. */
+  async #closeAll(): Promise<void> {
+    for (const close of this.#closing.splice(0).reverse()) await close();
+  }
+}
+
+/** Throws an Error with a sentence for certificates that can't be used. */
+async function openRelay(
+  upstream: UpstreamConfig,
+  deps: { readonly clock: Clock; readonly logger: Logger; readonly files: WatchedFiles },
+): Promise<Relay> {
+  // A service that is not a relay starts faster without the client library.
+  const { Relay } = await import("./relay.ts");
+  return new Relay({ upstream, instanceId: newInstanceId(), ...deps });
+}
+
+/** The configuration with the resources that are served: those of a relay depend on what its upstream serves to it. */
+async function withResources(
+  config: Config,
+  relay: Relay | undefined,
+  logger: Logger,
+  onWaiting: (why: string) => void,
+): Promise<Config> {
+  if (relay === undefined) return config;
+  const served = await relay.resources(onWaiting);
+  const { resources: configured, eventWindow } = config;
+  const upstream = relay.address;
+  const resources = relayedResources({ configured, served, eventWindow, upstream, logger });
+  return { ...config, resources };
+}

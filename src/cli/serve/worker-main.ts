@@ -1,0 +1,152 @@
+import { Socket } from "node:net";
+import { systemClock, type Timer } from "../../base/clock.ts";
+import { ConfigError } from "../../config/config-error.ts";
+import { loadSnapshot } from "../../config/load-config.ts";
+import { exitCodes } from "../output/exit-codes.ts";
+import type { FromWorker, StartWorker, ToWorker } from "../workers/messages.ts";
+import { removeFolder } from "../workers/private-folder.ts";
+import { dividedPools, workerConfig } from "../workers/worker-config.ts";
+import { createLogger } from "./logger.ts";
+import { exitOnFault, redirectGrpcLog } from "./process-faults.ts";
+import { ServiceProcess } from "./service-process.ts";
+import { StartError } from "./start-error.ts";
+
+/*
+ * A worker of `serve --workers`: a relay of the main process, which serves the connections that it gets. It has no flags;
+ * the main process starts it and sends what it needs.
+ */
+
+/** Interval of the status, and the shortest one after a change of the number of connections, in milliseconds. */
+const statusMs = 1_000;
+const changeMs = 100;
+
+/** Time that a shutdown may take in addition to the shutdown timeout, in milliseconds. */
+const closingMs = 1_000;
+
+/** Runs until the main process drains it, or ends. */
+class Worker {
+  readonly #logger;
+  readonly #config;
+  readonly #service: ServiceProcess;
+  readonly #given: StartWorker;
+  #taken = 0;
+  #hasStarted = false;
+  #isStopping = false;
+  #status: Timer | undefined;
+  #sentAt = 0;
+  #sentConnections = 0;
+
+  constructor(given: StartWorker) {
+    const { worker, workers, snapshot, logFormat, socket } = given;
+    this.#given = given;
+    const whole = loadSnapshot(snapshot);
+    this.#config = workerConfig(whole, { workers, logFormat, socketPath: socket.path });
+    const logger = createLogger({ level: this.#config.logLevel, format: logFormat });
+    this.#logger = logger.child({ worker });
+    exitOnFault(this.#logger);
+    redirectGrpcLog(this.#logger);
+    this.#service = new ServiceProcess(this.#config, systemClock, this.#logger);
+  }
+
+  async start(): Promise<void> {
+    const { acceptedAt, workers } = this.#given;
+    this.#report();
+    await this.#service.openCaches();
+    await this.#service.serveClients({ listen: { acceptedAt }, limits: dividedPools(workers) });
+    await this.#service.begin();
+    // What has changed since the main process has seen it. It must not be served with an older policy than the others.
+    await this.#service.files.check();
+    this.#service.started();
+    this.#hasStarted = true;
+    send({ kind: "started" });
+  }
+
+  get isStopping(): boolean {
+    return this.#isStopping;
+  }
+
+  take(socket: Socket | undefined): void {
+    send({ kind: "taken" });
+    this.#taken++;
+    // Undefined: the client has closed the connection meanwhile.
+    if (socket !== undefined) this.#service.server.accept(socket);
+  }
+
+  async sendMetrics(request: number): Promise<void> {
+    let text: string | undefined;
+    try {
+      text = await this.#service.metrics.render();
+    } catch (error) {
+      this.#logger.error({ err: error }, "the metrics can't be read");
+    }
+    send({ kind: "metrics", request, text });
+  }
+
+  /** Shuts down gracefully, and ends the process. */
+  async stop(exitCode: number): Promise<void> {
+    if (this.#isStopping) return;
+    this.#isStopping = true;
+    systemClock.setTimeout(
+      () => process.exit(exitCode),
+      this.#config.shutdownTimeoutMs + closingMs,
+    );
+    await this.#service.stop();
+    process.exit(exitCode);
+  }
+
+  /** The main process has ended without draining this one. */
+  orphaned(): void {
+    removeFolder(this.#given.socket.folder);
+    if (this.#isStopping) return;
+    this.#logger.error("the main process has ended; so does the worker");
+    void this.stop(exitCodes.failed);
+  }
+
+  /** Sends the status once a second, and sooner when the number of connections has changed. */
+  #report(): void {
+    const { connections } = this.#hasStarted ? this.#service.server : { connections: 0 };
+    const now = systemClock.now();
+    if (connections !== this.#sentConnections || now - this.#sentAt >= statusMs) {
+      this.#sentAt = now;
+      this.#sentConnections = connections;
+      const readiness = this.#service.readiness();
+      send({ kind: "status", readiness, connections, taken: this.#taken });
+    }
+    this.#status = systemClock.setTimeout(() => this.#report(), changeMs);
+  }
+}
+
+let running: Worker | undefined;
+
+process.noDeprecation = true;
+// Of the whole process group, such as by Ctrl-C. The main process drains the workers.
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
+process.on("disconnect", () => {
+  if (running === undefined) process.exit(exitCodes.failed);
+  running.orphaned();
+});
+process.on("message", (message: ToWorker, handle: unknown) => {
+  if (message.kind === "start") void start(message);
+  else if (message.kind === "connection")
+    running?.take(handle instanceof Socket ? handle : undefined);
+  else if (message.kind === "metrics") void running?.sendMetrics(message.request);
+  else void running?.stop(exitCodes.done);
+});
+
+async function start(message: StartWorker): Promise<void> {
+  try {
+    running = new Worker(message);
+    await running.start();
+  } catch (error) {
+    // What it waited for was closed.
+    if (running?.isStopping === true) return;
+    if (!(error instanceof StartError || error instanceof ConfigError)) throw error;
+    const failed: FromWorker = { kind: "failed", message: error.message };
+    process.send?.(failed, () => process.exit(exitCodes.failed));
+  }
+}
+
+function send(message: FromWorker): void {
+  // Without a channel the main process has ended, which "disconnect" reports.
+  if (process.connected) process.send?.(message, undefined, undefined, () => {});
+}

@@ -1,0 +1,180 @@
+import { join } from "node:path";
+import type { Logger } from "pino";
+import { CertificateStore } from "../../base/certificate-store.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { WatchedFiles } from "../../base/watched-files.ts";
+import type { Config, ListenAddress, LogFormat } from "../../config/config.ts";
+import type { ConfigSnapshot } from "../../config/load-config.ts";
+import type { MetricsSource, ReadinessCheck } from "../../server/admin/admin.ts";
+import { ConnectionAcceptor } from "../workers/connection-acceptor.ts";
+import { ConnectionDistributor } from "../workers/connection-distributor.ts";
+import { mergeMetrics } from "../workers/merged-metrics.ts";
+import { makePrivateFolder, type PrivateFolder } from "../workers/private-folder.ts";
+import { WorkerPool, type WorkerStats } from "../workers/worker-pool.ts";
+import { watchServerCertificates } from "./certificate-files.ts";
+import { openIdentitySources } from "./identity.ts";
+import { listening } from "./listening.ts";
+import { openRights } from "./rights.ts";
+import type { ServerTerms } from "./service-process.ts";
+import { StartError } from "./start-error.ts";
+
+const script = import.meta.url.endsWith(".ts") ? "./worker-main.ts" : "./worker-main.js";
+
+/** What the main process of workers needs beyond its configuration. */
+export interface WorkersOptions {
+  /** Of the same configuration. Its files are replaced by newer versions as these are applied. */
+  readonly snapshot: ConfigSnapshot;
+  readonly logFormat: LogFormat;
+  /** Called once, with a sentence, if the workers can't be kept running. */
+  readonly onFailure: (message: string) => void;
+}
+
+/** The workers of a service, in its main process. */
+export class Workers {
+  readonly #config: Config;
+  readonly #clock: Clock;
+  readonly #folder: PrivateFolder;
+  readonly #distributor: ConnectionDistributor;
+  readonly #pool: WorkerPool;
+  #acceptor: ConnectionAcceptor | undefined;
+
+  /** Starts nothing yet. Throws a StartError if the folder of the socket can't be made. */
+  constructor(config: Config, options: WorkersOptions, clock: Clock, logger: Logger) {
+    this.#config = config;
+    this.#clock = clock;
+    this.#folder = privateFolder();
+    this.#distributor = new ConnectionDistributor(clock);
+    const { snapshot, logFormat, onFailure } = options;
+    this.#pool = new WorkerPool({
+      size: config.workers,
+      script: new URL(script, import.meta.url),
+      startMessage: (worker) => ({
+        ...{ kind: "start", worker, workers: config.workers, snapshot, logFormat },
+        socket: { path: this.socketPath, folder: this.#folder.path },
+        acceptedAt: this.address,
+      }),
+      distributor: this.#distributor,
+      shutdownTimeoutMs: config.shutdownTimeoutMs,
+      ...{ clock, logger, onFailure },
+    });
+  }
+
+  /** Where the main process serves its workers. */
+  get socketPath(): string {
+    return join(this.#folder.path, "main.sock");
+  }
+
+  /** Where clients connect: as configured, with the port that was bound. */
+  get address(): ListenAddress {
+    return this.#acceptor?.address ?? this.#config.listen;
+  }
+
+  /** Number of connections that wait for a worker, and of those that were closed since too many waited. */
+  get connections(): { readonly waiting: number; readonly refused: number } {
+    return this.#distributor;
+  }
+
+  /** How the server of the main process differs from one for clients: only workers reach its socket. */
+  get serverTerms(): ServerTerms {
+    const { limits, stallTimeoutMs } = this.#config;
+    const { maxReadsInFlight, maxWritesInFlight } = limits;
+    return {
+      listen: { path: this.socketPath, mode: 0o600 },
+      limits: {
+        ...{ maxReadsInFlight, maxWritesInFlight, responseFlushMs: stallTimeoutMs },
+        // Workers stay with the only main process.
+        maxStreamAgeMs: 0,
+      },
+    };
+  }
+
+  /** Listens for clients. Their connections wait for a worker. Rejects with a StartError if the address can't be used. */
+  async listen(): Promise<void> {
+    const { listen } = this.#config;
+    const offer = this.#distributor.offer.bind(this.#distributor);
+    this.#acceptor = await listening("listen", listen, () =>
+      ConnectionAcceptor.listen(listen, this.#clock, offer),
+    );
+  }
+
+  /**
+   * Applies new versions of the files that decide about clients to nothing but a check, so that `files` reports which ones
+   * are in use: a worker that replaces another starts with the same as the others. `config` has the resources that are
+   * served.
+   */
+  checkClientFiles(
+    { tls, identity, policy, resources }: Config,
+    deps: { readonly clock: Clock; readonly logger: Logger; readonly files: WatchedFiles },
+  ): void {
+    const names = resources.map(({ name }) => name);
+    openRights({ policy, audit: undefined }, names, deps);
+    // Each worker fetches the keys of a URL itself.
+    const hasFile = identity.jwt !== undefined && "file" in identity.jwt.keys;
+    const jwt = hasFile ? identity.jwt : undefined;
+    openIdentitySources({ tls, identity: { ...identity, jwt } }, deps, () => {});
+    if (tls === undefined) return;
+    const store = new CertificateStore(tls.clientCa, tls);
+    watchServerCertificates(deps.files, tls, {
+      replaceCertificate: (pair) => store.replacePair(pair),
+      replaceClientCa: (authorities) => store.replaceAuthorities(authorities),
+    });
+  }
+
+  /** Resolves when all workers serve. Rejects with a StartError if one of them can't start. */
+  async start(): Promise<void> {
+    try {
+      await this.#pool.start();
+    } catch (error) {
+      throw new StartError(error instanceof Error ? error.message : String(error), {
+        cause: error,
+      });
+    }
+  }
+
+  readiness(): readonly ReadinessCheck[] {
+    return this.#pool.readiness();
+  }
+
+  stats(): readonly WorkerStats[] {
+    return this.#pool.stats();
+  }
+
+  /** The metrics of the main process with those of the workers. */
+  withWorkers({ contentType, render }: MetricsSource): MetricsSource {
+    return {
+      contentType,
+      render: async () => {
+        // First, since the main process reports which workers have responded.
+        const workers = await this.#pool.metrics();
+        return mergeMetrics(await render(), workers);
+      },
+    };
+  }
+
+  /** Accepts no more connections, and drains the workers. Idempotent. */
+  async stop(): Promise<void> {
+    this.#acceptor?.close();
+    this.#distributor.close();
+    await this.#pool.stop();
+    this.#folder.remove();
+  }
+
+  /** Ends the processes at once. */
+  kill(): void {
+    this.#pool.kill();
+    this.#folder.remove();
+  }
+}
+
+function privateFolder(): PrivateFolder {
+  try {
+    return makePrivateFolder();
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new StartError(
+      `--workers: can't make a folder for the socket of the workers: ${why}. Set XDG_RUNTIME_DIR or TMPDIR to a folder ` +
+        "that this user can write to.",
+      { cause: error },
+    );
+  }
+}

@@ -1,0 +1,131 @@
+import { type ChildProcess, fork } from "node:child_process";
+import type { Socket } from "node:net";
+import type { Clock } from "../../base/clock.ts";
+import type { ReadinessCheck } from "../../server/admin/admin.ts";
+import type { ConnectionTaker } from "./connection-distributor.ts";
+import type { FromWorker, StartWorker, ToWorker, WorkerStatus } from "./messages.ts";
+
+/** How long a worker may take to send its metrics, in milliseconds. Collectors have a deadline of 10 s by default. */
+const metricsTimeoutMs = 2_000;
+
+/** How a process ended. */
+export interface WorkerExit {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+}
+
+/** What a worker reports. */
+export interface WorkerEvents {
+  started(): void;
+  /** It can't start, for a reason that does not pass: a sentence for the user. It ends. */
+  failed(message: string): void;
+  taken(): void;
+  status(status: WorkerStatus): void;
+  /** Called once, and nothing after it. */
+  ended(exit: WorkerExit): void;
+}
+
+/** A worker, as its main process sees it. It writes to the same log. */
+export class WorkerProcess implements ConnectionTaker {
+  readonly #child: ChildProcess;
+  readonly #clock: Clock;
+  readonly #events: WorkerEvents;
+  /** What is called with the metrics, by the number of the request. */
+  readonly #metrics = new Map<number, (text: string | undefined) => void>();
+  #requests = 0;
+  #messages = 0;
+  #readiness: readonly ReadinessCheck[] | undefined;
+  #hasEnded = false;
+
+  /** Starts a process with the script. */
+  constructor(script: URL, message: StartWorker, clock: Clock, events: WorkerEvents) {
+    this.#clock = clock;
+    this.#events = events;
+    this.#child = fork(script, [], {
+      // Structured clones: the configuration has buffers.
+      serialization: "advanced",
+      stdio: ["ignore", "inherit", "inherit", "ipc"],
+    });
+    this.#child.on("message", (received) => this.#receive(received as FromWorker));
+    this.#child.on("exit", (code, signal) => this.#ended({ code, signal }));
+    // It could not be started, or a message could not be sent since it is ending.
+    this.#child.on("error", () => {
+      if (this.#child.pid === undefined) this.#ended({ code: null, signal: null });
+    });
+    this.#send(message);
+  }
+
+  /** Undefined if it could not be started. */
+  get pid(): number | undefined {
+    return this.#child.pid;
+  }
+
+  /** Number of messages that were received. */
+  get messages(): number {
+    return this.#messages;
+  }
+
+  /** Its checks, by its last status. Undefined: it has not sent any. */
+  get readiness(): readonly ReadinessCheck[] | undefined {
+    return this.#readiness;
+  }
+
+  take(socket: Socket): void {
+    if (!this.#child.connected) return;
+    // This process closes its own handle when the worker has taken the connection. Without `keepOpen` Node.js does, but
+    // never if the worker dies before.
+    this.#child.send({ kind: "connection" } satisfies ToWorker, socket, { keepOpen: true }, ignore);
+  }
+
+  /** Its metrics in the format of Prometheus; undefined if it does not respond within 2 s. Never rejects. */
+  metrics(): Promise<string | undefined> {
+    this.#requests++;
+    const request = this.#requests;
+    return new Promise((resolve) => {
+      const done = (text: string | undefined): void => {
+        timer.cancel();
+        this.#metrics.delete(request);
+        resolve(text);
+      };
+      const timer = this.#clock.setTimeout(() => done(undefined), metricsTimeoutMs);
+      this.#metrics.set(request, done);
+      this.#send({ kind: "metrics", request });
+      if (this.#hasEnded) done(undefined);
+    });
+  }
+
+  /** Lets it shut down gracefully. */
+  drain(): void {
+    this.#send({ kind: "drain" });
+  }
+
+  kill(): void {
+    this.#child.kill("SIGKILL");
+  }
+
+  #send(message: ToWorker): void {
+    if (this.#child.connected) this.#child.send(message, ignore);
+  }
+
+  #receive(message: FromWorker): void {
+    if (this.#hasEnded) return;
+    this.#messages++;
+    if (message.kind === "taken") this.#events.taken();
+    else if (message.kind === "status") {
+      this.#readiness = message.readiness;
+      this.#events.status(message);
+    } else if (message.kind === "metrics") this.#metrics.get(message.request)?.(message.text);
+    else if (message.kind === "started") this.#events.started();
+    else this.#events.failed(message.message);
+  }
+
+  #ended(exit: WorkerExit): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    for (const done of [...this.#metrics.values()]) done(undefined);
+    this.#events.ended(exit);
+  }
+}
+
+/** A message that can't be sent: the worker is ending, which its exit shows. */
+function ignore(): void {}
