@@ -19,7 +19,6 @@ import {
   type Bound,
   bindServer,
   createGrpcJsServer,
-  type HandedListen,
   type ServerCertificates,
   serverCertificates,
   type TcpListen,
@@ -52,7 +51,6 @@ export type {
 } from "./calls/call-context.ts";
 export type {
   ClientAuth,
-  HandedListen,
   TcpListen,
   TlsOptions,
   UnixListen,

@@ -53,6 +53,10 @@ describe("an invalid value is reported with its source and what is accepted", ()
       { flags: ["--listen", "unix:/x", "--listen-socket-mode", "rw"] },
       '--listen-socket-mode: "rw" is not the permissions of a file in octal, such as 0600 or 0660.',
     ],
+    ...["", "0", "257", "1.5", "all"].map((bad): [Given, string] => [
+      { flags: ["--workers", bad] },
+      `--workers: ${JSON.stringify(bad)} is not a whole number from 1 to 256, or auto.`,
+    ]),
     ...[
       "",
       ":1",
@@ -389,6 +393,19 @@ describe("options that need or exclude one another are reported", () => {
     [
       { flags: [...upstream, "--upstream-token-file", "gone"] },
       /^--upstream-token-file: "gone" can't be read: /,
+    ],
+    [
+      { flags: ["--etcd", "http://a", "--etcd-api", "on", "--workers", "2"] },
+      "--workers: excludes --etcd-api: the etcd API is served by one process. Serve it with another watch-fanout, or " +
+        "remove one of the two.",
+    ],
+    [
+      { flags: ["--workers", "2", "--audit-log", "-"] },
+      "--audit-log: standard output can't be shared by 2 workers, whose lines would mix. Give a file.",
+    ],
+    [
+      { flags: ["--workers", "4", "--max-streams-per-identity", "3"] },
+      "--max-streams-per-identity: 3 can't be divided between 4 workers. Give at least 4, or fewer --workers.",
     ],
     [{ flags: ["--etcd-ca", "cert"] }, "--etcd-ca: needs --etcd as well."],
     [{ yaml: "etcd-username: root" }, "wf.yaml:1: etcd-username: needs --etcd as well."],

@@ -16,7 +16,7 @@ import { StartError } from "./start-error.ts";
  * the main process starts it and sends what it needs.
  */
 
-/** Interval of the status, and the shortest one after a change of the number of connections, in milliseconds. */
+/** Interval of the status, and the shortest one, in milliseconds. */
 const statusMs = 1_000;
 const changeMs = 100;
 
@@ -35,6 +35,7 @@ class Worker {
   #status: Timer | undefined;
   #sentAt = 0;
   #sentConnections = 0;
+  #wasReady = false;
 
   constructor(given: StartWorker) {
     const { worker, workers, snapshot, logFormat, socket } = given;
@@ -102,14 +103,16 @@ class Worker {
     void this.stop(exitCodes.failed);
   }
 
-  /** Sends the status once a second, and sooner when the number of connections has changed. */
+  /** Sends the status once a second, sooner when the number of connections has changed, and until it is ready. */
   #report(): void {
     const { connections } = this.#hasStarted ? this.#service.server : { connections: 0 };
     const now = systemClock.now();
-    if (connections !== this.#sentConnections || now - this.#sentAt >= statusMs) {
+    const isDue = now - this.#sentAt >= statusMs || !this.#wasReady;
+    if (isDue || connections !== this.#sentConnections) {
       this.#sentAt = now;
       this.#sentConnections = connections;
       const readiness = this.#service.readiness();
+      this.#wasReady = readiness.every(({ failure }) => failure === undefined);
       send({ kind: "status", readiness, connections, taken: this.#taken });
     }
     this.#status = systemClock.setTimeout(() => this.#report(), changeMs);

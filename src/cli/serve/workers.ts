@@ -140,13 +140,13 @@ export class Workers {
   }
 
   /** The metrics of the main process with those of the workers. */
-  withWorkers({ contentType, render }: MetricsSource): MetricsSource {
+  withWorkers(main: MetricsSource): MetricsSource {
     return {
-      contentType,
+      contentType: main.contentType,
       render: async () => {
         // First, since the main process reports which workers have responded.
         const workers = await this.#pool.metrics();
-        return mergeMetrics(await render(), workers);
+        return mergeMetrics(await main.render(), workers);
       },
     };
   }

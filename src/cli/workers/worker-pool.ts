@@ -187,6 +187,7 @@ export class WorkerPool {
       ended: (exit) => this.#ended(slot, process, exit),
     });
     slot.process = process;
+    logger.debug({ worker, pid: process.pid }, "a worker is starting");
   }
 
   #ended(slot: Slot, process: WorkerProcess, { code, signal }: WorkerExit): void {
