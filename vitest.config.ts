@@ -19,6 +19,7 @@ const memoryTests =
 const sharingTests = globSync([
   "test/{base,cacher,client,codec,config,identity,model,policy,protobuf}/**/*.test.ts",
   "test/{contract,reflector,selector,storage,telemetry,wire}/**/*.test.ts",
+  "test/workers/{connection-distributor,merged-metrics,worker-config}.test.ts",
   "test/model-based/cached.test.ts",
 ]).filter((file) => !memoryTests.test(file));
 

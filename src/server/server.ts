@@ -294,7 +294,9 @@ export class RunningServer {
     const { promise: closed, resolve } = Promise.withResolvers<void>();
     // Before another process may take the path.
     this.#bound?.socketFile?.remove();
-    this.#server.tryShutdown(() => resolve());
+    // A server that does not accept connections itself does not wait for their end either.
+    const others = this.#bound?.take === undefined ? undefined : this.#connections.closed();
+    this.#server.tryShutdown(() => void Promise.resolve(others).then(resolve));
     const { clock } = this.#options;
     const bound = clock.setTimeout(() => {
       this.#server.forceShutdown();

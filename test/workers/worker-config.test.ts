@@ -1,5 +1,9 @@
 import { expect, test } from "vitest";
-import { ceilingOfProcess, dividedPools, workerConfig } from "../../src/cli/workers/worker-config.ts";
+import {
+  ceilingOfProcess,
+  dividedPools,
+  workerConfig,
+} from "../../src/cli/workers/worker-config.ts";
 import { loadConfig } from "../../src/config/load-config.ts";
 import { defaultServerLimits } from "../../src/server/limits/server-limits.ts";
 
@@ -13,7 +17,11 @@ const flags = {
   "memory-ceiling": ["4GiB"],
 };
 const whole = loadConfig({ flags, env: {}, readFile: () => Buffer.alloc(0) });
-const config = workerConfig(whole, { workers: 3, logFormat: "json", socketPath: "/run/x/main.sock" });
+const config = workerConfig(whole, {
+  workers: 3,
+  logFormat: "json",
+  socketPath: "/run/x/main.sock",
+});
 
 test("A worker follows the main process instead of etcd.", () => {
   expect(config).toMatchObject({ etcd: undefined, workers: 1, logFormat: "json" });
@@ -25,7 +33,8 @@ test("Workers together never exceed a limit.", () => {
   for (const [name, limit] of Object.entries(whole.limits)) {
     const ofWorker = config.limits[name as keyof typeof config.limits];
     if (name === "maxQueueMs" || limit === 0) expect(ofWorker).toBe(limit);
-    else expect([name, 3 * ofWorker <= limit, 3 * (ofWorker + 1) > limit]).toEqual([name, true, true]);
+    else
+      expect([name, 3 * ofWorker <= limit, 3 * (ofWorker + 1) > limit]).toEqual([name, true, true]);
   }
   expect(config.limits.maxConnectionsPerIdentity).toBe(1);
 });

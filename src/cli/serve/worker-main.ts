@@ -1,5 +1,5 @@
 import { Socket } from "node:net";
-import { systemClock, type Timer } from "../../base/clock.ts";
+import { systemClock } from "../../base/clock.ts";
 import { ConfigError } from "../../config/config-error.ts";
 import { loadSnapshot } from "../../config/load-config.ts";
 import { exitCodes } from "../output/exit-codes.ts";
@@ -32,7 +32,6 @@ class Worker {
   #taken = 0;
   #hasStarted = false;
   #isStopping = false;
-  #status: Timer | undefined;
   #sentAt = 0;
   #sentConnections = 0;
   #wasReady = false;
@@ -115,7 +114,7 @@ class Worker {
       this.#wasReady = readiness.every(({ failure }) => failure === undefined);
       send({ kind: "status", readiness, connections, taken: this.#taken });
     }
-    this.#status = systemClock.setTimeout(() => this.#report(), changeMs);
+    systemClock.setTimeout(() => this.#report(), changeMs);
   }
 }
 

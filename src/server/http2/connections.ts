@@ -99,12 +99,18 @@ export class Connections {
   }
 
   /** Closes all connections, with or without a session. Resolves when they are closed. */
-  async cut(): Promise<void> {
-    const closed = [...this.#open.values()].map(({ socket }) => {
-      socket.destroy();
-      return new Promise((resolve) => socket.once("close", resolve));
-    });
-    await Promise.all(closed);
+  cut(): Promise<void> {
+    for (const { socket } of this.#open.values()) socket.destroy();
+    return this.closed();
+  }
+
+  /** Resolves when the connections that are open now are closed. */
+  async closed(): Promise<void> {
+    await Promise.all(
+      [...this.#open.values()].map(
+        ({ socket }) => new Promise((resolve) => socket.once("close", resolve)),
+      ),
+    );
   }
 
   #of(session: Http2Session): Connection | undefined {
