@@ -1,4 +1,6 @@
+import { once } from "node:events";
 import { mkdtempSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
@@ -271,13 +273,17 @@ describe("The workers of a service without etcd", () => {
   });
 
   test("are not started if the address of clients is in use", async () => {
-    const { grpc } = await start();
-    const args = ["serve", "--workers", "2", "--listen", grpc, "--admin", "127.0.0.1:0"];
-    await using other = new CommandProcess(args);
-    const { code, stderr } = await other.exit;
+    const taken = createServer().listen(0, "127.0.0.1");
+    onTestFinished(() => void taken.close());
+    await once(taken, "listening");
+    const listen = `127.0.0.1:${(taken.address() as AddressInfo).port}`;
+    const args = ["serve", "--workers", "2", "--listen", listen, "--admin", "127.0.0.1:0"];
+    await using service = new CommandProcess([...args, "--log-level", "debug"]);
+    const { code, stderr } = await service.exit;
     expect([code, stderr]).toEqual([
       1,
-      expect.stringContaining(`--listen: can't listen on ${grpc}: the address is in use.`),
+      expect.stringContaining(`--listen: can't listen on ${listen}: the address is in use.`),
     ]);
+    expect(stderr).not.toContain("a worker is starting");
   });
 });
