@@ -23,11 +23,12 @@ import { finalTable } from "./report.ts";
 import { slowConsumers } from "./slow-consumers.ts";
 import { start } from "./start.ts";
 import { upstreamCost } from "./upstream-cost.ts";
+import { workers } from "./workers.ts";
 
 const benchmarks: readonly Benchmark[] = [
   ...[fanout, upstreamCost, latency, listCost, reconnect, idleMemory, cacheMemory, eventCost],
   ...[messages, messagesTls, informer, manyStreams, slowConsumers, initialState, pages, start],
-  ...[policyCost, flood],
+  ...[policyCost, flood, workers],
 ];
 
 try {

@@ -25,6 +25,19 @@ export function cpuSeconds(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) / ticksPerSecond;
 }
 
+/** The processes that a process has started and that still run, oldest first. */
+export function childPids(pid: number): number[] {
+  const text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
+  return text.split(" ").filter(Boolean).map(Number);
+}
+
+/** Memory that only this process has resident, in bytes: without files and pages that it shares with others. */
+export function privateBytes(pid: number): number {
+  const rollup = readFileSync(`/proc/${pid}/smaps_rollup`, "utf8");
+  const parts = rollup.matchAll(/^Private_(?:Clean|Dirty):\s+(\d+)/gm);
+  return [...parts].reduce((sum, [, kibibytes]) => sum + Number(kibibytes) * 1024, 0);
+}
+
 /** Resident memory of a process, in bytes. */
 export function residentBytes(pid: number): number {
   return statusBytes(pid, "VmRSS");
