@@ -1,8 +1,17 @@
 import { once } from "node:events";
-import { mkdtempSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { type Client, connect } from "../../src/client/client.ts";
 import { tokenDigest } from "../../src/identity/token-file.ts";
@@ -16,6 +25,14 @@ import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { sumOf, until } from "../relay/tiers.ts";
 
 const value = Buffer.from("v");
+
+/** Of localhost, and its own authority. */
+const certificates = Object.fromEntries(
+  [...["cert", "key"].map((name) => [name, name]), ["ca", "cert"]].map(([name, file]) => [
+    name,
+    fileURLToPath(new URL(`../config/certificates/${file}.pem`, import.meta.url)),
+  ]),
+) as Record<"cert" | "key" | "ca", string>;
 
 function temporaryFolder(): string {
   return mkdtempSync(join(tmpdir(), "workers-"));
@@ -224,10 +241,12 @@ bindings: [{ role: all, subjects: [admin] }, { role: reader, subjects: [reader] 
 });
 
 describe("The workers of a service without etcd", () => {
-  async function start(): Promise<Served & { readonly folder: string }> {
+  async function start(
+    ...further: readonly string[]
+  ): Promise<Served & { readonly folder: string }> {
     const folder = temporaryFolder();
     const args = ["--workers", "2", "--log-level", "debug", "--shutdown-timeout", "1s"];
-    const served = await startServe(args, { XDG_RUNTIME_DIR: folder });
+    const served = await startServe([...args, ...further], { XDG_RUNTIME_DIR: folder });
     onTestFinished(async () => {
       await served.process[Symbol.asyncDispose]();
       rmSync(folder, { recursive: true });
@@ -235,8 +254,16 @@ describe("The workers of a service without etcd", () => {
     return { ...served, folder };
   }
 
-  test("end when the main process is killed, and remove its socket", async () => {
-    const served = await start();
+  test("serve TLS with their own framing, end when the main process is killed, and remove its socket", async () => {
+    const { cert, key, ca } = certificates;
+    const served = await start("--tls-cert", cert, "--tls-key", key, "--framing", "direct");
+    const client = connect({
+      address: served.grpc.replace("127.0.0.1", "localhost"),
+      tls: { ca: readFileSync(ca) },
+    });
+    onTestFinished(() => client.close());
+    const { revision } = await client.put("default", "a", value);
+    expect((await client.get("default", "a")).object.modRevision).toBe(revision);
     const workers = Object.values(workersOf(served));
     expect(workers.filter(isAlive)).toHaveLength(2);
     served.process.kill("SIGKILL");
@@ -244,8 +271,14 @@ describe("The workers of a service without etcd", () => {
     expect(readdirSync(served.folder)).toEqual([]);
   });
 
-  test("end the service with an error if one of them dies again and again", async () => {
-    const served = await start();
+  test("serve on a Unix socket, and end the service with an error if one dies again and again", async () => {
+    const path = join(temporaryFolder(), "socket");
+    onTestFinished(() => rmSync(dirname(path), { recursive: true }));
+    const served = await start("--listen", `unix:${path}`);
+    expect(served.grpc).toBe(`unix:${path}`);
+    const client = connect({ address: served.grpc });
+    onTestFinished(() => client.close());
+    await client.put("default", "a", value);
     const killed = new Set<number>();
     let ended = false;
     const exit = served.process.exit.then((result) => {
@@ -270,6 +303,7 @@ describe("The workers of a service without etcd", () => {
       `error: Worker 2 has ended 5 times within 60 s, the last time by SIGKILL.`,
     );
     expect(readdirSync(served.folder)).toEqual([]);
+    expect(readdirSync(dirname(path))).toEqual([]);
   });
 
   test("are not started if the address of clients is in use", async () => {
