@@ -31,6 +31,7 @@ import {
   registerSkippedKeys,
   registerUndecodableValues,
 } from "../../src/telemetry/storage-metrics.ts";
+import { registerWorkerMetrics } from "../../src/telemetry/worker-metrics.ts";
 import { type ExposedMetric, parseExposition } from "./exposition.ts";
 import { bullet, code, paragraph } from "./markdown.ts";
 
@@ -56,6 +57,8 @@ const labels: Readonly<Record<string, string>> = {
   state: "one of the states that are listed at the metric",
   verb: "`get`, `list`, `watch`, `put` or `delete`",
   version: "version of watch-fanout",
+  worker:
+    "number of the worker, from 1; with `--workers` all metrics of a worker have it, and those of the main process do not",
 };
 
 /** Labels whose values are few and all present at any time, so that the page can list them. */
@@ -151,6 +154,11 @@ async function serviceGroups(): Promise<readonly Group[]> {
     const stats = { calls: 0, connections: 0, revision: 0 };
     registerEtcdApiMetrics(meter, { stats: () => stats });
   };
+  const workers = (meter: Meter): void => {
+    const stats = { worker: 1, isReady: true, isCollected: true, restarts: 0 };
+    const connections = { waiting: 0, refused: 0 };
+    registerWorkerMetrics(meter, { stats: () => [stats], connections });
+  };
   return [
     ["Build", await exposed(() => {}, isBuildInfo)],
     ["Caches, by resource", await exposed(cache)],
@@ -161,6 +169,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
     ["Connections and memory held for clients", await exposed(held)],
     ["Rights and audit", await exposed(rights)],
     ["etcd API, with --etcd-api", await exposed(etcdApi)],
+    ["Workers, with --workers", await exposed(workers)],
   ];
 }
 

@@ -13,7 +13,7 @@ import { registerAuditMetrics, registerRightsMetrics } from "../../telemetry/rig
 import { openIdentitySources } from "./identity.ts";
 import { openRights } from "./rights.ts";
 
-/** What clients meet: who may call, and what is recorded of it. */
+/** What decides about the calls of clients, and what records them. */
 interface ClientFacing {
   readonly options: Pick<ServerOptions, "tls" | "authenticators" | "authorizer" | "audit">;
   /** Closes in reverse order of opening. */

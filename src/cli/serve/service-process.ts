@@ -150,7 +150,7 @@ export class ServiceProcess {
     if (tls !== undefined) watchServerCertificates(files, tls, this.server);
   }
 
-  /** Serves everything to whoever can connect, which must be workers alone. Rejects with an Error if it can't listen. */
+  /** Serves everything to any client that can connect: only workers must be able to. Rejects with an Error if it can't listen. */
   serveWorkers(terms: ServerTerms): Promise<void> {
     return this.#serve(terms);
   }

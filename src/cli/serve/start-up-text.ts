@@ -15,6 +15,9 @@ export function startUpText(
     ...(config.etcdApi === undefined ? [] : ["  etcd API   every call is passed to etcd"]),
     `  resources  ${resources.length === 0 ? "none" : resources.join(", ")}`,
     `  data       ${dataOf(config)}`,
+    ...(config.workers === 1
+      ? []
+      : [`  workers    ${config.workers} processes, which this one feeds`]),
     `  admin      ${adminUrl(config, admin)}/readyz and /livez, /metrics${adminNote(config)}`,
     "",
     "Watch changes, and make some in another terminal:",

@@ -10,7 +10,7 @@ const stuckMs = 250;
 
 /** Takes connections. */
 export interface ConnectionTaker {
-  /** Begins to serve a connection. `taken` is to be called when the caller's own handle of it can be closed. */
+  /** Begins to serve a connection. The distributor closes its own handle of it in `taken`. */
   take(socket: Socket): void;
 }
 
