@@ -12,6 +12,13 @@ import type { ServedResource } from "../../server/server.ts";
 import { UncachedResource } from "../../server/services/uncached-resource.ts";
 import type { Storages } from "./storages.ts";
 
+/**
+ * Minimum time between two deliveries of a main process to its workers, in milliseconds. Under load several revisions are
+ * one message then, whose cost for each worker is that of one. An event after a pause is not delayed. Workers apply
+ * `--dispatch-interval` themselves.
+ */
+const toWorkersIntervalMs = 2;
+
 /** What caches are made of, besides their configuration. */
 interface CacheDeps {
   readonly storages: Storages;
@@ -58,8 +65,8 @@ export function openResources(
       ...{ storage, clock, logger, name, attributes, indexes, eventWindow, backfillQueue },
       watchers: {
         stallTimeoutMs: config.stallTimeoutMs,
-        // Workers wait themselves.
-        dispatchIntervalMs: config.workers === 1 ? config.dispatchIntervalMs : 0,
+        dispatchIntervalMs:
+          config.workers === 1 ? config.dispatchIntervalMs : toWorkersIntervalMs,
       },
       consistencyIntervalMs: config.consistencyIntervalMs,
       mayNotServeAfter: isRightLost,
