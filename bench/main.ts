@@ -18,6 +18,7 @@ import { manyStreams } from "./many-streams.ts";
 import { messages, messagesTls } from "./messages.ts";
 import { pages } from "./pages.ts";
 import { policyCost } from "./policy-cost.ts";
+import { portSharing } from "./port-sharing.ts";
 import { reconnect } from "./reconnect.ts";
 import { finalTable } from "./report.ts";
 import { slowConsumers } from "./slow-consumers.ts";
@@ -28,7 +29,7 @@ import { workers } from "./workers.ts";
 const benchmarks: readonly Benchmark[] = [
   ...[fanout, upstreamCost, latency, listCost, reconnect, idleMemory, cacheMemory, eventCost],
   ...[messages, messagesTls, informer, manyStreams, slowConsumers, initialState, pages, start],
-  ...[policyCost, flood, workers],
+  ...[policyCost, flood, workers, portSharing],
 ];
 
 try {
