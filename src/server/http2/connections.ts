@@ -1,8 +1,10 @@
 import type { Http2Session } from "node:http2";
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "../../base/clock.ts";
+import { hostOf } from "../limits/callers.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
 import { socketOf } from "./frames/framed-connections.ts";
+import { HostConnections } from "./host-connections.ts";
 import { markUnixPeer, peerNameOf } from "./peer-name.ts";
 
 /** The bounds of a server's connections. */
@@ -17,15 +19,17 @@ export interface ConnectionBounds {
 
 interface Connection {
   readonly name: string;
+  readonly host: string;
   readonly socket: Socket;
   readonly since: number;
   calls: number;
 }
 
 /**
- * The connections of a server. At the bound a new connection replaces the one that has been without a call for longest;
- * if all have calls the new one is refused. A connection that does not finish its handshake in time is closed. Keepalive
- * finds those that go silent later.
+ * The connections of a server. At the bound a new connection replaces the one that has been without a call for longest. If
+ * all have calls, it replaces the oldest of the host with the most; a host that itself has as many is refused. So one
+ * host can't keep others out. A connection that does not finish its handshake in time is closed. Keepalive finds those
+ * that go silent later.
  */
 export class Connections {
   readonly #clock: Clock;
@@ -33,6 +37,7 @@ export class Connections {
   readonly #defences: Pick<Http2Defences, "count"> | undefined;
   /** By the client's name, since a session has a different object for the same socket. */
   readonly #open = new Map<string, Connection>();
+  readonly #byHost = new HostConnections<Connection>();
   /** Connections without a call, the longest idle first. */
   readonly #idle = new Set<Connection>();
   /** Connections that have no HTTP/2 session yet, the oldest first. */
@@ -56,18 +61,21 @@ export class Connections {
   add(socket: Socket): void {
     this.#accepted++;
     if (this.#bounds.isUnix === true) markUnixPeer(socket, this.#accepted);
+    const name = peerNameOf(socket);
+    const host = hostOf(name);
     if (this.#open.size >= this.#bounds.maxConnections) {
       const [idlest] = this.#idle;
-      if (idlest === undefined) {
+      const replaced = idlest ?? this.#byHost.oldestBeside(host);
+      if (replaced === undefined) {
         socket.destroy();
         return;
       }
-      this.#delete(idlest);
-      idlest.socket.destroy();
+      this.#delete(replaced);
+      replaced.socket.destroy();
     }
-    const name = peerNameOf(socket);
-    const connection = { name, socket, since: this.#clock.now(), calls: 0 };
+    const connection = { name, host, socket, since: this.#clock.now(), calls: 0 };
     this.#open.set(name, connection);
+    this.#byHost.add(connection);
     this.#idle.add(connection);
     this.#unshaken.add(connection);
     socket.once("close", () => this.#delete(connection));
@@ -113,6 +121,7 @@ export class Connections {
 
   /** Idempotent. */
   #delete(connection: Connection): void {
+    this.#byHost.delete(connection);
     this.#idle.delete(connection);
     this.#unshaken.delete(connection);
     const { name } = connection;

@@ -9,7 +9,7 @@ import type { Clock } from "../../base/clock.ts";
  * - `ping_flood`, `settings_flood`: sends more PING or SETTINGS frames than it may; its connection is closed;
  * - `header_flood`: sends headers above their bound, or in too many frames; its call is reset, or its connection closed;
  * - `invalid_frames`: does not speak HTTP/2, or sends frames that have no use; its connection is closed;
- * - `protocol_error`: sends a frame that HTTP/2 does not allow, after its connection had a call. grpc-go does so whenever
+ * - `protocol_error`: sends a frame that HTTP/2 does not allow, after its connection had a call. grpc-go sends one whenever
  *   it closes a connection (its GOAWAY names a stream of its own), so this kind is logged at level debug;
  * - `slow_request`: does not complete a request in time; its call is refused;
  * - `slow_response`: does not accept a response or message in time, as with a tiny window; its call is reset;

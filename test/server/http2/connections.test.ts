@@ -24,8 +24,8 @@ async function mute(port: number): Promise<{ socket: Socket; closed: Promise<unk
 }
 
 /** A connection with an open watch. */
-async function stream(port: number): Promise<RawConnection> {
-  const raw = new RawConnection(port);
+async function stream(port: number, localAddress?: string): Promise<RawConnection> {
+  const raw = new RawConnection(port, undefined, localAddress);
   await raw.call(Watch.path, things).drain().answered;
   return raw;
 }
@@ -42,6 +42,22 @@ describe("Beyond its bound a server", () => {
     await first.closed;
     expect(second.socket.destroyed).toBe(false);
     expect(watch.session.destroyed).toBe(false);
+  });
+
+  test("closes the oldest connection of the host with the most for another host, while all have calls", async () => {
+    const { server } = await serveThings({ server: { limits } });
+    const ofHost: RawConnection[] = [];
+    for (let i = 0; i < 3; i++) ofHost.push(await stream(server.port));
+    const closed = new Promise((resolve) => ofHost[0]?.session.once("close", resolve));
+    const others = [await stream(server.port, "127.0.0.2")];
+    await closed;
+    expect(ofHost.map(({ session }) => session.destroyed)).toEqual([true, false, false]);
+    // With a connection more it would have as many as the first host.
+    const refused = new RawConnection(server.port, undefined, "127.0.0.2");
+    await new Promise((resolve) => refused.session.once("close", resolve));
+    expect([...ofHost.slice(1), ...others].map(({ session }) => session.destroyed)).toEqual(
+      new Array(3).fill(false),
+    );
   });
 
   test("refuses new ones while all have calls, and accepts again when one is idle", async () => {
