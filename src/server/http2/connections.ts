@@ -18,6 +18,8 @@ export interface ConnectionBounds {
 }
 
 interface Connection {
+  readonly key: string;
+  /** What its client is called in logs. */
   readonly name: string;
   readonly host: string;
   readonly socket: Socket;
@@ -26,20 +28,17 @@ interface Connection {
 }
 
 /**
- * The connections of a server. At the bound a new connection replaces the one that has been without a call for longest. If
- * all have calls, it replaces the oldest of the host with the most; a host that itself has as many is refused. So one
- * host can't keep others out. A connection that does not finish its handshake in time is closed. Keepalive finds those
- * that go silent later.
+ * The connections of a server. At the bound a new connection replaces one of the host with the most, so that no host keeps
+ * others out; one of a host that itself has as many replaces an idle one of its own, or is refused. A connection that does
+ * not finish its handshake in time is closed. Keepalive finds those that go silent later.
  */
 export class Connections {
   readonly #clock: Clock;
   readonly #bounds: ConnectionBounds;
   readonly #defences: Pick<Http2Defences, "count"> | undefined;
-  /** By the client's name, since a session has a different object for the same socket. */
+  /** By address, since a session has a different object for the same socket. */
   readonly #open = new Map<string, Connection>();
   readonly #byHost = new HostConnections<Connection>();
-  /** Connections without a call, the longest idle first. */
-  readonly #idle = new Set<Connection>();
   /** Connections that have no HTTP/2 session yet, the oldest first. */
   readonly #unshaken = new Set<Connection>();
   /** Number of connections that were accepted. */
@@ -64,8 +63,8 @@ export class Connections {
     const name = peerNameOf(socket);
     const host = hostOf(name);
     if (this.#open.size >= this.#bounds.maxConnections) {
-      const [idlest] = this.#idle;
-      const replaced = idlest ?? this.#byHost.oldestBeside(host);
+      const replaced = this.#byHost.replacedBy(host);
+      this.#defences?.count("too_many_connections", replaced?.name ?? name);
       if (replaced === undefined) {
         socket.destroy();
         return;
@@ -73,10 +72,10 @@ export class Connections {
       this.#delete(replaced);
       replaced.socket.destroy();
     }
-    const connection = { name, host, socket, since: this.#clock.now(), calls: 0 };
-    this.#open.set(name, connection);
+    const key = keyOf(socket);
+    const connection = { key, name, host, socket, since: this.#clock.now(), calls: 0 };
+    this.#open.set(key, connection);
     this.#byHost.add(connection);
-    this.#idle.add(connection);
     this.#unshaken.add(connection);
     socket.once("close", () => this.#delete(connection));
     this.#setTimer();
@@ -99,10 +98,10 @@ export class Connections {
     const connection = this.#of(session);
     if (connection === undefined) return () => {};
     connection.calls++;
-    this.#idle.delete(connection);
+    if (connection.calls === 1) this.#byHost.setIdle(connection, false);
     return () => {
       connection.calls--;
-      if (connection.calls === 0 && !connection.socket.destroyed) this.#idle.add(connection);
+      if (connection.calls === 0) this.#byHost.setIdle(connection, true);
     };
   }
 
@@ -116,17 +115,16 @@ export class Connections {
   }
 
   #of(session: Http2Session): Connection | undefined {
-    return session.destroyed ? undefined : this.#open.get(peerNameOf(socketOf(session)));
+    return session.destroyed ? undefined : this.#open.get(keyOf(socketOf(session)));
   }
 
   /** Idempotent. */
   #delete(connection: Connection): void {
     this.#byHost.delete(connection);
-    this.#idle.delete(connection);
     this.#unshaken.delete(connection);
-    const { name } = connection;
-    // Another connection may have the same address and port by now.
-    if (this.#open.get(name) === connection) this.#open.delete(name);
+    const { key } = connection;
+    // Another connection may have the same addresses and ports by now.
+    if (this.#open.get(key) === connection) this.#open.delete(key);
     this.#stopTimer();
   }
 
@@ -148,4 +146,9 @@ export class Connections {
     this.#timer?.cancel();
     this.#timer = undefined;
   }
+}
+
+/** Different for each open connection: a client may use one port for several addresses of this machine. */
+function keyOf(socket: Socket): string {
+  return `${peerNameOf(socket)} ${socket.localAddress}`;
 }

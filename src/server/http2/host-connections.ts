@@ -4,44 +4,77 @@ interface HostConnection {
   readonly host: string;
 }
 
+/** The connections of a host. */
+interface Host<T> {
+  readonly all: Set<T>;
+  /** Those without a call, the longest idle first. */
+  readonly idle: Set<T>;
+}
+
 /**
- * The open connections of a server by their clients' host. Finds the host with the most in constant time, since a client
- * that can't be accepted tries again as fast as it can.
+ * The open connections of a server by their clients' host, and which of them makes room for a new one. Takes constant
+ * time, since a client that can't be accepted tries again as fast as it can.
  */
 export class HostConnections<T extends HostConnection> {
-  readonly #byHost = new Map<string, Set<T>>();
+  readonly #hosts = new Map<string, Host<T>>();
   /** The hosts by their number of connections; hosts without any are absent. */
   readonly #bySize = new Map<number, Set<string>>();
+  /** Connections without a call, of all hosts, the longest idle first. */
+  readonly #idle = new Set<T>();
   #largest = 0;
 
-  /** Adds a connection, which must not be here. */
+  /** Adds a connection, without a call. It must not be here. */
   add(connection: T): void {
     const { host } = connection;
-    const connections = this.#byHost.get(host) ?? new Set<T>();
-    this.#byHost.set(host, connections);
-    connections.add(connection);
-    this.#resized(host, connections.size - 1, connections.size);
+    let connections = this.#hosts.get(host);
+    if (connections === undefined) {
+      connections = { all: new Set(), idle: new Set() };
+      this.#hosts.set(host, connections);
+    }
+    const { all } = connections;
+    all.add(connection);
+    this.#resized(host, all.size - 1, all.size);
+    this.setIdle(connection, true);
   }
 
   /** Removes a connection. Idempotent. */
   delete(connection: T): void {
     const { host } = connection;
-    const connections = this.#byHost.get(host);
-    if (connections?.delete(connection) !== true) return;
-    if (connections.size === 0) this.#byHost.delete(host);
-    this.#resized(host, connections.size + 1, connections.size);
+    const connections = this.#hosts.get(host);
+    if (connections?.all.delete(connection) !== true) return;
+    connections.idle.delete(connection);
+    this.#idle.delete(connection);
+    const { size } = connections.all;
+    if (size === 0) this.#hosts.delete(host);
+    this.#resized(host, size + 1, size);
+  }
+
+  /** A connection has calls from now on, or none any more. No effect if it is not here. */
+  setIdle(connection: T, isIdle: boolean): void {
+    const connections = this.#hosts.get(connection.host);
+    if (connections?.all.has(connection) !== true) return;
+    for (const idle of [connections.idle, this.#idle]) {
+      idle.delete(connection);
+      if (isIdle) idle.add(connection);
+    }
   }
 
   /**
-   * The connection that makes room for a new one of `host`: the oldest of the host with the most. Undefined if no host has
-   * at least two more than this one: with just one more, it would be entitled to get it back at once.
+   * The connection that makes room for a new one of `host`; undefined: the new one is refused.
+   *
+   * It is one of the host with the most connections: its longest idle one, or else its oldest. That host must have at least
+   * two more than `host`: with just one more, it would be entitled to get it back at once. If no host has as many, it is
+   * the longest idle one of `host` itself. If that has no connection at all, it may replace an idle one of any host.
    */
-  oldestBeside(host: string): T | undefined {
-    const own = this.#byHost.get(host)?.size ?? 0;
-    if (this.#largest <= own + 1) return undefined;
-    const [largest = ""] = this.#bySize.get(this.#largest) ?? [];
-    const [oldest] = this.#byHost.get(largest) ?? [];
-    return oldest;
+  replacedBy(host: string): T | undefined {
+    const own = this.#hosts.get(host);
+    const size = own?.all.size ?? 0;
+    if (this.#largest > size + 1) {
+      const [largest = ""] = this.#bySize.get(this.#largest) ?? [];
+      const { idle, all } = this.#hosts.get(largest) ?? {};
+      return firstOf(idle) ?? firstOf(all);
+    }
+    return own === undefined ? firstOf(this.#idle) : firstOf(own.idle);
   }
 
   /** Sizes change by one, so the largest does as well. */
@@ -56,4 +89,9 @@ export class HostConnections<T extends HostConnection> {
     }
     if (after > this.#largest || !this.#bySize.has(this.#largest)) this.#largest = after;
   }
+}
+
+function firstOf<T>(connections: ReadonlySet<T> = new Set()): T | undefined {
+  for (const first of connections) return first;
+  return undefined;
 }

@@ -11,6 +11,7 @@ import type { Clock } from "../../base/clock.ts";
  * - `invalid_frames`: does not speak HTTP/2, or sends frames that have no use; its connection is closed;
  * - `protocol_error`: sends a frame that HTTP/2 does not allow, after its connection had a call. grpc-go sends one whenever
  *   it closes a connection (its GOAWAY names a stream of its own), so this kind is logged at level debug;
+ * - `too_many_connections`: has the most connections at their maximum number, or opens one beyond that; one is closed;
  * - `slow_request`: does not complete a request in time; its call is refused;
  * - `slow_response`: does not accept a response or message in time, as with a tiny window; its call is reset;
  * - `handshake_timeout`: does not complete the TLS handshake in time; its connection is closed;
@@ -18,7 +19,7 @@ import type { Clock } from "../../base/clock.ts";
  */
 export const attackKinds = [
   ...(["rapid_reset", "ping_flood", "settings_flood", "header_flood", "invalid_frames"] as const),
-  ...(["protocol_error", "slow_request", "slow_response"] as const),
+  ...(["protocol_error", "too_many_connections", "slow_request", "slow_response"] as const),
   ...(["handshake_timeout", "half_open"] as const),
 ] as const;
 

@@ -13,8 +13,11 @@ const cert = readFileSync(new URL("cert.pem", certificates));
 const key = readFileSync(new URL("key.pem", certificates));
 
 /** A connection that sends nothing. */
-async function mute(port: number): Promise<{ socket: Socket; closed: Promise<unknown> }> {
-  const socket = createConnection(port, "127.0.0.1")
+async function mute(
+  port: number,
+  localAddress: string = "127.0.0.1",
+): Promise<{ socket: Socket; closed: Promise<unknown> }> {
+  const socket = createConnection({ port, host: "127.0.0.1", localAddress })
     .on("error", () => {})
     .resume();
   onTestFinished(() => void socket.destroy());
@@ -58,6 +61,19 @@ describe("Beyond its bound a server", () => {
     expect([...ofHost.slice(1), ...others].map(({ session }) => session.destroyed)).toEqual(
       new Array(3).fill(false),
     );
+  });
+
+  test("closes no connection of other hosts for those of the host with the most, and counts them", async () => {
+    const { server } = await serveThings({ server: { limits: { maxConnections: 4 } } });
+    const other = await mute(server.port, "127.0.0.2");
+    const watch = await stream(server.port, "127.0.0.3");
+    const flood = [];
+    for (let i = 0; i < 20; i++) flood.push(await mute(server.port));
+    await Promise.all(flood.slice(0, -2).map(({ closed }) => closed));
+    expect(other.socket.destroyed).toBe(false);
+    expect(watch.session.destroyed).toBe(false);
+    expect(flood.slice(-2).map(({ socket }) => socket.destroyed)).toEqual([false, false]);
+    expect(server.stats().attacks.get("too_many_connections")).toBe(18);
   });
 
   test("refuses new ones while all have calls, and accepts again when one is idle", async () => {

@@ -2,39 +2,54 @@ import { expect, test } from "vitest";
 import { HostConnections } from "../../../src/server/http2/host-connections.ts";
 import fc from "../../property.ts";
 
+interface Connection {
+  readonly host: string;
+}
+
 const hosts = ["a", "b", "c", "d"];
 const steps = fc.array(
-  fc.record({ host: fc.constantFrom(...hosts), isAdded: fc.boolean(), index: fc.nat() }),
+  fc.record({
+    ...{ host: fc.constantFrom(...hosts), index: fc.nat() },
+    what: fc.constantFrom("add", "add", "delete", "idle", "busy"),
+  }),
   { maxLength: 60 },
 );
 
-test("A connection of the host with the most makes room, the oldest, for hosts that have two fewer", () => {
+/** What should make room, by the rule in words. `idle` has the longest idle first. */
+function expected(host: string, open: readonly Connection[], idle: readonly Connection[]) {
+  const of = (name: string, all: readonly Connection[]) => all.filter((one) => one.host === name);
+  const own = of(host, open).length;
+  const most = Math.max(...hosts.map((name) => of(name, open).length));
+  if (most <= own + 1) return own === 0 ? [idle[0]] : [of(host, idle)[0]];
+  const largest = hosts.filter((name) => of(name, open).length === most);
+  return largest.map((name) => of(name, idle)[0] ?? of(name, open)[0]);
+}
+
+test("A connection of the host with the most makes room, an idle one first, and of no host with one more at most", () => {
   fc.assert(
     fc.property(steps, (all) => {
-      const connections = new HostConnections<{ readonly host: string }>();
-      const open: { readonly host: string }[] = [];
-      const sizeOf = (host: string): number => open.filter((one) => one.host === host).length;
-      for (const { host, isAdded, index } of all) {
-        if (isAdded) {
+      const connections = new HostConnections<Connection>();
+      const open: Connection[] = [];
+      let idle: Connection[] = [];
+      for (const { host, what, index } of all) {
+        const chosen = open[index % Math.max(1, open.length)];
+        if (what === "add") {
           const connection = { host };
           open.push(connection);
+          idle.push(connection);
           connections.add(connection);
-        } else {
-          const [closed] = open.splice(index % Math.max(1, open.length), 1);
-          if (closed !== undefined) {
-            connections.delete(closed);
-            connections.delete(closed);
+        } else if (chosen !== undefined) {
+          idle = idle.filter((one) => one !== chosen);
+          if (what === "idle") idle.push(chosen);
+          if (what === "delete") {
+            open.splice(open.indexOf(chosen), 1);
+            connections.delete(chosen);
+            connections.delete(chosen);
           }
+          connections.setIdle(chosen, what === "idle");
         }
-        const largest = Math.max(...hosts.map(sizeOf));
         for (const newcomer of hosts) {
-          const replaced = connections.oldestBeside(newcomer);
-          if (sizeOf(newcomer) + 1 >= largest) {
-            expect(replaced).toBe(undefined);
-          } else {
-            expect(sizeOf(replaced?.host ?? "")).toBe(largest);
-            expect(replaced).toBe(open.find((one) => one.host === replaced?.host));
-          }
+          expect(expected(newcomer, open, idle)).toContain(connections.replacedBy(newcomer));
         }
       }
     }),
