@@ -2,7 +2,7 @@ import { access, constants, stat } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 import { reasonOf } from "./etcd/download.ts";
 
-/** A place from which a binary may be had, and how. */
+/** A place from which a binary is available, and how to get it. */
 export type BinarySource<T> = readonly [name: string, get: () => Promise<T>];
 
 /**
@@ -26,7 +26,7 @@ export async function fromFirstSource<T>(
   throw new Error([`${failure} What was tried:`, ...reasons].join("\n"));
 }
 
-/** Prints the path of a binary, or why there is none, and sets the exit code. */
+/** Prints the path of a binary, or why it is absent, and sets the exit code. */
 export async function printPath(get: () => Promise<string>): Promise<void> {
   try {
     process.stdout.write(`${await get()}\n`);
