@@ -6,6 +6,7 @@
  *     const server = await startServer({ resources: new Map([["default", cacher]]), … });
  */
 
+export type { KeyPair } from "./base/certificate-store.ts";
 export { type Clock, systemClock, type Timer } from "./base/clock.ts";
 export { hasReason, type Reason, WatchFanoutError } from "./base/errors.ts";
 export { Cacher } from "./cacher/cacher.ts";
@@ -29,6 +30,7 @@ export { type Codec, CodecError, type CodecProblem, opaqueCodec } from "./codec/
 export { JsonCodec, type JsonCodecOptions } from "./codec/json-codec.ts";
 export { ProtobufCodec, type ProtobufCodecOptions } from "./codec/protobuf-codec.ts";
 export { anonymous, type Identity } from "./identity/identity.ts";
+export { StaticTokens, type TokenLine } from "./identity/token-file.ts";
 export { type EventType, WatchBatch, WatchEvent } from "./model/event.ts";
 export { compareKeys } from "./model/key-order.ts";
 export { estimatedBytes, StoredObject } from "./model/object.ts";
@@ -47,17 +49,21 @@ export type { Rule } from "./policy/rule.ts";
 export { Attributes } from "./selector/attributes.ts";
 export {
   type AdminOptions,
+  type AdminResponse,
   type MetricsSource,
   type ReadinessCheck,
   type RunningAdmin,
   startAdmin,
 } from "./server/admin/admin.ts";
+export type { ClientAuth, TcpListen, UnixListen } from "./server/grpc-js/grpc-js-server.ts";
+export type { CallerStats } from "./server/limits/caller-limits.ts";
 export { defaultServerLimits, type ServerLimits } from "./server/limits/server-limits.ts";
 export {
   type AttackKind,
   type AuditEntry,
   type AuditLevel,
   type AuditLog,
+  type Framing,
   type HeldStats,
   type MemoryGauge,
   type MemoryLimit,

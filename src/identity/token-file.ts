@@ -7,7 +7,7 @@ import { isName } from "./names.ts";
 export const maxTokenFileBytes = 1024 ** 2;
 
 /** One line of a token file. */
-interface TokenLine {
+export interface TokenLine {
   /** SHA-256 of the token, in lower-case hexadecimal. */
   readonly digest: string;
   readonly identity: Identity;

@@ -57,7 +57,7 @@ export function createCallContext(
     },
     streams: pools.streams,
     callClosings: new CallClosings(clock),
-    streamOpenings: new StreamOpenings(scheduler, retainedRequests, tooMuchRetained),
+    streamOpenings: new StreamOpenings(clock, scheduler, retainedRequests, tooMuchRetained),
     parsingSelectors: new TimeSliceScheduler(clock),
     retainedRequests,
     tooMuchRetained,

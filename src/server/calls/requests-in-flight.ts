@@ -9,6 +9,12 @@ import { RefusedRequest } from "./server-call.ts";
 /** Requests of a caller that are handled at once in any case, so that other callers can't make all of its requests wait. */
 const guaranteedPerCaller = 16;
 
+/**
+ * Requests of a caller up to which a connection of it without any does not wait, so that programs that share an identity
+ * don't make all of each other's wait.
+ */
+const guaranteedWithConnections = 64;
+
 /** Maximum size of the requests of one caller that wait, in bytes. */
 const maxQueuedBytes = 32 * 1024 ** 2;
 
@@ -48,8 +54,8 @@ interface Waiting {
 /**
  * Bounds the requests that are handled at once: reads, which scan the cache or ask the store, and writes, each of which
  * holds its value until the store has responded. Beyond that requests wait, and callers take turns, whatever the number
- * of their connections. A caller with fewer than 16 requests does not wait, nor does a connection without any: so a caller
- * that asks for much delays only itself.
+ * of their connections. A caller with fewer than 16 requests does not wait, nor does a connection without any while its
+ * caller has fewer than 64: so a caller that asks for much delays only itself.
  *
  * A request waits for room for its response first, so a client that does not read holds none of this. Waiting ones are
  * bounded per caller, in number, bytes and time, and charged to their connection like incomplete requests.
@@ -116,7 +122,9 @@ export class RequestsInFlight {
   /** Whether a request of the owner need not wait for others. */
   #isGuaranteed(owner: object): boolean {
     if (this.#bytes >= this.#bounds.maxBytes) return false;
-    return this.#ofCaller.of(groupOf(owner)) < guaranteedPerCaller || this.#ofOwner.of(owner) === 0;
+    const requests = this.#ofCaller.of(groupOf(owner));
+    if (requests < guaranteedPerCaller) return true;
+    return requests < guaranteedWithConnections && this.#ofOwner.of(owner) === 0;
   }
 
   #count(owner: object, by: 1 | -1, bytes: number): void {

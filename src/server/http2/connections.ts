@@ -1,8 +1,10 @@
 import type { Http2Session } from "node:http2";
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "../../base/clock.ts";
+import { hostOf } from "../limits/callers.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
 import { socketOf } from "./frames/framed-connections.ts";
+import { HostConnections } from "./host-connections.ts";
 import { markUnixPeer, peerNameOf } from "./peer-name.ts";
 
 /** The bounds of a server's connections. */
@@ -16,25 +18,27 @@ export interface ConnectionBounds {
 }
 
 interface Connection {
+  readonly key: string;
+  /** What its client is called in logs. */
   readonly name: string;
+  readonly host: string;
   readonly socket: Socket;
   readonly since: number;
   calls: number;
 }
 
 /**
- * The connections of a server. At the bound a new connection replaces the one that has been without a call for longest;
- * if all have calls the new one is refused. A connection that does not finish its handshake in time is closed. Keepalive
- * finds those that go silent later.
+ * The connections of a server. At the bound a new connection replaces one of the host with the most, so that no host keeps
+ * others out; one of a host that itself has as many replaces an idle one of its own, or is refused. A connection that does
+ * not finish its handshake in time is closed. Keepalive finds those that go silent later.
  */
 export class Connections {
   readonly #clock: Clock;
   readonly #bounds: ConnectionBounds;
   readonly #defences: Pick<Http2Defences, "count"> | undefined;
-  /** By the client's name, since a session has a different object for the same socket. */
+  /** By address, since a session has a different object for the same socket. */
   readonly #open = new Map<string, Connection>();
-  /** Connections without a call, the longest idle first. */
-  readonly #idle = new Set<Connection>();
+  readonly #byHost = new HostConnections<Connection>();
   /** Connections that have no HTTP/2 session yet, the oldest first. */
   readonly #unshaken = new Set<Connection>();
   /** Number of connections that were accepted. */
@@ -56,19 +60,22 @@ export class Connections {
   add(socket: Socket): void {
     this.#accepted++;
     if (this.#bounds.isUnix === true) markUnixPeer(socket, this.#accepted);
+    const name = peerNameOf(socket);
+    const host = hostOf(name);
     if (this.#open.size >= this.#bounds.maxConnections) {
-      const [idlest] = this.#idle;
-      if (idlest === undefined) {
+      const replaced = this.#byHost.replacedBy(host);
+      this.#defences?.count("too_many_connections", replaced?.name ?? name);
+      if (replaced === undefined) {
         socket.destroy();
         return;
       }
-      this.#delete(idlest);
-      idlest.socket.destroy();
+      this.#delete(replaced);
+      replaced.socket.destroy();
     }
-    const name = peerNameOf(socket);
-    const connection = { name, socket, since: this.#clock.now(), calls: 0 };
-    this.#open.set(name, connection);
-    this.#idle.add(connection);
+    const key = keyOf(socket);
+    const connection = { key, name, host, socket, since: this.#clock.now(), calls: 0 };
+    this.#open.set(key, connection);
+    this.#byHost.add(connection);
     this.#unshaken.add(connection);
     socket.once("close", () => this.#delete(connection));
     this.#setTimer();
@@ -91,10 +98,10 @@ export class Connections {
     const connection = this.#of(session);
     if (connection === undefined) return () => {};
     connection.calls++;
-    this.#idle.delete(connection);
+    if (connection.calls === 1) this.#byHost.setIdle(connection, false);
     return () => {
       connection.calls--;
-      if (connection.calls === 0 && !connection.socket.destroyed) this.#idle.add(connection);
+      if (connection.calls === 0) this.#byHost.setIdle(connection, true);
     };
   }
 
@@ -114,16 +121,16 @@ export class Connections {
   }
 
   #of(session: Http2Session): Connection | undefined {
-    return session.destroyed ? undefined : this.#open.get(peerNameOf(socketOf(session)));
+    return session.destroyed ? undefined : this.#open.get(keyOf(socketOf(session)));
   }
 
   /** Idempotent. */
   #delete(connection: Connection): void {
-    this.#idle.delete(connection);
+    this.#byHost.delete(connection);
     this.#unshaken.delete(connection);
-    const { name } = connection;
-    // Another connection may have the same address and port by now.
-    if (this.#open.get(name) === connection) this.#open.delete(name);
+    const { key } = connection;
+    // Another connection may have the same addresses and ports by now.
+    if (this.#open.get(key) === connection) this.#open.delete(key);
     this.#stopTimer();
   }
 
@@ -145,4 +152,9 @@ export class Connections {
     this.#timer?.cancel();
     this.#timer = undefined;
   }
+}
+
+/** Different for each open connection: a client may use one port for several addresses of this machine. */
+function keyOf(socket: Socket): string {
+  return `${peerNameOf(socket)} ${socket.localAddress}`;
 }

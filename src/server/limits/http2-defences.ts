@@ -9,6 +9,9 @@ import type { Clock } from "../../base/clock.ts";
  * - `ping_flood`, `settings_flood`: sends more PING or SETTINGS frames than it may; its connection is closed;
  * - `header_flood`: sends headers above their bound, or in too many frames; its call is reset, or its connection closed;
  * - `invalid_frames`: does not speak HTTP/2, or sends frames that have no use; its connection is closed;
+ * - `protocol_error`: sends a frame that HTTP/2 does not allow, after its connection had a call. grpc-go sends one whenever
+ *   it closes a connection (its GOAWAY names a stream of its own), so this kind is logged at level debug;
+ * - `too_many_connections`: has the most connections at their maximum number, or opens one beyond that; one is closed;
  * - `slow_request`: does not complete a request in time; its call is refused;
  * - `slow_response`: does not accept a response or message in time, as with a tiny window; its call is reset;
  * - `handshake_timeout`: does not complete the TLS handshake in time; its connection is closed;
@@ -16,7 +19,8 @@ import type { Clock } from "../../base/clock.ts";
  */
 export const attackKinds = [
   ...(["rapid_reset", "ping_flood", "settings_flood", "header_flood", "invalid_frames"] as const),
-  ...(["slow_request", "slow_response", "handshake_timeout", "half_open"] as const),
+  ...(["protocol_error", "too_many_connections", "slow_request", "slow_response"] as const),
+  ...(["handshake_timeout", "half_open"] as const),
 ] as const;
 
 export type AttackKind = (typeof attackKinds)[number];
@@ -127,7 +131,14 @@ export class Http2Defences {
     }
     const peer = typeof connection === "string" ? connection : this.#peers.get(connection)?.address;
     const fields = lines.suppressed === 0 ? {} : { suppressedOfKind: lines.suppressed };
-    this.#logger.warn({ kind, peer, ...fields }, "a client exceeded a limit of HTTP/2");
+    if (kind === "protocol_error") {
+      this.#logger.debug(
+        { kind, peer, ...fields },
+        "a client broke a rule of HTTP/2 and was closed",
+      );
+    } else {
+      this.#logger.warn({ kind, peer, ...fields }, "a client exceeded a limit of HTTP/2");
+    }
     lines.last = now;
     lines.suppressed = 0;
   }
@@ -159,7 +170,9 @@ export class Http2Defences {
     }
     // The streams of the read in which the connection is closed are not counted any more.
     const isBurst = Math.max(streams.count, streams.before) >= maxStreamsPerConnection / 2;
-    return isBurst ? "rapid_reset" : "invalid_frames";
+    if (isBurst) return "rapid_reset";
+    const hadCalls = streams.count > 0;
+    return hadCalls && error.message === "Protocol error" ? "protocol_error" : "invalid_frames";
   }
 
   /** grpc-js sends the keepalive pings, and closes the connection without a reason if one is not acknowledged in time. */

@@ -95,6 +95,14 @@ describe("Requests in flight", () => {
     expect(begun.slice(20)).toEqual(["first"]);
   });
 
+  it("of a caller with many connections wait above 64, whatever their number", () => {
+    const { begun, request } = setUp(20);
+    for (let i = 0; i < 200; i++) request(ownerOf({}, "10.0.0.1"), "busy");
+    expect(begun).toHaveLength(64);
+    request(ownerOf({}, "10.0.0.2"), "other");
+    expect(begun.slice(64)).toEqual(["other"]);
+  });
+
   it("that wait are charged to their connection, which loses only its own", async () => {
     const { requestPool, ended, request, clock } = setUp();
     const greedy = {};

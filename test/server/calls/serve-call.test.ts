@@ -17,7 +17,7 @@ import { WaitingCall } from "./waiting-call.ts";
 function setUp() {
   const clock = new FakeClock();
   const pool = new BytePool({ maxBytes: 100, maxBytesPerOwner: 100 });
-  const streamOpenings = new StreamOpenings(new TimeSliceScheduler(clock), pool, () =>
+  const streamOpenings = new StreamOpenings(clock, new TimeSliceScheduler(clock), pool, () =>
     tooManyRequestBytes(100),
   );
   const handled: unknown[] = [];

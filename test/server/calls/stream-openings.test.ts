@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { tooManyRequestBytes } from "../../../src/base/errors.ts";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
-import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
+import { maxOpeningMs, StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
 import { BytePool } from "../../../src/server/limits/byte-pool.ts";
 import { WorkClock } from "../../work-clock.ts";
 import { WaitingCall } from "./waiting-call.ts";
@@ -10,7 +10,7 @@ import { WaitingCall } from "./waiting-call.ts";
 function setUp(bounds = { maxBytes: 1_000, maxBytesPerOwner: 1_000 }) {
   const clock = new WorkClock();
   const pool = new BytePool(bounds);
-  const openings = new StreamOpenings(new TimeSliceScheduler(clock), pool, () =>
+  const openings = new StreamOpenings(clock, new TimeSliceScheduler(clock), pool, () =>
     tooManyRequestBytes(1_000),
   );
   const opened: string[] = [];
@@ -70,6 +70,20 @@ describe("Streams are opened", () => {
     expect(pool.bytes).toBe(0);
     clock.runImmediates();
     expect(opened).toHaveLength(4);
+  });
+
+  test("unless they have waited for a minute: those are refused, and later ones opened", () => {
+    const { clock, opened, add } = setUp();
+    const connection = {};
+    const calls = Array.from({ length: 9 }, (_, i) => add(connection, `a${i}`));
+    const before = opened.length;
+    expect(before).toBeGreaterThan(0);
+    clock.spend(maxOpeningMs + 1);
+    add(connection, "late");
+    for (let turns = 0; turns < 10; turns++) clock.runTurn();
+    expect(opened.slice(before)).toEqual(["late"]);
+    const ended = calls.slice(before).map((call) => call.ended?.code);
+    expect(ended).toEqual(ended.map(() => 14));
   });
 
   test("never for a call that has ended without an event", () => {

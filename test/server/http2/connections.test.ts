@@ -13,8 +13,11 @@ const cert = readFileSync(new URL("cert.pem", certificates));
 const key = readFileSync(new URL("key.pem", certificates));
 
 /** A connection that sends nothing. */
-async function mute(port: number): Promise<{ socket: Socket; closed: Promise<unknown> }> {
-  const socket = createConnection(port, "127.0.0.1")
+async function mute(
+  port: number,
+  localAddress: string = "127.0.0.1",
+): Promise<{ socket: Socket; closed: Promise<unknown> }> {
+  const socket = createConnection({ port, host: "127.0.0.1", localAddress })
     .on("error", () => {})
     .resume();
   onTestFinished(() => void socket.destroy());
@@ -24,8 +27,8 @@ async function mute(port: number): Promise<{ socket: Socket; closed: Promise<unk
 }
 
 /** A connection with an open watch. */
-async function stream(port: number): Promise<RawConnection> {
-  const raw = new RawConnection(port);
+async function stream(port: number, localAddress?: string): Promise<RawConnection> {
+  const raw = new RawConnection(port, undefined, localAddress);
   await raw.call(Watch.path, things).drain().answered;
   return raw;
 }
@@ -42,6 +45,35 @@ describe("Beyond its bound a server", () => {
     await first.closed;
     expect(second.socket.destroyed).toBe(false);
     expect(watch.session.destroyed).toBe(false);
+  });
+
+  test("closes the oldest connection of the host with the most for another host, while all have calls", async () => {
+    const { server } = await serveThings({ server: { limits } });
+    const ofHost: RawConnection[] = [];
+    for (let i = 0; i < 3; i++) ofHost.push(await stream(server.port));
+    const closed = new Promise((resolve) => ofHost[0]?.session.once("close", resolve));
+    const others = [await stream(server.port, "127.0.0.2")];
+    await closed;
+    expect(ofHost.map(({ session }) => session.destroyed)).toEqual([true, false, false]);
+    // With a connection more it would have as many as the first host.
+    const refused = new RawConnection(server.port, undefined, "127.0.0.2");
+    await new Promise((resolve) => refused.session.once("close", resolve));
+    expect([...ofHost.slice(1), ...others].map(({ session }) => session.destroyed)).toEqual(
+      new Array(3).fill(false),
+    );
+  });
+
+  test("closes no connection of other hosts for those of the host with the most, and counts them", async () => {
+    const { server } = await serveThings({ server: { limits: { maxConnections: 4 } } });
+    const other = await mute(server.port, "127.0.0.2");
+    const watch = await stream(server.port, "127.0.0.3");
+    const flood = [];
+    for (let i = 0; i < 20; i++) flood.push(await mute(server.port));
+    await Promise.all(flood.slice(0, -2).map(({ closed }) => closed));
+    expect(other.socket.destroyed).toBe(false);
+    expect(watch.session.destroyed).toBe(false);
+    expect(flood.slice(-2).map(({ socket }) => socket.destroyed)).toEqual([false, false]);
+    expect(server.stats().attacks.get("too_many_connections")).toBe(18);
   });
 
   test("refuses new ones while all have calls, and accepts again when one is idle", async () => {

@@ -169,6 +169,22 @@ describe("A connection is closed, counted and logged with its peer if it", () =>
   });
 });
 
+test("A connection that ends with grpc-go's GOAWAY, after a call, is counted and not logged as an attack", async () => {
+  const served = await serve();
+  const goaway = frame(7, 0, 0, Buffer.from([0, 0, 0, 1, 0, 0, 0, 0]));
+  const { closed } = attack(
+    served,
+    Buffer.concat([
+      frame(headers, endOfHeaders, 1, request),
+      frame(resets, 0, 1, Buffer.of(0, 0, 0, 8)),
+      goaway,
+    ]),
+  );
+  await closed;
+  expect(counted(served)).toEqual({ protocol_error: 1 });
+  expect(logged(served)).toEqual([]);
+});
+
 describe("A call is ended, counted and logged with its peer if", () => {
   test("its headers are too large", async () => {
     const served = await serve();
@@ -239,7 +255,7 @@ test("One line for each kind is written in ten seconds, with the number of the o
   const defences = new Http2Defences(clock, logger, bounds);
   for (let i = 0; i < 1_000; i++) for (const kind of attackKinds) defences.count(kind, `peer ${i}`);
   expect(lines.map(({ kind, peer }) => [kind, peer])).toEqual(
-    attackKinds.map((kind) => [kind, "peer 0"]),
+    attackKinds.filter((kind) => kind !== "protocol_error").map((kind) => [kind, "peer 0"]),
   );
   clock.advance(10_000);
   defences.count("ping_flood", "another peer");

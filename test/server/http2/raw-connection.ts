@@ -13,9 +13,9 @@ export class RawConnection {
   readonly session: ClientHttp2Session;
   readonly #socket: Socket;
 
-  /** `window` is the initial flow control window of a stream, in bytes. */
-  constructor(port: number, window: number = 65_535) {
-    this.#socket = connectSocket(port, "127.0.0.1");
+  /** `window` is the initial flow control window of a stream, in bytes. `localAddress` is an address of this machine. */
+  constructor(port: number, window: number = 65_535, localAddress: string = "127.0.0.1") {
+    this.#socket = connectSocket({ port, host: "127.0.0.1", localAddress });
     this.session = connect(`http://127.0.0.1:${port}`, {
       createConnection: () => this.#socket,
       settings: { initialWindowSize: window },

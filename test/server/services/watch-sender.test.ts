@@ -108,7 +108,7 @@ test.each([
     callerLimits: limits,
     inFlight: { reads: inFlight, writes: inFlight },
     callClosings: new CallClosings(clock),
-    streamOpenings: new StreamOpenings(new TimeSliceScheduler(clock), kept, tooMuchKept),
+    streamOpenings: new StreamOpenings(clock, new TimeSliceScheduler(clock), kept, tooMuchKept),
     parsingSelectors: new TimeSliceScheduler(clock),
     retainedRequests: kept,
     tooMuchRetained: tooMuchKept,
