@@ -46,7 +46,6 @@ describe("Connections", () => {
     distributor.report(a, 11, 51);
     offer(distributor, 40);
     expect([a.sockets.length, b.sockets.length]).toEqual([91, 50]);
-    expect([distributor.connectionsOf(a), distributor.connectionsOf(b)]).toEqual([51, 50]);
   });
 
   test("are handed over one at a time, and closed here when the worker has them", () => {

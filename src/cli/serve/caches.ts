@@ -65,8 +65,7 @@ export function openResources(
       ...{ storage, clock, logger, name, attributes, indexes, eventWindow, backfillQueue },
       watchers: {
         stallTimeoutMs: config.stallTimeoutMs,
-        dispatchIntervalMs:
-          config.workers === 1 ? config.dispatchIntervalMs : toWorkersIntervalMs,
+        dispatchIntervalMs: config.workers === 1 ? config.dispatchIntervalMs : toWorkersIntervalMs,
       },
       consistencyIntervalMs: config.consistencyIntervalMs,
       mayNotServeAfter: isRightLost,

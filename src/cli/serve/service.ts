@@ -72,7 +72,7 @@ export async function startService(
     } else {
       await workers.listen();
       workers.checkClientFiles(config, { clock, logger, files });
-      await process.serveWorkers(workers.serverTerms);
+      await workers.serveMain((terms) => process.serveWorkers(terms));
       // Before the caches and the server that they follow.
       process.onStop(() => workers.stop());
     }

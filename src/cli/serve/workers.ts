@@ -43,6 +43,8 @@ export class Workers {
     this.#config = config;
     this.#clock = clock;
     this.#folder = privateFolder();
+    // Also if this process ends before it has started.
+    process.once("exit", this.#folder.remove);
     this.#distributor = new ConnectionDistributor(clock);
     const { snapshot, logFormat, onFailure } = options;
     this.#pool = new WorkerPool({
@@ -74,18 +76,25 @@ export class Workers {
     return this.#distributor;
   }
 
-  /** How the server of the main process differs from one for clients: only workers reach its socket. */
-  get serverTerms(): ServerTerms {
+  /**
+   * Starts the server for the workers by `serve`, with how it differs from one for clients: only workers reach its socket.
+   * Rejects with a StartError if the socket can't be made.
+   */
+  async serveMain(serve: (terms: ServerTerms) => Promise<void>): Promise<void> {
     const { limits, stallTimeoutMs } = this.#config;
     const { maxReadsInFlight, maxWritesInFlight } = limits;
-    return {
-      listen: { path: this.socketPath, mode: 0o600 },
-      limits: {
-        ...{ maxReadsInFlight, maxWritesInFlight, responseFlushMs: stallTimeoutMs },
-        // Workers stay with the only main process.
-        maxStreamAgeMs: 0,
-      },
-    };
+    try {
+      await serve({
+        listen: { path: this.socketPath, mode: 0o600 },
+        limits: {
+          ...{ maxReadsInFlight, maxWritesInFlight, responseFlushMs: stallTimeoutMs },
+          // Workers stay with the only main process.
+          maxStreamAgeMs: 0,
+        },
+      });
+    } catch (error) {
+      throw unusableSocket(error);
+    }
   }
 
   /** Listens for clients. Their connections wait for a worker. Rejects with a StartError if the address can't be used. */
@@ -157,12 +166,12 @@ export class Workers {
     this.#distributor.close();
     await this.#pool.stop();
     this.#folder.remove();
+    process.removeListener("exit", this.#folder.remove);
   }
 
-  /** Ends the processes at once. */
+  /** Ends the processes at once, before this one ends. */
   kill(): void {
     this.#pool.kill();
-    this.#folder.remove();
   }
 }
 
@@ -170,11 +179,16 @@ function privateFolder(): PrivateFolder {
   try {
     return makePrivateFolder();
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new StartError(
-      `--workers: can't make a folder for the socket of the workers: ${why}. Set XDG_RUNTIME_DIR or TMPDIR to a folder ` +
-        "that this user can write to.",
-      { cause: error },
-    );
+    throw unusableSocket(error);
   }
+}
+
+/** The error of a service that can't make the socket over which its workers reach it. */
+function unusableSocket(error: unknown): StartError {
+  const why = error instanceof Error ? error.message : String(error);
+  return new StartError(
+    `--workers: can't make the socket of the main process: ${why}. Set XDG_RUNTIME_DIR or TMPDIR to a folder with a short ` +
+      "path that this user can write to.",
+    { cause: error },
+  );
 }

@@ -52,12 +52,6 @@ export class ConnectionDistributor {
     return this.#refused;
   }
 
-  /** Number of connections that a worker has, as far as this is known; 0 for an unknown worker. */
-  connectionsOf(taker: ConnectionTaker): number {
-    const lane = this.#lanes.get(taker);
-    return lane === undefined ? 0 : connectionsOf(lane);
-  }
-
   /** Hands connections to a worker from now on. */
   add(taker: ConnectionTaker): void {
     const reported = { connections: 0, taken: 0 };
