@@ -19,6 +19,8 @@ export async function listening<T>(
   try {
     return await start();
   } catch (error) {
+    // Something else than the address, which names its own option.
+    if (error instanceof StartError) throw error;
     const other =
       "path" in address
         ? `Choose another with --${option} unix:PATH.`

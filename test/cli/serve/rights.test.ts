@@ -147,6 +147,6 @@ test("A service whose audit log can't be opened does not start, and says why.", 
     readFile: (path) => readFileSync(path),
   });
   await expect(startService(config, systemClock, pino({ level: "silent" }))).rejects.toThrow(
-    '--audit-log: can\'t write to "/gone/audit.log": ENOENT',
+    /^--audit-log: can't write to "\/gone\/audit.log": ENOENT/,
   );
 });
