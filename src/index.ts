@@ -55,7 +55,12 @@ export {
   type RunningAdmin,
   startAdmin,
 } from "./server/admin/admin.ts";
-export type { ClientAuth, TcpListen, UnixListen } from "./server/grpc-js/grpc-js-server.ts";
+export type {
+  ClientAuth,
+  HandedListen,
+  TcpListen,
+  UnixListen,
+} from "./server/grpc-js/grpc-js-server.ts";
 export type { CallerStats } from "./server/limits/caller-limits.ts";
 export { defaultServerLimits, type ServerLimits } from "./server/limits/server-limits.ts";
 export {
