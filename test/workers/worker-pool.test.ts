@@ -54,6 +54,7 @@ test("A worker that no longer responds is killed and replaced.", async () => {
   // Its last messages are counted by the first of these checks.
   for (let i = 0; i < 20; i++) clock.advance(1_000);
   expect(logged("does not respond")).toBe(0);
+  expect(pool.readiness()).toMatchObject([{ failure: "the worker does not respond" }]);
   clock.advance(1_000);
   clock.advance(1_000);
   expect(logged("does not respond")).toBe(1);

@@ -22,6 +22,9 @@ const checkMs = 1_000;
  */
 const maxSilentChecks = { running: 20, starting: 60 };
 
+/** The same after which a worker is not ready. It sends a status once a second. */
+const maxSilentChecksReady = 5;
+
 /** Time that draining workers may take in addition to the shutdown timeout, in milliseconds. */
 const drainSlackMs = 500;
 
@@ -256,9 +259,10 @@ function isReady(slot: Slot): boolean {
 }
 
 /** Why a worker is not ready, a sentence; undefined if it is. */
-function problemOf({ process, isStarted, restarts }: Slot): string | undefined {
+function problemOf({ process, isStarted, restarts, silentChecks }: Slot): string | undefined {
   if (process === undefined) return "the worker has ended, and is replaced after a pause";
   if (!isStarted) return restarts === 0 ? "the worker is starting" : "a new worker is starting";
+  if (silentChecks > maxSilentChecksReady) return "the worker does not respond";
   const { readiness } = process;
   if (readiness === undefined) return "the worker has not reported yet";
   const failed = readiness.find(({ failure }) => failure !== undefined);
