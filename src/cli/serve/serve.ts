@@ -79,9 +79,9 @@ function stopOnSignals(running: () => Service | undefined, config: Config, logge
   };
   process.on("SIGINT", onSignal).on("SIGTERM", onSignal);
   // A terminal that is closed sends it, often twice. Of a daemon it is a request to read its files again.
-  process.on("SIGHUP", (signal) => {
-    if (hasTerminal && !stopping) onSignal(signal);
-    else logger.info({ signal }, "ignored: files that change are read without a signal");
+  process.on("SIGHUP", () => {
+    if (hasTerminal && !stopping) onSignal("SIGHUP");
+    else logger.info({ signal: "SIGHUP" }, "ignored: files that change are read without a signal");
   });
 }
 
