@@ -45,7 +45,7 @@ export class AuditSink {
   readonly #lines = new Fifo<UnwrittenLine>();
   /** Bytes of the first line that were written already. */
   #written = 0;
-  /** The writes in progress; resolved if there are none. Never rejects. */
+  /** The last writes that were begun. Never rejects. */
   #writing: Promise<void> = Promise.resolve();
   #isWriting = false;
   #hasFailed = false;
@@ -82,7 +82,7 @@ export class AuditSink {
     if (!isPaused && !this.#hasFailed) this.#begin();
   }
 
-  /** Whether the file was deleted, so that nobody can read what is written to it. */
+  /** Whether the file was deleted, so that what is written to it can't be read. */
   async isDeleted(): Promise<boolean> {
     return (await promisify(fstat)(this.#fd)).nlink === 0;
   }

@@ -69,7 +69,7 @@ export function watchedTokens(
 }
 
 const noTokens =
-  "the file has no token, as while it is being written. To revoke all tokens, leave one that nobody has: " +
+  "the file has no token, as while it is being written. To revoke all tokens, leave one that no client has: " +
   "`watch-fanout token generate | watch-fanout token hash` prints the first part of its line.";
 
 function keySetOf(

@@ -28,7 +28,7 @@ test("A token file that is written in place revokes what it lacks at the end, an
     for (let i = 0; i < 3; i++) await files.check();
   }
   expect(files.counts()).toEqual([{ kind: "token-file", applied: 0, refused: 2 }]);
-  expect(lines[0]?.problem).toContain("To revoke all tokens, leave one that nobody has");
+  expect(lines[0]?.problem).toContain("To revoke all tokens, leave one that no client has");
   // Cut at a line break for less than the interval of the checks.
   writeFileSync(path, `${ann}`);
   await files.check();

@@ -122,7 +122,7 @@ test.each([
   },
 );
 
-/** A policy with one role, which allows everything to everyone. */
+/** A policy with one role, which allows everything to anonymous callers. */
 function granting(role: string): string {
   return `
 roles: [{ name: ${role}, rules: [{ resources: ["*"], prefixes: ["*"], verbs: ["*"] }] }]
