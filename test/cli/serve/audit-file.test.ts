@@ -282,12 +282,11 @@ describe("An audit file", () => {
     expect(logged[0]).toContain("the file before is used");
     audit.record(entry);
     while (linesOf(`${path}.1`).length < 1) await turn();
-    for (let i = 0; i < 10; i++) {
+    while (audit.failures < 3) {
       clock.advance(1_000);
       await turn();
     }
     expect(logged).toHaveLength(1);
-    expect(audit.failures).toBeGreaterThan(1);
     rmSync(path, { recursive: true });
     while (!existsSync(path)) {
       clock.advance(1_000);
