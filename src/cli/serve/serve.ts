@@ -60,9 +60,6 @@ function exitOnFault(logger: Logger): void {
   });
 }
 
-/** Whether the process was started in a terminal: one of its standard streams is still that. */
-const hasTerminal = [0, 1, 2].some((fd) => isatty(fd));
-
 /** Ends the process directly if the service has not started yet. */
 function stopOnSignals(running: () => Service | undefined, config: Config, logger: Logger): void {
   let stopping = false;
@@ -78,7 +75,8 @@ function stopOnSignals(running: () => Service | undefined, config: Config, logge
     void stop(service, config, logger);
   };
   process.on("SIGINT", onSignal).on("SIGTERM", onSignal);
-  // A terminal that is closed sends it, often twice. Of a daemon it is a request to read its files again.
+  // A terminal that is closed sends it, often twice. To a daemon it is a request to read its files again.
+  const hasTerminal = [0, 1, 2].some((fd) => isatty(fd));
   process.on("SIGHUP", () => {
     if (hasTerminal && !stopping) onSignal("SIGHUP");
     else logger.info({ signal: "SIGHUP" }, "ignored: files that change are read without a signal");
