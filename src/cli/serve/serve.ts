@@ -1,4 +1,5 @@
 import { constants } from "node:os";
+import { isatty } from "node:tty";
 import { setLogger } from "@grpc/grpc-js";
 import type { Logger } from "pino";
 import { maxTimerMs, systemClock } from "../../base/clock.ts";
@@ -62,7 +63,7 @@ function exitOnFault(logger: Logger): void {
 /** Ends the process directly if the service has not started yet. */
 function stopOnSignals(running: () => Service | undefined, config: Config, logger: Logger): void {
   let stopping = false;
-  const onSignal = (signal: "SIGINT" | "SIGTERM"): void => {
+  const onSignal = (signal: "SIGINT" | "SIGTERM" | "SIGHUP"): void => {
     if (stopping) {
       logger.warn({ signal }, "second signal; the process ends at once");
       process.exit(128 + constants.signals[signal]);
@@ -74,6 +75,12 @@ function stopOnSignals(running: () => Service | undefined, config: Config, logge
     void stop(service, config, logger);
   };
   process.on("SIGINT", onSignal).on("SIGTERM", onSignal);
+  // A terminal that is closed sends it, often twice. To a daemon it is a request to read its files again.
+  const hasTerminal = [0, 1, 2].some((fd) => isatty(fd));
+  process.on("SIGHUP", () => {
+    if (hasTerminal && !stopping) onSignal("SIGHUP");
+    else logger.info({ signal: "SIGHUP" }, "ignored: files that change are read without a signal");
+  });
 }
 
 async function stop(service: Service, config: Config, logger: Logger): Promise<void> {
