@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { open, stat } from "node:fs/promises";
 import type { Logger } from "pino";
-import type { Clock, Timer } from "./clock.ts";
+import { type Clock, pause, type Timer } from "./clock.ts";
 
 /** Interval between two checks of all files, in milliseconds. */
 const checkIntervalMs = 1_000;
@@ -75,6 +75,8 @@ interface WatchedSet {
   digest: string;
   /** Why the files can't be read, as it was logged; undefined if they can be. */
   failure: string | undefined;
+  /** SHA-256 of the contents of the last check, if they are not in use; undefined otherwise. */
+  candidate: string | undefined;
   /** The version that was refused for a passing reason; undefined: none. */
   retry: Retry | undefined;
   /** Number of further checks that read the contents even if no metadata has changed. */
@@ -89,6 +91,10 @@ interface WatchedSet {
  * Applies new versions of files while they are in use: certificates, keys, tokens, policies. Checks the metadata of all
  * files once a second, and their contents after a change. Polling finds every kind of replacement: writing in place,
  * atomic renames, and symbolic links that are replaced, also on network file systems, where notifications are missing.
+ *
+ * A version is applied when two successive checks have read the same contents. So a file that is written in place, or a
+ * certificate and a key that are replaced one after the other, are not applied by halves, unless that takes longer than a
+ * second.
  *
  * A version that can't be used is refused: it is logged once and counted, and the version before stays in use.
  */
@@ -112,7 +118,14 @@ export class WatchedFiles {
     const files = set.paths.map((path) => ({ path, metadata: undefined }));
     this.#sets.push({
       ...{ set, files, digest: digestOf(set.contents), failure: undefined },
-      ...{ retry: undefined, reads: 0, checking: undefined, applied: 0, refused: 0 },
+      ...{
+        candidate: undefined,
+        retry: undefined,
+        reads: 0,
+        checking: undefined,
+        applied: 0,
+        refused: 0,
+      },
     });
     this.#setTimer();
   }
@@ -122,7 +135,7 @@ export class WatchedFiles {
     return this.#sets.map(({ set: { kind }, applied, refused }) => ({ kind, applied, refused }));
   }
 
-  /** Checks all files now. Resolves when what has changed is in use, or was refused. */
+  /** Checks all files now. Resolves when what this check and the one before have found is in use, or was refused. */
   async check(): Promise<void> {
     await Promise.all(
       this.#sets.map((watched) => {
@@ -132,6 +145,17 @@ export class WatchedFiles {
         return watched.checking;
       }),
     );
+  }
+
+  /**
+   * Checks all files now, and if one of them has changed again after the interval of checks. Resolves when what had changed
+   * before the call is in use, or was refused.
+   */
+  async settle(): Promise<void> {
+    await this.check();
+    if (this.#sets.every(({ candidate }) => candidate === undefined)) return;
+    await pause(this.#clock, checkIntervalMs);
+    await this.check();
   }
 
   /** Stops watching. Idempotent. */
@@ -170,7 +194,14 @@ export class WatchedFiles {
     const { retry } = watched;
     if (digest === retry?.digest && this.#clock.now() < retry.at) return;
     watched.retry = undefined;
+    const isComplete = digest === watched.candidate || digest === retry?.digest;
+    watched.candidate = undefined;
     if (digest === watched.digest) return;
+    if (!isComplete) {
+      watched.candidate = digest;
+      watched.reads = Math.max(watched.reads, 1);
+      return;
+    }
     const files = paths.join(", ");
     try {
       await apply(contents);
@@ -199,6 +230,7 @@ export class WatchedFiles {
   }
 
   #unreadable(watched: WatchedSet, problem: string): void {
+    watched.candidate = undefined;
     // Read again in the next check, also if nothing has changed by then.
     watched.reads = readsAfterChange;
     if (watched.failure === problem) return;

@@ -23,8 +23,8 @@ export const limitOptions = {
     schema: count(1),
     value: "COUNT",
     help:
-      "Maximum number of open connections. A further one replaces the one that has been without a call for longest, " +
-      "and is refused while all have calls.",
+      "Maximum number of open connections. A further one replaces one of the host that has most, and is refused if that " +
+      "is its own host.",
     default: "20000",
   },
   "max-connections-per-identity": {

@@ -363,7 +363,9 @@ const options = {
   "shutdown-timeout": {
     schema: duration("0s"),
     value: "DURATION",
-    help: "How long clients may take to accept their last responses after SIGTERM or SIGINT.",
+    help:
+      "How long clients may take to accept their last responses after SIGTERM or SIGINT. SIGHUP is ignored, but shuts " +
+      "down a service that was started in a terminal, since a terminal that is closed sends it.",
     default: "10s",
   },
   "log-level": {

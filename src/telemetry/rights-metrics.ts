@@ -48,7 +48,8 @@ export function registerAuditMetrics(meter: Meter, audit: AuditCounts): void {
   meter
     .createObservableCounter("watch_fanout_audit_write_failures", {
       unit: "{attempt}",
-      description: "Attempts to write to the audit log that failed, such as on a full disk.",
+      description:
+        "Attempts to write to the audit log, or to open it again, that failed, such as on a full disk.",
     })
     .addCallback((result) => result.observe(audit.failures));
 }

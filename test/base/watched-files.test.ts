@@ -1,6 +1,7 @@
 import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { PassingFailure, WatchedFiles } from "../../src/base/watched-files.ts";
@@ -29,33 +30,72 @@ function watch(names: readonly string[] = ["file"]) {
       applied.push(text);
     },
   });
-  return { folder, clock, files, applied, lines, obstacles, path: paths[0] ?? "" };
+  /** As many checks as a version needs. */
+  const check = async (): Promise<void> => {
+    for (let i = 0; i < 2; i++) await files.check();
+  };
+  return { folder, clock, files, check, applied, lines, obstacles, path: paths[0] ?? "" };
 }
 
 describe("A watched file", () => {
   test("is applied when it is written in place, once per content", async () => {
-    const { files, path, applied } = watch();
-    await files.check();
+    const { files, path, applied, check } = watch();
+    await check();
     writeFileSync(path, "1");
-    await files.check();
+    await check();
     expect(applied).toEqual([]);
     writeFileSync(path, "2");
-    await files.check();
-    await files.check();
+    await check();
+    await check();
     expect(applied).toEqual(["2"]);
     expect(files.counts()).toEqual([{ kind: "test", applied: 1, refused: 0 }]);
   });
 
+  test("that has changed is applied when all files are settled", async () => {
+    const { files, path, applied, clock } = watch();
+    await files.settle();
+    writeFileSync(path, "2");
+    const settled = files.settle();
+    let isSettled = false;
+    void settled.then(() => {
+      isSettled = true;
+    });
+    while (clock.pendingTimers < 2) await nextTurn();
+    expect(isSettled).toBe(false);
+    clock.advance(1_000);
+    await settled;
+    expect(applied).toEqual(["2"]);
+  });
+
+  test("is applied once two checks in a row have read the same, so not while it is being written", async () => {
+    const { files, path, applied, lines } = watch();
+    for (const part of ["", "2", "2 bad", "2", "2 4"]) {
+      writeFileSync(path, part);
+      await files.check();
+    }
+    rmSync(path);
+    await files.check();
+    writeFileSync(path, "2 4");
+    await files.check();
+    expect(applied).toEqual([]);
+    await files.check();
+    expect(applied).toEqual(["2 4"]);
+    expect(lines).toEqual([
+      "can't read a file that was read before; its last version stays in use",
+      "reloaded a file that has changed",
+    ]);
+  });
+
   test("is applied when another file is renamed to it", async () => {
-    const { files, folder, path, applied } = watch();
+    const { check, folder, path, applied } = watch();
     writeFileSync(join(folder, "new"), "2");
     renameSync(join(folder, "new"), path);
-    await files.check();
+    await check();
     expect(applied).toEqual(["2"]);
   });
 
   test("is applied when a symbolic link on its path is replaced, as Kubernetes does it", async () => {
-    const { files, folder, applied } = watch();
+    const { files, folder, applied, check } = watch();
     for (const version of ["v1", "v2"]) {
       mkdirSync(join(folder, version));
       writeFileSync(join(folder, version, "token"), version);
@@ -65,29 +105,29 @@ describe("A watched file", () => {
     const paths = [join(folder, "token")];
     const apply = (contents: readonly Buffer[]) => void applied.push(contents.join());
     files.add({ kind: "token", paths, maxBytes: 10, contents: [Buffer.from("v1")], apply });
-    await files.check();
+    await check();
     symlinkSync("v2", join(folder, "..data_tmp"));
     renameSync(join(folder, "..data_tmp"), join(folder, "..data"));
-    await files.check();
+    await check();
     expect(applied).toEqual(["v2"]);
   });
 
   test("is applied together with the others of its set", async () => {
-    const { files, folder, applied } = watch(["cert", "key"]);
+    const { check, folder, applied } = watch(["cert", "key"]);
     writeFileSync(join(folder, "key"), "2");
-    await files.check();
+    await check();
     expect(applied).toEqual(["1+2"]);
   });
 
   test("is refused with one log line if it can't be used, and applied once it can be", async () => {
-    const { files, path, applied, lines } = watch();
+    const { files, path, applied, lines, check } = watch();
     writeFileSync(path, "bad");
-    await files.check();
-    await files.check();
+    await check();
+    await check();
     expect(files.counts()).toEqual([{ kind: "test", applied: 0, refused: 1 }]);
     expect(lines).toEqual(["refused a new version of a file; the version before stays in use"]);
     writeFileSync(path, "3");
-    await files.check();
+    await check();
     expect(applied).toEqual(["3"]);
   });
 
@@ -103,9 +143,9 @@ describe("A watched file", () => {
       if (obstacles.left < left) tries.push(second);
       clock.advance(1_000);
     }
-    expect(tries.slice(0, 9)).toEqual([0, 2, 6, 14, 30, 62, 126, 254, 510]);
+    expect(tries.slice(0, 9)).toEqual([1, 3, 7, 15, 31, 63, 127, 255, 511]);
     expect(tries.slice(9)).toEqual([
-      810, 1_110, 1_410, 1_710, 2_010, 2_310, 2_610, 2_910, 3_210, 3_510,
+      811, 1_111, 1_411, 1_711, 2_011, 2_311, 2_611, 2_911, 3_211, 3_511,
     ]);
     expect(lines).toEqual(["refused a new version of a file; the version before stays in use"]);
     expect(files.counts()).toEqual([{ kind: "test", applied: 0, refused: 1 }]);
@@ -119,17 +159,17 @@ describe("A watched file", () => {
   });
 
   test("that is refused for a passing reason is not tried again once it has changed", async () => {
-    const { files, path, clock, applied, obstacles } = watch();
+    const { check, path, clock, applied, obstacles } = watch();
     obstacles.left = 1;
     writeFileSync(path, "slow");
-    await files.check();
+    await check();
     writeFileSync(path, "1");
-    await files.check();
+    await check();
     clock.advance(2_000);
-    await files.check();
+    await check();
     expect([applied, obstacles.left]).toEqual([[], 0]);
     writeFileSync(path, "2");
-    await files.check();
+    await check();
     expect(applied).toEqual(["2"]);
   });
 
@@ -137,7 +177,7 @@ describe("A watched file", () => {
     ["is missing", (path: string) => rmSync(path)],
     ["is larger than its bound", (path: string) => writeFileSync(path, "x".repeat(11))],
   ])("that %s is logged once, and applied when it can be read again", async (_, spoil) => {
-    const { files, path, applied, lines } = watch();
+    const { files, check, path, applied, lines } = watch();
     await files.check();
     spoil(path);
     for (let i = 0; i < 5; i++) await files.check();
@@ -146,20 +186,22 @@ describe("A watched file", () => {
     ]);
     expect(applied).toEqual([]);
     writeFileSync(path, "2");
-    await files.check();
+    await check();
     expect(applied).toEqual(["2"]);
   });
 
   test("is checked each second until it is closed", async () => {
     const { files, path, clock, applied } = watch();
     writeFileSync(path, "2");
-    clock.advance(1_000);
-    while (applied.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    while (applied.length === 0) {
+      clock.advance(1_000);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
     expect(applied).toEqual(["2"]);
     files.close();
     expect(clock.pendingTimers).toBe(0);
     writeFileSync(path, "3");
-    await files.check();
+    for (let i = 0; i < 2; i++) await files.check();
     expect(applied).toEqual(["2"]);
   });
 });

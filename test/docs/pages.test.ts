@@ -89,6 +89,31 @@ describe("The pages", () => {
   });
 });
 
+describe("docs/metrics.md", () => {
+  const text = readFileSync("docs/metrics.md", "utf8").replaceAll(/\n {2}/g, " ");
+  const metrics = text.matchAll(/^- `(\w+)`(?:.* Labels: (.*)\.)?/gm);
+  const labels = new Map(
+    [...metrics].map(([, name = "", list = ""]) => [name, codeIn(list)] as const),
+  );
+
+  test("has each metric and label that a page, an alert or a dashboard selects", () => {
+    const selecting = [...pages, ...globSync("deploy/**/*.{yaml,yml,json}")];
+    const selected = selecting.flatMap((file) => {
+      const selectors = readFileSync(file, "utf8").matchAll(/\b(watch_fanout_\w+)\{([^}]*)\}/g);
+      return [...selectors].flatMap(([, name = "", matchers = ""]) =>
+        [...matchers.matchAll(/(\w+)\s*(?:=~|!~|!=|=)/g)].map(([, label = ""]) => ({
+          ...{ file, name: name.replace(/_bucket$/, ""), label },
+        })),
+      );
+    });
+    expect(selected.length).toBeGreaterThan(2);
+    const unknown = selected.filter(
+      ({ name, label }) => label !== "le" && labels.get(name)?.includes(label) !== true,
+    );
+    expect(unknown).toEqual([]);
+  });
+});
+
 describe("docs/README.md", () => {
   test("links to every page", () => {
     const index = readFileSync("docs/README.md", "utf8");

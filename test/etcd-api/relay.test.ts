@@ -47,10 +47,9 @@ const refused: readonly [name: string, path: string, request: Buffer][] = [
 
 describe("The relay passes on", () => {
   test.each(refused)("etcd's refusal of %s, byte by byte", async (_, path, request) => {
-    const [own, other] = await Promise.all([
-      relayed.unary(path, request),
-      direct.unary(path, request),
-    ]);
+    // Not at once: etcd never responds to a change of members that comes while another one is applied.
+    const own = await relayed.unary(path, request);
+    const other = await direct.unary(path, request);
     expect(statusOf(other).code).toMatch(/^[1-9]/);
     expect(comparable(own)).toEqual(comparable(other));
   });

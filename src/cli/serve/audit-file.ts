@@ -3,6 +3,7 @@ import { stat } from "node:fs/promises";
 import { promisify } from "node:util";
 import type { Logger } from "pino";
 import type { Clock, Timer } from "../../base/clock.ts";
+import { hostOf } from "../../server/limits/callers.ts";
 import type { AuditEntry, AuditLevel, AuditLog } from "../../server/server.ts";
 import { AuditShares } from "./audit-shares.ts";
 import { AuditSink, type AuditSinkEvents, type UnwrittenLine } from "./audit-sink.ts";
@@ -13,7 +14,7 @@ const maxUnwrittenBytes = 16 * 1024 ** 2;
 /** Maximum length of a text in a line, in UTF-16 code units: keys are as long as clients make them. */
 const maxTextLength = 1_024;
 
-/** Interval at which a file is looked for at the path, in milliseconds: another one was moved away (rotation). */
+/** Interval, in milliseconds, at which failed writes are retried, and the path is checked for another file (rotation). */
 const checkIntervalMs = 1_000;
 
 /** Of a new file: other users can't read it. */
@@ -41,7 +42,7 @@ export interface AuditFileOptions {
  * a line of the log says how many. Nothing is dropped while the disk keeps up.
  *
  * A file that was moved away or deleted is replaced: the path is looked at once a second, and the lines from then on are
- * in a new file.
+ * in a new file. While none can be opened the one before is used, if it was moved; if it was deleted, lines wait in memory.
  */
 export class AuditFile implements AuditLog {
   readonly level: AuditLevel;
@@ -53,6 +54,8 @@ export class AuditFile implements AuditLog {
   readonly #events: AuditSinkEvents;
   #sink: AuditSink;
   #timer: Timer | undefined;
+  /** Why lines can't be written, as it was logged. */
+  #writeFailure: string | undefined;
   /** Why the file can't be opened again, as it was logged. */
   #openFailure: string | undefined;
   #lines = 0;
@@ -71,6 +74,7 @@ export class AuditFile implements AuditLog {
     this.#shares = shares;
     this.#events = {
       written: ({ caller, bytes }) => {
+        this.#writeFailure = undefined;
         shares.release(caller, bytes);
         if (shares.hasDropped) this.#reportDropped();
       },
@@ -82,11 +86,13 @@ export class AuditFile implements AuditLog {
       },
       failed: (error) => {
         this.#failures++;
+        if (error.message === this.#writeFailure) return;
+        this.#writeFailure = error.message;
         logger.error({ err: error }, "can't write to the audit log; its lines wait in memory");
       },
     };
     const fd = path === undefined ? process.stdout.fd : openSync(path, "a", fileMode);
-    this.#sink = new AuditSink(fd, this.#events);
+    this.#sink = new AuditSink(fd, clock, this.#events);
     this.#setTimer();
   }
 
@@ -100,7 +106,7 @@ export class AuditFile implements AuditLog {
     return this.#dropped;
   }
 
-  /** Number of attempts to write that failed. */
+  /** Number of attempts to write, or to open the file again, that failed. */
   get failures(): number {
     return this.#failures;
   }
@@ -108,8 +114,8 @@ export class AuditFile implements AuditLog {
   record(entry: AuditEntry): void {
     if (this.#isClosed) return;
     const text = `${lineOf(entry, this.#time())}\n`;
-    const line = { caller: callerOf(entry), bytes: Buffer.byteLength(text) };
-    if (this.#shares.admit(line.caller, line.bytes)) this.#write(text, line);
+    const line = { text, caller: callerOf(entry), bytes: Buffer.byteLength(text) };
+    if (this.#shares.admit(line.caller, line.bytes)) this.#write(line);
     else this.#countDropped();
   }
 
@@ -118,12 +124,12 @@ export class AuditFile implements AuditLog {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#timer?.cancel();
-    await this.#sink.close(this.#clock);
+    await this.#sink.close();
   }
 
-  #write(text: string, line: UnwrittenLine): void {
+  #write(line: UnwrittenLine): void {
     this.#lines++;
-    this.#sink.write(text, line);
+    this.#sink.write(line);
   }
 
   #countDropped(): void {
@@ -139,9 +145,9 @@ export class AuditFile implements AuditLog {
     if (this.#isClosed) return;
     for (const [caller, dropped] of this.#shares.takeDropped()) {
       const text = `${JSON.stringify({ time: this.#time(), caller, dropped })}\n`;
-      const line = { caller: ownLines, bytes: Buffer.byteLength(text) };
+      const line = { text, caller: ownLines, bytes: Buffer.byteLength(text) };
       this.#shares.charge(line.caller, line.bytes);
-      this.#write(text, line);
+      this.#write(line);
     }
   }
 
@@ -149,36 +155,48 @@ export class AuditFile implements AuditLog {
     return new Date(this.#now()).toISOString();
   }
 
-  /** Standard output is never replaced. */
   #setTimer(): void {
-    if (this.#path === undefined || this.#isClosed) return;
-    const path = this.#path;
+    if (this.#isClosed) return;
     this.#timer = this.#clock.setTimeout(() => {
       // One check at a time: the file system may not respond.
-      void this.#check(path).finally(() => this.#setTimer());
+      void this.#check().finally(() => this.#setTimer());
     }, checkIntervalMs);
   }
 
+  /** Never rejects. */
+  async #check(): Promise<void> {
+    // Standard output is never replaced.
+    if (this.#path !== undefined) await this.#checkPath(this.#path);
+    if (!this.#isClosed) this.#sink.retry();
+  }
+
   /** Continues in a new file if the path has another one, or none. Never rejects. */
-  async #check(path: string): Promise<void> {
+  async #checkPath(path: string): Promise<void> {
+    const before = this.#sink;
     try {
-      if ((await fileAt(path)) === this.#sink.file) return;
-      const fd = await promisify(openFile)(path, "a", fileMode);
-      const before = this.#sink;
-      this.#sink = new AuditSink(fd, this.#events);
+      if ((await fileAt(path)) === before.file) before.setPaused(false);
+      else await this.#continue(path, before);
       this.#openFailure = undefined;
-      this.#logger.info({ path }, "continued the audit log in a new file");
-      if (this.#isClosed) await this.#sink.close(this.#clock);
-      else await before.close(this.#clock);
     } catch (error) {
+      this.#failures++;
+      const isDeleted = await before.isDeleted().catch(() => false);
+      before.setPaused(isDeleted);
       const problem = error instanceof Error ? error.message : String(error);
-      if (problem === this.#openFailure) return;
-      this.#openFailure = problem;
-      this.#logger.error(
-        { path, problem },
-        "can't open the audit log again; the file before is used",
-      );
+      const then = isDeleted ? "its lines wait in memory" : "the file before is used";
+      if (`${problem} ${then}` === this.#openFailure) return;
+      this.#openFailure = `${problem} ${then}`;
+      this.#logger.error({ path, problem }, `can't open the audit log again; ${then}`);
     }
+  }
+
+  async #continue(path: string, before: AuditSink): Promise<void> {
+    const fd = await promisify(openFile)(path, "a", fileMode);
+    const next = new AuditSink(fd, this.#clock, this.#events);
+    if (this.#isClosed) return next.close();
+    this.#sink = next;
+    this.#logger.info({ path }, "continued the audit log in a new file");
+    // Not awaited: a file system that does not respond must not delay the next check.
+    void before.moveTo(next);
   }
 }
 
@@ -196,7 +214,7 @@ async function fileAt(path: string): Promise<string | undefined> {
 /** The caller that a line is charged to: the identity, and without one the host. */
 function callerOf({ identity, address }: AuditEntry): string {
   const { name, source } = identity;
-  return source === "none" ? `host ${address.replace(/:\d+$/, "")}` : `${source} ${cut(name)}`;
+  return source === "none" ? `host ${hostOf(address)}` : `${source} ${cut(name)}`;
 }
 
 /** Absent fields are left out. */

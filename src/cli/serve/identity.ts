@@ -59,10 +59,18 @@ export function watchedTokens(
   const tokens = new StaticTokens(parseTokenFile(content), onRevoked);
   files.add({
     ...{ kind, paths: [path], contents: [content], maxBytes: maxTokenFileBytes },
-    apply: ([changed = Buffer.alloc(0)]) => tokens.replace(parseTokenFile(changed)),
+    apply: ([changed = Buffer.alloc(0)]) => {
+      const lines = parseTokenFile(changed);
+      if (lines.length === 0) throw new Error(noTokens);
+      tokens.replace(lines);
+    },
   });
   return tokens;
 }
+
+const noTokens =
+  "the file has no token, as while it is being written. To revoke all tokens, leave one that no client has: " +
+  "`watch-fanout token generate | watch-fanout token hash` prints the first part of its line.";
 
 function keySetOf(
   { keys }: JwtConfig,

@@ -8,7 +8,8 @@ Every option is also an environment variable (--etcd-ca is WATCH_FANOUT_ETCD_CA)
 flag: use WATCH_FANOUT_ETCD_PASSWORD, etcd-password in the file, or --etcd-password-file.
 
 While etcd, or the upstream of a relay, is unreachable the service runs, is not ready (/readyz has the reason) and retries.
-SIGTERM and SIGINT shut it down gracefully. A second signal ends it at once.
+SIGTERM and SIGINT shut it down gracefully, and so does closing its terminal. A second signal ends it at once. Files that
+change are read without a signal.
 
 Examples:
   watch-fanout serve

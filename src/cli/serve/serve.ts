@@ -1,4 +1,5 @@
 import { constants } from "node:os";
+import { isatty } from "node:tty";
 import type { Logger } from "pino";
 import { maxTimerMs, systemClock } from "../../base/clock.ts";
 import type { Config } from "../../config/config.ts";
@@ -67,7 +68,7 @@ function stopOnSignals(
     if (service === undefined) process.exit(exitCode);
     void stop(service, config, logger, exitCode);
   };
-  const onSignal = (signal: "SIGINT" | "SIGTERM"): void => {
+  const onSignal = (signal: "SIGINT" | "SIGTERM" | "SIGHUP"): void => {
     if (stopping) {
       logger.warn({ signal }, "second signal; the process ends at once");
       running()?.kill();
@@ -77,6 +78,12 @@ function stopOnSignals(
     shutDown(exitCodes.done);
   };
   process.on("SIGINT", onSignal).on("SIGTERM", onSignal);
+  // A terminal that is closed sends it, often twice. To a daemon it is a request to read its files again.
+  const hasTerminal = [0, 1, 2].some((fd) => isatty(fd));
+  process.on("SIGHUP", () => {
+    if (hasTerminal && !stopping) onSignal("SIGHUP");
+    else logger.info({ signal: "SIGHUP" }, "ignored: files that change are read without a signal");
+  });
   return shutDown;
 }
 

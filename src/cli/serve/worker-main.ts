@@ -55,7 +55,7 @@ class Worker {
     await this.#service.serveClients({ listen: { acceptedAt }, limits: dividedPools(workers) });
     await this.#service.begin();
     // What has changed since the main process has seen it. It must not be served with an older policy than the others.
-    await this.#service.files.check();
+    await this.#service.files.settle();
     this.#service.started();
     this.#hasStarted = true;
     send({ kind: "started" });

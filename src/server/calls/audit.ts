@@ -27,7 +27,7 @@ export interface AuditEntry {
   readonly allowed: boolean;
   /** The name of the rule that allows it; undefined if it is denied, and without a policy. */
   readonly rule: string | undefined;
-  /** The name of the call's status code. Undefined for a stream, which is audited when it opens. */
+  /** The name of the call's status code. Undefined for a stream that was opened, since it is audited then. */
   readonly code: string | undefined;
 }
 
@@ -56,40 +56,54 @@ export function auditEntry(
   return { identity, address, traceId, method, access, allowed, rule };
 }
 
-/** Records a call whose credential was refused. Its identity is that of a caller without a credential. */
+/** Records a call whose credential was refused, and which is ended next. */
 export function recordRefused(
   audit: AuditLog,
   call: ServerCall,
   method: string,
   ending: WireStatus,
 ): void {
-  const entry = auditEntry(call, method, undefined, { allowed: false, rule: undefined });
+  if (call instanceof AuditedCall) {
+    call.decided(denied);
+    return;
+  }
+  const entry = auditEntry(call, method, undefined, denied);
   audit.record({ ...entry, code: codeName(ending.code) });
 }
+
+/** The decision on a call that no rule allows. */
+export const denied: Decision = { allowed: false, rule: undefined };
 
 function codeName(code: status): string {
   return status[code] ?? "UNKNOWN";
 }
 
-/** A unary call that is recorded when it ends, with its status. */
+/** A call that is recorded once: when it ends, with its status, or when its stream is opened. */
 export class AuditedCall implements ServerCall {
   readonly #call: ServerCall;
-  #onEnd: ((code: string, isDenied: boolean) => void) | undefined;
-  #isDenied = false;
+  readonly #audit: AuditLog;
+  /** Undefined: it was recorded. */
+  #entry: Omit<AuditEntry, "code"> | undefined;
 
-  /**
-   * Calls `onEnd` once, with the name of the status code: CANCELLED if the client does not wait for the end; and with
-   * whether the call was `denied` after all.
-   */
-  constructor(call: ServerCall, onEnd: (code: string, isDenied: boolean) => void) {
+  /** Records `entry` with the name of the status code: CANCELLED if the client does not wait for the end. */
+  constructor(call: ServerCall, audit: AuditLog, entry: Omit<AuditEntry, "code">) {
     this.#call = call;
-    this.#onEnd = onEnd;
+    this.#audit = audit;
+    this.#entry = entry;
     call.onOver(() => this.#ended(status.CANCELLED));
   }
 
-  /** The right was lost before the call did anything. */
-  denied(): void {
-    this.#isDenied = true;
+  /** It was decided again, since it has waited. */
+  decided({ allowed, rule }: Decision): void {
+    if (this.#entry !== undefined) this.#entry = { ...this.#entry, allowed, rule };
+  }
+
+  /**
+   * Lets `handle` open the stream of the call, without this object, and records it: with the status with which `handle` has
+   * ended the call instead, if it returns one.
+   */
+  open(handle: (call: ServerCall) => WireStatus | undefined): void {
+    this.#ended(handle(this.#call)?.code);
   }
 
   get connection(): object {
@@ -170,9 +184,10 @@ export class AuditedCall implements ServerCall {
     this.#call.reset();
   }
 
-  #ended(code: status): void {
-    const onEnd = this.#onEnd;
-    this.#onEnd = undefined;
-    onEnd?.(codeName(code), this.#isDenied);
+  #ended(code: status | undefined): void {
+    const entry = this.#entry;
+    this.#entry = undefined;
+    if (entry === undefined) return;
+    this.#audit.record({ ...entry, code: code === undefined ? undefined : codeName(code) });
   }
 }

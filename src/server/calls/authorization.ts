@@ -4,7 +4,7 @@ import type { Access } from "../../policy/access.ts";
 import { fullAccess } from "../../policy/full-access.ts";
 import { permissionDenied, relayDenied } from "../../policy/permission-denied.ts";
 import { statusOf } from "../../wire/errors.ts";
-import { AuditedCall, auditEntry, isAudited } from "./audit.ts";
+import { AuditedCall, auditEntry, denied, isAudited } from "./audit.ts";
 import type { CallContext } from "./call-context.ts";
 import type { BidiMethod, SingleRequestMethod } from "./methods.ts";
 import type { RelayedMethod } from "./relayed-methods.ts";
@@ -16,37 +16,30 @@ const openToAll = { allowed: true, rule: undefined };
 
 /**
  * The stage between decoding and admission: decides whether the caller may do all of what the request asks for, and audits
- * it. Returns the call to continue with; undefined: it was denied, and has ended.
+ * it. Returns the call to continue with; undefined: it was denied, and has ended. A call that has waited is decided again.
  *
  * The decision needs nothing but the identity and the request, so it is the same whether or not anything in the scope
  * exists. Whatever the handler reads later is in the request's scope, so no right is checked per object or event.
  */
 export function authorize(
   { authorizer, audit }: Context,
-  method: Pick<SingleRequestMethod, "name" | "isStreaming" | "access">,
+  method: Pick<SingleRequestMethod, "name" | "access">,
   call: ServerCall,
   request: unknown,
 ): ServerCall | undefined {
   const access = method.access === "open" ? undefined : method.access(request);
   const decision = access === undefined ? openToAll : authorizer.decide(call.identity, access);
+  const wasAudited = call instanceof AuditedCall;
+  if (wasAudited) call.decided(decision);
   if (access !== undefined && !decision.allowed) {
     const code = status[status.PERMISSION_DENIED];
-    audit?.record({ ...auditEntry(call, method.name, access, decision), code });
+    if (!wasAudited) audit?.record({ ...auditEntry(call, method.name, access, decision), code });
     authorizer.countDenied(access.verb);
     call.end(statusOf(permissionDenied(call.identity, access)));
     return undefined;
   }
-  if (audit === undefined || !isAudited(audit, access)) return call;
-  const entry = auditEntry(call, method.name, access, decision);
-  if (!method.isStreaming) {
-    return new AuditedCall(call, (code, isDenied) => {
-      audit.record(
-        isDenied ? { ...entry, allowed: false, rule: undefined, code } : { ...entry, code },
-      );
-    });
-  }
-  audit.record({ ...entry, code: undefined });
-  return call;
+  if (wasAudited || audit === undefined || !isAudited(audit, access)) return call;
+  return new AuditedCall(call, audit, auditEntry(call, method.name, access, decision));
 }
 
 /** Like `authorize`, for a method with a stream of requests, which needs no right. */
@@ -69,20 +62,19 @@ export function authorizeRelayed(
   call: ServerCall,
 ): boolean {
   const { identity } = call;
-  const denied = authorizer.firstDenied(identity, fullAccess);
+  const lacking = authorizer.firstDenied(identity, fullAccess);
   // For the audit and the metrics: the worst that the call may do.
   const verb = mayWrite ? "put" : "get";
   const asked = fullAccess.find((access) => access.verb === verb);
   const decision = asked === undefined ? openToAll : authorizer.decide(identity, asked);
-  if (denied === undefined) {
+  if (lacking === undefined) {
     if (audit !== undefined && isAudited(audit, asked)) {
       audit.record({ ...auditEntry(call, name, asked, decision), code: undefined });
     }
     return true;
   }
   const code = status[status.PERMISSION_DENIED];
-  const refusal = { allowed: false, rule: undefined };
-  audit?.record({ ...auditEntry(call, name, asked, refusal), code });
+  audit?.record({ ...auditEntry(call, name, asked, denied), code });
   authorizer.countDenied(verb);
   call.end(statusOf(relayDenied(identity)));
   return false;
@@ -109,9 +101,8 @@ export function refusalSince(
   if (isDenied && error.reason === "PERMISSION_DENIED") authorizer.countDenied(access.verb);
   const { code } = statusOf(error);
   if (call instanceof AuditedCall) {
-    call.denied();
+    call.decided(denied);
   } else {
-    const denied = { allowed: false, rule: undefined };
     audit?.record({ ...auditEntry(call, method, access, denied), code: status[code] });
   }
   return error;

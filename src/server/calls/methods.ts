@@ -2,14 +2,18 @@ import type { ServiceDefinition } from "@grpc/grpc-js";
 import type { Access } from "../../policy/access.ts";
 import { type Decoded, strictDeserializer } from "../../wire/decode.ts";
 import { descriptors } from "../../wire/descriptors.ts";
+import type { WireStatus } from "../../wire/errors.ts";
 import type { RefusedKind } from "../pressure/memory-pressure.ts";
 import { refusedKindOf } from "../pressure/shed-kinds.ts";
 import type { NextRequest, ServerCall } from "./server-call.ts";
 
 /** Handles the calls of a method with one request. */
 export interface MethodHandler<Request> {
-  /** Handles one call: sends its responses and ends it. Never throws. */
-  readonly handle: (call: ServerCall, request: Request) => void;
+  /**
+   * Handles one call: sends its responses and ends it. Never throws. Returns the status if it has ended a stream at once,
+   * instead of opening it.
+   */
+  readonly handle: (call: ServerCall, request: Request) => WireStatus | undefined;
   /**
    * What a request asks for, all of which its caller must have a right to. "open": the method needs no right, and shows
    * each caller only what it may know.

@@ -2,7 +2,7 @@ import type { Decoded } from "../../wire/decode.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { refusalOfPath } from "../../wire/via.ts";
 import { admit } from "./admission.ts";
-import { recordRefused } from "./audit.ts";
+import { AuditedCall, recordRefused } from "./audit.ts";
 import { auditConversation, authorize, authorizeRelayed } from "./authorization.ts";
 import type { CallContext } from "./call-context.ts";
 import type { BidiMethod, SingleRequestMethod } from "./methods.ts";
@@ -48,11 +48,16 @@ export function serveRequest(
   const admission = { queuedBytes: method.queuedBytes?.(request), sheds: method.sheds };
   admit(context, call, admission, () => {
     // The policy may have changed while the call waited, and the credential may have expired or been revoked.
-    if (hasLapsed(context, method, received)) return;
+    if (hasLapsed(context, method, call)) return;
     const isCurrent = authorizer.generation === generation;
-    const allowed = isCurrent ? call : authorize(context, method, received, request);
-    // The handler encodes its responses and ends the call.
-    if (allowed !== undefined) method.handle(allowed, request);
+    const allowed = isCurrent ? call : authorize(context, method, call, request);
+    if (allowed === undefined) return;
+    // The handler encodes its responses and ends the call. An audited stream costs no more than another one once it is open.
+    if (method.isStreaming && allowed instanceof AuditedCall) {
+      allowed.open((opened) => method.handle(opened, request));
+    } else {
+      method.handle(allowed, request);
+    }
   });
 }
 

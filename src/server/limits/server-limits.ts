@@ -56,8 +56,8 @@ export interface ServerLimits {
   /** The same for SETTINGS frames. Default 1,000. */
   readonly maxSettingsPerSecond: number;
   /**
-   * Maximum number of open connections. A further connection replaces the one that has been without a call for longest,
-   * and is refused while all have calls. Default 20,000.
+   * Maximum number of open connections. A further connection replaces one of the host that has most, and is refused if
+   * that is its own host. Default 20,000.
    */
   readonly maxConnections: number;
   /** Maximum number of connections of one caller. Default 0: no limit but `maxConnections`. */

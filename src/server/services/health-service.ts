@@ -75,12 +75,21 @@ export class HealthService {
   readonly handlers: ServiceHandlers = {
     Check: {
       access: "open",
-      handle: (call, request: HealthCheckRequest__Output) => this.#check(call, request),
+      handle: (call, request: HealthCheckRequest__Output) => {
+        this.#check(call, request);
+      },
     },
-    List: { access: "open", handle: (call) => this.#list(call) },
+    List: {
+      access: "open",
+      handle: (call) => {
+        this.#list(call);
+      },
+    },
     Watch: {
       access: "open",
-      handle: (call, request: HealthCheckRequest__Output) => this.#watch(call, request),
+      handle: (call, request: HealthCheckRequest__Output) => {
+        this.#watch(call, request);
+      },
     },
   };
 

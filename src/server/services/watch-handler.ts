@@ -1,6 +1,6 @@
 import { textBytes } from "../../base/text-memory.ts";
 import type { CacheWatchRequest } from "../../cacher/request/request.ts";
-import { statusOf } from "../../wire/errors.ts";
+import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { type CallContext, toClientError } from "../calls/call-context.ts";
 import type { MethodHandler } from "../calls/methods.ts";
@@ -17,8 +17,12 @@ export function watchHandler(context: CallContext): MethodHandler<WatchRequest__
   };
 }
 
-/** Never throws. */
-function open(context: CallContext, call: ServerCall, request: WatchRequest__Output): void {
+/** Never throws. Returns the status if the stream was refused. */
+function open(
+  context: CallContext,
+  call: ServerCall,
+  request: WatchRequest__Output,
+): WireStatus | undefined {
   try {
     const resource = resourceNamed(context, call, request.resource);
     const selection = resource.select(request.label_selector, request.field_selector);
@@ -33,8 +37,11 @@ function open(context: CallContext, call: ServerCall, request: WatchRequest__Out
     // Without a policy the right can't be lost, and the stream does not retain what it needs.
     if (context.authorizer.hasPolicy) sender.access = accessOfWatch(request);
     sender.start(retainedBytesOf(watch) + call.headerBytes);
+    return undefined;
   } catch (error) {
-    call.end(statusOf(toClientError(error, watchMethod, context.logger)));
+    const refusal = statusOf(toClientError(error, watchMethod, context.logger));
+    call.end(refusal);
+    return refusal;
   }
 }
 

@@ -73,12 +73,14 @@ describe("over the embedded store", () => {
   });
 
   test.each(["SIGTERM", "SIGINT"] as const)(
-    "on %s streams get a last bookmark and DRAINING, and the process exits 0",
+    "on SIGHUP it continues, and on %s streams get a last bookmark and DRAINING, and the process exits 0",
     async (signal) => {
       await untilStatus(`${served.admin}/readyz`, 200);
       const client = new ForeignClient(`http://${served.grpc}`);
       const batches = client.watch("default", { prefix: "a/" });
       const opened = await batches.next();
+      served.process.kill("SIGHUP");
+      await served.process.printed(/ignored: files that change are read without a signal/);
       const grpc = new BareGrpc(`http://${served.grpc}`);
       await grpc.unary(writePath, encode({ 1: "default", 2: "b/1", 3: "not of this stream" }));
       const { revision } = await client.list("default");

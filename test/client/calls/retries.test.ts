@@ -179,9 +179,13 @@ describe("A server that accepts connections and sends nothing", () => {
       onInterruption: ({ error }) => interruptions.push(`${error.reason}: ${error.message}`),
     });
     expect((await units.next()).value).toMatchObject({ revision: 7 });
-    expect(interruptions).toEqual([
-      `UPSTREAM_UNAVAILABLE: No response from watch-fanout at ${addresses[0]}: no connection within 20 ms. Is it running there?`,
-    ]);
+    const [first, second] = addresses.map(
+      (address) =>
+        `UPSTREAM_UNAVAILABLE: No response from watch-fanout at ${address}: no connection within 20 ms. Is it running there?`,
+    );
+    expect(interruptions[0]).toBe(first);
+    // On a busy machine the other server can need longer than that as well.
+    expect(interruptions.filter((text) => text !== first && text !== second)).toEqual([]);
     await units.return();
   });
 

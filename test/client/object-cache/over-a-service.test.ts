@@ -29,7 +29,7 @@ function cacheAt(port: number) {
     codec: jsonValues<Thing>(),
     isImmutable: ({ value }) => value.frozen === true,
     // The speed of the machine is not what is tested.
-    syncTimeoutMs: 20_000,
+    syncTimeoutMs: 80_000,
     random: () => 0,
     onError: (error) => errors.push("reason" in error ? String(error.reason) : error.name),
   });

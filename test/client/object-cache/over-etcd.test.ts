@@ -33,7 +33,7 @@ async function restartable(...keys: readonly string[]) {
     client: observed,
     resource: "things",
     codec: jsonValues<number>(),
-    syncTimeoutMs: 20_000,
+    syncTimeoutMs: 80_000,
     random: () => 0,
     onError: (error) => errors.push("reason" in error ? String(error.reason) : error.name),
     onInterruption: (_, key) => interruptions.push(key),

@@ -4,6 +4,7 @@ import { invalidRequest, tooManyRequestBytes } from "../../../src/base/errors.ts
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
 import type { Access } from "../../../src/policy/access.ts";
 import { Authorizer } from "../../../src/policy/authorizer.ts";
+import type { AuditEntry } from "../../../src/server/calls/audit.ts";
 import { serveConversation, serveRequest } from "../../../src/server/calls/serve-call.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
@@ -54,7 +55,7 @@ describe("A decoded request", () => {
     const waiting = {
       ...method,
       queuedBytes: () => 10,
-      handle: (call: ServerCall, request: unknown): void => {
+      handle: (call: ServerCall, request: unknown): undefined => {
         handled.push(request);
         if (request !== "a") return;
         serveRequest(context, method, call, decoded("at once"));
@@ -80,34 +81,54 @@ describe("A decoded request", () => {
   });
 });
 
-test("A request that waits while the policy changes is decided by the new policy", () => {
-  const { context, handled, method } = setUp();
-  const { authorizer } = context;
-  const all = `
-roles: [{ name: all, rules: [{ resources: ["*"], prefixes: ["*"], verbs: ["*"] }] }]
-bindings: [{ role: all, subjects: [anonymous] }]
+test.each([
+  ["removed", "roles: []\nbindings: []", status.PERMISSION_DENIED, "denied: PERMISSION_DENIED"],
+  ["granted by another rule", granting("new"), undefined, "allowed by new[0]"],
+] as const)(
+  "A stream that waits while its right is %s is decided by the new policy, and audited once",
+  (_, next, code, said) => {
+    const { context, handled, method } = setUp();
+    const { authorizer } = context;
+    authorizer.replace(policyOf(granting("old")));
+    const entries: string[] = [];
+    const audit = {
+      level: "reads" as const,
+      record: ({ allowed, rule, code: name }: AuditEntry): void => {
+        entries.push(allowed ? `allowed by ${rule}` : `denied: ${name}`);
+      },
+    };
+    const calls: WaitingCall[] = [];
+    const guarded = {
+      ...method,
+      isStreaming: true,
+      access: (): Access => ({ verb: "watch", resource: "pods", scope: { prefix: "" } }),
+      queuedBytes: () => 10,
+      handle: (call: ServerCall, request: unknown): undefined => {
+        handled.push(request);
+        if (request !== "a") return;
+        // This one waits for the one that is being handled.
+        const waiting = new WaitingCall(call.connection);
+        calls.push(waiting);
+        serveRequest({ ...context, audit }, guarded, waiting, decoded("b"));
+        expect(waiting.ended).toBeUndefined();
+        expect(entries).toEqual([]);
+        authorizer.replace(policyOf(next));
+      },
+    };
+    serveRequest({ ...context, audit }, guarded, new WaitingCall({}), decoded("a"));
+    expect(handled).toEqual(code === undefined ? ["a", "b"] : ["a"]);
+    expect(calls.map(({ ended }) => ended?.code)).toEqual([code]);
+    expect(entries).toEqual(["allowed by old[0]", said]);
+  },
+);
+
+/** A policy with one role, which allows everything to anonymous callers. */
+function granting(role: string): string {
+  return `
+roles: [{ name: ${role}, rules: [{ resources: ["*"], prefixes: ["*"], verbs: ["*"] }] }]
+bindings: [{ role: ${role}, subjects: [anonymous] }]
 `;
-  authorizer.replace(policyOf(all));
-  const calls: WaitingCall[] = [];
-  const guarded = {
-    ...method,
-    access: (): Access => ({ verb: "watch", resource: "pods", scope: { prefix: "" } }),
-    queuedBytes: () => 10,
-    handle: (call: ServerCall, request: unknown): void => {
-      handled.push(request);
-      if (request !== "a") return;
-      // This one waits for the one that is being handled.
-      const next = new WaitingCall(call.connection);
-      calls.push(next);
-      serveRequest(context, guarded, next, decoded("b"));
-      expect(next.ended).toBeUndefined();
-      authorizer.replace(policyOf("roles: []\nbindings: []"));
-    },
-  };
-  serveRequest(context, guarded, new WaitingCall({}), decoded("a"));
-  expect(handled).toEqual(["a"]);
-  expect(calls.map(({ ended }) => ended?.code)).toEqual([status.PERMISSION_DENIED]);
-});
+}
 
 test("A stream of requests is passed to its method with a function that reads the next one", () => {
   const { context, handled } = setUp();

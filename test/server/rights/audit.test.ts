@@ -34,6 +34,7 @@ async function makeCalls({ server }: Guarded): Promise<void> {
   const watch = app.watch({ resource, prefix: "a/" });
   await watch.next();
   watch.cancel();
+  await app.watch({ resource, prefix: "a/", label_selector: "=" }).ended;
   await app.watch({ resource }).ended;
   await app.delete({ resource, key: "a/1" });
   await app.unary(healthService.Check, { service: "" });
@@ -47,6 +48,7 @@ const reads = [
   "app get a/2 by app[0]: NOT_FOUND",
   "app list a/ by app[0]: OK",
 ];
+const watches = ["app watch a/ by app[0]: open", "app watch a/ by app[0]: INVALID_ARGUMENT"];
 const deletion = "app delete a/1 by app[0]: OK";
 
 describe("The audit", () => {
@@ -56,14 +58,14 @@ describe("The audit", () => {
       "reads",
       [
         ...[...puts, denied[0] ?? "", ...reads, denied[1] ?? ""],
-        ...["app watch a/ by app[0]: open", deniedWatch, deletion],
+        ...[...watches, deniedWatch, deletion],
       ],
     ],
     [
       "all",
       [
         ...[...puts, denied[0] ?? "", ...reads, denied[1] ?? ""],
-        ...["app watch a/ by app[0]: open", deniedWatch, deletion],
+        ...[...watches, deniedWatch, deletion],
         "app grpc.health.v1.Health/Check by no rule: OK",
       ],
     ],
