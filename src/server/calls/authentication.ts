@@ -6,7 +6,7 @@ import { KeysAwaited } from "../../identity/key-set.ts";
 import type { Peer, PeerFacts } from "../../identity/peer.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { BytePool, type Reservation } from "../limits/byte-pool.ts";
-import type { CallOwner, Callers } from "../limits/callers.ts";
+import type { Callers, CallOwner } from "../limits/callers.ts";
 import { FairQueue } from "../limits/fair-queue.ts";
 import { recordRefused } from "./audit.ts";
 import { type CallContext, toClientError } from "./call-context.ts";
@@ -128,7 +128,9 @@ export class Authentication {
     const peer = this.#peerOf(connected);
     if (peer === undefined || header === undefined) return undefined;
     const name = this.#authenticators.forwardedName(peer, header);
-    return name === undefined ? undefined : this.#callers.forwardedOwner(connected.connection, name);
+    return name === undefined
+      ? undefined
+      : this.#callers.forwardedOwner(connected.connection, name);
   }
 
   /** The certificate of a connection is of no trusted authority any more: it is refused from now on. */

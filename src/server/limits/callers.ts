@@ -231,7 +231,9 @@ export class Callers {
   }
 
   #callerOf(identity: Identity, host: string): Caller {
-    return identity.source === "none" ? this.#hostCaller(host) : this.#identityCaller(identity.name);
+    return identity.source === "none"
+      ? this.#hostCaller(host)
+      : this.#identityCaller(identity.name);
   }
 
   #identityCaller(name: string): Caller {

@@ -3,7 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import { AuthenticatedStreams } from "./authenticated-streams.ts";
 import { BytePool } from "./byte-pool.ts";
 import { CallerLimits, type CallerStats } from "./caller-limits.ts";
-import { CallOwner, Callers } from "./callers.ts";
+import { Callers, CallOwner } from "./callers.ts";
 import { OpenStreams } from "./open-streams.ts";
 import { SendBudget } from "./send-budget.ts";
 import type { ServerLimits } from "./server-limits.ts";
