@@ -1,4 +1,4 @@
-import type { ServerHttp2Session, ServerHttp2Stream } from "node:http2";
+import { constants, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import type { CallerLimits } from "../limits/caller-limits.ts";
 import type { CallOwner } from "../limits/callers.ts";
@@ -35,7 +35,9 @@ export class CancelledCalls {
   ): void {
     stream.once("close", () => {
       // Not if its connection has closed: then all of its calls end.
-      if (stream.aborted && !session.destroyed) this.#cancelled(session, forwarded);
+      if (session.destroyed) return;
+      const isReset = stream.aborted || stream.rstCode !== constants.NGHTTP2_NO_ERROR;
+      if (isReset) this.#cancelled(session, forwarded);
     });
   }
 
