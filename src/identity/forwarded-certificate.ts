@@ -36,7 +36,7 @@ export function forwardedName(header: string): string | undefined {
   return last && uriOf(last);
 }
 
-/** The URI of an element; undefined if it has none, or several different ones. */
+/** The URI of an element; undefined if there is not exactly one. */
 function uriOf(element: readonly Pair[]): string | undefined {
   const uris = element.filter(({ key }) => key.toLowerCase() === "uri");
   const [name] = new Set(uris.map(({ value }) => value));

@@ -100,7 +100,7 @@ export class CallPipeline {
     // Proxies are paced one by one, not together with the other clients of their host.
     const pacedOf = (session: ServerHttp2Session): object =>
       callers.isForwarder(session) ? session : ownerOf(session);
-    // A proxy is read from while calls wait: the next call may be of an identity that has none. Its open calls are bounded.
+    // A proxy is read from while calls wait: the next one may be of another identity. Its open calls are bounded.
     const waiting = (session: ServerHttp2Session): number =>
       callers.isForwarder(session)
         ? 0

@@ -153,7 +153,7 @@ export class CallerLimits {
   }
 
   /**
-   * The caller has cancelled a call on the connection of a proxy. It may do so as fast as on a connection of its own; above
+   * The caller has cancelled a call on the connection of a proxy. It may cancel as fast as on a connection of its own; above
    * that its calls are refused (`cancelRefusal`), since the connection can't be closed, which others share.
    */
   cancelled(caller: Caller): void {
