@@ -14,10 +14,11 @@ export interface CancelledCallsOptions {
 }
 
 /**
- * Bounds the calls that clients cancel, for a server that trusts proxies. Node.js would close the connection, of proxies as
- * well: then one client could end the calls of all others behind its proxy. So it bounds none here (`boundHttp2`). On a
+ * Bounds the calls that clients cancel, for a server that trusts proxies. Node.js would close the connection, of proxies
+ * as well: then one client could end the calls of all others behind its proxy. So it bounds none here (`boundHttp2`). On a
  * connection of a proxy each identity has the same bound, and beyond it its calls are refused; any other connection is
- * closed beyond it. Calls that the server resets, since their client is stuck, count as well. How fast calls are opened, and with that cancelled, is bounded for all by `StreamPacing`.
+ * closed beyond it. Calls that the server resets, since their client is stuck, count as well. How fast calls are opened,
+ * and with that cancelled, is bounded for all by `StreamPacing`.
  */
 export class CancelledCalls {
   readonly #options: CancelledCallsOptions;
