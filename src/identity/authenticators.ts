@@ -1,7 +1,11 @@
 import { WatchFanoutError } from "../base/errors.ts";
 import type { CertificateNameKind } from "./certificate-names.ts";
 import { unauthenticated } from "./errors.ts";
-import { forwardedIdentity, type TrustedForwarders } from "./forwarded-certificate.ts";
+import {
+  forwardedIdentity,
+  forwardedName,
+  type TrustedForwarders,
+} from "./forwarded-certificate.ts";
 import { anonymous, type Identity } from "./identity.ts";
 import type { JwtAuthenticator } from "./jwt-authenticator.ts";
 import { KeysAwaited } from "./key-set.ts";
@@ -36,10 +40,11 @@ export type AuthenticationCounts = Record<Identity["source"] | "refused", number
  *
  * 1. `x-forwarded-client-cert`, of a peer that is trusted to forward it; of any other peer it is ignored;
  * 2. `authorization: Bearer TOKEN`: a static token, then a JSON Web Token;
- * 3. the client certificate.
+ * 3. the client certificate, unless its holder is trusted to forward others.
  *
  * So what a call presents comes before what its connection presents. A credential that no source accepts is
- * UNAUTHENTICATED; a call without a credential is anonymous.
+ * UNAUTHENTICATED; a call without a credential is anonymous. A proxy forwards nothing for a client that has no
+ * certificate: that client is anonymous too, and does not have the rights of the proxy.
  */
 export class Authenticators {
   readonly #options: AuthenticatorsOptions;
@@ -52,6 +57,11 @@ export class Authenticators {
   constructor(options: AuthenticatorsOptions) {
     this.#options = options;
     this.#acceptsTokens = options.tokens !== undefined || options.jwt !== undefined;
+  }
+
+  /** Whether any peer may forward identities. */
+  get trustsForwarders(): boolean {
+    return this.#options.trustedForwarders !== undefined;
   }
 
   /** Recognises the peer of a connection. */
@@ -80,15 +90,15 @@ export class Authenticators {
   }
 
   #recognise({ peer, authorization, forwardedCertificate }: Credentials) {
-    if (forwardedCertificate !== undefined && this.#mayForward(peer)) {
-      return forwardedIdentity(forwardedCertificate);
+    if (forwardedCertificate !== undefined && this.mayForward(peer)) {
+      return forwardedIdentity(forwardedCertificate, this.#forwardsUntil(peer));
     }
     if (authorization !== undefined && this.#acceptsTokens) {
       return this.#recogniseToken(authorization);
     }
     const { certificate } = peer;
     if (certificate instanceof WatchFanoutError) throw certificate;
-    if (certificate !== undefined) return certificate;
+    if (certificate !== undefined && !this.#isForwarder(certificate)) return certificate;
     if (authorization !== undefined) {
       throw unauthenticated(
         "This server accepts no tokens (--token-file, --jwt-issuer).",
@@ -98,13 +108,37 @@ export class Authenticators {
     return anonymous;
   }
 
-  #mayForward({ isLoopback, isUnix, certificate }: Peer): boolean {
+  /** Whether a peer is trusted to forward the identities of others. */
+  mayForward(peer: Peer): boolean {
+    const { certificate } = peer;
+    if (this.#isTrustedPlace(peer)) return true;
+    if (certificate === undefined || certificate instanceof WatchFanoutError) return false;
+    return this.#isForwarder(certificate);
+  }
+
+  /** The name that a peer forwards for a call, known before the call is authenticated; undefined: none. */
+  forwardedName(peer: Peer, forwardedCertificate: string): string | undefined {
+    return this.mayForward(peer) ? forwardedName(forwardedCertificate) : undefined;
+  }
+
+  /** Whether every peer at this place may forward: a process of this machine. */
+  #isTrustedPlace({ isLoopback, isUnix }: Peer): boolean {
     const trusted = this.#options.trustedForwarders;
     if (trusted === undefined) return false;
-    if (trusted.loopback && isLoopback) return true;
-    if (trusted.unix === true && isUnix === true) return true;
-    if (certificate === undefined || certificate instanceof WatchFanoutError) return false;
-    return trusted.names.has(certificate.name) && !this.#isExpired(certificate);
+    return (trusted.loopback && isLoopback) || (trusted.unix === true && isUnix === true);
+  }
+
+  /** Whether the holder of a certificate is trusted by its name. */
+  #isForwarder(certificate: Identity): boolean {
+    const names = this.#options.trustedForwarders?.names;
+    return names?.has(certificate.name) === true && !this.#isExpired(certificate);
+  }
+
+  /** When a peer that may forward no longer may, in milliseconds since the epoch; undefined: never. */
+  #forwardsUntil(peer: Peer): number | undefined {
+    const { certificate } = peer;
+    if (certificate === undefined || certificate instanceof WatchFanoutError) return undefined;
+    return this.#isTrustedPlace(peer) ? undefined : certificate.expiresAt;
   }
 
   #recogniseToken(authorization: string): Identity | (() => Promise<Identity>) {
@@ -144,7 +178,7 @@ export class Authenticators {
 /** The credential of a call or of an open stream has expired. */
 export function credentialExpired({ source }: Identity): WatchFanoutError {
   return unauthenticated(
-    `The ${words[source]} of this client has expired.`,
+    `The ${words[source]} has expired.`,
     "Renew it, and resume from the last resume point.",
   );
 }
@@ -152,15 +186,15 @@ export function credentialExpired({ source }: Identity): WatchFanoutError {
 /** The credential of an open stream is no longer accepted. */
 export function credentialRevoked({ source }: Pick<Identity, "source">): WatchFanoutError {
   return unauthenticated(
-    `The ${words[source]} of this client is no longer accepted.`,
+    `The ${words[source]} is no longer accepted.`,
     "Use another one, and resume from the last resume point.",
   );
 }
 
 const words: Readonly<Record<Identity["source"], string>> = {
-  certificate: "certificate",
-  jwt: "token",
-  token: "token",
-  "forwarded-certificate": "certificate",
-  none: "credential",
+  certificate: "certificate of this client",
+  jwt: "token of this client",
+  token: "token of this client",
+  "forwarded-certificate": "certificate of this client's proxy",
+  none: "credential of this client",
 };

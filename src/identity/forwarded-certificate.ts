@@ -15,23 +15,32 @@ export interface TrustedForwarders {
 
 /**
  * The identity that a trusted proxy forwards in `x-forwarded-client-cert`: the URI of the last element, which is the
- * certificate of the proxy's own client. Throws UNAUTHENTICATED if the header is malformed, or if that element has no URI
- * or several different ones.
+ * certificate of the proxy's own client. `expiresAt` is when the proxy may no longer forward, since its own certificate
+ * expires; undefined: never. Throws UNAUTHENTICATED if the header is malformed, or if that element has no URI or several
+ * different ones.
  *
  * https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_conn_man/headers#x-forwarded-client-cert
  */
-export function forwardedIdentity(header: string): Identity {
+export function forwardedIdentity(header: string, expiresAt: number | undefined): Identity {
   const last = parseForwardedCertificates(header)?.at(-1);
   if (last === undefined) throw refused("is malformed");
-  const uris = new Set(
-    last.filter(({ key }) => key.toLowerCase() === "uri").map(({ value }) => value),
-  );
-  const [name] = uris;
-  if (uris.size !== 1 || !isName(name))
-    throw refused("does not have exactly one URI in its last element");
+  const name = uriOf(last);
+  if (name === undefined) throw refused("does not have exactly one URI in its last element");
   // Without the header, which a stream would keep alive.
-  const own = ownText(name);
-  return { name: own, groups: [], source: "forwarded-certificate", expiresAt: undefined };
+  return { name: ownText(name), groups: [], source: "forwarded-certificate", expiresAt };
+}
+
+/** The name in the header; undefined if `forwardedIdentity` throws. */
+export function forwardedName(header: string): string | undefined {
+  const last = parseForwardedCertificates(header)?.at(-1);
+  return last && uriOf(last);
+}
+
+/** The URI of an element; undefined if there is not exactly one. */
+function uriOf(element: readonly Pair[]): string | undefined {
+  const uris = element.filter(({ key }) => key.toLowerCase() === "uri");
+  const [name] = new Set(uris.map(({ value }) => value));
+  return uris.every(({ value }) => value === name) && isName(name) ? name : undefined;
 }
 
 interface Pair {

@@ -9,6 +9,7 @@ import type { RelayedMethod, RelayedServices } from "./calls/relayed-methods.ts"
 import { serveConversation, serveRelayed, serveRequest } from "./calls/serve-call.ts";
 import { CallArrivals } from "./http2/call-arrivals.ts";
 import { traceIdOf } from "./http2/call-origin.ts";
+import type { CancelledCalls } from "./http2/cancelled-calls.ts";
 import { Http2Call } from "./http2/http2-call.ts";
 import { refuseAsHttp, refuseStream } from "./http2/http2-stream.ts";
 import { IncomingRequests } from "./http2/incoming-requests.ts";
@@ -25,6 +26,7 @@ import {
 } from "./http2/request-headers.ts";
 import { RequestStream } from "./http2/request-stream.ts";
 import { StreamPacing } from "./http2/stream-pacing.ts";
+import type { CallOwner } from "./limits/callers.ts";
 
 /*
  * The stages of a call. Each method of each service passes through them in this order: Get, List, Watch, Put, Delete,
@@ -53,6 +55,8 @@ import { StreamPacing } from "./http2/stream-pacing.ts";
  * limits/authenticated-streams.ts.
  */
 
+const forwardedCertificateKey = "x-forwarded-client-cert";
+
 /** What the first stages of a call need. */
 export interface CallPipelineDeps {
   readonly methods: Methods;
@@ -62,6 +66,8 @@ export interface CallPipelineDeps {
   readonly authentication: Authentication | undefined;
   /** Services whose calls are relayed. Undefined: no call is relayed. */
   readonly relayed: RelayedServices | undefined;
+  /** Gets every call of a server that trusts proxies. */
+  readonly cancelledCalls: CancelledCalls;
 }
 
 /** Takes HTTP/2 streams, and serves each as a call. */
@@ -70,31 +76,40 @@ export class CallPipeline {
   readonly #context: CallContext;
   readonly #openCalls: OpenCalls;
   readonly #authentication: Authentication | undefined;
+  /** The same if it trusts proxies to forward identities. */
+  readonly #forwarding: Authentication | undefined;
+  readonly #cancelledCalls: CancelledCalls;
   readonly #relayed: RelayedServices | undefined;
   readonly #pacing: StreamPacing;
   readonly #arrivals: CallArrivals;
   readonly #requests: IncomingRequests;
 
-  constructor({ methods, context, openCalls, authentication, relayed }: CallPipelineDeps) {
+  constructor(deps: CallPipelineDeps) {
+    const { methods, context, openCalls, authentication, relayed, cancelledCalls } = deps;
     const { clock, streamOpenings, requestPool } = context;
     this.#methods = methods;
     this.#context = context;
     this.#openCalls = openCalls;
     this.#authentication = authentication;
+    this.#forwarding = authentication?.trustsForwarders === true ? authentication : undefined;
+    this.#cancelledCalls = cancelledCalls;
     this.#relayed = relayed;
     this.#requests = new IncomingRequests(context);
     const { callers } = context.callerLimits;
     const ownerOf = (session: ServerHttp2Session): object => callers.expectedOn(session);
+    // Proxies are paced one by one, not together with the other clients of their host.
+    const pacedOf = (session: ServerHttp2Session): object =>
+      callers.isForwarder(session) ? session : ownerOf(session);
+    // A proxy is read from while calls wait: the next one may be of another identity. Its open calls are bounded.
+    const waiting = (session: ServerHttp2Session): number =>
+      callers.isForwarder(session)
+        ? 0
+        : this.#arrivals.waiting(session) + streamOpenings.waiting(session);
     const start = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void =>
       this.#open(stream, headers);
     const areSeveral = (): boolean => callers.areSeveral;
     this.#arrivals = new CallArrivals(clock, requestPool, start, ownerOf, areSeveral);
-    this.#pacing = new StreamPacing(
-      clock,
-      (session) => this.#arrivals.waiting(session) + streamOpenings.waiting(session),
-      ownerOf,
-      areSeveral,
-    );
+    this.#pacing = new StreamPacing(clock, waiting, pacedOf, areSeveral);
   }
 
   /** Accept: takes a new stream. It is opened now, or in a later turn of the event loop. */
@@ -104,8 +119,21 @@ export class CallPipeline {
       this.#context.defences?.count("header_flood", stream.session ?? stream);
       refuseStream(stream);
     } else {
-      this.#arrivals.add(stream, headers);
+      this.#arrivals.add(stream, headers, this.#forwardedOwner(stream, headers));
     }
+  }
+
+  /** Recognises the identity that a proxy forwards, so that its calls wait for none of others on the same connection. */
+  #forwardedOwner(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): CallOwner | undefined {
+    const session = stream.session as ServerHttp2Session | undefined;
+    if (this.#forwarding === undefined || session === undefined) return undefined;
+    const owner = this.#forwarding.forwardedOwner({
+      connection: session,
+      peerFacts: () => peerFactsOf(session),
+      forwardedCertificate: headers[forwardedCertificateKey]?.toString(),
+    });
+    this.#cancelledCalls.observe(stream, session, owner);
+    return owner;
   }
 
   /** Refuses the calls whose request has not arrived: a server that shuts down does not wait for them. */
@@ -164,7 +192,7 @@ export class CallPipeline {
       peerFacts: () => session && peerFactsOf(session),
       closeConnection: () => session?.close(),
       authorization: headers.authorization,
-      forwardedCertificate: headers["x-forwarded-client-cert"]?.toString(),
+      forwardedCertificate: headers[forwardedCertificateKey]?.toString(),
     });
   }
 

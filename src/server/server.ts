@@ -25,6 +25,7 @@ import {
   type TlsOptions,
   type UnixListen,
 } from "./grpc-js/grpc-js-server.ts";
+import { CancelledCalls } from "./http2/cancelled-calls.ts";
 import { Connections } from "./http2/connections.ts";
 import { frameConnections, socketOf } from "./http2/frames/framed-connections.ts";
 import { type Http2Listeners, listenToHttp2 } from "./http2/http2-stream.ts";
@@ -145,11 +146,18 @@ export class RunningServer {
     const methods = methodsOf(context, this.#health, this.#reflection);
     const authentication =
       authenticators === undefined ? undefined : new Authentication(authenticators, context);
-    this.#pipeline = new CallPipeline({ methods, context, openCalls, authentication, relayed });
+    const { callerLimits } = this.#pools;
+    const cancelledCalls = new CancelledCalls({
+      ...{ clock, limits, callerLimits, defences: this.#defences },
+    });
+    this.#pipeline = new CallPipeline({
+      ...{ methods, context, openCalls, authentication, relayed, cancelledCalls },
+    });
     const clientCa = options.tls?.clientCa;
     const onWithdrawn = endingWithdrawn(authentication, this.#pools, context);
     this.#verifiedPeers = clientCa && new VerifiedPeers({ clock, now, clientCa, onWithdrawn });
-    this.#server = createGrpcJsServer(clock, limits, this.#pools.requests);
+    const trustsForwarders = authentication?.trustsForwarders === true;
+    this.#server = createGrpcJsServer(clock, limits, this.#pools.requests, trustsForwarders);
     const services = [listWatchService, writeService, healthService, ...reflectionServices];
     for (const service of services) {
       addToGrpcJs(this.#server, service, methods, context, authentication);

@@ -21,7 +21,7 @@ export function registerCallerMetrics(meter: Meter, server: { stats(): ServerSta
     description:
       "Calls refused because their caller, or all together, had reached a limit, by limit: connections, streams, " +
       "requests, requests that wait (queued_requests), the time that they wait (queue_time), new watches per second " +
-      "(watch_rate), and bytes sent per second (send_rate).",
+      "(watch_rate), bytes sent per second (send_rate), and calls cancelled on connections of proxies (cancel_rate).",
   });
   const paced = meter.createObservableGauge("watch_fanout_paced_streams", {
     unit: "{stream}",

@@ -68,7 +68,13 @@ describe("The identity of a call is that", () => {
       "spiffe://c/client",
       "forwarded-certificate",
     ],
-    ["of the proxy if it forwards none", { certificate: holder("proxy") }, "proxy", "certificate"],
+    ["anonymous if the proxy forwards none", { certificate: holder("proxy") }, "anonymous", "none"],
+    [
+      "of its own certificate where every process of the machine may forward one",
+      { certificate: holder("a"), isLoopback: true },
+      "a",
+      "certificate",
+    ],
     [
       "of its own certificate if it is not trusted to forward one",
       { certificate: holder("a"), forwarded },

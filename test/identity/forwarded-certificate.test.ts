@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import {
   forwardedIdentity,
+  forwardedName,
   parseForwardedCertificates,
 } from "../../src/identity/forwarded-certificate.ts";
 
@@ -24,9 +25,10 @@ describe("x-forwarded-client-cert", () => {
     ["an empty subject", 'By=spiffe://c/a;Subject="";URI=spiffe://c/b', "spiffe://c/b"],
     ["other cases of the key", "uri=spiffe://c/b", "spiffe://c/b"],
   ])("with %s names the last hop's client", (_, header, name) => {
-    expect(forwardedIdentity(header)).toEqual({
-      ...{ name, groups: [], source: "forwarded-certificate", expiresAt: undefined },
+    expect(forwardedIdentity(header, 5)).toEqual({
+      ...{ name, groups: [], source: "forwarded-certificate", expiresAt: 5 },
     });
+    expect(forwardedName(header)).toBe(name);
   });
 
   test.each([
@@ -40,7 +42,8 @@ describe("x-forwarded-client-cert", () => {
     ["without a key", "spiffe://c/a"],
     ["with an element without a pair", "URI=spiffe://c/a,"],
   ])("is refused %s", (_, header) => {
-    expect(() => forwardedIdentity(header)).toThrow("x-forwarded-client-cert");
+    expect(() => forwardedIdentity(header, undefined)).toThrow("x-forwarded-client-cert");
+    expect(forwardedName(header)).toBeUndefined();
   });
 
   test("takes linear time however it is made", () => {

@@ -104,6 +104,41 @@ describe("A client certificate", () => {
   });
 });
 
+describe("Behind a proxy that is trusted by its certificate", () => {
+  const proxied = headers({ "x-forwarded-client-cert": "URI=spiffe://corp/client" });
+  const trustedForwarders = { loopback: false, names: new Set(["proxy"]) };
+
+  test("identities end with the proxy's certificate, whose expiry their streams do not outlive", async () => {
+    const served = await serveAuthenticated({ clientAuth: "require", trustedForwarders });
+    // A certificate has whole seconds.
+    const notAfter = new Date(Math.floor(Date.now() / 1_000) * 1_000 + hour);
+    const client = clientWith(served.server.port, await authority.issue({ cn: "proxy", notAfter }));
+    const watches = [client.watch({ resource }, proxied), client.watch({ resource }, proxied)];
+    await Promise.all(watches.map((watch) => watch.next()));
+    served.time.now = notAfter.getTime() - 1;
+    served.clock.advance(1_000);
+    expect(served.server.openStreams).toBe(2);
+    served.time.now = notAfter.getTime();
+    served.clock.advance(1_000);
+    for (const watch of watches) {
+      const end = await watch.ended;
+      expect(end).toMatchObject({ reason: "UNAUTHENTICATED", metadata: { resume_revision: "1" } });
+      expect(end?.message).toContain("certificate of this client's proxy has expired");
+    }
+  });
+
+  test("a caller without a certificate is anonymous, and has not the rights of the proxy", async () => {
+    const served = await serveAuthenticated({ clientAuth: "require", trustedForwarders });
+    const client = clientWith(served.server.port, await authority.issue({ cn: "proxy" }));
+    await list(client);
+    await list(client, bearer("static"));
+    await list(client, proxied);
+    expect(served.authenticators.identities.map(({ name }) => name)).toEqual([
+      ...["anonymous", "machine", "spiffe://corp/client"],
+    ]);
+  });
+});
+
 test("Of many streams those of an expired token end, with their resume points, and no others", async () => {
   const served = await serveAuthenticated({ clientAuth: "request" });
   const exp = Math.ceil(served.time.now / 1_000) + 60;

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { connect as connectTcp } from "node:net";
 import { connect as connectTls, type TLSSocket } from "node:tls";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { listWatchService, writeService } from "../../src/wire/services.ts";
 import { healthService } from "../../src/wire/standard-services.ts";
 import { Authority, type Issued } from "../identity/authority.ts";
 import {
@@ -13,6 +14,7 @@ import {
   resource,
   serveAuthenticated,
 } from "./authenticated-calls.ts";
+import { framed, RawConnection } from "./http2/raw-connection.ts";
 
 const other = await Authority.create("CN=Another authority");
 const both = Buffer.concat([authority.cert, other.cert]);
@@ -84,6 +86,28 @@ describe("When a client authority is withdrawn", () => {
     expect(authenticators.identities).toMatchObject([{ source: "forwarded-certificate" }]);
     server.replaceClientCa(other.cert);
     expect(await watch.ended).toMatchObject(revoked);
+  });
+
+  test("calls that have begun on its connections have no effect, whatever their identity is", async () => {
+    const trustedForwarders = { loopback: false, names: new Set(["alice"]) };
+    const { server, storage } = await serveBoth({ trustedForwarders });
+    const before = await storage.currentRevision();
+    const { cert, key } = alice;
+    const raw = new RawConnection(server.port, { cert, key, ca: authority.cert });
+    const { Put, Get } = { ...writeService, ...listWatchService };
+    const message = Put.requestSerialize({ resource, key: "a", value: Buffer.from("1") });
+    const puts = [
+      { "x-forwarded-client-cert": "URI=spiffe://corp/a" },
+      { authorization: "Bearer static" },
+      {},
+    ].map((fields) => raw.open(Put.path, fields).drain());
+    // The server has got their headers once it answers a later call.
+    await raw.call(Get.path, Get.requestSerialize({ resource, key: "a" })).drain().ended;
+    server.replaceClientCa(other.cert);
+    await once(raw.session, "goaway");
+    for (const { stream } of puts) stream.end(framed(message));
+    for (const { ended } of puts) expect(await ended).toMatchObject({ code: 16 });
+    expect(await storage.currentRevision()).toBe(before);
   });
 
   test("an intermediate that is not in the file is not known: its clients connect again, and are verified", async () => {

@@ -1,11 +1,12 @@
 import type { Clock, Timer } from "../../base/clock.ts";
-import { upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
+import { upstreamUnavailable } from "../../base/errors.ts";
 import type { Authenticators } from "../../identity/authenticators.ts";
 import type { Identity } from "../../identity/identity.ts";
 import { KeysAwaited } from "../../identity/key-set.ts";
 import type { Peer, PeerFacts } from "../../identity/peer.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { BytePool, type Reservation } from "../limits/byte-pool.ts";
+import type { Callers, CallOwner } from "../limits/callers.ts";
 import { FairQueue } from "../limits/fair-queue.ts";
 import { recordRefused } from "./audit.ts";
 import { type CallContext, toClientError } from "./call-context.ts";
@@ -60,6 +61,7 @@ export interface Presented {
 export class Authentication {
   readonly #authenticators: Authenticators;
   readonly #context: CallContext;
+  readonly #callers: Callers;
   readonly #peers = new WeakMap<object, Peer>();
   /** Connections whose certificate is of no trusted authority any more. */
   readonly #withdrawn = new WeakSet<object>();
@@ -76,6 +78,7 @@ export class Authentication {
   constructor(authenticators: Authenticators, context: CallContext) {
     this.#authenticators = authenticators;
     this.#context = context;
+    this.#callers = context.callerLimits.callers;
   }
 
   /**
@@ -108,18 +111,38 @@ export class Authentication {
     return undefined;
   }
 
-  /**
-   * The certificate of a connection is of no trusted authority any more: it is refused from now on. Returns its identity;
-   * undefined if no call has needed it.
-   */
-  withdraw(connection: object): Identity | undefined {
-    const certificate = this.#peers.get(connection)?.certificate;
-    this.#withdrawn.add(connection);
-    this.#peers.delete(connection);
-    return certificate instanceof WatchFanoutError ? undefined : certificate;
+  /** Whether any connection may be one of a proxy that is trusted to forward the identities of its clients. */
+  get trustsForwarders(): boolean {
+    return this.#authenticators.trustsForwarders;
   }
 
-  #peerOf({ connection, peerFacts }: Presented): Peer | undefined {
+  /**
+   * Whose turns a call takes before it is authenticated, if a trusted proxy forwards its identity. Undefined: it is not
+   * forwarded, or the call will be refused.
+   */
+  forwardedOwner({
+    forwardedCertificate: header,
+    ...connected
+  }: Pick<Presented, "connection" | "peerFacts" | "forwardedCertificate">): CallOwner | undefined {
+    // Also for a call without the header: the connection is marked.
+    const peer = this.#peerOf(connected);
+    if (peer === undefined || header === undefined) return undefined;
+    const name = this.#authenticators.forwardedName(peer, header);
+    return name === undefined
+      ? undefined
+      : this.#callers.forwardedOwner(connected.connection, name);
+  }
+
+  /** The certificate of a connection is of no trusted authority any more: it is refused from now on. */
+  withdraw(connection: object): void {
+    this.#withdrawn.add(connection);
+    this.#peers.delete(connection);
+  }
+
+  #peerOf({
+    connection,
+    peerFacts,
+  }: Pick<Presented, "connection" | "peerFacts">): Peer | undefined {
     const known = this.#peers.get(connection);
     if (known !== undefined) return known;
     const facts = peerFacts();
@@ -127,6 +150,7 @@ export class Authentication {
     const isCertificateTrusted = facts.isCertificateTrusted && !this.#withdrawn.has(connection);
     const peer = this.#authenticators.recognisePeer({ ...facts, isCertificateTrusted });
     this.#peers.set(connection, peer);
+    if (this.#authenticators.mayForward(peer)) this.#callers.markForwarder(connection);
     return peer;
   }
 

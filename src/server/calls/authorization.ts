@@ -96,7 +96,7 @@ export function refusalSince(
   const isDenied =
     access !== undefined && !isCurrent && !authorizer.decide(identity, access).allowed;
   const error =
-    credentials.lapsed(identity) ?? (isDenied ? permissionDenied(identity, access) : undefined);
+    credentials.lapsed(call) ?? (isDenied ? permissionDenied(identity, access) : undefined);
   if (error === undefined) return undefined;
   if (isDenied && error.reason === "PERMISSION_DENIED") authorizer.countDenied(access.verb);
   const { code } = statusOf(error);

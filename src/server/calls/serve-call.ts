@@ -85,13 +85,21 @@ function isRefusedByPath({ instanceId }: Pick<Context, "instanceId">, call: Serv
   return true;
 }
 
-/** Ends the call, and its connection, if its caller has too many connections. Otherwise the connection counts from now on. */
+/**
+ * Ends the call, and its connection, if its caller has too many connections; the call alone if its caller cancels too many.
+ * Otherwise the connection counts from now on.
+ */
 function mayConnect({ callerLimits }: Context, call: ServerCall): boolean {
-  const refusal = callerLimits.connectionRefusal(call.owner);
-  if (refusal === undefined) return true;
-  call.end(statusOf(refusal));
-  call.closeConnection();
-  return false;
+  const { owner } = call;
+  const refusal = callerLimits.connectionRefusal(owner);
+  if (refusal !== undefined) {
+    call.end(statusOf(refusal));
+    call.closeConnection();
+    return false;
+  }
+  const cancelling = callerLimits.cancelRefusal(owner.caller);
+  if (cancelling !== undefined) call.end(statusOf(cancelling));
+  return cancelling === undefined;
 }
 
 /** Serves a call whose request is not read here. */
@@ -112,7 +120,7 @@ function hasLapsed(
   { name }: { readonly name: string },
   call: ServerCall,
 ): boolean {
-  const error = credentials.lapsed(call.identity);
+  const error = credentials.lapsed(call);
   if (error === undefined) return false;
   const ending = statusOf(error);
   if (audit !== undefined) recordRefused(audit, call, name, ending);

@@ -2,7 +2,7 @@ import type { Socket } from "node:net";
 import { experimental, Server, ServerCredentials } from "@grpc/grpc-js";
 import { CertificateStore } from "../../base/certificate-store.ts";
 import { type Clock, maxTimerMs } from "../../base/clock.ts";
-import { boundHttp2 } from "../http2/http2-stream.ts";
+import { boundHttp2, unboundedResets } from "../http2/http2-stream.ts";
 import { maxHeaderBytes } from "../http2/request-headers.ts";
 import type { BytePool } from "../limits/byte-pool.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
@@ -63,12 +63,14 @@ export function serverCertificates(tls: TlsOptions): ServerCertificates {
 
 /**
  * Makes a grpc-js server with the limits that grpc-js and HTTP/2 apply themselves. It does not listen yet. `requestPool`
- * bounds the incomplete requests of calls that grpc-js serves.
+ * bounds the incomplete requests of calls that grpc-js serves. `trustsForwarders`: resets are bounded elsewhere, since
+ * connections of trusted proxies must not be closed for them (`CancelledCalls`).
  */
 export function createGrpcJsServer(
   clock: Clock,
   limits: ServerLimits,
   requestPool: BytePool,
+  trustsForwarders: boolean,
 ): Server {
   const server = new Server({
     "grpc.enable_channelz": 0,
@@ -83,9 +85,9 @@ export function createGrpcJsServer(
       "grpc.max_connection_age_ms": Math.min(limits.maxStreamAgeMs, 0.9 * maxTimerMs),
     }),
   });
+  const resets = { burst: limits.maxStreamsPerConnection, perSecond: limits.maxCancelsPerSecond };
   boundHttp2(server, {
-    resetBurst: limits.maxStreamsPerConnection,
-    resetsPerSecond: limits.maxCancelsPerSecond,
+    resets: trustsForwarders ? unboundedResets : resets,
     headerBytes: maxHeaderBytes,
   });
   return server;

@@ -27,13 +27,20 @@ interface Arrival {
   readonly reservation: Reservation;
 }
 
-/** The waiting calls of a connection. */
+/** The waiting calls of an owner: those of a connection, or on one of a proxy those of one identity. */
 interface Arrivals {
   readonly session: ServerHttp2Session;
-  /** Whose turns the connection takes for as long as it has waiting calls. */
   readonly owner: object;
   /** In order of arrival. */
   readonly waiting: Map<ServerHttp2Stream, Arrival>;
+}
+
+/** A connection that has waiting calls. */
+interface WaitingConnection {
+  /** Number of its waiting calls, of all owners. */
+  waiting: number;
+  /** Whose turns its calls take that no proxy forwards, for as long as the connection has waiting calls. */
+  owner: object | undefined;
 }
 
 const ignore = (): void => {};
@@ -43,9 +50,11 @@ const ignore = (): void => {};
  * at once, which can be more than a thousand. A call costs some 0.2 ms from its first byte to its response, most of it
  * in callbacks that Node.js runs later in the same turn, where no time slice can interrupt them. So a few calls of a caller
  * start as they arrive; further ones wait, on however many connections they arrive, and a few of all start in each later
- * turn. With several callers they are fewer, so that none waits for long turns: callers take turns, and so do the connections of each, each in order of arrival. A call that ends while it waits
- * costs nothing more. The headers of waiting calls are charged to their connection like incomplete requests; a call whose
- * charge is evicted is reset.
+ * turn. With several callers they are fewer, so that none waits for long turns: callers take turns, and so do the
+ * connections of each, each in order of arrival. Calls whose identity a proxy forwards take the turns of that identity, so
+ * they wait for none of another identity on the same connection. A call that ends while it waits costs nothing more. The
+ * headers of waiting calls are charged to their connection like incomplete requests, or to the identity on it; a call
+ * whose charge is evicted is reset.
  */
 export class CallArrivals {
   readonly #clock: Clock;
@@ -54,7 +63,7 @@ export class CallArrivals {
   readonly #ownerOf: (session: ServerHttp2Session) => object;
   readonly #waiting = new Rotation<Arrivals>();
   /** The connections that have waiting calls. */
-  readonly #connections = new Map<ServerHttp2Session, Arrivals>();
+  readonly #connections = new Map<ServerHttp2Session, WaitingConnection>();
   /** Number of calls that have started as they arrived in this turn, by caller. */
   readonly #started = new Map<object, number>();
   readonly #areSeveral: () => boolean;
@@ -80,27 +89,47 @@ export class CallArrivals {
 
   /** Number of waiting calls of this connection. */
   waiting(session: ServerHttp2Session): number {
-    return this.#connections.get(session)?.waiting.size ?? 0;
+    return this.#connections.get(session)?.waiting ?? 0;
   }
 
-  /** Starts the call of a new stream, at once or in a later turn. */
-  add(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
+  /**
+   * Starts the call of a new stream, at once or in a later turn. `forwarded` is whose turns it takes if a proxy forwards its
+   * identity. Default: those of its connection.
+   */
+  add(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, forwarded?: object): void {
     const session = stream.session as ServerHttp2Session | undefined;
     // The connection is closed already: the call only has to end.
     if (session === undefined) {
       this.#start(stream, headers);
       return;
     }
-    const arrivals = this.#connections.get(session);
-    const owner = arrivals?.owner ?? this.#ownerOf(session);
+    const connection = this.#connections.get(session);
+    const owner = forwarded ?? connection?.owner ?? this.#ownerOf(session);
+    const arrivals = this.#waiting.get(owner);
     if (arrivals === undefined && this.#mayStart(groupOf(owner))) {
       this.#start(stream, headers);
       return;
     }
     // Without a listener, a reset would end the process.
     stream.on("error", ignore);
-    this.#wait(arrivals ?? this.#arrivalsOf(session, owner), stream, headers);
+    this.#countWaiting(session, connection, forwarded === undefined ? owner : undefined);
+    // Memory that an identity takes on a connection which it shares is its own.
+    const charged = forwarded ?? session;
+    this.#wait(arrivals ?? this.#arrivalsOf(session, owner), stream, headers, charged);
     this.#scheduleTurn();
+  }
+
+  #countWaiting(
+    session: ServerHttp2Session,
+    connection: WaitingConnection | undefined,
+    owner: object | undefined,
+  ): void {
+    if (connection === undefined) {
+      this.#connections.set(session, { waiting: 1, owner });
+    } else {
+      connection.waiting++;
+      connection.owner ??= owner;
+    }
   }
 
   get #portions(): Portions {
@@ -119,25 +148,31 @@ export class CallArrivals {
 
   #arrivalsOf(session: ServerHttp2Session, owner: object): Arrivals {
     const arrivals: Arrivals = { session, owner, waiting: new Map() };
-    this.#connections.set(session, arrivals);
     this.#waiting.add(owner, arrivals);
     return arrivals;
   }
 
-  #wait(arrivals: Arrivals, stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
-    const { session, waiting } = arrivals;
-    const reservation = this.#requests.reserve(session, 0, () => {
-      waiting.delete(stream);
-      if (waiting.size === 0) this.#forget(arrivals);
+  #wait(
+    arrivals: Arrivals,
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+    charged: object,
+  ): void {
+    const reservation = this.#requests.reserve(charged, 0, () => {
+      this.#remove(arrivals, stream);
       refuseStream(stream);
     });
-    waiting.set(stream, { headers, reservation });
+    arrivals.waiting.set(stream, { headers, reservation });
     reservation.resize(callBytes + headerBytes(headers));
   }
 
-  #forget({ session, owner }: Arrivals): void {
-    this.#connections.delete(session);
-    this.#waiting.delete(owner);
+  #remove({ session, owner, waiting }: Arrivals, stream: ServerHttp2Stream): void {
+    waiting.delete(stream);
+    if (waiting.size === 0) this.#waiting.delete(owner);
+    const connection = this.#connections.get(session);
+    if (connection === undefined) return;
+    connection.waiting--;
+    if (connection.waiting === 0) this.#connections.delete(session);
   }
 
   #scheduleTurn(): void {
@@ -162,16 +197,14 @@ export class CallArrivals {
     if (this.#waiting.size > 0) this.#scheduleTurn();
   };
 
-  /** Starts the first call of a connection that has not ended. */
+  /** Starts the first call of an owner that has not ended. */
   #startFirst(arrivals: Arrivals): void {
-    const { waiting } = arrivals;
-    for (const [stream, { headers, reservation }] of waiting) {
-      waiting.delete(stream);
+    for (const [stream, { headers, reservation }] of arrivals.waiting) {
       reservation.release();
+      this.#remove(arrivals, stream);
       if (stream.destroyed || stream.closed) continue;
       this.#start(stream, headers);
       break;
     }
-    if (waiting.size === 0) this.#forget(arrivals);
   }
 }

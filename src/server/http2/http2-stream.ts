@@ -26,12 +26,20 @@ export interface Http2Listeners {
   readonly error: (error: Error) => void;
 }
 
+/** The stream resets that a connection may send. */
+export interface ResetBounds {
+  readonly burst: number;
+  /** Sustained rate. */
+  readonly perSecond: number;
+}
+
+/** The most that Node.js takes. */
+export const unboundedResets: ResetBounds = { burst: 2 ** 31, perSecond: 2 ** 31 };
+
 /** The HTTP/2 bounds of a connection. */
 export interface Http2Bounds {
-  /** Burst of stream resets that is allowed before Node.js closes the connection. */
-  readonly resetBurst: number;
-  /** Sustained rate of stream resets that is allowed, per second. */
-  readonly resetsPerSecond: number;
+  /** The stream resets that are allowed before Node.js closes the connection. */
+  readonly resets: ResetBounds;
   /**
    * Maximum size of a call's headers, in bytes, with 32 added for each header. A call with larger headers is reset with
    * ENHANCE_YOUR_CALM.
@@ -50,8 +58,8 @@ export function boundHttp2(server: Server, bounds: Http2Bounds): void {
   if (typeof http2Options !== "object" || http2Options === null) return;
   const settings: unknown = Reflect.get(http2Options, "settings");
   Object.assign(http2Options, {
-    streamResetBurst: bounds.resetBurst,
-    streamResetRate: bounds.resetsPerSecond,
+    streamResetBurst: bounds.resets.burst,
+    streamResetRate: bounds.resets.perSecond,
     settings: { ...(settings as object | undefined), maxHeaderListSize: bounds.headerBytes },
   });
 }

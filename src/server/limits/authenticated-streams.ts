@@ -11,16 +11,34 @@ const checkIntervalMs = 250;
 /** Time in which the streams of an expired or revoked credential are ended, in milliseconds, after that was found. */
 const endWithinMs = 500;
 
+/** A call, as far as its credential may lapse. */
+export interface AuthenticatedCall {
+  readonly identity: Identity;
+  readonly connection: object;
+}
+
+/** The open streams of one credential. */
+interface CredentialStreams {
+  /** One of the identities that the credential has given: they differ where a proxy forwards several. */
+  readonly identity: Identity;
+  readonly streams: Set<OpenStream>;
+}
+
 /**
- * The open streams by identity. Ends the streams of a credential with UNAUTHENTICATED when it expires, within a second,
+ * The open streams by credential. Ends the streams of a credential with UNAUTHENTICATED when it expires, within a second,
  * and when it is revoked. Compares the time of day again and again, since a timer does not follow changes of the clock.
+ *
+ * The credential is the identity, which all streams with a token or certificate have in common. Identities that a proxy
+ * forwards expire with the certificate of the proxy: the credential is its connection.
  */
 export class AuthenticatedStreams {
   readonly #clock: Clock;
   readonly #now: () => number;
-  readonly #streams = new Map<Identity, Set<OpenStream>>();
+  readonly #credentials = new Map<object, CredentialStreams>();
   /** Identities whose credential was revoked: calls that have begun with it may open a stream later. */
   readonly #revoked = new WeakSet<Identity>();
+  /** Connections whose certificate was withdrawn: calls that have begun on them may open a stream later. */
+  readonly #withdrawn = new WeakSet<object>();
   /** A lower bound for when the next credential expires. */
   #earliest = Infinity;
   #timer: Timer | undefined;
@@ -33,24 +51,30 @@ export class AuthenticatedStreams {
 
   add(stream: OpenStream): void {
     const { identity } = stream;
+    const { source, expiresAt } = identity;
     // It neither expires nor can be revoked.
-    if (identity.source === "none" || identity.source === "forwarded-certificate") return;
-    let streams = this.#streams.get(identity);
-    if (streams === undefined) {
-      streams = new Set();
-      this.#streams.set(identity, streams);
+    if (source === "none" || (source === "forwarded-certificate" && expiresAt === undefined)) {
+      return;
     }
-    streams.add(stream);
-    if (identity.expiresAt === undefined) return;
-    this.#earliest = Math.min(this.#earliest, identity.expiresAt);
+    const credential = credentialOf(stream);
+    const known = this.#credentials.get(credential);
+    if (known === undefined) {
+      this.#credentials.set(credential, { identity, streams: new Set([stream]) });
+    } else {
+      known.streams.add(stream);
+    }
+    if (expiresAt === undefined) return;
+    this.#earliest = Math.min(this.#earliest, expiresAt);
     this.#setTimer();
   }
 
   /** Idempotent. */
   delete(stream: OpenStream): void {
-    const streams = this.#streams.get(stream.identity);
-    if (streams?.delete(stream) === true && streams.size === 0)
-      this.#streams.delete(stream.identity);
+    const credential = credentialOf(stream);
+    const streams = this.#credentials.get(credential)?.streams;
+    if (streams?.delete(stream) === true && streams.size === 0) {
+      this.#credentials.delete(credential);
+    }
   }
 
   /** Ends the streams of an identity whose credential is no longer accepted. Its calls in progress are `lapsed`. */
@@ -60,10 +84,19 @@ export class AuthenticatedStreams {
   }
 
   /**
+   * The certificate of a connection is no longer accepted: the calls in progress on it are `lapsed`, whatever their own
+   * credential is. Its streams are ended by the caller of this.
+   */
+  withdraw(connection: object): void {
+    this.#withdrawn.add(connection);
+  }
+
+  /**
    * Why the credential of a call that was authenticated is no longer valid; undefined: it is. A client may take long to
    * send its request, and a stream may wait until it is opened.
    */
-  lapsed(identity: Identity): WatchFanoutError | undefined {
+  lapsed({ identity, connection }: AuthenticatedCall): WatchFanoutError | undefined {
+    if (this.#withdrawn.has(connection)) return credentialRevoked({ source: "certificate" });
     if (this.#revoked.has(identity)) return credentialRevoked(identity);
     const { expiresAt } = identity;
     const isExpired = expiresAt !== undefined && this.#now() >= expiresAt;
@@ -85,36 +118,41 @@ export class AuthenticatedStreams {
     const now = this.#now();
     if (now < this.#earliest) return;
     this.#earliest = Infinity;
-    const expired: Identity[] = [];
-    for (const identity of this.#streams.keys()) {
+    const expired: object[] = [];
+    for (const [credential, { identity }] of this.#credentials) {
       const { expiresAt = Infinity } = identity;
-      if (expiresAt <= now) expired.push(identity);
+      if (expiresAt <= now) expired.push(credential);
       else this.#earliest = Math.min(this.#earliest, expiresAt);
     }
     this.#end(expired, credentialExpired);
   }
 
-  #end(identities: readonly Identity[], errorOf: (identity: Identity) => WatchFanoutError): void {
-    let steps = identities.length;
-    for (const identity of identities) steps += this.#streams.get(identity)?.size ?? 0;
-    const ending = this.#endAll(identities, errorOf);
+  #end(credentials: readonly object[], errorOf: (identity: Identity) => WatchFanoutError): void {
+    let steps = credentials.length;
+    for (const each of credentials) steps += this.#credentials.get(each)?.streams.size ?? 0;
+    const ending = this.#endAll(credentials, errorOf);
     const step = (): boolean => ending.next().done !== true;
     runPaced(this.#clock, { step, steps, withinMs: endWithinMs });
   }
 
   *#endAll(
-    identities: readonly Identity[],
+    credentials: readonly object[],
     errorOf: (identity: Identity) => WatchFanoutError,
   ): Generator<void, void, void> {
-    for (const identity of identities) {
-      const streams = this.#streams.get(identity) ?? [];
-      const error = errorOf(identity);
+    for (const credential of credentials) {
+      const found = this.#credentials.get(credential);
+      if (found === undefined) continue;
+      const error = errorOf(found.identity);
       // Its streams are few or many thousands; a stream that opens meanwhile belongs to the same set.
-      for (const stream of streams) {
+      for (const stream of found.streams) {
         this.delete(stream);
         stream.evict(error);
         yield;
       }
     }
   }
+}
+
+function credentialOf({ identity, connection }: OpenStream): object {
+  return identity.source === "forwarded-certificate" ? connection : identity;
 }

@@ -9,7 +9,7 @@ import type { ServerLimits } from "./server-limits.ts";
 /** The limits of callers, as metrics name them. */
 export const callerLimitNames = [
   ...(["connections", "streams", "requests", "queued_requests", "queue_time"] as const),
-  ...(["watch_rate", "send_rate"] as const),
+  ...(["watch_rate", "send_rate", "cancel_rate"] as const),
 ] as const;
 
 export type CallerLimitName = (typeof callerLimitNames)[number];
@@ -23,6 +23,8 @@ export type CallerBounds = Pick<
   | "maxWatchRatePerIdentity"
   | "maxWatchRate"
   | "maxSendRate"
+  | "maxCancelsPerSecond"
+  | "maxStreamsPerConnection"
 >;
 
 /** Minimum time between two lines about the same limit, in milliseconds. */
@@ -150,9 +152,40 @@ export class CallerLimits {
     });
   }
 
+  /**
+   * The caller has cancelled a call on the connection of a proxy. It may cancel as fast as on a connection of its own; above
+   * that its calls are refused (`cancelRefusal`), since the connection can't be closed, which others share.
+   */
+  cancelled(caller: Caller): void {
+    const { maxCancelsPerSecond, maxStreamsPerConnection } = this.#bounds;
+    caller.cancelRate ??= new Rate(this.#clock, maxCancelsPerSecond, maxStreamsPerConnection);
+    // Also if none of its calls gets as far as to be refused.
+    if (!caller.cancelRate.take()) this.#log("cancel_rate", caller);
+  }
+
+  /** Why the caller may make no call now: it cancels too many; undefined: it may. */
+  cancelRefusal(caller: Caller): WatchFanoutError | undefined {
+    const { cancelRate } = caller;
+    const retryMs = cancelRate?.waitMs(1) ?? 0;
+    if (cancelRate === undefined || retryMs === 0) return undefined;
+    const { perSecond: limit } = cancelRate;
+    this.count("cancel_rate", caller);
+    const title = caller.title[0]?.toUpperCase() + caller.title.slice(1);
+    return new WatchFanoutError(
+      "TOO_MANY_STREAMS",
+      `${title} cancels more than ${limit} calls per second, on connections that others share. Nothing was done. ` +
+        "Cancel fewer calls.",
+      { metadata: { limit_name: "cancels", limit: String(limit), usage: String(limit) }, retryMs },
+    );
+  }
+
   /** Counts a refusal, and logs it, one line for each limit in 10 s: metrics do not name callers. */
   count(name: CallerLimitName, caller: Caller | undefined): void {
     this.#refused.set(name, (this.#refused.get(name) ?? 0) + 1);
+    this.#log(name, caller);
+  }
+
+  #log(name: CallerLimitName, caller: Caller | undefined): void {
     const now = this.#clock.now();
     const line = this.#lines.get(name) ?? { last: -Infinity, suppressed: 0 };
     this.#lines.set(name, line);

@@ -24,6 +24,8 @@ export class Caller {
   readonly watchRate: Rate | undefined;
   /** The rate of bytes sent; undefined: no limit. */
   readonly sendRate: Rate | undefined;
+  /** The rate of calls that it may cancel on connections of proxies; undefined: it has cancelled none lately. */
+  cancelRate: Rate | undefined;
   readonly #owners = new WeakMap<object, CallOwner>();
   /** Connections that it has opened. */
   connections = 0;
@@ -42,7 +44,8 @@ export class Caller {
   /** Whether it has something, or has taken something lately, that would be forgotten with it. */
   get isInUse(): boolean {
     if (this.connections > 0 || this.streams > 0 || this.requests > 0) return true;
-    return this.watchRate?.isFull === false || this.sendRate?.isFull === false;
+    const rates = [this.watchRate, this.sendRate, this.cancelRate];
+    return rates.some((rate) => rate?.isFull === false);
   }
 
   /** Its calls on one connection. */
@@ -86,6 +89,8 @@ interface Connected {
   first: Caller | undefined;
   /** Whether several identities have used it, as those behind a proxy do. */
   isShared: boolean;
+  /** Whether it is one of a proxy that is trusted to forward the identities of its clients. It counts for none of them. */
+  isForwarder: boolean;
 }
 
 /** The call whose caller is asked for. */
@@ -109,6 +114,8 @@ export class Callers {
   readonly #connections = new WeakMap<object, Connected>();
   /** Number of callers that have connections. */
   #connected = 0;
+  /** Number of open connections on which a proxy has forwarded several identities. */
+  #sharedForwarders = 0;
 
   constructor(clock: Clock, rates: CallerRates, maxIdle: number = defaultMaxIdle) {
     this.#clock = clock;
@@ -116,9 +123,12 @@ export class Callers {
     this.#maxIdle = maxIdle;
   }
 
-  /** Whether several callers have connections: then each has smaller portions of a turn, so that none waits for long. */
+  /**
+   * Whether several callers have connections, or share one of a proxy: then each has smaller portions of a turn, so that
+   * none waits for long.
+   */
   get areSeveral(): boolean {
-    return this.#connected > 1;
+    return this.#connected > 1 || this.#sharedForwarders > 0;
   }
 
   /** Number of callers that are known. */
@@ -139,11 +149,28 @@ export class Callers {
   /** A connection that has begun is closed. Idempotent. */
   closed(connection: object): void {
     const known = this.#connections.get(connection);
-    if (known?.first === undefined) return;
+    if (known === undefined) return;
+    this.#connections.delete(connection);
+    if (known.isForwarder && known.isShared) this.#sharedForwarders--;
+    if (known.first === undefined) return;
     known.first.connections--;
     if (known.first.connections === 0) this.#connected--;
-    known.first = undefined;
-    this.#connections.delete(connection);
+  }
+
+  /** A connection is one of a trusted proxy: it counts for no identity, and is expected to have calls of many. */
+  markForwarder(connection: object): void {
+    const known = this.#connections.get(connection);
+    if (known !== undefined) known.isForwarder = true;
+  }
+
+  /** Whether a connection is one of a trusted proxy. */
+  isForwarder(connection: object): boolean {
+    return this.#connections.get(connection)?.isForwarder === true;
+  }
+
+  /** The owner of a call that is not authenticated yet, whose identity a trusted proxy forwards. */
+  forwardedOwner(connection: object, name: string): CallOwner {
+    return this.#ownerOn(connection, this.#identityCaller(name));
   }
 
   /** The owner of a call that was authenticated. */
@@ -151,24 +178,19 @@ export class Callers {
     const { connection, identity } = call;
     const known = this.#connections.get(connection);
     const caller = this.#callerOf(identity, known?.host ?? hostOf(call.address));
-    if (known === undefined) return caller.on(connection);
-    if (known.last.caller !== caller) {
-      if (known.first !== undefined) known.isShared = true;
-      known.last = caller.on(connection);
-    }
-    return known.last;
+    return this.#ownerOn(connection, caller);
   }
 
   /** Whether the connection of an owner counts for a caller, or is not known. */
   isCounted({ connection }: CallOwner): boolean {
     const known = this.#connections.get(connection);
-    return known === undefined || known.first !== undefined;
+    return known === undefined || known.isForwarder || known.first !== undefined;
   }
 
-  /** Counts the connection of an owner for its caller, until it is closed. */
+  /** Counts the connection of an owner for its caller, until it is closed. One of a trusted proxy is not counted. */
   count({ connection, caller }: CallOwner): void {
     const known = this.#connections.get(connection);
-    if (known === undefined || known.first !== undefined) return;
+    if (known === undefined || known.isForwarder || known.first !== undefined) return;
     known.first = caller;
     if (caller.connections === 0) this.#connected++;
     caller.connections++;
@@ -176,23 +198,47 @@ export class Callers {
 
   /**
    * The probable owner of the next call of a connection, which is not authenticated yet. Of a connection that several
-   * identities share: its host.
+   * identities share, and of one of a trusted proxy: its host.
    */
   expectedOn(connection: object): CallOwner {
     const known = this.#connections.get(connection);
-    if (known !== undefined && !known.isShared) return known.last;
+    if (known !== undefined && !known.isShared && !known.isForwarder) return known.last;
     return this.#hostCaller(known?.host ?? "").on(connection);
   }
 
   #connect(connection: object, host: string): void {
     const last = this.#hostCaller(host).on(connection);
-    this.#connections.set(connection, { host, last, first: undefined, isShared: false });
+    this.#connections.set(connection, {
+      ...{ host, last, first: undefined },
+      ...{ isShared: false, isForwarder: false },
+    });
+  }
+
+  #ownerOn(connection: object, caller: Caller): CallOwner {
+    const known = this.#connections.get(connection);
+    if (known === undefined) return caller.on(connection);
+    if (known.last.caller === caller) return known.last;
+    if (!known.isShared && this.#hadCalls(known)) {
+      known.isShared = true;
+      if (known.isForwarder) this.#sharedForwarders++;
+    }
+    known.last = caller.on(connection);
+    return known.last;
+  }
+
+  #hadCalls({ isForwarder, first, last, host }: Connected): boolean {
+    return isForwarder ? last.caller !== this.#hostCaller(host) : first !== undefined;
   }
 
   #callerOf(identity: Identity, host: string): Caller {
-    if (identity.source === "none") return this.#hostCaller(host);
-    const key = `identity ${identity.name}`;
-    return this.#known.get(key) ?? this.#add(key, `the identity ${JSON.stringify(identity.name)}`);
+    return identity.source === "none"
+      ? this.#hostCaller(host)
+      : this.#identityCaller(identity.name);
+  }
+
+  #identityCaller(name: string): Caller {
+    const key = `identity ${name}`;
+    return this.#known.get(key) ?? this.#add(key, `the identity ${JSON.stringify(name)}`);
   }
 
   #hostCaller(host: string): Caller {

@@ -101,12 +101,12 @@ export class Http2Defences {
     this.#peers.set(session, peer);
     session.on("ping", () => {
       const { maxPingsPerSecond } = this.#bounds;
-      if (this.#add(peer.pings, 1_000) > maxPingsPerSecond) this.#close(session, "ping_flood");
+      if (this.#add(peer.pings, 1_000) > maxPingsPerSecond) this.close(session, "ping_flood");
     });
     session.on("remoteSettings", () => {
       const { maxSettingsPerSecond } = this.#bounds;
       const count = this.#add(peer.settings, 1_000);
-      if (count > maxSettingsPerSecond) this.#close(session, "settings_flood");
+      if (count > maxSettingsPerSecond) this.close(session, "settings_flood");
     });
     session.on("stream", () => void this.#add(peer.streams, burstMs));
     session.on("error", (error) => {
@@ -143,6 +143,13 @@ export class Http2Defences {
     lines.suppressed = 0;
   }
 
+  /** Closes a connection, and counts why. Idempotent. */
+  close(session: ServerHttp2Session, kind: AttackKind): void {
+    if (session.destroyed) return;
+    this.count(kind, session);
+    session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM);
+  }
+
   /** Counts one more in the period, and returns the number in it. */
   #add(period: Period, lengthMs: number): number {
     const now = this.#clock.now();
@@ -152,12 +159,6 @@ export class Http2Defences {
       period.count = 0;
     }
     return ++period.count;
-  }
-
-  #close(session: ServerHttp2Session, kind: AttackKind): void {
-    if (session.destroyed) return;
-    this.count(kind, session);
-    session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM);
   }
 
   /** Why nghttp2 or Node.js has closed the connection. For resets they have no error of their own. */

@@ -1,16 +1,19 @@
 import type { Clock } from "../../base/clock.ts";
 
-/** A token bucket: an average rate, with a burst of what one second allows. */
+/** A token bucket: an average rate, with a burst. */
 export class Rate {
   readonly #clock: Clock;
   readonly perSecond: number;
+  readonly #burst: number;
   #left: number;
   #since: number;
 
-  constructor(clock: Clock, perSecond: number) {
+  /** `burst` is what may be taken at once. Default: what one second allows. */
+  constructor(clock: Clock, perSecond: number, burst: number = perSecond) {
     this.#clock = clock;
     this.perSecond = perSecond;
-    this.#left = perSecond;
+    this.#burst = burst;
+    this.#left = burst;
     this.#since = clock.now();
   }
 
@@ -44,13 +47,13 @@ export class Rate {
   /** Whether nothing was taken for so long that a new one would be the same. */
   get isFull(): boolean {
     this.#refill();
-    return this.#left >= this.perSecond;
+    return this.#left >= this.#burst;
   }
 
   #refill(): void {
     const now = this.#clock.now();
     const gained = ((now - this.#since) / 1_000) * this.perSecond;
-    this.#left = Math.min(this.perSecond, this.#left + gained);
+    this.#left = Math.min(this.#burst, this.#left + gained);
     this.#since = now;
   }
 }

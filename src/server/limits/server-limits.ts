@@ -45,7 +45,8 @@ export interface ServerLimits {
   readonly maxRetainedRequestBytes: number;
   /**
    * Sustained rate of calls that a connection may cancel, per second, against floods of calls that are cancelled at once.
-   * A burst of `maxStreamsPerConnection` is allowed in addition. Above that the connection is closed. Default 1,000.
+   * A burst of `maxStreamsPerConnection` is allowed in addition. Above that the connection is closed. On connections of
+   * trusted proxies the same is the bound of each identity, whose calls are refused above it. Default 1,000.
    */
   readonly maxCancelsPerSecond: number;
   /**

@@ -3,7 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import { AuthenticatedStreams } from "./authenticated-streams.ts";
 import { BytePool } from "./byte-pool.ts";
 import { CallerLimits, type CallerStats } from "./caller-limits.ts";
-import { Callers } from "./callers.ts";
+import { Callers, CallOwner } from "./callers.ts";
 import { OpenStreams } from "./open-streams.ts";
 import { SendBudget } from "./send-budget.ts";
 import type { ServerLimits } from "./server-limits.ts";
@@ -61,7 +61,8 @@ export function createServerPools(
   const authenticatedStreams = new AuthenticatedStreams(clock, now);
   const callers = new Callers(clock, limits);
   const callerLimits = new CallerLimits(clock, callers, limits, logger);
-  const ownerOf = (connection: object): object => callers.expectedOn(connection);
+  const ownerOf = (holder: object): object =>
+    holder instanceof CallOwner ? holder : callers.expectedOn(holder);
   return {
     callerLimits,
     requests: new BytePool(

@@ -30,10 +30,10 @@ function arriving(ms: number, maxBytes = 10 * 1024 ** 2) {
     clock.spend(ms);
     taken.push(headers[":path"] ?? "");
   });
-  const add = (connection: object, path: string, metadata = ""): FakeStream => {
+  const add = (connection: object, path: string, metadata = "", forwarded?: object): FakeStream => {
     const stream = new FakeStream(connection);
     const headers: IncomingHttpHeaders = { ":path": path, metadata };
-    arrivals.add(stream as unknown as ServerHttp2Stream, headers);
+    arrivals.add(stream as unknown as ServerHttp2Stream, headers, forwarded);
     return stream;
   };
   return { clock, taken, arrivals, add, pool };
@@ -126,4 +126,34 @@ test("The headers of waiting calls are bounded in bytes; above the bound the lar
   expect(refused.length).toBeGreaterThan(10);
   expect(taken).toHaveLength(60 - refused.length);
   expect(pool.bytes).toBe(0);
+});
+
+test("Calls of a proxy take turns by the identity that it forwards, those of each in order", () => {
+  const { clock, taken, arrivals, add } = arriving(0);
+  const proxy = {};
+  const [alice, bob] = [{}, {}];
+  for (const path of numbered("a", 500)) add(proxy, path, "", alice);
+  for (const path of numbered("b", 20)) add(proxy, path, "", bob);
+  for (const path of numbered("own", 20)) add(proxy, path);
+  const session = proxy as ServerHttp2Session;
+  expect(arrivals.waiting(session)).toBe(540 - taken.length);
+  while (!taken.includes("b19")) clock.runTurn();
+  expect(taken.filter((path) => path.startsWith("a")).length).toBeLessThanOrEqual(16 + 20);
+  clock.runImmediates();
+  for (const name of ["a", "b", "own"]) {
+    const own = taken.filter((path) => path.startsWith(name));
+    expect(own).toEqual(numbered(name, own.length));
+  }
+  expect(taken).toHaveLength(540);
+  expect(arrivals.waiting(session)).toBe(0);
+});
+
+test("The memory of waiting calls that a proxy forwards is that of their identity", () => {
+  const { add, pool } = arriving(0, 100_000);
+  const proxy = {};
+  const [alice, bob] = [{}, {}];
+  for (const path of numbered("a", 200)) add(proxy, path, "", alice);
+  const held = numbered("b", 20).map((path) => add(proxy, path, "m".repeat(500), bob));
+  expect(pool.bytesOf(bob)).toBeGreaterThan(0);
+  expect(held.filter(({ closed }) => closed)).toEqual([]);
 });

@@ -6,6 +6,7 @@ import {
   type IncomingHttpHeaders,
 } from "node:http2";
 import { connect as connectSocket, type Socket } from "node:net";
+import { type ConnectionOptions, connect as connectTls } from "node:tls";
 import { onTestFinished } from "vitest";
 
 /** HTTP/2 without a gRPC library: sends data that no library would send, and reads on request. */
@@ -13,12 +14,24 @@ export class RawConnection {
   readonly session: ClientHttp2Session;
   readonly #socket: Socket;
 
-  /** `window` is the initial flow control window of a stream, in bytes. `localAddress` is an address of this machine. */
-  constructor(port: number, window: number = 65_535, localAddress: string = "127.0.0.1") {
-    this.#socket = connectSocket({ port, host: "127.0.0.1", localAddress });
-    this.session = connect(`http://127.0.0.1:${port}`, {
+  /**
+   * `given` is the initial flow control window of a stream, in bytes, or what TLS needs to connect with a certificate.
+   * `localAddress` is an address of this machine.
+   */
+  constructor(
+    port: number,
+    given: number | Pick<ConnectionOptions, "cert" | "key" | "ca"> = 65_535,
+    localAddress: string = "127.0.0.1",
+  ) {
+    const to = { port, host: "127.0.0.1", localAddress };
+    const tls = typeof given === "number" ? undefined : given;
+    this.#socket =
+      tls === undefined
+        ? connectSocket(to)
+        : connectTls({ ...to, ...tls, servername: "localhost", ALPNProtocols: ["h2"] });
+    this.session = connect(`${tls === undefined ? "http" : "https"}://localhost:${port}`, {
       createConnection: () => this.#socket,
-      settings: { initialWindowSize: window },
+      settings: { initialWindowSize: typeof given === "number" ? given : 65_535 },
       // In MB. The default of Node.js is too small for these tests.
       maxSessionMemory: 1_000,
     });

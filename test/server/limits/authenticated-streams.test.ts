@@ -86,6 +86,6 @@ describe("The process", () => {
     streams.revoke(identity);
     while (ended.length < 1_000) turn();
     expect(now() - before).toBeLessThan(1_000);
-    expect(streams.lapsed(identity)?.message).toContain("no longer accepted");
+    expect(streams.lapsed({ identity, connection: {} })?.message).toContain("no longer accepted");
   });
 });

@@ -98,6 +98,25 @@ test("A connection counts for the identity of its first call until it is closed"
   expect(callers.areSeveral).toBe(false);
 });
 
+test("A connection of a trusted proxy counts for none of the identities on it, which are several callers", () => {
+  const callers = new Callers(new FakeClock(), noRates);
+  const proxy = connected(callers);
+  callers.markForwarder(proxy);
+  const alice = callers.forwardedOwner(proxy, "alice");
+  expect(callers.isCounted(alice)).toBe(true);
+  callers.count(alice);
+  expect(callers.areSeveral).toBe(false);
+  const bob = callers.forwardedOwner(proxy, "bob");
+  expect(callers.forwardedOwner(proxy, "alice")).toBe(alice);
+  expect([alice.caller.connections, bob.caller.connections]).toEqual([0, 0]);
+  expect(callers.areSeveral).toBe(true);
+  // Of other calls it is not known whose they are.
+  expect(callers.expectedOn(proxy).caller.title).toBe("anonymous at 10.0.0.1");
+  callers.closed(proxy);
+  callers.closed(proxy);
+  expect(callers.areSeveral).toBe(false);
+});
+
 test("Of callers that have nothing a bounded number is remembered, and those in use are kept", () => {
   const callers = new Callers(new FakeClock(), noRates, 10);
   const used = callers.ownerOf(call({}, named("used"))).caller;

@@ -15,7 +15,7 @@ import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import { listWatchService } from "../../../src/wire/services.ts";
 import { RawConnection } from "../http2/raw-connection.ts";
 import { TestClient } from "../test-client.ts";
-import { as, tokensOf } from "./tokens.ts";
+import { as, behindProxy, forwarded, tokensOf } from "./tokens.ts";
 
 const { Get, List, Watch } = listWatchService;
 const connections = 20;
@@ -40,7 +40,7 @@ interface Flooded {
 }
 
 /** Serves with the system's clock, since time slices depend on it. */
-async function serveCounted(): Promise<Flooded> {
+async function serveCounted(authenticators = tokensOf("flooder", "honest")): Promise<Flooded> {
   const logger = pino({ level: "silent" });
   const storage = new MemoryStorage({ clock: systemClock });
   const cacher = new Cacher({ storage, clock: systemClock, logger, name: resource });
@@ -75,7 +75,7 @@ async function serveCounted(): Promise<Flooded> {
   const server = await startServer({
     resources: new Map([[resource, served]]),
     listen: { host: "127.0.0.1", port: 0 },
-    authenticators: tokensOf("flooder", "honest"),
+    authenticators,
     clock: systemClock,
     logger,
   });
@@ -148,3 +148,26 @@ describe("While one identity floods the server from 20 connections", () => {
     watch.cancel();
   });
 });
+
+test.each([
+  ["Gets", Get.path, Get.requestSerialize({ resource, key: "a" })],
+  ["watches", Watch.path, Watch.requestSerialize({ resource })],
+])(
+  "While one identity floods the connection of a proxy, the %s of another on it are begun in turns",
+  async (...row) => {
+    const [, path, request] = row;
+    const { server, counted } = await serveCounted(behindProxy());
+    const proxy = new RawConnection(server.port);
+    const greet = Get.requestSerialize({ resource, key: "a" });
+    for (const name of ["flooder", "honest"]) {
+      await proxy.call(Get.path, greet, forwarded(name)).drain().ended;
+    }
+    const from = counted.order.length;
+    for (let i = 0; i < 2_000; i++) proxy.call(path, request, forwarded("flooder")).drain();
+    const each = 40;
+    for (let i = 0; i < each; i++) proxy.call(path, request, forwarded("honest")).drain();
+    while (counted.countOf("honest", from) < each) await nextTurn();
+    // Of 2,000. Those that begin while the ones behind them are read, and then as many as of the other.
+    expect(counted.countOf("flooder", from)).toBeLessThan(1_000);
+  },
+);
