@@ -21,6 +21,8 @@ import { memoryGauges } from "../../server/pressure/memory-gauges.ts";
 import { type RunningServer, type ServedResource, startServer } from "../../server/server.ts";
 import { UncachedResource } from "../../server/services/uncached-resource.ts";
 import { registerCacheMetrics } from "../../telemetry/cache-metrics.ts";
+import { registerDispatchMetrics } from "../../telemetry/dispatch-metrics.ts";
+import { registerEventLoopMetrics } from "../../telemetry/event-loop-metrics.ts";
 import {
   registerAuthenticationMetrics,
   registerFileReloads,
@@ -75,6 +77,9 @@ export async function startService(given: Config, clock: Clock, logger: Logger):
   try {
     const metrics = new PrometheusMetrics(version);
     closing.push(() => metrics.close());
+    const stopMeasuring = registerEventLoopMetrics(metrics.meter);
+    closing.push(async () => stopMeasuring());
+    const dispatchLatency = registerDispatchMetrics(metrics.meter);
     // Shared by all resources.
     const scheduler = new TimeSliceScheduler(clock);
     const upstreamLimiter = new UpstreamLimiter(clock);
@@ -137,6 +142,7 @@ export async function startService(given: Config, clock: Clock, logger: Logger):
           stallTimeoutMs: config.stallTimeoutMs,
           dispatchIntervalMs: config.dispatchIntervalMs,
         },
+        onDispatched: dispatchLatency(name),
         consistencyIntervalMs: config.consistencyIntervalMs,
         mayNotServeAfter: isRightLost,
         scheduler,

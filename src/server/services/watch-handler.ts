@@ -34,7 +34,9 @@ function open(context: CallContext, call: ServerCall, request: WatchRequest__Out
     if (context.authorizer.hasPolicy) sender.access = accessOfWatch(request);
     sender.start(retainedBytesOf(watch) + call.headerBytes);
   } catch (error) {
-    call.end(statusOf(toClientError(error, watchMethod, context.logger)));
+    const refusal = toClientError(error, watchMethod, context.logger);
+    context.observer?.watchEnded?.(refusal.reason);
+    call.end(statusOf(refusal));
   }
 }
 
