@@ -1,6 +1,6 @@
 import { access, constants, stat } from "node:fs/promises";
 import { delimiter, join } from "node:path";
-import { reasonOf } from "./etcd/download.ts";
+import { reasonOf } from "./download.ts";
 
 /** A place from which a binary may be had, and how. */
 export type BinarySource<T> = readonly [name: string, get: () => Promise<T>];
