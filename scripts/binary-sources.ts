@@ -2,13 +2,13 @@ import { access, constants, stat } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 import { reasonOf } from "./download.ts";
 
-/** A place from which a binary may be had, and how. */
+/** A place to get a binary from, and how. */
 export type BinarySource<T> = readonly [name: string, get: () => Promise<T>];
 
 /**
- * What the first of the sources has that works.
+ * Returns what the first working source provides.
  *
- * @param failure the first line of the error if none does
+ * @param failure the first line of the error if no source works
  * @throws Error with the reason of every source
  */
 export async function fromFirstSource<T>(
@@ -26,7 +26,7 @@ export async function fromFirstSource<T>(
   throw new Error([`${failure} What was tried:`, ...reasons].join("\n"));
 }
 
-/** Prints the path of a binary, or why there is none, and sets the exit code. */
+/** Prints the path of a binary, or why no source has it, and sets the exit code. */
 export async function printPath(get: () => Promise<string>): Promise<void> {
   try {
     process.stdout.write(`${await get()}\n`);

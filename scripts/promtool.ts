@@ -2,7 +2,7 @@
  * Obtains promtool for the tests of the alerts and prints where it is: `node scripts/promtool.ts`.
  *
  * In this order: $PROMTOOL_BIN; promtool on PATH; the one fetched before, in .cache; Debian stable's package. With
- * `--optional` it is no failure if there is none: the tests that need it are skipped.
+ * `--optional` a missing promtool is no failure: the tests that need it are skipped.
  */
 import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, rename, rm } from "node:fs/promises";
@@ -25,7 +25,7 @@ const installed: readonly BinarySource<string>[] = [
   ["the cache", () => running(join(cache, name))],
 ];
 
-/** The path of a promtool on this machine; undefined if there is none. Downloads nothing. */
+/** The path of a promtool on this machine; undefined if it has no promtool. Downloads nothing. */
 export function installedPromtool(): Promise<string | undefined> {
   return fromFirstSource(installed, "").catch(() => undefined);
 }
