@@ -152,7 +152,7 @@ const rows: readonly (readonly [title: string, panels: readonly Panel[]])[] = [
     ],
   ],
   [
-    "Who is refused, and why?",
+    "Which calls are refused, and why?",
     [
       panel("Refused at a limit of the caller", "ops", [
         `sum by (limit) (rate(watch_fanout_caller_refusals_total{${of}}[$__rate_interval]))`,
