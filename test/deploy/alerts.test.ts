@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
-import { installedPromtool } from "../../scripts/promtool.ts";
+import { promtool as binary } from "../../scripts/promtool.ts";
 import { reasons } from "../../src/base/errors.ts";
 import { exposedSeries, unknownSeries } from "./exposed-metrics.ts";
 
@@ -40,7 +40,7 @@ const rules = read<{ groups: { rules: Rule[] }[] }>("alerts.yaml").groups.flatMa
 const alerts = rules.filter((rule) => rule.alert !== undefined);
 const testFiles = ["alerts.test.yaml", "burn-rates.test.yaml"];
 const groups = testFiles.flatMap((file) => read<RuleTests>(file).tests);
-const promtool = await installedPromtool();
+const promtool = await binary.installed();
 
 describe("The alerts", () => {
   test.skipIf(promtool === undefined).each(testFiles)(

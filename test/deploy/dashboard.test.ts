@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { stringify } from "yaml";
-import { installedPromtool } from "../../scripts/promtool.ts";
+import { promtool as binary } from "../../scripts/promtool.ts";
 import { unknownSeries } from "./exposed-metrics.ts";
 
 interface Dashboard {
@@ -23,7 +23,7 @@ const { panels, templating }: Dashboard = JSON.parse(
   await readFile("deploy/grafana/watch-fanout.json", "utf8"),
 );
 const targets = panels.flatMap((panel) => panel.targets ?? []);
-const promtool = await installedPromtool();
+const promtool = await binary.installed();
 
 describe("The dashboard", () => {
   test("queries series and labels that the service exposes", () => {

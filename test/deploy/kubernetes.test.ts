@@ -13,9 +13,9 @@ import {
   kubectlVersion,
   type Manifest,
   Pod,
-  selects,
   text,
 } from "./built-manifests.ts";
+import { expectOwnPods } from "./own-pods.ts";
 
 const kustomizations = [
   "deploy/kubernetes",
@@ -91,39 +91,7 @@ describe.skipIf(kubectl === undefined)("Kustomize (needs kubectl) builds", () =>
   });
 
   test.each(kustomizations)("%s, with Services, budgets and scalers of its own pods", (folder) => {
-    const labels = deploymentsOf(of(folder)).map(({ spec }) => spec.template.metadata.labels);
-    for (const [index, deployment] of deploymentsOf(of(folder)).entries()) {
-      const { selector, template } = deployment.spec;
-      expect(labels.filter((each) => selects(selector.matchLabels, each))).toHaveLength(1);
-      for (const { labelSelector } of template.spec.topologySpreadConstraints) {
-        expect(selects(labelSelector.matchLabels, labels[index])).toBe(true);
-      }
-      const suffix = deployment.metadata.name.slice("watch-fanout".length);
-      expect(template.spec.serviceAccountName).toBe(`watch-fanout${suffix}`);
-      const accounts = of(folder, "ServiceAccount").map(({ metadata }) => metadata.name);
-      expect(accounts).toContain(template.spec.serviceAccountName);
-    }
-    const selectors = [
-      ...of(folder, "Service").map(({ spec }) => spec.selector),
-      ...of(folder, "PodDisruptionBudget").map(({ spec }) => spec.selector.matchLabels),
-      ...of(folder, "NetworkPolicy").map(({ spec }) => spec.podSelector.matchLabels),
-    ];
-    expect(selectors.length).toBeGreaterThan(0);
-    for (const selector of selectors) {
-      expect(labels.filter((each) => selects(selector, each))).toHaveLength(1);
-    }
-    const names = deploymentsOf(of(folder)).map(({ metadata }) => metadata.name);
-    for (const { spec } of of(folder, "HorizontalPodAutoscaler")) {
-      expect(names).toContain(spec.scaleTargetRef.name);
-      const scaled = deploymentsOf(of(folder)).find(
-        ({ metadata }) => metadata.name === spec.scaleTargetRef.name,
-      );
-      expect(scaled?.spec.replicas).toBeUndefined();
-    }
-    const services = of(folder, "Service").map(({ metadata }) => metadata.labels ?? {});
-    for (const { spec } of of(folder, "ServiceMonitor")) {
-      expect(services.some((each) => selects(spec.selector.matchLabels, each))).toBe(true);
-    }
+    expectOwnPods(of(folder));
   });
 
   test.each(kustomizations)("%s, with a policy that is changed without new pods", (folder) => {
