@@ -15,8 +15,7 @@ export function expectOwnPods(manifests: readonly Manifest[]): void {
     for (const { labelSelector } of template.spec.topologySpreadConstraints) {
       expect(selects(labelSelector.matchLabels, labels[index])).toBe(true);
     }
-    const suffix = deployment.metadata.name.slice("watch-fanout".length);
-    expect(template.spec.serviceAccountName).toBe(`watch-fanout${suffix}`);
+    expect(template.spec.serviceAccountName).toBe(deployment.metadata.name);
     const accounts = ofKind("ServiceAccount").map(({ metadata }) => metadata.name);
     expect(accounts).toContain(template.spec.serviceAccountName);
   }
