@@ -4,6 +4,8 @@ import { registerEventLoopMetrics } from "../../src/telemetry/event-loop-metrics
 import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
 import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../src/telemetry/server-metrics.ts";
+import { listWatchService } from "../../src/wire/services.ts";
+import { RawConnection } from "../server/http2/raw-connection.ts";
 import { SetGauge } from "../server/pressure/set-gauge.ts";
 import { serveThings } from "../server/served.ts";
 
@@ -55,6 +57,23 @@ test("Watches that the service refuses or ends are counted by reason, and those 
   ]);
 });
 
+test("A watch that is reset to make room for others is counted as RESET", async () => {
+  const metrics = new PrometheusMetrics("1.2.3");
+  onTestFinished(() => metrics.close());
+  const observer = new RpcMetrics(metrics.meter);
+  const limits = { maxUnsentBytes: 100_000 };
+  const { server, storage } = await serveThings({ server: { observer, limits } });
+  await storage.put({ key: "large", value: Buffer.alloc(400_000) });
+  const { Watch } = listWatchService;
+  // Room for the first response, which is small, and not for the state.
+  const raw = new RawConnection(server.port, 1_000);
+  raw.call(Watch.path, Watch.requestSerialize({ resource: "things", send_initial_events: true }));
+  await expect
+    .poll(() => metrics.render(), { timeout: 60_000 })
+    .toContain('\nwatch_fanout_ended_watches_total{reason="RESET"} 1\n');
+  raw.session.destroy();
+});
+
 test("The event-loop delay is that since the last collection", async () => {
   const metrics = new PrometheusMetrics("1.2.3");
   onTestFinished(() => metrics.close());
@@ -69,5 +88,5 @@ test("The event-loop delay is that since the last collection", async () => {
     );
   };
   // The first run of the timer after a collection measures nothing.
-  await expect.poll(max).toBeGreaterThan(0.05);
+  await expect.poll(max, { timeout: 60_000 }).toBeGreaterThan(0.05);
 });
