@@ -1,14 +1,14 @@
 import { access, constants, stat } from "node:fs/promises";
 import { delimiter, join } from "node:path";
-import { reasonOf } from "./download.ts";
+import { reasonOf } from "./etcd/download.ts";
 
-/** A place to get a binary from, and how. */
+/** A place from which a binary is available, and how to get it. */
 export type BinarySource<T> = readonly [name: string, get: () => Promise<T>];
 
 /**
- * Returns what the first working source provides.
+ * What the first of the sources has that works.
  *
- * @param failure the first line of the error if no source works
+ * @param failure the first line of the error if none does
  * @throws Error with the reason of every source
  */
 export async function fromFirstSource<T>(
@@ -26,7 +26,7 @@ export async function fromFirstSource<T>(
   throw new Error([`${failure} What was tried:`, ...reasons].join("\n"));
 }
 
-/** Prints the path of a binary, or why no source has it, and sets the exit code. */
+/** Prints the path of a binary, or why it is absent, and sets the exit code. */
 export async function printPath(get: () => Promise<string>): Promise<void> {
   try {
     process.stdout.write(`${await get()}\n`);

@@ -8,7 +8,7 @@ import { mkdir, mkdtemp, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { folderOnPath, fromFirstSource, printPath } from "./binary-sources.ts";
-import { reasonOf } from "./download.ts";
+import { reasonOf } from "./etcd/download.ts";
 
 const run = promisify(execFile);
 

@@ -8,9 +8,9 @@
 import { mkdir, mkdtemp, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { folderOnPath, fromFirstSource, printPath } from "./binary-sources.ts";
-import { unpackDebianPackages } from "./debian.ts";
-import { reasonOf } from "./download.ts";
 import { binariesIn, type EtcdBinaries, folderOf } from "./etcd/binaries.ts";
+import { unpackDebianPackages } from "./etcd/debian.ts";
+import { reasonOf } from "./etcd/download.ts";
 import { unpackUpstreamRelease } from "./etcd/upstream.ts";
 
 /** Beside the sources, so that `npm ci` leaves it and deleting the checkout deletes it. */

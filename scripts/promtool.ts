@@ -6,7 +6,7 @@
  */
 import { printPath } from "./binary-sources.ts";
 import { CachedBinary } from "./cached-binary.ts";
-import { unpackDebianPackages } from "./debian.ts";
+import { unpackDebianPackages } from "./etcd/debian.ts";
 
 export const promtool = new CachedBinary("promtool", ["--version"]);
 
