@@ -42,15 +42,7 @@ export async function etcdBinaries(): Promise<EtcdBinaries> {
         "the upstream release",
         () => fetched((folder) => unpackUpstreamRelease(folder, minor), cache, minor),
       ],
-      [
-        "Debian stable",
-        () =>
-          fetched(
-            (folder) => unpackDebianPackages(folder, ["etcd-server", "etcd-client"]),
-            cache,
-            minor,
-          ),
-      ],
+      ["Debian stable", () => fetched(unpackDebianPackages, cache, minor)],
     ],
     `There is no etcd for the tests. Set ETCD_BIN to one of ${minor ?? "3.5.13 or newer"}.`,
   );

@@ -29,7 +29,7 @@ const KEYRINGS = "/usr/share/keyrings";
  */
 export async function unpackDebianPackages(
   folder: string,
-  packages: readonly string[],
+  packages: readonly string[] = ["etcd-server", "etcd-client"],
 ): Promise<void> {
   const architecture = ARCHITECTURES[process.arch];
   if (architecture === undefined) throw new Error(`Debian has no packages for ${process.arch}`);
