@@ -18,25 +18,27 @@ const ARCHITECTURES: Readonly<Record<string, string>> = {
   s390x: "s390x",
 };
 
-const PACKAGES = ["etcd-server", "etcd-client"];
 const APT = "/etc/apt";
 const KEYRINGS = "/usr/share/keyrings";
 
 /**
- * Puts the binaries of Debian stable's packages into `folder`, without root: the packages are only
- * unpacked. They come from a mirror that the machine's own package sources name, whatever release
+ * Puts the binaries of Debian stable's `packages` into `folder`, without root: the packages are
+ * only unpacked. They come from a mirror that the machine's own package sources name, whatever release
  * those are of, and each step is verified by the one before: the suite's signature by the Debian keys
  * on this machine, the index by the suite, the packages by the index.
  */
-export async function unpackDebianPackages(folder: string): Promise<void> {
+export async function unpackDebianPackages(
+  folder: string,
+  packages: readonly string[] = ["etcd-server", "etcd-client"],
+): Promise<void> {
   const architecture = ARCHITECTURES[process.arch];
-  if (architecture === undefined) throw new Error(`Debian has no etcd for ${process.arch}`);
+  if (architecture === undefined) throw new Error(`Debian has no packages for ${process.arch}`);
   const mirrors = await mirrorsOfMachine();
   if (mirrors.length === 0) throw new Error(`no http(s) package source is named below ${APT}`);
   const failures: string[] = [];
   for (const mirror of mirrors) {
     try {
-      await unpackFrom(mirror, architecture, folder);
+      await unpackFrom(mirror, architecture, packages, folder);
       return;
     } catch (error) {
       failures.push(reasonOf(error));
@@ -45,14 +47,19 @@ export async function unpackDebianPackages(folder: string): Promise<void> {
   throw new Error(failures.join("; "));
 }
 
-async function unpackFrom(mirror: string, architecture: string, folder: string): Promise<void> {
+async function unpackFrom(
+  mirror: string,
+  architecture: string,
+  packages: readonly string[],
+  folder: string,
+): Promise<void> {
   const suite = `${mirror}/dists/stable`;
-  const work = await mkdtemp(join(tmpdir(), "etcd-debian-"));
+  const work = await mkdtemp(join(tmpdir(), "debian-packages-"));
   try {
     const release = await signedRelease(`${suite}/InRelease`, work);
     if (!/^Origin: Debian$/m.test(release)) throw new Error(`${suite} is not of Debian`);
     const index = await packagesIndex(suite, release, architecture, work);
-    for (const name of PACKAGES) {
+    for (const name of packages) {
       const { path, sha256, size } = packageIn(index, name);
       const deb = await download(`${mirror}/${path}`, size);
       verifySha256(path, deb, sha256);

@@ -23,7 +23,7 @@ export function parseExposition(text: string): readonly ExposedMetric[] {
       entryOf(metrics, of).set(fact, rest);
       continue;
     }
-    const [, sample, pairs = ""] = /^([a-z_]+)(?:\{(.*)\})? \S+$/.exec(line) ?? [];
+    const [, sample, pairs = ""] = /^([a-z][a-z0-9_]*)(?:\{(.*)\})? \S+$/.exec(line) ?? [];
     if (sample === undefined) continue;
     const name = metrics.has(sample) ? sample : sample.replace(/_(?:bucket|sum|count)$/, "");
     if (!metrics.has(name)) throw new Error(`${sample} is a sample of no metric`);

@@ -16,7 +16,9 @@ import { callerLimitNames } from "../../src/server/limits/caller-limits.ts";
 import { attackKinds } from "../../src/server/limits/http2-defences.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { registerCacheMetrics } from "../../src/telemetry/cache-metrics.ts";
+import { registerDispatchMetrics } from "../../src/telemetry/dispatch-metrics.ts";
 import { registerEtcdApiMetrics } from "../../src/telemetry/etcd-api-metrics.ts";
+import { registerEventLoopMetrics } from "../../src/telemetry/event-loop-metrics.ts";
 import {
   registerAuthenticationMetrics,
   registerFileReloads,
@@ -50,7 +52,7 @@ const labels: Readonly<Record<string, string>> = {
   outcome: "`OK`, the reason of the error, or `CANCELLED`",
   pool: "`requests`, `retained` or `unsent`",
   queue: "name that the program gave to the work queue",
-  reason: "reason of the error, such as `UPSTREAM_UNAVAILABLE`",
+  reason: "reason of the error, such as `UPSTREAM_UNAVAILABLE`, or what is listed at the metric",
   resource: "name of the resource",
   result: "`applied` or `refused`",
   source: "one of the sources that are listed at the metric",
@@ -104,6 +106,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
     const storage = new MemoryStorage({ clock: systemClock });
     const cacher = new Cacher({ storage, clock: systemClock, logger, name: "a" });
     registerCacheMetrics(meter, new Map([["a", cacher]]));
+    registerDispatchMetrics(meter)("a")(0);
   };
   const values = (meter: Meter): void => {
     registerUndecodableValues(meter, new Map([["a", { undecodable: 0 }]]));
@@ -143,7 +146,9 @@ async function serviceGroups(): Promise<readonly Group[]> {
     const observer = new RpcMetrics(meter);
     observer.started("a");
     observer.ended("a", "OK", 0);
+    observer.watchEnded("DRAINING");
   };
+  const process = (meter: Meter): void => registerEventLoopMetrics(meter)();
   const identity = (meter: Meter): void => {
     const counts = { certificate: 0, jwt: 0, token: 0, "forwarded-certificate": 0, none: 0 };
     registerAuthenticationMetrics(meter, { counts: { ...counts, refused: 0 } });
@@ -161,6 +166,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
   };
   return [
     ["Build", await exposed(() => {}, isBuildInfo)],
+    ["Event loop", await exposed(process)],
     ["Caches, by resource", await exposed(cache)],
     ["Keys and values, by resource", await exposed(values)],
     ["Reads of all resources", await exposed(reads)],

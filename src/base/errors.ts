@@ -1,30 +1,33 @@
+/** The reasons of all errors, as the wire contract names them. */
+export const reasons = [
+  "INVALID_REQUEST",
+  "UNKNOWN_RESOURCE",
+  "OBJECT_NOT_FOUND",
+  "REVISION_TOO_OLD",
+  "REVISION_TOO_NEW",
+  "HISTORY_CHANGED",
+  "HISTORY_LOST",
+  "SLOW_CONSUMER",
+  "REVISION_CONFLICT",
+  "OUTCOME_UNKNOWN",
+  "LEASE_NOT_FOUND",
+  "VALUE_TOO_LARGE",
+  "STORAGE_FULL",
+  "UPSTREAM_DENIED",
+  "UPSTREAM_UNAVAILABLE",
+  "INTERNAL",
+  "NOT_READY",
+  "DRAINING",
+  "TOO_MANY_STREAMS",
+  "OVERLOADED",
+  "UNAUTHENTICATED",
+  "PERMISSION_DENIED",
+] as const;
+
 /**
- * Why a call or a stream failed, as the wire contract names it. docs/semantics.md says what each reason means to a
- * client, and which metadata it has.
+ * Why a call or a stream failed. docs/semantics.md says what each reason means to a client, and which metadata it has.
  */
-export type Reason =
-  | "INVALID_REQUEST"
-  | "UNKNOWN_RESOURCE"
-  | "OBJECT_NOT_FOUND"
-  | "REVISION_TOO_OLD"
-  | "REVISION_TOO_NEW"
-  | "HISTORY_CHANGED"
-  | "HISTORY_LOST"
-  | "SLOW_CONSUMER"
-  | "REVISION_CONFLICT"
-  | "OUTCOME_UNKNOWN"
-  | "LEASE_NOT_FOUND"
-  | "VALUE_TOO_LARGE"
-  | "STORAGE_FULL"
-  | "UPSTREAM_DENIED"
-  | "UPSTREAM_UNAVAILABLE"
-  | "INTERNAL"
-  | "NOT_READY"
-  | "DRAINING"
-  | "TOO_MANY_STREAMS"
-  | "OVERLOADED"
-  | "UNAUTHENTICATED"
-  | "PERMISSION_DENIED";
+export type Reason = (typeof reasons)[number];
 
 /**
  * The only errors that cross module boundaries. The message is a sentence that says what was wrong, with which value,

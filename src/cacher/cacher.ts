@@ -75,7 +75,10 @@ export class Cacher implements Storage {
       initialChunkBytes: watcherBounds.batchBytes,
       retainedSnapshotBytes: watcherBounds.retainedSnapshotBytes,
     });
-    this.#watchers = new Watchers(context, freshness, reads, ingest.backfill, watcherBounds);
+    this.#watchers = new Watchers(context, freshness, reads, ingest.backfill, {
+      bounds: watcherBounds,
+      onDispatched: options.onDispatched,
+    });
     this.#upstreamWriter = new UpstreamWriter(context, ingest.reflector);
     this.#consistencyChecker = new ConsistencyChecker(
       context,

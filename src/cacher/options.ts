@@ -27,6 +27,11 @@ export interface CacherOptions {
    */
   readonly backfillQueue?: BackfillQueue | undefined;
   readonly watchers?: Partial<WatcherBounds> | undefined;
+  /**
+   * Called once for each dispatch round, after every live watcher was offered its events, with the time since the
+   * oldest of them arrived from the storage, in milliseconds. Must not throw.
+   */
+  readonly onDispatched?: ((latencyMs: number) => void) | undefined;
   /** Reads the labels and fields of objects. Default: objects without labels and fields. */
   readonly attributes?: AttributeReader | undefined;
   /** The fields that objects and watchers are indexed by. `attributes` has to declare them. Default: no field. */

@@ -24,6 +24,11 @@ const readsReplacements: Readonly<Record<Delivery, boolean>> = {
   LATEST_STATE: true,
 };
 
+interface WatchersOptions {
+  readonly bounds: WatcherBounds;
+  readonly onDispatched: ((latencyMs: number) => void) | undefined;
+}
+
 /** All watches on a Cacher: opens them, dispatches events to them, and ends those that a replacement interrupts. */
 export class Watchers implements CacheObserver {
   readonly #context: ComponentContext;
@@ -36,17 +41,20 @@ export class Watchers implements CacheObserver {
   /** The watchers that the replacement in progress has ended or stalled; none outside of one. */
   #interrupted: readonly CacheWatcher[];
 
-  /** A watch that resumes from a part of the event window still missing waits for `backfill`. */
+  /**
+   * A watch that resumes from a part of the event window still missing waits for `backfill`. `onDispatched`: see
+   * `Dispatcher`.
+   */
   constructor(
     context: ComponentContext,
     freshness: Freshness,
     reads: Reads,
     backfill: EventWindowBackfill,
-    bounds: WatcherBounds,
+    { bounds, onDispatched }: WatchersOptions,
   ) {
     const { cache, clock } = context;
     const { chunkCache, initialLists, retainedSnapshots } = reads;
-    const dispatcher = new Dispatcher(cache, clock, bounds);
+    const dispatcher = new Dispatcher(cache, clock, bounds, onDispatched);
     const timeSlices = new TimeSliceQueue(clock);
     const coalescedBacklogs = new CoalescedBacklogs({
       ...{ clock, cache, dispatcher, chunkCache, timeSlices },

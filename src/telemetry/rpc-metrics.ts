@@ -1,4 +1,5 @@
-import type { Attributes, Histogram, Meter } from "@opentelemetry/api";
+import type { Attributes, Counter, Histogram, Meter } from "@opentelemetry/api";
+import { type Reason, reasons } from "../base/errors.ts";
 
 /** The counts of one method: plain numbers, since there are many messages. */
 class MethodCounts {
@@ -22,6 +23,7 @@ const durationBoundaries = [
 export class RpcMetrics {
   readonly #methods = new Map<string, MethodCounts>();
   readonly #duration: Histogram;
+  readonly #endedWatches: Counter;
 
   constructor(meter: Meter) {
     this.#duration = meter.createHistogram("watch_fanout_rpc_duration_seconds", {
@@ -30,6 +32,14 @@ export class RpcMetrics {
         "Duration of calls, by method and status code. A watch lasts as long as its stream.",
       advice: { explicitBucketBoundaries: durationBoundaries },
     });
+    this.#endedWatches = meter.createCounter("watch_fanout_ended_watches", {
+      unit: "{stream}",
+      description:
+        "Watches that the service refused or ended, by the reason of the error; RESET: without a status, since its " +
+        "connection accepted too little. Those that clients ended are not counted.",
+    });
+    // Series that begin with 1 would hide their first increase from Prometheus.
+    for (const reason of [...reasons, "RESET"] as const) this.#endedWatches.add(0, { reason });
     const started = meter.createObservableCounter("watch_fanout_rpc_started", {
       unit: "{call}",
       description: "Calls started, by method.",
@@ -74,6 +84,10 @@ export class RpcMetrics {
     const counts = this.#counts(method);
     counts.sentMessages += messages;
     counts.sentBytes += bytes;
+  }
+
+  watchEnded(reason: Reason | "RESET"): void {
+    this.#endedWatches.add(1, { reason });
   }
 
   #counts(method: string): MethodCounts {

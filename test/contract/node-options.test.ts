@@ -5,6 +5,7 @@ test.each([
   ["the command from the sources", "bin/watch-fanout", /(--max-\S+) /],
   ["npm start", "package.json", /"start": "node .*(--max-\S+) /],
   ["the container image", "deploy/Dockerfile", /^ENTRYPOINT .*"(--max-[^"]+)"/m],
+  ["the systemd unit", "deploy/systemd/watch-fanout.service", /NODE_OPTIONS=(--max-[^"]+)"/],
   ["the benchmarks", "bench/servers.ts", /"(--max-[^"]+)",\s+main,\s+"serve"/],
 ])("%s bounds V8's young generation as docs/limits.md says", (_which, file, pattern) => {
   const [, option] = pattern.exec(readFileSync(file, "utf8")) ?? [];

@@ -1,6 +1,11 @@
 import { expect, onTestFinished, test } from "vitest";
+import { reasons } from "../../src/base/errors.ts";
+import { registerEventLoopMetrics } from "../../src/telemetry/event-loop-metrics.ts";
 import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
+import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../src/telemetry/server-metrics.ts";
+import { listWatchService } from "../../src/wire/services.ts";
+import { RawConnection } from "../server/http2/raw-connection.ts";
 import { SetGauge } from "../server/pressure/set-gauge.ts";
 import { serveThings } from "../server/served.ts";
 
@@ -26,4 +31,62 @@ test("The metrics of a server have its memory pressure, what it sheds, and what 
   ]) {
     expect(lines).toContain(line);
   }
+});
+
+test("Watches that the service refuses or ends are counted by reason, and those that clients end are not", async () => {
+  const metrics = new PrometheusMetrics("1.2.3");
+  onTestFinished(() => metrics.close());
+  const observer = new RpcMetrics(metrics.meter);
+  const { cacher, client } = await serveThings({ server: { observer } });
+  const lines = async (): Promise<readonly string[]> =>
+    (await metrics.render()).split("\n").filter((line) => line.startsWith("watch_fanout_ended_"));
+  const before = await lines();
+  expect(before).toContain('watch_fanout_ended_watches_total{reason="RESET"} 0');
+  expect(before).toHaveLength(reasons.length + 1);
+  const left = client.watch({ resource: "things" });
+  await left.next();
+  left.cancel();
+  await expect(client.watch({ resource: "none" }).next()).rejects.toThrow();
+  const open = client.watch({ resource: "things" });
+  await open.next();
+  cacher.drain();
+  await expect(open.until(() => false)).rejects.toThrow();
+  expect((await lines()).filter((line) => !line.endsWith(" 0"))).toEqual([
+    'watch_fanout_ended_watches_total{reason="UNKNOWN_RESOURCE"} 1',
+    'watch_fanout_ended_watches_total{reason="DRAINING"} 1',
+  ]);
+});
+
+test("A watch that is reset to make room for others is counted as RESET", async () => {
+  const metrics = new PrometheusMetrics("1.2.3");
+  onTestFinished(() => metrics.close());
+  const observer = new RpcMetrics(metrics.meter);
+  const limits = { maxUnsentBytes: 100_000 };
+  const { server, storage } = await serveThings({ server: { observer, limits } });
+  await storage.put({ key: "large", value: Buffer.alloc(400_000) });
+  const { Watch } = listWatchService;
+  // Room for the first response, which is small, and not for the state.
+  const raw = new RawConnection(server.port, 1_000);
+  raw.call(Watch.path, Watch.requestSerialize({ resource: "things", send_initial_events: true }));
+  await expect
+    .poll(() => metrics.render(), { timeout: 60_000 })
+    .toContain('\nwatch_fanout_ended_watches_total{reason="RESET"} 1\n');
+  raw.session.destroy();
+});
+
+test("The event-loop delay is that since the last collection", async () => {
+  const metrics = new PrometheusMetrics("1.2.3");
+  onTestFinished(() => metrics.close());
+  onTestFinished(registerEventLoopMetrics(metrics.meter));
+  const max = async (): Promise<number> => {
+    const until = performance.now() + 100;
+    while (performance.now() < until);
+    // The timer that measures is due, and runs before this one.
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    return Number(
+      /^watch_fanout_event_loop_delay_max_seconds (.+)$/m.exec(await metrics.render())?.[1],
+    );
+  };
+  // The first run of the timer after a collection measures nothing.
+  await expect.poll(max, { timeout: 60_000 }).toBeGreaterThan(0.05);
 });

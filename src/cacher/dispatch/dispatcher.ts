@@ -33,6 +33,7 @@ export class Dispatcher {
   readonly #clock: Clock;
   readonly #bounds: WatcherBounds;
   readonly #bufferSizing: BufferSizing;
+  readonly #onDispatched: ((latencyMs: number) => void) | undefined;
   #index: WatcherIndex;
   readonly #settledWork: SettledWork;
   /** Whether a step of the round is on the call stack. Between steps a round is in progress, too. */
@@ -40,6 +41,8 @@ export class Dispatcher {
   #position: EventNode;
   #revision: number;
   #round: Generator<void, void, void> | undefined;
+  /** When the oldest event of the round arrived, by the clock; undefined if the round began without events. */
+  #roundArrivedAt: number | undefined;
   /** Watchers that joined during the current round. They have had all of its events. Empty between rounds. */
   readonly #joinedInRound = new Set<DispatchTarget>();
   #scheduled = false;
@@ -50,11 +53,21 @@ export class Dispatcher {
   #dispatchedEvents = 0;
   #dispatchedBatches = 0;
 
-  constructor(cache: WatchCache, clock: Clock, bounds: WatcherBounds) {
+  /**
+   * `onDispatched` is called at the end of each round with events, with the time since the oldest of them arrived, in
+   * milliseconds.
+   */
+  constructor(
+    cache: WatchCache,
+    clock: Clock,
+    bounds: WatcherBounds,
+    onDispatched?: (latencyMs: number) => void,
+  ) {
     this.#cache = cache;
     this.#clock = clock;
     this.#bounds = bounds;
     this.#bufferSizing = new BufferSizing(bounds);
+    this.#onDispatched = onDispatched;
     this.#index = newIndex(cache);
     this.#settledWork = new SettledWork(clock, this);
     this.#position = cache.eventWindow.newest;
@@ -199,6 +212,7 @@ export class Dispatcher {
     if (this.#round !== undefined) return;
     const { dispatchIntervalMs } = this.#bounds;
     if (dispatchIntervalMs > 0) this.#nextRoundAt = this.#clock.now() + dispatchIntervalMs;
+    this.#roundArrivedAt = this.#position.next?.arrivedAt;
     this.#round = this.#offerAll();
   }
 
@@ -212,6 +226,9 @@ export class Dispatcher {
     const done = this.#round?.next().done;
     this.#stepping = false;
     if (done !== true) return;
+    if (this.#onDispatched !== undefined && this.#roundArrivedAt !== undefined) {
+      this.#onDispatched(this.#clock.now() - this.#roundArrivedAt);
+    }
     this.#endRound();
     this.#settle();
   }

@@ -26,6 +26,8 @@ interface CacheDeps {
   readonly logger: Logger;
   readonly scheduler: TimeSliceScheduler;
   readonly upstreamLimiter: UpstreamLimiter;
+  /** Returns what is called with the latency of each dispatch round of a resource, in milliseconds. */
+  readonly dispatchLatency: (resource: string) => (latencyMs: number) => void;
   /** Is given what closes each resource. */
   readonly onOpened: (close: () => Promise<void>) => void;
 }
@@ -45,7 +47,7 @@ interface OpenResources {
 export function openResources(
   config: Config,
   caches: Map<string, Cacher>,
-  { storages, clock, logger, scheduler, upstreamLimiter, onOpened }: CacheDeps,
+  { storages, clock, logger, scheduler, upstreamLimiter, dispatchLatency, onOpened }: CacheDeps,
 ): OpenResources {
   const backfillQueue = new BackfillQueue();
   const served = new Map<string, ServedResource>();
@@ -67,6 +69,7 @@ export function openResources(
         stallTimeoutMs: config.stallTimeoutMs,
         dispatchIntervalMs: config.workers === 1 ? config.dispatchIntervalMs : toWorkersIntervalMs,
       },
+      onDispatched: dispatchLatency(name),
       consistencyIntervalMs: config.consistencyIntervalMs,
       mayNotServeAfter: isRightLost,
       ...{ scheduler, upstreamLimiter },

@@ -14,6 +14,8 @@ import {
   startServer,
 } from "../../server/server.ts";
 import { registerCacheMetrics } from "../../telemetry/cache-metrics.ts";
+import { registerDispatchMetrics } from "../../telemetry/dispatch-metrics.ts";
+import { registerEventLoopMetrics } from "../../telemetry/event-loop-metrics.ts";
 import { registerFileReloads } from "../../telemetry/identity-metrics.ts";
 import { PrometheusMetrics } from "../../telemetry/prometheus.ts";
 import { registerReadMetrics } from "../../telemetry/read-metrics.ts";
@@ -74,6 +76,8 @@ export class ServiceProcess {
     const { meter } = this.metrics;
     this.onStop(() => this.metrics.close());
     this.onStop(async () => this.files.close());
+    const stopMeasuring = registerEventLoopMetrics(meter);
+    this.onStop(async () => stopMeasuring());
     registerReadMetrics(meter, this.#scheduler, this.#upstreamLimiter);
     registerFileReloads(meter, this.files);
   }
@@ -121,13 +125,14 @@ export class ServiceProcess {
     const storages = openStorages(this.#config, { clock, logger, files, relay });
     this.onStop(() => storages.close());
     this.#storages = storages;
+    const { meter } = this.metrics;
     const { served, readers } = openResources(this.#config, this.#caches, {
       ...{ storages, clock, logger },
       ...{ scheduler: this.#scheduler, upstreamLimiter: this.#upstreamLimiter },
+      dispatchLatency: registerDispatchMetrics(meter),
       onOpened: (close) => this.onStop(close),
     });
     this.#served = served;
-    const { meter } = this.metrics;
     registerCacheMetrics(meter, this.#caches);
     registerUndecodableValues(meter, readers);
     registerSkippedKeys(meter, storages.skippingKeys);

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
-import { WatchFanoutError } from "../../base/errors.ts";
+import { type Reason, WatchFanoutError } from "../../base/errors.ts";
 import type { TimeSliceScheduler } from "../../base/time-slices.ts";
 import type {
   CacheGetRequest,
@@ -31,6 +31,8 @@ export interface RpcObserver {
   ended(method: string, code: string, milliseconds: number): void;
   /** Responses of ListWatchService and WriteService, and their size in bytes without gRPC's framing. */
   sent(method: string, messages: number, bytes: number): void;
+  /** The service has refused or ended a watch. `RESET`: without a status, as its client accepted too little. */
+  watchEnded?(reason: Reason | "RESET"): void;
 }
 
 /** How labels and fields are read. */

@@ -38,8 +38,10 @@ function open(
     if (context.authorizer.hasPolicy) sender.access = accessOfWatch(request);
     sender.start(retainedBytesOf(watch) + call.headerBytes);
     return undefined;
-  } catch (error) {
-    const refusal = statusOf(toClientError(error, watchMethod, context.logger));
+  } catch (cause) {
+    const error = toClientError(cause, watchMethod, context.logger);
+    context.observer?.watchEnded?.(error.reason);
+    const refusal = statusOf(error);
     call.end(refusal);
     return refusal;
   }

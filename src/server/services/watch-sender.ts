@@ -183,6 +183,7 @@ export class WatchSender implements Sender, OpenStream {
 
   /** Evicted from the send budget: this connection holds most. */
   readonly #drop = (): void => {
+    if (!this.#ended) this.#context.observer?.watchEnded?.("RESET");
     this.#close();
     this.#call.reset();
   };
@@ -230,6 +231,7 @@ export class WatchSender implements Sender, OpenStream {
     if (resumable.has(reported.reason) && this.#resumePoint !== undefined) {
       reported = reported.with({ resume_revision: String(this.#resumePoint) });
     }
+    this.#context.observer?.watchEnded?.(reported.reason);
     this.#call.end(statusOf(reported));
   }
 

@@ -1,0 +1,45 @@
+import { readFileSync } from "node:fs";
+
+/**
+ * The series that a service exposes, with the names of their labels. From docs/metrics.md, which `npm run check` compares
+ * with what the source exposes.
+ */
+export function exposedSeries(): ReadonlyMap<string, ReadonlySet<string>> {
+  const page = readFileSync("docs/metrics.md", "utf8");
+  const service = page.slice(page.indexOf("## Service"), page.indexOf("## Client library"));
+  const series = new Map<string, ReadonlySet<string>>();
+  for (const entry of service.split("\n- ").slice(1)) {
+    const [, name = "", kind] = /^`(\w+)` \((\w+)/.exec(entry) ?? [];
+    const labels = /Labels:\s(.*)\./s.exec(entry)?.[1]?.replaceAll(/\([^)]*\)/g, "") ?? "";
+    const names = new Set([...labels.matchAll(/`(\w+)`/g)].map(([, label = ""]) => label));
+    if (kind !== "histogram") series.set(name, names);
+    else {
+      series.set(`${name}_bucket`, new Set([...names, "le"]));
+      series.set(`${name}_sum`, names).set(`${name}_count`, names);
+    }
+  }
+  return series;
+}
+
+/** Labels that Prometheus adds to the series of a target. */
+const targetLabels: readonly string[] = ["job", "instance", "namespace", "pod"];
+
+/** What PromQL expressions name that no service exposes: a series, or a label of one. */
+export function unknownSeries(expressions: readonly string[]): string[] {
+  const series = exposedSeries();
+  const unknown: string[] = [];
+  for (const expression of expressions) {
+    // Names with a colon are of recording rules.
+    for (const [, name = "", matchers = ""] of expression.matchAll(
+      /(?<![\w:])(watch_fanout_\w+)(?:\{([^}]*)\})?/g,
+    )) {
+      const labels = series.get(name);
+      if (labels === undefined) unknown.push(name);
+      for (const [, label = ""] of matchers.matchAll(/(\w+)\s*(?:=~|!~|!=|=)/g)) {
+        if (targetLabels.includes(label) || labels?.has(label)) continue;
+        unknown.push(`${name}{${label}}`);
+      }
+    }
+  }
+  return unknown;
+}
