@@ -102,6 +102,11 @@ export class WireWriter {
     this.#position += this.#bytes.write(text, this.#position, size, "utf8");
   }
 
+  /** Writes text without a tag. `size` is its size in this encoding, in bytes. */
+  text(text: string, size: number, encoding: "utf8" | "latin1"): void {
+    this.#position += this.#bytes.write(text, this.#position, size, encoding);
+  }
+
   /** Copies encoded fields: the part of `content` from `start` to `end`. */
   copy(content: Uint8Array, start: number, end: number): void {
     // Takes any bytes, and needs no view of the part.

@@ -19,10 +19,10 @@ import { RequestRelay } from "./request-relay.ts";
 import { ResponseRelay, type Rewrite } from "./response-relay.ts";
 
 /** The text after which etcd's clientv3 repeats even a write: nothing of the call has reached etcd. */
-const noConnection = "there is no connection available";
+export const noConnection = "there is no connection available";
 
 /** etcd's own text for calls that it ends when it shuts down. */
-const stopped = "etcdserver: server stopped";
+export const stopped = "etcdserver: server stopped";
 
 /** What the relay of a call is made of. */
 export interface CallRelayDeps {
@@ -227,7 +227,7 @@ export class CallRelay implements OpenStream, MaintainedCall {
  * The status of a call that was refused or ended for lack of something here. RESOURCE_EXHAUSTED would be final for a watch
  * of etcd's clients, while after UNAVAILABLE they resume it.
  */
-function resumable(error: WatchFanoutError): WireStatus {
+export function resumable(error: WatchFanoutError): WireStatus {
   const { code, details, metadata } = statusOf(error);
   return {
     code: code === status.RESOURCE_EXHAUSTED ? status.UNAVAILABLE : code,

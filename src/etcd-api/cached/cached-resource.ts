@@ -1,0 +1,9 @@
+import type { Cacher } from "../../cacher/cacher.ts";
+import type { CachedKeys } from "./cached-scope.ts";
+
+/** A resource whose keys are served from its cache. */
+export interface CachedResource {
+  readonly name: string;
+  readonly keys: CachedKeys;
+  readonly cacher: Cacher;
+}
