@@ -102,9 +102,9 @@ export class WireWriter {
     this.#position += this.#bytes.write(text, this.#position, size, "utf8");
   }
 
-  /** Writes text without a tag. `size` is its size in this encoding, in bytes. */
-  text(text: string, size: number, encoding: "utf8" | "latin1"): void {
-    this.#position += this.#bytes.write(text, this.#position, size, encoding);
+  /** Writes text without a tag. `size` is its size in UTF-8, in bytes. */
+  text(text: string, size: number): void {
+    this.#position += this.#bytes.write(text, this.#position, size, "utf8");
   }
 
   /** Copies encoded fields: the part of `content` from `start` to `end`. */

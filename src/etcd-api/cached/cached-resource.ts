@@ -6,4 +6,6 @@ export interface CachedResource {
   readonly name: string;
   readonly keys: CachedKeys;
   readonly cacher: Cacher;
+  /** Whether the cache has all keys below the prefix; otherwise requests for several keys are relayed. */
+  readonly hasAllKeys: boolean;
 }

@@ -1,5 +1,5 @@
 import type { CacheWatcher } from "../../cacher/watch/cache-watcher.ts";
-import type { Scope } from "../../storage/storage.ts";
+import type { WatchScope } from "../../storage/storage.ts";
 import type { CachedResource } from "../cached/cached-resource.ts";
 import type { CreateRequest } from "./watch-request.ts";
 import { watchIdField } from "./watch-response.ts";
@@ -7,7 +7,7 @@ import { watchIdField } from "./watch-response.ts";
 /** What a watch is served from: a resource that has all keys of its range. */
 export interface CachedRange {
   readonly resource: CachedResource;
-  readonly scope: Scope;
+  readonly scope: WatchScope;
 }
 
 /** One watch of a client's stream. It is served by a watcher of a cache, or by a watch of etcd. */

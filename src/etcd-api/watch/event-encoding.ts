@@ -1,4 +1,5 @@
 import type { WatchBatch, WatchEvent } from "../../model/event.ts";
+import { keyBytes, keySize } from "../../model/key-bytes.ts";
 import type { StoredObject } from "../../model/object.ts";
 import {
   bigVarintSize,
@@ -23,12 +24,6 @@ export interface EventOptions {
   readonly fragment: boolean;
 }
 
-/** How the keys of a resource are in etcd: a prefix, and the text of a key in this encoding. */
-export interface KeyFormat {
-  readonly prefix: Buffer;
-  readonly encoding: "utf8" | "latin1";
-}
-
 /** The frames of a batch that lacks the previous value of an object, for a watch that asks for it. */
 export const previousUnknown: readonly Uint8Array[] = [];
 
@@ -45,18 +40,18 @@ const noFrames: readonly Uint8Array[] = [];
 export function etcdFramesOf(
   batch: WatchBatch,
   options: EventOptions,
-  keys: KeyFormat,
+  prefix: Buffer,
   header: (revision: number) => Buffer,
   from: number,
 ): readonly Uint8Array[] {
   const [first] = batch.events;
   if (first === undefined) return noFrames;
-  if (first.revision < from) return encodeBatch(batch, options, keys, header, from);
+  if (first.revision < from) return encodeBatch(batch, options, prefix, header, from);
   const kind = kindOf(options);
   batch.etcdFrames ??= [];
   let frames = batch.etcdFrames[kind];
   if (frames === undefined) {
-    frames = encodeBatch(batch, options, keys, header, 0);
+    frames = encodeBatch(batch, options, prefix, header, 0);
     batch.etcdFrames[kind] = frames;
   }
   return frames;
@@ -71,11 +66,11 @@ function kindOf({ withoutPuts, withoutDeletes, withPrevious, fragment }: EventOp
 function encodeBatch(
   { events, revision = 0 }: WatchBatch,
   options: EventOptions,
-  keys: KeyFormat,
+  prefix: Buffer,
   header: (revision: number) => Buffer,
   from: number,
 ): readonly Uint8Array[] {
-  const encoder = new EventEncoder(keys, header(revision), options.fragment);
+  const encoder = new EventEncoder(prefix, header(revision), options.fragment);
   for (const event of events) {
     if (event.revision < from) continue;
     const isDelete = event.type === "DELETED";
@@ -93,7 +88,7 @@ function encodeBatch(
 
 /** Collects events, and closes a fragment when the next event would not fit. */
 class EventEncoder {
-  readonly #keys: KeyFormat;
+  readonly #prefix: Buffer;
   readonly #header: Buffer;
   readonly #maxBytes: number;
   readonly #done: Uint8Array[] = [];
@@ -102,8 +97,8 @@ class EventEncoder {
   #sizes: number[] = [];
   #size = 0;
 
-  constructor(keys: KeyFormat, header: Buffer, fragment: boolean) {
-    this.#keys = keys;
+  constructor(prefix: Buffer, header: Buffer, fragment: boolean) {
+    this.#prefix = prefix;
     this.#header = header;
     this.#maxBytes = fragment ? fragmentBytes : Infinity;
   }
@@ -186,12 +181,13 @@ class EventEncoder {
   }
 
   #writeKey(writer: WireWriter, key: string): void {
-    const { prefix, encoding } = this.#keys;
-    const size = Buffer.byteLength(key, encoding);
+    const prefix = this.#prefix;
+    const size = keySize(key);
     writer.byte(0x0a);
     writer.varint(prefix.length + size);
     writer.raw(prefix);
-    writer.text(key, size, encoding);
+    if (key.isWellFormed()) writer.text(key, size);
+    else writer.raw(keyBytes(key));
   }
 
   #keyValueSize(object: StoredObject): number {
@@ -211,7 +207,6 @@ class EventEncoder {
   }
 
   #keyFieldSize(key: string): number {
-    const { prefix, encoding } = this.#keys;
-    return bytesFieldSize(prefix.length + Buffer.byteLength(key, encoding));
+    return bytesFieldSize(this.#prefix.length + keySize(key));
   }
 }
