@@ -14,7 +14,7 @@ import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import type { MethodKind } from "../contract/methods.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 import type { UpstreamConnection } from "../upstream/upstream-connection.ts";
-import type { CallMaintenance, MaintainedCall } from "./call-maintenance.ts";
+import type { CallMaintenance, RelayedOrCached } from "./call-maintenance.ts";
 import { RequestRelay } from "./request-relay.ts";
 import { ResponseRelay, type Rewrite } from "./response-relay.ts";
 
@@ -27,7 +27,7 @@ export const stopped = "etcdserver: server stopped";
 /** What the relay of a call is made of. */
 export interface CallRelayDeps {
   readonly upstream: Upstream;
-  readonly maintenance: CallMaintenance<CallRelay>;
+  readonly maintenance: CallMaintenance<RelayedOrCached>;
   readonly context: CallContext;
   readonly kind: MethodKind;
   /** Gets the first bytes of the response. */
@@ -39,7 +39,7 @@ export interface CallRelayDeps {
  * One call, passed to etcd on a stream of its own: what the client sends goes to etcd, what etcd sends goes to the
  * client, and when one of them ends or cancels the call, so does the other. Nothing is parsed or repeated.
  */
-export class CallRelay implements OpenStream, MaintainedCall {
+export class CallRelay implements OpenStream, RelayedOrCached {
   readonly connection: object;
   readonly owner: CallOwner;
   readonly identity: Identity;

@@ -38,12 +38,7 @@ export class EtcdWatch {
   isFragmented = false;
 
   /** `current` is the revision after which a watch without a start revision begins. */
-  constructor(
-    id: bigint,
-    request: CreateRequest,
-    range: CachedRange | undefined,
-    current: number,
-  ) {
+  constructor(id: bigint, request: CreateRequest, range: CachedRange | undefined, current: number) {
     this.id = id;
     this.idField = watchIdField(id);
     this.request = request;

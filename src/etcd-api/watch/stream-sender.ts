@@ -59,8 +59,8 @@ export class StreamSender {
   readonly #ready = new Fifo<EtcdWatch>();
   #relayed = new Fifo<RelayedResponse>();
   #relayedBytes = 0;
-  /** Whether it was a fragment of a response of etcd that was sent last. */
-  #isMidFragment = false;
+  /** The watch of etcd of which a fragment was sent last. The rest of the response follows at once. */
+  #fragmented: EtcdWatch | undefined;
   /** Whether it was a response of etcd that was sent last, so that a cached watch is next. */
   #wasRelayed = false;
   /** The responses of a batch that are not sent, of a watch. */
@@ -116,7 +116,11 @@ export class StreamSender {
   relay(
     watch: EtcdWatch,
     message: Buffer,
-    response: { readonly fragment: boolean; readonly sent: number | undefined; readonly isLast: boolean },
+    response: {
+      readonly fragment: boolean;
+      readonly sent: number | undefined;
+      readonly isLast: boolean;
+    },
     fields: Buffer,
   ): void {
     const parts = withFields(message, fields);
@@ -154,7 +158,7 @@ export class StreamSender {
   #sendNext(): boolean {
     const frame = this.#frames[this.#next];
     if (frame !== undefined) return this.#sendBatch(frame);
-    if (this.#isMidFragment) return this.#sendRelayed();
+    if (this.#fragmented?.isOver === false) return this.#sendRelayed();
     if (this.#answers.at(0)?.frame !== undefined) return this.#sendAnswer();
     if (this.#mustWait()) return false;
     if (this.#wasRelayed) return this.#sendCached() || this.#sendRelayed();
@@ -212,8 +216,8 @@ export class StreamSender {
       this.#relayedBytes -= bytes;
       watch.waiting--;
       this.#listener.onRelayed();
-      if (watch.isOver && !isLast && !this.#isMidFragment) continue;
-      this.#isMidFragment = fragment;
+      if (watch.isOver && !isLast) continue;
+      this.#fragmented = fragment ? watch : undefined;
       this.#wasRelayed = true;
       if (sent !== undefined && sent > watch.sent) watch.sent = sent;
       this.#count(parts);

@@ -1,10 +1,11 @@
 import type { OutgoingHttpHeaders } from "node:http2";
-import { bytesFieldSize, bigVarintSize, WireWriter } from "../../protobuf/wire-writer.ts";
+import { bigVarintSize, bytesFieldSize, WireWriter } from "../../protobuf/wire-writer.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 import type { EtcdWatch } from "./etcd-watch.ts";
 import { UpstreamWatchCall } from "./upstream-watch-call.ts";
 import { noWatchId, type ReceivedResponse, readWatchResponse } from "./watch-response.ts";
+import type { WatchCounts } from "./watch-service.ts";
 
 /** What the watches at etcd need of their stream. */
 export interface UpstreamWatchesListener {
@@ -26,6 +27,7 @@ const progressRequest = Buffer.from("1a00", "hex");
 export class UpstreamWatches {
   readonly #call: UpstreamWatchCall;
   readonly #listener: UpstreamWatchesListener;
+  readonly #counts: WatchCounts;
   readonly #watches = new Map<bigint, EtcdWatch>();
   /** Those whose create request was not answered. etcd answers in order. */
   #creating: EtcdWatch[] = [];
@@ -33,7 +35,12 @@ export class UpstreamWatches {
   readonly #abandoned = new Set<EtcdWatch>();
   #lastId = 0n;
 
-  constructor(upstream: Upstream, headers: OutgoingHttpHeaders, listener: UpstreamWatchesListener) {
+  constructor(
+    { upstream, counts }: { readonly upstream: Upstream; readonly counts: WatchCounts },
+    headers: OutgoingHttpHeaders,
+    listener: UpstreamWatchesListener,
+  ) {
+    this.#counts = counts;
     this.#listener = listener;
     this.#call = new UpstreamWatchCall(upstream, headers, {
       onMessage: (message) => this.#onMessage(message),
@@ -55,6 +62,7 @@ export class UpstreamWatches {
     const id = ++this.#lastId;
     watch.upstreamId = id;
     this.#watches.set(id, watch);
+    this.#counts.relayed++;
     this.#creating.push(watch);
     this.#call.send(createRequest(watch.request.encoded, startRevision, id));
   }
@@ -63,8 +71,7 @@ export class UpstreamWatches {
   cancel(watch: EtcdWatch): void {
     const id = watch.upstreamId;
     if (id === undefined) return;
-    watch.upstreamId = undefined;
-    this.#watches.delete(id);
+    this.#forget(watch);
     if (this.#creating.includes(watch)) this.#abandoned.add(watch);
     this.#call.send(cancelRequest(id));
   }
@@ -85,6 +92,7 @@ export class UpstreamWatches {
   /** Cancels all. Nothing is called any more. */
   close(): void {
     this.#call.close();
+    this.#counts.relayed -= this.#watches.size;
     this.#watches.clear();
   }
 
@@ -107,8 +115,9 @@ export class UpstreamWatches {
   }
 
   #forget(watch: EtcdWatch): void {
-    if (watch.upstreamId !== undefined) this.#watches.delete(watch.upstreamId);
+    const { upstreamId } = watch;
     watch.upstreamId = undefined;
+    if (upstreamId !== undefined && this.#watches.delete(upstreamId)) this.#counts.relayed--;
   }
 }
 

@@ -32,7 +32,7 @@ export type WatchStreamRequest =
   | { readonly kind: "none" };
 
 const smallestKey = Buffer.of(0);
-const none = Buffer.alloc(0);
+const none: Buffer = Buffer.alloc(0);
 
 /** Decodes a request. Keeps no view of `message`. Throws a WireFault. */
 export function readWatchRequest(message: Buffer): WatchStreamRequest {
@@ -52,8 +52,8 @@ export function readWatchRequest(message: Buffer): WatchStreamRequest {
 
 function readCreate(encoded: Buffer): CreateRequest {
   const cursor = new MessageCursor(encoded);
-  let key = none;
-  let rangeEnd = none;
+  let key: Buffer = none;
+  let rangeEnd: Buffer = none;
   let startRevision = 0;
   let progressNotify = false;
   let withPrevious = false;

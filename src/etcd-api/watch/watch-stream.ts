@@ -13,16 +13,22 @@ import type { CallOwner } from "../../server/limits/callers.ts";
 import type { OpenStream } from "../../server/limits/open-streams.ts";
 import type { Sender } from "../../server/limits/stall-detector.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import { noConnection, resumable, stopped } from "../relay/call-relay.ts";
 import type { MaintainedCall } from "../relay/call-maintenance.ts";
+import { resumable, stopped } from "../relay/call-relay.ts";
 import { EtcdWatch } from "./etcd-watch.ts";
 import { etcdFramesOf, previousUnknown } from "./event-encoding.ts";
 import { MessageSplitter, UnreadableMessage } from "./message-splitter.ts";
 import { type AnswerSlot, StreamSender } from "./stream-sender.ts";
 import { UpstreamWatches } from "./upstream-watches.ts";
 import { type CreateRequest, readWatchRequest } from "./watch-request.ts";
-import { type Answer, encodeAnswer, headerField, noWatchId, type ReceivedResponse } from "./watch-response.ts";
-import type { WatchShared } from "./watch-shared.ts";
+import {
+  type Answer,
+  encodeAnswer,
+  noWatchId,
+  type ReceivedResponse,
+  withFields,
+} from "./watch-response.ts";
+import type { WatchService } from "./watch-service.ts";
 
 /** Maximum size of a request, in bytes: etcd's default --max-request-bytes and 512 KiB. */
 const maxRequestBytes = 2 * 1024 ** 2;
@@ -47,6 +53,8 @@ const reasons = {
 /** Fields that make a response of a watch that exists of one to a create request. */
 const notCreated = Buffer.of(0x18, 0);
 
+const nothing = Buffer.alloc(0);
+
 /**
  * One call of etcd's Watch, with all of its watches. Those whose range a cached resource has are served from its cache. All
  * others, and those that the cache can't serve, are watches of etcd.
@@ -60,8 +68,9 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
   /** Of calls to etcd for this client. */
   readonly #headers: OutgoingHttpHeaders;
   readonly #context: CallContext;
-  readonly #shared: WatchShared;
-  readonly #needsLeader: boolean;
+  readonly #shared: WatchService;
+  /** Whether it ends when the member has no leader. */
+  readonly needsLeader: boolean;
   readonly #sender: StreamSender;
   readonly #requests = new MessageSplitter(maxRequestBytes);
   readonly #watches = new Map<bigint, EtcdWatch>();
@@ -84,7 +93,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
     call: RelayedCall,
     headers: OutgoingHttpHeaders,
     context: CallContext,
-    shared: WatchShared,
+    shared: WatchService,
   ) {
     this.connection = call.connection;
     this.owner = call.owner;
@@ -94,7 +103,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
     this.#headers = headers;
     this.#context = context;
     this.#shared = shared;
-    this.#needsLeader = headers["hasleader"] === "true";
+    this.needsLeader = headers["hasleader"] === "true";
     this.#sender = new StreamSender(call, context, {
       framesOf: (watch) => this.#framesOf(watch),
       onAnnounced: (watch) => this.#onAnnounced(watch),
@@ -129,7 +138,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
   /** Begins to serve it, or ends it. */
   start(): void {
     const { streams, stallDetector, retainedRequests, tooMuchRetained } = this.#context;
-    const { monitor, maintenance } = this.#shared;
+    const { monitor } = this.#shared;
     if (this.#call.isOver) return;
     const refusal = streams.makeRoom(this.owner);
     if (refusal !== undefined) {
@@ -138,8 +147,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
     }
     streams.add(this);
     stallDetector.add(this);
-    maintenance.add(this);
-    if (this.#needsLeader) monitor.add(this);
+    this.#shared.add(this);
     this.#call.onOver(() => this.#release());
     this.#retained = retainedRequests.reserve(this.connection, this.#call.headerBytes, () =>
       this.evict(tooMuchRetained()),
@@ -148,7 +156,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
     request.on("data", (chunk: Buffer) => this.#onRequest(chunk));
     // A client that half-closes the call keeps its watches.
     request.on("end", () => {});
-    monitor.whenKnown(this.#needsLeader, (failure) => {
+    monitor.whenKnown(this.needsLeader, (failure) => {
       if (this.#isOver) return;
       if (failure !== undefined) {
         this.end(failure);
@@ -185,6 +193,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
   }
 
   check(): void {
+    if (this.needsLeader) this.#shared.monitor.check();
     if (this.#upstream !== undefined) this.#handOver(this.#upstream);
   }
 
@@ -241,7 +250,10 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
     const current = shared.currentRevision(range);
     const refusal = this.#refusalOf(request);
     if (refusal !== undefined) {
-      this.#answer({ watchId: noWatchId, created: true, canceled: true, cancelReason: refusal }, current);
+      this.#answer(
+        { watchId: noWatchId, created: true, canceled: true, cancelReason: refusal },
+        current,
+      );
       return;
     }
     const id = request.watchId === 0n ? this.#freeId() : request.watchId;
@@ -253,6 +265,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
       return;
     }
     this.#watches.set(id, watch);
+    shared.counts.watches++;
     this.#retain(watchBytes + request.encoded.length);
     if (isCached) {
       this.#openCached(watch);
@@ -307,7 +320,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
   }
 
   #openUpstream(watch: EtcdWatch, startRevision: number): void {
-    this.#upstream ??= new UpstreamWatches(this.#shared.upstream, this.#headers, {
+    this.#upstream ??= new UpstreamWatches(this.#shared, this.#headers, {
       onCreated: (...created) => this.#onCreated(...created),
       onResponse: (...response) => this.#onResponse(...response),
       onProgress: (revision) => this.#onUpstream(revision),
@@ -397,23 +410,21 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
     this.#creating.delete(watch);
     if (slot === undefined) {
       // The client knows the watch already.
-      if (response.canceled) this.#relayLast(watch, message, Buffer.concat([notCreated, idOf(watch)]));
+      if (response.canceled)
+        this.#relayLast(watch, message, Buffer.concat([notCreated, replacedId(watch)]));
       return;
     }
-    const frame = Buffer.alloc(5 + message.length);
-    frame.writeUInt32BE(message.length, 1);
-    frame.set(message, 5);
     if (response.canceled) {
       // With the id of a refused watch.
       watch.isOver = true;
       this.#forget(watch);
-      slot.frame = frame;
+      slot.frame = Buffer.concat(withFields(message, nothing));
     } else {
       if (watch.request.startRevision === 0) {
         watch.from = response.revision + 1;
         watch.sent = response.revision;
       }
-      slot.frame = withId(frame, watch);
+      slot.frame = Buffer.concat(withFields(message, replacedId(watch)));
     }
     this.#sender.pump();
   }
@@ -422,14 +433,19 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
     const { canceled, fragment, lastEvent, revision } = response;
     this.#shared.told(revision);
     if (canceled) {
-      this.#relayLast(watch, message, idOf(watch));
+      this.#relayLast(watch, message, replacedId(watch));
       return;
     }
     watch.isFragmented = fragment;
     if (lastEvent !== undefined) watch.isActive = true;
     // A response without events is progress.
     const sent = fragment ? undefined : (lastEvent ?? revision);
-    this.#sender.relay(watch, Buffer.from(message), { fragment, sent, isLast: false }, idOf(watch));
+    this.#sender.relay(
+      watch,
+      Buffer.from(message),
+      { fragment, sent, isLast: false },
+      replacedId(watch),
+    );
     if (this.#sender.relayedBytes > maxRelayedBytes) this.#upstream?.pause();
   }
 
@@ -447,7 +463,8 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
   #onUpstream(revision: number): void {
     this.#upstreamProgress = revision;
     for (const watch of this.#upstream ?? []) {
-      if (watch.waiting === 0 && !watch.isFragmented && revision > watch.sent) watch.sent = revision;
+      if (watch.waiting === 0 && !watch.isFragmented && revision > watch.sent)
+        watch.sent = revision;
     }
     this.#onUpstreamProgress?.();
   }
@@ -511,6 +528,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
   #forget(watch: EtcdWatch, isOver: boolean = true): void {
     if (isOver) watch.isOver = true;
     this.#watches.delete(watch.id);
+    this.#shared.counts.watches--;
     this.#creating.delete(watch);
     this.#upstream?.cancel(watch);
     watch.watcher?.close();
@@ -542,8 +560,16 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
     this.#sender.close();
     this.#upstream?.close();
     for (const watch of this.#watches.values()) watch.watcher?.close();
+    this.#shared.counts.watches -= this.#watches.size;
     this.#watches.clear();
     // What the client still sends is read and dropped.
     if (!this.#call.request.destroyed) this.#call.request.resume();
   }
 }
+
+/** The field of a response that replaces etcd's id of a watch by the client's. */
+function replacedId({ idField }: EtcdWatch): Buffer {
+  return idField.length === 0 ? idZero : idField;
+}
+
+const idZero = Buffer.of(0x10, 0);
