@@ -148,7 +148,8 @@ async function serviceGroups(): Promise<readonly Group[]> {
     registerFileReloads(meter, { counts: () => [{ kind: "jwks", applied: 0, refused: 0 }] });
   };
   const etcdApi = (meter: Meter): void => {
-    const stats = { calls: 0, connections: 0, revision: 0 };
+    const watches = { watches: 0, relayed: 0 };
+    const stats = { calls: 0, connections: 0, revision: 0, watches };
     registerEtcdApiMetrics(meter, { stats: () => stats });
   };
   return [

@@ -122,6 +122,11 @@ export class Cacher implements Storage {
     return this.ready ? this.#cache.revision : 0;
   }
 
+  /** A watch may resume from this revision or a later one; infinite before the cache is ready. */
+  get oldestRevision(): number {
+    return this.ready ? this.#cache.eventWindow.floor.revision : Infinity;
+  }
+
   /**
    * How old the cache may be, in milliseconds, while the store, or the source that the store itself follows, can't be
    * reached; undefined otherwise.
@@ -203,6 +208,17 @@ export class Cacher implements Storage {
 
   requestProgress(): void {
     this.#watchers.requestProgress();
+  }
+
+  /**
+   * Waits until the cache has the store's current revision, for up to 3 s, and every live watch has been offered all events
+   * up to it. Calls that wait at the same time share the question for the revision. Resolves to the revision, or to
+   * undefined if it was not reached in time. Rejects with the store's error if its revision can't be read.
+   */
+  async reachCurrentRevision(signal?: AbortSignal): Promise<number | undefined> {
+    const revision = await this.#freshness.reach({ match: "LINEARIZABLE" }, signal);
+    if (revision !== undefined) await this.#watchers.settled(revision);
+    return revision;
   }
 
   watch(request: CacheWatchRequest): CacheWatcher {

@@ -14,13 +14,16 @@ import {
   type MemberCertificates,
   memberCertificates,
 } from "../storage/etcd/client/member.ts";
+import type { CachedResource } from "./cached/cached-resource.ts";
 import { memberListPath, withClientUrls } from "./contract/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "./contract/methods.ts";
 import { LastHeader, type ResponseHeader } from "./contract/response-header.ts";
-import { CallMaintenance } from "./relay/call-maintenance.ts";
+import { CallMaintenance, type RelayedOrCached } from "./relay/call-maintenance.ts";
 import { CallRelay } from "./relay/call-relay.ts";
 import { requestHeaders } from "./relay/metadata.ts";
 import { Upstream } from "./upstream/upstream.ts";
+import { watchPath } from "./watch/member-monitor.ts";
+import { type WatchCounts, WatchService } from "./watch/watch-service.ts";
 
 export interface EtcdApiOptions {
   /** At least one, such as "http://127.0.0.1:2379", all with the same scheme. The first is used until it fails. */
@@ -29,6 +32,8 @@ export interface EtcdApiOptions {
   readonly tls: EtcdTls | undefined;
   /** The URL that MemberList names for each member. Undefined: those of the members. */
   readonly advertiseClientUrl?: string | undefined;
+  /** Interval of the progress notifications of watches, in milliseconds. */
+  readonly progressIntervalMs: number;
   readonly clock: Clock;
   readonly logger: Logger;
 }
@@ -41,28 +46,39 @@ export interface EtcdApiStats {
   readonly connections: number;
   /** The highest revision in a response that was relayed; 0 before the first. */
   readonly revision: number;
+  /** Open watches of streams that are not relayed as a whole, and those of them that etcd serves. */
+  readonly watches: Readonly<WatchCounts>;
 }
 
-/** etcd's own gRPC API. Each call is passed to etcd, unparsed. */
+/** etcd's own gRPC API. Watches of cached resources are served from their caches; all else is passed to etcd, unparsed. */
 export class EtcdApi implements RelayedServices {
   readonly #clock: Clock;
   /** For the connections to etcd; undefined: plain text. */
   readonly certificates: MemberCertificates | undefined;
   readonly #upstream: Upstream;
   readonly #advertiseClientUrl: string | undefined;
-  readonly #calls: CallMaintenance<CallRelay>;
+  readonly #calls: CallMaintenance<RelayedOrCached>;
   readonly #lastHeader = new LastHeader();
+  readonly #watches: WatchService;
   /** Those that are known. */
   readonly #methods: ReadonlyMap<string, RelayedMethod>;
 
   /** Throws an Error with a sentence if a certificate is unusable. Connects with the first call. */
-  constructor({ endpoints, tls, advertiseClientUrl, clock, logger }: EtcdApiOptions) {
+  constructor(options: EtcdApiOptions) {
+    const { endpoints, tls, advertiseClientUrl, progressIntervalMs, clock, logger } = options;
     this.#clock = clock;
     const certificates = tls && memberCertificates(tls);
     this.certificates = certificates;
     this.#upstream = new Upstream({ endpoints, certificates, clock, logger });
     this.#advertiseClientUrl = advertiseClientUrl;
     this.#calls = new CallMaintenance(clock);
+    this.#watches = new WatchService({
+      upstream: this.#upstream,
+      maintenance: this.#calls,
+      lastHeader: this.#lastHeader,
+      clock,
+      progressIntervalMs,
+    });
     this.#methods = new Map(
       etcdMethodPaths.flatMap((path) => {
         const method = etcdMethodAt(path);
@@ -86,7 +102,13 @@ export class EtcdApi implements RelayedServices {
       calls: this.#calls.size,
       connections: this.#upstream.connections,
       revision: this.#lastHeader.floor,
+      watches: this.#watches.counts,
     };
+  }
+
+  /** Serves watches of these resources from their caches, of calls that are made from now on. */
+  serve(resources: readonly CachedResource[]): void {
+    this.#watches.serve(resources);
   }
 
   methodAt(path: string): RelayedMethod | undefined {
@@ -112,6 +134,7 @@ export class EtcdApi implements RelayedServices {
 
   /** Ends all calls. Idempotent. */
   close(): void {
+    this.#watches.close();
     this.#upstream.close();
   }
 
@@ -132,6 +155,10 @@ export class EtcdApi implements RelayedServices {
       metadata: IncomingHttpHeaders,
       context: CallContext,
     ): void => {
+      if (path === watchPath && this.#watches.mayServe(metadata)) {
+        this.#watches.open(call, metadata, context);
+        return;
+      }
       const headers = requestHeaders(path, metadata);
       // A compressed response could not be rewritten.
       if (isRewritten) delete headers["grpc-accept-encoding"];

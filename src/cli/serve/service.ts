@@ -146,6 +146,7 @@ export async function startService(given: Config, clock: Clock, logger: Logger):
       served.set(name, cacher);
       closing.push(() => cacher.close());
     }
+    etcdApi?.serve(storages.cachedResources(caches));
     registerCacheMetrics(metrics.meter, caches);
     registerUndecodableValues(metrics.meter, readers);
     registerSkippedKeys(metrics.meter, storages.skippingKeys);

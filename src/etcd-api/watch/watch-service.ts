@@ -1,0 +1,184 @@
+import type { IncomingHttpHeaders } from "node:http2";
+import type { Clock } from "../../base/clock.ts";
+import { isRawKey } from "../../model/key-bytes.ts";
+import type { CallContext } from "../../server/calls/call-context.ts";
+import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { CachedResource } from "../cached/cached-resource.ts";
+import { cachedScope } from "../cached/cached-scope.ts";
+import type { LastHeader } from "../contract/response-header.ts";
+import type { CallMaintenance, RelayedOrCached } from "../relay/call-maintenance.ts";
+import { requestHeaders } from "../relay/metadata.ts";
+import type { Upstream } from "../upstream/upstream.ts";
+import type { CachedRange, EtcdWatch } from "./etcd-watch.ts";
+import { MemberMonitor, watchPath } from "./member-monitor.ts";
+import { ProgressNotifier } from "./progress-notifier.ts";
+import type { CreateRequest } from "./watch-request.ts";
+import { headerField } from "./watch-response.ts";
+import { WatchStream } from "./watch-stream.ts";
+
+/** Maximum number of watches of one stream, and of all streams together. */
+const maxWatchesPerStream = 20_000;
+const maxWatches = 500_000;
+
+/** Maximum number of watches of all streams together that etcd serves. */
+const maxRelayedWatches = 20_000;
+
+/** Metadata of a call with the credential of a user of etcd: its rights are etcd's to check, for each watch. */
+const credentials = ["token", "authorization"];
+
+/** What the service is made of. */
+export interface WatchServiceDeps {
+  readonly upstream: Upstream;
+  readonly maintenance: CallMaintenance<RelayedOrCached>;
+  readonly lastHeader: LastHeader;
+  readonly clock: Clock;
+  /** Interval of progress notifications, in milliseconds. */
+  readonly progressIntervalMs: number;
+}
+
+/** Number of open watches of streams that are not relayed as a whole. */
+export interface WatchCounts {
+  /** All. */
+  watches: number;
+  /** Those that etcd serves. */
+  relayed: number;
+}
+
+/** Serves etcd's Watch from caches. What all of its streams share. */
+export class WatchService {
+  readonly upstream: Upstream;
+  readonly maintenance: CallMaintenance<RelayedOrCached>;
+  readonly monitor: MemberMonitor;
+  readonly counts: WatchCounts = { watches: 0, relayed: 0 };
+  /** How long a stream waits for etcd's answer to a progress request, in milliseconds. */
+  readonly progressTimeoutMs = 3_000;
+  readonly #lastHeader: LastHeader;
+  readonly #notifier: ProgressNotifier;
+  #resources: readonly CachedResource[] = [];
+
+  constructor({ upstream, maintenance, lastHeader, clock, progressIntervalMs }: WatchServiceDeps) {
+    this.upstream = upstream;
+    this.maintenance = maintenance;
+    this.#lastHeader = lastHeader;
+    this.monitor = new MemberMonitor(upstream, clock, lastHeader);
+    this.#notifier = new ProgressNotifier(clock, progressIntervalMs, () => this.#reachAll());
+  }
+
+  /** Serves the keys of these resources from their caches, in the streams that are opened from now on. */
+  serve(resources: readonly CachedResource[]): void {
+    this.#resources = resources;
+  }
+
+  /** Whether a call of Watch may be served from caches; otherwise it is relayed as a whole. */
+  mayServe(metadata: IncomingHttpHeaders): boolean {
+    if (this.#resources.length === 0) return false;
+    if (credentials.some((name) => metadata[name] !== undefined)) return false;
+    // Compressed requests are etcd's to read.
+    return (metadata["grpc-encoding"] ?? "identity") === "identity";
+  }
+
+  open(call: RelayedCall, metadata: IncomingHttpHeaders, context: CallContext): void {
+    const headers = requestHeaders(watchPath, metadata);
+    // The deadline of the call is checked here, and responses that are compressed could not be sent on.
+    delete headers["grpc-timeout"];
+    delete headers["grpc-accept-encoding"];
+    const stream = new WatchStream(call, headers, context, this);
+    stream.start();
+  }
+
+  /** The stream is open, until `forget`. */
+  add(stream: WatchStream): void {
+    this.maintenance.add(stream);
+    this.#notifier.add(stream);
+    if (stream.needsLeader) this.monitor.add(stream);
+  }
+
+  /** The stream has ended. */
+  forget(stream: WatchStream): void {
+    this.maintenance.delete(stream);
+    this.monitor.delete(stream);
+    this.#notifier.delete(stream);
+  }
+
+  /** No answer of a cache may have a lower revision. */
+  get floor(): number {
+    return this.#lastHeader.floor;
+  }
+
+  /** A client has been told this revision. */
+  told(revision: number): void {
+    this.#lastHeader.raise(revision);
+  }
+
+  /** The field of a response with its header. */
+  readonly header = (revision: number): Buffer => {
+    const header = this.#lastHeader.header;
+    return headerField(header ?? { clusterId: 0n, memberId: 0n, raftTerm: 0 }, revision);
+  };
+
+  /** The history of the store has changed: its revisions have begun anew. */
+  historyChanged(): void {
+    this.#lastHeader.historyChanged();
+  }
+
+  /** The cached resource that has all keys of a watch; undefined: there is none. */
+  rangeOf({ key, rangeEnd }: CreateRequest): CachedRange | undefined {
+    for (const resource of this.#resources) {
+      const scope = cachedScope(resource.keys, key, rangeEnd);
+      if (scope === undefined) continue;
+      if (!resource.hasAllKeys && !("key" in scope && !isRawKey(scope.key))) continue;
+      // The cache has no watches of other ranges yet.
+      if ("from" in scope) continue;
+      return { resource, scope };
+    }
+    return undefined;
+  }
+
+  /** The revision of a new watch of this range. */
+  currentRevision(range: CachedRange | undefined): number {
+    return Math.max(this.floor, range?.resource.cacher.revision ?? 0);
+  }
+
+  /** Whether a cache has all events of this range from a revision on; 0: from now on. */
+  isCached(range: CachedRange | undefined, startRevision: number): boolean {
+    if (range === undefined) return false;
+    const { cacher, hasAllKeys } = range.resource;
+    if (!hasAllKeys && !("key" in range.scope)) return false;
+    if (!cacher.ready) return false;
+    return startRevision === 0 || startRevision - 1 >= cacher.oldestRevision;
+  }
+
+  /** Whether etcd may be asked to serve one more watch. */
+  mayRelay(): boolean {
+    return this.counts.relayed < maxRelayedWatches;
+  }
+
+  /** Whether a stream with this number of watches may have one more. */
+  mayAdd(watches: number): boolean {
+    return watches < maxWatchesPerStream && this.counts.watches < maxWatches;
+  }
+
+  /** Resolves when the caches of these watches have etcd's current revision, or can't get it. Never rejects. */
+  async reachCurrentRevision(watches: Iterable<EtcdWatch>): Promise<void> {
+    const resources = new Set<CachedResource>();
+    for (const { watcher, range } of watches) {
+      if (watcher !== undefined && range !== undefined) resources.add(range.resource);
+    }
+    await reach(resources);
+  }
+
+  /** Closes the monitor. */
+  close(): void {
+    this.monitor.close();
+    this.#notifier.close();
+  }
+
+  #reachAll(): Promise<void> {
+    return reach(this.#resources);
+  }
+}
+
+async function reach(resources: Iterable<CachedResource>): Promise<void> {
+  const reached = [...resources].map(({ cacher }) => cacher.reachCurrentRevision());
+  await Promise.allSettled(reached);
+}
