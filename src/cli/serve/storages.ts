@@ -119,10 +119,10 @@ function cachedResource(
   name: string,
   keys: CachedKeys,
   cacher: Cacher,
-  storage: SkippedKeysSource,
+  storage: EtcdStorage,
 ): CachedResource {
   return {
-    ...{ name, keys, cacher },
+    ...{ name, keys, cacher, storage },
     get hasAllKeys() {
       return storage.skippedKeys === 0;
     },

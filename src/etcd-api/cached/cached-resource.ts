@@ -1,4 +1,5 @@
 import type { Cacher } from "../../cacher/cacher.ts";
+import type { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
 import type { CachedKeys } from "./cached-scope.ts";
 
 /** A resource whose keys are served from its cache. */
@@ -6,6 +7,8 @@ export interface CachedResource {
   readonly name: string;
   readonly keys: CachedKeys;
   readonly cacher: Cacher;
+  /** etcd, as this process reads it. */
+  readonly storage: Pick<EtcdStorage, "get" | "isAvailable">;
   /** Whether the cache has all keys below the prefix; otherwise requests for several keys are relayed. */
   readonly hasAllKeys: boolean;
 }
