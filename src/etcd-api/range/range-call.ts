@@ -197,11 +197,11 @@ export class RangeCall implements OpenStream, RelayedOrCached {
     const { cacher, storage } = resource;
     // A linearizable read asks etcd for its revision, which shows that etcd allows reads.
     if (request.serializable) await access.confirm();
-    if (revision > 0 && (revision > cacher.revision || !(await storage.isAvailable(revision)))) {
-      return undefined;
-    }
-    const at = requirementOf(request.serializable, floor);
     const { signal } = this.#gone;
+    // The cache may have a revision that etcd has compacted.
+    if (revision > 0 && revision > cacher.revision) return undefined;
+    if (revision > 0 && !(await storage.isAvailable(revision, signal))) return undefined;
+    const at = requirementOf(request.serializable, floor);
     const read = { scope, at, signal, admit, owner: this.owner };
     const answer = await cacher.readState(revision > 0 ? { ...read, revision } : read, (state) =>
       this.#answerOf(state, request, resource.keys.prefix),
@@ -271,7 +271,7 @@ export class RangeCall implements OpenStream, RelayedOrCached {
       this.#end(statusOf(toClientError(error, "etcdserverpb.KV/Range", this.#context.logger)));
     } else {
       if (hasReason(error, "HISTORY_CHANGED")) this.#service.lastHeader.historyChanged();
-      this.#relay(true);
+      this.#relay(!hasReason(error, "UPSTREAM_DENIED"));
     }
   }
 
