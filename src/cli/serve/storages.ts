@@ -4,7 +4,6 @@ import type { WatchedFiles } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import type { Config, EtcdConfig } from "../../config/config.ts";
 import type { CachedResource } from "../../etcd-api/cached/cached-resource.ts";
-import type { CachedKeys } from "../../etcd-api/cached/cached-scope.ts";
 import { UnsupportedEtcdError } from "../../storage/etcd/client/errors.ts";
 import { EtcdClient } from "../../storage/etcd/client/etcd-client.ts";
 import { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
@@ -99,9 +98,7 @@ function etcd(
       resources.flatMap(({ name, prefix }) => {
         const cacher = caches.get(name);
         const keys = { prefix: Buffer.from(prefix), marker: client.history.key };
-        return cacher === undefined
-          ? []
-          : [cachedResource(name, keys, cacher, known(storages, name))];
+        return cacher === undefined ? [] : [{ name, keys, cacher }];
       }),
     check: async () => {
       try {
@@ -115,21 +112,7 @@ function etcd(
   };
 }
 
-function cachedResource(
-  name: string,
-  keys: CachedKeys,
-  cacher: Cacher,
-  storage: SkippedKeysSource,
-): CachedResource {
-  return {
-    ...{ name, keys, cacher },
-    get hasAllKeys() {
-      return storage.skippedKeys === 0;
-    },
-  };
-}
-
-function known<S extends Storage>(storages: ReadonlyMap<string, S>, resource: string): S {
+function known(storages: ReadonlyMap<string, Storage>, resource: string): Storage {
   const storage = storages.get(resource);
   if (storage === undefined) throw new Error(`There is no storage for ${resource}.`);
   return storage;

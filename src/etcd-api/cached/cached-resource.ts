@@ -5,7 +5,6 @@ import type { CachedKeys } from "./cached-scope.ts";
 export interface CachedResource {
   readonly name: string;
   readonly keys: CachedKeys;
+  /** Has raw keys as well. */
   readonly cacher: Cacher;
-  /** Whether the cache has all keys below the prefix; otherwise requests for several keys are relayed. */
-  readonly hasAllKeys: boolean;
 }

@@ -314,6 +314,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
       scope: range.scope,
       afterRevision: Math.min(watch.from - 1, cacher.revision),
       withPrevious: request.withPrevious,
+      rawKeys: true,
       owner: this.owner,
     });
     watch.watcher.onReadable(() => this.#sender.ready(watch));
