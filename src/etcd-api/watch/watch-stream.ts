@@ -377,8 +377,10 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
 
   /** Makes etcd serve a watch, from behind what was sent. */
   #relay(watch: EtcdWatch): void {
-    watch.watcher?.close();
+    // Before it is closed, which notifies the sender.
+    const { watcher } = watch;
     watch.watcher = undefined;
+    watcher?.close();
     if (!this.#shared.mayRelay()) {
       const details = "too many watches are behind what is cached";
       this.end(refused(status.UNAVAILABLE, details));
