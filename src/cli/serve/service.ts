@@ -129,6 +129,7 @@ export async function startService(given: Config, clock: Clock, logger: Logger):
         clock,
         logger,
         name,
+        rawKeys: etcdApi !== undefined,
         attributes,
         indexes,
         eventWindow,

@@ -4,7 +4,6 @@ import type { WatchedFiles } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import type { Config, EtcdConfig } from "../../config/config.ts";
 import type { CachedResource } from "../../etcd-api/cached/cached-resource.ts";
-import type { CachedKeys } from "../../etcd-api/cached/cached-scope.ts";
 import { UnsupportedEtcdError } from "../../storage/etcd/client/errors.ts";
 import { EtcdClient } from "../../storage/etcd/client/etcd-client.ts";
 import { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
@@ -99,9 +98,8 @@ function etcd(
       resources.flatMap(({ name, prefix }) => {
         const cacher = caches.get(name);
         const keys = { prefix: Buffer.from(prefix), marker: client.history.key };
-        return cacher === undefined
-          ? []
-          : [cachedResource(name, keys, cacher, known(storages, name))];
+        if (cacher === undefined) return [];
+        return [{ name, keys, cacher, storage: known(storages, name) }];
       }),
     check: async () => {
       try {
@@ -112,20 +110,6 @@ function etcd(
       }
     },
     close: () => client.close(),
-  };
-}
-
-function cachedResource(
-  name: string,
-  keys: CachedKeys,
-  cacher: Cacher,
-  storage: EtcdStorage,
-): CachedResource {
-  return {
-    ...{ name, keys, cacher, storage },
-    get hasAllKeys() {
-      return storage.skippedKeys === 0;
-    },
   };
 }
 

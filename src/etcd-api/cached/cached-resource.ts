@@ -6,9 +6,8 @@ import type { CachedKeys } from "./cached-scope.ts";
 export interface CachedResource {
   readonly name: string;
   readonly keys: CachedKeys;
+  /** Has raw keys as well. */
   readonly cacher: Cacher;
   /** etcd, as this process reads it. */
   readonly storage: Pick<EtcdStorage, "get" | "isAvailable">;
-  /** Whether the cache has all keys below the prefix; otherwise requests for several keys are relayed. */
-  readonly hasAllKeys: boolean;
 }

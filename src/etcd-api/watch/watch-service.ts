@@ -1,6 +1,5 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
-import { isRawKey } from "../../model/key-bytes.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { CachedResource } from "../cached/cached-resource.ts";
@@ -125,11 +124,7 @@ export class WatchService {
   rangeOf({ key, rangeEnd }: CreateRequest): CachedRange | undefined {
     for (const resource of this.#resources) {
       const scope = cachedScope(resource.keys, key, rangeEnd);
-      if (scope === undefined) continue;
-      if (!resource.hasAllKeys && !("key" in scope && !isRawKey(scope.key))) continue;
-      // The cache has no watches of other ranges yet.
-      if ("from" in scope) continue;
-      return { resource, scope };
+      if (scope !== undefined) return { resource, scope };
     }
     return undefined;
   }
@@ -142,8 +137,7 @@ export class WatchService {
   /** Whether a cache has all events of this range from a revision on; 0: from now on. */
   isCached(range: CachedRange | undefined, startRevision: number): boolean {
     if (range === undefined) return false;
-    const { cacher, hasAllKeys } = range.resource;
-    if (!hasAllKeys && !("key" in range.scope)) return false;
+    const { cacher } = range.resource;
     if (!cacher.ready) return false;
     return startRevision === 0 || startRevision - 1 >= cacher.oldestRevision;
   }

@@ -314,6 +314,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
       scope: range.scope,
       afterRevision: Math.min(watch.from - 1, cacher.revision),
       withPrevious: request.withPrevious,
+      rawKeys: true,
       owner: this.owner,
     });
     watch.watcher.onReadable(() => this.#sender.ready(watch));
@@ -376,8 +377,10 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
 
   /** Makes etcd serve a watch, from behind what was sent. */
   #relay(watch: EtcdWatch): void {
-    watch.watcher?.close();
+    // Before it is closed, which notifies the sender.
+    const { watcher } = watch;
     watch.watcher = undefined;
+    watcher?.close();
     if (!this.#shared.mayRelay()) {
       const details = "too many watches are behind what is cached";
       this.end(refused(status.UNAVAILABLE, details));
