@@ -134,7 +134,6 @@ export async function startService(given: Config, clock: Clock, logger: Logger):
         indexes,
         eventWindow,
         backfillQueue,
-        rawKeys: config.etcdApi !== undefined,
         watchers: {
           stallTimeoutMs: config.stallTimeoutMs,
           dispatchIntervalMs: config.dispatchIntervalMs,
