@@ -37,11 +37,6 @@ export interface Storage {
    * closed as well. Absent if it has none.
    */
   withRawKeys?(): Storage;
-  /**
-   * Whether the state at this revision can still be read: it is not compacted. Absent if every revision that was
-   * delivered can be.
-   */
-  isAvailable?(revision: number, signal?: AbortSignal): Promise<boolean>;
   /** The store's newest revision, linearizable. */
   currentRevision(signal?: AbortSignal): Promise<number>;
   /** Whether every watch ends with HISTORY_CHANGED when the history's id changes. Default: that has to be asked for. */

@@ -188,6 +188,7 @@ export class EtcdStorage implements Storage {
     return this.#wrote(await this.#writer.delete(this.#writable(request.key), request));
   }
 
+  /** Whether the state at this revision can still be read: it is not compacted. */
   async isAvailable(revision: number, signal?: AbortSignal): Promise<boolean> {
     this.#enter(signal);
     return this.#probe.isAvailable(revision, signal);
