@@ -474,6 +474,10 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
 
   /** Answers when the caches and etcd are at etcd's revision, if then all watches are synced; otherwise not at all. */
   #requestProgress(): void {
+    // etcd does not answer while a watch is not synced, so it is asked whenever the client repeats its request.
+    if (this.#progress === "asked" && this.#onUpstreamProgress !== undefined) {
+      this.#upstream?.requestProgress();
+    }
     if (this.#watches.size === 0 || this.#progress !== "none") return;
     this.#progress = "asked";
     this.#upstreamProgress = undefined;
