@@ -149,7 +149,8 @@ async function serviceGroups(): Promise<readonly Group[]> {
   };
   const etcdApi = (meter: Meter): void => {
     const watches = { watches: 0, relayed: 0 };
-    const stats = { calls: 0, connections: 0, revision: 0, watches };
+    const ranges = { cached: 0, relayed: 0 };
+    const stats = { calls: 0, connections: 0, revision: 0, watches, ranges };
     registerEtcdApiMetrics(meter, { stats: () => stats });
   };
   return [

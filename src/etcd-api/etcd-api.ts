@@ -18,6 +18,7 @@ import type { CachedResource } from "./cached/cached-resource.ts";
 import { memberListPath, withClientUrls } from "./contract/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "./contract/methods.ts";
 import { LastHeader, type ResponseHeader } from "./contract/response-header.ts";
+import { type RangeCounts, RangeService, rangePath } from "./range/range-service.ts";
 import { CallMaintenance, type RelayedOrCached } from "./relay/call-maintenance.ts";
 import { CallRelay } from "./relay/call-relay.ts";
 import { requestHeaders } from "./relay/metadata.ts";
@@ -48,9 +49,14 @@ export interface EtcdApiStats {
   readonly revision: number;
   /** Open watches of streams that are not relayed as a whole, and those of them that etcd serves. */
   readonly watches: Readonly<WatchCounts>;
+  /** Calls of Range that were read here. */
+  readonly ranges: Readonly<RangeCounts>;
 }
 
-/** etcd's own gRPC API. Watches of cached resources are served from their caches; all else is passed to etcd, unparsed. */
+/** The beginning of the paths of methods that change who may read what. */
+const authPrefix = "/etcdserverpb.Auth/";
+
+/** etcd's own gRPC API. Watches and reads of cached resources are served from their caches; all else is passed to etcd, unparsed. */
 export class EtcdApi implements RelayedServices {
   readonly #clock: Clock;
   /** For the connections to etcd; undefined: plain text. */
@@ -60,6 +66,7 @@ export class EtcdApi implements RelayedServices {
   readonly #calls: CallMaintenance<RelayedOrCached>;
   readonly #lastHeader = new LastHeader();
   readonly #watches: WatchService;
+  readonly #ranges: RangeService;
   /** Those that are known. */
   readonly #methods: ReadonlyMap<string, RelayedMethod>;
 
@@ -78,6 +85,11 @@ export class EtcdApi implements RelayedServices {
       lastHeader: this.#lastHeader,
       clock,
       progressIntervalMs,
+    });
+    this.#ranges = new RangeService({
+      ...{ maintenance: this.#calls, lastHeader: this.#lastHeader, clock },
+      relay: (call, metadata, context, received) =>
+        this.#relayRange(call, metadata, context, received),
     });
     this.#methods = new Map(
       etcdMethodPaths.flatMap((path) => {
@@ -103,12 +115,14 @@ export class EtcdApi implements RelayedServices {
       connections: this.#upstream.connections,
       revision: this.#lastHeader.floor,
       watches: this.#watches.counts,
+      ranges: this.#ranges.counts,
     };
   }
 
-  /** Serves watches of these resources from their caches, of calls that are made from now on. */
+  /** Serves watches and reads of these resources from their caches, of calls that are made from now on. */
   serve(resources: readonly CachedResource[]): void {
     this.#watches.serve(resources);
+    this.#ranges.serve(resources);
   }
 
   methodAt(path: string): RelayedMethod | undefined {
@@ -148,7 +162,11 @@ export class EtcdApi implements RelayedServices {
   #relayed(path: string, label: string, { kind, mayWrite, hasHeader }: EtcdMethod): RelayedMethod {
     const url = this.#advertiseClientUrl;
     const isRewritten = path === memberListPath && url !== undefined;
-    const onFirstBytes = hasHeader ? (bytes: Buffer) => this.#lastHeader.observe(bytes) : undefined;
+    const changesAccess = mayWrite && path.startsWith(authPrefix);
+    const onFirstBytes = (bytes: Buffer): void => {
+      if (hasHeader) this.#lastHeader.observe(bytes);
+      if (changesAccess) this.#ranges.accessChanged();
+    };
     const rewrite = isRewritten ? (bytes: Buffer) => withClientUrls(bytes, url) : undefined;
     const relay = (
       call: RelayedCall,
@@ -159,6 +177,10 @@ export class EtcdApi implements RelayedServices {
         this.#watches.open(call, metadata, context);
         return;
       }
+      if (path === rangePath && this.#ranges.mayServe(metadata)) {
+        this.#ranges.open(call, metadata, context);
+        return;
+      }
       const headers = requestHeaders(path, metadata);
       // A compressed response could not be rewritten.
       if (isRewritten) delete headers["grpc-accept-encoding"];
@@ -167,5 +189,19 @@ export class EtcdApi implements RelayedServices {
     };
     const sheds = kind === "unary" ? "call" : "stream";
     return { name: path.slice(1), label, sheds, mayWrite, relay };
+  }
+
+  /** Relays a Range of whose request a part has been read. */
+  #relayRange(
+    call: RelayedCall,
+    metadata: IncomingHttpHeaders,
+    context: CallContext,
+    received: Buffer,
+  ): void {
+    new CallRelay(call, requestHeaders(rangePath, metadata), {
+      ...{ upstream: this.#upstream, maintenance: this.#calls, context, kind: "unary", received },
+      onFirstBytes: (bytes) => this.#lastHeader.observe(bytes),
+      rewrite: undefined,
+    }).start();
   }
 }

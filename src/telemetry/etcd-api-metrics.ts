@@ -22,6 +22,12 @@ export function registerEtcdApiMetrics(meter: Meter, api: { stats(): EtcdApiStat
       "Open watches of etcd's own API, by what serves them: the cache, or a watch of etcd (relayed). Streams that are " +
       "relayed as a whole, such as those with a token, are not counted.",
   });
+  const ranges = meter.createObservableCounter("watch_fanout_etcd_api_ranges", {
+    unit: "{call}",
+    description:
+      "Calls of etcd's Range that were read here, by what answered them: the cache, or etcd (relayed). Calls that are " +
+      "relayed unread, such as those with a token, are not counted.",
+  });
   meter.addBatchObservableCallback(
     (result) => {
       const stats = api.stats();
@@ -31,7 +37,9 @@ export function registerEtcdApiMetrics(meter: Meter, api: { stats(): EtcdApiStat
       const { watches: all, relayed } = stats.watches;
       result.observe(watches, all - relayed, { served_by: "cache" });
       result.observe(watches, relayed, { served_by: "etcd" });
+      result.observe(ranges, stats.ranges.cached, { served_by: "cache" });
+      result.observe(ranges, stats.ranges.relayed, { served_by: "etcd" });
     },
-    [calls, connections, revision, watches],
+    [calls, connections, revision, watches, ranges],
   );
 }

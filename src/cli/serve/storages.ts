@@ -98,7 +98,8 @@ function etcd(
       resources.flatMap(({ name, prefix }) => {
         const cacher = caches.get(name);
         const keys = { prefix: Buffer.from(prefix), marker: client.history.key };
-        return cacher === undefined ? [] : [{ name, keys, cacher }];
+        if (cacher === undefined) return [];
+        return [{ name, keys, cacher, storage: known(storages, name) }];
       }),
     check: async () => {
       try {
@@ -112,7 +113,7 @@ function etcd(
   };
 }
 
-function known(storages: ReadonlyMap<string, Storage>, resource: string): Storage {
+function known<S extends Storage>(storages: ReadonlyMap<string, S>, resource: string): S {
   const storage = storages.get(resource);
   if (storage === undefined) throw new Error(`There is no storage for ${resource}.`);
   return storage;

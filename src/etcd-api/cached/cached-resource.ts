@@ -1,4 +1,5 @@
 import type { Cacher } from "../../cacher/cacher.ts";
+import type { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
 import type { CachedKeys } from "./cached-scope.ts";
 
 /** A resource whose keys are served from its cache. */
@@ -7,4 +8,6 @@ export interface CachedResource {
   readonly keys: CachedKeys;
   /** Has raw keys as well. */
   readonly cacher: Cacher;
+  /** etcd, as this process reads it. */
+  readonly storage: Pick<EtcdStorage, "get" | "isAvailable">;
 }

@@ -33,6 +33,8 @@ export interface CallRelayDeps {
   /** Gets the first bytes of the response. */
   readonly onFirstBytes: ((bytes: Buffer) => void) | undefined;
   readonly rewrite: Rewrite | undefined;
+  /** The beginning of the request, if that has been read. The rest is paused. */
+  readonly received?: Buffer | undefined;
 }
 
 /**
@@ -99,6 +101,7 @@ export class CallRelay implements OpenStream, RelayedOrCached {
     this.#request = new RequestRelay(this.#call.request, requestPool, this.connection, () =>
       this.#end(outOfRequestRoom(maxUnreadBytesPerConnection)),
     );
+    this.#request.start(this.#deps.received);
     const connection = upstream.available();
     if (connection === undefined) this.#connect();
     else this.#open(connection);
