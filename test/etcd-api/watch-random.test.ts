@@ -167,20 +167,34 @@ async function compare(steps: readonly Step[]): Promise<void> {
   expect(
     answersOf(own).map(({ header, ...answer }) => (answer.created ? answer : answer.id)),
   ).toEqual(answersOf(etcds).map(({ header, ...answer }) => (answer.created ? answer : answer.id)));
-  const ids = new Set(etcds.responses.map(({ id }) => id));
-  for (const id of ids) {
-    const [mine, theirs] = [own.eventsOf(id), etcds.eventsOf(id)];
-    if (cancelled.has(id)) expectSameStart(mine, theirs);
-    else expect(mine).toEqual(theirs);
+  const theirs = watchesOf(etcds);
+  for (const [i, mine] of watchesOf(own).entries()) {
+    const other = theirs[i];
+    // A watch that is cancelled has delivered what it had by then.
+    const isCancelled = mine.isCancelled || other?.isCancelled === true;
+    const length = isCancelled ? Math.min(mine.events.length, other?.events.length ?? 0) : Infinity;
+    expect(mine.events.slice(0, length)).toEqual(other?.events.slice(0, length));
   }
   for (const { responses } of clients) expectWholeRevisions(responses);
   for (const client of clients) client.close();
 }
 
-/** A watch that is cancelled has delivered what it had by then. */
-function expectSameStart(mine: readonly Event[], theirs: readonly Event[]): void {
-  const length = Math.min(mine.length, theirs.length);
-  expect(mine.slice(0, length)).toEqual(theirs.slice(0, length));
+/** The watches of a stream in the order of their creation. An id may be used again after it was cancelled. */
+function watchesOf({ responses }: WatchClient): { isCancelled: boolean; events: Event[] }[] {
+  const all: { isCancelled: boolean; events: Event[] }[] = [];
+  const open = new Map<string, { isCancelled: boolean; events: Event[] }>();
+  for (const { id, created, canceled, events } of responses) {
+    if (created) {
+      const watch = { isCancelled: canceled, events: [] };
+      all.push(watch);
+      open.set(id, watch);
+    }
+    const watch = open.get(id);
+    if (watch === undefined) continue;
+    watch.isCancelled ||= canceled;
+    watch.events.push(...events);
+  }
+  return all;
 }
 
 /** No response is of a lower revision than its events, and no revision is in two responses of a watch. */
