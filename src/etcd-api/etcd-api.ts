@@ -165,7 +165,9 @@ export class EtcdApi implements RelayedServices {
     const changesAccess = mayWrite && path.startsWith(authPrefix);
     const onFirstBytes = (bytes: Buffer): void => {
       if (hasHeader) this.#lastHeader.observe(bytes);
-      if (changesAccess) this.#ranges.accessChanged();
+      if (!changesAccess) return;
+      this.#ranges.accessChanged();
+      this.#watches.accessChanged();
     };
     const rewrite = isRewritten ? (bytes: Buffer) => withClientUrls(bytes, url) : undefined;
     const relay = (

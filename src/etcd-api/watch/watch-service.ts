@@ -5,6 +5,7 @@ import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { CachedResource } from "../cached/cached-resource.ts";
 import { cachedScope } from "../cached/cached-scope.ts";
 import type { LastHeader } from "../contract/response-header.ts";
+import { AccessProbe } from "../range/access-probe.ts";
 import type { CallMaintenance, RelayedOrCached } from "../relay/call-maintenance.ts";
 import { requestHeaders } from "../relay/metadata.ts";
 import type { Upstream } from "../upstream/upstream.ts";
@@ -53,12 +54,15 @@ export class WatchService {
   readonly progressTimeoutMs = 3_000;
   readonly #lastHeader: LastHeader;
   readonly #notifier: ProgressNotifier;
+  readonly #clock: Clock;
   #resources: readonly CachedResource[] = [];
+  #access = new Map<CachedResource, AccessProbe>();
 
   constructor({ upstream, maintenance, lastHeader, clock, progressIntervalMs }: WatchServiceDeps) {
     this.upstream = upstream;
     this.maintenance = maintenance;
     this.#lastHeader = lastHeader;
+    this.#clock = clock;
     this.monitor = new MemberMonitor(upstream, clock, lastHeader);
     this.#notifier = new ProgressNotifier(clock, progressIntervalMs, () => this.#reachAll());
   }
@@ -66,6 +70,29 @@ export class WatchService {
   /** Serves the keys of these resources from their caches, in the streams that are opened from now on. */
   serve(resources: readonly CachedResource[]): void {
     this.#resources = resources;
+    this.#access = new Map(
+      resources.map((resource) => {
+        const read = () => resource.storage.get({ key: "\0", at: { match: "ANY" } });
+        return [resource, new AccessProbe(read, this.#clock)] as const;
+      }),
+    );
+  }
+
+  /** etcd's authentication may have been changed: asks it again before anything is served. */
+  accessChanged(): void {
+    for (const access of this.#access.values()) access.forget();
+  }
+
+  /**
+   * Whether clients without a token may watch this range: undefined: yes. Otherwise resolves to that, which etcd has to be
+   * asked for; to false as well if it can't be asked.
+   */
+  confirmAccess(range: CachedRange | undefined): Promise<boolean> | undefined {
+    const confirmed = range && this.#access.get(range.resource)?.confirm();
+    return confirmed?.then(
+      () => true,
+      () => false,
+    );
   }
 
   /** Whether a call of Watch may be served from caches; otherwise it is relayed as a whole. */

@@ -15,7 +15,7 @@ import type { Sender } from "../../server/limits/stall-detector.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { MaintainedCall } from "../relay/call-maintenance.ts";
 import { resumable, stopped } from "../relay/call-relay.ts";
-import { EtcdWatch } from "./etcd-watch.ts";
+import { type CachedRange, EtcdWatch } from "./etcd-watch.ts";
 import { etcdFramesOf, previousUnknown } from "./event-encoding.ts";
 import { MessageSplitter, UnreadableMessage } from "./message-splitter.ts";
 import { type AnswerSlot, StreamSender } from "./stream-sender.ts";
@@ -80,6 +80,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
   #retainedBytes = 0;
   #upstream: UpstreamWatches | undefined;
   #nextId = 0n;
+  /** Whether requests may be handled: what is needed for the next one is known. */
   #isKnown = false;
   #isPaused = false;
   /** The client waits for progress: until the caches and etcd have answered, and until everything is sent. */
@@ -239,14 +240,31 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
 
   #handle(message: Buffer): void {
     const request = readWatchRequest(message);
-    if (request.kind === "create") this.#create(request);
+    if (request.kind === "create") this.#confirmAndCreate(request);
     else if (request.kind === "cancel") this.#cancel(request.watchId);
     else if (request.kind === "progress") this.#requestProgress();
   }
 
-  #create(request: CreateRequest): void {
+  /** Creates a watch once it is known whether etcd permits it to clients without a token. Later requests wait. */
+  #confirmAndCreate(request: CreateRequest): void {
+    const range = this.#shared.rangeOf(request);
+    const access = this.#shared.confirmAccess(range);
+    if (access === undefined) {
+      this.#create(request, range);
+      return;
+    }
+    this.#isKnown = false;
+    void access.then((isPermitted) => {
+      if (this.#isOver) return;
+      this.#isKnown = true;
+      // What is not permitted is etcd's to refuse, with its own reason.
+      this.#create(request, isPermitted ? range : undefined);
+      this.#handleRequests();
+    });
+  }
+
+  #create(request: CreateRequest, range: CachedRange | undefined): void {
     const shared = this.#shared;
-    const range = shared.rangeOf(request);
     const current = shared.currentRevision(range);
     const refusal = this.#refusalOf(request);
     if (refusal !== undefined) {
@@ -474,6 +492,10 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
 
   /** Answers when the caches and etcd are at etcd's revision, if then all watches are synced; otherwise not at all. */
   #requestProgress(): void {
+    // etcd does not answer while a watch is not synced, so it is asked whenever the client repeats its request.
+    if (this.#progress === "asked" && this.#onUpstreamProgress !== undefined) {
+      this.#upstream?.requestProgress();
+    }
     if (this.#watches.size === 0 || this.#progress !== "none") return;
     this.#progress = "asked";
     this.#upstreamProgress = undefined;
