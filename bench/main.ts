@@ -7,7 +7,7 @@ import { parseArgs } from "node:util";
 import { type Benchmark, type Row, Settings, UsageError } from "./benchmark.ts";
 import { cacheMemory } from "./cache-memory.ts";
 import { eventCost } from "./event-cost.ts";
-import { fanout } from "./fanout.ts";
+import { etcdFanout, fanout } from "./fanout.ts";
 import { flood } from "./flood.ts";
 import { idleMemory } from "./idle-memory.ts";
 import { informer } from "./informer.ts";
@@ -27,7 +27,7 @@ import { upstreamCost } from "./upstream-cost.ts";
 const benchmarks: readonly Benchmark[] = [
   ...[fanout, upstreamCost, latency, listCost, reconnect, idleMemory, cacheMemory, eventCost],
   ...[messages, messagesTls, informer, manyStreams, slowConsumers, initialState, pages, start],
-  ...[policyCost, flood],
+  ...[policyCost, flood, etcdFanout],
 ];
 
 try {

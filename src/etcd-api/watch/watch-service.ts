@@ -165,8 +165,13 @@ export class WatchService {
   isCached(range: CachedRange | undefined, startRevision: number): boolean {
     if (range === undefined) return false;
     const { cacher } = range.resource;
-    if (!cacher.ready) return false;
+    if (!cacher.ready || isDenied(range.resource)) return false;
     return startRevision === 0 || startRevision - 1 >= cacher.oldestRevision;
+  }
+
+  /** Whether etcd refuses to serve a cache, so that its watches would be silent from now on. */
+  get hasDenied(): boolean {
+    return this.#resources.some(isDenied);
   }
 
   /** Whether etcd may be asked to serve one more watch. */
@@ -197,6 +202,11 @@ export class WatchService {
   #reachAll(): Promise<void> {
     return reach(this.#resources);
   }
+}
+
+/** Whether etcd refuses this process what the cache needs, since its authentication was switched on. */
+export function isDenied({ cacher }: CachedResource): boolean {
+  return cacher.upstreamFailure?.reason === "UPSTREAM_DENIED";
 }
 
 async function reach(resources: Iterable<CachedResource>): Promise<void> {

@@ -28,7 +28,7 @@ import {
   type ReceivedResponse,
   withFields,
 } from "./watch-response.ts";
-import type { WatchService } from "./watch-service.ts";
+import { isDenied, type WatchService } from "./watch-service.ts";
 
 /** Maximum size of a request, in bytes: etcd's default --max-request-bytes and 512 KiB. */
 const maxRequestBytes = 2 * 1024 ** 2;
@@ -195,6 +195,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
 
   check(): void {
     if (this.needsLeader) this.#shared.monitor.check();
+    if (this.#shared.hasDenied) this.#relayDenied();
     if (this.#upstream !== undefined) this.#handOver(this.#upstream);
   }
 
@@ -405,6 +406,14 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
       return;
     }
     this.#openUpstream(watch, watch.sent + 1);
+  }
+
+  /** The watches of a cache that etcd does not serve any more are etcd's to permit or to refuse. */
+  #relayDenied(): void {
+    for (const watch of this.#watches.values()) {
+      if (watch.watcher === undefined || !watch.isAnnounced || watch.isQueued) continue;
+      if (watch.range !== undefined && isDenied(watch.range.resource)) this.#relay(watch);
+    }
   }
 
   /** Serves watches of etcd from the cache, as soon as it has all that they have not been sent. */
