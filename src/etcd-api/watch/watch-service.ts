@@ -50,8 +50,6 @@ export class WatchService {
   readonly maintenance: CallMaintenance<RelayedOrCached>;
   readonly monitor: MemberMonitor;
   readonly counts: WatchCounts = { watches: 0, relayed: 0 };
-  /** How long a stream waits for etcd's answer to a progress request, in milliseconds. */
-  readonly progressTimeoutMs = 3_000;
   readonly #lastHeader: LastHeader;
   readonly #notifier: ProgressNotifier;
   readonly #clock: Clock;
