@@ -114,7 +114,6 @@ export class WatchService {
   add(stream: WatchStream): void {
     this.maintenance.add(stream);
     this.#notifier.add(stream);
-    if (stream.needsLeader) this.monitor.add(stream);
   }
 
   /** The stream has ended. */

@@ -121,6 +121,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
         this.end(failure);
         return;
       }
+      if (this.needsLeader) monitor.add(this);
       this.#isKnown = true;
       this.#handleRequests();
     });
