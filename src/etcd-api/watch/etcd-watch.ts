@@ -22,7 +22,7 @@ export class EtcdWatch {
   from: number;
   /** Everything that it asked for up to this revision has been sent. */
   sent: number;
-  /** Whether the client was told that it exists. Nothing of it is sent before. */
+  /** Whether its creation was reported to the client. Nothing of it is sent before. */
   isAnnounced = false;
   /** Whether it is in the sender's queue of watches that may have something to send. */
   isQueued = false;
@@ -57,7 +57,7 @@ export class EtcdWatch {
     return this.isSyncedAt(synced) ? synced : undefined;
   }
 
-  /** Whether the client may be told of this revision: as etcd, not before the start revision. */
+  /** Whether this revision may be reported to the client: as etcd, not before the start revision. */
   isSyncedAt(revision: number): boolean {
     return revision >= Math.max(this.request.startRevision, this.from - 1);
   }

@@ -53,7 +53,7 @@ export class RelayedWatches {
     return this.#upstream?.size ?? 0;
   }
 
-  /** The revision of etcd's last answer to a progress request since `requestProgress`; undefined: there was none. */
+  /** The revision of etcd's last answer to a progress request since `requestProgress`; undefined: etcd has not answered. */
   get progress(): number | undefined {
     return this.#progress;
   }
@@ -73,7 +73,7 @@ export class RelayedWatches {
     this.#open().create(watch, watch.sent + 1);
   }
 
-  /** Ends a watch at etcd. Returns the place of the answer to its create request if the client has none yet. */
+  /** Ends a watch at etcd. Returns the place of the answer to its create request if that was not answered yet. */
   cancel(watch: EtcdWatch): AnswerSlot | undefined {
     const slot = this.#creating.get(watch);
     this.#creating.delete(watch);
@@ -135,7 +135,7 @@ export class RelayedWatches {
   #onCreated(watch: EtcdWatch, response: ReceivedResponse, message: Buffer): void {
     const { canceled, revision } = response;
     const { shared, sender } = this.#deps;
-    shared.told(revision);
+    shared.reported(revision);
     const slot = this.#creating.get(watch);
     this.#creating.delete(watch);
     if (slot === undefined) {
@@ -159,7 +159,7 @@ export class RelayedWatches {
   #onResponse(watch: EtcdWatch, response: ReceivedResponse, message: Buffer): void {
     const { canceled, fragment, lastEvent, revision } = response;
     const { shared, sender } = this.#deps;
-    shared.told(revision);
+    shared.reported(revision);
     if (canceled) {
       this.#sendLast(watch, message, replacedId(watch));
       return;

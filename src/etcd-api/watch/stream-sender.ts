@@ -35,7 +35,7 @@ interface RelayedResponse {
 
 /** What the sender needs of its stream. */
 export interface SenderListener {
-  /** The responses for the next batch of the watch; undefined: there is none now. */
+  /** The responses for the next batch of the watch; undefined: it has no batch now. */
   readonly framesOf: (watch: EtcdWatch) => readonly Uint8Array[] | undefined;
   /** The first response of a watch may follow. */
   readonly onAnnounced: (watch: EtcdWatch) => void;

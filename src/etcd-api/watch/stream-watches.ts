@@ -129,7 +129,7 @@ export class StreamWatches {
     }
     const { revision = 0 } = batch;
     if (revision > watch.sent) watch.sent = revision;
-    if (frames.length > 0) this.#deps.shared.told(revision);
+    if (frames.length > 0) this.#deps.shared.reported(revision);
     return frames;
   }
 
@@ -169,7 +169,7 @@ export class StreamWatches {
     this.#relayed.requestProgress();
   }
 
-  /** Tells the client up to which revision all watches are synced, unless some are not. */
+  /** Reports to the client up to which revision all watches are synced, unless some are not. */
   answerProgress(): void {
     const revision = this.#progressRevision();
     if (revision !== undefined) this.#answer({ watchId: noWatchId }, revision);
@@ -287,7 +287,7 @@ export class StreamWatches {
   }
 
   #answer(answer: Answer, revision: number, watch?: EtcdWatch): void {
-    if (answer.canceled !== true) this.#deps.shared.told(revision);
+    if (answer.canceled !== true) this.#deps.shared.reported(revision);
     this.#deps.sender.answer(this.#encode(answer, revision), watch);
   }
 

@@ -128,8 +128,8 @@ export class WatchService {
     return this.#lastHeader.floor;
   }
 
-  /** A client has been told this revision. */
-  told(revision: number): void {
+  /** This revision was reported to a client. */
+  reported(revision: number): void {
     this.#lastHeader.raise(revision);
   }
 
@@ -139,12 +139,12 @@ export class WatchService {
     return headerField(header ?? { clusterId: 0n, memberId: 0n, raftTerm: 0 }, revision);
   };
 
-  /** The history of the store has changed: its revisions have begun anew. */
+  /** The history of the store has changed: its revisions are others. */
   historyChanged(): void {
     this.#lastHeader.historyChanged();
   }
 
-  /** The cached resource that has all keys of a watch; undefined: there is none. */
+  /** The cached resource that has all keys of a watch; undefined: no resource has. */
   rangeOf({ key, rangeEnd }: CreateRequest): CachedRange | undefined {
     for (const resource of this.#resources) {
       const scope = cachedScope(resource.keys, key, rangeEnd);
