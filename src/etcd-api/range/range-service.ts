@@ -118,7 +118,7 @@ export class RangeService {
     this.#relay(call, metadata, context, received);
   }
 
-  /** Passes a call to etcd that has waited for a cache in vain. Returns false if there are too many of those. */
+  /** Passes a call to etcd that has waited for a cache, which was not new enough in time. Returns false if there are too many of those. */
   relayLate(
     call: RelayedCall,
     metadata: IncomingHttpHeaders,
