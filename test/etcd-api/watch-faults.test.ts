@@ -101,6 +101,25 @@ describe("What the cache does not have any more", () => {
   });
 });
 
+describe("When etcd has another history", () => {
+  test("watches end as after a compaction: clients list again", async () => {
+    const client = new WatchClient(cached);
+    client.create({ 1: "/a/history" });
+    await client.until(({ length }) => length === 1);
+    const request = encode({ 1: "/watchfanout/history" });
+    await direct.unary("/etcdserverpb.KV/DeleteRange", request);
+    await client.until((responses) => responses.at(-1)?.canceled === true);
+    expect(client.responses.at(-1)).toMatchObject({ id: "0", created: false, reason: "" });
+    expect(client.responses.at(-1)?.compactRevision).toBeGreaterThan(0);
+    // The stream goes on.
+    client.create({ 1: "/a/history" });
+    await client.until((responses) => responses.at(-1)?.created === true);
+    await put("/a/history", "1", cached);
+    await client.until((responses) => responses.at(-1)?.events.length === 1);
+    client.close();
+  });
+});
+
 describe("When etcd is restarted", () => {
   test("cached watches go on, others end with UNAVAILABLE, and hasleader ends after a while", async () => {
     const plain = new WatchClient(cached);

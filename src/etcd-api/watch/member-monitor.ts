@@ -70,8 +70,8 @@ export class MemberMonitor {
   /** Called about once a second: reopens it for the streams that need a leader. */
   check(): void {
     if (this.#isOpen || this.#dependents.size === 0) return;
-    const { clock, endedAt = clock.now() } = { clock: this.#clock, endedAt: this.#endedAt };
-    if (clock.now() - endedAt >= leaderlessMs) {
+    const now = this.#clock.now();
+    if (now - (this.#endedAt ?? now) >= leaderlessMs) {
       this.#endDependents(refused(status.UNAVAILABLE, noLeader));
     } else {
       this.#open();

@@ -50,8 +50,6 @@ export class WatchService {
   readonly maintenance: CallMaintenance<RelayedOrCached>;
   readonly monitor: MemberMonitor;
   readonly counts: WatchCounts = { watches: 0, relayed: 0 };
-  /** How long a stream waits for etcd's answer to a progress request, in milliseconds. */
-  readonly progressTimeoutMs = 3_000;
   readonly #lastHeader: LastHeader;
   readonly #notifier: ProgressNotifier;
   readonly #clock: Clock;
@@ -116,7 +114,6 @@ export class WatchService {
   add(stream: WatchStream): void {
     this.maintenance.add(stream);
     this.#notifier.add(stream);
-    if (stream.needsLeader) this.monitor.add(stream);
   }
 
   /** The stream has ended. */
