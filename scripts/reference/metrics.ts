@@ -52,6 +52,7 @@ const labels: Readonly<Record<string, string>> = {
   reason: "reason of the error, such as `UPSTREAM_UNAVAILABLE`",
   resource: "name of the resource",
   result: "`applied` or `refused`",
+  served_by: "`cache` or `etcd`",
   source: "one of the sources that are listed at the metric",
   state: "one of the states that are listed at the metric",
   verb: "`get`, `list`, `watch`, `put` or `delete`",

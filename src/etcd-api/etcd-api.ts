@@ -53,7 +53,7 @@ export interface EtcdApiStats {
   readonly ranges: Readonly<RangeCounts>;
 }
 
-/** The beginning of the paths of methods that change who may read what. */
+/** The beginning of the paths of methods that change the rights of users. */
 const authPrefix = "/etcdserverpb.Auth/";
 
 /** etcd's own gRPC API. Watches and reads of cached resources are served from their caches; all else is passed to etcd, unparsed. */

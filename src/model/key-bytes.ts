@@ -3,7 +3,7 @@ import { isUtf8 } from "node:buffer";
 /*
  * A key of etcd is any bytes; a key of an object is text. Text is the UTF-8 of the key where it is UTF-8. Every other
  * byte is one lone surrogate, U+DC80 to U+DCFF, as in Python's PEP 383. So each key has exactly one text, texts of
- * UTF-8 keys are what clients of this service see, and `String.isWellFormed` tells both kinds apart at no cost.
+ * UTF-8 keys are what clients of this service see, and `String.isWellFormed` distinguishes both kinds at no cost.
  */
 
 /** What is added to a byte that is not UTF-8: U+DC00. */

@@ -34,7 +34,7 @@ export interface Storage {
   writtenAfter?(request: WrittenAfterRequest): Promise<WrittenObjects>;
   /**
    * The same store with raw keys, which clients of this service can't name: see `isRawKey` in model/key-bytes.ts. To be
-   * closed as well. Absent if it has none.
+   * closed as well. Absent if no key is raw.
    */
   withRawKeys?(): Storage;
   /** The store's newest revision, linearizable. */

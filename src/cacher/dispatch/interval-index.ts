@@ -10,7 +10,7 @@ interface Entry<T> {
  * Finds the intervals that a key is in, in logarithmic time and in time for each that is found.
  *
  * The intervals are sorted by their beginning. The middle of each part of this order is the root of a binary tree of the
- * part, and knows the largest end in it. These ends are computed anew by the first search after a change.
+ * part, and knows the largest end in it. The first search after a change computes these ends again.
  */
 export class IntervalIndex<T> {
   readonly #entries: Entry<T>[] = [];

@@ -23,7 +23,7 @@ function emptyTree(): Tree {
  */
 export class OrderedStore {
   readonly #tree: Tree;
-  /** The objects with raw keys, which are few, once more; undefined: there has been none. */
+  /** The objects with raw keys, which are few, in a tree of their own as well; undefined: there was no such object. */
   #raw: Tree | undefined;
 
   constructor(tree: Tree = emptyTree()) {

@@ -1,7 +1,7 @@
 import { keyText, prefixEnd } from "../../model/key-bytes.ts";
 import type { WatchScope } from "../../storage/storage.ts";
 
-/** The keys in etcd that a cached resource has: all below a prefix, but for one. */
+/** The keys in etcd that a cached resource has: all below a prefix, except one. */
 export interface CachedKeys {
   /** Empty: all keys. */
   readonly prefix: Buffer;

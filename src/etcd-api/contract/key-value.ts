@@ -35,7 +35,7 @@ export function keyValueHeadSize(
   const { key, createRevision, modRevision, version } = object;
   const bytes = valueSize(object, keyOnly);
   return (
-    bytesFieldSize(prefixBytes + keySize(key)) +
+    keyFieldSize(prefixBytes, key) +
     numberFieldSize(createRevision) +
     numberFieldSize(modRevision) +
     numberFieldSize(version) +
@@ -48,6 +48,25 @@ export function leaseSize({ lease }: StoredObject): number {
   return lease === 0n ? 0 : 1 + bigVarintSize(lease);
 }
 
+/** Writes a KeyValue with its value. `prefix` is that of the object's resource. */
+export function writeKeyValue(writer: WireWriter, prefix: Buffer, object: StoredObject): void {
+  writeKeyValueHead(writer, prefix, object, false);
+  const { content, valueStart, valueEnd } = object;
+  if (valueEnd > valueStart) writer.copy(content, valueStart, valueEnd);
+  writeLease(writer, object);
+}
+
+/** Size of the KeyValue of a deletion, in bytes. */
+export function deletionSize(prefixBytes: number, { key, modRevision }: StoredObject): number {
+  return keyFieldSize(prefixBytes, key) + numberFieldSize(modRevision);
+}
+
+/** Writes the KeyValue of a deletion, of which etcd sends nothing but the key and the revision. */
+export function writeDeletion(writer: WireWriter, prefix: Buffer, object: StoredObject): void {
+  writeKey(writer, prefix, object.key);
+  writer.numberField(modRevisionTag, object.modRevision);
+}
+
 /** Writes everything that precedes the value's bytes. `prefix` is that of the object's resource. */
 export function writeKeyValueHead(
   writer: WireWriter,
@@ -56,12 +75,7 @@ export function writeKeyValueHead(
   keyOnly: boolean,
 ): void {
   const { key, createRevision, modRevision, version } = object;
-  const bytes = keySize(key);
-  writer.byte(keyTag);
-  writer.varint(prefix.length + bytes);
-  writer.raw(prefix);
-  if (key.isWellFormed()) writer.text(key, bytes);
-  else writer.raw(keyBytes(key));
+  writeKey(writer, prefix, key);
   writer.numberField(createRevisionTag, createRevision);
   writer.numberField(modRevisionTag, modRevision);
   writer.numberField(versionTag, version);
@@ -76,6 +90,19 @@ export function writeLease(writer: WireWriter, { lease }: StoredObject): void {
   if (lease === 0n) return;
   writer.byte(leaseTag);
   writer.bigVarint(lease);
+}
+
+function keyFieldSize(prefixBytes: number, key: string): number {
+  return bytesFieldSize(prefixBytes + keySize(key));
+}
+
+function writeKey(writer: WireWriter, prefix: Buffer, key: string): void {
+  const bytes = keySize(key);
+  writer.byte(keyTag);
+  writer.varint(prefix.length + bytes);
+  writer.raw(prefix);
+  if (key.isWellFormed()) writer.text(key, bytes);
+  else writer.raw(keyBytes(key));
 }
 
 function valueSize({ valueBytes }: StoredObject, keyOnly: boolean): number {

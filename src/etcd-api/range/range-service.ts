@@ -3,11 +3,11 @@ import type { Clock } from "../../base/clock.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { WatchScope } from "../../storage/storage.ts";
+import { AccessProbe } from "../cached/access-probe.ts";
 import type { CachedResource } from "../cached/cached-resource.ts";
 import { cachedScope } from "../cached/cached-scope.ts";
 import type { LastHeader } from "../contract/response-header.ts";
 import type { CallMaintenance, RelayedOrCached } from "../relay/call-maintenance.ts";
-import { AccessProbe } from "./access-probe.ts";
 import { RangeCall } from "./range-call.ts";
 import { type RangeRequest, readRangeRequest } from "./range-request.ts";
 
@@ -118,7 +118,7 @@ export class RangeService {
     this.#relay(call, metadata, context, received);
   }
 
-  /** Passes a call to etcd that has waited for a cache in vain. Returns false if there are too many of those. */
+  /** Passes a call to etcd that has waited for a cache, which was not new enough in time. Returns false if there are too many of those. */
   relayLate(
     call: RelayedCall,
     metadata: IncomingHttpHeaders,

@@ -1,13 +1,8 @@
 import type { WatchBatch, WatchEvent } from "../../model/event.ts";
-import { keyBytes, keySize } from "../../model/key-bytes.ts";
 import type { StoredObject } from "../../model/object.ts";
-import {
-  bigVarintSize,
-  bytesFieldSize,
-  numberFieldSize,
-  WireWriter,
-} from "../../protobuf/wire-writer.ts";
+import { bytesFieldSize, WireWriter } from "../../protobuf/wire-writer.ts";
 import { prefixSize } from "../../wire/encode.ts";
+import { deletionSize, keyValueSize, writeDeletion, writeKeyValue } from "../contract/key-value.ts";
 
 /*
  * The events of a watch in etcd's wire format: a WatchResponse with the messages Event and KeyValue of its kv.proto.
@@ -104,10 +99,13 @@ class EventEncoder {
   }
 
   add(event: WatchEvent, previous: StoredObject | undefined): void {
+    const { length: prefixBytes } = this.#prefix;
     const size =
-      (event.type === "DELETED" ? 2 + bytesFieldSize(this.#deletedSize(event.object)) : 0) +
-      (event.type === "DELETED" ? 0 : bytesFieldSize(this.#keyValueSize(event.object))) +
-      (previous === undefined ? 0 : bytesFieldSize(this.#keyValueSize(previous)));
+      (event.type === "DELETED" ? 2 + bytesFieldSize(deletionSize(prefixBytes, event.object)) : 0) +
+      (event.type === "DELETED"
+        ? 0
+        : bytesFieldSize(keyValueSize(prefixBytes, event.object, false))) +
+      (previous === undefined ? 0 : bytesFieldSize(keyValueSize(prefixBytes, previous, false)));
     const field = bytesFieldSize(size);
     const isFull = this.#header.length + this.#size + field >= this.#maxBytes;
     if (isFull && this.#events.length > 0) this.#close(true);
@@ -152,9 +150,8 @@ class EventEncoder {
       writer.byte(1);
       // The object has its last content, of which etcd sends nothing but the key.
       writer.byte(0x12);
-      writer.varint(this.#deletedSize(object));
-      this.#writeKey(writer, object.key);
-      writer.numberField(0x18, object.modRevision);
+      writer.varint(deletionSize(this.#prefix.length, object));
+      writeDeletion(writer, this.#prefix, object);
     } else {
       this.#writeKeyValue(writer, 0x12, object);
     }
@@ -163,50 +160,7 @@ class EventEncoder {
 
   #writeKeyValue(writer: WireWriter, tag: number, object: StoredObject): void {
     writer.byte(tag);
-    writer.varint(this.#keyValueSize(object));
-    this.#writeKey(writer, object.key);
-    writer.numberField(0x10, object.createRevision);
-    writer.numberField(0x18, object.modRevision);
-    writer.numberField(0x20, object.version);
-    const { content, valueStart, valueEnd, valueBytes, lease } = object;
-    if (valueBytes > 0) {
-      writer.byte(0x2a);
-      writer.varint(valueBytes);
-      writer.copy(content, valueStart, valueEnd);
-    }
-    if (lease !== 0n) {
-      writer.byte(0x30);
-      writer.bigVarint(lease);
-    }
-  }
-
-  #writeKey(writer: WireWriter, key: string): void {
-    const prefix = this.#prefix;
-    const size = keySize(key);
-    writer.byte(0x0a);
-    writer.varint(prefix.length + size);
-    writer.raw(prefix);
-    if (key.isWellFormed()) writer.text(key, size);
-    else writer.raw(keyBytes(key));
-  }
-
-  #keyValueSize(object: StoredObject): number {
-    const { valueBytes, lease } = object;
-    return (
-      this.#keyFieldSize(object.key) +
-      numberFieldSize(object.createRevision) +
-      numberFieldSize(object.modRevision) +
-      numberFieldSize(object.version) +
-      (valueBytes === 0 ? 0 : bytesFieldSize(valueBytes)) +
-      (lease === 0n ? 0 : 1 + bigVarintSize(lease))
-    );
-  }
-
-  #deletedSize({ key, modRevision }: StoredObject): number {
-    return this.#keyFieldSize(key) + numberFieldSize(modRevision);
-  }
-
-  #keyFieldSize(key: string): number {
-    return bytesFieldSize(this.#prefix.length + keySize(key));
+    writer.varint(keyValueSize(this.#prefix.length, object, false));
+    writeKeyValue(writer, this.#prefix, object);
   }
 }

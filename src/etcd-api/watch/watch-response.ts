@@ -7,7 +7,6 @@ import {
 } from "../../protobuf/wire-writer.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
-import type { ResponseHeader } from "../contract/response-header.ts";
 
 /*
  * etcd's WatchResponse. Field numbers are those of its rpc.proto.
@@ -51,24 +50,6 @@ export function encodeAnswer(header: Buffer, answer: Answer): Buffer {
   writer.numberField(0x20, answer.canceled === true ? 1 : 0);
   writer.numberField(0x28, compactRevision);
   if (reasonBytes > 0) writer.textField(0x32, cancelReason, reasonBytes);
-  return writer.bytes;
-}
-
-/** Encodes the field of a response with its header. The ids and the term are those of `header`. */
-export function headerField(header: Omit<ResponseHeader, "revision">, revision: number): Buffer {
-  const { clusterId, memberId, raftTerm } = header;
-  const size =
-    bigFieldSize(clusterId) +
-    bigFieldSize(memberId) +
-    numberFieldSize(revision) +
-    numberFieldSize(raftTerm);
-  const writer = new WireWriter(Buffer.allocUnsafe(bytesFieldSize(size)));
-  writer.byte(0x0a);
-  writer.varint(size);
-  bigField(writer, 0x08, clusterId);
-  bigField(writer, 0x10, memberId);
-  writer.numberField(0x18, revision);
-  writer.numberField(0x20, raftTerm);
   return writer.bytes;
 }
 
@@ -146,14 +127,4 @@ function numberIn(message: Buffer, field: number): number {
     cursor.skip(tag);
   }
   return 0;
-}
-
-function bigFieldSize(value: bigint): number {
-  return value === 0n ? 0 : 1 + bigVarintSize(value);
-}
-
-function bigField(writer: WireWriter, tag: number, value: bigint): void {
-  if (value === 0n) return;
-  writer.byte(tag);
-  writer.bigVarint(value);
 }

@@ -2,10 +2,11 @@ import type { IncomingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import { AccessProbe } from "../cached/access-probe.ts";
 import type { CachedResource } from "../cached/cached-resource.ts";
 import { cachedScope } from "../cached/cached-scope.ts";
+import { headerField } from "../contract/header-field.ts";
 import type { LastHeader } from "../contract/response-header.ts";
-import { AccessProbe } from "../range/access-probe.ts";
 import type { CallMaintenance, RelayedOrCached } from "../relay/call-maintenance.ts";
 import { requestHeaders } from "../relay/metadata.ts";
 import type { Upstream } from "../upstream/upstream.ts";
@@ -13,7 +14,6 @@ import type { CachedRange, EtcdWatch } from "./etcd-watch.ts";
 import { MemberMonitor, watchPath } from "./member-monitor.ts";
 import { ProgressNotifier } from "./progress-notifier.ts";
 import type { CreateRequest } from "./watch-request.ts";
-import { headerField } from "./watch-response.ts";
 import { WatchStream } from "./watch-stream.ts";
 
 /** Maximum number of watches of one stream, and of all streams together. */

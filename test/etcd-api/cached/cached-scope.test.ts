@@ -47,7 +47,7 @@ describe("cachedScope", () => {
     ["an empty range", pods, "/p/b", "/p/a"],
     ["the marker", { ...all, marker: bytes("m") }, "m", ""],
     ["a range with the marker", { ...all, marker: bytes("m") }, "a", "m\0"],
-  ])("has none for %s", (_, keys, key, rangeEnd) => {
+  ])("returns undefined for %s", (_, keys, key, rangeEnd) => {
     expect(cachedScope(keys, bytes(key), bytes(rangeEnd))).toBeUndefined();
   });
 

@@ -99,7 +99,7 @@ describe("A Range that a cache may serve", () => {
   });
 });
 
-test("Calls that waited for a cache in vain are few at etcd at once", () => {
+test("Calls that a cache was too late for are few at etcd at once", () => {
   const closings: (() => void)[] = [];
   let relayed = 0;
   const clock = new ManualTimers();
