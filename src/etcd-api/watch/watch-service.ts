@@ -10,7 +10,7 @@ import type { LastHeader } from "../contract/response-header.ts";
 import type { CallMaintenance, RelayedOrCached } from "../relay/call-maintenance.ts";
 import { requestHeaders } from "../relay/metadata.ts";
 import type { Upstream } from "../upstream/upstream.ts";
-import type { CachedRange, EtcdWatch } from "./etcd-watch.ts";
+import type { CachedRange, ClientWatch } from "./client-watch.ts";
 import { MemberMonitor, watchPath } from "./member-monitor.ts";
 import { ProgressNotifier } from "./progress-notifier.ts";
 import type { CreateRequest } from "./watch-request.ts";
@@ -182,7 +182,7 @@ export class WatchService {
   }
 
   /** Resolves when the caches of these watches have etcd's current revision, or can't get it. Never rejects. */
-  async reachCurrentRevision(watches: Iterable<EtcdWatch>): Promise<void> {
+  async reachCurrentRevision(watches: Iterable<ClientWatch>): Promise<void> {
     const resources = new Set<CachedResource>();
     for (const { watcher, range } of watches) {
       if (watcher !== undefined && range !== undefined) resources.add(range.resource);

@@ -11,7 +11,7 @@ export interface CachedRange {
 }
 
 /** One watch of a client's stream. It is served by a watcher of a cache, or by a watch of etcd. */
-export class EtcdWatch {
+export class ClientWatch {
   readonly id: bigint;
   /** The field of a response with the id. */
   readonly idField: Buffer;
