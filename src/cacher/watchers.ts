@@ -35,7 +35,7 @@ export class Watchers implements CacheObserver {
   readonly #progressRequester: ProgressRequester;
   /** The watchers that the replacement in progress has ended or stalled; none outside of one. */
   #interrupted: readonly CacheWatcher[];
-  /** Those who wait for a revision to be settled. */
+  /** Waits for a revision to be settled. */
   readonly #settling = new Set<() => void>();
 
   /** A watch that resumes from a part of the event window still missing waits for `backfill`. */

@@ -267,8 +267,8 @@ const options = {
     isSwitch: true,
     value: "[on|off]",
     help:
-      "Serve etcd's own gRPC API on --listen as well, as etcd grpc-proxy does: watches of the keys of a --resource from " +
-      "its cache, everything else by etcd. Needs --etcd, and no --resource. docs/etcd-api.md describes it.",
+      "Serve etcd's own gRPC API on --listen as well, as etcd grpc-proxy does: watches and reads of the keys of a " +
+      "--resource from its cache, everything else by etcd. Needs --etcd, and no --resource. docs/etcd-api.md describes it.",
     default: "off",
   },
   "advertise-client-url": {

@@ -32,7 +32,7 @@ test("With etcd's authentication, etcd decides on each new watch (etcd issues 19
   await call("Auth/AuthEnable", {});
   const token = (await call("Auth/Authenticate", { 1: "root", 2: "password" })).text(2);
 
-  // The service was not told, and finds out within a second.
+  // The service is not informed, and finds out within a second.
   let refused: WatchClient;
   do {
     refused = new WatchClient(client);
@@ -48,7 +48,7 @@ test("With etcd's authentication, etcd decides on each new watch (etcd issues 19
   });
   expect(own.responses[0]?.reason).not.toBe("");
 
-  // The cache gets nothing more, so its watch ends; with etcd itself it would go on. Tokens are etcd's to check.
+  // The cache gets nothing more, so its watch ends; with etcd itself it would continue. Tokens are etcd's to check.
   const permitted = new WatchClient(client, { token });
   permitted.create({ 1: "/a/k" });
   await permitted.until(({ length }) => length === 1);

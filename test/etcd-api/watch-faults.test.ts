@@ -111,7 +111,7 @@ describe("When etcd has another history", () => {
     await client.until((responses) => responses.at(-1)?.canceled === true);
     expect(client.responses.at(-1)).toMatchObject({ id: "0", created: false, reason: "" });
     expect(client.responses.at(-1)?.compactRevision).toBeGreaterThan(0);
-    // The stream goes on.
+    // The stream continues.
     client.create({ 1: "/a/history" });
     await client.until((responses) => responses.at(-1)?.created === true);
     await put("/a/history", "1", cached);
@@ -121,7 +121,7 @@ describe("When etcd has another history", () => {
 });
 
 describe("When etcd is restarted", () => {
-  test("cached watches go on, others end with UNAVAILABLE, and hasleader ends after a while", async () => {
+  test("cached watches continue, others end with UNAVAILABLE, and hasleader ends after a while", async () => {
     const plain = new WatchClient(cached);
     const relayed = new WatchClient(cached);
     const leader = new WatchClient(cached, { hasleader: "true" });

@@ -281,7 +281,7 @@ describe("Progress", () => {
     client.close();
   });
 
-  test("comes by itself to watches that asked for it, also to those that filter all events", async () => {
+  test("is sent at intervals to watches that asked for it, also to those that filter all events", async () => {
     const client = new WatchClient(cached);
     client.create({ 1: "/a/quiet", 4: true, 5: [0, 1] });
     client.create({ 1: "/a/quiet" });

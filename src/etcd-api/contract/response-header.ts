@@ -65,7 +65,7 @@ export class LastHeader {
     this.#observe(headerOfMessage(message));
   }
 
-  /** A client was told this revision. */
+  /** This revision was reported to a client. */
   raise(revision: number): void {
     if (revision > this.#floor) this.#floor = revision;
   }

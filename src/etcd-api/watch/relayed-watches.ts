@@ -1,7 +1,7 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import type { EtcdWatch } from "./etcd-watch.ts";
+import type { ClientWatch } from "./client-watch.ts";
 import type { AnswerSlot, StreamSender } from "./stream-sender.ts";
 import { UpstreamWatches } from "./upstream-watches.ts";
 import { type ReceivedResponse, withFields } from "./watch-response.ts";
@@ -26,7 +26,7 @@ export interface RelayedWatchesDeps {
   readonly headers: OutgoingHttpHeaders;
   readonly sender: StreamSender;
   /** etcd has refused or ended a watch. The stream forgets it. */
-  readonly onEnded: (watch: EtcdWatch) => void;
+  readonly onEnded: (watch: ClientWatch) => void;
   /** The stream to etcd has ended. */
   readonly onLost: (why: WireStatus) => void;
 }
@@ -38,7 +38,7 @@ export interface RelayedWatchesDeps {
 export class RelayedWatches {
   readonly #deps: RelayedWatchesDeps;
   /** The places of the answers to create requests that etcd has not answered. */
-  readonly #creating = new Map<EtcdWatch, AnswerSlot>();
+  readonly #creating = new Map<ClientWatch, AnswerSlot>();
   #upstream: UpstreamWatches | undefined;
   /** Up to which revision the watches are synced, by etcd's last answer. */
   #progress: number | undefined;
@@ -53,28 +53,28 @@ export class RelayedWatches {
     return this.#upstream?.size ?? 0;
   }
 
-  /** The revision of etcd's last answer to a progress request since `requestProgress`; undefined: there was none. */
+  /** The revision of etcd's last answer to a progress request since `requestProgress`; undefined: etcd has not answered. */
   get progress(): number | undefined {
     return this.#progress;
   }
 
-  *[Symbol.iterator](): Generator<EtcdWatch, void, void> {
+  *[Symbol.iterator](): Generator<ClientWatch, void, void> {
     if (this.#upstream !== undefined) yield* this.#upstream;
   }
 
   /** Creates a watch for a request of the client, which gets etcd's answer. */
-  create(watch: EtcdWatch): void {
+  create(watch: ClientWatch): void {
     this.#creating.set(watch, this.#deps.sender.answer(undefined, watch));
     this.#open().create(watch, watch.request.startRevision);
   }
 
   /** Continues a watch that the client has, from behind what was sent. */
-  resume(watch: EtcdWatch): void {
+  resume(watch: ClientWatch): void {
     this.#open().create(watch, watch.sent + 1);
   }
 
-  /** Ends a watch at etcd. Returns the place of the answer to its create request if the client has none yet. */
-  cancel(watch: EtcdWatch): AnswerSlot | undefined {
+  /** Ends a watch at etcd. Returns the place of the answer to its create request if that was not answered yet. */
+  cancel(watch: ClientWatch): AnswerSlot | undefined {
     const slot = this.#creating.get(watch);
     this.#creating.delete(watch);
     this.#upstream?.cancel(watch);
@@ -82,7 +82,7 @@ export class RelayedWatches {
   }
 
   /** Whether everything that was received of a watch has been sent, so that the cache may continue it. */
-  isSettled(watch: EtcdWatch): boolean {
+  isSettled(watch: ClientWatch): boolean {
     return watch.isAnnounced && watch.waiting === 0 && !watch.isFragmented;
   }
 
@@ -132,10 +132,10 @@ export class RelayedWatches {
   }
 
   /** etcd has answered a create request. */
-  #onCreated(watch: EtcdWatch, response: ReceivedResponse, message: Buffer): void {
+  #onCreated(watch: ClientWatch, response: ReceivedResponse, message: Buffer): void {
     const { canceled, revision } = response;
     const { shared, sender } = this.#deps;
-    shared.told(revision);
+    shared.reported(revision);
     const slot = this.#creating.get(watch);
     this.#creating.delete(watch);
     if (slot === undefined) {
@@ -156,10 +156,10 @@ export class RelayedWatches {
     sender.pump();
   }
 
-  #onResponse(watch: EtcdWatch, response: ReceivedResponse, message: Buffer): void {
+  #onResponse(watch: ClientWatch, response: ReceivedResponse, message: Buffer): void {
     const { canceled, fragment, lastEvent, revision } = response;
     const { shared, sender } = this.#deps;
-    shared.told(revision);
+    shared.reported(revision);
     if (canceled) {
       this.#sendLast(watch, message, replacedId(watch));
       return;
@@ -173,7 +173,7 @@ export class RelayedWatches {
   }
 
   /** Sends the response with which etcd has ended a watch. */
-  #sendLast(watch: EtcdWatch, message: Buffer, fields: Buffer): void {
+  #sendLast(watch: ClientWatch, message: Buffer, fields: Buffer): void {
     this.#deps.onEnded(watch);
     const last = { fragment: false, sent: undefined, isLast: true };
     this.#deps.sender.relay(watch, Buffer.from(message), last, fields);
@@ -190,6 +190,6 @@ export class RelayedWatches {
 }
 
 /** The field of a response that replaces etcd's id of a watch by the client's. */
-function replacedId({ idField }: EtcdWatch): Buffer {
+function replacedId({ idField }: ClientWatch): Buffer {
   return idField.length === 0 ? idZero : idField;
 }

@@ -4,7 +4,7 @@ import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { SendReservation } from "../../server/limits/send-reservation.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
-import type { EtcdWatch } from "./etcd-watch.ts";
+import type { ClientWatch } from "./client-watch.ts";
 import { withFields } from "./watch-response.ts";
 
 /** Messages that are smaller than this, in bytes, are not counted: the stream itself takes more memory. */
@@ -17,12 +17,12 @@ export interface AnswerSlot {
   /** Undefined: it is not known yet, and all later ones wait. */
   frame: Uint8Array | undefined;
   /** The watch that it announces. */
-  readonly watch: EtcdWatch | undefined;
+  readonly watch: ClientWatch | undefined;
 }
 
 /** A response of etcd that waits to be sent. */
 interface RelayedResponse {
-  readonly watch: EtcdWatch;
+  readonly watch: ClientWatch;
   readonly parts: FrameParts;
   readonly bytes: number;
   /** Whether the next one has to follow at once. */
@@ -35,10 +35,10 @@ interface RelayedResponse {
 
 /** What the sender needs of its stream. */
 export interface SenderListener {
-  /** The responses for the next batch of the watch; undefined: there is none now. */
-  readonly framesOf: (watch: EtcdWatch) => readonly Uint8Array[] | undefined;
+  /** The responses for the next batch of the watch; undefined: it has no batch now. */
+  readonly framesOf: (watch: ClientWatch) => readonly Uint8Array[] | undefined;
   /** The first response of a watch may follow. */
-  readonly onAnnounced: (watch: EtcdWatch) => void;
+  readonly onAnnounced: (watch: ClientWatch) => void;
   /** A response of etcd was sent. */
   readonly onRelayed: () => void;
   /** The client has accepted everything, and nothing waits. */
@@ -56,17 +56,17 @@ export class StreamSender {
   readonly #context: CallContext;
   readonly #listener: SenderListener;
   readonly #answers = new Fifo<AnswerSlot>();
-  readonly #ready = new Fifo<EtcdWatch>();
+  readonly #ready = new Fifo<ClientWatch>();
   #relayed = new Fifo<RelayedResponse>();
   #relayedBytes = 0;
   /** The watch of etcd of which a fragment was sent last. The rest of the response follows at once. */
-  #fragmented: EtcdWatch | undefined;
+  #fragmented: ClientWatch | undefined;
   /** Whether it was a response of etcd that was sent last, so that a cached watch is next. */
   #wasRelayed = false;
   /** The responses of a batch that are not sent, of a watch. */
   #frames = noFrames;
   #next = 0;
-  #watch: EtcdWatch | undefined;
+  #watch: ClientWatch | undefined;
   #reservation: SendReservation | undefined;
   /** Stops waiting for room or for the caller's rate. */
   #stopWaiting: (() => void) | undefined;
@@ -97,7 +97,7 @@ export class StreamSender {
   }
 
   /** Adds the place of an answer behind those before. With a frame it may be sent; otherwise set it and call `pump`. */
-  answer(frame: Uint8Array | undefined, watch?: EtcdWatch): AnswerSlot {
+  answer(frame: Uint8Array | undefined, watch?: ClientWatch): AnswerSlot {
     const slot: AnswerSlot = { frame, watch };
     this.#answers.push(slot);
     if (frame !== undefined) this.pump();
@@ -105,7 +105,7 @@ export class StreamSender {
   }
 
   /** The watch may have something to send. */
-  ready(watch: EtcdWatch): void {
+  ready(watch: ClientWatch): void {
     if (watch.isQueued || watch.isOver || !watch.isAnnounced) return;
     watch.isQueued = true;
     this.#ready.push(watch);
@@ -114,7 +114,7 @@ export class StreamSender {
 
   /** Adds a response of etcd. */
   relay(
-    watch: EtcdWatch,
+    watch: ClientWatch,
     message: Buffer,
     response: {
       readonly fragment: boolean;

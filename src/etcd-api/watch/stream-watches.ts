@@ -5,7 +5,7 @@ import { hasReason } from "../../base/errors.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { stopped } from "../relay/call-relay.ts";
-import { type CachedRange, EtcdWatch } from "./etcd-watch.ts";
+import { type CachedRange, ClientWatch } from "./client-watch.ts";
 import { etcdFramesOf, previousUnknown } from "./event-encoding.ts";
 import { RelayedWatches } from "./relayed-watches.ts";
 import type { AnswerSlot, StreamSender } from "./stream-sender.ts";
@@ -45,7 +45,7 @@ export interface StreamWatchesDeps {
  */
 export class StreamWatches {
   readonly #deps: StreamWatchesDeps;
-  readonly #watches = new Map<bigint, EtcdWatch>();
+  readonly #watches = new Map<bigint, ClientWatch>();
   readonly #relayed: RelayedWatches;
   #nextId = 0n;
   #isClosed = false;
@@ -78,7 +78,7 @@ export class StreamWatches {
       return;
     }
     const id = request.watchId === 0n ? this.#freeId() : request.watchId;
-    const watch = new EtcdWatch(id, request, range, current);
+    const watch = new ClientWatch(id, request, range, current);
     const isCached = shared.isCached(range, request.startRevision);
     if (!isCached && !shared.mayRelay()) {
       const cancelReason = reasons.tooMany;
@@ -113,7 +113,7 @@ export class StreamWatches {
   }
 
   /** The responses for the next batch of a cached watch. */
-  framesOf(watch: EtcdWatch): readonly Uint8Array[] | undefined {
+  framesOf(watch: ClientWatch): readonly Uint8Array[] | undefined {
     const { watcher, range, request } = watch;
     if (watcher === undefined || range === undefined) return undefined;
     const batch = watcher.read();
@@ -129,7 +129,7 @@ export class StreamWatches {
     }
     const { revision = 0 } = batch;
     if (revision > watch.sent) watch.sent = revision;
-    if (frames.length > 0) this.#deps.shared.told(revision);
+    if (frames.length > 0) this.#deps.shared.reported(revision);
     return frames;
   }
 
@@ -169,7 +169,7 @@ export class StreamWatches {
     this.#relayed.requestProgress();
   }
 
-  /** Tells the client up to which revision all watches are synced, unless some are not. */
+  /** Reports to the client up to which revision all watches are synced, unless some are not. */
   answerProgress(): void {
     const revision = this.#progressRevision();
     if (revision !== undefined) this.#answer({ watchId: noWatchId }, revision);
@@ -201,7 +201,7 @@ export class StreamWatches {
   }
 
   /** Serves the watch from the cache, from behind what was sent. */
-  #openCached(watch: EtcdWatch): void {
+  #openCached(watch: ClientWatch): void {
     const { range, request } = watch;
     if (range === undefined) throw new Error("A watch without a cached range can't be cached.");
     const { cacher } = range.resource;
@@ -216,7 +216,7 @@ export class StreamWatches {
   }
 
   /** The cache has ended a watch. */
-  #onEnded(watch: EtcdWatch, error: Error): void {
+  #onEnded(watch: ClientWatch, error: Error): void {
     if (hasReason(error, "DRAINING")) {
       this.#deps.end(refused(status.UNAVAILABLE, stopped));
     } else if (hasReason(error, "HISTORY_CHANGED")) {
@@ -236,7 +236,7 @@ export class StreamWatches {
   }
 
   /** Makes etcd serve a watch, from behind what was sent. */
-  #relay(watch: EtcdWatch): void {
+  #relay(watch: ClientWatch): void {
     // Before it is closed, which notifies the sender.
     const { watcher } = watch;
     watch.watcher = undefined;
@@ -286,8 +286,8 @@ export class StreamWatches {
     return least >= this.#deps.shared.floor && least !== Infinity ? least : undefined;
   }
 
-  #answer(answer: Answer, revision: number, watch?: EtcdWatch): void {
-    if (answer.canceled !== true) this.#deps.shared.told(revision);
+  #answer(answer: Answer, revision: number, watch?: ClientWatch): void {
+    if (answer.canceled !== true) this.#deps.shared.reported(revision);
     this.#deps.sender.answer(this.#encode(answer, revision), watch);
   }
 
@@ -296,7 +296,7 @@ export class StreamWatches {
   }
 
   /** Returns the place of the answer to its create request, if that was not answered. */
-  #remove(watch: EtcdWatch): AnswerSlot | undefined {
+  #remove(watch: ClientWatch): AnswerSlot | undefined {
     const { shared, retain } = this.#deps;
     this.#watches.delete(watch.id);
     shared.counts.watches--;

@@ -24,7 +24,7 @@ const maxResponseBytes = 1024 ** 3;
 export interface UpstreamWatchListener {
   /** A response, without gRPC's prefix. It is a view of what was received. */
   readonly onMessage: (message: Buffer) => void;
-  /** Called once, unless it was closed before: the status that etcd ended the call with, or why there is none. */
+  /** Called once, unless it was closed before: the status that etcd ended the call with, or why it has sent no status. */
   readonly onEnd: (status: WireStatus) => void;
 }
 

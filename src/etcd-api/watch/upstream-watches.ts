@@ -2,7 +2,7 @@ import type { OutgoingHttpHeaders } from "node:http2";
 import { bigVarintSize, bytesFieldSize, WireWriter } from "../../protobuf/wire-writer.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { Upstream } from "../upstream/upstream.ts";
-import type { EtcdWatch } from "./etcd-watch.ts";
+import type { ClientWatch } from "./client-watch.ts";
 import { UpstreamWatchCall } from "./upstream-watch-call.ts";
 import { noWatchId, type ReceivedResponse, readWatchResponse } from "./watch-response.ts";
 import type { WatchCounts } from "./watch-service.ts";
@@ -10,9 +10,9 @@ import type { WatchCounts } from "./watch-service.ts";
 /** What the watches at etcd need of their stream. */
 export interface UpstreamWatchesListener {
   /** The answer to the create request of a watch. */
-  readonly onCreated: (watch: EtcdWatch, response: ReceivedResponse, message: Buffer) => void;
+  readonly onCreated: (watch: ClientWatch, response: ReceivedResponse, message: Buffer) => void;
   /** A later response of a watch. */
-  readonly onResponse: (watch: EtcdWatch, response: ReceivedResponse, message: Buffer) => void;
+  readonly onResponse: (watch: ClientWatch, response: ReceivedResponse, message: Buffer) => void;
   /** All watches are synced up to this revision. */
   readonly onProgress: (revision: number) => void;
   readonly onEnd: (status: WireStatus) => void;
@@ -28,11 +28,11 @@ export class UpstreamWatches {
   readonly #call: UpstreamWatchCall;
   readonly #listener: UpstreamWatchesListener;
   readonly #counts: WatchCounts;
-  readonly #watches = new Map<bigint, EtcdWatch>();
+  readonly #watches = new Map<bigint, ClientWatch>();
   /** Those whose create request was not answered. etcd answers in order. */
-  #creating: EtcdWatch[] = [];
+  #creating: ClientWatch[] = [];
   /** Those of them that were cancelled meanwhile. */
-  readonly #abandoned = new Set<EtcdWatch>();
+  readonly #abandoned = new Set<ClientWatch>();
   #lastId = 0n;
 
   constructor(
@@ -53,12 +53,12 @@ export class UpstreamWatches {
     return this.#watches.size;
   }
 
-  [Symbol.iterator](): Iterator<EtcdWatch> {
+  [Symbol.iterator](): Iterator<ClientWatch> {
     return this.#watches.values();
   }
 
   /** Creates a watch from this revision on; 0: from now on. */
-  create(watch: EtcdWatch, startRevision: number): void {
+  create(watch: ClientWatch, startRevision: number): void {
     const id = ++this.#lastId;
     watch.upstreamId = id;
     this.#watches.set(id, watch);
@@ -68,7 +68,7 @@ export class UpstreamWatches {
   }
 
   /** Cancels a watch: nothing is called for it any more. */
-  cancel(watch: EtcdWatch): void {
+  cancel(watch: ClientWatch): void {
     const id = watch.upstreamId;
     if (id === undefined) return;
     this.#forget(watch);
@@ -114,7 +114,7 @@ export class UpstreamWatches {
     }
   }
 
-  #forget(watch: EtcdWatch): void {
+  #forget(watch: ClientWatch): void {
     const { upstreamId } = watch;
     watch.upstreamId = undefined;
     if (upstreamId !== undefined && this.#watches.delete(upstreamId)) this.#counts.relayed--;

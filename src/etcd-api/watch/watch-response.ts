@@ -84,7 +84,7 @@ export interface ReceivedResponse {
   readonly fragment: boolean;
   /** Of the header. */
   readonly revision: number;
-  /** The revision of the last event; undefined: there is none. */
+  /** The revision of the last event; undefined: it has no events. */
   readonly lastEvent: number | undefined;
 }
 

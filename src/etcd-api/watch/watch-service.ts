@@ -10,7 +10,7 @@ import type { LastHeader } from "../contract/response-header.ts";
 import type { CallMaintenance, RelayedOrCached } from "../relay/call-maintenance.ts";
 import { requestHeaders } from "../relay/metadata.ts";
 import type { Upstream } from "../upstream/upstream.ts";
-import type { CachedRange, EtcdWatch } from "./etcd-watch.ts";
+import type { CachedRange, ClientWatch } from "./client-watch.ts";
 import { MemberMonitor, watchPath } from "./member-monitor.ts";
 import { ProgressNotifier } from "./progress-notifier.ts";
 import type { CreateRequest } from "./watch-request.ts";
@@ -128,8 +128,8 @@ export class WatchService {
     return this.#lastHeader.floor;
   }
 
-  /** A client has been told this revision. */
-  told(revision: number): void {
+  /** This revision was reported to a client. */
+  reported(revision: number): void {
     this.#lastHeader.raise(revision);
   }
 
@@ -139,12 +139,12 @@ export class WatchService {
     return headerField(header ?? { clusterId: 0n, memberId: 0n, raftTerm: 0 }, revision);
   };
 
-  /** The history of the store has changed: its revisions have begun anew. */
+  /** The history of the store has changed: its revisions are others. */
   historyChanged(): void {
     this.#lastHeader.historyChanged();
   }
 
-  /** The cached resource that has all keys of a watch; undefined: there is none. */
+  /** The cached resource that has all keys of a watch; undefined: no resource has. */
   rangeOf({ key, rangeEnd }: CreateRequest): CachedRange | undefined {
     for (const resource of this.#resources) {
       const scope = cachedScope(resource.keys, key, rangeEnd);
@@ -182,7 +182,7 @@ export class WatchService {
   }
 
   /** Resolves when the caches of these watches have etcd's current revision, or can't get it. Never rejects. */
-  async reachCurrentRevision(watches: Iterable<EtcdWatch>): Promise<void> {
+  async reachCurrentRevision(watches: Iterable<ClientWatch>): Promise<void> {
     const resources = new Set<CachedResource>();
     for (const { watcher, range } of watches) {
       if (watcher !== undefined && range !== undefined) resources.add(range.resource);

@@ -15,7 +15,7 @@ import type { Sender } from "../../server/limits/stall-detector.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { MaintainedCall } from "../relay/call-maintenance.ts";
 import { resumable, stopped } from "../relay/call-relay.ts";
-import type { EtcdWatch } from "./etcd-watch.ts";
+import type { ClientWatch } from "./client-watch.ts";
 import { MessageSplitter, UnreadableMessage } from "./message-splitter.ts";
 import { StreamSender } from "./stream-sender.ts";
 import { StreamWatches } from "./stream-watches.ts";
@@ -215,7 +215,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
     });
   }
 
-  #onAnnounced(watch: EtcdWatch): void {
+  #onAnnounced(watch: ClientWatch): void {
     this.#sender.ready(watch);
     if (this.#isPaused) this.#handleRequests();
   }

@@ -11,7 +11,7 @@ export interface CachedRange {
 }
 
 /** One watch of a client's stream. It is served by a watcher of a cache, or by a watch of etcd. */
-export class EtcdWatch {
+export class ClientWatch {
   readonly id: bigint;
   /** The field of a response with the id. */
   readonly idField: Buffer;
@@ -22,7 +22,7 @@ export class EtcdWatch {
   from: number;
   /** Everything that it asked for up to this revision has been sent. */
   sent: number;
-  /** Whether the client was told that it exists. Nothing of it is sent before. */
+  /** Whether its creation was reported to the client. Nothing of it is sent before. */
   isAnnounced = false;
   /** Whether it is in the sender's queue of watches that may have something to send. */
   isQueued = false;
@@ -57,7 +57,7 @@ export class EtcdWatch {
     return this.isSyncedAt(synced) ? synced : undefined;
   }
 
-  /** Whether the client may be told of this revision: as etcd, not before the start revision. */
+  /** Whether this revision may be reported to the client: as etcd, not before the start revision. */
   isSyncedAt(revision: number): boolean {
     return revision >= Math.max(this.request.startRevision, this.from - 1);
   }
