@@ -9,11 +9,10 @@ import { fullAccess } from "../../policy/full-access.ts";
 import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
 import { outOfRequestRoom, refused, tookTooLong } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
-import { ResponseAdmission } from "../../server/calls/response-admission.ts";
+import type { ResponseAdmission } from "../../server/calls/response-admission.ts";
 import { RefusedRequest } from "../../server/calls/server-call.ts";
 import type { Reservation } from "../../server/limits/byte-pool.ts";
 import type { CallOwner } from "../../server/limits/callers.ts";
-import { expectedObjectBytes } from "../../server/limits/expected-sizes.ts";
 import type { OpenStream } from "../../server/limits/open-streams.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import { prefixSize } from "../../wire/encode.ts";
@@ -22,10 +21,12 @@ import { headerField } from "../contract/header-field.ts";
 import type { RelayedOrCached } from "../relay/call-maintenance.ts";
 import { resumable } from "../relay/call-relay.ts";
 import { ownBytes } from "../relay/request-relay.ts";
+import { type RangeRequest, readRangeRequest } from "./range-request.ts";
 import { RangeResponse } from "./range-response.ts";
 import { selectRange } from "./range-selection.ts";
 import { RangeSender, wholeBytes } from "./range-sender.ts";
 import type { CachedRange, RangeService } from "./range-service.ts";
+import { ReadTurn } from "./read-turn.ts";
 
 /** Maximum size of a request that is read, in bytes; larger ones are relayed. etcd's keys are rarely above a kilobyte. */
 const maxRequestBytes = 64 * 1024;
@@ -61,6 +62,8 @@ export class RangeCall implements OpenStream, RelayedOrCached {
   readonly #openedAt: number;
   #received: Buffer = Buffer.alloc(0);
   #isRead = false;
+  /** Undefined until it has been read, and if it is etcd's to read. */
+  #request: RangeRequest | undefined;
   #reservation: Reservation | undefined;
   #sender: RangeSender | undefined;
   #isOver = false;
@@ -139,51 +142,33 @@ export class RangeCall implements OpenStream, RelayedOrCached {
   };
 
   async #serve(): Promise<void> {
-    const range = this.#range();
-    if (range === undefined) {
+    this.#request = this.#readRequest();
+    const range = this.#request && this.#service.cachedRange(this.#request, this.#metadata);
+    if (range === undefined || !range.resource.cacher.ready) {
       this.#relay();
       return;
     }
-    const admission = new ResponseAdmission(this.#context, this.#call, this.#gone.signal);
-    const requesting = {
-      ...{ connection: this.connection, owner: this.owner, signal: this.#gone.signal },
-      requestBytes: this.#received.length,
-    };
-    const { reads } = this.#context.inFlight;
-    let hasTurn = false;
-    const begun = (): void => {
-      hasTurn = true;
-    };
-    const begin = (): Promise<void> | undefined => {
-      const wait = reads.begin(requesting);
-      if (wait !== undefined) return wait.then(begun);
-      begun();
-      return undefined;
-    };
-    const admit = (): Promise<void> | undefined =>
-      admission.admit(expectedObjectBytes)?.then(begin) ?? begin();
+    const { signal } = this.#gone;
+    const turn = new ReadTurn(this.#context, this.#call, this.#received.length, signal);
     try {
-      const answer = await this.#answer(range, admit);
-      if (hasTurn) reads.end(requesting);
-      hasTurn = false;
+      const answer = await this.#answer(range, turn.begin);
+      turn.end();
       if (this.#isOver) return;
       // The newest state is late; an older one is not there.
       if (answer === undefined) this.#relay(range.request.revision === 0);
-      else await this.#respond(answer, admission);
+      else await this.#respond(answer, turn.admission);
     } finally {
-      if (hasTurn) reads.end(requesting);
-      admission.release();
+      turn.release();
     }
   }
 
-  /** What the request asks for, if a cache may serve it. */
-  #range(): CachedRange | undefined {
+  /** Undefined: it is etcd's to read. */
+  #readRequest(): RangeRequest | undefined {
     const received = this.#received;
     // One message that is not compressed, and nothing else.
     if (received.length < prefixSize || received[0] !== 0) return undefined;
     if (received.length !== prefixSize + received.readUInt32BE(1)) return undefined;
-    const range = this.#service.cachedRange(received.subarray(prefixSize), this.#metadata);
-    return range?.resource.cacher.ready === true ? range : undefined;
+    return readRangeRequest(received.subarray(prefixSize));
   }
 
   /** Undefined: etcd has to answer. */
@@ -214,7 +199,7 @@ export class RangeCall implements OpenStream, RelayedOrCached {
 
   *#answerOf(
     state: CachedState,
-    request: CachedRange["request"],
+    request: RangeRequest,
     prefix: Buffer,
   ): TimeSlicedWork<Answer | undefined> {
     const { header } = this.#service.lastHeader;
@@ -277,7 +262,7 @@ export class RangeCall implements OpenStream, RelayedOrCached {
 
   /** Passes the call to etcd. `isLate`: it has waited for the cache. */
   #relay(isLate: boolean = false): void {
-    const received = this.#received;
+    const received = this.#service.relayedRequest(this.#received, this.#request);
     this.#release();
     const args = [this.#call, this.#metadata, this.#context, received] as const;
     if (!isLate) this.#service.relay(...args);

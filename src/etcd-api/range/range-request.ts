@@ -1,4 +1,5 @@
 import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
+import { prefixSize } from "../../wire/encode.ts";
 
 /*
  * etcd's RangeRequest. Field numbers are those of its rpc.proto.
@@ -35,6 +36,16 @@ export interface RangeRequest {
 }
 
 const none: Buffer = Buffer.alloc(0);
+
+/** The field `serializable`, as false. The last of equal fields counts. */
+const notSerializable = Buffer.of(0x38, 0);
+
+/** The same request, with gRPC's prefix, as a linearizable one. */
+export function asLinearizable(framed: Buffer): Buffer {
+  const request = Buffer.concat([framed, notSerializable]);
+  request.writeUInt32BE(request.length - prefixSize, 1);
+  return request;
+}
 
 /**
  * Decodes a request. Undefined if etcd has to answer it: it is invalid, has a field that is newer than this decoder, or a

@@ -9,7 +9,7 @@ import { cachedScope } from "../cached/cached-scope.ts";
 import type { LastHeader } from "../contract/response-header.ts";
 import type { CallMaintenance, RelayedOrCached } from "../relay/call-maintenance.ts";
 import { RangeCall } from "./range-call.ts";
-import { type RangeRequest, readRangeRequest } from "./range-request.ts";
+import { asLinearizable, type RangeRequest } from "./range-request.ts";
 
 /** The path of etcd's Range. */
 export const rangePath = "/etcdserverpb.KV/Range";
@@ -94,10 +94,8 @@ export class RangeService {
     new RangeCall(call, metadata, context, this).start();
   }
 
-  /** The request in a message, if a cache may serve it. */
-  cachedRange(message: Buffer, metadata: IncomingHttpHeaders): CachedRange | undefined {
-    const request = readRangeRequest(message);
-    if (request === undefined) return undefined;
+  /** The request with the resource that has all of its keys; undefined: no cache may serve it. */
+  cachedRange(request: RangeRequest, metadata: IncomingHttpHeaders): CachedRange | undefined {
     // Only the member knows whether it has a leader; a linearizable read needs one in any case.
     if (request.serializable && metadata["hasleader"] !== undefined) return undefined;
     for (const [resource, access] of this.#resources) {
@@ -105,6 +103,16 @@ export class RangeService {
       if (scope !== undefined) return { request, resource, scope, access };
     }
     return undefined;
+  }
+
+  /**
+   * What is passed to etcd of a request. A member of etcd may be behind the one that a cache follows: a serializable read is
+   * passed on as a linearizable one if its client may have seen a newer state than the member is known to have.
+   */
+  relayedRequest(received: Buffer, request: RangeRequest | undefined): Buffer {
+    const { header, floor } = this.lastHeader;
+    const isBehind = header !== undefined && header.revision < floor;
+    return isBehind && request?.serializable === true ? asLinearizable(received) : received;
   }
 
   /** Passes a call to etcd. */
