@@ -119,10 +119,14 @@ export class EtcdApi implements RelayedServices {
     };
   }
 
-  /** Serves watches and reads of these resources from their caches, of calls that are made from now on. */
-  serve(resources: readonly CachedResource[]): void {
-    this.#watches.serve(resources);
-    this.#ranges.serve(resources);
+  /**
+   * Serves watches and reads of these resources from their caches, of calls that are made from now on. `isOpen`: clients
+   * without a credential may have what the caches have, as they were filled without a user. Otherwise only watches of
+   * clients with a credential are served from them.
+   */
+  serve(resources: readonly CachedResource[], isOpen: boolean = true): void {
+    this.#watches.serve(resources, isOpen);
+    if (isOpen) this.#ranges.serve(resources);
   }
 
   methodAt(path: string): RelayedMethod | undefined {

@@ -235,15 +235,6 @@ describe("A cached watch", () => {
     expect(shapes[0]).toEqual(shapes[1]);
     expect(shapes[0]?.[0]?.map(([fragment]) => fragment)).toEqual([true, false]);
   });
-
-  test("of a stream with a token is etcd's to permit, and to serve (etcd issues 16112, 19296, 22065)", async () => {
-    const before = await servedBy("cache");
-    const client = new WatchClient(cached, { token: "none" });
-    client.create({ 1: "/a/token" });
-    await client.until(({ length }) => length >= 1);
-    expect(await servedBy("cache")).toBe(before);
-    client.close();
-  });
 });
 
 describe("Progress", () => {

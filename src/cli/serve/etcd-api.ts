@@ -42,7 +42,7 @@ export function openEtcdApi(
     services,
     serve: (resources) => {
       // With a user of its own the caches have what clients without a token may not read.
-      if (etcd.auth === undefined) services.serve(resources);
+      services.serve(resources, etcd.auth === undefined);
     },
     pages: etcdPages(services),
     close: () => services.close(),

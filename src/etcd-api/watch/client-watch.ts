@@ -19,9 +19,9 @@ export class ClientWatch {
   /** Undefined: no cached resource has its range. */
   readonly range: CachedRange | undefined;
   /** Events of lower revisions are not sent. */
-  from: number;
+  from = 0;
   /** Everything that it asked for up to this revision has been sent. */
-  sent: number;
+  sent = 0;
   /** Whether its creation was reported to the client. Nothing of it is sent before. */
   isAnnounced = false;
   /** Whether it is in the sender's queue of watches that may have something to send. */
@@ -37,13 +37,18 @@ export class ClientWatch {
   /** Whether the fragments of a response of etcd were not all received. */
   isFragmented = false;
 
-  /** `current` is the revision after which a watch without a start revision begins. */
-  constructor(id: bigint, request: CreateRequest, range: CachedRange | undefined, current: number) {
+  constructor(id: bigint, request: CreateRequest, range: CachedRange | undefined) {
     this.id = id;
     this.idField = watchIdField(id);
     this.request = request;
     this.range = range;
-    this.from = request.startRevision === 0 ? current + 1 : request.startRevision;
+    this.beginAfter(0);
+  }
+
+  /** Without a start revision, it begins after this revision. */
+  beginAfter(revision: number): void {
+    const { startRevision } = this.request;
+    this.from = startRevision === 0 ? revision + 1 : startRevision;
     this.sent = this.from - 1;
   }
 

@@ -25,6 +25,10 @@ export interface RelayedWatchesDeps {
   /** Of calls to etcd for this client. */
   readonly headers: OutgoingHttpHeaders;
   readonly sender: StreamSender;
+  /** etcd permits a watch that it was asked about. The answer to its create request has this place. */
+  readonly onPermitted: (watch: ClientWatch, slot: AnswerSlot) => void;
+  /** etcd has answered whether it permits a watch, and that has been handled. */
+  readonly onAsked: () => void;
   /** etcd has refused or ended a watch. The stream forgets it. */
   readonly onEnded: (watch: ClientWatch) => void;
   /** The stream to etcd has ended. */
@@ -39,7 +43,10 @@ export class RelayedWatches {
   readonly #deps: RelayedWatchesDeps;
   /** The places of the answers to create requests that etcd has not answered. */
   readonly #creating = new Map<ClientWatch, AnswerSlot>();
+  /** Those of them that etcd is only asked about. */
+  readonly #asking = new Set<ClientWatch>();
   #upstream: UpstreamWatches | undefined;
+  #wasIdle = false;
   /** Up to which revision the watches are synced, by etcd's last answer. */
   #progress: number | undefined;
   #onProgress: (() => void) | undefined;
@@ -62,10 +69,27 @@ export class RelayedWatches {
     if (this.#upstream !== undefined) yield* this.#upstream;
   }
 
-  /** Creates a watch for a request of the client, which gets etcd's answer. */
-  create(watch: ClientWatch): void {
-    this.#creating.set(watch, this.#deps.sender.answer(undefined, watch));
+  /** Creates a watch for a request of the client, which gets etcd's answer, in this place. */
+  create(watch: ClientWatch, slot: AnswerSlot): void {
+    this.#creating.set(watch, slot);
     this.#open().create(watch, watch.request.startRevision);
+  }
+
+  /** Asks etcd whether this client may have the watch. If not, the client gets etcd's answer, in this place. */
+  ask(watch: ClientWatch, slot: AnswerSlot): void {
+    this.#creating.set(watch, slot);
+    this.#asking.add(watch);
+    this.#open().createSilent(watch);
+  }
+
+  /** Called about once a second: ends the stream to etcd if it has had no watch for as long. */
+  check(): void {
+    const isIdle = this.#upstream !== undefined && this.size === 0 && this.#creating.size === 0;
+    if (isIdle && this.#wasIdle) {
+      this.#upstream?.close();
+      this.#upstream = undefined;
+    }
+    this.#wasIdle = isIdle;
   }
 
   /** Continues a watch that the client has, from behind what was sent. */
@@ -77,6 +101,7 @@ export class RelayedWatches {
   cancel(watch: ClientWatch): AnswerSlot | undefined {
     const slot = this.#creating.get(watch);
     this.#creating.delete(watch);
+    this.#asking.delete(watch);
     this.#upstream?.cancel(watch);
     return slot;
   }
@@ -117,6 +142,7 @@ export class RelayedWatches {
   /** Ends all. Idempotent. */
   close(): void {
     this.#creating.clear();
+    this.#asking.clear();
     this.#upstream?.close();
     this.#onProgress?.();
   }
@@ -144,16 +170,23 @@ export class RelayedWatches {
       if (canceled) this.#sendLast(watch, message, fields);
       return;
     }
+    const wasAsked = this.#asking.delete(watch);
+    if (wasAsked && !canceled) {
+      this.#upstream?.cancel(watch);
+      this.#deps.onPermitted(watch, slot);
+      this.#deps.onAsked();
+      return;
+    }
     if (canceled) {
       // With the id of a refused watch.
       watch.isOver = true;
       this.#deps.onEnded(watch);
-    } else if (watch.request.startRevision === 0) {
-      watch.from = revision + 1;
-      watch.sent = revision;
+    } else {
+      watch.beginAfter(revision);
     }
     slot.frame = Buffer.concat(withFields(message, canceled ? nothing : replacedId(watch)));
     sender.pump();
+    if (wasAsked) this.#deps.onAsked();
   }
 
   #onResponse(watch: ClientWatch, response: ReceivedResponse, message: Buffer): void {

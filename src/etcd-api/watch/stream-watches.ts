@@ -35,6 +35,10 @@ export interface StreamWatchesDeps {
   readonly owner: object;
   /** The requests of the watches take this number of bytes more. */
   readonly retain: (bytes: number) => void;
+  /** Whether the client has a credential of etcd: etcd is asked about each watch that a cache may serve. */
+  readonly hasCredential: boolean;
+  /** Handles no requests until it is called with false. */
+  readonly holdRequests: (isHeld: boolean) => void;
   /** Ends the stream. */
   readonly end: (why: WireStatus) => void;
 }
@@ -55,7 +59,9 @@ export class StreamWatches {
     const { shared, clock, headers, sender, end } = deps;
     this.#relayed = new RelayedWatches({
       ...{ shared, clock, headers, sender },
-      onEnded: (watch) => this.#remove(watch),
+      onPermitted: (watch, slot) => this.#begin(watch, slot),
+      onAsked: () => deps.holdRequests(false),
+      onEnded: (watch) => this.#onEndedByEtcd(watch),
       onLost: end,
     });
   }
@@ -67,7 +73,7 @@ export class StreamWatches {
 
   /** Creates a watch, and answers the request. `range`: the cached resource that may serve it. */
   create(request: CreateRequest, range: CachedRange | undefined): void {
-    const { shared, retain } = this.#deps;
+    const { shared, sender, retain } = this.#deps;
     const current = shared.currentRevision(range);
     const refusal = this.#refusalOf(request);
     if (refusal !== undefined) {
@@ -78,7 +84,7 @@ export class StreamWatches {
       return;
     }
     const id = request.watchId === 0n ? this.#freeId() : request.watchId;
-    const watch = new ClientWatch(id, request, range, current);
+    const watch = new ClientWatch(id, request, range);
     const isCached = shared.isCached(range, request.startRevision);
     if (!isCached && !shared.mayRelay()) {
       const cancelReason = reasons.tooMany;
@@ -90,12 +96,30 @@ export class StreamWatches {
     retain(watchBytes + request.encoded.length);
     // To make room for it, the stream itself may have been ended.
     if (this.#isClosed) return;
-    if (isCached) {
-      this.#openCached(watch);
-      this.#answer({ watchId: id, created: true }, current, watch);
+    const slot = sender.answer(undefined, watch);
+    if (isCached && this.#deps.hasCredential) {
+      // The id of a refused watch goes to the next one, as with etcd, so later requests wait.
+      this.#deps.holdRequests(true);
+      this.#relayed.ask(watch, slot);
     } else {
-      this.#relayed.create(watch);
+      this.#begin(watch, slot);
     }
+  }
+
+  /** Begins to serve a watch that the client may have. The answer to its create request has this place. */
+  #begin(watch: ClientWatch, slot: AnswerSlot): void {
+    const { shared, sender } = this.#deps;
+    const { id, range, request } = watch;
+    if (!shared.isCached(range, request.startRevision)) {
+      this.#relayed.create(watch, slot);
+      return;
+    }
+    const current = shared.currentRevision(range);
+    watch.beginAfter(current);
+    this.#openCached(watch);
+    shared.reported(current);
+    slot.frame = this.#encode({ watchId: id, created: true }, current);
+    sender.pump();
   }
 
   /** Cancels a watch, and answers the request. An unknown id has no answer, as with etcd. */
@@ -142,6 +166,7 @@ export class StreamWatches {
   check(): void {
     if (this.#deps.shared.hasDenied) this.#relayDenied();
     if (this.#relayed.size > 0) this.#handOver();
+    this.#relayed.check();
   }
 
   /** Sends the progress of each watch that asked for it and is synced, unless it has sent events since the last call. */
@@ -293,6 +318,13 @@ export class StreamWatches {
 
   #encode(answer: Answer, revision: number): Buffer {
     return encodeAnswer(this.#deps.shared.header(revision), answer);
+  }
+
+  /** etcd has refused a watch, or has ended it. */
+  #onEndedByEtcd(watch: ClientWatch): void {
+    this.#remove(watch);
+    const isRefused = watch.isOver && watch.request.watchId === 0n;
+    if (isRefused && this.#nextId === watch.id + 1n) this.#nextId = watch.id;
   }
 
   /** Returns the place of the answer to its create request, if that was not answered. */

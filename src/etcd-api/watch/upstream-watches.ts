@@ -18,6 +18,9 @@ export interface UpstreamWatchesListener {
   readonly onEnd: (status: WireStatus) => void;
 }
 
+const nothing = Buffer.alloc(0);
+/** The filters NOPUT and NODELETE, and no progress notifications. */
+const bothFilters = Buffer.from("280028012000", "hex");
 const progressRequest = Buffer.from("1a00", "hex");
 
 /**
@@ -59,12 +62,24 @@ export class UpstreamWatches {
 
   /** Creates a watch from this revision on; 0: from now on. */
   create(watch: ClientWatch, startRevision: number): void {
+    this.#create(watch, startRevision, nothing);
+  }
+
+  /**
+   * Creates a watch of the same keys that delivers nothing, from now on: etcd permits or refuses it as it would the
+   * client's.
+   */
+  createSilent(watch: ClientWatch): void {
+    this.#create(watch, 0, bothFilters);
+  }
+
+  #create(watch: ClientWatch, startRevision: number, fields: Buffer): void {
     const id = ++this.#lastId;
     watch.upstreamId = id;
     this.#watches.set(id, watch);
     this.#counts.relayed++;
     this.#creating.push(watch);
-    this.#call.send(createRequest(watch.request.encoded, startRevision, id));
+    this.#call.send(createRequest([watch.request.encoded, fields], startRevision, id));
   }
 
   /** Cancels a watch: nothing is called for it any more. */
@@ -122,7 +137,8 @@ export class UpstreamWatches {
 }
 
 /** The client's request with another start revision and watch id. Of a field that is there twice, the later one counts. */
-function createRequest(encoded: Buffer, startRevision: number, id: bigint): Buffer {
+function createRequest(parts: readonly Buffer[], startRevision: number, id: bigint): Buffer {
+  const encoded = Buffer.concat(parts);
   const start = BigInt(startRevision);
   const size = encoded.length + 2 + bigVarintSize(start) + bigVarintSize(id);
   const writer = new WireWriter(Buffer.allocUnsafe(bytesFieldSize(size)));

@@ -1,4 +1,4 @@
-import type { IncomingHttpHeaders } from "node:http2";
+import type { IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
@@ -23,8 +23,10 @@ const maxWatches = 500_000;
 /** Maximum number of watches of all streams together that etcd serves. */
 const maxRelayedWatches = 20_000;
 
-/** Metadata of a call with the credential of a user of etcd: its rights are etcd's to check, for each watch. */
-const credentials = ["token", "authorization"];
+/** Whether a call has the credential of a user of etcd, whose rights are etcd's to check, for each watch. */
+export function hasCredential(metadata: OutgoingHttpHeaders): boolean {
+  return metadata["token"] !== undefined || metadata["authorization"] !== undefined;
+}
 
 /** What the service is made of. */
 export interface WatchServiceDeps {
@@ -54,6 +56,7 @@ export class WatchService {
   readonly #notifier: ProgressNotifier;
   readonly #clock: Clock;
   #resources: readonly CachedResource[] = [];
+  #isOpen = true;
   #access = new Map<CachedResource, AccessProbe>();
 
   constructor({ upstream, maintenance, lastHeader, clock, progressIntervalMs }: WatchServiceDeps) {
@@ -65,9 +68,13 @@ export class WatchService {
     this.#notifier = new ProgressNotifier(clock, progressIntervalMs, () => this.#reachAll());
   }
 
-  /** Serves the keys of these resources from their caches, in the streams that are opened from now on. */
-  serve(resources: readonly CachedResource[]): void {
+  /**
+   * Serves the keys of these resources from their caches, in the streams that are opened from now on. `isOpen`: clients
+   * without a credential may have what the caches have, as they were filled without a user.
+   */
+  serve(resources: readonly CachedResource[], isOpen: boolean = true): void {
     this.#resources = resources;
+    this.#isOpen = isOpen;
     this.#access = new Map(
       resources.map((resource) => {
         const read = () => resource.storage.get({ key: "\0", at: { match: "ANY" } });
@@ -96,7 +103,7 @@ export class WatchService {
   /** Whether a call of Watch may be served from caches; otherwise it is relayed as a whole. */
   mayServe(metadata: IncomingHttpHeaders): boolean {
     if (this.#resources.length === 0) return false;
-    if (credentials.some((name) => metadata[name] !== undefined)) return false;
+    if (!this.#isOpen && !hasCredential(metadata)) return false;
     // Compressed requests are etcd's to read.
     return (metadata["grpc-encoding"] ?? "identity") === "identity";
   }

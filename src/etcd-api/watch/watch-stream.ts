@@ -20,7 +20,7 @@ import { MessageSplitter, UnreadableMessage } from "./message-splitter.ts";
 import { StreamSender } from "./stream-sender.ts";
 import { StreamWatches } from "./stream-watches.ts";
 import { type CreateRequest, readWatchRequest } from "./watch-request.ts";
-import type { WatchService } from "./watch-service.ts";
+import { hasCredential, type WatchService } from "./watch-service.ts";
 
 /** Maximum size of a request, in bytes: etcd's default --max-request-bytes and 512 KiB. */
 const maxRequestBytes = 2 * 1024 ** 2;
@@ -42,6 +42,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
   readonly #shared: WatchService;
   /** Whether it ends when the member has no leader. */
   readonly needsLeader: boolean;
+  readonly #hasCredential: boolean;
   readonly #sender: StreamSender;
   readonly #requests = new MessageSplitter(maxRequestBytes);
   readonly #watches: StreamWatches;
@@ -68,6 +69,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
     this.#context = context;
     this.#shared = shared;
     this.needsLeader = headers["hasleader"] === "true";
+    this.#hasCredential = hasCredential(headers);
     this.#sender = new StreamSender(call, context, {
       framesOf: (watch) => this.#watches.framesOf(watch),
       onAnnounced: (watch) => this.#onAnnounced(watch),
@@ -77,6 +79,8 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
     });
     this.#watches = new StreamWatches({
       ...{ shared, headers, sender: this.#sender, clock: context.clock, owner: call.owner },
+      hasCredential: this.#hasCredential,
+      holdRequests: (isHeld) => this.#holdRequests(isHeld),
       retain: (bytes) => this.#retain(bytes),
       end: (why) => this.end(why),
     });
@@ -200,19 +204,23 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
   /** Creates a watch once it is known whether etcd permits it to clients without a token. Later requests wait. */
   #confirmAndCreate(request: CreateRequest): void {
     const range = this.#shared.rangeOf(request);
-    const access = this.#shared.confirmAccess(range);
+    const access = this.#hasCredential ? undefined : this.#shared.confirmAccess(range);
     if (access === undefined) {
       this.#watches.create(request, range);
       return;
     }
-    this.#isKnown = false;
+    this.#holdRequests(true);
     void access.then((isPermitted) => {
       if (this.#isOver) return;
-      this.#isKnown = true;
       // What is not permitted is etcd's to refuse, with its own reason.
       this.#watches.create(request, isPermitted ? range : undefined);
-      this.#handleRequests();
+      this.#holdRequests(false);
     });
+  }
+
+  #holdRequests(isHeld: boolean): void {
+    this.#isKnown = !isHeld;
+    if (!isHeld) this.#handleRequests();
   }
 
   #onAnnounced(watch: ClientWatch): void {
