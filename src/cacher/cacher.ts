@@ -162,6 +162,8 @@ export class Cacher implements Storage {
   /**
    * Waits until the cache is as new as the request says, and resolves to what `read` makes of a state, in time slices.
    * Resolves to undefined if the cache does not have that state. Rejects as `list` does.
+   *
+   * @internal
    */
   async readState<T>(
     request: CacheStateRequest,

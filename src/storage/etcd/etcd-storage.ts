@@ -100,7 +100,11 @@ export class EtcdStorage implements Storage {
     this.#lister = new Lister(this.#reader, this.#keys);
   }
 
-  /** The same keys, with raw keys; counts those in `skippedKeys` of this storage. */
+  /**
+   * The same keys, with raw keys; counts those in `skippedKeys` of this storage.
+   *
+   * @internal
+   */
   withRawKeys(): EtcdStorage {
     const skippedKeys = this.#skippedKeys;
     return new EtcdStorage(this.#client, { ...this.#options, rawKeys: true, skippedKeys });
@@ -188,7 +192,11 @@ export class EtcdStorage implements Storage {
     return this.#wrote(await this.#writer.delete(this.#writable(request.key), request));
   }
 
-  /** Whether the state at this revision can still be read: it is not compacted. */
+  /**
+   * Whether the state at this revision can still be read: it is not compacted.
+   *
+   * @internal
+   */
   async isAvailable(revision: number, signal?: AbortSignal): Promise<boolean> {
     this.#enter(signal);
     return this.#probe.isAvailable(revision, signal);
