@@ -87,6 +87,11 @@ test("A client with a token watches a cache if etcd permits it, with etcd's answ
   while (!(await fetch(`${front.admin}/readyz`)).ok) await new Promise(setImmediate);
   const cached = (): Promise<number> => metricOf(front, "watch_fanout_etcd_api_watches", "cache");
 
+  const streams = async (): Promise<number> => {
+    const text = await (await fetch(`${etcd.url}/metrics`)).text();
+    return Number(/^etcd_debugging_mvcc_watch_stream_total (\d+)/m.exec(text)?.[1]);
+  };
+  const before = await streams();
   const answers: (readonly WatchResponse[])[] = [];
   const own = new WatchClient(client, { token });
   for (const watch of [own, new WatchClient(direct, { token })]) {
@@ -113,6 +118,15 @@ test("A client with a token watches a cache if etcd permits it, with etcd's answ
     "/a/ann/1",
   ]);
 
+  // The stream to etcd ends when nothing more is asked, and another begins with the next watch.
+  // The one more is that of the client of etcd.
+  while ((await streams()) > before + 1) await new Promise((resolve) => setTimeout(resolve, 20));
+  own.create({ 1: "/a/bob" });
+  own.create({ 1: "/a/ann/3" });
+  await own.until((responses) => responses.length === 12);
+  expect(own.responses.slice(10).map(({ canceled }) => canceled)).toEqual([true, false]);
+  expect(await cached()).toBe(4);
+
   // Without a token, or with one that etcd does not know: etcd's own refusal. What a range is that begins with a permitted
   // key and has no end is etcd's to say, too: it is asked with the same bytes (GHSA-xg4h-6gfc-h4m8).
   for (const [metadata, rangeEnd] of [
@@ -128,7 +142,7 @@ test("A client with a token watches a cache if etcd permits it, with etcd's answ
     expect(both[0]?.responses).toEqual(both[1]?.responses);
     if (rangeEnd === "") expect(both[0]?.responses[0]).toMatchObject({ id: "-1", canceled: true });
   }
-  expect(await cached()).toBe(3);
+  expect(await cached()).toBe(4);
   direct.close();
   client.close();
 });
