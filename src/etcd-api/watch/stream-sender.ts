@@ -92,7 +92,6 @@ export class StreamSender {
 
   /** What is held because the client does not accept it, in bytes. */
   get heldBytes(): number {
-    if (!this.outstanding) return 0;
     return (this.#reservation?.bytes ?? 0) + this.#relayedBytes;
   }
 

@@ -9,20 +9,13 @@ import { type CachedRange, ClientWatch } from "./client-watch.ts";
 import { etcdFramesOf, previousUnknown } from "./event-encoding.ts";
 import { RelayedWatches } from "./relayed-watches.ts";
 import type { AnswerSlot, StreamSender } from "./stream-sender.ts";
+import { refusalOf, refusals } from "./watch-refusals.ts";
 import type { CreateRequest } from "./watch-request.ts";
 import { type Answer, encodeAnswer, noWatchId } from "./watch-response.ts";
 import { isDenied, type WatchService } from "./watch-service.ts";
 
 /** Memory of a watch that waits in no buffer, in bytes, estimated, in addition to its request. */
 const watchBytes = 512;
-
-/** etcd's own texts for watches that it refuses. Its clients compare them. */
-const reasons = {
-  emptyRange: "mvcc: watcher range is empty",
-  compacted: "etcdserver: mvcc: required revision has been compacted",
-  duplicate: "mvcc: duplicate watch ID provided on the WatchStream",
-  tooMany: "etcdserver: too many requests",
-} as const;
 
 /** What the watches of a stream need of it. */
 export interface StreamWatchesDeps {
@@ -71,11 +64,20 @@ export class StreamWatches {
     return this.#watches.size;
   }
 
+  /** Memory of the batches that wait to be read, in bytes, estimated. */
+  get heldBytes(): number {
+    let bytes = 0;
+    for (const { watcher } of this.#watches.values()) bytes += watcher?.heldBytes ?? 0;
+    return bytes;
+  }
+
   /** Creates a watch, and answers the request. `range`: the cached resource that may serve it. */
   create(request: CreateRequest, range: CachedRange | undefined): void {
     const { shared, sender, retain } = this.#deps;
     const current = shared.currentRevision(range);
-    const refusal = this.#refusalOf(request);
+    const isTaken = this.#watches.has(request.watchId);
+    const mayAdd = shared.mayAdd(this.#watches.size);
+    const refusal = refusalOf(request, isTaken, mayAdd);
     if (refusal !== undefined) {
       this.#answer(
         { watchId: noWatchId, created: true, canceled: true, cancelReason: refusal },
@@ -87,7 +89,7 @@ export class StreamWatches {
     const watch = new ClientWatch(id, request, range);
     const isCached = shared.isCached(range, request.startRevision);
     if (!isCached && !shared.mayRelay()) {
-      const cancelReason = reasons.tooMany;
+      const cancelReason = refusals.tooMany;
       this.#answer({ watchId: noWatchId, created: true, canceled: true, cancelReason }, current);
       return;
     }
@@ -207,17 +209,6 @@ export class StreamWatches {
     for (const watch of this.#watches.values()) watch.watcher?.close();
     this.#deps.shared.counts.watches -= this.#watches.size;
     this.#watches.clear();
-  }
-
-  /** Why etcd would refuse the watch; undefined: it would not. */
-  #refusalOf({ key, rangeEnd, startRevision, watchId }: CreateRequest): string | undefined {
-    if (startRevision < 0) return reasons.compacted;
-    const isEndless = rangeEnd.length === 1 && rangeEnd[0] === 0;
-    if (rangeEnd.length > 0 && !isEndless && Buffer.compare(key, rangeEnd) >= 0) {
-      return reasons.emptyRange;
-    }
-    if (watchId !== 0n && this.#watches.has(watchId)) return reasons.duplicate;
-    return this.#deps.shared.mayAdd(this.#watches.size) ? undefined : reasons.tooMany;
   }
 
   #freeId(): bigint {

@@ -194,7 +194,7 @@ export class WatchService {
     for (const { watcher, range } of watches) {
       if (watcher !== undefined && range !== undefined) resources.add(range.resource);
     }
-    await reach(resources);
+    await this.#reach(resources);
   }
 
   /** Closes the monitor. */
@@ -204,16 +204,21 @@ export class WatchService {
   }
 
   #reachAll(): Promise<void> {
-    return reach(this.#resources);
+    return this.#reach(this.#resources);
+  }
+
+  async #reach(resources: Iterable<CachedResource>): Promise<void> {
+    const { floor } = this;
+    const reached = [...resources].map(({ cacher }) => cacher.reachCurrentRevision());
+    for (const result of await Promise.allSettled(reached)) {
+      const revision = result.status === "fulfilled" ? result.value : undefined;
+      // Only a store that was restored is behind what it has answered.
+      if (revision !== undefined && revision < floor) this.historyChanged();
+    }
   }
 }
 
 /** Whether etcd refuses this process what the cache needs, since its authentication was switched on. */
 export function isDenied({ cacher }: CachedResource): boolean {
   return cacher.upstreamFailure?.reason === "UPSTREAM_DENIED";
-}
-
-async function reach(resources: Iterable<CachedResource>): Promise<void> {
-  const reached = [...resources].map(({ cacher }) => cacher.reachCurrentRevision());
-  await Promise.allSettled(reached);
 }

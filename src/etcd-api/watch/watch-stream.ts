@@ -95,7 +95,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
   }
 
   get heldBytes(): number {
-    return this.#sender.heldBytes;
+    return this.outstanding ? this.#sender.heldBytes + this.#watches.heldBytes : 0;
   }
 
   /** Begins to serve it, or ends it. */
