@@ -7,7 +7,7 @@ import { parseArgs } from "node:util";
 import { type Benchmark, type Row, Settings, UsageError } from "./benchmark.ts";
 import { cacheMemory } from "./cache-memory.ts";
 import { eventCost } from "./event-cost.ts";
-import { fanout } from "./fanout.ts";
+import { etcdFanout, fanout } from "./fanout.ts";
 import { flood } from "./flood.ts";
 import { idleMemory } from "./idle-memory.ts";
 import { informer } from "./informer.ts";
@@ -29,7 +29,7 @@ import { workers } from "./workers.ts";
 const benchmarks: readonly Benchmark[] = [
   ...[fanout, upstreamCost, latency, listCost, reconnect, idleMemory, cacheMemory, eventCost],
   ...[messages, messagesTls, informer, manyStreams, slowConsumers, initialState, pages, start],
-  ...[policyCost, flood, workers, portSharing],
+  ...[policyCost, flood, workers, portSharing, etcdFanout],
 ];
 
 try {

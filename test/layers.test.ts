@@ -31,7 +31,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   ],
   config: ["cacher", "codec", "identity", "policy"],
   telemetry: ["cacher", "etcd-api", "identity", "policy", "server", "storage"],
-  "etcd-api": ["identity", "policy", "protobuf", "server", "storage", "wire"],
+  "etcd-api": ["cacher", "identity", "model", "policy", "protobuf", "server", "storage", "wire"],
   server: ["cacher", "identity", "model", "policy", "selector", "storage", "wire"],
   client: ["codec", "model", "reflector", "selector", "storage", "wire"],
   policy: ["identity"],

@@ -55,6 +55,7 @@ const labels: Readonly<Record<string, string>> = {
   reason: "reason of the error, such as `UPSTREAM_UNAVAILABLE`, or what is listed at the metric",
   resource: "name of the resource",
   result: "`applied` or `refused`",
+  served_by: "`cache` or `etcd`",
   source: "one of the sources that are listed at the metric",
   state: "one of the states that are listed at the metric",
   verb: "`get`, `list`, `watch`, `put` or `delete`",
@@ -156,7 +157,9 @@ async function serviceGroups(): Promise<readonly Group[]> {
     registerFileReloads(meter, { counts: () => [{ kind: "jwks", applied: 0, refused: 0 }] });
   };
   const etcdApi = (meter: Meter): void => {
-    const stats = { calls: 0, connections: 0, revision: 0 };
+    const watches = { watches: 0, relayed: 0 };
+    const ranges = { cached: 0, relayed: 0 };
+    const stats = { calls: 0, connections: 0, revision: 0, watches, ranges };
     registerEtcdApiMetrics(meter, { stats: () => stats });
   };
   const workers = (meter: Meter): void => {

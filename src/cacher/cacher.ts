@@ -1,5 +1,5 @@
 import type { WatchFanoutError } from "../base/errors.ts";
-import { TimeSliceScheduler } from "../base/time-slices.ts";
+import { type TimeSlicedWork, TimeSliceScheduler } from "../base/time-slices.ts";
 import { BackfillQueue } from "../reflector/backfill/backfill-queue.ts";
 import type {
   DeleteRequest,
@@ -19,7 +19,13 @@ import type { CacherOptions } from "./options.ts";
 import { Reads } from "./reads.ts";
 import { cacheInconsistent } from "./request/errors.ts";
 import { ObjectAttributes } from "./request/object-attributes.ts";
-import type { CacheGetRequest, CacheListRequest, CacheWatchRequest } from "./request/request.ts";
+import type {
+  CachedState,
+  CacheGetRequest,
+  CacheListRequest,
+  CacheStateRequest,
+  CacheWatchRequest,
+} from "./request/request.ts";
 import type { Selection } from "./request/selection.ts";
 import type { ComponentContext } from "./state/component.ts";
 import { defaultEventWindowBounds } from "./state/event-window.ts";
@@ -42,6 +48,7 @@ export class Cacher implements Storage {
   /** The resource's name. */
   readonly name: string;
   readonly #storage: Storage;
+  readonly #source: Storage;
   readonly #cache: WatchCache;
   readonly #readiness: Readiness;
   readonly #ingest: EventIngest;
@@ -62,8 +69,9 @@ export class Cacher implements Storage {
     const attributes = new ObjectAttributes(options.attributes, options.indexes);
     const cache = new WatchCache(eventWindowBounds, clock, attributes);
     const readiness = new Readiness(name);
+    const source = (options.rawKeys === true && storage.withRawKeys?.()) || storage;
     const context: ComponentContext = {
-      ...{ name, storage, cache, readiness },
+      ...{ name, storage, source, cache, readiness },
       ...{ clock, logger, scheduler, random },
     };
     const { maxEvents } = eventWindowBounds;
@@ -87,6 +95,7 @@ export class Cacher implements Storage {
     );
     this.name = name;
     this.#storage = storage;
+    this.#source = source;
     this.#cache = cache;
     this.#readiness = readiness;
     this.#ingest = ingest;
@@ -116,12 +125,17 @@ export class Cacher implements Storage {
     return this.ready ? this.#cache.revision : 0;
   }
 
+  /** A watch may resume from this revision or a later one; infinite before the cache is ready. */
+  get oldestRevision(): number {
+    return this.ready ? this.#cache.eventWindow.floor.revision : Infinity;
+  }
+
   /**
    * How old the cache may be, in milliseconds, while the store, or the source that the store itself follows, can't be
    * reached; undefined otherwise.
    */
   get staleForMs(): number | undefined {
-    const { staleForMs } = this.#storage;
+    const { staleForMs } = this.#source;
     if (this.upstreamFailure === undefined) return staleForMs;
     return Math.max(this.#ingest.silenceMs, staleForMs ?? 0);
   }
@@ -145,6 +159,22 @@ export class Cacher implements Storage {
     const result = await this.#reads.list(request);
     // The cache may have been found inconsistent during the read: then its result must not be returned.
     this.#readiness.check(any);
+    return result;
+  }
+
+  /**
+   * Waits until the cache is as new as the request says, and resolves to what `read` makes of a state, in time slices.
+   * Resolves to undefined if the cache does not have that state. Rejects as `list` does.
+   *
+   * @internal
+   */
+  async readState<T>(
+    request: CacheStateRequest,
+    read: (state: CachedState) => TimeSlicedWork<T>,
+  ): Promise<T | undefined> {
+    this.#readiness.check();
+    const result = await this.#reads.readState(request, read);
+    this.#readiness.check();
     return result;
   }
 
@@ -183,6 +213,17 @@ export class Cacher implements Storage {
 
   requestProgress(): void {
     this.#watchers.requestProgress();
+  }
+
+  /**
+   * Waits until the cache has the store's current revision, for up to 3 s, and every live watch has been offered all events
+   * up to it. Calls that wait at the same time share the question for the revision. Resolves to the revision, or to
+   * undefined if it was not reached in time. Rejects with the store's error if its revision can't be read.
+   */
+  async reachCurrentRevision(signal?: AbortSignal): Promise<number | undefined> {
+    const revision = await this.#freshness.reach({ match: "LINEARIZABLE" }, signal);
+    if (revision !== undefined) await this.#watchers.settled(revision);
+    return revision;
   }
 
   watch(request: CacheWatchRequest): CacheWatcher {
@@ -249,6 +290,7 @@ export class Cacher implements Storage {
     this.#watchers.stop();
     this.#consistencyChecker.stop();
     this.#freshness.close();
+    await this.#source.close();
     await this.#storage.close();
   }
 }

@@ -73,12 +73,12 @@ export class ConsistencyChecker {
    * error, which is REVISION_TOO_OLD if the revision is compacted during the comparison.
    */
   async compare(): Promise<Inconsistency | undefined> {
-    const { cache, storage } = this.#context;
+    const { cache, source } = this.#context;
     const { revision } = cache;
     const cached = cache.state.snapshot().range("");
     let startAfter: string | undefined;
     do {
-      const page = await storage.list({
+      const page = await source.list({
         prefix: "",
         startAfter,
         limit: pageSize,

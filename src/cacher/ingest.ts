@@ -46,7 +46,7 @@ export class EventIngest implements ReflectorTarget {
     backfillRevisions: number,
     onFailure: (error: WatchFanoutError) => void,
   ) {
-    const { storage, clock, logger, random } = context;
+    const { source: storage, clock, logger, random } = context;
     this.#context = context;
     this.#observers = [];
     this.#timeSlices = new TimeSliceScheduler(clock);

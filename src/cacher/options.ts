@@ -18,6 +18,13 @@ export interface CacherOptions {
   readonly logger: Logger;
   /** The resource's name, for messages and log lines. */
   readonly name: string;
+  /**
+   * Whether the cache has raw keys, if the storage does (`Storage.withRawKeys`). Lists and gets leave them out, watches
+   * unless they ask for them. Default false.
+   *
+   * @internal
+   */
+  readonly rawKeys?: boolean | undefined;
   readonly eventWindow?: Partial<EventWindowBounds> | undefined;
   /**
    * Shared by all Cachers over one store, so that they backfill their event windows one chunk at a time, round-robin.

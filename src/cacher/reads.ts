@@ -1,9 +1,16 @@
+import type { TimeSlicedWork } from "../base/time-slices.ts";
 import { checkGet, checkList } from "../storage/checks.ts";
 import type { GetResult, ListResult } from "../storage/storage.ts";
 import type { Freshness } from "./freshness/freshness.ts";
 import { ListCache } from "./list/list-cache.ts";
 import { PageReader } from "./list/page-reader.ts";
-import type { CacheGetRequest, CacheListRequest } from "./request/request.ts";
+import { StateReader } from "./list/state-reader.ts";
+import type {
+  CachedState,
+  CacheGetRequest,
+  CacheListRequest,
+  CacheStateRequest,
+} from "./request/request.ts";
 import { ChunkCache } from "./state/chunk-cache.ts";
 import type { CacheObserver, ComponentContext } from "./state/component.ts";
 import { HistoricalSnapshots } from "./state/historical-snapshots.ts";
@@ -38,6 +45,7 @@ export class Reads implements CacheObserver {
   readonly #historicalSnapshots: HistoricalSnapshots;
   readonly #lists: ListCache;
   readonly #pageReader: PageReader;
+  readonly #stateReader: StateReader;
 
   constructor(context: ComponentContext, freshness: Freshness, options: ReadsOptions) {
     const { cache, clock } = context;
@@ -54,6 +62,7 @@ export class Reads implements CacheObserver {
       bytes: initialChunkBytes,
       scanned: maxScannedPerChunk,
     });
+    this.#stateReader = new StateReader(cache, this.#historicalSnapshots, this.retainedSnapshots);
     this.#pageReader = new PageReader(cache, this.#historicalSnapshots, this.#lists);
   }
 
@@ -88,6 +97,21 @@ export class Reads implements CacheObserver {
     return result ?? upstreamReader.list(request, since);
   }
 
+  /** See `Cacher.readState`. */
+  async readState<T>(
+    request: CacheStateRequest,
+    read: (state: CachedState) => TimeSlicedWork<T>,
+  ): Promise<T | undefined> {
+    const { scheduler } = this.#context;
+    const { signal, owner = request } = request;
+    return this.#fromCache(request, () => {
+      const work = this.#stateReader.read(request, read);
+      // Most are of one object, and need not wait behind scans.
+      const { done, value } = work.next();
+      return done === true ? value : scheduler.run(owner, work, signal);
+    });
+  }
+
   reset(): void {
     this.#historicalSnapshots.clear();
   }
@@ -112,7 +136,7 @@ export class Reads implements CacheObserver {
    * request. Repeats both if the cache is replaced meanwhile, since the result may belong to another history.
    */
   async #fromCache<T>(
-    request: CacheGetRequest | CacheListRequest,
+    request: CacheGetRequest | CacheListRequest | CacheStateRequest,
     read: () => T | undefined | Promise<T | undefined>,
   ): Promise<T | undefined> {
     const { cache } = this.#context;

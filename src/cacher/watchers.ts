@@ -40,6 +40,8 @@ export class Watchers implements CacheObserver {
   readonly #progressRequester: ProgressRequester;
   /** The watchers that the replacement in progress has ended or stalled; none outside of one. */
   #interrupted: readonly CacheWatcher[];
+  /** Waits for a revision to be settled. */
+  readonly #settling = new Set<() => void>();
 
   /**
    * A watch that resumes from a part of the event window still missing waits for `backfill`. `onDispatched`: see
@@ -108,6 +110,18 @@ export class Watchers implements CacheObserver {
     });
   }
 
+  /** Resolves when every live watcher has been offered all events up to `revision`, or when the cache is replaced. */
+  settled(revision: number): Promise<void> {
+    return new Promise((resolve) => {
+      const settled = (): void => {
+        this.#settling.delete(settled);
+        resolve();
+      };
+      this.#settling.add(settled);
+      this.#dispatcher.whenSettled(revision, settled);
+    });
+  }
+
   stats(): Pick<
     CacherStats,
     | "watchers"
@@ -149,6 +163,7 @@ export class Watchers implements CacheObserver {
     this.#snapshots.clear();
     this.#dispatcher.reset();
     this.#progressRequester.forget();
+    for (const settled of this.#settling) settled();
     // Without known changes nothing leads from the old state to the new one, so no new watcher may share a backlog.
     if (changes === undefined) this.#coalescedBacklogs.clear();
   }

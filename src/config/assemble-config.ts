@@ -165,7 +165,8 @@ function etcdApiConfig(
   checks: Checks,
 ): EtcdApiConfig | undefined {
   if (!values["etcd-api"]) {
-    checks.refuseGiven(["advertise-client-url"], "needs --etcd-api as well.");
+    const needed = ["advertise-client-url", "watch-progress-notify-interval"] as const;
+    checks.refuseGiven(needed, "needs --etcd-api as well.");
     return undefined;
   }
   if (values.etcd.length === 0) checks.refuse("etcd-api", "needs --etcd as well.");
@@ -179,7 +180,10 @@ function etcdApiConfig(
         "certificate without a common name.",
     );
   }
-  return { advertiseClientUrl: values["advertise-client-url"] };
+  return {
+    advertiseClientUrl: values["advertise-client-url"],
+    progressIntervalMs: values["watch-progress-notify-interval"],
+  };
 }
 
 /** Undefined without one. */

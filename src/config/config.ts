@@ -150,10 +150,12 @@ export interface EtcdConfig {
   readonly historyKey: string;
 }
 
-/** etcd's own API, which is relayed. */
+/** etcd's own API, which is served from caches or relayed. */
 export interface EtcdApiConfig {
   /** The URL that MemberList names for each member. Undefined: those of the members. */
   readonly advertiseClientUrl: string | undefined;
+  /** Interval of the progress notifications of watches, in milliseconds. */
+  readonly progressIntervalMs: number;
 }
 
 /** Certificates for calls to etcd or to an upstream, in PEM. */

@@ -268,8 +268,8 @@ const options = {
     isSwitch: true,
     value: "[on|off]",
     help:
-      "Serve etcd's own gRPC API on --listen as well, as etcd grpc-proxy does: every call is passed to etcd. Needs " +
-      "--etcd, and no --resource. docs/etcd-api.md describes it.",
+      "Serve etcd's own gRPC API on --listen as well, as etcd grpc-proxy does: watches and reads of the keys of a " +
+      "--resource from its cache, everything else by etcd. Needs --etcd, and no --resource. docs/etcd-api.md describes it.",
     default: "off",
   },
   "advertise-client-url": {
@@ -279,6 +279,12 @@ const options = {
       "URL that MemberList of the etcd API names for every member, so that clients that follow it stay with this " +
       "service.",
     defaultHelp: "the members' own",
+  },
+  "watch-progress-notify-interval": {
+    schema: duration("100ms"),
+    value: "DURATION",
+    help: "Interval of the progress notifications of the etcd API's watches that ask for them.",
+    default: "10m",
   },
   "event-window-age": {
     schema: duration("1s"),

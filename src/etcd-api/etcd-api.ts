@@ -14,13 +14,17 @@ import {
   type MemberCertificates,
   memberCertificates,
 } from "../storage/etcd/client/member.ts";
+import type { CachedResource } from "./cached/cached-resource.ts";
 import { memberListPath, withClientUrls } from "./contract/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "./contract/methods.ts";
 import { LastHeader, type ResponseHeader } from "./contract/response-header.ts";
-import { CallMaintenance } from "./relay/call-maintenance.ts";
+import { type RangeCounts, RangeService, rangePath } from "./range/range-service.ts";
+import { CallMaintenance, type RelayedOrCached } from "./relay/call-maintenance.ts";
 import { CallRelay } from "./relay/call-relay.ts";
 import { requestHeaders } from "./relay/metadata.ts";
 import { Upstream } from "./upstream/upstream.ts";
+import { watchPath } from "./watch/member-monitor.ts";
+import { type WatchCounts, WatchService } from "./watch/watch-service.ts";
 
 export interface EtcdApiOptions {
   /** At least one, such as "http://127.0.0.1:2379", all with the same scheme. The first is used until it fails. */
@@ -29,6 +33,8 @@ export interface EtcdApiOptions {
   readonly tls: EtcdTls | undefined;
   /** The URL that MemberList names for each member. Undefined: those of the members. */
   readonly advertiseClientUrl?: string | undefined;
+  /** Interval of the progress notifications of watches, in milliseconds. */
+  readonly progressIntervalMs: number;
   readonly clock: Clock;
   readonly logger: Logger;
 }
@@ -41,28 +47,50 @@ export interface EtcdApiStats {
   readonly connections: number;
   /** The highest revision in a response that was relayed; 0 before the first. */
   readonly revision: number;
+  /** Open watches of streams that are not relayed as a whole, and those of them that etcd serves. */
+  readonly watches: Readonly<WatchCounts>;
+  /** Calls of Range that were read here. */
+  readonly ranges: Readonly<RangeCounts>;
 }
 
-/** etcd's own gRPC API. Each call is passed to etcd, unparsed. */
+/** The beginning of the paths of methods that change the rights of users. */
+const authPrefix = "/etcdserverpb.Auth/";
+
+/** etcd's own gRPC API. Watches and reads of cached resources are served from their caches; all else is passed to etcd, unparsed. */
 export class EtcdApi implements RelayedServices {
   readonly #clock: Clock;
   /** For the connections to etcd; undefined: plain text. */
   readonly certificates: MemberCertificates | undefined;
   readonly #upstream: Upstream;
   readonly #advertiseClientUrl: string | undefined;
-  readonly #calls: CallMaintenance<CallRelay>;
+  readonly #calls: CallMaintenance<RelayedOrCached>;
   readonly #lastHeader = new LastHeader();
+  readonly #watches: WatchService;
+  readonly #ranges: RangeService;
   /** Those that are known. */
   readonly #methods: ReadonlyMap<string, RelayedMethod>;
 
   /** Throws an Error with a sentence if a certificate is unusable. Connects with the first call. */
-  constructor({ endpoints, tls, advertiseClientUrl, clock, logger }: EtcdApiOptions) {
+  constructor(options: EtcdApiOptions) {
+    const { endpoints, tls, advertiseClientUrl, progressIntervalMs, clock, logger } = options;
     this.#clock = clock;
     const certificates = tls && memberCertificates(tls);
     this.certificates = certificates;
     this.#upstream = new Upstream({ endpoints, certificates, clock, logger });
     this.#advertiseClientUrl = advertiseClientUrl;
     this.#calls = new CallMaintenance(clock);
+    this.#watches = new WatchService({
+      upstream: this.#upstream,
+      maintenance: this.#calls,
+      lastHeader: this.#lastHeader,
+      clock,
+      progressIntervalMs,
+    });
+    this.#ranges = new RangeService({
+      ...{ maintenance: this.#calls, lastHeader: this.#lastHeader, clock },
+      relay: (call, metadata, context, received) =>
+        this.#relayRange(call, metadata, context, received),
+    });
     this.#methods = new Map(
       etcdMethodPaths.flatMap((path) => {
         const method = etcdMethodAt(path);
@@ -86,7 +114,19 @@ export class EtcdApi implements RelayedServices {
       calls: this.#calls.size,
       connections: this.#upstream.connections,
       revision: this.#lastHeader.floor,
+      watches: this.#watches.counts,
+      ranges: this.#ranges.counts,
     };
+  }
+
+  /**
+   * Serves watches and reads of these resources from their caches, of calls that are made from now on. `isOpen`: clients
+   * without a credential may have what the caches have, as they were filled without a user. Otherwise only watches of
+   * clients with a credential are served from them.
+   */
+  serve(resources: readonly CachedResource[], isOpen: boolean = true): void {
+    this.#watches.serve(resources, isOpen);
+    if (isOpen) this.#ranges.serve(resources);
   }
 
   methodAt(path: string): RelayedMethod | undefined {
@@ -112,6 +152,7 @@ export class EtcdApi implements RelayedServices {
 
   /** Ends all calls. Idempotent. */
   close(): void {
+    this.#watches.close();
     this.#upstream.close();
   }
 
@@ -125,13 +166,27 @@ export class EtcdApi implements RelayedServices {
   #relayed(path: string, label: string, { kind, mayWrite, hasHeader }: EtcdMethod): RelayedMethod {
     const url = this.#advertiseClientUrl;
     const isRewritten = path === memberListPath && url !== undefined;
-    const onFirstBytes = hasHeader ? (bytes: Buffer) => this.#lastHeader.observe(bytes) : undefined;
+    const changesAccess = mayWrite && path.startsWith(authPrefix);
+    const onFirstBytes = (bytes: Buffer): void => {
+      if (hasHeader) this.#lastHeader.observe(bytes);
+      if (!changesAccess) return;
+      this.#ranges.accessChanged();
+      this.#watches.accessChanged();
+    };
     const rewrite = isRewritten ? (bytes: Buffer) => withClientUrls(bytes, url) : undefined;
     const relay = (
       call: RelayedCall,
       metadata: IncomingHttpHeaders,
       context: CallContext,
     ): void => {
+      if (path === watchPath && this.#watches.mayServe(metadata)) {
+        this.#watches.open(call, metadata, context);
+        return;
+      }
+      if (path === rangePath && this.#ranges.mayServe(metadata)) {
+        this.#ranges.open(call, metadata, context);
+        return;
+      }
       const headers = requestHeaders(path, metadata);
       // A compressed response could not be rewritten.
       if (isRewritten) delete headers["grpc-accept-encoding"];
@@ -140,5 +195,19 @@ export class EtcdApi implements RelayedServices {
     };
     const sheds = kind === "unary" ? "call" : "stream";
     return { name: path.slice(1), label, sheds, mayWrite, relay };
+  }
+
+  /** Relays a Range of whose request a part has been read. */
+  #relayRange(
+    call: RelayedCall,
+    metadata: IncomingHttpHeaders,
+    context: CallContext,
+    received: Buffer,
+  ): void {
+    new CallRelay(call, requestHeaders(rangePath, metadata), {
+      ...{ upstream: this.#upstream, maintenance: this.#calls, context, kind: "unary", received },
+      onFirstBytes: (bytes) => this.#lastHeader.observe(bytes),
+      rewrite: undefined,
+    }).start();
   }
 }

@@ -54,6 +54,11 @@ export class WatchBatch {
   readonly estimatedBytes: number;
   /** The encoded frames, cached by their first encoder. Not part of the batch's identity. */
   frames: readonly Uint8Array[] | undefined;
+  /**
+   * The frames in the wire format of etcd's own API, by the options of its watches, cached by their first encoder. Not part
+   * of the batch's identity.
+   */
+  etcdFrames: (readonly Uint8Array[] | undefined)[] | undefined;
 
   constructor(
     revision: number | undefined,
@@ -69,5 +74,6 @@ export class WatchBatch {
     for (const event of events) estimatedBytes += event.estimatedBytes;
     this.estimatedBytes = estimatedBytes;
     this.frames = undefined;
+    this.etcdFrames = undefined;
   }
 }

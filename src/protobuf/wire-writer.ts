@@ -102,6 +102,11 @@ export class WireWriter {
     this.#position += this.#bytes.write(text, this.#position, size, "utf8");
   }
 
+  /** Writes text without a tag. `size` is its size in UTF-8, in bytes. */
+  text(text: string, size: number): void {
+    this.#position += this.#bytes.write(text, this.#position, size, "utf8");
+  }
+
   /** Copies encoded fields: the part of `content` from `start` to `end`. */
   copy(content: Uint8Array, start: number, end: number): void {
     // Takes any bytes, and needs no view of the part.

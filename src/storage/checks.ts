@@ -45,10 +45,10 @@ export function checkGet(request: GetRequest): void {
   checkRequirement(request.at);
 }
 
-/** Throws INVALID_REQUEST for a list that no Storage can serve. */
-export function checkList(request: ListRequest): void {
+/** Throws INVALID_REQUEST for a list that no Storage can serve. `rawKeys`: whether this one has raw keys. */
+export function checkList(request: ListRequest, rawKeys: boolean = false): void {
   checkText("prefix", request.prefix);
-  checkText("startAfter", request.startAfter ?? "");
+  if (!rawKeys) checkText("startAfter", request.startAfter ?? "");
   checkInteger("limit", request.limit, 0);
   checkInteger("maxBytes", request.maxBytes ?? 0, 0);
   checkRequirement(request.at);
@@ -90,11 +90,11 @@ export function checkDelete({ key, expectedModRevision: expected }: DeleteReques
   if (expected !== undefined) checkInteger("expectedModRevision", expected, 1);
 }
 
-/** Throws INVALID_REQUEST for a watch that no Storage can serve. */
-export function checkWatch(request: WatchRequest): void {
+/** Throws INVALID_REQUEST for a watch that no Storage can serve. `rawKeys`: whether this one has raw keys. */
+export function checkWatch(request: WatchRequest, rawKeys: boolean = false): void {
   const { scope, afterRevision, predicate, withPrevious } = request;
-  if ("key" in scope) checkKey(scope.key);
-  else checkText("prefix", scope.prefix);
+  if (!rawKeys && "key" in scope) checkKey(scope.key);
+  else if ("prefix" in scope) checkText("prefix", scope.prefix);
   if (afterRevision !== undefined) checkInteger("afterRevision", afterRevision, 0);
   if (predicate !== undefined && !withPrevious) {
     throw invalidRequest(

@@ -32,6 +32,11 @@ export interface Storage {
    * Rejects with HISTORY_CHANGED for a revision above the store's own, REVISION_TOO_OLD for a compacted one.
    */
   writtenAfter?(request: WrittenAfterRequest): Promise<WrittenObjects>;
+  /**
+   * The same store with raw keys, which clients of this service can't name: see `isRawKey` in model/key-bytes.ts. To be
+   * closed as well. Absent if no key is raw.
+   */
+  withRawKeys?(): Storage;
   /** The store's newest revision, linearizable. */
   currentRevision(signal?: AbortSignal): Promise<number>;
   /** Whether every watch ends with HISTORY_CHANGED when the history's id changes. Default: that has to be asked for. */
@@ -129,11 +134,21 @@ export interface WrittenObjects {
   readonly total: number;
 }
 
-/** The keys that a watch follows. An empty prefix: all keys. */
+/** The keys from `from` up to `to`, which is not included; `to` undefined: up to the last key of the resource. */
+export interface KeyInterval {
+  readonly from: string;
+  readonly to: string | undefined;
+}
+
+/** One key, or the keys with a prefix; an empty prefix: all keys. */
 export type Scope = { readonly key: string } | { readonly prefix: string };
 
+/** The keys that a watch follows. */
+export type WatchScope = Scope | KeyInterval;
+
 export interface WatchRequest {
-  readonly scope: Scope;
+  /** Not every storage has intervals: one that does not ends the stream with INVALID_REQUEST. */
+  readonly scope: WatchScope;
   /** Delivers events after this revision; undefined: after the current one. */
   readonly afterRevision: number | undefined;
   /**

@@ -6,7 +6,7 @@ export function registerEtcdApiMetrics(meter: Meter, api: { stats(): EtcdApiStat
   const calls = meter.createObservableGauge("watch_fanout_etcd_api_calls", {
     unit: "{call}",
     description:
-      "Open calls of etcd's own API (--etcd-api), each with a stream of its own to etcd.",
+      "Open calls of etcd's own API (--etcd-api), each with a stream of its own to etcd unless caches serve it.",
   });
   const connections = meter.createObservableGauge("watch_fanout_etcd_api_connections", {
     unit: "{connection}",
@@ -14,7 +14,19 @@ export function registerEtcdApiMetrics(meter: Meter, api: { stats(): EtcdApiStat
   });
   const revision = meter.createObservableGauge("watch_fanout_etcd_api_revision", {
     unit: "1",
-    description: "Highest revision in a response of etcd's own API that was relayed.",
+    description: "Highest revision in a response of etcd's own API.",
+  });
+  const watches = meter.createObservableGauge("watch_fanout_etcd_api_watches", {
+    unit: "{watch}",
+    description:
+      "Open watches of etcd's own API, by what serves them: the cache, or a watch of etcd (relayed). Streams that are " +
+      "relayed as a whole, such as those with a token, are not counted.",
+  });
+  const ranges = meter.createObservableCounter("watch_fanout_etcd_api_ranges", {
+    unit: "{call}",
+    description:
+      "Calls of etcd's Range that were read here, by what answered them: the cache, or etcd (relayed). Calls that are " +
+      "relayed unread, such as those with a token, are not counted.",
   });
   meter.addBatchObservableCallback(
     (result) => {
@@ -22,7 +34,12 @@ export function registerEtcdApiMetrics(meter: Meter, api: { stats(): EtcdApiStat
       result.observe(calls, stats.calls);
       result.observe(connections, stats.connections);
       result.observe(revision, stats.revision);
+      const { watches: all, relayed } = stats.watches;
+      result.observe(watches, all - relayed, { served_by: "cache" });
+      result.observe(watches, relayed, { served_by: "etcd" });
+      result.observe(ranges, stats.ranges.cached, { served_by: "cache" });
+      result.observe(ranges, stats.ranges.relayed, { served_by: "etcd" });
     },
-    [calls, connections, revision],
+    [calls, connections, revision, watches, ranges],
   );
 }

@@ -102,7 +102,7 @@ describe("docs/metrics.md", () => {
       const selectors = readFileSync(file, "utf8").matchAll(/\b(watch_fanout_\w+)\{([^}]*)\}/g);
       return [...selectors].flatMap(([, name = "", matchers = ""]) =>
         [...matchers.matchAll(/(\w+)\s*(?:=~|!~|!=|=)/g)].map(([, label = ""]) => ({
-          ...{ file, name: name.replace(/_bucket$/, ""), label },
+          ...{ file, name: name.replace(/_(?:bucket|count|sum)$/, ""), label },
         })),
       );
     });

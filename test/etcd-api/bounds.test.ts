@@ -32,7 +32,13 @@ async function bounded(
   const clock = new ManualTimers();
   const logger = pino({ level: "silent" });
   const endpoints = urls.length > 0 ? urls : [(await etcdOf()).url];
-  const api = new EtcdApi({ endpoints, tls: undefined, clock, logger });
+  const api = new EtcdApi({
+    endpoints,
+    tls: undefined,
+    progressIntervalMs: 600_000,
+    clock,
+    logger,
+  });
   onTestFinished(() => api.close());
   const { server } = await serve(new Map(), clock, { ...options, relayed: api });
   const client = new RawGrpc(`http://127.0.0.1:${server.port}`);

@@ -5,13 +5,14 @@ import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { type Front, frontOfFile, startFront } from "./front.ts";
 
 const etcdOf = etcdOfFile({ args: ["--bcrypt-cost=4"] });
-const frontOf = frontOfFile(async () => startFront([(await etcdOf()).url]));
+const frontOf = frontOfFile(async () => startFront([(await etcdOf()).url], { resource: ["all="] }));
 
 let front: Front;
 let client: Etcd3;
 
 beforeAll(async () => {
   front = await frontOf();
+  while (!(await fetch(`${front.admin}/readyz`)).ok) await new Promise(setImmediate);
   client = new Etcd3({ hosts: front.url });
 });
 

@@ -12,7 +12,10 @@ const run = promisify(execFile);
 
 const etcdOf = etcdOfFile({ args: ["--bcrypt-cost=4"] });
 const frontOf = frontOfFile(async () =>
-  startFront([(await etcdOf()).url], { "advertise-client-url": ["http://front:2379"] }),
+  startFront([(await etcdOf()).url], {
+    resource: ["all="],
+    "advertise-client-url": ["http://front:2379"],
+  }),
 );
 
 let tool: string | undefined;
@@ -21,6 +24,7 @@ let front: Front;
 beforeAll(async () => {
   tool = (await etcdOf()).etcdctl;
   front = await frontOf();
+  while (!(await fetch(`${front.admin}/readyz`)).ok) await new Promise(setImmediate);
 });
 
 /** Runs etcdctl on the front. Returns its output, without the last line break. */

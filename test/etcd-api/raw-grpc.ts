@@ -57,7 +57,11 @@ export class RawCall {
   readonly stream: ClientHttp2Stream;
   readonly response: Promise<RawResponse>;
   headers: IncomingHttpHeaders | undefined;
-  #chunks: Buffer[] = [];
+  readonly #chunks: Buffer[] = [];
+  readonly #messages: Buffer[] = [];
+  /** Bytes that are in no message of `#messages`. */
+  #rest: Buffer[] = [];
+  #restBytes = 0;
   #waiting: (() => void)[] = [];
 
   constructor(stream: ClientHttp2Stream) {
@@ -72,6 +76,8 @@ export class RawCall {
     });
     stream.on("data", (chunk: Buffer) => {
       this.#chunks.push(chunk);
+      this.#rest.push(chunk);
+      this.#restBytes += chunk.length;
       this.#wake();
     });
     stream.on("error", () => {});
@@ -85,21 +91,25 @@ export class RawCall {
   }
 
   get #body(): Buffer {
-    const body = Buffer.concat(this.#chunks);
-    this.#chunks = [body];
-    return body;
+    return Buffer.concat(this.#chunks);
   }
 
   /** The messages so far, without gRPC's framing. */
-  get messages(): Buffer[] {
-    const messages: Buffer[] = [];
-    for (let at = 0; at + 5 <= this.#body.length; ) {
-      const end = at + 5 + this.#body.readUInt32BE(at + 1);
-      if (end > this.#body.length) break;
-      messages.push(this.#body.subarray(at + 5, end));
-      at = end;
+  get messages(): readonly Buffer[] {
+    for (let size = this.#nextSize(); size <= this.#restBytes; size = this.#nextSize()) {
+      const bytes = Buffer.concat(this.#rest);
+      this.#messages.push(bytes.subarray(5, size));
+      this.#rest = [bytes.subarray(size)];
+      this.#restBytes -= size;
     }
-    return messages;
+    return this.#messages;
+  }
+
+  /** Size of the next message with its prefix; infinite if the prefix is not there. */
+  #nextSize(): number {
+    if (this.#restBytes < 5) return Infinity;
+    if ((this.#rest[0] as Buffer).length < 5) this.#rest = [Buffer.concat(this.#rest)];
+    return 5 + (this.#rest[0] as Buffer).readUInt32BE(1);
   }
 
   send(message: Uint8Array): void {
@@ -117,7 +127,7 @@ export class RawCall {
   }
 
   /** Resolves once there are this many messages; rejects if the call ends before. */
-  async untilMessages(count: number): Promise<Buffer[]> {
+  async untilMessages(count: number): Promise<readonly Buffer[]> {
     while (this.messages.length < count) {
       if (this.stream.destroyed) throw new Error(`It ended after ${this.messages.length} messages`);
       await new Promise<void>((resolve) => this.#waiting.push(resolve));

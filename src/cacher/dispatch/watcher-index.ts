@@ -1,8 +1,11 @@
 import { WatchBatch, type WatchEvent } from "../../model/event.ts";
+import type { KeyInterval } from "../../storage/storage.ts";
+import { shortName } from "../request/identity.ts";
 import type { FieldReader } from "../request/object-attributes.ts";
 import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
 import type { DispatchTarget } from "./dispatch-target.ts";
+import { IntervalIndex } from "./interval-index.ts";
 
 /** The live watchers with the same filter. Events are matched, batched and encoded once for all of them. */
 export class WatcherGroup {
@@ -61,21 +64,26 @@ export class WatcherGroup {
  */
 export type Groups = Map<string, WatcherGroup>;
 
-/** Where the groups of a filter are: in `places`, under the key, field value or prefix `at`. */
+/** Where the groups of a filter are: in `places`, under the key, field value, prefix or name of the interval `at`. */
 interface Place {
   readonly places: Map<string, Groups>;
   readonly at: string;
+  /** Only in the places of intervals. */
+  readonly interval?: KeyInterval;
 }
 
 /**
  * Finds the live watchers that an event may concern: by exact key, by the value of an indexed field if the filter
- * requires one, and otherwise by key prefix. So the cost of an event does not grow with the number of other watchers.
+ * requires one, and otherwise by key prefix or interval of keys. So the cost of an event does not grow with the number of other watchers.
  */
 export class WatcherIndex {
   readonly #read: FieldReader;
   readonly #byKey = new Map<string, Groups>();
   readonly #byField: ReadonlyMap<string, Map<string, Groups>>;
   readonly #byPrefix = new Map<string, Groups>();
+  /** By the name of the interval. */
+  readonly #byInterval = new Map<string, Groups>();
+  readonly #intervals = new IntervalIndex<Groups>();
   /** Number of prefixes by length. A key is looked up by its beginnings of these lengths. */
   readonly #prefixLengths = new Map<number, number>();
 
@@ -87,16 +95,17 @@ export class WatcherIndex {
 
   add(watcher: DispatchTarget): void {
     const { filter } = watcher;
-    const { places, at } = this.#placeOf(filter);
+    const { places, at, interval } = this.#placeOf(filter);
     let groups = places.get(at);
     if (groups === undefined) {
       groups = new Map();
       places.set(at, groups);
       if (places === this.#byPrefix) this.#countLength(at.length, 1);
+      else if (interval !== undefined) this.#intervals.add(interval, groups);
     }
     let group = groups.get(filter.identity);
     if (group === undefined) {
-      group = new WatcherGroup(filter, places !== this.#byPrefix);
+      group = new WatcherGroup(filter, this.#isIndex(places));
       groups.set(filter.identity, group);
     }
     group.watchers.add(watcher);
@@ -105,7 +114,7 @@ export class WatcherIndex {
   /** Idempotent. */
   remove(watcher: DispatchTarget): void {
     const { filter } = watcher;
-    const { places, at } = this.#placeOf(filter);
+    const { places, at, interval } = this.#placeOf(filter);
     const groups = places.get(at);
     const group = groups?.get(filter.identity);
     if (groups === undefined || group?.watchers.delete(watcher) !== true) return;
@@ -114,6 +123,7 @@ export class WatcherIndex {
     if (groups.size > 0) return;
     places.delete(at);
     if (places === this.#byPrefix) this.#countLength(at.length, -1);
+    else if (interval !== undefined) this.#intervals.delete(interval, groups);
   }
 
   /**
@@ -135,12 +145,17 @@ export class WatcherIndex {
       push(byValue.get(after), found);
       if (before !== undefined && before !== after) push(byValue.get(before), found);
     }
-    return 1 + this.#prefixLengths.size + this.#byField.size;
+    const compared = this.#intervals.size === 0 ? 0 : this.#intervals.find(key, found);
+    return 1 + this.#prefixLengths.size + this.#byField.size + compared;
   }
 
-  /** Whether watchers with this filter are found by key or field value, not by prefix alone. */
+  /** Whether watchers with this filter are found by key or field value, not by prefix or interval alone. */
   isIndexed(filter: Filter): boolean {
-    return this.#placeOf(filter).places !== this.#byPrefix;
+    return this.#isIndex(this.#placeOf(filter).places);
+  }
+
+  #isIndex(places: Map<string, Groups>): boolean {
+    return places !== this.#byPrefix && places !== this.#byInterval;
   }
 
   /** The place of the watchers with this filter. */
@@ -150,7 +165,10 @@ export class WatcherIndex {
       const at = filter.selection?.exactField(field);
       if (at !== undefined) return { places, at };
     }
-    return { places: this.#byPrefix, at: filter.prefix };
+    const { interval } = filter;
+    if (interval === undefined) return { places: this.#byPrefix, at: filter.prefix };
+    const at = shortName(interval.from, interval.to ?? null);
+    return { places: this.#byInterval, at, interval };
   }
 
   #countLength(length: number, change: 1 | -1): void {

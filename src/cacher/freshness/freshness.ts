@@ -29,12 +29,12 @@ export class Freshness implements CacheObserver {
     limiter: UpstreamLimiter,
     history: Pick<Reflector, "confirmHistory" | "historyGeneration">,
   ) {
-    const { storage, clock } = context;
+    const { source, clock } = context;
     const upstreamReader = new UpstreamReader(context, limiter, history);
     this.#context = context;
     this.upstreamReader = upstreamReader;
     this.currentRevision = new CurrentRevision(() => upstreamReader.currentRevision(), clock);
-    this.waiters = new RevisionWaiters(clock, () => storage.requestProgress());
+    this.waiters = new RevisionWaiters(clock, () => source.requestProgress());
   }
 
   reset({ state, cause }: Replacement): void {

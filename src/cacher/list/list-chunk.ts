@@ -78,6 +78,10 @@ export function* takeChunk(
       checks = checksPerObject;
       yield;
     }
+    if (filter.leavesOut(object.key)) {
+      scanned++;
+      continue;
+    }
     const isMatching = filter.matches(object);
     // A chunk ends only when there is another matching object for the next: so an index does not change the borders.
     if (isMatching && last !== undefined && (bytes >= maxBytes || items.length >= maxItems)) {

@@ -26,6 +26,7 @@ interface PageSource {
   frozen(): OrderedStore;
   /** An immutable snapshot of all objects. */
   whole(): HistoricalSnapshot;
+  /** Without raw keys, which lists leave out. */
   count(prefix: string, startAfter: string | undefined): number;
 }
 
@@ -115,7 +116,7 @@ export class PageReader {
       revision: at.revision,
       frozen: () => past.state,
       whole: () => past,
-      count: (prefix, startAfter) => past.state.count(prefix, startAfter),
+      count: (prefix, startAfter) => past.state.countNamed(prefix, startAfter),
     };
   }
 
@@ -137,7 +138,7 @@ export class PageReader {
         part = superset === cache.state ? state : superset.snapshot();
         return part;
       },
-      count: (prefix, startAfter) => (past?.state ?? cache.state).count(prefix, startAfter),
+      count: (prefix, startAfter) => (past?.state ?? cache.state).countNamed(prefix, startAfter),
     };
   }
 }

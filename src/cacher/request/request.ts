@@ -1,4 +1,11 @@
-import type { GetRequest, ListRequest, WatchRequest } from "../../storage/storage.ts";
+import type { StoredObject } from "../../model/object.ts";
+import type {
+  GetRequest,
+  ListRequest,
+  RevisionRequirement,
+  WatchRequest,
+  WatchScope,
+} from "../../storage/storage.ts";
 import type { Selection } from "./selection.ts";
 
 /**
@@ -31,6 +38,38 @@ export interface CacheListRequest extends ListRequest {
   readonly admit?: (() => Promise<void> | undefined) | undefined;
 }
 
+/** A read of a Cacher by a caller that makes a result of the objects itself. */
+export interface CacheStateRequest {
+  /** Which objects, raw keys included. */
+  readonly scope: WatchScope;
+  /** How new the cache has to be. */
+  readonly at: RevisionRequirement;
+  /** The revision of the state; undefined: the newest. */
+  readonly revision?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /** See CacheGetRequest. */
+  readonly owner?: object | undefined;
+  /** See CacheGetRequest. */
+  readonly admit?: (() => Promise<void> | undefined) | undefined;
+}
+
+/** The objects in a scope at one revision. Immutable. */
+export interface CachedState {
+  /** The revision of the state. */
+  readonly revision: number;
+  /** The revision of the cache when it was read. */
+  readonly newest: number;
+  /** In key order. */
+  readonly objects: Iterable<StoredObject>;
+  /** Number of objects, counted without a look at each. */
+  count(): number;
+  /**
+   * Counts the state as retained by a slow reader until the returned function is called. `onEvict` is called if old states
+   * take too much memory and this is the oldest.
+   */
+  retain(onEvict: () => void): () => void;
+}
+
 /** A watch of a Cacher, with options that other Storages do not have. */
 export interface CacheWatchRequest extends WatchRequest {
   /** Watches only objects of the selection. Replaces `predicate`; unlike it, `withPrevious` is not required. */
@@ -41,12 +80,17 @@ export interface CacheWatchRequest extends WatchRequest {
   readonly delivery?: Delivery | undefined;
   /** The history that `afterRevision` belongs to. Undefined or empty: not checked. */
   readonly historyId?: string | undefined;
+  /**
+   * Whether events of raw keys are delivered, too, if the cache has them (`isRawKey` in model/key-bytes.ts). Not with
+   * `sendInitialEvents`. Default false.
+   */
+  readonly rawKeys?: boolean | undefined;
   /** When the stream ends with DRAINING, in the clock's milliseconds. Undefined: never. */
   readonly expiresAt?: number | undefined;
   /**
    * Begins the stream with the current state as ADDED events, in batches without a revision. The last of these
    * batches has `initialEventsEnd` and the state's revision. `afterRevision` is then the revision that the state has
-   * to have at least; undefined: linearizable; 0: any.
+   * to have at least; undefined: linearizable; 0: any. Not with an interval.
    */
   readonly sendInitialEvents?: boolean | undefined;
   /** Time without progress after which a bookmark moves the resume point, in milliseconds. Default 60,000. */

@@ -12,6 +12,8 @@ export interface ComponentContext {
   /** The resource's name, for messages and log lines. */
   readonly name: string;
   readonly storage: Storage;
+  /** What the cache is filled from: the storage, or the same with raw keys. */
+  readonly source: Storage;
   readonly cache: WatchCache;
   /** Whether `cache` may be served from. */
   readonly readiness: Readiness;

@@ -1,4 +1,5 @@
 import { WatchEvent } from "../../model/event.ts";
+import { isRawKey } from "../../model/key-bytes.ts";
 import type { StoredObject } from "../../model/object.ts";
 
 /**
@@ -14,6 +15,8 @@ export class EventNode {
    * of those. A reader that holds the node has read it in either case.
    */
   event: WatchEvent | undefined;
+  /** Whether the event has a raw key, which most watches leave out. */
+  isRaw: boolean;
   /** The object just before the event. */
   previous: StoredObject | undefined;
   /** The event's revision; without an event, the revision after which all events follow. */
@@ -39,6 +42,7 @@ export class EventNode {
     arrivedAt: number,
   ) {
     this.event = event;
+    this.isRaw = event !== undefined && isRawKey(event.object.key);
     this.previous = previous;
     this.revision = revision;
     this.sequence = sequence;

@@ -82,7 +82,7 @@ export class EventWindowBackfill {
   begin(): void {
     if (this.#isBegun) return;
     this.#isBegun = true;
-    const { storage, clock, random, cache } = this.#context;
+    const { source: storage, clock, random, cache } = this.#context;
     const { history, queue, revisions } = this.#options;
     this.#from = cache.revision;
     this.#backfill = new WindowBackfill({

@@ -1,7 +1,10 @@
 import { WatchEvent } from "../../model/event.ts";
+import { isRawKey } from "../../model/key-bytes.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type { Predicate } from "../../model/predicate.ts";
 import { predicateIdentity, transition } from "../../model/predicate.ts";
+import { isBetween } from "../../storage/scope.ts";
+import type { KeyInterval } from "../../storage/storage.ts";
 import { shortName } from "../request/identity.ts";
 import type { CacheWatchRequest } from "../request/request.ts";
 import type { Selection } from "../request/selection.ts";
@@ -9,10 +12,14 @@ import type { EventNode } from "./event-node.ts";
 
 /** What a watch delivers: which keys, which objects, and whether events include the previous object. */
 export class Filter {
-  /** The key of a watch of one key; undefined for a watch of a prefix. */
+  /** The key of a watch of one key; undefined for a watch of a prefix or an interval. */
   readonly key: string | undefined;
-  /** The key prefix; empty for all keys. */
+  /** The interval of keys; undefined for a watch of a key or a prefix. */
+  readonly interval: KeyInterval | undefined;
+  /** The key prefix; empty for all keys, and for an interval. */
   readonly prefix: string;
+  /** Whether raw keys are delivered, too. */
+  readonly rawKeys: boolean;
   readonly selection: Selection | undefined;
   readonly predicate: Predicate | undefined;
   readonly withPrevious: boolean;
@@ -22,34 +29,52 @@ export class Filter {
   readonly identity: string;
 
   constructor(
-    request: Pick<CacheWatchRequest, "scope" | "predicate" | "selection" | "withPrevious">,
+    request: Pick<
+      CacheWatchRequest,
+      "scope" | "predicate" | "selection" | "withPrevious" | "rawKeys"
+    >,
   ) {
-    const { scope, selection } = request;
+    const { scope, selection, rawKeys = false } = request;
     this.key = "key" in scope ? scope.key : undefined;
+    this.interval = "from" in scope ? scope : undefined;
     this.prefix = "prefix" in scope ? scope.prefix : "";
+    this.rawKeys = rawKeys;
     this.selection = selection;
     this.predicate = selection?.predicate ?? request.predicate;
     this.withPrevious = request.withPrevious;
     this.cost = 1 + (selection?.cost ?? 0);
     const selected = selection?.canonical ?? predicateIdentity(request.predicate);
-    this.identity = shortName(this.withPrevious, this.key ?? null, this.prefix, selected);
+    const { from = null, to = null } = this.interval ?? {};
+    this.identity = shortName(
+      ...[this.withPrevious, rawKeys, this.key ?? null, this.prefix, from, to, selected],
+    );
   }
 
   /** Whether the key is in the filter's scope. */
   includes(key: string): boolean {
-    return this.key === undefined ? key.startsWith(this.prefix) : key === this.key;
+    if (this.key !== undefined) return key === this.key;
+    return this.interval === undefined
+      ? key.startsWith(this.prefix)
+      : isBetween(key, this.interval);
   }
 
-  /** Whether an object whose key is in the scope matches. */
+  /** Whether the key is left out although it is in the scope. */
+  leavesOut(key: string): boolean {
+    return !this.rawKeys && isRawKey(key);
+  }
+
+  /** Whether an object whose key is in the scope, and not left out, matches. */
   matches(object: StoredObject): boolean {
     return this.predicate === undefined || this.predicate(object);
   }
 
   /**
    * Returns the event of `node`, whose key is in the scope, as this filter delivers it: ADDED if the object begins to
-   * match, MODIFIED if it continues to, DELETED if it no longer does. Undefined if it matches neither before nor after.
+   * match, MODIFIED if it continues to, DELETED if it no longer does. Undefined if it matches neither before nor after,
+   * or if its key is left out.
    */
   select(node: EventNode): WatchEvent | undefined {
+    if (node.isRaw && !this.rawKeys) return undefined;
     if (this.predicate === undefined) {
       return this.withPrevious ? node.eventWithPrevious : node.event;
     }

@@ -1,4 +1,5 @@
 import type { WatchEvent } from "../../model/event.ts";
+import { isRawKey } from "../../model/key-bytes.ts";
 import { memoryBytes, type StoredObject } from "../../model/object.ts";
 import { EventNode } from "./event-node.ts";
 
@@ -59,6 +60,7 @@ export class OlderEvents {
     floor.next = this.#oldest;
     const { event, previous } = this.#newest;
     newer.event = event;
+    newer.isRaw = isRawKey(event.object.key);
     newer.previous = previous;
     newer.revision = event.revision;
     return floor;

@@ -1,7 +1,9 @@
 import sortedBTree from "sorted-btree";
 import { bulkLoad } from "sorted-btree/extended/bulkLoad.js";
+import { isRawKey, keyBytes, keyText, prefixEnd } from "../../model/key-bytes.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import type { StoredObject } from "../../model/object.ts";
+import type { KeyInterval, WatchScope } from "../../storage/storage.ts";
 
 // The package is CommonJS: in Node, its default export is nested one level deeper.
 const BTree = sortedBTree.default;
@@ -11,14 +13,20 @@ type Tree = sortedBTree.default<string, StoredObject>;
 const nodeSize = 32;
 const loadFactor = 0.9;
 
+function emptyTree(): Tree {
+  return new BTree<string, StoredObject>(undefined, compareKeys, nodeSize);
+}
+
 /**
  * Objects in key order. A snapshot is free: both share one copy-on-write tree, and the first change to either copies
  * the path to the changed entry.
  */
 export class OrderedStore {
   readonly #tree: Tree;
+  /** The objects with raw keys, which are few, in a tree of their own as well; undefined: there was no such object. */
+  #raw: Tree | undefined;
 
-  constructor(tree: Tree = new BTree<string, StoredObject>(undefined, compareKeys, nodeSize)) {
+  constructor(tree: Tree = emptyTree()) {
     this.#tree = tree;
   }
 
@@ -29,7 +37,10 @@ export class OrderedStore {
   static of(objects: readonly StoredObject[]): OrderedStore {
     const keys = objects.map(({ key }) => key);
     if (keys.every((key, i) => i === 0 || compareKeys(keys[i - 1] ?? "", key) < 0)) {
-      return new OrderedStore(bulkLoad(keys, objects.slice(), nodeSize, compareKeys, loadFactor));
+      const tree = bulkLoad(keys, objects.slice(), nodeSize, compareKeys, loadFactor);
+      const state = new OrderedStore(tree);
+      for (const object of objects) state.#setRaw(object);
+      return state;
     }
     const state = new OrderedStore();
     for (const object of objects) state.set(object);
@@ -46,15 +57,19 @@ export class OrderedStore {
 
   set(object: StoredObject): void {
     this.#tree.set(object.key, object);
+    this.#setRaw(object);
   }
 
   delete(key: string): void {
     this.#tree.delete(key);
+    this.#raw?.delete(key);
   }
 
   /** Returns an immutable copy of the current state. */
   snapshot(): OrderedStore {
-    return new OrderedStore(this.#tree.clone());
+    const copy = new OrderedStore(this.#tree.clone());
+    copy.#raw = this.#raw?.clone();
+    return copy;
   }
 
   /** Yields the objects whose keys begin with `prefix` and sort after `startAfter`, in key order. */
@@ -75,20 +90,48 @@ export class OrderedStore {
     if (largest === undefined) return 0;
     const after = startAfter !== undefined && compareKeys(startAfter, prefix) >= 0;
     const low = after ? startAfter : prefix;
-    const end = prefixEnd(prefix);
-    const high = end ?? largest;
+    const end = prefixEnd(keyBytes(prefix));
+    const high = end === undefined ? largest : keyText(end);
     if (compareKeys(low, high) > 0) return 0;
     const counted = this.#tree.forRange(low, high, end === undefined);
     return after && low.startsWith(prefix) && this.#tree.has(low) ? counted - 1 : counted;
   }
-}
 
-/** The smallest key above all keys that begin with `prefix`; undefined if no key is. */
-function prefixEnd(prefix: string): string | undefined {
-  const points = Array.from(prefix, (character) => character.codePointAt(0) ?? 0);
-  while (points.at(-1) === 0x10ffff) points.pop();
-  const last = points.pop();
-  if (last === undefined) return undefined;
-  // The code points between U+D7FF and U+E000 are surrogates, which no key contains.
-  return String.fromCodePoint(...points, last === 0xd7ff ? 0xe000 : last + 1);
+  /** As `count`, without objects with raw keys. */
+  countNamed(prefix: string, startAfter?: string): number {
+    const counted = this.count(prefix, startAfter);
+    if (this.#raw === undefined) return counted;
+    return counted - new OrderedStore(this.#raw).count(prefix, startAfter);
+  }
+
+  /** The objects in the scope, in key order. The store must not change meanwhile. */
+  objectsIn(scope: WatchScope): Iterable<StoredObject> {
+    if ("prefix" in scope) return this.range(scope.prefix);
+    if ("from" in scope) return this.#between(scope);
+    const object = this.get(scope.key);
+    return object === undefined ? [] : [object];
+  }
+
+  /** Number of objects in the scope. */
+  countIn(scope: WatchScope): number {
+    if ("prefix" in scope) return this.count(scope.prefix);
+    if ("key" in scope) return this.#tree.has(scope.key) ? 1 : 0;
+    const { from, to } = scope;
+    const high = to ?? this.#tree.maxKey();
+    if (high === undefined || compareKeys(from, high) > 0) return 0;
+    return this.#tree.forRange(from, high, to === undefined);
+  }
+
+  *#between({ from, to }: KeyInterval): Generator<StoredObject, void, void> {
+    for (const object of this.#tree.values(from)) {
+      if (to !== undefined && compareKeys(object.key, to) >= 0) return;
+      yield object;
+    }
+  }
+
+  #setRaw(object: StoredObject): void {
+    if (!isRawKey(object.key)) return;
+    this.#raw ??= emptyTree();
+    this.#raw.set(object.key, object);
+  }
 }

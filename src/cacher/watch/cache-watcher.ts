@@ -62,6 +62,15 @@ export class CacheWatcher implements WatchStream, SourceReader {
     return this.#position;
   }
 
+  /**
+   * The revision up to which the client has read everything, whether or not there were events; undefined while it has
+   * something to read, or is not live.
+   */
+  get syncedRevision(): number | undefined {
+    if (!this.#isLive || this.#buffer.length > 0) return undefined;
+    return Math.max(this.#position, this.#context.dispatcher.settledRevision);
+  }
+
   /** Increases with each batch that the client reads or accepts. */
   get consumed(): number {
     return this.#consumed;

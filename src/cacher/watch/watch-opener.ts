@@ -1,4 +1,9 @@
-import { otherHistory, revisionTooOld, type WatchFanoutError } from "../../base/errors.ts";
+import {
+  invalidRequest,
+  otherHistory,
+  revisionTooOld,
+  type WatchFanoutError,
+} from "../../base/errors.ts";
 import { WatchBatch } from "../../model/event.ts";
 import { checkWatch } from "../../storage/checks.ts";
 import type { ListResult, RevisionRequirement } from "../../storage/storage.ts";
@@ -75,7 +80,8 @@ export class WatchOpener {
 
   async #begin(opening: Opening): Promise<void> {
     const { request } = opening;
-    checkWatch(request);
+    checkWatch(request, request.rawKeys);
+    checkInitialEvents(request);
     this.#checkHistory(request.historyId);
     if (request.sendInitialEvents === true) {
       await this.#withState(opening);
@@ -217,6 +223,15 @@ export class WatchOpener {
   #tooOld(revision: number): WatchFanoutError {
     return revisionTooOld(revision, this.#context.cache.eventWindow.floor.revision);
   }
+}
+
+/** Throws INVALID_REQUEST for an initial state that lists can't be put together to. */
+function checkInitialEvents({ scope, rawKeys, sendInitialEvents }: CacheWatchRequest): void {
+  if (sendInitialEvents !== true || (rawKeys !== true && !("from" in scope))) return;
+  throw invalidRequest(
+    "sendInitialEvents",
+    "A watch of an interval, or with raw keys, has no initial state: read it, and watch after its revision.",
+  );
 }
 
 function noMorePages(): never {

@@ -96,7 +96,7 @@ export class WatcherMaintenance {
   }
 
   *#run(): Generator<void, void, void> {
-    const { cache, clock, storage } = this.#context;
+    const { cache, clock, source } = this.#context;
     cache.eventWindow.trim(clock.now());
     for (const each of this.#expiring) each.expire();
     let soon = false;
@@ -111,7 +111,7 @@ export class WatcherMaintenance {
     }
     this.#isRunning = false;
     // So that the bookmarks have a newer revision.
-    if (soon) storage.requestProgress();
+    if (soon) source.requestProgress();
   }
 
   #checkStall(record: MaintenanceRecord, now: number): void {

@@ -65,6 +65,8 @@ export function openResources(
     }
     const cacher = new Cacher({
       ...{ storage, clock, logger, name, attributes, indexes, eventWindow, backfillQueue },
+      // etcd's clients get all keys, also those that are not UTF-8.
+      rawKeys: config.etcdApi !== undefined,
       watchers: {
         stallTimeoutMs: config.stallTimeoutMs,
         dispatchIntervalMs: config.workers === 1 ? config.dispatchIntervalMs : toWorkersIntervalMs,

@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import type { WatchedFiles } from "../../base/watched-files.ts";
 import type { Config } from "../../config/config.ts";
+import type { CachedResource } from "../../etcd-api/cached/cached-resource.ts";
 import { EtcdApi } from "../../etcd-api/etcd-api.ts";
 import { etcdPages } from "../../etcd-api/etcd-pages.ts";
 import type { AdminResponse } from "../../server/admin/admin.ts";
@@ -13,6 +14,8 @@ import { watchClientCertificates } from "./certificate-files.ts";
 /** etcd's own API as a part of a service. */
 interface OpenEtcdApi {
   readonly services: RelayedServices;
+  /** Serves these resources from their caches. */
+  serve(resources: readonly CachedResource[]): void;
   /** The pages of etcd's HTTP port that the admin port has as well. */
   readonly pages: ReadonlyMap<string, () => Promise<AdminResponse>>;
   /** Ends all calls. */
@@ -32,9 +35,16 @@ export function openEtcdApi(
   if (etcd === undefined || etcdApi === undefined) return undefined;
   const { clock, logger, files, meter } = context;
   const { endpoints, tls } = etcd;
-  const { advertiseClientUrl } = etcdApi;
-  const services = new EtcdApi({ endpoints, tls, advertiseClientUrl, clock, logger });
+  const services = new EtcdApi({ endpoints, tls, ...etcdApi, clock, logger });
   if (tls !== undefined) watchClientCertificates(files, "etcd", tls, services);
   registerEtcdApiMetrics(meter, services);
-  return { services, pages: etcdPages(services), close: () => services.close() };
+  return {
+    services,
+    serve: (resources) => {
+      // With a user of its own the caches have what clients without a token may not read.
+      services.serve(resources, etcd.auth === undefined);
+    },
+    pages: etcdPages(services),
+    close: () => services.close(),
+  };
 }

@@ -5,6 +5,7 @@ import { WatchedFiles } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
 import type { Config, UpstreamConfig } from "../../config/config.ts";
+import type { CachedResource } from "../../etcd-api/cached/cached-resource.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import { memoryGauges } from "../../server/pressure/memory-gauges.ts";
 import {
@@ -136,6 +137,11 @@ export class ServiceProcess {
     registerCacheMetrics(meter, this.#caches);
     registerUndecodableValues(meter, readers);
     registerSkippedKeys(meter, storages.skippingKeys);
+  }
+
+  /** What the etcd API serves from the caches, after `openCaches`. */
+  cachedResources(): CachedResource[] {
+    return this.#storages?.cachedResources(this.#caches) ?? [];
   }
 
   /**

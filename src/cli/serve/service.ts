@@ -61,6 +61,7 @@ export async function startService(
     // Before the upstream of a relay is asked, so that an orchestrator finds out what the relay waits for.
     const admin = await openAdmin(process, workers, logger, etcdApi?.pages);
     await process.openCaches();
+    etcdApi?.serve(process.cachedResources());
     const { config } = process;
     const open = openAccess(config);
     if (open !== undefined) logger.warn(open);

@@ -1,7 +1,9 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import type { WatchedFiles } from "../../base/watched-files.ts";
+import type { Cacher } from "../../cacher/cacher.ts";
 import type { Config, EtcdConfig } from "../../config/config.ts";
+import type { CachedResource } from "../../etcd-api/cached/cached-resource.ts";
 import { UnsupportedEtcdError } from "../../storage/etcd/client/errors.ts";
 import { EtcdClient } from "../../storage/etcd/client/etcd-client.ts";
 import { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
@@ -19,6 +21,8 @@ export interface Storages {
   of(resource: string): Storage;
   /** Storages that skip keys, by resource. */
   readonly skippingKeys: ReadonlyMap<string, SkippedKeysSource>;
+  /** What the etcd API serves from these caches, by resource. */
+  cachedResources(caches: ReadonlyMap<string, Cacher>): CachedResource[];
   /** Rejects with a StartError if etcd is unsupported. An unreachable etcd is not an error. */
   check(): Promise<void>;
   /** Closes what the storages share. The user of each storage closes it. */
@@ -55,6 +59,7 @@ function embedded({ resources }: Config, clock: Clock): Storages {
   return {
     of: (resource) => known(storages, resource),
     skippingKeys: new Map(),
+    cachedResources: () => [],
     check: async () => {},
     close: async () => {},
   };
@@ -65,6 +70,7 @@ function relayed({ resources }: Config, relay: Relay): Storages {
   return {
     of: (resource) => known(storages, resource),
     skippingKeys: new Map(),
+    cachedResources: () => [],
     check: async () => {},
     close: async () => {},
   };
@@ -88,6 +94,13 @@ function etcd(
   return {
     of: (resource) => known(storages, resource),
     skippingKeys: storages,
+    cachedResources: (caches) =>
+      resources.flatMap(({ name, prefix }) => {
+        const cacher = caches.get(name);
+        const keys = { prefix: Buffer.from(prefix), marker: client.history.key };
+        if (cacher === undefined) return [];
+        return [{ name, keys, cacher, storage: known(storages, name) }];
+      }),
     check: async () => {
       try {
         await client.checkVersions();
@@ -100,7 +113,7 @@ function etcd(
   };
 }
 
-function known(storages: ReadonlyMap<string, Storage>, resource: string): Storage {
+function known<S extends Storage>(storages: ReadonlyMap<string, S>, resource: string): S {
   const storage = storages.get(resource);
   if (storage === undefined) throw new Error(`There is no storage for ${resource}.`);
   return storage;

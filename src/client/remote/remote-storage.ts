@@ -1,5 +1,5 @@
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { hasReason } from "../../base/errors.ts";
+import { hasReason, invalidRequest } from "../../base/errors.ts";
 import {
   checkDelete,
   checkGet,
@@ -126,7 +126,8 @@ export class RemoteStorage implements Storage {
   }
 
   watch(request: WatchRequest): WatchStream {
-    const { scope, afterRevision, withPrevious, predicate } = request;
+    const { afterRevision, withPrevious, predicate } = request;
+    const scope = "from" in request.scope ? undefined : request.scope;
     const watch = new RemoteWatch({
       open: (signal, onOpened) =>
         this.#batches({
@@ -142,6 +143,8 @@ export class RemoteStorage implements Storage {
     endIfRefused(watch, () => {
       this.#enter(undefined);
       checkWatch(request);
+      if (scope === undefined)
+        throw invalidRequest("scope", "This storage has no intervals of keys.");
     });
     watch.start();
     return watch;

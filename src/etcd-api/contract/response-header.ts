@@ -15,7 +15,11 @@ export interface ResponseHeader {
  */
 export function readResponseHeader(bytes: Uint8Array): ResponseHeader | undefined {
   if (bytes.length < prefixSize || bytes[0] !== 0) return undefined;
-  const cursor = new MessageCursor(bytes.subarray(prefixSize));
+  return headerOfMessage(bytes.subarray(prefixSize));
+}
+
+function headerOfMessage(message: Uint8Array): ResponseHeader | undefined {
+  const cursor = new MessageCursor(message);
   const header = { clusterId: 0n, memberId: 0n, revision: 0, raftTerm: 0 };
   try {
     if (cursor.next() !== 0x0a) return undefined;
@@ -53,7 +57,25 @@ export class LastHeader {
 
   /** A unary response begins with these bytes. */
   observe(bytes: Uint8Array): void {
-    const header = readResponseHeader(bytes);
+    this.#observe(readResponseHeader(bytes));
+  }
+
+  /** A response, without gRPC's prefix. */
+  observeMessage(message: Uint8Array): void {
+    this.#observe(headerOfMessage(message));
+  }
+
+  /** This revision was reported to a client. */
+  raise(revision: number): void {
+    if (revision > this.#floor) this.#floor = revision;
+  }
+
+  /** etcd has another history, whose revisions are its own: it was restored from a backup. */
+  historyChanged(): void {
+    this.#floor = 0;
+  }
+
+  #observe(header: ResponseHeader | undefined): void {
     if (header === undefined) return;
     // Another cluster has revisions of its own.
     if (this.#header !== undefined && this.#header.clusterId !== header.clusterId) this.#floor = 0;

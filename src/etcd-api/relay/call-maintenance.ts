@@ -13,6 +13,11 @@ export interface MaintainedCall {
   check(now: number): void;
 }
 
+/** A call that is ended when the server shuts down. */
+export interface RelayedOrCached extends MaintainedCall {
+  drain(): void;
+}
+
 /** Checks the open calls, with one timer for all of them. */
 export class CallMaintenance<Call extends MaintainedCall> {
   readonly #clock: Clock;

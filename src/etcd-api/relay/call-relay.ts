@@ -14,32 +14,34 @@ import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import type { MethodKind } from "../contract/methods.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 import type { UpstreamConnection } from "../upstream/upstream-connection.ts";
-import type { CallMaintenance, MaintainedCall } from "./call-maintenance.ts";
+import type { CallMaintenance, RelayedOrCached } from "./call-maintenance.ts";
 import { RequestRelay } from "./request-relay.ts";
 import { ResponseRelay, type Rewrite } from "./response-relay.ts";
 
 /** The text after which etcd's clientv3 repeats even a write: nothing of the call has reached etcd. */
-const noConnection = "there is no connection available";
+export const noConnection = "there is no connection available";
 
 /** etcd's own text for calls that it ends when it shuts down. */
-const stopped = "etcdserver: server stopped";
+export const stopped = "etcdserver: server stopped";
 
 /** What the relay of a call is made of. */
 export interface CallRelayDeps {
   readonly upstream: Upstream;
-  readonly maintenance: CallMaintenance<CallRelay>;
+  readonly maintenance: CallMaintenance<RelayedOrCached>;
   readonly context: CallContext;
   readonly kind: MethodKind;
   /** Gets the first bytes of the response. */
   readonly onFirstBytes: ((bytes: Buffer) => void) | undefined;
   readonly rewrite: Rewrite | undefined;
+  /** The beginning of the request, if that has been read. The rest is paused. */
+  readonly received?: Buffer | undefined;
 }
 
 /**
  * One call, passed to etcd on a stream of its own: what the client sends goes to etcd, what etcd sends goes to the
  * client, and when one of them ends or cancels the call, so does the other. Nothing is parsed or repeated.
  */
-export class CallRelay implements OpenStream, MaintainedCall {
+export class CallRelay implements OpenStream, RelayedOrCached {
   readonly connection: object;
   readonly owner: CallOwner;
   readonly identity: Identity;
@@ -99,6 +101,7 @@ export class CallRelay implements OpenStream, MaintainedCall {
     this.#request = new RequestRelay(this.#call.request, requestPool, this.connection, () =>
       this.#end(outOfRequestRoom(maxUnreadBytesPerConnection)),
     );
+    this.#request.start(this.#deps.received);
     const connection = upstream.available();
     if (connection === undefined) this.#connect();
     else this.#open(connection);
@@ -227,7 +230,7 @@ export class CallRelay implements OpenStream, MaintainedCall {
  * The status of a call that was refused or ended for lack of something here. RESOURCE_EXHAUSTED would be final for a watch
  * of etcd's clients, while after UNAVAILABLE they resume it.
  */
-function resumable(error: WatchFanoutError): WireStatus {
+export function resumable(error: WatchFanoutError): WireStatus {
   const { code, details, metadata } = statusOf(error);
   return {
     code: code === status.RESOURCE_EXHAUSTED ? status.UNAVAILABLE : code,

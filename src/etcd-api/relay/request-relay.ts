@@ -27,11 +27,21 @@ export class RequestRelay {
   constructor(request: Readable, pool: BytePool, connection: object, onEvict: () => void) {
     this.#request = request;
     this.#reservation = pool.reserve(connection, 0, onEvict);
-    request.on("data", (chunk: Buffer) => this.#take(chunk));
-    request.on("end", () => {
+  }
+
+  /** Begins with what has been read of the request, if anything, and reads on. */
+  start(received: Buffer | undefined): void {
+    const request = this.#request;
+    const end = (): void => {
       this.#hasEnded = true;
       this.#upstream?.end();
-    });
+    };
+    if (received !== undefined) this.#take(received);
+    request.on("data", (chunk: Buffer) => this.#take(chunk));
+    request.on("end", end);
+    if (received === undefined || this.#isPaused) return;
+    if (request.readableEnded) end();
+    else request.resume();
   }
 
   /** Whether the client has half-closed the call. */

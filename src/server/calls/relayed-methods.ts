@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
 import type { Readable } from "node:stream";
+import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { RefusedKind } from "../pressure/memory-pressure.ts";
 import type { CallContext } from "./call-context.ts";
 import type { ServerCall } from "./server-call.ts";
@@ -11,6 +12,8 @@ import type { ServerCall } from "./server-call.ts";
 export interface RelayedCall extends ServerCall {
   /** The request as the client sends it, with gRPC's framing. Nothing of it has been read. */
   readonly request: Readable;
+  /** As `send`, for a message in consecutive parts. */
+  sendParts(parts: FrameParts, onAccepted: (error?: Error | null) => void): void;
   /** Sends the response's headers. Before any `send`. */
   sendHeaders(headers: OutgoingHttpHeaders): void;
   /** Ends the call with these trailers behind what was sent; with nothing but them if no headers were sent. */

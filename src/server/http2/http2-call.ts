@@ -105,6 +105,12 @@ export class Http2Call implements RelayedCall {
     this.#writer.write(frame, onAccepted);
   }
 
+  sendParts(parts: FrameParts, onAccepted: (error?: Error | null) => void): void {
+    if (this.isOver) return;
+    this.#respond();
+    this.#writer.writeParts(parts, onAccepted);
+  }
+
   respond(parts: FrameParts): FrameParts {
     if (this.isOver) return [];
     this.#lifecycle.end();

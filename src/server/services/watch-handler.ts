@@ -56,8 +56,8 @@ function bytesOf(request: WatchRequest__Output): number {
 
 /** Memory that a request takes for as long as its stream is open, in bytes, even where watches share it. */
 function retainedBytesOf({ scope, selection }: CacheWatchRequest): number {
-  const text = "key" in scope ? scope.key : scope.prefix;
-  return textBytes(text) + (selection?.bytes ?? 0);
+  const texts: readonly (string | undefined)[] = Object.values(scope);
+  return texts.reduce((bytes, text = "") => bytes + textBytes(text), selection?.bytes ?? 0);
 }
 
 /** When a new watch expires; undefined: never. Jitter spreads the expiry of watches that began together. */

@@ -47,16 +47,31 @@ export interface EtcdStorageOptions {
    * may have any size; a larger revision ends the watch with HISTORY_LOST. Default 256 MiB.
    */
   readonly maxRevisionBytes?: number | undefined;
+  /**
+   * Whether raw keys are keys of the resource: the prefix itself, as the key "", and keys that are not UTF-8, as texts
+   * with lone surrogates (model/key-bytes.ts). Default false: they are left out.
+   *
+   * @internal
+   */
+  readonly rawKeys?: boolean | undefined;
+  /**
+   * Counts the raw keys that were read. Default: one for this storage.
+   *
+   * @internal
+   */
+  readonly skippedKeys?: SkippedKeys | undefined;
 }
 
 /**
  * The keys in etcd below one prefix. Storages can share a client; closing a storage does not close its client.
  *
- * Keys that are not valid UTF-8, and the prefix itself, are skipped, counted and logged. The key of the history's id is
+ * Keys that are not valid UTF-8, and the prefix itself, are skipped, unless raw keys are asked for; both are counted and
+ * logged. The key of the history's id is
  * the service's own: no resource has it, but its revisions count.
  */
 export class EtcdStorage implements Storage {
   readonly #client: EtcdClient;
+  readonly #options: EtcdStorageOptions;
   readonly #skippedKeys: SkippedKeys;
   readonly #keys: ResourceKeys;
   readonly #probe: RevisionProbe;
@@ -70,14 +85,29 @@ export class EtcdStorage implements Storage {
   /** Throws INVALID_REQUEST for a prefix that UTF-8 can't encode. */
   constructor(client: EtcdClient, options: EtcdStorageOptions) {
     checkText("prefix", options.prefix);
+    const { prefix, rawKeys = false, skippedKeys } = options;
     this.#client = client;
-    this.#skippedKeys = new SkippedKeys(client.clock, options.logger ?? client.logger);
-    this.#keys = new ResourceKeys(options.prefix, client.history.key, this.#skippedKeys);
+    this.#options = options;
+    this.#skippedKeys =
+      skippedKeys ?? new SkippedKeys(client.clock, options.logger ?? client.logger);
+    this.#keys = new ResourceKeys({
+      ...{ prefix, rawKeys, marker: client.history.key, skippedKeys: this.#skippedKeys },
+    });
     this.#maxRevisionBytes = options.maxRevisionBytes;
     this.#probe = new RevisionProbe(client, this.#keys.prefixRange("").key);
     this.#reader = new RangeReader(client, this.#probe);
     this.#writer = new Writer(client);
     this.#lister = new Lister(this.#reader, this.#keys);
+  }
+
+  /**
+   * The same keys, with raw keys; counts those in `skippedKeys` of this storage.
+   *
+   * @internal
+   */
+  withRawKeys(): EtcdStorage {
+    const skippedKeys = this.#skippedKeys;
+    return new EtcdStorage(this.#client, { ...this.#options, rawKeys: true, skippedKeys });
   }
 
   /** Number of times that a key was skipped because it can't be an object of the resource. */
@@ -99,7 +129,7 @@ export class EtcdStorage implements Storage {
 
   async list(request: ListRequest): Promise<ListResult> {
     this.#enter(request.signal);
-    checkList(request);
+    checkList(request, this.#options.rawKeys);
     return this.#lister.list(request);
   }
 
@@ -144,7 +174,7 @@ export class EtcdStorage implements Storage {
     this.#watches.add(watch);
     endIfRefused(watch, () => {
       this.#enter(undefined);
-      checkWatch(request);
+      checkWatch(request, this.#options.rawKeys);
     });
     watch.start();
     return watch;
@@ -160,6 +190,16 @@ export class EtcdStorage implements Storage {
     this.#enter(request.signal);
     checkDelete(request);
     return this.#wrote(await this.#writer.delete(this.#writable(request.key), request));
+  }
+
+  /**
+   * Whether the state at this revision can still be read: it is not compacted.
+   *
+   * @internal
+   */
+  async isAvailable(revision: number, signal?: AbortSignal): Promise<boolean> {
+    this.#enter(signal);
+    return this.#probe.isAvailable(revision, signal);
   }
 
   async currentRevision(signal?: AbortSignal): Promise<number> {

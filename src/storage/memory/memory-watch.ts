@@ -2,7 +2,8 @@ import { revisionTooOld } from "../../base/errors.ts";
 import { WatchBatch, WatchEvent } from "../../model/event.ts";
 import type { Predicate } from "../../model/predicate.ts";
 import { transition } from "../../model/predicate.ts";
-import type { Scope, WatchRequest, WatchStream } from "../storage.ts";
+import { includesKey } from "../scope.ts";
+import type { WatchRequest, WatchScope, WatchStream } from "../storage.ts";
 import type { TransactionLog } from "./transaction-log.ts";
 
 /** Bounds of a batch, which ends after the revision that reaches one of them. */
@@ -125,7 +126,7 @@ export class MemoryWatch implements WatchStream {
   }
 }
 
-function matcher(scope: Scope): (key: string) => boolean {
-  if ("key" in scope) return (key) => key === scope.key;
-  return scope.prefix === "" ? () => true : (key) => key.startsWith(scope.prefix);
+function matcher(scope: WatchScope): (key: string) => boolean {
+  const isAll = "prefix" in scope && scope.prefix === "";
+  return isAll ? () => true : (key) => includesKey(scope, key);
 }

@@ -18,8 +18,9 @@ import { Filter } from "../../../src/cacher/state/filter.ts";
 import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import { CacheWatcher } from "../../../src/cacher/watch/cache-watcher.ts";
 import type { WatcherContext } from "../../../src/cacher/watch/watcher-context.ts";
+import { isRawKey } from "../../../src/model/key-bytes.ts";
 import type { Predicate } from "../../../src/model/predicate.ts";
-import type { Scope } from "../../../src/storage/storage.ts";
+import type { WatchScope } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import fc, { runs } from "../../property.ts";
 import { event, object, short, text } from "../objects.ts";
@@ -53,10 +54,10 @@ function makeContext(): WatcherContext<CacheWatcher> {
 const context = makeContext();
 
 function watcher(
-  scope: Scope,
-  options: { withPrevious?: boolean; predicate?: Predicate | undefined } = {},
+  scope: WatchScope,
+  options: { withPrevious?: boolean; rawKeys?: boolean; predicate?: Predicate | undefined } = {},
 ): CacheWatcher {
-  const { withPrevious = false, predicate } = options;
+  const { withPrevious = false, rawKeys, predicate } = options;
   const watcherOptions = {
     delivery: "EVERY_EVENT" as const,
     bookmarkIntervalMs: 60_000,
@@ -66,7 +67,7 @@ function watcher(
     owner: undefined,
   };
   return new CacheWatcher(
-    new Filter({ scope, withPrevious, predicate }),
+    new Filter({ scope, withPrevious, rawKeys, predicate }),
     watcherOptions,
     context,
     new PendingSource(),
@@ -106,7 +107,7 @@ const saysNo: Predicate = ({ value }) => text(value).includes("no");
 describe("The watcher index", () => {
   it("puts watchers with equal filters, and only those, into one group", () => {
     const index = new WatcherIndex();
-    const scopes: Scope[] = [{ key: "a" }, { prefix: "a" }, { prefix: "" }];
+    const scopes: WatchScope[] = [{ key: "a" }, { prefix: "a" }, { prefix: "" }];
     const kinds = [
       {},
       { withPrevious: true },
@@ -246,9 +247,14 @@ describe("The watcher index", () => {
   it("finds for any change exactly the watchers whose filter matches it", () => {
     const few = (minLength: number): fc.Arbitrary<string> =>
       fc.string({ unit: fc.constantFrom("a", "\u{1f600}"), minLength, maxLength: 3 });
+    const scope: fc.Arbitrary<WatchScope> = fc.oneof(
+      few(0).map((key) => ({ key })),
+      few(0).map((prefix) => ({ prefix })),
+      fc.record({ from: few(0), to: fc.option(few(0), { nil: undefined }) }),
+    );
     const spec = fc.record({
-      exact: fc.boolean(),
-      scope: few(0),
+      scope,
+      rawKeys: fc.boolean(),
       withPrevious: fc.boolean(),
       predicate: fc.constantFrom(undefined, saysYes, saysNo),
     });
@@ -258,7 +264,10 @@ describe("The watcher index", () => {
       fc.record({ do: fc.constant("remove" as const), which: fc.nat(20) }),
       fc.record({
         do: fc.constant("change" as const),
-        key: few(1),
+        key: fc.oneof(
+          few(0),
+          few(0).map((text) => `${text}\udcff`),
+        ),
         value: values,
         before: fc.option(values, { nil: undefined }),
       }),
@@ -269,8 +278,8 @@ describe("The watcher index", () => {
         const present = new Set<DispatchTarget>();
         for (const action of steps) {
           if (action.do === "add") {
-            const { exact, scope, ...kind } = action.spec;
-            const added = watcher(exact ? { key: scope } : { prefix: scope }, kind);
+            const { scope, ...kind } = action.spec;
+            const added = watcher(scope, kind);
             index.add(added);
             present.add(added);
           } else if (action.do === "remove") {
@@ -285,6 +294,9 @@ describe("The watcher index", () => {
             );
             const touched = collect(index, node);
             expect(watchersOf(touched)).toEqual(new Set(concerned));
+            if (isRawKey(action.key)) {
+              expect(concerned.every(({ filter }) => filter.rawKeys)).toBe(true);
+            }
             for (const group of touched) {
               const [batch] = group.takeBatches(9, 1_000_000);
               expect(batch?.events).toEqual([group.filter.select(node)]);

@@ -142,7 +142,7 @@ describe("Scans run in time slices", () => {
     const readiness = new Readiness("things");
     const storage = new MemoryStorage({ clock });
     const context = {
-      ...{ name: "things", storage, cache, readiness },
+      ...{ name: "things", storage, source: storage, cache, readiness },
       ...{ clock, logger: silent, scheduler, random: Math.random },
     };
     const history = {

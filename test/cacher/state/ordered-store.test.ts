@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { OrderedStore } from "../../../src/cacher/state/ordered-store.ts";
+import { isRawKey, keyBytes, keyText } from "../../../src/model/key-bytes.ts";
+import { includesKey } from "../../../src/storage/scope.ts";
 import fc, { runs } from "../../property.ts";
 import { cornerText, object } from "../objects.ts";
 
@@ -112,6 +114,39 @@ describe("The ordered store", () => {
     const state = stateOf([...below, prefix, ...beside]);
     expect(keysOf(state, prefix)).toEqual([prefix, ...below]);
     expect(state.count(prefix)).toBe(1 + below.length);
+  });
+
+  it("has keys of any bytes in the order of their bytes, and counts them apart", () => {
+    const part = fc.constantFrom("a", "b", "\xff", "\xc3", "\xa9", "\xe2\x98", "\x83");
+    const anyBytes = fc
+      .array(part, { maxLength: 4 })
+      .map((parts) => keyText(Buffer.from(parts.join(""), "latin1")));
+    const step = fc.record({ key: anyBytes, isDelete: fc.boolean() });
+    const input = [fc.array(step, { maxLength: 60, size: "max" }), anyBytes, anyBytes] as const;
+    fc.assert(
+      fc.property(...input, fc.constantFrom("", "a", "é", "a☃"), (steps, from, to, prefix) => {
+        const state = new OrderedStore();
+        const keys = new Set<string>();
+        for (const { key: one, isDelete } of steps) {
+          if (isDelete) state.delete(one);
+          else state.set(object(one, 1));
+          if (isDelete) keys.delete(one);
+          else keys.add(one);
+        }
+        const sorted = [...keys].sort((a, b) => Buffer.compare(keyBytes(a), keyBytes(b)));
+        for (const store of [state, state.snapshot(), OrderedStore.of([...state.range("")])]) {
+          for (const scope of [{ key: from }, { prefix }, { from, to }, { from, to: undefined }]) {
+            const inScope = sorted.filter((one) => includesKey(scope, one));
+            expect(Array.from(store.objectsIn(scope), (one) => one.key)).toEqual(inScope);
+            expect(store.countIn(scope)).toBe(inScope.length);
+          }
+          const below = sorted.filter((one) => keyBytes(one).indexOf(prefix) === 0);
+          expect(store.count(prefix)).toBe(below.length);
+          expect(store.countNamed(prefix)).toBe(below.filter((one) => !isRawKey(one)).length);
+        }
+      }),
+      { numRuns: runs(400) },
+    );
   });
 
   it("counts 0 in an empty store", () => {

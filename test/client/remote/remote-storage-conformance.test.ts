@@ -23,5 +23,5 @@ describeStorage(
       },
     };
   },
-  { keepsOwnHistory: true },
+  { hasIntervals: false, keepsOwnHistory: true },
 );

@@ -2,7 +2,8 @@ import type { EventType, WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
 import type { Predicate } from "../../../src/model/predicate.ts";
 import type { Operation } from "../../../src/storage/memory/operation.ts";
-import type { Scope } from "../../../src/storage/storage.ts";
+import { includesKey } from "../../../src/storage/scope.ts";
+import type { WatchScope } from "../../../src/storage/storage.ts";
 
 /** An object as tests compare and print it. */
 export interface PlainObject {
@@ -26,7 +27,7 @@ export interface PlainEvent {
 
 /** The parts of a watch request that decide which events it gets. */
 export interface Watched {
-  readonly scope: Scope;
+  readonly scope: WatchScope;
   readonly afterRevision: number;
   readonly withPrevious: boolean;
   readonly predicate?: Predicate | undefined;
@@ -99,7 +100,7 @@ export class Model {
     const events: PlainEvent[] = [];
     for (const { revision, key, before, after } of this.#changes) {
       if (revision <= afterRevision) continue;
-      if ("key" in scope ? key !== scope.key : !key.startsWith(scope.prefix)) continue;
+      if (!includesKey(scope, key)) continue;
       const was = before !== undefined && predicate(before);
       const is = after !== undefined && predicate(after);
       if (!was && !is) continue;

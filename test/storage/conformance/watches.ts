@@ -1,7 +1,7 @@
 import { describe, expect } from "vitest";
 import type { Predicate } from "../../../src/model/predicate.ts";
 import type { Operation } from "../../../src/storage/memory/operation.ts";
-import type { Scope } from "../../../src/storage/storage.ts";
+import type { Scope, WatchScope } from "../../../src/storage/storage.ts";
 import { Model } from "./model.ts";
 import { type Opened, put, remove, storageTest, type Traits, valueHas } from "./opened.ts";
 import { StreamReader } from "./stream-reader.ts";
@@ -19,7 +19,11 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
       [put("a/1", "red"), remove("\u{1f600}")],
       [remove("a"), remove("a/2")],
     ];
-    const scopes: [string, Scope][] = [
+    const intervals: [string, WatchScope][] = [
+      ["an interval", { from: "a/1", to: "b" }],
+      ["an interval up to the last key", { from: "b", to: undefined }],
+    ];
+    const scopes: [string, WatchScope][] = [
       ["everything", all],
       ["a prefix", { prefix: "a/" }],
       ["a prefix that is also a key", { prefix: "a" }],
@@ -27,6 +31,7 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
       ["one key", { key: "a/1" }],
       ["one key that is also a prefix", { key: "a" }],
       ["a key that is never there", { key: "a/" }],
+      ...(traits.hasIntervals === false ? [] : intervals),
     ];
     const predicates: [string, boolean, Predicate | undefined][] = [
       ["", false, undefined],
@@ -53,6 +58,14 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
           }
         });
       }
+    }
+
+    if (traits.hasIntervals === false) {
+      storageTest(open, "of an interval is refused", async ({ storage }) => {
+        const request = { scope: { from: "a", to: "b" }, withPrevious: false, afterRevision: 0 };
+        const ended = await new StreamReader(storage, request).end();
+        expect(ended).toMatchObject({ reason: "INVALID_REQUEST" });
+      });
     }
 
     storageTest(open, "delivers a transaction in its order, in one batch", async (opened) => {

@@ -30,7 +30,8 @@ class AllKeys extends ResourceKeys {
   processed = 0;
 
   constructor() {
-    super("", Buffer.from("marker"), new SkippedKeys(new FakeClock(), silent));
+    const skippedKeys = new SkippedKeys(new FakeClock(), silent);
+    super({ prefix: "", marker: Buffer.from("marker"), skippedKeys, rawKeys: false });
   }
 
   override relative(kv: DecodedKeyValue): string | undefined {

@@ -60,8 +60,12 @@ export class FramedStream implements ResponseWriter {
     if (this.#hasHeaders) this.#owner.ready(this);
   }
 
-  writeParts(parts: FrameParts): void {
-    if (this.#isClosed) return;
+  writeParts(parts: FrameParts, onAccepted?: OnAccepted): void {
+    if (this.#isClosed) {
+      onAccepted?.(closedError);
+      return;
+    }
+    this.#onAccepted = onAccepted;
     let bytes = 0;
     for (const part of parts) bytes += part.byteLength;
     this.#parts = parts;

@@ -11,8 +11,8 @@ export interface ResponseWriter {
    * taken it. Write the next one only then.
    */
   write(message: Uint8Array, onAccepted: OnAccepted): void;
-  /** Writes the only message of a response, in consecutive parts. */
-  writeParts(parts: FrameParts): void;
+  /** As `write`, for a message in consecutive parts. Without `onAccepted` it is the only one of its response. */
+  writeParts(parts: FrameParts, onAccepted?: OnAccepted): void;
   /** Ends the stream with the trailers, behind what was written. Calls `onSent` when it passes them to Node.js. */
   end(trailers: OutgoingHttpHeaders, onSent: () => void): void;
   /** The stream is closed: drops what is not sent. Idempotent. */
@@ -36,9 +36,9 @@ export class StreamWriter implements ResponseWriter {
     this.#stream.write(message, onAccepted);
   }
 
-  writeParts(parts: FrameParts): void {
+  writeParts(parts: FrameParts, onAccepted?: OnAccepted): void {
     this.#isWriting = true;
-    this.#writeFrom(parts, 0);
+    this.#writeFrom(parts, 0, onAccepted);
   }
 
   end(trailers: OutgoingHttpHeaders, onSent: () => void): void {
@@ -50,7 +50,7 @@ export class StreamWriter implements ResponseWriter {
   close(): void {}
 
   /** Writes the parts from `first` on, 256 KiB at a time: TLS copies everything that it is passed at once. */
-  #writeFrom(parts: FrameParts, first: number): void {
+  #writeFrom(parts: FrameParts, first: number, onAccepted?: OnAccepted): void {
     const stream = this.#stream;
     stream.cork();
     let bytes = 0;
@@ -60,8 +60,11 @@ export class StreamWriter implements ResponseWriter {
       bytes += part.byteLength;
       if (next < parts.length && bytes >= pieceBytes) {
         stream.write(part, (error) => {
-          if (error === null || error === undefined) this.#writeFrom(parts, next);
+          if (error === null || error === undefined) this.#writeFrom(parts, next, onAccepted);
+          else onAccepted?.(error);
         });
+      } else if (next === parts.length) {
+        stream.write(part, onAccepted);
       } else {
         stream.write(part);
       }

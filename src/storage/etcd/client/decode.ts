@@ -1,4 +1,3 @@
-import { isUtf8 } from "node:buffer";
 import type { IKeyValue } from "etcd3";
 import { WatchFanoutError } from "../../../base/errors.ts";
 import { StoredObject } from "../../../model/object.ts";
@@ -15,23 +14,6 @@ export function safeNumber(decimal: string): number {
   );
 }
 
-/**
- * Returns the key relative to a prefix of this many bytes. Undefined if it can't be an object of a resource: it is not
- * UTF-8, or it is the prefix itself.
- */
-export function relativeKey(kv: DecodedKeyValue, prefixBytes: number): string | undefined {
-  const { message, keyEnd } = kv;
-  const start = kv.keyStart + prefixBytes;
-  if (start >= keyEnd) return undefined;
-  for (let i = start; i < keyEnd; i++) {
-    if ((message[i] as number) < 0x80) continue;
-    return isUtf8(message.subarray(start, keyEnd))
-      ? message.toString("utf8", start, keyEnd)
-      : undefined;
-  }
-  return message.toString("latin1", start, keyEnd);
-}
-
 /** `key` is relative to a prefix of `prefixBytes` bytes. */
 export function storedObject(
   key: string,
@@ -41,7 +23,8 @@ export function storedObject(
 ): StoredObject {
   return slabs.store(
     key,
-    kv.keyEnd - kv.keyStart - prefixBytes,
+    // In an encoded form, a byte that is not UTF-8 has three. No client gets such a form.
+    key.isWellFormed() ? kv.keyEnd - kv.keyStart - prefixBytes : Buffer.byteLength(key),
     kv.message,
     kv.valueStart,
     kv.valueEnd,

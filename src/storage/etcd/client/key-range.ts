@@ -1,3 +1,5 @@
+import { prefixEnd } from "../../../model/key-bytes.ts";
+
 /** etcd's notation of "no end": all keys from the first on. Also the smallest key. */
 const zero = Buffer.from([0]);
 
@@ -9,7 +11,7 @@ export interface KeyRange {
 
 /** All keys with this prefix; all keys if it is empty. */
 export function prefixRange(prefix: Buffer): Required<KeyRange> {
-  return { key: prefix.byteLength === 0 ? zero : prefix, range_end: prefixEnd(prefix) };
+  return { key: prefix.byteLength === 0 ? zero : prefix, range_end: prefixEnd(prefix) ?? zero };
 }
 
 /** The part of `range` after `key`; undefined if it is empty. */
@@ -19,19 +21,4 @@ export function rangeAfter(range: Required<KeyRange>, key: Buffer): Required<Key
   const endless = range.range_end.equals(zero);
   if (!endless && Buffer.compare(next, range.range_end) >= 0) return undefined;
   return { key: next, range_end: range.range_end };
-}
-
-/**
- * The smallest key above all keys with this prefix: the last byte below 0xff is incremented, and what follows is
- * dropped. A prefix of only 0xff bytes, or an empty one, has no such key.
- */
-function prefixEnd(prefix: Buffer): Buffer {
-  for (let i = prefix.byteLength - 1; i >= 0; i--) {
-    const byte = prefix.readUInt8(i);
-    if (byte === 0xff) continue;
-    const end = Buffer.from(prefix.subarray(0, i + 1));
-    end.writeUInt8(byte + 1, i);
-    return end;
-  }
-  return zero;
 }

@@ -1,12 +1,26 @@
-import type { Scope } from "../../storage.ts";
-import { relativeKey } from "./decode.ts";
+import { isRawKey, keyBytes, keyText } from "../../../model/key-bytes.ts";
+import type { WatchScope } from "../../storage.ts";
 import { type KeyRange, prefixRange } from "./key-range.ts";
 import type { DecodedKeyValue } from "./key-values.ts";
 import type { SkippedKeys } from "./skipped-keys.ts";
 
+/** etcd's smallest key, also its notation of "no end". */
+const zero = Buffer.from([0]);
+
+export interface ResourceKeysOptions {
+  /** The prefix of the resource's keys in etcd. */
+  readonly prefix: string;
+  /** The key of the history's id in etcd. */
+  readonly marker: Buffer;
+  /** Counts the raw keys. */
+  readonly skippedKeys: SkippedKeys;
+  /** Whether raw keys are keys of the resource as well: the prefix itself, and keys that are not UTF-8. */
+  readonly rawKeys: boolean;
+}
+
 /**
- * The keys of one resource: those in etcd below its prefix, except the prefix itself, keys that are not UTF-8, and the
- * key of the history's id, which is the service's own.
+ * The keys of one resource: those in etcd below its prefix, except the key of the history's id, which is the service's
+ * own, and, unless it has raw keys, those.
  */
 export class ResourceKeys {
   /** Length of the prefix, in bytes. */
@@ -16,32 +30,34 @@ export class ResourceKeys {
   /** Whether the key of the history's id is below the prefix. */
   readonly #hasMarker: boolean;
   readonly #skippedKeys: SkippedKeys;
+  readonly #rawKeys: boolean;
 
-  /** `marker` is the key of the history's id. Keys that can't be objects are counted in `skippedKeys`. */
-  constructor(prefix: string, marker: Buffer, skippedKeys: SkippedKeys) {
+  constructor({ prefix, marker, skippedKeys, rawKeys }: ResourceKeysOptions) {
     this.#prefix = Buffer.from(prefix);
     this.prefixBytes = this.#prefix.byteLength;
     this.#marker = marker;
     this.#hasMarker = marker.subarray(0, this.prefixBytes).equals(this.#prefix);
     this.#skippedKeys = skippedKeys;
+    this.#rawKeys = rawKeys;
   }
 
-  /** Whether all keys below the prefix that were read so far are objects. */
+  /** Whether all keys below the prefix that were read so far are keys of the resource. */
   get areAllObjects(): boolean {
-    return !this.#hasMarker && this.#skippedKeys.count === 0;
+    return !this.#hasMarker && (this.#rawKeys || this.#skippedKeys.count === 0);
   }
 
   /** The key in etcd of an object. */
   absolute(key: string): Buffer {
-    return Buffer.concat([this.#prefix, Buffer.from(key)]);
+    return Buffer.concat([this.#prefix, keyBytes(key)]);
   }
 
-  /** The key of an object from etcd's; undefined for a key that is no object of the resource, which is counted. */
+  /** The key of an object from etcd's; undefined for a key that the resource does not have. Counts raw keys. */
   relative(kv: DecodedKeyValue): string | undefined {
     if (this.#hasMarker && this.isMarker(kv.key)) return undefined;
-    const relative = relativeKey(kv, this.prefixBytes);
-    if (relative === undefined) this.#skippedKeys.add(kv.key);
-    return relative;
+    const key = keyText(kv.message, kv.keyStart + this.prefixBytes, kv.keyEnd);
+    if (!isRawKey(key)) return key;
+    this.#skippedKeys.add(kv.key);
+    return this.#rawKeys ? key : undefined;
   }
 
   /** The range in etcd of all keys that begin with `prefix`. */
@@ -50,8 +66,13 @@ export class ResourceKeys {
   }
 
   /** The range in etcd of the keys in the scope. */
-  rangeOf(scope: Scope): KeyRange {
-    return "key" in scope ? { key: this.absolute(scope.key) } : this.prefixRange(scope.prefix);
+  rangeOf(scope: WatchScope): KeyRange {
+    if ("key" in scope) return { key: this.absolute(scope.key) };
+    if ("prefix" in scope) return this.prefixRange(scope.prefix);
+    const { from, to } = scope;
+    const key = this.absolute(from);
+    const range_end = to === undefined ? this.prefixRange("").range_end : this.absolute(to);
+    return { key: key.length === 0 ? zero : key, range_end };
   }
 
   /** Whether this is the key of the history's id, in etcd. */

@@ -37,7 +37,7 @@ export class RevisionProbe {
   }
 
   /** Whether the state at this revision can still be read. */
-  async isAvailable(revision: number, signal: AbortSignal): Promise<boolean> {
+  async isAvailable(revision: number, signal: AbortSignal | undefined): Promise<boolean> {
     try {
       await this.#client.range({ key: this.#key, count_only: true, revision }, signal);
       return true;

@@ -1,0 +1,69 @@
+import { keyText, prefixEnd } from "../../model/key-bytes.ts";
+import type { WatchScope } from "../../storage/storage.ts";
+
+/** The keys in etcd that a cached resource has: all below a prefix, except one. */
+export interface CachedKeys {
+  /** Empty: all keys. */
+  readonly prefix: Buffer;
+  /** The key of the history's id, which no resource has. What includes it is etcd's to answer. */
+  readonly marker?: Buffer | undefined;
+}
+
+/**
+ * Returns the keys of a resource that a request's `key` and `range_end` mean, relative to its prefix; undefined if the
+ * resource does not have all of them, or if the range is empty: then the request is relayed.
+ *
+ * The result is the narrowest kind of scope that fits: one key, a prefix, or a range.
+ */
+export function cachedScope(
+  { prefix, marker }: CachedKeys,
+  key: Buffer,
+  rangeEnd: Buffer,
+): WatchScope | undefined {
+  if (!startsWith(key, prefix)) return undefined;
+  if (isOneKey(key, rangeEnd)) {
+    return marker?.equals(key) === true ? undefined : { key: keyText(key, prefix.length) };
+  }
+  const isEndless = rangeEnd.length === 1 && rangeEnd[0] === 0;
+  const end = isEndless ? undefined : rangeEnd;
+  const lastEnd = prefixEnd(prefix);
+  if (end !== undefined && Buffer.compare(end, key) <= 0) return undefined;
+  if (lastEnd !== undefined && (end === undefined || Buffer.compare(end, lastEnd) > 0)) {
+    return undefined;
+  }
+  if (marker !== undefined && isWithin(marker, key, end)) return undefined;
+  const reachesEnd = end === undefined || (lastEnd !== undefined && end.equals(lastEnd));
+  return scopeOf(
+    key.subarray(prefix.length),
+    reachesEnd ? undefined : end.subarray(prefix.length),
+    prefix.length === 0,
+  );
+}
+
+/** The scope of the relative keys from `first` up to `end`. `isAll`: the resource has all keys of etcd. */
+function scopeOf(first: Buffer, end: Buffer | undefined, isAll: boolean): WatchScope {
+  // No key of etcd is empty, and 0 is the smallest one.
+  const isFirst = first.length === 0 || (isAll && first.length === 1 && first[0] === 0);
+  if (isFirst && end === undefined) return { prefix: "" };
+  const from = keyText(first);
+  const to = end === undefined ? undefined : keyText(end);
+  const isPrefix = end !== undefined && prefixEnd(first)?.equals(end) === true;
+  // The text of a key begins with that of a prefix only if the prefix does not end within a character.
+  return isPrefix && from.isWellFormed() ? { prefix: from } : { from, to };
+}
+
+/** Whether the range has exactly one key: it ends with the next possible one, or `rangeEnd` is empty. */
+function isOneKey(key: Buffer, rangeEnd: Buffer): boolean {
+  if (rangeEnd.length === 0) return true;
+  return rangeEnd.length === key.length + 1 && rangeEnd.at(-1) === 0 && startsWith(rangeEnd, key);
+}
+
+function isWithin(key: Buffer, from: Buffer, to: Buffer | undefined): boolean {
+  return Buffer.compare(key, from) >= 0 && (to === undefined || Buffer.compare(key, to) < 0);
+}
+
+function startsWith(key: Buffer, prefix: Buffer): boolean {
+  return (
+    key.length >= prefix.length && key.compare(prefix, 0, prefix.length, 0, prefix.length) === 0
+  );
+}

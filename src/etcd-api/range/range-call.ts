@@ -1,0 +1,303 @@
+import { constants, type IncomingHttpHeaders } from "node:http2";
+import { status } from "@grpc/grpc-js";
+import { hasReason, WatchFanoutError } from "../../base/errors.ts";
+import type { TimeSlicedWork } from "../../base/time-slices.ts";
+import type { CachedState } from "../../cacher/request/request.ts";
+import type { Identity } from "../../identity/identity.ts";
+import type { Access } from "../../policy/access.ts";
+import { fullAccess } from "../../policy/full-access.ts";
+import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
+import { outOfRequestRoom, refused, tookTooLong } from "../../server/calls/refusals.ts";
+import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { ResponseAdmission } from "../../server/calls/response-admission.ts";
+import { RefusedRequest } from "../../server/calls/server-call.ts";
+import type { Reservation } from "../../server/limits/byte-pool.ts";
+import type { CallOwner } from "../../server/limits/callers.ts";
+import type { OpenStream } from "../../server/limits/open-streams.ts";
+import type { RevisionRequirement } from "../../storage/storage.ts";
+import { prefixSize } from "../../wire/encode.ts";
+import { statusOf, type WireStatus } from "../../wire/errors.ts";
+import { headerField } from "../contract/header-field.ts";
+import type { RelayedOrCached } from "../relay/call-maintenance.ts";
+import { resumable } from "../relay/call-relay.ts";
+import { ownBytes } from "../relay/request-relay.ts";
+import { type RangeRequest, readRangeRequest } from "./range-request.ts";
+import { RangeResponse } from "./range-response.ts";
+import { selectRange } from "./range-selection.ts";
+import { RangeSender, wholeBytes } from "./range-sender.ts";
+import type { CachedRange, RangeService } from "./range-service.ts";
+import { ReadTurn } from "./read-turn.ts";
+
+/** Maximum size of a request that is read, in bytes; larger ones are relayed. etcd's keys are rarely above a kilobyte. */
+const maxRequestBytes = 64 * 1024;
+
+/** etcd's own text for reads that it does not answer in time. */
+const timedOut = "etcdserver: request timed out";
+
+/** Why a call's signal is aborted. One for all, since its identity is all that is read of it. */
+const clientGone = new Error("The client no longer waits for the response.");
+
+/** A response that is ready to be sent. */
+interface Answer {
+  readonly response: RangeResponse;
+  readonly revision: number;
+  /** Counts the state as retained until the returned function is called. */
+  readonly retain: CachedState["retain"];
+}
+
+/**
+ * One call of etcd's Range. Its request is read; if a cached resource has all of its keys, it is served from the cache,
+ * otherwise relayed, and so is everything that the cache does not answer exactly as etcd does.
+ */
+export class RangeCall implements OpenStream, RelayedOrCached {
+  readonly connection: object;
+  readonly owner: CallOwner;
+  readonly identity: Identity;
+  readonly access: readonly Access[] | undefined;
+  readonly #call: RelayedCall;
+  readonly #metadata: IncomingHttpHeaders;
+  readonly #context: CallContext;
+  readonly #service: RangeService;
+  readonly #gone = new AbortController();
+  readonly #openedAt: number;
+  #received: Buffer = Buffer.alloc(0);
+  #isRead = false;
+  /** Undefined until it has been read, and if it is etcd's to read. */
+  #request: RangeRequest | undefined;
+  #reservation: Reservation | undefined;
+  #sender: RangeSender | undefined;
+  #isOver = false;
+
+  constructor(
+    call: RelayedCall,
+    metadata: IncomingHttpHeaders,
+    context: CallContext,
+    service: RangeService,
+  ) {
+    this.connection = call.connection;
+    this.owner = call.owner;
+    this.identity = call.identity;
+    this.access = context.authorizer.hasPolicy ? fullAccess : undefined;
+    this.#call = call;
+    this.#metadata = metadata;
+    this.#context = context;
+    this.#service = service;
+    this.#openedAt = context.clock.now();
+  }
+
+  /** Reads the request. */
+  start(): void {
+    const { streams, requestPool, maxUnreadBytesPerConnection } = this.#context;
+    if (this.#call.isOver) return;
+    const refusal = streams.makeRoom(this.owner);
+    if (refusal !== undefined) {
+      this.#call.end(resumable(refusal));
+      return;
+    }
+    streams.add(this);
+    this.#service.maintenance.add(this);
+    this.#call.onOver(() => this.#release());
+    this.#reservation = requestPool.reserve(this.connection, 0, () =>
+      this.#end(outOfRequestRoom(maxUnreadBytesPerConnection)),
+    );
+    const { request } = this.#call;
+    request.on("data", this.#take);
+    request.on("end", this.#finish);
+  }
+
+  evict(error: WatchFanoutError): void {
+    this.#end(resumable(error));
+  }
+
+  /** The server shuts down: the call ends soon by itself. */
+  drain(): void {}
+
+  check(now: number): void {
+    const { requestMs, defences } = this.#context;
+    if (this.#isRead || now - this.#openedAt < requestMs) return;
+    defences?.count("slow_request", this.connection);
+    this.#end(tookTooLong(requestMs));
+  }
+
+  readonly #take = (chunk: Buffer): void => {
+    const bytes = ownBytes(chunk);
+    this.#received = this.#received.length === 0 ? bytes : Buffer.concat([this.#received, bytes]);
+    const { length } = this.#received;
+    this.#reservation?.resize(length);
+    if (this.#isOver) return;
+    const announced = length < prefixSize ? 0 : this.#received.readUInt32BE(1);
+    const isWhole = length >= prefixSize && length >= prefixSize + announced;
+    if (isWhole || announced > maxRequestBytes) this.#finish();
+  };
+
+  /** Everything that there is to read has been read. */
+  readonly #finish = (): void => {
+    if (this.#isRead || this.#isOver) return;
+    this.#isRead = true;
+    const { request } = this.#call;
+    request.off("data", this.#take);
+    request.off("end", this.#finish);
+    request.pause();
+    this.#serve().catch((error: unknown) => this.#failed(error));
+  };
+
+  async #serve(): Promise<void> {
+    this.#request = this.#readRequest();
+    const range = this.#request && this.#service.cachedRange(this.#request, this.#metadata);
+    if (range === undefined || !range.resource.cacher.ready) {
+      this.#relay();
+      return;
+    }
+    const { signal } = this.#gone;
+    const turn = new ReadTurn(this.#context, this.#call, this.#received.length, signal);
+    try {
+      const answer = await this.#answer(range, turn.begin);
+      turn.end();
+      if (this.#isOver) return;
+      // The newest state is late; an older one is not there.
+      if (answer === undefined) this.#relay(range.request.revision === 0);
+      else await this.#respond(answer, turn.admission);
+    } finally {
+      turn.release();
+    }
+  }
+
+  /** Undefined: it is etcd's to read. */
+  #readRequest(): RangeRequest | undefined {
+    const received = this.#received;
+    // One message that is not compressed, and nothing else.
+    if (received.length < prefixSize || received[0] !== 0) return undefined;
+    if (received.length !== prefixSize + received.readUInt32BE(1)) return undefined;
+    return readRangeRequest(received.subarray(prefixSize));
+  }
+
+  /** Undefined: etcd has to answer. */
+  async #answer(
+    { request, resource, scope, access }: CachedRange,
+    admit: () => Promise<void> | undefined,
+  ): Promise<Answer | undefined> {
+    const { lastHeader } = this.#service;
+    const { floor } = lastHeader;
+    const { revision } = request;
+    const { cacher, storage } = resource;
+    // A linearizable read asks etcd for its revision, which shows that etcd allows reads.
+    if (request.serializable) await access.confirm();
+    const { signal } = this.#gone;
+    // The cache may have a revision that etcd has compacted.
+    if (revision > 0 && revision > cacher.revision) return undefined;
+    if (revision > 0 && !(await storage.isAvailable(revision, signal))) return undefined;
+    const at = requirementOf(request.serializable, floor);
+    const read = { scope, at, signal, admit, owner: this.owner };
+    const answer = await cacher.readState(revision > 0 ? { ...read, revision } : read, (state) =>
+      this.#answerOf(state, request, resource.keys.prefix),
+    );
+    if (answer === undefined || answer.revision >= floor) return answer;
+    // The cache has etcd's current revision, and a higher one was sent before this call: etcd was restored.
+    lastHeader.historyChanged();
+    return answer;
+  }
+
+  *#answerOf(
+    state: CachedState,
+    request: RangeRequest,
+    prefix: Buffer,
+  ): TimeSlicedWork<Answer | undefined> {
+    const { header } = this.#service.lastHeader;
+    const selected = yield* selectRange(state, request);
+    if (selected === undefined || header === undefined) return undefined;
+    const { newest: revision, retain } = state;
+    const options = {
+      ...{ prefix, keysOnly: request.keysOnly, header: headerField(header, revision) },
+    };
+    const response = yield* RangeResponse.of(selected, options);
+    return { response, revision, retain };
+  }
+
+  async #respond(
+    { response, revision, retain }: Answer,
+    admission: ResponseAdmission,
+  ): Promise<void> {
+    // The state must not take too much memory while the response waits for room.
+    let release = retain(() => this.#end(outdated));
+    try {
+      const wait = admission.mayEncode();
+      if (wait !== undefined) await wait;
+      if (this.#isOver || this.#call.isOver) return;
+      const { callerLimits } = this.#context;
+      this.#service.counts.cached++;
+      this.#service.lastHeader.raise(revision);
+      if (response.size <= wholeBytes) {
+        const parts = response.take(Infinity);
+        this.#release();
+        admission.respond(parts);
+        callerLimits.sendPacing.charge(this.owner, prefixSize + response.size);
+        return;
+      }
+      const released = release;
+      release = () => {};
+      this.#sender = new RangeSender(this.#call, response, this.#context, {
+        onEnd: () => {
+          released();
+          this.#release();
+        },
+      });
+      this.#sender.start();
+    } finally {
+      release();
+    }
+  }
+
+  /** Nothing has been sent. */
+  #failed(error: unknown): void {
+    if (this.#isOver || this.#call.isOver) return;
+    if (error instanceof RefusedRequest) {
+      this.#end(error.status);
+    } else if (!(error instanceof WatchFanoutError)) {
+      this.#end(statusOf(toClientError(error, "etcdserverpb.KV/Range", this.#context.logger)));
+    } else {
+      if (hasReason(error, "HISTORY_CHANGED")) this.#service.lastHeader.historyChanged();
+      this.#relay(!hasReason(error, "UPSTREAM_DENIED"));
+    }
+  }
+
+  /** Passes the call to etcd. `isLate`: it has waited for the cache. */
+  #relay(isLate: boolean = false): void {
+    const received = this.#service.relayedRequest(this.#received, this.#request);
+    this.#release();
+    const args = [this.#call, this.#metadata, this.#context, received] as const;
+    if (!isLate) this.#service.relay(...args);
+    else if (!this.#service.relayLate(...args)) {
+      this.#call.end(refused(status.UNAVAILABLE, timedOut));
+    }
+  }
+
+  /** Ends the call, unless it has ended. */
+  #end(why: WireStatus): void {
+    if (this.#isOver) return;
+    // Behind a part of the response no status could be sent.
+    if (this.#sender === undefined) this.#call.end(why);
+    else this.#call.resetWith(constants.NGHTTP2_REFUSED_STREAM);
+    this.#release();
+  }
+
+  /** Idempotent. */
+  #release(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#context.streams.delete(this);
+    this.#service.maintenance.delete(this);
+    this.#reservation?.release();
+    this.#received = Buffer.alloc(0);
+    this.#gone.abort(clientGone);
+    this.#sender?.stop();
+  }
+}
+
+/** The state of the response is no longer kept. */
+const outdated = refused(status.UNAVAILABLE, "the response took too long: try again");
+
+/** How new the cache has to be for a request that came when clients knew of the revision `floor`. */
+function requirementOf(serializable: boolean, floor: number): RevisionRequirement {
+  if (!serializable) return { match: "LINEARIZABLE" };
+  return floor === 0 ? { match: "ANY" } : { match: "NOT_OLDER_THAN", revision: floor };
+}

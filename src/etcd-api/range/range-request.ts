@@ -1,0 +1,89 @@
+import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
+import { prefixSize } from "../../wire/encode.ts";
+
+/*
+ * etcd's RangeRequest. Field numbers are those of its rpc.proto.
+ */
+
+/** By what objects are sorted, by etcd's numbers. */
+export const sortTargets = ["key", "version", "create", "mod", "value"] as const;
+export type SortTarget = (typeof sortTargets)[number];
+
+/** In which order, by etcd's numbers. */
+export const sortOrders = ["none", "ascend", "descend"] as const;
+export type SortOrder = (typeof sortOrders)[number];
+
+/** A Range that a cache may serve. */
+export interface RangeRequest {
+  /** Not empty. */
+  readonly key: Buffer;
+  /** Empty: one key. One byte 0: all keys from `key` on. */
+  readonly rangeEnd: Buffer;
+  /** 0: no limit. */
+  readonly limit: number;
+  /** 0: the newest. */
+  readonly revision: number;
+  readonly sortOrder: SortOrder;
+  readonly sortTarget: SortTarget;
+  readonly serializable: boolean;
+  readonly keysOnly: boolean;
+  readonly countOnly: boolean;
+  /** Bounds, both included; 0: none. */
+  readonly minModRevision: number;
+  readonly maxModRevision: number;
+  readonly minCreateRevision: number;
+  readonly maxCreateRevision: number;
+}
+
+const none: Buffer = Buffer.alloc(0);
+
+/** The field `serializable`, as false. The last of equal fields counts. */
+const notSerializable = Buffer.of(0x38, 0);
+
+/** The same request, with gRPC's prefix, as a linearizable one. */
+export function asLinearizable(framed: Buffer): Buffer {
+  const request = Buffer.concat([framed, notSerializable]);
+  request.writeUInt32BE(request.length - prefixSize, 1);
+  return request;
+}
+
+/**
+ * Decodes a request. Undefined if etcd has to answer it: it is invalid, has a field that is newer than this decoder, or a
+ * number that only etcd has to know the meaning of.
+ */
+export function readRangeRequest(message: Buffer): RangeRequest | undefined {
+  try {
+    return read(new MessageCursor(message));
+  } catch (error) {
+    if (error instanceof WireFault) return undefined;
+    throw error;
+  }
+}
+
+function read(cursor: MessageCursor): RangeRequest | undefined {
+  let key = none;
+  let rangeEnd = none;
+  /** By field number. */
+  const numbers: number[] = new Array(14).fill(0);
+  for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+    if (tag === 0x0a) key = cursor.view();
+    else if (tag === 0x12) rangeEnd = cursor.view();
+    else if (tag >= 0x18 && tag <= 0x68 && (tag & 7) === 0) numbers[tag >>> 3] = cursor.natural();
+    else return undefined;
+  }
+  const sortOrder = sortOrders[numbers[5] ?? 0];
+  const sortTarget = sortTargets[numbers[6] ?? 0];
+  if (key.length === 0 || sortOrder === undefined || sortTarget === undefined) return undefined;
+  return {
+    ...{ key, rangeEnd, sortOrder, sortTarget },
+    limit: numbers[3] ?? 0,
+    revision: numbers[4] ?? 0,
+    serializable: numbers[7] !== 0,
+    keysOnly: numbers[8] !== 0,
+    countOnly: numbers[9] !== 0,
+    minModRevision: numbers[10] ?? 0,
+    maxModRevision: numbers[11] ?? 0,
+    minCreateRevision: numbers[12] ?? 0,
+    maxCreateRevision: numbers[13] ?? 0,
+  };
+}

@@ -1,0 +1,142 @@
+import type { IncomingHttpHeaders } from "node:http2";
+import type { Clock } from "../../base/clock.ts";
+import type { CallContext } from "../../server/calls/call-context.ts";
+import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { WatchScope } from "../../storage/storage.ts";
+import { AccessProbe } from "../cached/access-probe.ts";
+import type { CachedResource } from "../cached/cached-resource.ts";
+import { cachedScope } from "../cached/cached-scope.ts";
+import type { LastHeader } from "../contract/response-header.ts";
+import type { CallMaintenance, RelayedOrCached } from "../relay/call-maintenance.ts";
+import { RangeCall } from "./range-call.ts";
+import { asLinearizable, type RangeRequest } from "./range-request.ts";
+
+/** The path of etcd's Range. */
+export const rangePath = "/etcdserverpb.KV/Range";
+
+/**
+ * Maximum number of requests at etcd at once that the cache could not serve in time. If etcd stalls, all caches are late,
+ * and etcd must not get all reads on top.
+ */
+const maxLate = 32;
+
+/** Metadata of a call with the credential of a user of etcd: its rights are etcd's to check, for each read. */
+const credentials = ["token", "authorization"];
+
+/** Passes a call to etcd, with what was read of its request. */
+export type RelayCall = (
+  call: RelayedCall,
+  metadata: IncomingHttpHeaders,
+  context: CallContext,
+  received: Buffer,
+) => void;
+
+export interface RangeServiceDeps {
+  readonly maintenance: CallMaintenance<RelayedOrCached>;
+  readonly lastHeader: LastHeader;
+  readonly clock: Clock;
+  readonly relay: RelayCall;
+}
+
+/** A request, and the cached resource that has all of its keys. */
+export interface CachedRange {
+  readonly request: RangeRequest;
+  readonly resource: CachedResource;
+  readonly scope: WatchScope;
+  readonly access: AccessProbe;
+}
+
+/** Number of calls of Range by what answered them. */
+export interface RangeCounts {
+  cached: number;
+  relayed: number;
+}
+
+/** Serves etcd's Range from caches. What all of its calls share. */
+export class RangeService {
+  readonly maintenance: CallMaintenance<RelayedOrCached>;
+  readonly lastHeader: LastHeader;
+  readonly counts: RangeCounts = { cached: 0, relayed: 0 };
+  readonly #clock: Clock;
+  readonly #relay: RelayCall;
+  #resources: readonly (readonly [CachedResource, AccessProbe])[] = [];
+  #late = 0;
+
+  constructor({ maintenance, lastHeader, clock, relay }: RangeServiceDeps) {
+    this.maintenance = maintenance;
+    this.lastHeader = lastHeader;
+    this.#clock = clock;
+    this.#relay = relay;
+  }
+
+  /** Serves the keys of these resources from their caches. */
+  serve(resources: readonly CachedResource[]): void {
+    this.#resources = resources.map((resource) => {
+      const read = () => resource.storage.get({ key: "\0", at: { match: "ANY" } });
+      return [resource, new AccessProbe(read, this.#clock)] as const;
+    });
+  }
+
+  /** etcd's authentication may have been changed: asks it again before anything is served. */
+  accessChanged(): void {
+    for (const [, access] of this.#resources) access.forget();
+  }
+
+  /** Whether a call may be served from a cache; otherwise it is relayed unread. */
+  mayServe(metadata: IncomingHttpHeaders): boolean {
+    if (this.#resources.length === 0 || this.lastHeader.header === undefined) return false;
+    if (credentials.some((name) => metadata[name] !== undefined)) return false;
+    // Compressed requests are etcd's to read.
+    return (metadata["grpc-encoding"] ?? "identity") === "identity";
+  }
+
+  open(call: RelayedCall, metadata: IncomingHttpHeaders, context: CallContext): void {
+    new RangeCall(call, metadata, context, this).start();
+  }
+
+  /** The request with the resource that has all of its keys; undefined: no cache may serve it. */
+  cachedRange(request: RangeRequest, metadata: IncomingHttpHeaders): CachedRange | undefined {
+    // Only the member knows whether it has a leader; a linearizable read needs one in any case.
+    if (request.serializable && metadata["hasleader"] !== undefined) return undefined;
+    for (const [resource, access] of this.#resources) {
+      const scope = cachedScope(resource.keys, request.key, request.rangeEnd);
+      if (scope !== undefined) return { request, resource, scope, access };
+    }
+    return undefined;
+  }
+
+  /**
+   * What is passed to etcd of a request. A member of etcd may be behind the one that a cache follows: a serializable read is
+   * passed on as a linearizable one if its client may have seen a newer state than the member is known to have.
+   */
+  relayedRequest(received: Buffer, request: RangeRequest | undefined): Buffer {
+    const { header, floor } = this.lastHeader;
+    const isBehind = header !== undefined && header.revision < floor;
+    return isBehind && request?.serializable === true ? asLinearizable(received) : received;
+  }
+
+  /** Passes a call to etcd. */
+  relay(
+    call: RelayedCall,
+    metadata: IncomingHttpHeaders,
+    context: CallContext,
+    received: Buffer,
+  ): void {
+    this.counts.relayed++;
+    this.#relay(call, metadata, context, received);
+  }
+
+  /** Passes a call to etcd that has waited for a cache, which was not new enough in time. Returns false if there are too many of those. */
+  relayLate(
+    call: RelayedCall,
+    metadata: IncomingHttpHeaders,
+    context: CallContext,
+    received: Buffer,
+  ): boolean {
+    if (this.#late >= maxLate) return false;
+    this.#late++;
+    call.onClosed(() => this.#late--);
+    this.relay(call, metadata, context, received);
+    return true;
+  }
+}

@@ -1,0 +1,69 @@
+import type { CacheWatcher } from "../../cacher/watch/cache-watcher.ts";
+import type { WatchScope } from "../../storage/storage.ts";
+import type { CachedResource } from "../cached/cached-resource.ts";
+import type { CreateRequest } from "./watch-request.ts";
+import { watchIdField } from "./watch-response.ts";
+
+/** What a watch is served from: a resource that has all keys of its range. */
+export interface CachedRange {
+  readonly resource: CachedResource;
+  readonly scope: WatchScope;
+}
+
+/** One watch of a client's stream. It is served by a watcher of a cache, or by a watch of etcd. */
+export class ClientWatch {
+  readonly id: bigint;
+  /** The field of a response with the id. */
+  readonly idField: Buffer;
+  readonly request: CreateRequest;
+  /** Undefined: no cached resource has its range. */
+  readonly range: CachedRange | undefined;
+  /** Events of lower revisions are not sent. */
+  from = 0;
+  /** Everything that it asked for up to this revision has been sent. */
+  sent = 0;
+  /** Whether its creation was reported to the client. Nothing of it is sent before. */
+  isAnnounced = false;
+  /** Whether it is in the sender's queue of watches that may have something to send. */
+  isQueued = false;
+  /** Whether it has sent events since the last tick of progress notifications. */
+  isActive = false;
+  isOver = false;
+  watcher: CacheWatcher | undefined;
+  /** Its id at etcd; undefined: it is served from a cache. */
+  upstreamId: bigint | undefined;
+  /** Number of etcd's responses that wait to be sent. */
+  waiting = 0;
+  /** Whether the fragments of a response of etcd were not all received. */
+  isFragmented = false;
+
+  constructor(id: bigint, request: CreateRequest, range: CachedRange | undefined) {
+    this.id = id;
+    this.idField = watchIdField(id);
+    this.request = request;
+    this.range = range;
+    this.beginAfter(0);
+  }
+
+  /** Without a start revision, it begins after this revision. */
+  beginAfter(revision: number): void {
+    const { startRevision } = this.request;
+    this.from = startRevision === 0 ? revision + 1 : startRevision;
+    this.sent = this.from - 1;
+  }
+
+  /**
+   * The revision up to which the client has all events; undefined: it has not, or the watch begins later. A watch of etcd
+   * does not know.
+   */
+  get syncedRevision(): number | undefined {
+    const synced = this.isAnnounced ? this.watcher?.syncedRevision : undefined;
+    if (synced === undefined || this.isQueued) return undefined;
+    return this.isSyncedAt(synced) ? synced : undefined;
+  }
+
+  /** Whether this revision may be reported to the client: as etcd, not before the start revision. */
+  isSyncedAt(revision: number): boolean {
+    return revision >= Math.max(this.request.startRevision, this.from - 1);
+  }
+}

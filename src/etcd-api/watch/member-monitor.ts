@@ -1,0 +1,132 @@
+import type { OutgoingHttpHeaders } from "node:http2";
+import { status } from "@grpc/grpc-js";
+import type { Clock } from "../../base/clock.ts";
+import { refused } from "../../server/calls/refusals.ts";
+import type { WireStatus } from "../../wire/errors.ts";
+import type { LastHeader } from "../contract/response-header.ts";
+import { requestHeaders } from "../relay/metadata.ts";
+import type { Upstream } from "../upstream/upstream.ts";
+import { UpstreamWatchCall } from "./upstream-watch-call.ts";
+
+/** The path of etcd's Watch. */
+export const watchPath = "/etcdserverpb.Watch/Watch";
+
+/** etcd's own text. Its clients compare it. */
+const noLeader = "etcdserver: no leader";
+
+/** How long etcd may be away until streams that need a leader end, in milliseconds: as etcd, three election timeouts. */
+const leaderlessMs = 3_000;
+
+/** A stream that needs a leader. */
+export interface LeaderDependent {
+  /** The member has no leader, or can't be reached. */
+  leaderLost(status: WireStatus): void;
+}
+
+/**
+ * One idle Watch stream to the member that calls go to, with `hasleader`. It is for all streams that are served from caches:
+ * it brings the ids for their headers, and ends when the member has lost its leader.
+ */
+export class MemberMonitor {
+  readonly #upstream: Upstream;
+  readonly #clock: Clock;
+  readonly #lastHeader: LastHeader;
+  readonly #dependents = new Set<LeaderDependent>();
+  #call: UpstreamWatchCall | undefined;
+  #isOpen = false;
+  #waiting: ((failure: WireStatus | undefined) => void)[] = [];
+  /** When it ended; undefined while it is open, and before it was. */
+  #endedAt: number | undefined;
+
+  constructor(upstream: Upstream, clock: Clock, lastHeader: LastHeader) {
+    this.#upstream = upstream;
+    this.#clock = clock;
+    this.#lastHeader = lastHeader;
+  }
+
+  /**
+   * Calls `listener`, now or later, when the member has answered, or with the reason why it has not. With `needsLeader` it
+   * must have a leader now; otherwise its earlier answer will do.
+   */
+  whenKnown(needsLeader: boolean, listener: (failure: WireStatus | undefined) => void): void {
+    if (this.#isOpen || (!needsLeader && this.#lastHeader.header !== undefined)) {
+      listener(undefined);
+    } else {
+      this.#waiting.push(listener);
+      this.#open();
+    }
+  }
+
+  /** Informs the stream of a lost leader, until `delete`. */
+  add(stream: LeaderDependent): void {
+    this.#dependents.add(stream);
+  }
+
+  /** Idempotent. */
+  delete(stream: LeaderDependent): void {
+    this.#dependents.delete(stream);
+  }
+
+  /** Called about once a second: reopens it for the streams that need a leader. */
+  check(): void {
+    if (this.#isOpen || this.#dependents.size === 0) return;
+    const now = this.#clock.now();
+    if (now - (this.#endedAt ?? now) >= leaderlessMs) {
+      this.#endDependents(refused(status.UNAVAILABLE, noLeader));
+    } else {
+      this.#open();
+    }
+  }
+
+  close(): void {
+    this.#call?.close();
+    this.#call = undefined;
+    this.#isOpen = false;
+  }
+
+  #open(): void {
+    if (this.#call !== undefined) return;
+    const call = new UpstreamWatchCall(this.#upstream, monitorHeaders(), {
+      onMessage: (message) => this.#onMessage(message),
+      onEnd: (why) => this.#onEnd(why),
+    });
+    this.#call = call;
+    call.send(probe);
+  }
+
+  #onMessage(message: Buffer): void {
+    if (this.#isOpen) return;
+    this.#isOpen = true;
+    this.#endedAt = undefined;
+    this.#lastHeader.observeMessage(message);
+    // The stream stays, without a watch.
+    this.#call?.send(cancelProbe);
+    this.#settle(undefined);
+  }
+
+  #onEnd(why: WireStatus): void {
+    this.#call = undefined;
+    this.#isOpen = false;
+    this.#endedAt ??= this.#clock.now();
+    this.#settle(why);
+    if (why.details === noLeader) this.#endDependents(why);
+  }
+
+  #settle(failure: WireStatus | undefined): void {
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const listener of waiting) listener(failure);
+  }
+
+  #endDependents(why: WireStatus): void {
+    for (const stream of this.#dependents) stream.leaderLost(why);
+  }
+}
+
+/** A create request of a watch of the key 0 that delivers nothing, and the request to cancel it. */
+const probe = Buffer.from("0a090a01002a0200013801", "hex");
+const cancelProbe = Buffer.from("12020801", "hex");
+
+function monitorHeaders(): OutgoingHttpHeaders {
+  return requestHeaders(watchPath, { "content-type": "application/grpc", hasleader: "true" });
+}

@@ -1,0 +1,332 @@
+import type { OutgoingHttpHeaders } from "node:http2";
+import { status } from "@grpc/grpc-js";
+import type { Clock } from "../../base/clock.ts";
+import { hasReason } from "../../base/errors.ts";
+import { refused } from "../../server/calls/refusals.ts";
+import type { WireStatus } from "../../wire/errors.ts";
+import { stopped } from "../relay/call-relay.ts";
+import { type CachedRange, ClientWatch } from "./client-watch.ts";
+import { etcdFramesOf, previousUnknown } from "./event-encoding.ts";
+import { RelayedWatches } from "./relayed-watches.ts";
+import type { AnswerSlot, StreamSender } from "./stream-sender.ts";
+import { refusalOf, refusals } from "./watch-refusals.ts";
+import type { CreateRequest } from "./watch-request.ts";
+import { type Answer, encodeAnswer, noWatchId } from "./watch-response.ts";
+import { isDenied, type WatchService } from "./watch-service.ts";
+
+/** Memory of a watch that waits in no buffer, in bytes, estimated, in addition to its request. */
+const watchBytes = 512;
+
+/** What the watches of a stream need of it. */
+export interface StreamWatchesDeps {
+  readonly shared: WatchService;
+  readonly clock: Clock;
+  /** Of calls to etcd for this client. */
+  readonly headers: OutgoingHttpHeaders;
+  readonly sender: StreamSender;
+  /** Whose time the caches' watches catch up in. */
+  readonly owner: object;
+  /** The requests of the watches take this number of bytes more. */
+  readonly retain: (bytes: number) => void;
+  /** Whether the client has a credential of etcd: etcd is asked about each watch that a cache may serve. */
+  readonly hasCredential: boolean;
+  /** Handles no requests until it is called with false. */
+  readonly holdRequests: (isHeld: boolean) => void;
+  /** Ends the stream. */
+  readonly end: (why: WireStatus) => void;
+}
+
+/**
+ * All watches of a stream, and what serves each: a watcher of a cache, or etcd where the cache can't. A watch is handed over
+ * from one to the other without a gap, as both know what has been sent.
+ */
+export class StreamWatches {
+  readonly #deps: StreamWatchesDeps;
+  readonly #watches = new Map<bigint, ClientWatch>();
+  readonly #relayed: RelayedWatches;
+  #nextId = 0n;
+  #isClosed = false;
+
+  constructor(deps: StreamWatchesDeps) {
+    this.#deps = deps;
+    const { shared, clock, headers, sender, end } = deps;
+    this.#relayed = new RelayedWatches({
+      ...{ shared, clock, headers, sender },
+      onPermitted: (watch, slot) => this.#begin(watch, slot),
+      onAsked: () => deps.holdRequests(false),
+      onEnded: (watch) => this.#onEndedByEtcd(watch),
+      onLost: end,
+    });
+  }
+
+  /** Number of watches. */
+  get size(): number {
+    return this.#watches.size;
+  }
+
+  /** Memory of the batches that wait to be read, in bytes, estimated. */
+  get heldBytes(): number {
+    let bytes = 0;
+    for (const { watcher } of this.#watches.values()) bytes += watcher?.heldBytes ?? 0;
+    return bytes;
+  }
+
+  /** Creates a watch, and answers the request. `range`: the cached resource that may serve it. */
+  create(request: CreateRequest, range: CachedRange | undefined): void {
+    const { shared, sender, retain } = this.#deps;
+    const current = shared.currentRevision(range);
+    const isTaken = this.#watches.has(request.watchId);
+    const mayAdd = shared.mayAdd(this.#watches.size);
+    const refusal = refusalOf(request, isTaken, mayAdd);
+    if (refusal !== undefined) {
+      this.#answer(
+        { watchId: noWatchId, created: true, canceled: true, cancelReason: refusal },
+        current,
+      );
+      return;
+    }
+    const id = request.watchId === 0n ? this.#freeId() : request.watchId;
+    const watch = new ClientWatch(id, request, range);
+    const isCached = shared.isCached(range, request.startRevision);
+    if (!isCached && !shared.mayRelay()) {
+      const cancelReason = refusals.tooMany;
+      this.#answer({ watchId: noWatchId, created: true, canceled: true, cancelReason }, current);
+      return;
+    }
+    this.#watches.set(id, watch);
+    shared.counts.watches++;
+    retain(watchBytes + request.encoded.length);
+    // To make room for it, the stream itself may have been ended.
+    if (this.#isClosed) return;
+    const slot = sender.answer(undefined, watch);
+    if (isCached && this.#deps.hasCredential) {
+      // The id of a refused watch goes to the next one, as with etcd, so later requests wait.
+      this.#deps.holdRequests(true);
+      this.#relayed.ask(watch, slot);
+    } else {
+      this.#begin(watch, slot);
+    }
+  }
+
+  /** Begins to serve a watch that the client may have. The answer to its create request has this place. */
+  #begin(watch: ClientWatch, slot: AnswerSlot): void {
+    const { shared, sender } = this.#deps;
+    const { id, range, request } = watch;
+    if (!shared.isCached(range, request.startRevision)) {
+      this.#relayed.create(watch, slot);
+      return;
+    }
+    const current = shared.currentRevision(range);
+    watch.beginAfter(current);
+    this.#openCached(watch);
+    shared.reported(current);
+    slot.frame = this.#encode({ watchId: id, created: true }, current);
+    sender.pump();
+  }
+
+  /** Cancels a watch, and answers the request. An unknown id has no answer, as with etcd. */
+  cancel(id: bigint): void {
+    const watch = this.#watches.get(id);
+    if (watch === undefined) return;
+    const revision = watch.syncedRevision ?? watch.sent;
+    watch.isOver = true;
+    const slot = this.#remove(watch);
+    // etcd has not answered yet: the watch is announced, and then is cancelled.
+    if (slot !== undefined) {
+      slot.frame = this.#encode({ watchId: id, created: true }, this.#deps.shared.floor);
+    }
+    this.#answer({ watchId: id, canceled: true }, revision);
+  }
+
+  /** The responses for the next batch of a cached watch. */
+  framesOf(watch: ClientWatch): readonly Uint8Array[] | undefined {
+    const { watcher, range, request } = watch;
+    if (watcher === undefined || range === undefined) return undefined;
+    const batch = watcher.read();
+    if (batch === undefined) {
+      if (watcher.ended instanceof Error) this.#onEnded(watch, watcher.ended);
+      return undefined;
+    }
+    const { prefix } = range.resource.keys;
+    const frames = etcdFramesOf(batch, request, prefix, this.#deps.shared.header, watch.from);
+    if (frames === previousUnknown) {
+      this.#relay(watch);
+      return undefined;
+    }
+    const { revision = 0 } = batch;
+    if (revision > watch.sent) watch.sent = revision;
+    if (frames.length > 0) this.#deps.shared.reported(revision);
+    return frames;
+  }
+
+  /** A response of etcd was sent. */
+  onRelayed(): void {
+    this.#relayed.mayContinue();
+  }
+
+  /** Called about once a second. */
+  check(): void {
+    if (this.#deps.shared.hasDenied) this.#relayDenied();
+    if (this.#relayed.size > 0) this.#handOver();
+    this.#relayed.check();
+  }
+
+  /** Sends the progress of each watch that asked for it and is synced, unless it has sent events since the last call. */
+  notifyProgress(): void {
+    for (const watch of this.#watches.values()) {
+      if (!watch.request.progressNotify || watch.watcher === undefined) continue;
+      const revision = watch.syncedRevision;
+      if (!watch.isActive && revision !== undefined && revision >= this.#deps.shared.floor) {
+        this.#answer({ watchId: watch.id }, revision);
+      }
+      watch.isActive = false;
+    }
+  }
+
+  /** Resolves when the caches and etcd have been asked for their progress. Never rejects. */
+  async reachCurrentRevision(): Promise<void> {
+    await Promise.all([
+      this.#deps.shared.reachCurrentRevision(this.#watches.values()),
+      this.#relayed.reachProgress(),
+    ]);
+  }
+
+  /** Asks etcd again: it does not answer while a watch is not synced. */
+  repeatProgressRequest(): void {
+    this.#relayed.requestProgress();
+  }
+
+  /** Reports to the client up to which revision all watches are synced, unless some are not. */
+  answerProgress(): void {
+    const revision = this.#progressRevision();
+    if (revision !== undefined) this.#answer({ watchId: noWatchId }, revision);
+  }
+
+  /** Ends all. Idempotent. */
+  close(): void {
+    this.#isClosed = true;
+    this.#relayed.close();
+    for (const watch of this.#watches.values()) watch.watcher?.close();
+    this.#deps.shared.counts.watches -= this.#watches.size;
+    this.#watches.clear();
+  }
+
+  #freeId(): bigint {
+    while (this.#watches.has(this.#nextId)) this.#nextId++;
+    return this.#nextId++;
+  }
+
+  /** Serves the watch from the cache, from behind what was sent. */
+  #openCached(watch: ClientWatch): void {
+    const { range, request } = watch;
+    if (range === undefined) throw new Error("A watch without a cached range can't be cached.");
+    const { cacher } = range.resource;
+    watch.watcher = cacher.watch({
+      scope: range.scope,
+      afterRevision: Math.min(watch.from - 1, cacher.revision),
+      withPrevious: request.withPrevious,
+      rawKeys: true,
+      owner: this.#deps.owner,
+    });
+    watch.watcher.onReadable(() => this.#deps.sender.ready(watch));
+  }
+
+  /** The cache has ended a watch. */
+  #onEnded(watch: ClientWatch, error: Error): void {
+    if (hasReason(error, "DRAINING")) {
+      this.#deps.end(refused(status.UNAVAILABLE, stopped));
+    } else if (hasReason(error, "HISTORY_CHANGED")) {
+      // The client's revisions are of another history: it must list, as after a compaction.
+      const { cacher } = watch.range?.resource ?? {};
+      this.#deps.shared.historyChanged();
+      watch.isOver = true;
+      this.#remove(watch);
+      const compactRevision = Math.max(cacher?.revision ?? 0, 1);
+      this.#answer({ watchId: watch.id, canceled: true, compactRevision }, 0);
+    } else if (this.#deps.shared.isCached(watch.range, watch.sent + 1)) {
+      watch.from = watch.sent + 1;
+      this.#openCached(watch);
+    } else {
+      this.#relay(watch);
+    }
+  }
+
+  /** Makes etcd serve a watch, from behind what was sent. */
+  #relay(watch: ClientWatch): void {
+    // Before it is closed, which notifies the sender.
+    const { watcher } = watch;
+    watch.watcher = undefined;
+    watcher?.close();
+    if (!this.#deps.shared.mayRelay()) {
+      const details = "too many watches are behind what is cached";
+      this.#deps.end(refused(status.UNAVAILABLE, details));
+      return;
+    }
+    this.#relayed.resume(watch);
+  }
+
+  /** The watches of a cache that etcd does not serve any more are etcd's to permit or to refuse. */
+  #relayDenied(): void {
+    for (const watch of this.#watches.values()) {
+      if (watch.watcher === undefined || !watch.isAnnounced || watch.isQueued) continue;
+      if (watch.range !== undefined && isDenied(watch.range.resource)) this.#relay(watch);
+    }
+  }
+
+  /** Serves watches of etcd from the cache, as soon as it has all that they have not been sent. */
+  #handOver(): void {
+    const { shared } = this.#deps;
+    let isProgressNeeded = false;
+    for (const watch of this.#relayed) {
+      if (watch.range === undefined || !this.#relayed.isSettled(watch)) continue;
+      if (shared.isCached(watch.range, watch.sent + 1)) {
+        this.#relayed.cancel(watch);
+        watch.from = Math.max(watch.from, watch.sent + 1);
+        this.#openCached(watch);
+      } else if (watch.range.resource.cacher.ready) {
+        isProgressNeeded = true;
+      }
+    }
+    if (isProgressNeeded) this.#relayed.requestProgress();
+  }
+
+  /** The revision up to which all watches are synced; undefined: some are not. */
+  #progressRevision(): number | undefined {
+    let least = Infinity;
+    for (const watch of this.#watches.values()) {
+      const isRelayed = watch.upstreamId !== undefined && watch.isAnnounced;
+      const revision = isRelayed ? this.#relayed.progress : watch.syncedRevision;
+      if (revision === undefined || !watch.isSyncedAt(revision)) return undefined;
+      least = Math.min(least, revision);
+    }
+    return least >= this.#deps.shared.floor && least !== Infinity ? least : undefined;
+  }
+
+  #answer(answer: Answer, revision: number, watch?: ClientWatch): void {
+    if (answer.canceled !== true) this.#deps.shared.reported(revision);
+    this.#deps.sender.answer(this.#encode(answer, revision), watch);
+  }
+
+  #encode(answer: Answer, revision: number): Buffer {
+    return encodeAnswer(this.#deps.shared.header(revision), answer);
+  }
+
+  /** etcd has refused a watch, or has ended it. */
+  #onEndedByEtcd(watch: ClientWatch): void {
+    this.#remove(watch);
+    const isRefused = watch.isOver && watch.request.watchId === 0n;
+    if (isRefused && this.#nextId === watch.id + 1n) this.#nextId = watch.id;
+  }
+
+  /** Returns the place of the answer to its create request, if that was not answered. */
+  #remove(watch: ClientWatch): AnswerSlot | undefined {
+    const { shared, retain } = this.#deps;
+    this.#watches.delete(watch.id);
+    shared.counts.watches--;
+    retain(-watchBytes - watch.request.encoded.length);
+    const { watcher } = watch;
+    watch.watcher = undefined;
+    watcher?.close();
+    return this.#relayed.cancel(watch);
+  }
+}

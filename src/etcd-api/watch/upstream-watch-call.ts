@@ -1,0 +1,155 @@
+import {
+  type ClientHttp2Stream,
+  constants,
+  type IncomingHttpHeaders,
+  type OutgoingHttpHeaders,
+} from "node:http2";
+import { status } from "@grpc/grpc-js";
+import { WireFault } from "../../protobuf/message-cursor.ts";
+import { refused } from "../../server/calls/refusals.ts";
+import { prefixSize } from "../../wire/encode.ts";
+import type { WireStatus } from "../../wire/errors.ts";
+import { noConnection } from "../relay/call-relay.ts";
+import type { Upstream } from "../upstream/upstream.ts";
+import type { UpstreamConnection } from "../upstream/upstream-connection.ts";
+import { MessageSplitter, UnreadableMessage } from "./message-splitter.ts";
+
+/**
+ * Maximum size of a response of etcd, in bytes: one with as many revisions as etcd sends at once to a watch that catches up
+ * (1,000), of large values. etcd itself has no bound.
+ */
+const maxResponseBytes = 1024 ** 3;
+
+/** What a call needs of its user. */
+export interface UpstreamWatchListener {
+  /** A response, without gRPC's prefix. It is a view of what was received. */
+  readonly onMessage: (message: Buffer) => void;
+  /** Called once, unless it was closed before: the status that etcd ended the call with, or why it has sent no status. */
+  readonly onEnd: (status: WireStatus) => void;
+}
+
+/** A call of etcd's Watch to the member that calls go to. */
+export class UpstreamWatchCall {
+  readonly #upstream: Upstream;
+  readonly #headers: OutgoingHttpHeaders;
+  readonly #listener: UpstreamWatchListener;
+  readonly #responses = new MessageSplitter(maxResponseBytes);
+  /** Requests that wait for a connection. */
+  #early: Buffer[] = [];
+  #stream: ClientHttp2Stream | undefined;
+  #connection: UpstreamConnection | undefined;
+  #trailers: IncomingHttpHeaders | undefined;
+  #isPaused = false;
+  #isOver = false;
+
+  constructor(upstream: Upstream, headers: OutgoingHttpHeaders, listener: UpstreamWatchListener) {
+    this.#upstream = upstream;
+    this.#headers = headers;
+    this.#listener = listener;
+    const connection = upstream.available();
+    if (connection === undefined) this.#connect();
+    else this.#open(connection);
+  }
+
+  /** Sends a request, at once or when there is a connection. */
+  send(request: Uint8Array): void {
+    if (this.#isOver) return;
+    const frame = Buffer.allocUnsafe(prefixSize + request.byteLength);
+    frame[0] = 0;
+    frame.writeUInt32BE(request.byteLength, 1);
+    frame.set(request, prefixSize);
+    if (this.#stream === undefined) this.#early.push(frame);
+    else this.#stream.write(frame);
+  }
+
+  /** Receives nothing more until `resume`: etcd's flow control makes it wait. */
+  pause(): void {
+    this.#isPaused = true;
+    this.#stream?.pause();
+  }
+
+  resume(): void {
+    if (!this.#isPaused) return;
+    this.#isPaused = false;
+    // The messages that were received before it was paused.
+    this.#deliver();
+    if (!this.#isPaused) this.#stream?.resume();
+  }
+
+  /** Cancels the call. Nothing is called after that. Idempotent. */
+  close(): void {
+    this.#isOver = true;
+    this.#early = [];
+    if (this.#stream?.closed === false) this.#stream.close(constants.NGHTTP2_CANCEL);
+  }
+
+  #connect(): void {
+    this.#upstream.connect().then(
+      () => {
+        if (this.#isOver) return;
+        const connection = this.#upstream.available();
+        if (connection === undefined) this.#connect();
+        else this.#open(connection);
+      },
+      () => this.#end(refused(status.UNAVAILABLE, noConnection)),
+    );
+  }
+
+  #open(connection: UpstreamConnection): void {
+    const stream = connection.request(this.#headers);
+    this.#connection = connection;
+    this.#stream = stream;
+    stream.on("response", (headers: IncomingHttpHeaders) => {
+      if (headers["grpc-status"] !== undefined) this.#trailers = headers;
+    });
+    stream.on("trailers", (trailers: IncomingHttpHeaders) => {
+      this.#trailers = trailers;
+    });
+    stream.on("data", (chunk: Buffer) => {
+      this.#responses.add(chunk);
+      this.#deliver();
+    });
+    stream.on("close", () => this.#end(this.#statusOfEnd()));
+    for (const frame of this.#early) stream.write(frame);
+    this.#early = [];
+    if (this.#isPaused) stream.pause();
+  }
+
+  #deliver(): void {
+    try {
+      while (!this.#isOver && !this.#isPaused) {
+        const message = this.#responses.next();
+        if (message === undefined) return;
+        this.#listener.onMessage(message);
+      }
+    } catch (error) {
+      if (!(error instanceof UnreadableMessage || error instanceof WireFault)) throw error;
+      const details = `can't read a response of etcd: ${error.message}`;
+      this.#end(refused(status.UNAVAILABLE, details));
+    }
+  }
+
+  /** UNAVAILABLE where etcd has sent no status: the only code after which its clients resume. */
+  #statusOfEnd(): WireStatus {
+    const code = Number(this.#trailers?.["grpc-status"] ?? Number.NaN);
+    const message = this.#trailers?.["grpc-message"];
+    if (code > 0) return refused(code, decoded(typeof message === "string" ? message : ""));
+    const lost = this.#connection?.lost;
+    const why = lost === undefined ? "etcd has ended the watch" : "the connection to etcd was lost";
+    return refused(status.UNAVAILABLE, lost === undefined ? why : `${why}: ${lost}`);
+  }
+
+  #end(why: WireStatus): void {
+    if (this.#isOver) return;
+    this.close();
+    this.#listener.onEnd(why);
+  }
+}
+
+function decoded(message: string): string {
+  try {
+    return decodeURIComponent(message);
+  } catch {
+    return message;
+  }
+}

@@ -1,0 +1,163 @@
+import type { OutgoingHttpHeaders } from "node:http2";
+import { bigVarintSize, bytesFieldSize, WireWriter } from "../../protobuf/wire-writer.ts";
+import type { WireStatus } from "../../wire/errors.ts";
+import type { Upstream } from "../upstream/upstream.ts";
+import type { ClientWatch } from "./client-watch.ts";
+import { UpstreamWatchCall } from "./upstream-watch-call.ts";
+import { noWatchId, type ReceivedResponse, readWatchResponse } from "./watch-response.ts";
+import type { WatchCounts } from "./watch-service.ts";
+
+/** What the watches at etcd need of their stream. */
+export interface UpstreamWatchesListener {
+  /** The answer to the create request of a watch. */
+  readonly onCreated: (watch: ClientWatch, response: ReceivedResponse, message: Buffer) => void;
+  /** A later response of a watch. */
+  readonly onResponse: (watch: ClientWatch, response: ReceivedResponse, message: Buffer) => void;
+  /** All watches are synced up to this revision. */
+  readonly onProgress: (revision: number) => void;
+  readonly onEnd: (status: WireStatus) => void;
+}
+
+const nothing = Buffer.alloc(0);
+/** The filters NOPUT and NODELETE, and no progress notifications. */
+const bothFilters = Buffer.from("280028012000", "hex");
+const progressRequest = Buffer.from("1a00", "hex");
+
+/**
+ * The watches of a client's stream that etcd serves, on a Watch stream of their own: with the client's metadata, so that no
+ * two clients share one. At etcd they have ids of their own, which are never used twice.
+ */
+export class UpstreamWatches {
+  readonly #call: UpstreamWatchCall;
+  readonly #listener: UpstreamWatchesListener;
+  readonly #counts: WatchCounts;
+  readonly #watches = new Map<bigint, ClientWatch>();
+  /** Those whose create request was not answered. etcd answers in order. */
+  #creating: ClientWatch[] = [];
+  /** Those of them that were cancelled meanwhile. */
+  readonly #abandoned = new Set<ClientWatch>();
+  #lastId = 0n;
+
+  constructor(
+    { upstream, counts }: { readonly upstream: Upstream; readonly counts: WatchCounts },
+    headers: OutgoingHttpHeaders,
+    listener: UpstreamWatchesListener,
+  ) {
+    this.#counts = counts;
+    this.#listener = listener;
+    this.#call = new UpstreamWatchCall(upstream, headers, {
+      onMessage: (message) => this.#onMessage(message),
+      onEnd: listener.onEnd,
+    });
+  }
+
+  /** Number of watches. */
+  get size(): number {
+    return this.#watches.size;
+  }
+
+  [Symbol.iterator](): Iterator<ClientWatch> {
+    return this.#watches.values();
+  }
+
+  /** Creates a watch from this revision on; 0: from now on. */
+  create(watch: ClientWatch, startRevision: number): void {
+    this.#create(watch, startRevision, nothing);
+  }
+
+  /**
+   * Creates a watch of the same keys that delivers nothing, from now on: etcd permits or refuses it as it would the
+   * client's.
+   */
+  createSilent(watch: ClientWatch): void {
+    this.#create(watch, 0, bothFilters);
+  }
+
+  #create(watch: ClientWatch, startRevision: number, fields: Buffer): void {
+    const id = ++this.#lastId;
+    watch.upstreamId = id;
+    this.#watches.set(id, watch);
+    this.#counts.relayed++;
+    this.#creating.push(watch);
+    this.#call.send(createRequest([watch.request.encoded, fields], startRevision, id));
+  }
+
+  /** Cancels a watch: nothing is called for it any more. */
+  cancel(watch: ClientWatch): void {
+    const id = watch.upstreamId;
+    if (id === undefined) return;
+    this.#forget(watch);
+    if (this.#creating.includes(watch)) this.#abandoned.add(watch);
+    this.#call.send(cancelRequest(id));
+  }
+
+  requestProgress(): void {
+    this.#call.send(progressRequest);
+  }
+
+  /** Receives nothing until `resume`. */
+  pause(): void {
+    this.#call.pause();
+  }
+
+  resume(): void {
+    this.#call.resume();
+  }
+
+  /** Cancels all. Nothing is called any more. */
+  close(): void {
+    this.#call.close();
+    this.#counts.relayed -= this.#watches.size;
+    this.#watches.clear();
+  }
+
+  #onMessage(message: Buffer): void {
+    const response = readWatchResponse(message);
+    if (response.created) {
+      const watch = this.#creating.shift();
+      if (watch === undefined) return;
+      if (this.#abandoned.delete(watch)) return;
+      if (response.canceled) this.#forget(watch);
+      this.#listener.onCreated(watch, response, message);
+    } else if (response.watchId === noWatchId) {
+      if (this.#creating.length === 0) this.#listener.onProgress(response.revision);
+    } else {
+      const watch = this.#watches.get(response.watchId);
+      if (watch === undefined) return;
+      if (response.canceled) this.#forget(watch);
+      this.#listener.onResponse(watch, response, message);
+    }
+  }
+
+  #forget(watch: ClientWatch): void {
+    const { upstreamId } = watch;
+    watch.upstreamId = undefined;
+    if (upstreamId !== undefined && this.#watches.delete(upstreamId)) this.#counts.relayed--;
+  }
+}
+
+/** The client's request with another start revision and watch id. Of a field that is there twice, the later one counts. */
+function createRequest(parts: readonly Buffer[], startRevision: number, id: bigint): Buffer {
+  const encoded = Buffer.concat(parts);
+  const start = BigInt(startRevision);
+  const size = encoded.length + 2 + bigVarintSize(start) + bigVarintSize(id);
+  const writer = new WireWriter(Buffer.allocUnsafe(bytesFieldSize(size)));
+  writer.byte(0x0a);
+  writer.varint(size);
+  writer.raw(encoded);
+  writer.byte(0x18);
+  writer.bigVarint(start);
+  writer.byte(0x38);
+  writer.bigVarint(id);
+  return writer.bytes;
+}
+
+function cancelRequest(id: bigint): Buffer {
+  const size = 1 + bigVarintSize(id);
+  const writer = new WireWriter(Buffer.allocUnsafe(bytesFieldSize(size)));
+  writer.byte(0x12);
+  writer.varint(size);
+  writer.byte(0x08);
+  writer.bigVarint(id);
+  return writer.bytes;
+}

@@ -1,0 +1,113 @@
+import { MessageCursor } from "../../protobuf/message-cursor.ts";
+
+/*
+ * etcd's WatchRequest. Field numbers are those of its rpc.proto.
+ */
+
+/** What a client asks of a new watch. */
+export interface CreateRequest {
+  readonly kind: "create";
+  /** As etcd reads them: an empty key is the smallest one. */
+  readonly key: Buffer;
+  /** Empty: only the key. One byte 0: all keys from the key on. */
+  readonly rangeEnd: Buffer;
+  /** 0: from now on. Revisions above 2^53 - 1 are that. */
+  readonly startRevision: number;
+  readonly progressNotify: boolean;
+  readonly withoutPuts: boolean;
+  readonly withoutDeletes: boolean;
+  readonly withPrevious: boolean;
+  readonly fragment: boolean;
+  /** 0n: the server chooses. */
+  readonly watchId: bigint;
+  /** The encoded WatchCreateRequest. */
+  readonly encoded: Buffer;
+}
+
+/** A request on a watch stream. `none` has no union that is known: etcd ignores it, too. */
+export type WatchStreamRequest =
+  | CreateRequest
+  | { readonly kind: "cancel"; readonly watchId: bigint }
+  | { readonly kind: "progress" }
+  | { readonly kind: "none" };
+
+const smallestKey = Buffer.of(0);
+const none: Buffer = Buffer.alloc(0);
+
+/** Decodes a request. Keeps no view of `message`. Throws a WireFault. */
+export function readWatchRequest(message: Buffer): WatchStreamRequest {
+  const cursor = new MessageCursor(message);
+  let request: WatchStreamRequest = { kind: "none" };
+  for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+    // The last member of the union counts.
+    if (tag === 0x0a) request = readCreate(Buffer.from(cursor.view()));
+    else if (tag === 0x12) request = { kind: "cancel", watchId: readCancel(cursor.view()) };
+    else if (tag === 0x1a) {
+      cursor.view();
+      request = { kind: "progress" };
+    } else cursor.skip(tag);
+  }
+  return request;
+}
+
+function readCreate(encoded: Buffer): CreateRequest {
+  const cursor = new MessageCursor(encoded);
+  let key: Buffer = none;
+  let rangeEnd: Buffer = none;
+  let startRevision = 0;
+  let progressNotify = false;
+  let withPrevious = false;
+  let fragment = false;
+  let watchId = 0n;
+  const filters = new Set<number>();
+  for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+    if (tag === 0x0a) key = cursor.view();
+    else if (tag === 0x12) rangeEnd = cursor.view();
+    else if (tag === 0x18) startRevision = bounded(signed(cursor));
+    else if (tag === 0x20) progressNotify = cursor.bigint() !== 0n;
+    else if (tag === 0x28) filters.add(Number(cursor.bigint()));
+    else if (tag === 0x2a) {
+      // Packed.
+      const outer = cursor.enter();
+      while (cursor.position < cursor.end) filters.add(Number(cursor.bigint()));
+      cursor.leave(outer);
+    } else if (tag === 0x30) withPrevious = cursor.bigint() !== 0n;
+    else if (tag === 0x38) watchId = signed(cursor);
+    else if (tag === 0x40) fragment = cursor.bigint() !== 0n;
+    else cursor.skip(tag);
+  }
+  return {
+    kind: "create",
+    key: key.length === 0 ? smallestKey : key,
+    rangeEnd,
+    startRevision,
+    progressNotify,
+    withoutPuts: filters.has(0),
+    withoutDeletes: filters.has(1),
+    withPrevious,
+    fragment,
+    watchId,
+    encoded,
+  };
+}
+
+function readCancel(message: Buffer): bigint {
+  const cursor = new MessageCursor(message);
+  let watchId = 0n;
+  for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+    if (tag === 0x08) watchId = signed(cursor);
+    else cursor.skip(tag);
+  }
+  return watchId;
+}
+
+function signed(cursor: MessageCursor): bigint {
+  return BigInt.asIntN(64, cursor.bigint());
+}
+
+/** As a number. What is beyond the safe integers is as far in the future, or below 0, as the last of them. */
+function bounded(revision: bigint): number {
+  const max = BigInt(Number.MAX_SAFE_INTEGER);
+  if (revision > max) return Number.MAX_SAFE_INTEGER;
+  return revision < -max ? -Number.MAX_SAFE_INTEGER : Number(revision);
+}

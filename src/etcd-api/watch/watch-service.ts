@@ -1,0 +1,224 @@
+import type { IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
+import type { Clock } from "../../base/clock.ts";
+import type { CallContext } from "../../server/calls/call-context.ts";
+import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import { AccessProbe } from "../cached/access-probe.ts";
+import type { CachedResource } from "../cached/cached-resource.ts";
+import { cachedScope } from "../cached/cached-scope.ts";
+import { headerField } from "../contract/header-field.ts";
+import type { LastHeader } from "../contract/response-header.ts";
+import type { CallMaintenance, RelayedOrCached } from "../relay/call-maintenance.ts";
+import { requestHeaders } from "../relay/metadata.ts";
+import type { Upstream } from "../upstream/upstream.ts";
+import type { CachedRange, ClientWatch } from "./client-watch.ts";
+import { MemberMonitor, watchPath } from "./member-monitor.ts";
+import { ProgressNotifier } from "./progress-notifier.ts";
+import type { CreateRequest } from "./watch-request.ts";
+import { WatchStream } from "./watch-stream.ts";
+
+/** Maximum number of watches of one stream, and of all streams together. */
+const maxWatchesPerStream = 20_000;
+const maxWatches = 500_000;
+
+/** Maximum number of watches of all streams together that etcd serves. */
+const maxRelayedWatches = 20_000;
+
+/** Whether a call has the credential of a user of etcd, whose rights are etcd's to check, for each watch. */
+export function hasCredential(metadata: OutgoingHttpHeaders): boolean {
+  return metadata["token"] !== undefined || metadata["authorization"] !== undefined;
+}
+
+/** What the service is made of. */
+export interface WatchServiceDeps {
+  readonly upstream: Upstream;
+  readonly maintenance: CallMaintenance<RelayedOrCached>;
+  readonly lastHeader: LastHeader;
+  readonly clock: Clock;
+  /** Interval of progress notifications, in milliseconds. */
+  readonly progressIntervalMs: number;
+}
+
+/** Number of open watches of streams that are not relayed as a whole. */
+export interface WatchCounts {
+  /** All. */
+  watches: number;
+  /** Those that etcd serves. */
+  relayed: number;
+}
+
+/** Serves etcd's Watch from caches. What all of its streams share. */
+export class WatchService {
+  readonly upstream: Upstream;
+  readonly maintenance: CallMaintenance<RelayedOrCached>;
+  readonly monitor: MemberMonitor;
+  readonly counts: WatchCounts = { watches: 0, relayed: 0 };
+  readonly #lastHeader: LastHeader;
+  readonly #notifier: ProgressNotifier;
+  readonly #clock: Clock;
+  #resources: readonly CachedResource[] = [];
+  #isOpen = true;
+  #access = new Map<CachedResource, AccessProbe>();
+
+  constructor({ upstream, maintenance, lastHeader, clock, progressIntervalMs }: WatchServiceDeps) {
+    this.upstream = upstream;
+    this.maintenance = maintenance;
+    this.#lastHeader = lastHeader;
+    this.#clock = clock;
+    this.monitor = new MemberMonitor(upstream, clock, lastHeader);
+    this.#notifier = new ProgressNotifier(clock, progressIntervalMs, () => this.#reachAll());
+  }
+
+  /**
+   * Serves the keys of these resources from their caches, in the streams that are opened from now on. `isOpen`: clients
+   * without a credential may have what the caches have, as they were filled without a user.
+   */
+  serve(resources: readonly CachedResource[], isOpen: boolean = true): void {
+    this.#resources = resources;
+    this.#isOpen = isOpen;
+    this.#access = new Map(
+      resources.map((resource) => {
+        const read = () => resource.storage.get({ key: "\0", at: { match: "ANY" } });
+        return [resource, new AccessProbe(read, this.#clock)] as const;
+      }),
+    );
+  }
+
+  /** etcd's authentication may have been changed: asks it again before anything is served. */
+  accessChanged(): void {
+    for (const access of this.#access.values()) access.forget();
+  }
+
+  /**
+   * Whether clients without a token may watch this range: undefined: yes. Otherwise resolves to that, which etcd has to be
+   * asked for; to false as well if it can't be asked.
+   */
+  confirmAccess(range: CachedRange | undefined): Promise<boolean> | undefined {
+    const confirmed = range && this.#access.get(range.resource)?.confirm();
+    return confirmed?.then(
+      () => true,
+      () => false,
+    );
+  }
+
+  /** Whether a call of Watch may be served from caches; otherwise it is relayed as a whole. */
+  mayServe(metadata: IncomingHttpHeaders): boolean {
+    if (this.#resources.length === 0) return false;
+    if (!this.#isOpen && !hasCredential(metadata)) return false;
+    // Compressed requests are etcd's to read.
+    return (metadata["grpc-encoding"] ?? "identity") === "identity";
+  }
+
+  open(call: RelayedCall, metadata: IncomingHttpHeaders, context: CallContext): void {
+    const headers = requestHeaders(watchPath, metadata);
+    // The deadline of the call is checked here, and responses that are compressed could not be sent on.
+    delete headers["grpc-timeout"];
+    delete headers["grpc-accept-encoding"];
+    const stream = new WatchStream(call, headers, context, this);
+    stream.start();
+  }
+
+  /** The stream is open, until `forget`. */
+  add(stream: WatchStream): void {
+    this.maintenance.add(stream);
+    this.#notifier.add(stream);
+  }
+
+  /** The stream has ended. */
+  forget(stream: WatchStream): void {
+    this.maintenance.delete(stream);
+    this.monitor.delete(stream);
+    this.#notifier.delete(stream);
+  }
+
+  /** No answer of a cache may have a lower revision. */
+  get floor(): number {
+    return this.#lastHeader.floor;
+  }
+
+  /** This revision was reported to a client. */
+  reported(revision: number): void {
+    this.#lastHeader.raise(revision);
+  }
+
+  /** The field of a response with its header. */
+  readonly header = (revision: number): Buffer => {
+    const header = this.#lastHeader.header;
+    return headerField(header ?? { clusterId: 0n, memberId: 0n, raftTerm: 0 }, revision);
+  };
+
+  /** The history of the store has changed: its revisions are others. */
+  historyChanged(): void {
+    this.#lastHeader.historyChanged();
+  }
+
+  /** The cached resource that has all keys of a watch; undefined: no resource has. */
+  rangeOf({ key, rangeEnd }: CreateRequest): CachedRange | undefined {
+    for (const resource of this.#resources) {
+      const scope = cachedScope(resource.keys, key, rangeEnd);
+      if (scope !== undefined) return { resource, scope };
+    }
+    return undefined;
+  }
+
+  /** The revision of a new watch of this range. */
+  currentRevision(range: CachedRange | undefined): number {
+    return Math.max(this.floor, range?.resource.cacher.revision ?? 0);
+  }
+
+  /** Whether a cache has all events of this range from a revision on; 0: from now on. */
+  isCached(range: CachedRange | undefined, startRevision: number): boolean {
+    if (range === undefined) return false;
+    const { cacher } = range.resource;
+    if (!cacher.ready || isDenied(range.resource)) return false;
+    return startRevision === 0 || startRevision - 1 >= cacher.oldestRevision;
+  }
+
+  /** Whether etcd refuses to serve a cache, so that its watches would be silent from now on. */
+  get hasDenied(): boolean {
+    return this.#resources.some(isDenied);
+  }
+
+  /** Whether etcd may be asked to serve one more watch. */
+  mayRelay(): boolean {
+    return this.counts.relayed < maxRelayedWatches;
+  }
+
+  /** Whether a stream with this number of watches may have one more. */
+  mayAdd(watches: number): boolean {
+    return watches < maxWatchesPerStream && this.counts.watches < maxWatches;
+  }
+
+  /** Resolves when the caches of these watches have etcd's current revision, or can't get it. Never rejects. */
+  async reachCurrentRevision(watches: Iterable<ClientWatch>): Promise<void> {
+    const resources = new Set<CachedResource>();
+    for (const { watcher, range } of watches) {
+      if (watcher !== undefined && range !== undefined) resources.add(range.resource);
+    }
+    await this.#reach(resources);
+  }
+
+  /** Closes the monitor. */
+  close(): void {
+    this.monitor.close();
+    this.#notifier.close();
+  }
+
+  #reachAll(): Promise<void> {
+    return this.#reach(this.#resources);
+  }
+
+  async #reach(resources: Iterable<CachedResource>): Promise<void> {
+    const { floor } = this;
+    const reached = [...resources].map(({ cacher }) => cacher.reachCurrentRevision());
+    for (const result of await Promise.allSettled(reached)) {
+      const revision = result.status === "fulfilled" ? result.value : undefined;
+      // Only a store that was restored is behind what it has answered.
+      if (revision !== undefined && revision < floor) this.historyChanged();
+    }
+  }
+}
+
+/** Whether etcd refuses this process what the cache needs, since its authentication was switched on. */
+export function isDenied({ cacher }: CachedResource): boolean {
+  return cacher.upstreamFailure?.reason === "UPSTREAM_DENIED";
+}

@@ -1,0 +1,275 @@
+import { constants, type OutgoingHttpHeaders } from "node:http2";
+import { status } from "@grpc/grpc-js";
+import type { WatchFanoutError } from "../../base/errors.ts";
+import type { Identity } from "../../identity/identity.ts";
+import type { Access } from "../../policy/access.ts";
+import { fullAccess } from "../../policy/full-access.ts";
+import { WireFault } from "../../protobuf/message-cursor.ts";
+import type { CallContext } from "../../server/calls/call-context.ts";
+import { refused } from "../../server/calls/refusals.ts";
+import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { Reservation } from "../../server/limits/byte-pool.ts";
+import type { CallOwner } from "../../server/limits/callers.ts";
+import type { OpenStream } from "../../server/limits/open-streams.ts";
+import type { Sender } from "../../server/limits/stall-detector.ts";
+import type { WireStatus } from "../../wire/errors.ts";
+import type { MaintainedCall } from "../relay/call-maintenance.ts";
+import { resumable, stopped } from "../relay/call-relay.ts";
+import type { ClientWatch } from "./client-watch.ts";
+import { MessageSplitter, UnreadableMessage } from "./message-splitter.ts";
+import { StreamSender } from "./stream-sender.ts";
+import { StreamWatches } from "./stream-watches.ts";
+import { type CreateRequest, readWatchRequest } from "./watch-request.ts";
+import { hasCredential, type WatchService } from "./watch-service.ts";
+
+/** Maximum size of a request, in bytes: etcd's default --max-request-bytes and 512 KiB. */
+const maxRequestBytes = 2 * 1024 ** 2;
+
+/** Number of answers that wait above which no request is read. */
+const maxAnswers = 256;
+
+/**
+ * One call of etcd's Watch, with all of its watches. Those whose range a cached resource has are served from its cache. All
+ * others, and those that the cache can't serve, are watches of etcd.
+ */
+export class WatchStream implements OpenStream, Sender, MaintainedCall {
+  readonly connection: object;
+  readonly owner: CallOwner;
+  readonly identity: Identity;
+  readonly access: readonly Access[] | undefined;
+  readonly #call: RelayedCall;
+  readonly #context: CallContext;
+  readonly #shared: WatchService;
+  /** Whether it ends when the member has no leader. */
+  readonly needsLeader: boolean;
+  readonly #hasCredential: boolean;
+  readonly #sender: StreamSender;
+  readonly #requests = new MessageSplitter(maxRequestBytes);
+  readonly #watches: StreamWatches;
+  #retained: Reservation | undefined;
+  #retainedBytes = 0;
+  /** Whether requests may be handled: what is needed for the next one is known. */
+  #isKnown = false;
+  #isPaused = false;
+  /** The client waits for progress: until the caches and etcd have answered, and until everything is sent. */
+  #progress: "none" | "asked" | "due" = "none";
+  #isOver = false;
+
+  constructor(
+    call: RelayedCall,
+    headers: OutgoingHttpHeaders,
+    context: CallContext,
+    shared: WatchService,
+  ) {
+    this.connection = call.connection;
+    this.owner = call.owner;
+    this.identity = call.identity;
+    this.access = context.authorizer.hasPolicy ? fullAccess : undefined;
+    this.#call = call;
+    this.#context = context;
+    this.#shared = shared;
+    this.needsLeader = headers["hasleader"] === "true";
+    this.#hasCredential = hasCredential(headers);
+    this.#sender = new StreamSender(call, context, {
+      framesOf: (watch) => this.#watches.framesOf(watch),
+      onAnnounced: (watch) => this.#onAnnounced(watch),
+      onRelayed: () => this.#watches.onRelayed(),
+      onIdle: () => this.#onIdle(),
+      onCut: () => this.#cut(),
+    });
+    this.#watches = new StreamWatches({
+      ...{ shared, headers, sender: this.#sender, clock: context.clock, owner: call.owner },
+      hasCredential: this.#hasCredential,
+      holdRequests: (isHeld) => this.#holdRequests(isHeld),
+      retain: (bytes) => this.#retain(bytes),
+      end: (why) => this.end(why),
+    });
+  }
+
+  get sent(): number {
+    return this.#sender.sent;
+  }
+
+  get outstanding(): boolean {
+    return this.#sender.outstanding;
+  }
+
+  get heldBytes(): number {
+    return this.outstanding ? this.#sender.heldBytes + this.#watches.heldBytes : 0;
+  }
+
+  /** Begins to serve it, or ends it. */
+  start(): void {
+    const { streams, stallDetector, retainedRequests, tooMuchRetained } = this.#context;
+    const { monitor } = this.#shared;
+    if (this.#call.isOver) return;
+    const refusal = streams.makeRoom(this.owner);
+    if (refusal !== undefined) {
+      this.#call.end(resumable(refusal));
+      return;
+    }
+    streams.add(this);
+    stallDetector.add(this);
+    this.#shared.add(this);
+    this.#call.onOver(() => this.#release());
+    this.#retained = retainedRequests.reserve(this.connection, this.#call.headerBytes, () =>
+      this.evict(tooMuchRetained()),
+    );
+    const { request } = this.#call;
+    request.on("data", (chunk: Buffer) => this.#onRequest(chunk));
+    // A client that half-closes the call keeps its watches.
+    request.on("end", () => {});
+    monitor.whenKnown(this.needsLeader, (failure) => {
+      if (this.#isOver) return;
+      if (failure !== undefined) {
+        this.end(failure);
+        return;
+      }
+      if (this.needsLeader) monitor.add(this);
+      this.#isKnown = true;
+      this.#handleRequests();
+    });
+  }
+
+  /** For the bounds of open streams, and when a credential or right is lost. */
+  evict(error: WatchFanoutError): void {
+    this.end(resumable(error));
+  }
+
+  drain(): void {
+    this.end(refused(status.UNAVAILABLE, stopped));
+  }
+
+  stalled(): void {
+    this.#context.defences?.count("slow_response", this.connection);
+    this.#cut();
+  }
+
+  leaderLost(why: WireStatus): void {
+    this.end(why);
+  }
+
+  /** Ends the call behind what was sent. */
+  end(why: WireStatus): void {
+    if (this.#isOver) return;
+    this.#call.end(why);
+    this.#release();
+  }
+
+  check(): void {
+    if (this.needsLeader) this.#shared.monitor.check();
+    this.#watches.check();
+  }
+
+  /** Sends the progress of each watch that asked for it and is synced, unless it has sent events since the last call. */
+  notifyProgress(): void {
+    this.#watches.notifyProgress();
+  }
+
+  #onRequest(chunk: Buffer): void {
+    if (this.#isOver) return;
+    this.#requests.add(Buffer.from(chunk));
+    this.#handleRequests();
+  }
+
+  #handleRequests(): void {
+    try {
+      while (!this.#isOver && this.#isKnown && this.#sender.answers < maxAnswers) {
+        const message = this.#requests.next();
+        if (message === undefined) break;
+        this.#handle(message);
+      }
+    } catch (error) {
+      if (!(error instanceof UnreadableMessage || error instanceof WireFault)) throw error;
+      const details = `grpc: error unmarshalling request: ${error.message}`;
+      this.end(refused(status.INTERNAL, details));
+    }
+    this.#pauseRequests(!this.#isKnown || this.#sender.answers >= maxAnswers);
+  }
+
+  #pauseRequests(isPaused: boolean): void {
+    if (this.#isOver || this.#isPaused === isPaused) return;
+    this.#isPaused = isPaused;
+    if (isPaused) this.#call.request.pause();
+    else this.#call.request.resume();
+  }
+
+  #handle(message: Buffer): void {
+    const request = readWatchRequest(message);
+    if (request.kind === "create") this.#confirmAndCreate(request);
+    else if (request.kind === "cancel") this.#watches.cancel(request.watchId);
+    else if (request.kind === "progress") this.#requestProgress();
+  }
+
+  /** Creates a watch once it is known whether etcd permits it to clients without a token. Later requests wait. */
+  #confirmAndCreate(request: CreateRequest): void {
+    const range = this.#shared.rangeOf(request);
+    const access = this.#hasCredential ? undefined : this.#shared.confirmAccess(range);
+    if (access === undefined) {
+      this.#watches.create(request, range);
+      return;
+    }
+    this.#holdRequests(true);
+    void access.then((isPermitted) => {
+      if (this.#isOver) return;
+      // What is not permitted is etcd's to refuse, with its own reason.
+      this.#watches.create(request, isPermitted ? range : undefined);
+      this.#holdRequests(false);
+    });
+  }
+
+  #holdRequests(isHeld: boolean): void {
+    this.#isKnown = !isHeld;
+    if (!isHeld) this.#handleRequests();
+  }
+
+  #onAnnounced(watch: ClientWatch): void {
+    this.#sender.ready(watch);
+    if (this.#isPaused) this.#handleRequests();
+  }
+
+  /** Answers when the caches and etcd are at etcd's revision, if then all watches are synced; otherwise not at all. */
+  #requestProgress(): void {
+    if (this.#progress === "asked") this.#watches.repeatProgressRequest();
+    if (this.#watches.size === 0 || this.#progress !== "none") return;
+    this.#progress = "asked";
+    void this.#watches.reachCurrentRevision().then(() => {
+      this.#progress = "due";
+      this.#sender.pump();
+    });
+  }
+
+  #onIdle(): void {
+    if (this.#isPaused) this.#handleRequests();
+    if (this.#progress !== "due") return;
+    this.#progress = "none";
+    this.#watches.answerProgress();
+  }
+
+  #retain(bytes: number): void {
+    this.#retainedBytes += bytes;
+    this.#retained?.resize(this.#call.headerBytes + this.#retainedBytes);
+  }
+
+  /** Ends a call whose client accepts nothing. Clients of gRPC see it as UNAVAILABLE, after which they resume. */
+  #cut(): void {
+    if (this.#isOver) return;
+    this.#call.resetWith(constants.NGHTTP2_REFUSED_STREAM);
+    this.#release();
+  }
+
+  /** Idempotent. */
+  #release(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    const { streams, stallDetector } = this.#context;
+    streams.delete(this);
+    stallDetector.delete(this);
+    this.#shared.forget(this);
+    this.#retained?.release();
+    this.#sender.close();
+    this.#watches.close();
+    // What the client still sends is read and dropped.
+    if (!this.#call.request.destroyed) this.#call.request.resume();
+  }
+}

@@ -1,0 +1,133 @@
+import { pino } from "pino";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { systemClock } from "../../../src/base/clock.ts";
+import { Cacher } from "../../../src/cacher/cacher.ts";
+import type { CachedState } from "../../../src/cacher/request/request.ts";
+import { LastHeader } from "../../../src/etcd-api/contract/response-header.ts";
+import { EtcdApi } from "../../../src/etcd-api/etcd-api.ts";
+import { readRangeRequest } from "../../../src/etcd-api/range/range-request.ts";
+import { selectRange } from "../../../src/etcd-api/range/range-selection.ts";
+import { RangeService } from "../../../src/etcd-api/range/range-service.ts";
+import { CallMaintenance } from "../../../src/etcd-api/relay/call-maintenance.ts";
+import type { RunningServer } from "../../../src/server/server.ts";
+import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
+import { finish } from "../../cacher/finish.ts";
+import { object } from "../../cacher/objects.ts";
+import { startReady } from "../../cacher/ready.ts";
+import { etcdOfFile } from "../../etcd/etcd-of-file.ts";
+import { encode } from "../../foreign/protobuf.ts";
+import { ManualTimers } from "../../server/limits/manual-timers.ts";
+import { serve } from "../../server/served.ts";
+import { clientOf, Source } from "../../storage/etcd/source.ts";
+import { RawGrpc, statusOf } from "../raw-grpc.ts";
+
+const etcdOf = etcdOfFile();
+const rangePath = "/etcdserverpb.KV/Range";
+const prefix = "/bounds/";
+const whole = encode({ 1: prefix, 2: "/bounds0" });
+
+interface Bounded {
+  /** Of the calls; the cache has another one. */
+  readonly clock: ManualTimers;
+  readonly api: EtcdApi;
+  readonly server: RunningServer;
+  readonly client: RawGrpc;
+}
+
+/** A server with the etcd API alone, on a clock that the test advances, with a cached resource of 4 MB. */
+async function bounded(): Promise<Bounded> {
+  const etcd = await etcdOf();
+  const source = new Source(etcd);
+  for (let i = 0; i < 4; i++) {
+    await source.putBytes(Buffer.from(`${prefix}${i}`), "x".repeat(1_000_000));
+  }
+  const logger = pino({ level: "silent" });
+  const etcdClient = clientOf(etcd);
+  const storage = new EtcdStorage(etcdClient, { prefix });
+  const cacher = new Cacher({ storage, rawKeys: true, clock: systemClock, logger, name: "bounds" });
+  await startReady(cacher);
+  const clock = new ManualTimers();
+  const api = new EtcdApi({
+    ...{ endpoints: [etcd.url], tls: undefined, progressIntervalMs: 600_000, clock, logger },
+  });
+  api.serve([{ name: "bounds", keys: { prefix: Buffer.from(prefix) }, cacher, storage }]);
+  const { server } = await serve(new Map(), clock, { relayed: api });
+  const client = new RawGrpc(`http://127.0.0.1:${server.port}`);
+  onTestFinished(async () => {
+    client.close();
+    api.close();
+    await cacher.close();
+    await etcdClient.close();
+  });
+  // The first response brings the ids of the cluster.
+  await client.unary(rangePath, encode({ 1: "other" }));
+  return { clock, api, server, client };
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise(setImmediate);
+}
+
+describe("A Range that a cache may serve", () => {
+  test("and whose request does not arrive ends after a minute", async () => {
+    const { clock, client, api } = await bounded();
+    const call = client.open(rangePath);
+    call.stream.write(Buffer.of(0, 0, 0));
+    await until(() => api.stats().calls === 1);
+    clock.advance(61_000);
+    expect(statusOf(await call.response).code).toBe("4");
+    expect(api.stats().calls).toBe(0);
+  });
+
+  test("and whose client stops reading holds one piece, and is reset after the stall timeout", async () => {
+    const { clock, client, server, api } = await bounded();
+    const call = client.open(rangePath);
+    call.stream.pause();
+    call.send(whole);
+    call.halfClose();
+    const unsent = (): number => server.stats().unsent.bytes;
+    await until(() => call.headers !== undefined && unsent() > 0);
+    expect(api.stats().ranges).toMatchObject({ cached: 1 });
+    expect(unsent()).toBeLessThan(1_300_000);
+    // Checked from time to time.
+    for (let i = 0; i < 80; i++) clock.advance(1_000);
+    call.stream.resume();
+    // Clients of gRPC see REFUSED_STREAM as UNAVAILABLE.
+    expect((await call.response).rstCode).toBe(7);
+    await until(() => api.stats().calls === 0 && unsent() === 0);
+    expect(server.stats().attacks.get("slow_response")).toBe(1);
+  });
+});
+
+test("Calls that a cache was too late for are few at etcd at once", () => {
+  const closings: (() => void)[] = [];
+  let relayed = 0;
+  const clock = new ManualTimers();
+  const service = new RangeService({
+    ...{ maintenance: new CallMaintenance(clock), lastHeader: new LastHeader(), clock },
+    relay: () => relayed++,
+  });
+  const call = { onClosed: (listener: () => void) => closings.push(listener) };
+  const late = (): boolean =>
+    service.relayLate(call as never, {}, undefined as never, Buffer.alloc(0));
+  for (let i = 0; i < 32; i++) expect(late()).toBe(true);
+  expect(late()).toBe(false);
+  expect(relayed).toBe(32);
+  closings.pop()?.();
+  expect([late(), late()]).toEqual([true, false]);
+});
+
+test("A Range of more than 100,000 objects is not sorted here", () => {
+  const stateOf = (count: number): CachedState => {
+    const objects = Array.from({ length: count }, (_, i) => object(String(i), count - i));
+    return { objects, revision: count, newest: count, count: () => count, retain: () => () => {} };
+  };
+  const select = (count: number, fields: object) => {
+    const request = readRangeRequest(encode({ 1: "a", 2: "b", ...fields }));
+    return request && finish(selectRange(stateOf(count), request));
+  };
+  const byRevision = { 5: 1, 6: 3, 3: 1 };
+  expect(select(100_000, byRevision)).toMatchObject({ objects: [{ modRevision: 1 }], more: true });
+  expect(select(100_001, byRevision)).toBeUndefined();
+  expect(select(100_001, { 3: 1 })).toMatchObject({ count: 100_001, more: true });
+});

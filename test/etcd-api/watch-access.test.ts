@@ -1,0 +1,148 @@
+import { expect, onTestFinished, test } from "vitest";
+import { etcdOfFile } from "../etcd/etcd-of-file.ts";
+import { encode, type Fields, Message } from "../foreign/protobuf.ts";
+import { frontOfFile, metricOf, startFront } from "./front.ts";
+import { RawGrpc, statusOf } from "./raw-grpc.ts";
+import { WatchClient, type WatchResponse } from "./watch-client.ts";
+
+const etcdOf = etcdOfFile();
+const frontOf = frontOfFile(async () =>
+  startFront([(await etcdOf()).url], { resource: ["a=/a/"] }),
+);
+
+test("With etcd's authentication, etcd decides on each new watch (etcd issues 19033, 22065)", async () => {
+  const etcd = await etcdOf();
+  const front = await frontOf();
+  const direct = new RawGrpc(etcd.url);
+  const client = new RawGrpc(front.url);
+  const call = async (path: string, fields: Fields, token?: string): Promise<Message> => {
+    const metadata = token === undefined ? {} : { token };
+    const response = await direct.unary(`/etcdserverpb.${path}`, encode(fields), metadata);
+    expect(statusOf(response).code).toBe("0");
+    return new Message(response.body.subarray(5));
+  };
+  while (!(await fetch(`${front.admin}/readyz`)).ok) await new Promise(setImmediate);
+  const before = new WatchClient(client);
+  before.create({ 1: "/a/k" });
+  await before.until(({ length }) => length === 1);
+  expect(await metricOf(front, "watch_fanout_etcd_api_watches", "cache")).toBe(1);
+
+  await call("Auth/UserAdd", { 1: "root", 2: "password" });
+  await call("Auth/UserGrantRole", { 1: "root", 2: "root" });
+  await call("Auth/AuthEnable", {});
+  const token = (await call("Auth/Authenticate", { 1: "root", 2: "password" })).text(2);
+
+  // The service is not informed, and finds out within a second.
+  let refused: WatchClient;
+  do {
+    refused = new WatchClient(client);
+    refused.create({ 1: "/a/k" });
+    await refused.until(({ length }) => length === 1);
+  } while (refused.responses[0]?.canceled === false);
+  const own = new WatchClient(direct);
+  own.create({ 1: "/a/k" });
+  await own.until(({ length }) => length === 1);
+  expect(refused.responses[0]).toMatchObject({
+    ...{ id: "-1", created: true, canceled: true },
+    reason: own.responses[0]?.reason,
+  });
+  expect(own.responses[0]?.reason).not.toBe("");
+
+  // The cache gets nothing more, so its watch ends; with etcd itself it would continue. Tokens are etcd's to check.
+  const permitted = new WatchClient(client, { token });
+  permitted.create({ 1: "/a/k" });
+  await permitted.until(({ length }) => length === 1);
+  await call("KV/Put", { 1: "/a/k" }, token);
+  await permitted.until(() => permitted.eventsOf().length === 1);
+  await before.until((responses) => responses.at(-1)?.canceled === true);
+  expect(before.responses.at(-1)).toMatchObject({ id: "0", created: false, canceled: true });
+  direct.close();
+  client.close();
+});
+
+// With the authentication that the test before has switched on.
+test("A client with a token watches a cache if etcd permits it, with etcd's answers (etcd issues 16112, 19296)", async () => {
+  const etcd = await etcdOf();
+  const front = await startFront([etcd.url], {
+    resource: ["a=/a/"],
+    "etcd-username": ["root"],
+    "etcd-password": ["password"],
+  });
+  onTestFinished(() => front.stop());
+  const direct = new RawGrpc(etcd.url);
+  const client = new RawGrpc(front.url);
+  const call = async (path: string, fields: Fields, token?: string): Promise<Message> => {
+    const metadata = token === undefined ? {} : { token };
+    const response = await direct.unary(`/etcdserverpb.${path}`, encode(fields), metadata);
+    expect(statusOf(response).code).toBe("0");
+    return new Message(response.body.subarray(5));
+  };
+  const root = (await call("Auth/Authenticate", { 1: "root", 2: "password" })).text(2);
+  await call("Auth/RoleAdd", { 1: "reader" }, root);
+  const permission = encode({ 1: 0, 2: "/a/ann/", 3: "/a/ann0" });
+  await call("Auth/RoleGrantPermission", { 1: "reader", 2: permission }, root);
+  await call("Auth/UserAdd", { 1: "ann", 2: "a" }, root);
+  await call("Auth/UserGrantRole", { 1: "ann", 2: "reader" }, root);
+  const token = (await call("Auth/Authenticate", { 1: "ann", 2: "a" })).text(2);
+  while (!(await fetch(`${front.admin}/readyz`)).ok) await new Promise(setImmediate);
+  const cached = (): Promise<number> => metricOf(front, "watch_fanout_etcd_api_watches", "cache");
+
+  const streams = async (): Promise<number> => {
+    const text = await (await fetch(`${etcd.url}/metrics`)).text();
+    return Number(/^etcd_debugging_mvcc_watch_stream_total (\d+)/m.exec(text)?.[1]);
+  };
+  const before = await streams();
+  const answers: (readonly WatchResponse[])[] = [];
+  const own = new WatchClient(client, { token });
+  for (const watch of [own, new WatchClient(direct, { token })]) {
+    watch.create({ 1: "/a/ann/", 2: "/a/ann0", 6: true });
+    watch.create({ 1: "/a/", 2: "/a0" });
+    watch.create({ 1: "/a/ann/1" });
+    watch.create({ 1: "/a/ann/1", 2: "/a/ann/1" });
+    watch.create({ 1: "/a/bob" });
+    watch.create({ 1: "/a/ann/2", 4: true, 7: 9 });
+    await watch.until(({ length }) => length === 6);
+    watch.cancel(0);
+    watch.create({ 1: "/a/ann/", 2: "/a/ann0", 6: true });
+    await watch.until(({ length }) => length === 8);
+    answers.push([...watch.responses]);
+  }
+  expect(answers[0]).toEqual(answers[1]);
+  expect(answers[0]?.filter(({ reason }) => reason.includes("permission denied"))).toHaveLength(2);
+  expect(await cached()).toBe(3);
+  await call("KV/Put", { 1: "/a/bob", 2: "1" }, root);
+  await call("KV/Put", { 1: "/a/ann/1", 2: "1" }, root);
+  await own.until((responses) => responses.length === 10);
+  expect(own.responses.slice(8).flatMap(({ events }) => events.map(({ kv }) => kv.key))).toEqual([
+    "/a/ann/1",
+    "/a/ann/1",
+  ]);
+
+  // The stream to etcd ends when nothing more is asked, and another begins with the next watch.
+  // The two more are that of the client of etcd, and the one idle stream of the service.
+  while ((await streams()) > before + 2) await new Promise((resolve) => setTimeout(resolve, 20));
+  own.create({ 1: "/a/bob" });
+  own.create({ 1: "/a/ann/3" });
+  await own.until((responses) => responses.length === 12);
+  expect(own.responses.slice(10).map(({ canceled }) => canceled)).toEqual([true, false]);
+  expect(await cached()).toBe(4);
+
+  // Without a token, or with one that etcd does not know: etcd's own refusal. What a range is that begins with a permitted
+  // key and has no end is etcd's to say, too: it is asked with the same bytes (GHSA-xg4h-6gfc-h4m8).
+  for (const [metadata, rangeEnd] of [
+    [{}, ""],
+    [{ token: "none.1" }, ""],
+    [{ token }, Buffer.of(0)],
+  ] as const) {
+    const both = [client, direct].map((grpc) => new WatchClient(grpc, metadata));
+    for (const watch of both) {
+      watch.create({ 1: "/a/ann/1", 2: rangeEnd });
+      await watch.until(({ length }) => length === 1);
+    }
+    expect(both[0]?.responses).toEqual(both[1]?.responses);
+    if (rangeEnd === "") expect(both[0]?.responses[0]).toMatchObject({ id: "-1", canceled: true });
+  }
+  expect(await cached()).toBe(4);
+  direct.close();
+  client.close();
+});
