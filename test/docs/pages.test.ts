@@ -108,7 +108,7 @@ describe("docs/metrics.md", () => {
     });
     expect(selected.length).toBeGreaterThan(2);
     // Prometheus and its histograms add these.
-    const added = new Set(["le", "job", "instance"]);
+    const added = new Set(["le", "job", "instance", "namespace", "pod"]);
     const unknown = selected.filter(
       ({ name, label }) => !added.has(label) && labels.get(name)?.includes(label) !== true,
     );
