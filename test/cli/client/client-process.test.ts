@@ -10,6 +10,7 @@ import { loadConfig } from "../../../src/config/load-config.ts";
 import { formatAddress } from "../../../src/config/value-types.ts";
 import { startScriptedServer } from "../../client/scripted-server.ts";
 import { wireEvent, wireResponse } from "../../client/wire-messages.ts";
+import { compileCache } from "../../compile-cache.ts";
 
 const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
 
@@ -43,7 +44,7 @@ class Command {
     this.child = spawn(
       process.execPath,
       ["--disable-warning=ExperimentalWarning", main, ...args, "--address", at],
-      { stdio: "pipe", env: { PATH: process.env["PATH"] } },
+      { stdio: "pipe", env: { PATH: process.env["PATH"], ...compileCache } },
     );
     running.push(this.child);
     this.child.stdin?.end();

@@ -11,7 +11,7 @@ const { Put } = writeService;
 const resource = "things";
 const fromNow = framed(Watch.requestSerialize({ resource }));
 const withState = framed(Watch.requestSerialize({ resource, send_initial_events: true }));
-const many = 10_000;
+const many = 5_000;
 /** Streams that are open at once. */
 const atOnce = 500;
 
@@ -123,9 +123,9 @@ describe(`${many} streams of a client that`, () => {
     await visitOften(all, path, visit, many);
     await untilIdle(all);
     expect(held(all)).toEqual(holding);
-    // A kilobyte of each stream would be 10 MiB.
+    // A kilobyte of each stream would be 5 MiB.
     all.recorder.calls.length = 0;
-    expect(heap() - heapBefore).toBeLessThan(5 * 1024 ** 2);
+    expect(heap() - heapBefore).toBeLessThan(3 * 1024 ** 2);
     // The server still serves.
     expect((await all.client.list({ resource })).items).toHaveLength(20);
   });
