@@ -5,6 +5,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { GroupedOwner } from "../../../src/base/rotation.ts";
 import { StreamPacing } from "../../../src/server/http2/stream-pacing.ts";
 import { FakeClock } from "../../fake-clock.ts";
+import { WorkClock } from "../../work-clock.ts";
 import { RawConnection } from "./raw-connection.ts";
 
 /** An HTTP/2 frame: of type 1, which opens a stream and says that nothing follows. */
@@ -216,7 +217,7 @@ test.each([1, 1_000])(
 );
 
 test("The connections of a caller are paced together, and those of another are not paused", () => {
-  const clock = new FakeClock();
+  const clock = new WorkClock();
   const sessions = Array.from({ length: 21 }, () => fakeSession());
   const other = sessions[20] as FakeSession;
   const flooding = sessions.slice(0, 20);
@@ -233,6 +234,8 @@ test("The connections of a caller are paced together, and those of another are n
   for (let i = 0; i < 32; i++) pacing.opened(other.session);
   expect(other.isReading).toBe(true);
   expect(flooding.filter(({ isReading }) => isReading)).toEqual([]);
+  // The hold after a read of 64 streams is over, and what follows is due to the number of all.
+  clock.spend(5);
   // 20 times 64, at 32 a turn.
   const turns = (20 * 64) / 32;
   for (let turn = 1; turn < turns - 1; turn++) clock.runTurn();
@@ -260,4 +263,54 @@ test("A resumed connection is paused again once it exceeds what one turn has com
   expect(fake.isReading).toBe(true);
   open(1);
   expect(fake.isReading).toBe(false);
+});
+
+test("The longer a read of a caller took, the longer its connections are held while there are others", () => {
+  const clock = new FakeClock();
+  const [first, second, other] = [fakeSession(), fakeSession(), fakeSession()];
+  const caller = {};
+  const owners = new Map([first, second].map(({ session }) => [session, new Member(caller)]));
+  const ownerOf = (session: ServerHttp2Session): object => owners.get(session) ?? session;
+  let areSeveral = true;
+  const pacing = new StreamPacing(
+    clock,
+    () => 0,
+    ownerOf,
+    () => areSeveral,
+  );
+  const open = ({ session }: FakeSession, count: number): void => {
+    for (let i = 0; i < count; i++) pacing.opened(session);
+  };
+  const runTurns = (count: number): void => {
+    for (let turn = 0; turn < count; turn++) clock.runTurn();
+  };
+  open(first, 1_000);
+  open(second, 1);
+  runTurns(100);
+  expect([first.isReading, second.isReading]).toEqual([false, false]);
+  // Others are not affected, also while only the timer of the hold is pending.
+  open(other, 40);
+  expect(other.isReading).toBe(false);
+  runTurns(2);
+  expect(other.isReading).toBe(true);
+  // 1,000 squared by 1,000.
+  clock.advance(998);
+  runTurns(2);
+  expect(first.isReading).toBe(false);
+  clock.advance(2);
+  runTurns(2);
+  expect([first.isReading, second.isReading]).toEqual([true, true]);
+  // Never for longer than five seconds.
+  open(first, 10_000);
+  runTurns(400);
+  clock.advance(5_000);
+  runTurns(2);
+  expect(first.isReading).toBe(true);
+  // A caller that is alone delays nobody.
+  areSeveral = false;
+  open(first, 1_000);
+  runTurns(10);
+  expect(first.isReading).toBe(true);
+  runTurns(1);
+  expect(clock.pendingTimers).toBe(0);
 });
