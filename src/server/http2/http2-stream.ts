@@ -197,8 +197,18 @@ export function pauseReading(session: ServerHttp2Session): void {
  */
 export function resumeReading(session: ServerHttp2Session): void {
   const handle = handleOf(session);
-  if (handle === undefined || Number(Reflect.get(handle, "writeQueueSize")) > 0) return;
+  if (handle === undefined || hasUnwritten(handle)) return;
   callMethod(handle, "readStart");
+}
+
+/** Whether Node.js has data that the session's socket does not accept. It resumes reading once that is written. */
+export function isWriting(session: ServerHttp2Session): boolean {
+  const handle = handleOf(session);
+  return handle !== undefined && hasUnwritten(handle);
+}
+
+function hasUnwritten(handle: object): boolean {
+  return Number(Reflect.get(handle, "writeQueueSize")) > 0;
 }
 
 /** The accepted socket below a socket of TLS, for which Node.js has no API; otherwise the socket itself. */

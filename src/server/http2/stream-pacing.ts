@@ -1,7 +1,7 @@
 import type { ServerHttp2Session } from "node:http2";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { groupOf, Rotation } from "../../base/rotation.ts";
-import { pauseReading, resumeReading } from "./http2-stream.ts";
+import { isWriting, pauseReading, resumeReading } from "./http2-stream.ts";
 
 /**
  * Maximum number of streams that a caller may open per turn of the event loop, on all of its connections, before reading
@@ -16,10 +16,13 @@ const maxWaiting = 128;
  * How long the connections of a caller are not read from after a read that brought many streams, while there are several
  * callers: the square of that number by this, in milliseconds, and at most `maxHoldMs`. Node.js processes a read as a
  * whole, and one of minimal frames can take 60 ms. So the longer others had to wait, the more seldom they have to: for
- * some 4 % of the time at 400 streams, which is what requests with messages come to, and for 1 % at 2,600.
+ * some 6 % of the time at 400 streams, as many as requests with messages come to, and for 1 % at 2,600.
  */
 const holdDivisor = 1_000;
-const maxHoldMs = 5_000;
+const maxHoldMs = 10_000;
+
+/** Interval of the checks of held callers, in milliseconds. */
+const heldCheckMs = 1;
 
 /** A connection that has opened streams lately. */
 interface Pace {
@@ -49,9 +52,11 @@ export class StreamPacing {
   readonly #opened = new Map<object, number>();
   /** Callers that are held, and until when. */
   readonly #held = new Map<object, number>();
+  /** The connections of each caller that have opened a stream. */
+  readonly #known = new Map<object, Map<ServerHttp2Session, object>>();
   readonly #areSeveral: () => boolean;
   #isScheduled = false;
-  /** Ends the first hold, while nothing else is to be done. */
+  /** While nothing has to be done but to hold callers. */
   #timer: Timer | undefined;
 
   /**
@@ -74,8 +79,7 @@ export class StreamPacing {
   opened(session: ServerHttp2Session): void {
     let pace = this.#paces.get(session);
     if (pace === undefined) {
-      pace = { session, owner: this.#ownerOf(session), burst: 0, isPaused: false };
-      this.#paces.set(session, pace);
+      pace = this.#paceOf(session, this.#ownerOf(session));
     }
     pace.burst++;
     const caller = groupOf(pace.owner);
@@ -90,6 +94,27 @@ export class StreamPacing {
     this.#schedule();
   }
 
+  #paceOf(session: ServerHttp2Session, owner: object): Pace {
+    const pace = { session, owner, burst: 0, isPaused: false };
+    this.#paces.set(session, pace);
+    this.#know(session, owner);
+    return pace;
+  }
+
+  #know(session: ServerHttp2Session, owner: object): void {
+    const caller = groupOf(owner);
+    if (caller === owner) return;
+    const known = this.#known.get(caller);
+    if (known?.has(session) === true) return;
+    if (known === undefined) this.#known.set(caller, new Map([[session, owner]]));
+    else known.set(session, owner);
+    session.once("close", () => {
+      const sessions = this.#known.get(caller);
+      sessions?.delete(session);
+      if (sessions?.size === 0) this.#known.delete(caller);
+    });
+  }
+
   readonly #mayRead = (caller: object): boolean =>
     !this.#held.has(caller) && (this.#opened.get(caller) ?? 0) <= this.#perTurn;
 
@@ -100,21 +125,34 @@ export class StreamPacing {
     this.#held.set(caller, Math.max(until, this.#held.get(caller) ?? 0));
   }
 
+  /**
+   * Pauses the connections of held callers. Node.js resumes one by itself once it has written pending data, so it is done
+   * again. Returns whether one has such data, and it has to be done in the next turn.
+   */
+  #pauseHeld(): boolean {
+    let areWriting = false;
+    for (const caller of this.#held.keys()) {
+      for (const [session, owner] of this.#known.get(caller) ?? []) {
+        const pace = this.#paces.get(session) ?? this.#paceOf(session, owner);
+        if (!pace.isPaused) {
+          pace.isPaused = true;
+          // One of them at a time is resumed.
+          pace.burst = Math.max(pace.burst, this.#perTurn);
+          this.#paused.add(owner, pace);
+        }
+        pauseReading(session);
+        areWriting ||= isWriting(session);
+      }
+    }
+    return areWriting;
+  }
+
   get #perTurn(): number {
     return this.#areSeveral() ? streamsPerTurn.shared : streamsPerTurn.alone;
   }
 
   #schedule(): void {
     if (this.#isScheduled) return;
-    const isIdle = this.#opened.size === 0 && this.#held.size > 0 && !this.#isAnyWaiting();
-    if (isIdle) {
-      const first = Math.min(...this.#held.values());
-      this.#timer ??= this.#clock.setTimeout(
-        this.#nextTurn,
-        Math.max(1, first - this.#clock.now()),
-      );
-      return;
-    }
     this.#isScheduled = true;
     this.#clock.setImmediate(this.#nextTurn);
   }
@@ -136,7 +174,9 @@ export class StreamPacing {
     }
     for (const [session, { isPaused }] of this.#paces) if (!isPaused) this.#paces.delete(session);
     this.#resumeSome();
-    if (this.#paces.size > 0 || this.#opened.size > 0 || this.#held.size > 0) this.#schedule();
+    const areWriting = this.#pauseHeld();
+    if (this.#opened.size > 0 || areWriting || this.#isAnyWaiting()) this.#schedule();
+    else if (this.#held.size > 0) this.#timer = this.#clock.setTimeout(this.#nextTurn, heldCheckMs);
   };
 
   /** Each may bring as many streams as before. */
