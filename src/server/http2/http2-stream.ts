@@ -201,12 +201,6 @@ export function resumeReading(session: ServerHttp2Session): void {
   callMethod(handle, "readStart");
 }
 
-/** Whether Node.js has data that the session's socket does not accept. It resumes reading once that is written. */
-export function isWriting(session: ServerHttp2Session): boolean {
-  const handle = handleOf(session);
-  return handle !== undefined && hasUnwritten(handle);
-}
-
 function hasUnwritten(handle: object): boolean {
   return Number(Reflect.get(handle, "writeQueueSize")) > 0;
 }

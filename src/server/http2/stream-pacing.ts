@@ -1,7 +1,7 @@
 import type { ServerHttp2Session } from "node:http2";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { groupOf, Rotation } from "../../base/rotation.ts";
-import { isWriting, pauseReading, resumeReading } from "./http2-stream.ts";
+import { pauseReading, resumeReading } from "./http2-stream.ts";
 
 /**
  * Maximum number of streams that a caller may open per turn of the event loop, on all of its connections, before reading
@@ -21,7 +21,9 @@ const maxWaiting = 128;
 const holdDivisor = 1_000;
 const maxHoldMs = 10_000;
 
-/** Interval of the checks of held callers, in milliseconds. */
+/** Callers are held by a check in each turn, of at most so many connections, and so many turns within `heldCheckMs`. */
+const maxPausedPerTurn = 512;
+const maxTurnsPerCheck = 10_000;
 const heldCheckMs = 1;
 
 /** A connection that has opened streams lately. */
@@ -56,7 +58,9 @@ export class StreamPacing {
   readonly #known = new Map<object, Map<ServerHttp2Session, object>>();
   readonly #areSeveral: () => boolean;
   #isScheduled = false;
-  /** While nothing has to be done but to hold callers. */
+  /** The turns within the current `heldCheckMs`. */
+  #turns = 0;
+  #turnsSince = 0;
   #timer: Timer | undefined;
 
   /**
@@ -125,14 +129,14 @@ export class StreamPacing {
     this.#held.set(caller, Math.max(until, this.#held.get(caller) ?? 0));
   }
 
-  /**
-   * Pauses the connections of held callers. Node.js resumes one by itself once it has written pending data, so it is done
-   * again. Returns whether one has such data, and it has to be done in the next turn.
-   */
-  #pauseHeld(): boolean {
-    let areWriting = false;
+  /** Pauses connections of held callers, in rotation. Node.js resumes one by itself once it has written pending data. */
+  #pauseHeld(): void {
     for (const caller of this.#held.keys()) {
-      for (const [session, owner] of this.#known.get(caller) ?? []) {
+      const known = this.#known.get(caller);
+      if (known === undefined) continue;
+      for (const [session, owner] of [...take(known, maxPausedPerTurn)]) {
+        known.delete(session);
+        known.set(session, owner);
         const pace = this.#paces.get(session) ?? this.#paceOf(session, owner);
         if (!pace.isPaused) {
           pace.isPaused = true;
@@ -141,10 +145,8 @@ export class StreamPacing {
           this.#paused.add(owner, pace);
         }
         pauseReading(session);
-        areWriting ||= isWriting(session);
       }
     }
-    return areWriting;
   }
 
   get #perTurn(): number {
@@ -155,6 +157,17 @@ export class StreamPacing {
     if (this.#isScheduled) return;
     this.#isScheduled = true;
     this.#clock.setImmediate(this.#nextTurn);
+  }
+
+  /** In each turn, before Node.js can read from a connection that it has resumed; less often on a clock that stands still. */
+  #scheduleHeld(now: number): void {
+    if (now - this.#turnsSince >= heldCheckMs) {
+      this.#turnsSince = now;
+      this.#turns = 0;
+    }
+    this.#turns++;
+    if (this.#turns <= maxTurnsPerCheck) this.#schedule();
+    else this.#timer = this.#clock.setTimeout(this.#nextTurn, heldCheckMs);
   }
 
   /** Whether a connection waits for something other than the end of its caller's hold. */
@@ -174,9 +187,9 @@ export class StreamPacing {
     }
     for (const [session, { isPaused }] of this.#paces) if (!isPaused) this.#paces.delete(session);
     this.#resumeSome();
-    const areWriting = this.#pauseHeld();
-    if (this.#opened.size > 0 || areWriting || this.#isAnyWaiting()) this.#schedule();
-    else if (this.#held.size > 0) this.#timer = this.#clock.setTimeout(this.#nextTurn, heldCheckMs);
+    this.#pauseHeld();
+    if (this.#opened.size > 0 || this.#isAnyWaiting()) this.#schedule();
+    else if (this.#held.size > 0) this.#scheduleHeld(now);
   };
 
   /** Each may bring as many streams as before. */
@@ -200,4 +213,12 @@ export class StreamPacing {
 
 function always(): boolean {
   return true;
+}
+
+function* take<T>(items: Iterable<T>, count: number): Generator<T, void, void> {
+  let left = count;
+  for (const item of items) {
+    if (left-- <= 0) return;
+    yield item;
+  }
 }
