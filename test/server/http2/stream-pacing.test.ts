@@ -313,7 +313,7 @@ test("The longer a read of a caller took, the longer its connections are held wh
   clock.advance(10_000);
   runTurns(2);
   expect(first.isReading).toBe(true);
-  // A caller that is alone delays nobody.
+  // A caller that is alone delays no other.
   areSeveral = false;
   open(first, 1_000);
   runTurns(10);
