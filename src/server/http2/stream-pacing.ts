@@ -23,7 +23,7 @@ const maxHoldMs = 10_000;
 
 /** Callers are held by a check in each turn, of at most so many connections, and so many turns within `heldCheckMs`. */
 const maxPausedPerTurn = 512;
-const maxTurnsPerCheck = 10_000;
+const maxTurnsPerCheck = 500;
 const heldCheckMs = 1;
 
 /** A connection that has opened streams lately. */

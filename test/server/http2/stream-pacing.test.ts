@@ -268,7 +268,7 @@ test("A resumed connection is paused again once it exceeds what one turn has com
 });
 
 test("The longer a read of a caller took, the longer its connections are held while there are others", () => {
-  const clock = new FakeClock();
+  const clock = new WorkClock();
   const [first, second, other] = [fakeSession(), fakeSession(), fakeSession()];
   const caller = {};
   const owners = new Map([first, second].map(({ session }) => [session, new Member(caller)]));
@@ -292,7 +292,7 @@ test("The longer a read of a caller took, the longer its connections are held wh
   expect([first.isReading, second.isReading]).toEqual([false, false]);
   // Node.js resumes a connection when it has written something.
   second.isReading = true;
-  clock.advance(1);
+  runTurns(1);
   expect(second.isReading).toBe(false);
   // Others are not affected.
   open(other, 40);
@@ -300,17 +300,17 @@ test("The longer a read of a caller took, the longer its connections are held wh
   runTurns(2);
   expect(other.isReading).toBe(true);
   // 1,000 squared by 1,000.
-  clock.advance(990);
+  clock.spend(990);
   runTurns(2);
   expect(first.isReading).toBe(false);
-  clock.advance(10);
+  clock.spend(10);
   runTurns(2);
   expect([first.isReading, second.isReading]).toEqual([true, true]);
   // A read of one of them pauses both, and never for longer than ten seconds.
   open(first, 10_000);
   runTurns(400);
   expect([first.isReading, second.isReading]).toEqual([false, false]);
-  clock.advance(10_000);
+  clock.spend(10_000);
   runTurns(2);
   expect(first.isReading).toBe(true);
   // A caller that is alone delays no other.
