@@ -4,14 +4,10 @@ import type { ServerPools } from "../limits/server-pools.ts";
 import type { Authentication } from "./authentication.ts";
 import type { CallContext } from "./call-context.ts";
 
-/** How many times `endFlushMs` a connection has until it is cut off: it may have thousands of statuses to accept. */
-const flushes = 5;
-
 /**
  * Returns what ends a connection whose client certificate is of no trusted authority any more: its streams with
  * UNAUTHENTICATED and their resume points, and its calls in progress, whatever their identity is, since the connection
- * itself is no longer trusted; then the connection, with GOAWAY. What remains of it is cut off after five
- * times `endFlushMs`.
+ * itself is no longer trusted; then the connection, with GOAWAY. What remains of it is cut off after `endFlushMs`.
  */
 export function endingWithdrawn(
   authentication: Authentication | undefined,
@@ -28,7 +24,7 @@ export function endingWithdrawn(
       stream.evict(error);
     }
     session.close();
-    const timer = clock.setTimeout(() => session.destroy(), flushes * endFlushMs);
+    const timer = clock.setTimeout(() => session.destroy(), endFlushMs);
     session.once("close", () => timer.cancel());
   };
 }

@@ -81,10 +81,13 @@ async function serve(folder: MountedFolder) {
   const port = portOf(service);
   const metrics = async (): Promise<string> =>
     (await fetch(`http://127.0.0.1:${service.admin.port}/metrics`)).text();
-  /** Lets seconds pass, after which files are checked, until the metrics have these lines. */
+  /**
+   * Lets time pass, after which files are checked, until the metrics have these lines. In steps that are short beside the
+   * second in which a client has to accept a status: one may come after the version was applied.
+   */
   const untilChecked = async (...expected: readonly string[]): Promise<void> => {
     for (const line of expected) {
-      while (!(await metrics()).split("\n").includes(line)) clock.advance(1_000);
+      while (!(await metrics()).split("\n").includes(line)) clock.advance(100);
     }
   };
   return { port, lines, untilChecked };
