@@ -1,5 +1,6 @@
 import { globSync } from "node:fs";
 import { configDefaults, defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** The tests of responses: they run once for each writer of frames. */
 const responseTests = [
@@ -23,8 +24,25 @@ const sharingTests = globSync([
   "test/model-based/cached.test.ts",
 ]).filter((file) => !memoryTests.test(file));
 
+/** The tests that take longest, some of them small files: the order by size would leave them for the end. */
+const slowTests =
+  /test\/(faults\/.*|cli\/serve\/serve|storage\/etcd\/conformance|client\/remote\/.*-conformance|cacher\/etcd-conformance)\.test\.ts$/;
+
+/** Starts the slow tests of each project first, so that no worker is left alone with one at the end. */
+class SlowFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    const projects = [...Map.groupBy(sorted, (file) => file.project.name).values()];
+    return projects.flatMap((ofProject) => [
+      ...ofProject.filter((file) => slowTests.test(file.moduleId)),
+      ...ofProject.filter((file) => !slowTests.test(file.moduleId)),
+    ]);
+  }
+}
+
 export default defineConfig({
   test: {
+    sequence: { sequencer: SlowFirst },
     // As in Node.js: the default export of a CommonJS module is the module, even if it has a "default" property.
     deps: { interopDefault: false },
     // `npm run test:mesh` runs them: they need an Envoy.
