@@ -29,6 +29,7 @@ const etcdOptions: readonly OptionName[] = [
   "etcd-cert",
   "etcd-key",
   "etcd-history-key",
+  "etcd-history-create",
   "etcd-insecure-skip-verify",
 ];
 
@@ -156,6 +157,7 @@ function etcdConfig(values: OptionValues, checks: Checks): EtcdConfig | undefine
     auth: etcdAuth(values, checks),
     tls: etcdTls(values, checks),
     historyKey: values["etcd-history-key"],
+    createsHistoryKey: values["etcd-history-create"],
   };
 }
 

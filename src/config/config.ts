@@ -148,6 +148,8 @@ export interface EtcdConfig {
   readonly tls: EtcdTls | undefined;
   /** Key of the history marker. */
   readonly historyKey: string;
+  /** Whether the history marker is created where it does not exist. */
+  readonly createsHistoryKey: boolean;
 }
 
 /** etcd's own API, which is served from caches or relayed. */

@@ -256,6 +256,14 @@ const options = {
     help: "Key in etcd with the id of its history, the same for all replicas. It is never part of a resource.",
     default: "/watchfanout/history",
   },
+  "etcd-history-create": {
+    schema: onOff,
+    isSwitch: true,
+    value: "[on|off]",
+    help: "Create --etcd-history-key where it does not exist. Without that key a restore of etcd is noticed only by revisions that contradict it.",
+    default: "on",
+    defaultHelp: "on; with etcd-proxy off",
+  },
   "etcd-insecure-skip-verify": {
     schema: onOff,
     isSwitch: true,

@@ -121,6 +121,7 @@ const cases: readonly [
       auth: undefined,
       tls: undefined,
       historyKey: "/watchfanout/history",
+      createsHistoryKey: true,
     },
   ],
   [
@@ -340,6 +341,7 @@ const cases: readonly [
     etcdPair,
   ],
   ["etcd-history-key", "/elsewhere", etcdWith({}), ({ etcd }) => etcd?.historyKey, "/elsewhere"],
+  ["etcd-history-create", "off", etcdWith({}), ({ etcd }) => etcd?.createsHistoryKey, false],
   ["etcd-insecure-skip-verify", "on", etcdWith({}), ({ etcd }) => etcd?.tls?.isVerified, false],
   [
     "etcd-api",

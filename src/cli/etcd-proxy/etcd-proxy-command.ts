@@ -1,4 +1,4 @@
-import { type Command, Option } from "commander";
+import { Argument, type Command, Option } from "commander";
 import { type OptionName, optionNames } from "../../config/options.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
@@ -21,6 +21,8 @@ const preset: readonly OptionName[] = ["etcd", "listen", "admin", "insecure", "e
 export function addEtcdProxyCommand(program: Command): void {
   const command = program
     .command("etcd-proxy")
+    // As in `etcd grpc-proxy start`, so that a manifest needs no other change than the name.
+    .addArgument(new Argument("[start]", "no effect").choices(["start"]))
     .description("Serve etcd's own gRPC API in the place of `etcd grpc-proxy start`.")
     .addHelpText("after", helpFooter);
   const own = new Map(Object.entries(proxyFlags).map(([name, flag]) => [name, flagOf(name, flag)]));

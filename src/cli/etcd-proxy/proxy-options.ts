@@ -22,6 +22,8 @@ export function proxyOptions(typed: TypedFlags): ProxyOptions {
     "etcd-api": ["on"],
     // etcd grpc-proxy serves plain text on any address.
     insecure: ["on"],
+    // As etcd grpc-proxy, it writes nothing of its own into etcd.
+    "etcd-history-create": ["off"],
   };
   const problems: string[] = [];
   const warnings: string[] = [];

@@ -1,9 +1,10 @@
 import { expect, test } from "vitest";
 import { proxyFlags } from "../../../src/cli/etcd-proxy/proxy-flags.ts";
 import { proxyOptions, withProxyNames } from "../../../src/cli/etcd-proxy/proxy-options.ts";
+import { startEtcd } from "../../etcd/etcd.ts";
 import { etcdOfFile } from "../../etcd/etcd-of-file.ts";
 import { RawGrpc, statusOf } from "../../etcd-api/raw-grpc.ts";
-import { encode } from "../../foreign/protobuf.ts";
+import { encode, Message } from "../../foreign/protobuf.ts";
 import { CommandProcess } from "../serve/serve-process.ts";
 
 const etcdOf = etcdOfFile();
@@ -11,7 +12,7 @@ const etcdOf = etcdOfFile();
 test("etcd-proxy runs with the flags that etcd's own tests give to grpc-proxy", async () => {
   const etcd = await etcdOf();
   await using proxy = new CommandProcess([
-    "etcd-proxy",
+    ...["etcd-proxy", "start"],
     ...["--listen-addr", "127.0.0.1:0", "--endpoints", etcd.url],
     ...["--advertise-client-url", "", "--data-dir", "/tmp/proxy"],
     ...["--metrics-addr", "http://127.0.0.1:0"],
@@ -38,6 +39,28 @@ test("etcd-proxy runs with the flags that etcd's own tests give to grpc-proxy", 
   expect((await proxy.exit).code).toBe(0);
 });
 
+test("etcd-proxy writes nothing of its own, also with a cache", async ({ onTestFinished }) => {
+  const etcd = await startEtcd();
+  onTestFinished(() => etcd.stop());
+  await using proxy = new CommandProcess([
+    ...["etcd-proxy", "--listen-addr", "127.0.0.1:0", "--endpoints", etcd.url],
+    ...["--metrics-addr", "http://127.0.0.1:0", "--resource", "all="],
+  ]);
+  await proxy.printed(/^started gRPC proxy$/m);
+  await proxy.printed(/etcd's history has no id, and --etcd-history-create is off/);
+  const [, address = ""] = await proxy.printed(/serves gRPC on (\S+)/);
+  const client = new RawGrpc(`http://${address}`);
+  const counted = await client.unary(
+    "/etcdserverpb.KV/Range",
+    encode({ 1: Buffer.of(0), 2: Buffer.of(0), 9: true }),
+  );
+  expect(statusOf(counted).code).toBe("0");
+  const response = new Message(counted.body.subarray(5));
+  // The revision of an etcd that has never been written to.
+  expect([response.message(1)?.number(3), response.number(4)]).toEqual([1, 0]);
+  client.close();
+});
+
 test("etcd-proxy refuses a flag that it can't honour, and names flags as they were typed", async () => {
   await using proxy = new CommandProcess(["etcd-proxy", "--namespace", "a/"]);
   expect(await proxy.exit).toMatchObject({
@@ -59,6 +82,7 @@ test("the flags of grpc-proxy become those of serve", () => {
   });
   expect(flags).toEqual({
     ...{ "etcd-api": ["on"], insecure: ["on"], listen: ["127.0.0.1:23790"] },
+    "etcd-history-create": ["off"],
     ...{ etcd: ["https://a:2379", "https://b"], "etcd-ca": ["ca.crt"] },
     ...{ "etcd-insecure-skip-verify": ["on"], admin: ["[::1]:8080"], "tls-cert": ["server.crt"] },
     "log-level": ["debug"],

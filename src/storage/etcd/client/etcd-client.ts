@@ -36,6 +36,8 @@ export interface EtcdClientOptions {
   readonly logger: Logger;
   /** The key that holds the id of etcd's history. Default: "/watchfanout/history". */
   readonly historyKey?: string | undefined;
+  /** Whether that key is created where it does not exist. Default: true. */
+  readonly createsHistoryKey?: boolean | undefined;
   /** Maximum duration of a call with all its attempts, in milliseconds. Default 5,000. */
   readonly requestTimeoutMs?: number | undefined;
   /**
@@ -91,7 +93,8 @@ export class EtcdClient {
     this.logger = options.logger;
     this.timeSlices = new TimeSliceScheduler(options.clock);
     this.requestTimeoutMs = options.requestTimeoutMs ?? 5_000;
-    this.history = new HistoryMarker(this, options.historyKey ?? defaultHistoryKey);
+    const { historyKey = defaultHistoryKey, createsHistoryKey = true } = options;
+    this.history = new HistoryMarker(this, historyKey, createsHistoryKey);
     this.#tokens = new AuthTokens(options.auth, options.logger, this.#closing.signal);
     const certificates = tls && memberCertificates(tls);
     this.#certificates = certificates;

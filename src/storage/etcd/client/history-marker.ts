@@ -32,12 +32,14 @@ const retryIntervalMs = 5_000;
  * learn of the restore. If there is no id, a replica writes the first one. Of two concurrent writers one wins, and the
  * other uses the winner's id.
  *
- * If the service's user may not read the key, or it holds something else, the id is empty. Then a replica detects a
+ * If the service's user may not read the key, it holds something else, or it does not exist and is not to be created,
+ * the id is empty. Then a replica detects a
  * restore only by a revision that contradicts it.
  */
 export class HistoryMarker {
   readonly key: Buffer;
   readonly #client: MarkerClient;
+  readonly #isCreated: boolean;
   /** An outdated id that could not be replaced yet. */
   #refuted: string | undefined;
   /** When replacing it was last tried, in the clock's milliseconds. */
@@ -45,8 +47,10 @@ export class HistoryMarker {
   #isReported = false;
   #isReadable = false;
 
-  constructor(client: MarkerClient, key: string) {
+  /** @param isCreated whether the key is created where it does not exist */
+  constructor(client: MarkerClient, key: string, isCreated: boolean) {
     this.#client = client;
+    this.#isCreated = isCreated;
     this.key = Buffer.from(key);
   }
 
@@ -60,7 +64,9 @@ export class HistoryMarker {
     return this.#unlessRefused(async () => {
       const { kvs } = await this.#client.range({ key: this.key }, signal);
       const kv = kvs.at(0);
-      if (kv === undefined) return this.#replace(undefined, signal);
+      if (kv === undefined) {
+        return this.#isCreated ? this.#replace(undefined, signal) : this.#absent();
+      }
       const id = kv.value.toString("latin1");
       return id === this.#refuted && this.#mayRetry() ? this.#replace(id, signal) : this.#idOf(id);
     });
@@ -162,6 +168,18 @@ export class HistoryMarker {
     this.#isReported = false;
     this.#isReadable = true;
     return id;
+  }
+
+  #absent(): string {
+    this.#isReadable = false;
+    if (!this.#isReported) {
+      this.#isReported = true;
+      this.#client.logger.info(
+        { historyKey: this.key.toString() },
+        "etcd's history has no id, and --etcd-history-create is off: only revisions show a restore of etcd",
+      );
+    }
+    return "";
   }
 
   /** Returns an empty id if etcd refuses `operation`. */
