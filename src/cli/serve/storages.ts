@@ -102,6 +102,9 @@ function etcd(
         return [{ name, keys, cacher, storage: known(storages, name) }];
       }),
     check: async () => {
+      // Without resources every call is relayed, whatever the version. A member that was removed from its cluster would
+      // crash at the question.
+      if (storages.size === 0) return;
       try {
         await client.checkVersions();
       } catch (error) {
