@@ -53,6 +53,8 @@ export interface EtcdApiStats {
   readonly ranges: Readonly<RangeCounts>;
 }
 
+const compactPath = "/etcdserverpb.KV/Compact";
+
 /** The beginning of the paths of methods that change the rights of users. */
 const authPrefix = "/etcdserverpb.Auth/";
 
@@ -169,6 +171,7 @@ export class EtcdApi implements RelayedServices {
     const changesAccess = mayWrite && path.startsWith(authPrefix);
     const onFirstBytes = (bytes: Buffer): void => {
       if (hasHeader) this.#lastHeader.observe(bytes);
+      if (path === compactPath) this.#watches.compacted();
       if (!changesAccess) return;
       this.#ranges.accessChanged();
       this.#watches.accessChanged();

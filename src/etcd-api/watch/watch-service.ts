@@ -5,6 +5,7 @@ import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import { AccessProbe } from "../cached/access-probe.ts";
 import type { CachedResource } from "../cached/cached-resource.ts";
 import { cachedScope } from "../cached/cached-scope.ts";
+import { CompactionProbe } from "../cached/compaction-probe.ts";
 import { headerField } from "../contract/header-field.ts";
 import type { LastHeader } from "../contract/response-header.ts";
 import type { CallMaintenance, RelayedOrCached } from "../relay/call-maintenance.ts";
@@ -58,6 +59,7 @@ export class WatchService {
   #resources: readonly CachedResource[] = [];
   #isOpen = true;
   #access = new Map<CachedResource, AccessProbe>();
+  #compactions = new Map<CachedResource, CompactionProbe>();
 
   constructor({ upstream, maintenance, lastHeader, clock, progressIntervalMs }: WatchServiceDeps) {
     this.upstream = upstream;
@@ -81,6 +83,12 @@ export class WatchService {
         return [resource, new AccessProbe(read, this.#clock)] as const;
       }),
     );
+    this.#compactions = new Map(
+      resources.map((resource) => {
+        const isAvailable = (revision: number) => resource.storage.isAvailable(revision);
+        return [resource, new CompactionProbe(isAvailable, this.#clock)] as const;
+      }),
+    );
   }
 
   /** etcd's authentication may have been changed: asks it again before anything is served. */
@@ -88,16 +96,24 @@ export class WatchService {
     for (const access of this.#access.values()) access.forget();
   }
 
+  /** etcd may have compacted more. */
+  compacted(): void {
+    for (const compactions of this.#compactions.values()) compactions.forget();
+  }
+
   /**
-   * Whether clients without a token may watch this range: undefined: yes. Otherwise resolves to that, which etcd has to be
-   * asked for; to false as well if it can't be asked.
+   * Whether a cache may serve this range from a revision on: undefined: yes. Otherwise resolves to that, which etcd has to
+   * be asked for. `isPermitted`: the client's right to the range is checked otherwise.
    */
-  confirmAccess(range: CachedRange | undefined): Promise<boolean> | undefined {
-    const confirmed = range && this.#access.get(range.resource)?.confirm();
-    return confirmed?.then(
-      () => true,
-      () => false,
-    );
+  confirm(
+    { resource }: CachedRange,
+    startRevision: number,
+    isPermitted: boolean,
+  ): Promise<boolean> | undefined {
+    const access = isPermitted ? undefined : this.#confirmAccess(resource);
+    const events = this.#confirmEvents(resource, startRevision);
+    if (access === undefined || events === undefined) return access ?? events;
+    return Promise.all([access, events]).then((answers) => answers.every(Boolean));
   }
 
   /** Whether a call of Watch may be served from caches; otherwise it is relayed as a whole. */
@@ -201,6 +217,28 @@ export class WatchService {
   close(): void {
     this.monitor.close();
     this.#notifier.close();
+  }
+
+  /** Whether clients without a token may watch this resource; false as well if etcd can't be asked. */
+  #confirmAccess(resource: CachedResource): Promise<boolean> | undefined {
+    return this.#access
+      .get(resource)
+      ?.confirm()
+      ?.then(
+        () => true,
+        () => false,
+      );
+  }
+
+  /** Whether etcd has the events from a revision on; true as well if it can't be asked: then the cache stands in for it. */
+  #confirmEvents(resource: CachedResource, startRevision: number): Promise<boolean> | undefined {
+    const { ready, revision, upstreamFailure } = resource.cacher;
+    const isPast = startRevision > 0 && startRevision <= revision;
+    if (!isPast || !ready || upstreamFailure !== undefined) return undefined;
+    return this.#compactions
+      .get(resource)
+      ?.confirm(startRevision)
+      ?.catch(() => true);
   }
 
   #reachAll(): Promise<void> {

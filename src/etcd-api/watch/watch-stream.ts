@@ -201,19 +201,20 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
     else if (request.kind === "progress") this.#requestProgress();
   }
 
-  /** Creates a watch once it is known whether etcd permits it to clients without a token. Later requests wait. */
+  /** Creates a watch once it is known whether a cache may serve it. Later requests wait. */
   #confirmAndCreate(request: CreateRequest): void {
     const range = this.#shared.rangeOf(request);
-    const access = this.#hasCredential ? undefined : this.#shared.confirmAccess(range);
-    if (access === undefined) {
+    const { startRevision } = request;
+    const confirmed = range && this.#shared.confirm(range, startRevision, this.#hasCredential);
+    if (confirmed === undefined) {
       this.#watches.create(request, range);
       return;
     }
     this.#holdRequests(true);
-    void access.then((isPermitted) => {
+    void confirmed.then((isServed) => {
       if (this.#isOver) return;
-      // What is not permitted is etcd's to refuse, with its own reason.
-      this.#watches.create(request, isPermitted ? range : undefined);
+      // What is not permitted, or is compacted, is etcd's to refuse, with its own reason.
+      this.#watches.create(request, isServed ? range : undefined);
       this.#holdRequests(false);
     });
   }

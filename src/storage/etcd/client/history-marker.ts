@@ -32,7 +32,7 @@ const retryIntervalMs = 5_000;
  * learn of the restore. If there is no id, a replica writes the first one. Of two concurrent writers one wins, and the
  * other uses the winner's id.
  *
- * If the service's user may not read the key, it holds something else, or it does not exist and is not to be created,
+ * If the service's user may not read the key, it holds something else, or it does not exist and this service does not create it,
  * the id is empty. Then a replica detects a
  * restore only by a revision that contradicts it.
  */
