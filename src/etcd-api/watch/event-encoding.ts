@@ -11,6 +11,15 @@ import { deletionSize, keyValueSize, writeDeletion, writeKeyValue } from "../con
 /** A response of this size is sent in fragments, if the watch allows that: etcd's default --max-request-bytes and 512 KiB. */
 export const fragmentBytes = 2 * 1024 ** 2;
 
+/**
+ * Up to so many revisions of a batch have a response each, as etcd sends them to a watch that is not behind: some clients
+ * rely on it, also etcd's own tests. More come in one response, as from etcd to a watch that catches up.
+ */
+const maxSeparate = 8;
+
+/** Responses of no more than these bytes together are one frame, for one write. */
+const joinedBytes = 4 * 1024;
+
 /** What the responses of a watch depend on, other than its keys. */
 export interface EventOptions {
   readonly withoutPuts: boolean;
@@ -26,9 +35,9 @@ export const previousUnknown: readonly Uint8Array[] = [];
 const noFrames: readonly Uint8Array[] = [];
 
 /**
- * Returns the responses for a batch, for the watch id 0, as frames: with gRPC's prefix. There are several if it is sent in
- * fragments. They are encoded once and cached in the batch, for all watches with the same options. `header` returns the
- * field with the header of the batch's revision.
+ * Returns the responses for a batch, for the watch id 0, as frames: with gRPC's prefix, and several in one if they are
+ * small. They are encoded once and cached in the batch, for all watches with the same options. `header` returns the field
+ * with the header of a revision.
  *
  * Events before the revision `from` are left out. Returns `previousUnknown` if that is so.
  */
@@ -59,15 +68,23 @@ function kindOf({ withoutPuts, withoutDeletes, withPrevious, fragment }: EventOp
 }
 
 function encodeBatch(
-  { events, revision = 0 }: WatchBatch,
+  { events, revision = 0, isAtomic }: WatchBatch,
   options: EventOptions,
   prefix: Buffer,
   header: (revision: number) => Buffer,
   from: number,
 ): readonly Uint8Array[] {
-  const encoder = new EventEncoder(prefix, header(revision), options.fragment);
+  const encoder = new EventEncoder(prefix, options.fragment);
+  const isSeparate = !isAtomic && revisionsIn(events, maxSeparate + 1) <= maxSeparate;
+  const last = events.at(-1)?.revision;
+  let begun = 0;
   for (const event of events) {
     if (event.revision < from) continue;
+    if (begun === 0 || (isSeparate && event.revision > begun)) {
+      begun = event.revision;
+      // No header has a revision of which events are still to come.
+      encoder.begin(header(isSeparate && begun !== last ? begun : revision));
+    }
     const isDelete = event.type === "DELETED";
     if (isDelete ? options.withoutDeletes : options.withoutPuts) continue;
     const { createRevision, modRevision } = event.object;
@@ -81,21 +98,39 @@ function encodeBatch(
   return encoder.finish();
 }
 
+/** The number of revisions of these events; at most `limit`. */
+function revisionsIn(events: readonly WatchEvent[], limit: number): number {
+  let count = 0;
+  let last = 0;
+  for (const { revision } of events) {
+    if (revision !== last) count++;
+    if (count === limit) break;
+    last = revision;
+  }
+  return count;
+}
+
 /** Collects events, and closes a fragment when the next event would not fit. */
 class EventEncoder {
   readonly #prefix: Buffer;
-  readonly #header: Buffer;
   readonly #maxBytes: number;
   readonly #done: Uint8Array[] = [];
+  #doneBytes = 0;
+  #header: Buffer = Buffer.of();
   #events: WatchEvent[] = [];
   #previous: (StoredObject | undefined)[] = [];
   #sizes: number[] = [];
   #size = 0;
 
-  constructor(prefix: Buffer, header: Buffer, fragment: boolean) {
+  constructor(prefix: Buffer, fragment: boolean) {
     this.#prefix = prefix;
-    this.#header = header;
     this.#maxBytes = fragment ? fragmentBytes : Infinity;
+  }
+
+  /** Begins a response with this header. */
+  begin(header: Buffer): void {
+    if (this.#events.length > 0) this.#close(false);
+    this.#header = header;
   }
 
   add(event: WatchEvent, previous: StoredObject | undefined): void {
@@ -116,9 +151,9 @@ class EventEncoder {
   }
 
   finish(): readonly Uint8Array[] {
-    if (this.#events.length === 0) return noFrames;
-    this.#close(false);
-    return this.#done;
+    if (this.#events.length > 0) this.#close(false);
+    const isJoined = this.#done.length > 1 && this.#doneBytes <= joinedBytes;
+    return isJoined ? [Buffer.concat(this.#done, this.#doneBytes)] : this.#done;
   }
 
   #close(isFragment: boolean): void {
@@ -131,6 +166,7 @@ class EventEncoder {
       this.#writeEvent(writer, event, this.#previous[i], this.#sizes[i] ?? 0);
     });
     this.#done.push(writer.bytes);
+    this.#doneBytes += prefixSize + size;
     this.#events = [];
     this.#previous = [];
     this.#sizes = [];

@@ -2,10 +2,9 @@ import { Fifo } from "../../base/fifo.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { SendReservation } from "../../server/limits/send-reservation.ts";
-import { prefixSize } from "../../wire/encode.ts";
 import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
 import type { ClientWatch } from "./client-watch.ts";
-import { withFields } from "./watch-response.ts";
+import { withFields, withFieldsInEach } from "./watch-response.ts";
 
 /** Messages that are smaller than this, in bytes, are not counted: the stream itself takes more memory. */
 const leastCounted = 4 * 1024;
@@ -199,13 +198,13 @@ export class StreamSender {
     return false;
   }
 
-  /** Sends a response of the current batch, which has the watch id 0. */
+  /** Sends a frame of the current batch, whose responses have the watch id 0. */
   #sendBatch(frame: Uint8Array): boolean {
     this.#next++;
     if (this.#next === this.#frames.length) this.#frames = noFrames;
     const fields = this.#watch?.idField;
     if (fields === undefined || fields.length === 0) this.#send(frame);
-    else this.#sendParts(withFields(frame.subarray(prefixSize), fields));
+    else this.#sendParts(withFieldsInEach(frame, fields));
     return true;
   }
 

@@ -75,6 +75,21 @@ export function withFields(message: Uint8Array, fields: Uint8Array): FrameParts 
   return [writer.bytes];
 }
 
+/** Adds fields behind those of each message of a frame. */
+export function withFieldsInEach(frame: Uint8Array, fields: Uint8Array): FrameParts {
+  const { buffer, byteOffset, byteLength } = frame;
+  const view = new DataView(buffer, byteOffset, byteLength);
+  const first = prefixSize + view.getUint32(1);
+  if (first === byteLength) return withFields(frame.subarray(prefixSize), fields);
+  const parts: Uint8Array[] = [];
+  for (let at = 0; at < byteLength; ) {
+    const end = at + prefixSize + view.getUint32(at + 1);
+    parts.push(...withFields(frame.subarray(at + prefixSize, end), fields));
+    at = end;
+  }
+  return [Buffer.concat(parts)];
+}
+
 /** What is read of a response of etcd. */
 export interface ReceivedResponse {
   readonly watchId: bigint;
