@@ -128,7 +128,8 @@ function introduction(
     `  grpcurl -plaintext -d '{"resource":"default"}' ${grpc} watchfanout.v1.ListWatchService/Watch`,
     "Kill a replica: its watchers resume at the other one without a gap.",
     `  kill -9 ${first?.pid}`,
-    "Latency is from the call of a put to its event at each watcher. Lag is of the slowest watcher. Ctrl-C ends it.",
+    "Latency is from the call of a put to its event at each watcher. With many watchers most of it is the time in which",
+    "their one process handles the event for all of them. Lag is that of the slowest watcher. Ctrl-C ends everything.",
     "",
   ];
 }
