@@ -1,7 +1,6 @@
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { promisify } from "node:util";
-import { folderOnPath } from "../../scripts/binary-sources.ts";
 import { Example } from "../examples/example.ts";
 
 const run = promisify(execFile);
@@ -14,14 +13,14 @@ export const buildTimeoutMs = 300_000;
 /** An example as docs/other-languages.md describes it: how to build and how to run it. */
 export class DocumentedExample {
   readonly language: string;
-  readonly #programs: readonly string[];
+  readonly #probes: readonly string[];
   readonly #build: string;
   readonly #run: string;
 
-  /** `language` is the heading of its section, `programs` are the programs that its toolchain consists of. */
-  constructor(language: string, programs: readonly string[]) {
+  /** `language` is the heading of its section, `probes` are commands that succeed if its toolchain is installed. */
+  constructor(language: string, probes: readonly string[]) {
     this.language = language;
-    this.#programs = programs;
+    this.#probes = probes;
     const section = page.split(/^## /m).find((text) => text.startsWith(`${language}\n`)) ?? "";
     const [build, start] = [...section.matchAll(/^```sh\n(.*?)^```/gms)];
     if (build?.[1] === undefined || start?.[1] === undefined) {
@@ -31,10 +30,13 @@ export class DocumentedExample {
     this.#run = start[1].trim();
   }
 
-  /** The programs that this machine does not have. */
-  async missing(): Promise<readonly string[]> {
-    const folders = await Promise.all(this.#programs.map((program) => folderOnPath(program)));
-    return this.#programs.filter((_, i) => folders[i] === undefined);
+  /** The probes that fail on this machine. */
+  async failedProbes(): Promise<readonly string[]> {
+    const failed: string[] = [];
+    for (const probe of this.#probes) {
+      await run("sh", ["-c", probe], { timeout: 20_000 }).catch(() => failed.push(probe));
+    }
+    return failed;
   }
 
   /** @throws Error with the output of the commands if one of them fails */
