@@ -45,8 +45,12 @@ export default defineConfig({
     sequence: { sequencer: SlowFirst },
     // As in Node.js: the default export of a CommonJS module is the module, even if it has a "default" property.
     deps: { interopDefault: false },
-    // `npm run test:mesh` runs them: they need an Envoy.
-    exclude: [...configDefaults.exclude, ...(process.env["MESH"] ? [] : ["test/mesh/**"])],
+    // `npm run test:mesh` runs those that need an Envoy, `npm run test:languages` those that need other toolchains.
+    exclude: [
+      ...configDefaults.exclude,
+      ...(process.env["MESH"] ? [] : ["test/mesh/**"]),
+      ...(process.env["LANGUAGES"] ? [] : ["test/languages/**"]),
+    ],
     // Ends tests that hang. Not an assertion: on a busy machine a test takes many times as long.
     testTimeout: 90_000,
     hookTimeout: 90_000,

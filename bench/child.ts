@@ -41,6 +41,11 @@ export class Child<Question extends string | object> {
     }
   }
 
+  /** Of the process. */
+  get pid(): number | undefined {
+    return this.#child.pid;
+  }
+
   #lose(error: Error): void {
     this.#lost ??= error;
     this.#asked?.reject(this.#lost);

@@ -7,7 +7,7 @@ import { tokenDigest } from "../src/identity/token-file.ts";
 import type { Benchmark, Row, Say, Settings } from "./benchmark.ts";
 import { Flood } from "./flood-load.ts";
 import { Http2Connection } from "./http2-connection.ts";
-import { monotonicMs } from "./load-streams.ts";
+import { monotonicMs } from "./monotonic-clock.ts";
 import { tableLine } from "./report.ts";
 import { isOpening, listRequest, watchRequest, writeRequest } from "./requests.ts";
 import { type Servers, withServers } from "./servers.ts";

@@ -1,5 +1,6 @@
 import { Http2Connection } from "./http2-connection.ts";
 import type { MessageScanner } from "./message-scanner.ts";
+import { monotonicMs } from "./monotonic-clock.ts";
 import { isOpening, watchRequest } from "./requests.ts";
 import type { Target } from "./servers.ts";
 
@@ -19,11 +20,6 @@ export interface StreamsTask {
 const smallWindow = 65_535;
 /** Maximum number of streams that are opened at the same time. */
 const openingAtOnce = 1_000;
-
-/** The system's monotonic clock, in milliseconds, which all processes share. */
-export function monotonicMs(): number {
-  return Number(process.hrtime.bigint()) / 1e6;
-}
 
 /**
  * Watches over all keys, and the events on them. The n-th event of a stream is the n-th write after all streams were

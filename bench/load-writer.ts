@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { Http2Connection } from "./http2-connection.ts";
-import { monotonicMs } from "./load-streams.ts";
+import { monotonicMs } from "./monotonic-clock.ts";
 import { keyOf, putRequest } from "./requests.ts";
 
 /** The result of a writer at a fixed rate. */

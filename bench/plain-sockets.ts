@@ -10,7 +10,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { createServer as createTlsServer } from "node:tls";
 import { answerParent } from "./child.ts";
 import { connectTo } from "./http2-connection.ts";
-import { monotonicMs } from "./load-streams.ts";
+import { monotonicMs } from "./monotonic-clock.ts";
 import { cpuSeconds } from "./process-usage.ts";
 import { tlsFiles } from "./servers.ts";
 

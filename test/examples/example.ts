@@ -27,11 +27,12 @@ export class Example {
   #output = "";
   #closedWith: string | undefined;
 
-  /** `service` is the address of the service that it connects to. */
-  constructor(command: readonly string[], service: string = "") {
+  /** `service` is the address of the service that it connects to. `hasOwnGroup` is for `interrupt`. */
+  constructor(command: readonly string[], service: string = "", hasOwnGroup: boolean = false) {
     const [program = "", ...args] = command;
     this.#child = spawn(program, args, {
       cwd: checkout,
+      detached: hasOwnGroup,
       env: {
         PATH: process.env["PATH"],
         ...compileCache,
@@ -93,6 +94,12 @@ export class Example {
   /** Sends SIGTERM, and resolves to its exit code. */
   stop(): Promise<number | null> {
     this.#child.kill("SIGTERM");
+    return this.#closed;
+  }
+
+  /** Sends SIGINT to its process group, as a terminal does at Ctrl-C, and resolves to its exit code. */
+  interrupt(): Promise<number | null> {
+    process.kill(-(this.#child.pid ?? Number.NaN), "SIGINT");
     return this.#closed;
   }
 

@@ -54,6 +54,10 @@ export class CommandProcess implements AsyncDisposable {
     return this.#stderr;
   }
 
+  get pid(): number | undefined {
+    return this.#child.pid;
+  }
+
   kill(signal: NodeJS.Signals): void {
     this.#child.kill(signal);
   }
