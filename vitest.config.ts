@@ -46,7 +46,12 @@ export default defineConfig({
     // As in Node.js: the default export of a CommonJS module is the module, even if it has a "default" property.
     deps: { interopDefault: false },
     // `npm run test:mesh` runs them: they need an Envoy.
-    exclude: [...configDefaults.exclude, ...(process.env["MESH"] ? [] : ["test/mesh/**"])],
+    // And `npm run test:browser` these: they need a Chromium.
+    exclude: [
+      ...configDefaults.exclude,
+      ...(process.env["MESH"] ? [] : ["test/mesh/**"]),
+      ...(process.env["BROWSER"] ? [] : ["test/browser/**"]),
+    ],
     // Ends tests that hang. Not an assertion: on a busy machine a test takes many times as long.
     testTimeout: 90_000,
     hookTimeout: 90_000,
